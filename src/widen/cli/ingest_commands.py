@@ -101,7 +101,7 @@ def _report_result(into: str, as_json: bool, result: IngestResult) -> bool:
     elif result.is_unchanged:
         show([Text(f"No new files: {into} has version {result.version}.")])
     else:
-        show(_ingested(result, into))
+        show(_result_parts(result, into))
     _note_files(result.compared)
     _warn_unmatched(result.plan)
     if result.quarantined:
@@ -153,7 +153,7 @@ def plan(
         shown = {} if planned is None else {"hash": planned.hash, **planned.to_value()}
         show_json({**shown, **({} if report is None else {"contract": report.to_value()})})
     else:
-        show([*_planned(planned), *(() if report is None else lazy_imports.terminal.contract_parts(report))])
+        show([*_plan_parts(planned), *(() if report is None else lazy_imports.terminal.contract_parts(report))])
     if planned is not None:
         _warn_unmatched(planned)
     code = _plan_code(planned, report)
@@ -161,7 +161,7 @@ def plan(
         raise typer.Exit(code)
 
 
-def _planned(planned: Plan | None) -> Iterator[RenderableType]:
+def _plan_parts(planned: Plan | None) -> Iterator[RenderableType]:
     if planned is None:
         return
     if planned.is_empty:
@@ -201,7 +201,7 @@ def _warn_unmatched(planned: Plan) -> None:
         note(f"warning: {lazy_imports.text_format.printable(str(each))}", "bold red")
 
 
-def _ingested(result: IngestResult, into: str) -> Iterator[RenderableType]:
+def _result_parts(result: IngestResult, into: str) -> Iterator[RenderableType]:
     yield lazy_imports.terminal.version_line(result.version, into)
     yield Text(
         "  "

@@ -36,7 +36,7 @@ def rewrite(
     before = opened.version
     with progress("reading the footers") as update:
         opened.rewrite(clear_history=clear_history, spark=session_for(opened, update))
-    files, size_bytes = _rewritten(opened, before)
+    files, size_bytes = _count_rewritten(opened, before)
     if json:
         changed = opened.version > before
         show_json({"version": opened.version, "changed": changed, "files": files, "bytes": size_bytes})
@@ -46,7 +46,7 @@ def rewrite(
         report_change(before, opened, json=False)
 
 
-def _rewritten(table: Table, before: int) -> tuple[int, int]:
+def _count_rewritten(table: Table, before: int) -> tuple[int, int]:
     """Return the number and the size of the files that were rewritten since a version."""
     history = table.history(table.version - before) if table.version > before else []
     done = [info for _, _, info in history if info["operation"] == lazy_imports.REWRITE]
@@ -173,7 +173,7 @@ def drop_feature(
     before = opened.version
     with progress("reading the footers") as update:
         opened.drop_feature(feature, truncate_history=truncate_history, spark=session_for(opened, update))
-    files, size_bytes = _rewritten(opened, before)
+    files, size_bytes = _count_rewritten(opened, before)
     features = sorted(lazy_imports.supported_features(opened.snapshot.protocol))
     done = f"dropped {feature}"
     if files:

@@ -1,12 +1,12 @@
 """A Delta table as the target of an ingestion.
 
-Source: docs/evolution-rules.md#d1
+Source: docs/evolution-rules.md#d1; PROTOCOL.md#transaction-identifiers
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -14,6 +14,7 @@ from widen.errors import InvalidOption
 from widen.formats.table_format import (
     NO_PARAMETERS,
     CommitResult,
+    IngestTarget,
     LoadRecord,
     QuarantineWrite,
     RowReplacingDraft,
@@ -62,8 +63,8 @@ _TXN_RETENTION = "delta.setTransactionRetentionDuration"
 
 
 @dataclass(frozen=True, slots=True)
-class DeltaTarget:
-    """One version of a Delta table; see `widen.formats.table_format.IngestTarget`.
+class DeltaTarget(IngestTarget):
+    """One version of a Delta table.
 
     Args:
         snapshot: The version; None if the table does not exist yet.
@@ -71,25 +72,21 @@ class DeltaTarget:
 
     store: LogStore
     snapshot: Snapshot | None
-    policy: Policy
+    policy: Policy = field()
 
     @property
     def location(self) -> str:
-        """The path or URL."""
         return self.store.location
 
     @property
     def version(self) -> int | None:
-        """The version; None if the table does not exist yet."""
         return None if self.snapshot is None else self.snapshot.version
 
     @property
     def schema(self) -> StructType | None:
-        """The schema with all metadata; None if the table does not exist yet."""
         return None if self.snapshot is None else self.snapshot.schema
 
     def with_file_fields(self, names: frozenset[str]) -> DeltaTarget:
-        """Return the same target for records that get fields with these names from their files."""
         return replace(self, policy=for_file_fields(replace(self.policy, file_fields=names)))
 
     def draft(self, plan: Plan) -> DeltaDraft:
@@ -117,32 +114,18 @@ class DeltaTarget:
         return DeltaDraft(self, state.protocol, metadata, () if metadata == state.metadata else (metadata,))
 
     def has_interval(self, interval: StreamInterval) -> bool:
-        """Tell whether the table has an interval, or a later one of the same stream.
-
-        Source: PROTOCOL.md#transaction-identifiers
-        """
         return self.snapshot is not None and self.snapshot.has_written(_to_txn(interval))
 
     def last_interval(self, app_id: str) -> StreamInterval | None:
-        """Return the last interval of a stream that the table has, if any.
-
-        Source: PROTOCOL.md#transaction-identifiers
-        """
         txn = None if self.snapshot is None else self.snapshot.transactions.get(app_id)
         return None if txn is None else StreamInterval(txn.app_id, txn.version)
 
     def loads(self, *, is_required: bool = False) -> tuple[Load, ...]:
-        """Return which source files the table has loaded; see `widen.formats.table_format.IngestTarget`.
-
-        Raises:
-            InvalidOption: they are required, and the table may have forgotten them.
-        """
         if is_required:
             _ensure_remembers_loads(self.snapshot)
         return read_loads(self.snapshot)
 
     def interval_parameters(self, interval: StreamInterval) -> Mapping[str, Any] | None:
-        """Return the parameters in the history of the commit of an interval; None if the history has lost it."""
         expected = (interval.app_id, str(interval.number))
         for _, _, info in self.snapshot.history() if self.snapshot else ():
             parameters = info.get("operationParameters")
@@ -153,10 +136,7 @@ class DeltaTarget:
     def verify(
         self, batch: Batch, result: BatchResult, version: int, quarantine: QuarantineWrite | None, share: float
     ) -> Verification:
-        """Rebuild the records of a batch from the table and compare; see `widen.formats.table_format.IngestTarget`.
-
-        The committed version is read from the log, so that the comparison also covers what the commit says.
-        """
+        # The committed version is read from the log, so that the comparison also covers what the commit says.
         rows = DeltaRows(self.store, open_snapshot(self.store, version))
         return verify_rows(rows, self.policy, batch, result, quarantine, share)
 

@@ -17,6 +17,7 @@ from widen.formats.iceberg_quarantine import IcebergQuarantine
 from widen.formats.table_format import (
     NO_PARAMETERS,
     CommitResult,
+    IngestTarget,
     Load,
     LoadRecord,
     QuarantineWrite,
@@ -140,22 +141,20 @@ def _fixed_columns(schema: StructType, partition_fields: tuple[PartitionField, .
 
 
 @dataclass(frozen=True, slots=True)
-class IcebergTarget:
-    """One version of an Iceberg table; see `widen.formats.table_format.IngestTarget`.
+class IcebergTarget(IngestTarget):
+    """One version of an Iceberg table.
 
     Args:
         table: The version; None if the table does not exist yet.
-        schema: The schema with all metadata; None if the table does not exist yet.
     """
 
     place: IcebergLocation
     table: Table | None
-    schema: StructType | None
-    policy: Policy
+    schema: StructType | None = field()
+    policy: Policy = field()
 
     @property
     def location(self) -> str:
-        """The name of the table."""
         return self.place.location
 
     @property
@@ -167,7 +166,6 @@ class IcebergTarget:
         return NO_SNAPSHOT if snapshot is None else snapshot.snapshot_id
 
     def with_file_fields(self, names: frozenset[str]) -> IcebergTarget:
-        """Return the same target for records that get fields with these names from their files."""
         return replace(self, policy=for_file_fields(replace(self.policy, file_fields=names)))
 
     def draft(self, plan: Plan) -> IcebergDraft:
@@ -175,12 +173,10 @@ class IcebergTarget:
         return IcebergDraft(self, plan)
 
     def has_interval(self, interval: StreamInterval) -> bool:
-        """Tell whether the table has an interval, or a later one of the same stream."""
         last = self.last_interval(interval.app_id)
         return last is not None and last.number >= interval.number
 
     def last_interval(self, app_id: str) -> StreamInterval | None:
-        """Return the last interval of a stream that the table has, if any."""
         number = None if self.table is None else names.last_interval(self.table.properties, app_id)
         return None if number is None else StreamInterval(app_id, number)
 
@@ -207,10 +203,7 @@ class IcebergTarget:
     def verify(
         self, batch: Batch, result: BatchResult, version: int, quarantine: QuarantineWrite | None, share: float
     ) -> Verification:
-        """Rebuild the records of a batch from the table and compare them with the source.
-
-        The snapshot is read from the catalog, so that the comparison also covers what the commit says.
-        """
+        # The snapshot is read from the catalog, so that the comparison also covers what the commit says.
         rows = _read_rows(self.place, version)
         return verify_rows(rows, self.policy, batch, result, quarantine, share)
 

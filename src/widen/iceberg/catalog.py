@@ -94,7 +94,8 @@ class CatalogReference:
         return opened
 
     def _open(self) -> iceberg_catalog.Catalog:
-        ensure_installed()
+        if find_spec("pyiceberg") is None:
+            raise IcebergUnavailable(reason="it is not installed")
         with translate_catalog_errors(str(self)):
             if self.kind is not None:
                 return self.kind(self.name, **self.properties)  # type: ignore[no-any-return]
@@ -130,16 +131,6 @@ def to_catalog(source: CatalogSource) -> CatalogReference:
     reference = CatalogReference(None, type(source), source.name, dict(source.properties))
     vars(reference)["_opened"] = source
     return reference
-
-
-def ensure_installed() -> None:
-    """Check that PyIceberg is installed.
-
-    Raises:
-        IcebergUnavailable: it is not.
-    """
-    if find_spec("pyiceberg") is None:
-        raise IcebergUnavailable(reason="it is not installed")
 
 
 def _open_embedded(path: str) -> iceberg_catalog.Catalog:

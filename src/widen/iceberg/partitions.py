@@ -223,7 +223,7 @@ def _id_of(schema: iceberg_schema.Schema, path: Path) -> int:
 
 def encode_partition(values: Sequence[Any]) -> str:
     """Return the partition values of a file as JSON: a type mark and the value for each field."""
-    return _encode([_marked(value) for value in values]).decode()
+    return _encode([_with_mark(value) for value in values]).decode()
 
 
 def decode_partition(text: str) -> list[Any]:
@@ -234,7 +234,7 @@ def decode_partition(text: str) -> list[Any]:
 _encode = msgspec.json.Encoder().encode
 
 
-def _marked(value: Any) -> tuple[str, Any]:
+def _with_mark(value: Any) -> tuple[str, Any]:
     match value:
         case Decimal():
             return "d", str(value)
@@ -274,14 +274,14 @@ def hashed_bytes(value: Any) -> bytes:
         case int():
             return value.to_bytes(8, "little", signed=True)
         case Decimal():
-            unscaled = _unscaled(value)
+            unscaled = _to_unscaled(value)
             return unscaled.to_bytes((unscaled + (unscaled < 0)).bit_length() // 8 + 1, "big", signed=True)
         case str():
             return value.encode()
     return bytes(value)
 
 
-def _unscaled(value: Decimal) -> int:
+def _to_unscaled(value: Decimal) -> int:
     """Return the digits of a decimal as an integer; arithmetic on decimals would round to 28 digits."""
     sign, digits, _ = value.as_tuple()
     number = int("".join(map(str, digits)))
@@ -323,7 +323,7 @@ def truncate_value(value: Any, width: int) -> Any:
         case int():
             return value - value % width
         case Decimal():
-            unscaled = _unscaled(value)
+            unscaled = _to_unscaled(value)
             result = unscaled - unscaled % width
             digits = tuple(map(int, str(abs(result))))
             return Decimal((int(result < 0), digits, int(value.as_tuple().exponent)))

@@ -34,16 +34,16 @@ def to_row_filter(predicate: Predicate, schema: Schema) -> BooleanExpression:
     Args:
         schema: The schema to which PyIceberg binds the filter.
     """
-    return _implied(predicate, schema, truth=True) or ice.AlwaysTrue()
+    return _weaken(predicate, schema, truth=True) or ice.AlwaysTrue()
 
 
-def _implied(predicate: Predicate, schema: Schema, *, truth: bool) -> BooleanExpression | None:
+def _weaken(predicate: Predicate, schema: Schema, *, truth: bool) -> BooleanExpression | None:
     """Return a filter for all rows that make a predicate ``truth``; None if every row could."""
     match predicate:
         case Not(inner):
-            return _implied(inner, schema, truth=not truth)
+            return _weaken(inner, schema, truth=not truth)
         case And(left, right) | Or(left, right):
-            parts = [_implied(part, schema, truth=truth) for part in (left, right)]
+            parts = [_weaken(part, schema, truth=truth) for part in (left, right)]
             filters = [part for part in parts if part is not None]
             if isinstance(predicate, And) == truth:
                 return ice.And(*filters) if len(filters) == len(parts) else next(iter(filters), None)

@@ -109,7 +109,7 @@ def plan_scan(metadata: TableMetadata, io: FileIO, snapshot: Snapshot, row_filte
     data = [each for each in manifests if each.content == ice_manifest.ManifestContent.DATA]
     planner = ice_table.ManifestGroupPlanner(metadata, io, row_filter)
     entries = chain.from_iterable(planner.plan_manifest_entries(data))
-    files = tuple(_scanned(metadata, entry) for entry in entries)
+    files = tuple(_to_scanned_file(metadata, entry) for entry in entries)
     deletes = _deletes(
         metadata, io, [each for each in manifests if each.content == ice_manifest.ManifestContent.DELETES]
     )
@@ -123,7 +123,7 @@ def added_by(metadata: TableMetadata, io: FileIO, snapshot: Snapshot) -> tuple[S
         UnsupportedFeatureForRead: a file is not Parquet.
     """
     return tuple(
-        _scanned(metadata, entry)
+        _to_scanned_file(metadata, entry)
         for manifest in snapshot.manifests(io)
         if manifest.added_snapshot_id == snapshot.snapshot_id and manifest.content == ice_manifest.ManifestContent.DATA
         for entry in manifest.fetch_manifest_entry(io, discard_deleted=True)
@@ -131,7 +131,7 @@ def added_by(metadata: TableMetadata, io: FileIO, snapshot: Snapshot) -> tuple[S
     )
 
 
-def _scanned(metadata: TableMetadata, entry: ManifestEntry) -> ScannedFile:
+def _to_scanned_file(metadata: TableMetadata, entry: ManifestEntry) -> ScannedFile:
     file = entry.data_file
     _ensure_parquet(metadata, file, (ice_manifest.FileFormat.PARQUET,))
     fields = metadata.specs()[file.spec_id].fields

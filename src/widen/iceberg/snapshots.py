@@ -84,9 +84,9 @@ def find_read_point(metadata: TableMetadata, wanted: SnapshotReference) -> ReadP
     if not given:
         return ReadPoint(metadata, metadata.current_snapshot())
     if wanted.branch is not None:
-        return ReadPoint(metadata, _named(metadata, wanted.branch, "branch"))
+        return ReadPoint(metadata, _find_named(metadata, wanted.branch, "branch"))
     if wanted.tag is not None:
-        snapshot = _named(metadata, wanted.tag, "tag")
+        snapshot = _find_named(metadata, wanted.tag, "tag")
     elif wanted.version is not None:
         snapshot = _by_id(metadata, wanted.version, f"the snapshot {wanted.version}")
     else:
@@ -106,7 +106,7 @@ def _by_id(metadata: TableMetadata, snapshot_id: int, wanted: str) -> Snapshot:
     return snapshot
 
 
-def _named(metadata: TableMetadata, name: str, kind: str) -> Snapshot:
+def _find_named(metadata: TableMetadata, name: str, kind: str) -> Snapshot:
     reference = metadata.refs.get(name)
     if reference is None or reference.snapshot_ref_type.value != kind:
         names = ", ".join(sorted(key for key, ref in metadata.refs.items() if ref.snapshot_ref_type.value == kind))

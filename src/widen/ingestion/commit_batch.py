@@ -138,7 +138,7 @@ class _BatchCommit:
         opened = self.target if conflict is None else request.open_target()
         target = opened.with_file_fields(batch.names)
         if request.commit_guard.is_repeated(target):
-            return _repeated(target)
+            return _repeated_batch(target)
         write = partial(write_pass, batch, request.progress)
         with StagedFiles() as staged:
             with unchanged_files(batch.spark, batch.files):
@@ -181,7 +181,7 @@ class _BatchCommit:
         )
 
 
-def _repeated(target: IngestTarget) -> WrittenBatch:
+def _repeated_batch(target: IngestTarget) -> WrittenBatch:
     """Return a batch that the table has already: no changes, no files."""
     assert target.schema is not None
     plan = Plan((), target.schema)

@@ -1,4 +1,4 @@
-"""HTML for notebooks: a title and a small table, escaped."""
+"""Values for notebooks and consoles: a title, and the first rows below it, as HTML or as text."""
 
 from __future__ import annotations
 
@@ -22,6 +22,12 @@ def _row(tag: str, values: Iterable[object]) -> str:
     return f"<tr>{''.join(f'<{tag}>{escape(str(value))}</{tag}>' for value in values)}</tr>"
 
 
-def shortened(text: str, limit: int = 100) -> str:
-    """Return a text of at most ``limit`` characters; an ellipsis stands for the rest."""
-    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+def shorten(text: str, length: int = 100) -> str:
+    """Return a text of at most ``length`` characters; an ellipsis stands for the rest."""
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+def list_lines(head: str, lines: Iterable[str]) -> str:
+    """Return a heading and the first `MAX_ROWS` lines below it, indented; an ellipsis stands for the rest."""
+    shown = list(islice(lines, MAX_ROWS + 1))
+    return "\n  ".join([head, *shown[:MAX_ROWS], *(["…"] if len(shown) > MAX_ROWS else [])])

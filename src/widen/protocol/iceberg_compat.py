@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from widen.errors import IcebergIncompatible
-from widen.model.column_path import Path, fields, format_path, leaves
+from widen.model.column_path import fields, format_path, leaves
 from widen.model.types import VOID, ArrayType, DataType, DecimalType, MapType, StructType
 from widen.protocol.actions import Metadata, Protocol
 from widen.protocol.column_mapping import ID, MODE, NAME, NONE, nested_ids, nested_steps
@@ -161,18 +161,11 @@ def _find_deletion_vectors(table: _Table) -> str | None:
 
 def _find_unsupported_type(table: _Table) -> str | None:
     if table.compat.version == 1:
-        column = next(((path, kind) for path, kind in _all_types(table.schema) if _is_nested_or_void(kind)), None)
+        types = ((path, field.type) for path, field in fields(table.schema))
+        column = next((each for each in types if isinstance(each[1], (ArrayType, MapType)) or each[1] == VOID), None)
     else:
         column = next(((path, leaf) for path, leaf in leaves(table.schema) if not _is_allowed(leaf)), None)
     return None if column is None else f"column {format_path(column[0])} is {column[1].sql}"
-
-
-def _all_types(schema: StructType) -> list[tuple[Path, DataType]]:
-    return [(path, field.type) for path, field in fields(schema)]
-
-
-def _is_nested_or_void(data_type: DataType) -> bool:
-    return isinstance(data_type, (ArrayType, MapType)) or data_type == VOID
 
 
 def _is_allowed(leaf: DataType) -> bool:

@@ -198,10 +198,10 @@ def directory_name(column: str, text: str | None) -> str:
         >>> directory_name("p", "a/b"), directory_name("p", None)
         ('p=a%2Fb', 'p=__HIVE_DEFAULT_PARTITION__')
     """
-    return f"{_escaped(column)}={_escaped(text) if text else HIVE_NULL}"
+    return f"{_escape(column)}={_escape(text) if text else HIVE_NULL}"
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return "".join(f"%{ord(char):02X}" if char in _ESCAPED else char for char in text)
 
 

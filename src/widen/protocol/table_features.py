@@ -127,10 +127,10 @@ def supported_features(protocol: Protocol) -> frozenset[str]:
     Source: PROTOCOL.md#supported-features
     """
     listed = {*(protocol.writer_features or ()), *(protocol.reader_features or ())}
-    return frozenset(listed | _implied(protocol.min_reader_version, protocol.min_writer_version))
+    return frozenset(listed | _implied_features(protocol.min_reader_version, protocol.min_writer_version))
 
 
-def _implied(reader: int, writer: int) -> set[str]:
+def _implied_features(reader: int, writer: int) -> set[str]:
     by_writer = {f.name for f in FEATURES if 0 < f.writer_version <= writer < TABLE_FEATURES_WRITER}
     return by_writer | {f.name for f in FEATURES if 0 < f.reader_version <= reader < TABLE_FEATURES_READER}
 
@@ -202,7 +202,7 @@ def required_features(
 
 def _features_by_version(properties: Mapping[str, str]) -> set[str]:
     reader, writer = (properties.get(key, "0") for key in (MIN_READER_VERSION, MIN_WRITER_VERSION))
-    return _implied(int(reader), int(writer)) if reader.isdecimal() and writer.isdecimal() else set()
+    return _implied_features(int(reader), int(writer)) if reader.isdecimal() and writer.isdecimal() else set()
 
 
 def _features_by_name(properties: Mapping[str, str]) -> Iterable[str]:
@@ -297,7 +297,7 @@ def normalize_protocol(protocol: Protocol) -> Protocol:
     names = supported_features(protocol)
     for writer in range(1, TABLE_FEATURES_WRITER):
         reader = 2 if writer >= _BY_NAME["columnMapping"].writer_version else 1
-        if names == _implied(reader, writer):
+        if names == _implied_features(reader, writer):
             return Protocol(min_reader_version=reader, min_writer_version=writer)
     listed = set(protocol.reader_features or ())
     if any(name not in _BY_NAME or not _BY_NAME[name].reader_version for name in listed):
@@ -316,7 +316,7 @@ def ensure_readable(protocol: Protocol, location: str) -> None:
 
     Source: PROTOCOL.md#supported-features
     """
-    needed = _needed(protocol.min_reader_version, TABLE_FEATURES_READER, protocol.reader_features, "reader")
+    needed = _needed_features(protocol.min_reader_version, TABLE_FEATURES_READER, protocol.reader_features, "reader")
     missing = [name for name in needed if name not in _BY_NAME or not _BY_NAME[name].reads]
     if missing:
         raise UnsupportedFeatureForRead(location=location, features=", ".join(missing), verb="read")
@@ -332,12 +332,12 @@ def ensure_writable(protocol: Protocol, location: str) -> None:
     Source: PROTOCOL.md#supported-features
     """
     ensure_readable(protocol, location)
-    needed = _needed(protocol.min_writer_version, TABLE_FEATURES_WRITER, protocol.writer_features, "writer")
+    needed = _needed_features(protocol.min_writer_version, TABLE_FEATURES_WRITER, protocol.writer_features, "writer")
     missing = [name for name in needed if name not in _BY_NAME or not _BY_NAME[name].writes]
     if missing:
         raise UnsupportedFeatureForWrite(location=location, features=", ".join(missing), verb="write")
 
 
-def _needed(version: int, newest: int, listed: tuple[str, ...] | None, role: str) -> list[str]:
+def _needed_features(version: int, newest: int, listed: tuple[str, ...] | None, role: str) -> list[str]:
     unknown = [f"{role} version {version}"] if version > newest else []
     return unknown + sorted(listed or ())

@@ -111,12 +111,12 @@ def print_matrix() -> str:
     lines = ["| from | to | A | F | I |", "|---|---|---|---|---|"]
     for row in WIDENINGS:
         marks = (True, row.same_family, row.iceberg)
-        old, new = _printed(row.old, "decimal(p,s)"), _printed(row.new, _new_decimal(row))
+        old, new = _to_text(row.old, "decimal(p,s)"), _to_text(row.new, _new_decimal(row))
         lines.append(f"| {old} | {new} | " + " | ".join("✓" if mark else "–" for mark in marks) + " |")
     return "\n".join(lines)
 
 
-def _printed(names: tuple[str, ...], decimal: str) -> str:
+def _to_text(names: tuple[str, ...], decimal: str) -> str:
     return ", ".join(decimal if name == DECIMAL else name for name in names)
 
 

@@ -18,7 +18,7 @@ from widen.protocol.column_mapping import PHYSICAL_NAME
 from widen.protocol.leaf_counts import read_leaf_counts
 from widen.protocol.type_changes import all_type_changes
 from widen.report.column_counts import ColumnCounts, FileFacts, LeafColumn, leaves_of
-from widen.report.commit_history import CommitRecord, read_commits
+from widen.report.commit_history import CommitRecord, read_commits, to_interval
 from widen.report.file_footers import FooterUse, read_needed_footers
 from widen.report.report_model import IntervalRecord, VersionTime
 from widen.report.source_fields import drifted_fields, find_origin, with_interval_counts
@@ -167,21 +167,8 @@ class _CommitScan:
         if corrupt is None:
             tally = count.tallies.get(self.corrupt) if self.corrupt is not None else None
             corrupt = 0 if tally is None else tally.values if tally.is_known else None
-        parameters = record.info.get("operationParameters")
-        return IntervalRecord(
-            record.moment,
-            record.operation,
-            count.rows,
-            corrupt,
-            len(adds),
-            sum(add.size for add in adds),
-            record.changes,
-            parameters if isinstance(parameters, dict) else {},
-            is_first=record.is_first,
-            quarantined=record.quarantined,
-            changed_rows=record.changed_rows,
-            rounded=record.rounded,
-        )
+        size_bytes = sum(add.size for add in adds)
+        return replace(to_interval(record), records=count.rows, corrupt=corrupt, files=len(adds), size_bytes=size_bytes)
 
 
 def _count_live_files(

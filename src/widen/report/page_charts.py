@@ -157,7 +157,7 @@ def share_chart(field: SourceField) -> tuple[ShareBar, ...]:
             f"{text_format.path_text(column.path)} {text_format.share_text(share)}"
             for column, share in zip(field.columns, shares, strict=True)
         )
-        bars.append(ShareBar(index * slot, slot * 0.92, tuple(_stacked(shares)), f"{versions}: {', '.join(names)}"))
+        bars.append(ShareBar(index * slot, slot * 0.92, tuple(_stack(shares)), f"{versions}: {', '.join(names)}"))
     return tuple(bars)
 
 
@@ -168,7 +168,7 @@ def total_shares(field: SourceField) -> Iterator[float | None]:
         yield number / sum(sums) if sum(sums) else None
 
 
-def _stacked(shares: Sequence[float]) -> Iterator[Block]:
+def _stack(shares: Sequence[float]) -> Iterator[Block]:
     bottom = 100.0
     for index, share in enumerate(shares):
         bottom -= 100 * share

@@ -195,19 +195,19 @@ def _type_changes(intervals: Sequence[IntervalRecord]) -> Iterator[tuple[Version
 
 def _decisions(report: Report, loads: Sequence[IntervalRecord]) -> Iterator[Decision]:
     table = report.command_name
-    yield from _kept_out(report, loads)
+    yield from _quarantine_decisions(report, loads)
     for column in report.columns:
         if column.path[0] in _STORED_WHOLE and (column.values or column.written):
-            yield _stored_whole(column, loads, table)
+            yield _stored_whole_decision(column, loads, table)
     versions = [load.moment.version for load in loads]
     for family in report.families:
-        yield _several_columns(family, versions, table)
+        yield _several_columns_decision(family, versions, table)
 
 
 _STORED_WHOLE = {CORRUPT: "lines that are not records", RESCUED: "values that no column can hold"}
 
 
-def _kept_out(report: Report, loads: Sequence[IntervalRecord]) -> Iterator[Decision]:
+def _quarantine_decisions(report: Report, loads: Sequence[IntervalRecord]) -> Iterator[Decision]:
     kept_out = sum(load.quarantined or 0 for load in loads)
     if kept_out:
         quarantine = replace(report, location=f"{report.location.rstrip('/')}_quarantine")
@@ -221,7 +221,7 @@ def _kept_out(report: Report, loads: Sequence[IntervalRecord]) -> Iterator[Decis
         yield Decision("Quarantine", f"{count_noun(kept_out, 'record')} kept out", reason, status, hints)
 
 
-def _stored_whole(column: ReportColumn, loads: Sequence[IntervalRecord], table: str) -> Decision:
+def _stored_whole_decision(column: ReportColumn, loads: Sequence[IntervalRecord], table: str) -> Decision:
     name = column.path[0]
     count = column.values or column.written or 0
     reason = f"{count:,} {_STORED_WHOLE[name]} are in {name}."
@@ -230,7 +230,7 @@ def _stored_whole(column: ReportColumn, loads: Sequence[IntervalRecord], table: 
     return Decision(name, f"{count:,} {_STORED_WHOLE[name]}", reason, status, (hint,))
 
 
-def _several_columns(family: SourceField, versions: Sequence[int], table: str) -> Decision:
+def _several_columns_decision(family: SourceField, versions: Sequence[int], table: str) -> Decision:
     """Return the decision about a source field with several columns."""
     field, siblings = format_path(family.source), [column for column in family.columns if column.evolved_from]
     quiet = [column for column in siblings if _is_quiet(family, column, versions)]

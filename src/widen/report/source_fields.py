@@ -9,10 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from widen.model.column_path import Path, fields
-from widen.model.types import ArrayType, DataType, Field, MapType, StructType
+from widen.model.types import Field, StructType
 from widen.planning.evolution.source_metadata import EVOLVED_FROM, SOURCE, role_of
 from widen.report.report_model import VersionTime
 from widen.report.table_report import ColumnOrigin, IntervalCount, ReportColumn, SourceField
+from widen.report.text_format import brief_type
 
 
 def drifted_fields(
@@ -90,15 +91,3 @@ def _column(
 
 def _values(column: ReportColumn) -> int:
     return column.values or 0
-
-
-def brief_type(data_type: DataType) -> str:
-    """Return a type in Spark SQL without the fields inside it."""
-    match data_type:
-        case StructType():
-            return "struct"
-        case ArrayType(element):
-            return f"array<{brief_type(element)}>"
-        case MapType(key, value):
-            return f"map<{brief_type(key)}, {brief_type(value)}>"
-    return data_type.sql

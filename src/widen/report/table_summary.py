@@ -14,7 +14,7 @@ from widen.planning.evolution.source_metadata import COMMENT, EVOLVED_FROM
 from widen.protocol.table_features import supported_features
 from widen.protocol.type_changes import strip_type_changes, type_changes
 from widen.report.report_model import VersionTime
-from widen.report.source_fields import brief_type
+from widen.report.text_format import brief_type
 
 if TYPE_CHECKING:
     from widen.spark.parquet.old_type_files import OldType
@@ -107,13 +107,14 @@ class TableSummary:
             "properties": dict(self.properties),
             "partitionBy": list(self.partition_by),
             "columns": [line.to_value() for line in self.lines],
-            "oldTypes": None if self.old_types is None else [_old_type(old) for old in self.old_types],
+            "oldTypes": None
+            if self.old_types is None
+            else [
+                {"column": format_path(old.path), "type": old.type, "files": old.files, "bytes": old.size_bytes}
+                for old in self.old_types
+            ],
             "schema": type_to_value(self.schema),
         }
-
-
-def _old_type(old: OldType) -> dict[str, Any]:
-    return {"column": format_path(old.path), "type": old.type, "files": old.files, "bytes": old.size_bytes}
 
 
 def summarize_table(snapshot: Snapshot, old_types: Sequence[OldType] | None = None, obstacle: str = "") -> TableSummary:

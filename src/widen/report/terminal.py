@@ -12,6 +12,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from widen.model.notebook import shorten
 from widen.planning.evolution.plan import Plan, QuarantinedField, RescuedField
 from widen.planning.table.column_change import ColumnChange
 from widen.planning.table.schema_changes import plan_changes
@@ -28,7 +29,6 @@ from widen.report.text_format import (
     position_text,
     printable,
     sample_text,
-    shorten,
     size_text,
     type_text,
 )
@@ -100,7 +100,7 @@ def _summary_table(lines: Sequence[SummaryLine]) -> Table:
         if is_shown:
             table.add_column(name)
     for line in lines:
-        cells = [_indented(line), Text(line.brief_type, "cyan"), Text("yes" if line.nullable else "no", "dim")]
+        cells = [_indent(line), Text(line.brief_type, "cyan"), Text("yes" if line.nullable else "no", "dim")]
         cells += [Text(printable(line.evolved_from), "magenta")] if has_evolved else []
         cells += [Text("; ".join(map(_step_text, line.steps)))] if has_steps else []
         cells += [Text(printable(_own_comment(line)), "dim")] if has_comments else []
@@ -115,7 +115,7 @@ def _old_types_table(old_types: Sequence[OldType]) -> Table:
     return table
 
 
-def _indented(line: SummaryLine) -> Text:
+def _indent(line: SummaryLine) -> Text:
     return Text("  " * line.depth + path_text(line.relative_path))
 
 
@@ -169,7 +169,7 @@ def plan_parts(plan: Plan) -> Iterator[RenderableType]:
     for title, operations in (("Changes", plan.operations), ("Refused by the policy", plan.refused)):
         if operations:
             yield heading_part(title)
-            yield from _folded(plan_changes(operations, plan.events), changes_table)
+            yield from _fold_items(plan_changes(operations, plan.events), changes_table)
         if plan.unmatched and operations is plan.operations:
             yield heading_part("Options without effect")
             yield from (Text(f"  {printable(str(each))}", "bold red") for each in plan.unmatched)
@@ -178,36 +178,36 @@ def plan_parts(plan: Plan) -> Iterator[RenderableType]:
             yield from (Text(f"  {printable(str(each))}", "bold red") for each in plan.bad_files)
     details: tuple[tuple[str, Sequence[tuple[str, str]]], ...] = (
         ("Objects that look like maps", [(path_text(each.source), str(each)) for each in plan.maps]),
-        ("Stored in the rescue column", [(path_text(r.source), _rescued(r)) for r in plan.rescued]),
-        ("Quarantined", [(path_text(q.source), _quarantined(q)) for q in plan.quarantined]),
+        ("Stored in the rescue column", [(path_text(r.source), _rescued_text(r)) for r in plan.rescued]),
+        ("Quarantined", [(path_text(q.source), _quarantined_text(q)) for q in plan.quarantined]),
         ("Rounded to double", [(path_text(r.source), count_noun(r.count, "number")) for r in plan.rounded]),
         (
             "Waiting for a first value",
-            [(path_text(p.source), _waiting(p.nulls, p.empty, p.empty_records)) for p in plan.pending],
+            [(path_text(p.source), _waiting_text(p.nulls, p.empty, p.empty_records)) for p in plan.pending],
         ),
     )
     for title, pairs in details:
         if pairs:
             yield heading_part(title)
-            yield from _folded(pairs, pairs_table)
+            yield from _fold_items(pairs, pairs_table)
 
 
-def _folded(items: Sequence[_Item], show: Callable[[Sequence[_Item]], RenderableType]) -> Iterator[RenderableType]:
+def _fold_items(items: Sequence[_Item], show: Callable[[Sequence[_Item]], RenderableType]) -> Iterator[RenderableType]:
     """Yield the first items, and how many more there are."""
     yield show(items[:MAX_LISTED])
     if len(items) > MAX_LISTED:
         yield Text(f"  … and {count_text(len(items) - MAX_LISTED)} more; --json lists all", "dim")
 
 
-def _rescued(rescued: RescuedField) -> str:
+def _rescued_text(rescued: RescuedField) -> str:
     return f"{least_text(rescued.count, at_least=rescued.at_least)} {' and '.join(rescued.kinds)}: {rescued.reason}"
 
 
-def _quarantined(field: QuarantinedField) -> str:
+def _quarantined_text(field: QuarantinedField) -> str:
     return f"{count_text(field.count)} {' and '.join(field.kinds)}: the column is {field.column}"
 
 
-def _waiting(*counts: int) -> str:
+def _waiting_text(*counts: int) -> str:
     pairs = zip(counts, ("null", "[]", "{}"), strict=True)
     return ", ".join(f"{count_text(count)} × {what}" for count, what in pairs if count)
 
@@ -272,18 +272,12 @@ def _rows_table(columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> Table
 
 
 def _rows_list(columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> Group:
-    return Group(
-        *(
-            part
-            for number, row in enumerate(rows, 1)
-            for part in (Text(f"row {number}", "dim"), _row_lines(columns, row))
-        )
-    )
-
-
-def _row_lines(columns: Sequence[str], row: Sequence[Text]) -> RenderableType:
-    """Return one row with its columns below each other, without nulls."""
-    return pairs_table((name, cell) for name, cell in zip(columns, row, strict=True) if cell.plain != NULL_TEXT)
+    """Return rows with their columns below each other, without nulls."""
+    parts: list[RenderableType] = []
+    for number, row in enumerate(rows, 1):
+        pairs = ((name, cell) for name, cell in zip(columns, row, strict=True) if cell.plain != NULL_TEXT)
+        parts += [Text(f"row {number}", "dim"), pairs_table(pairs)]
+    return Group(*parts)
 
 
 _decoder, _NULL = msgspec.json.Decoder(dict[str, msgspec.Raw]), msgspec.Raw(b"null")

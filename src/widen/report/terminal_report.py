@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from widen.model.column_path import Path
+from widen.model.notebook import shorten
 from widen.report.report_model import IntervalRecord, VersionTime
 from widen.report.report_summary import ReportSummary, Status, summarize_report
 from widen.report.table_report import Report, ReportColumn
@@ -23,7 +24,6 @@ from widen.report.text_format import (
     path_text,
     printable,
     share_text,
-    shorten,
     size_text,
     type_text,
     value_text,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from urllib.parse import unquote
@@ -15,6 +15,7 @@ from urllib.parse import unquote
 from widen.errors import WidenError
 from widen.errors.printable import printable as printable
 from widen.model.column_path import Path, format_path
+from widen.model.notebook import shorten
 from widen.model.type_parser import parse_type
 from widen.model.types import ArrayType, DataType, MapType, StructType
 from widen.planning.table.column_change import (
@@ -41,11 +42,6 @@ UNKNOWN_TEXT = "–"
 LONGEST_VALUE = 28
 
 
-def shorten(text: str, length: int) -> str:
-    """Return the text cut to a length, with an ellipsis if it was longer."""
-    return text if len(text) <= length else text[: length - 1] + "…"
-
-
 def type_text(text: str, length: int) -> str:
     """Return a type as printable text; of a longer one, structs tell only how many fields they have.
 
@@ -56,19 +52,20 @@ def type_text(text: str, length: int) -> str:
     if len(text) <= length:
         return printable(text)
     try:
-        return _brief_type(parse_type(text))
+        return brief_type(parse_type(text), lambda struct: f"struct of {count_noun(len(struct), 'field')}")
     except WidenError:  # not a type: a change may tell another detail
         return shorten(printable(text), length)
 
 
-def _brief_type(data_type: DataType) -> str:
+def brief_type(data_type: DataType, name_struct: Callable[[StructType], str] = lambda _: "struct") -> str:
+    """Return a type in Spark SQL without the fields of structs."""
     match data_type:
-        case StructType(fields):
-            return f"struct of {count_noun(len(fields), 'field')}"
+        case StructType():
+            return name_struct(data_type)
         case ArrayType(element):
-            return f"array<{_brief_type(element)}>"
+            return f"array<{brief_type(element, name_struct)}>"
         case MapType(key, value):
-            return f"map<{_brief_type(key)}, {_brief_type(value)}>"
+            return f"map<{brief_type(key, name_struct)}, {brief_type(value, name_struct)}>"
     return data_type.sql
 
 

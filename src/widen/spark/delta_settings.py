@@ -71,29 +71,11 @@ def schema_evolution_settings(
     return can_add_columns, parse_automatic_widening(mode)
 
 
-def has_fast_drop(spark: SparkSession | None) -> bool:
-    """Tell whether a feature may be dropped while older versions still use it; starts no session.
+def is_on(spark: SparkSession | None, setting: str) -> bool:
+    """Tell whether a setting that is true by default is true in a session, or in the active one; starts none.
 
     Args:
-        spark: The session, by default the active one.
-
-    Source: Delta Spark's setting of that name, true by default
+        setting: `FAST_DROP`, `RETENTION_CHECK`, or another one that Delta Spark has with this default.
     """
-    return _is_on(spark, FAST_DROP)
-
-
-def has_retention_check(spark: SparkSession | None) -> bool:
-    """Tell whether a vacuum refuses a shorter retention than that of the table; starts no session.
-
-    Args:
-        spark: The session, by default the active one.
-
-    Source: Delta Spark's setting of that name, true by default
-    """
-    return _is_on(spark, RETENTION_CHECK)
-
-
-def _is_on(spark: SparkSession | None, setting: str) -> bool:
-    """Tell whether a setting that is true by default is true in a session, or in the active one."""
     active = spark or SparkSession.getActiveSession()
     return active is None or str(active.conf.get(setting, "true")).lower() != "false"

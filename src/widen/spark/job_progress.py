@@ -38,7 +38,7 @@ def watch_jobs(spark: SparkSession, report: Callable[[JobProgress], object]) -> 
     """
     tracker = _status_tracker(spark)
     if tracker is None:
-        with _handled(spark, report):
+        with _handle_progress(spark, report):
             yield
         return
     stop = Event()
@@ -87,7 +87,7 @@ def _report_sum(counts: Iterable[tuple[int, int]], report: Callable[[JobProgress
 
 
 @contextmanager
-def _handled(spark: Any, report: Callable[[JobProgress], object]) -> Iterator[None]:
+def _handle_progress(spark: Any, report: Callable[[JobProgress], object]) -> Iterator[None]:
     def handle(stages: Any, **_: Any) -> None:
         if stages:
             _report_sum([(stage.num_completed_tasks, stage.num_tasks) for stage in stages], report)

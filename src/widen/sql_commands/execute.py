@@ -11,7 +11,7 @@ from widen.model.column_path import format_path
 from widen.planning.alter.set_properties import DESCRIPTION
 from widen.protocol.table_properties import canonical_keys
 from widen.spark.catalog import ensure_registers, find_table_location, is_name_in_use, register_table
-from widen.spark.delta_settings import has_retention_check
+from widen.spark.delta_settings import RETENTION_CHECK, is_on
 from widen.spark.session import find_session
 from widen.spark.spark_types import DataFrame, SparkSession
 from widen.sql_commands.parser import parse_sql
@@ -112,7 +112,9 @@ def _keep_up(statement: Upkeep, table: Table, spark: SparkSession | None) -> Cha
     if isinstance(statement, Optimize):
         columns = [format_path(path) for path in statement.zorder_by]
         return ChangedTable(table.optimize(statement.where, zorder_by=columns, spark=spark).table, before)
-    done = table.vacuum(statement.hours, dry_run=statement.dry_run, force=not has_retention_check(spark), spark=spark)
+    done = table.vacuum(
+        statement.hours, dry_run=statement.dry_run, force=not is_on(spark, RETENTION_CHECK), spark=spark
+    )
     if statement.dry_run:
         return QueryResult((("path", "string"),), [(path,) for path in done.files])
     return ChangedTable(table, before)

@@ -110,7 +110,7 @@ class _StatementBuilder(Transformer[Token, Statement]):
         super().__init__()
         self._text = text
 
-    def _refused(self, meta: Meta, reason: str) -> InvalidStatement:
+    def _refusal(self, meta: Meta, reason: str) -> InvalidStatement:
         return refused_message(self._text, meta.start_pos, reason)
 
     def _once(self, options: Iterable[_Option]) -> list[Any]:
@@ -122,7 +122,7 @@ class _StatementBuilder(Transformer[Token, Statement]):
             values[each.what] = each.meaning
         return list(values.values())
 
-    def _merged(self, options: Iterable[_Option]) -> dict[str, Any]:
+    def _merge(self, options: Iterable[_Option]) -> dict[str, Any]:
         return {key: meaning for part in self._once(options) for key, meaning in part.items()}
 
     # ---- statements: columns -----------------------------------------------------------------------
@@ -137,8 +137,8 @@ class _StatementBuilder(Transformer[Token, Statement]):
         self, meta: Meta, table: TableName, column: Path, name: str, data_type: DataType | str, *options: _Option
     ) -> Statement:
         if name.casefold() != column[-1].casefold():
-            raise self._refused(meta, "this form of CHANGE renames no column; RENAME COLUMN does")
-        changes = cast("ColumnChanges", {"type": data_type, **self._merged(options)})
+            raise self._refusal(meta, "this form of CHANGE renames no column; RENAME COLUMN does")
+        changes = cast("ColumnChanges", {"type": data_type, **self._merge(options)})
         return statements.AlterColumns(table, {column: changes})
 
     def sync_identity(self, _: Meta, table: TableName, column: Path) -> Statement:
@@ -179,7 +179,7 @@ class _StatementBuilder(Transformer[Token, Statement]):
     def create_table(
         self, _: Meta, if_not_exists: bool | None, table: TableName, schema: StructType, *clauses: _Option
     ) -> Statement:
-        return statements.CreateTable(table, schema, **self._merged(clauses), if_not_exists=bool(if_not_exists))
+        return statements.CreateTable(table, schema, **self._merge(clauses), if_not_exists=bool(if_not_exists))
 
     def restore(self, _: Meta, table: TableName, moment: int | str) -> Statement:
         return statements.Restore(table, moment)
@@ -187,7 +187,7 @@ class _StatementBuilder(Transformer[Token, Statement]):
     def create_table_as(
         self, _: Meta, if_not_exists: bool | None, table: TableName, *clauses: _Option
     ) -> CreateTableAs:
-        return CreateTableAs(table, **self._merged(clauses), if_not_exists=bool(if_not_exists))
+        return CreateTableAs(table, **self._merge(clauses), if_not_exists=bool(if_not_exists))
 
     def vacuum(self, _: Meta, table: TableName, hours: float | None, dry_run: bool | None) -> Statement:
         return statements.Vacuum(table, hours, bool(dry_run))
@@ -210,19 +210,19 @@ class _StatementBuilder(Transformer[Token, Statement]):
     # ---- clauses of a column ----------------------------------------------------------------------
 
     def change(self, meta: Meta, column: Path, *actions: _Option) -> _Option:
-        return _Option(meta.start_pos, format_path(column).casefold(), (column, self._merged(actions)))
+        return _Option(meta.start_pos, format_path(column).casefold(), (column, self._merge(actions)))
 
     def addition(self, meta: Meta, column: Path, data_type: DataType | str, *details: _Option) -> _Option:
-        new = {"type": data_type, **self._merged(details)}
+        new = {"type": data_type, **self._merge(details)}
         return _Option(meta.start_pos, format_path(column).casefold(), (column, new))
 
     def additions(self, _: Meta, *columns: _Option) -> dict[Path, NewColumn]:
         return dict(self._once(columns))
 
     def definition(self, meta: Meta, name: str, data_type: DataType | str, *details: _Option) -> _Option:
-        metadata = self._merged(details)
+        metadata = self._merge(details)
         if START in metadata and data_type != LONG:
-            raise self._refused(meta, "an identity column is a bigint")
+            raise self._refusal(meta, "an identity column is a bigint")
         comment, nullable = metadata.pop("comment", None), metadata.pop("nullable", True)
         if comment is not None:
             metadata[COMMENT] = comment
@@ -277,11 +277,11 @@ class _StatementBuilder(Transformer[Token, Statement]):
     def _identity(self, meta: Meta, sequence: dict[str, int] | None, *, explicit: bool) -> _Option:
         metadata = {START: 1, STEP: 1, **(sequence or {}), ALLOWS_EXPLICIT: explicit}
         if not metadata[STEP]:
-            raise self._refused(meta, "an identity column has to move on")
+            raise self._refusal(meta, "an identity column has to move on")
         return _Option(meta.start_pos, "the default", metadata)
 
     def sequence(self, _: Meta, *steps: _Option) -> dict[str, int]:
-        return self._merged(steps)
+        return self._merge(steps)
 
     def start_with(self, meta: Meta, number: int) -> _Option:
         return _Option(meta.start_pos, "START", {START: number})
@@ -346,7 +346,7 @@ class _StatementBuilder(Transformer[Token, Statement]):
         if not isinstance(word, Token) or word.type != "NAME":
             return str(word)
         if word.lower() not in ("true", "false"):
-            raise self._refused(meta, "a value is a text in quotes, a number, true or false")
+            raise self._refusal(meta, "a value is a text in quotes, a number, true or false")
         return word.lower()
 
     def hours(self, _: Meta, digits: Token) -> float:

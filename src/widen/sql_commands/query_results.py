@@ -117,7 +117,7 @@ def run_query(question: Question, table: Table) -> QueryResult:
         case DescribeTable(_, extended):
             return QueryResult(_TABLE, list(_describe_table(table, extended=extended)))
         case ShowProperties(_, key):
-            return QueryResult(_PROPERTIES, _shown(table, key))
+            return QueryResult(_PROPERTIES, _shown_properties(table, key))
 
 
 # ---- the table as a whole --------------------------------------------------------------------------
@@ -152,20 +152,17 @@ def _time(time_ms: int) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _shown(table: Table, key: str | None) -> list[tuple[str, str]]:
+def _shown_properties(table: Table, key: str | None) -> list[tuple[str, str]]:
     protocol = table.protocol
-    listed = {f"{FEATURE_PREFIX}{name}": "supported" for name in _feature_names(table)}
+    # Legacy versions imply features that they do not list; Delta Lake shows only the listed ones.
+    names = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
+    listed = {f"{FEATURE_PREFIX}{name}": "supported" for name in names}
     versions = {MIN_READER_VERSION: protocol.min_reader_version, MIN_WRITER_VERSION: protocol.min_writer_version}
     shown = {**table.properties, **listed, **{name: str(version) for name, version in versions.items()}}
     if key is None:
         return sorted(shown.items())
     nothing = f"Table {table.location} does not have property: {key}"
     return [(key, shown.get(canonical_key(key), nothing))]
-
-
-def _feature_names(table: Table) -> set[str]:
-    """Return the features that the protocol lists, without those that legacy versions imply."""
-    return {*(table.protocol.reader_features or ()), *(table.protocol.writer_features or ())}
 
 
 def _clustering(table: Table) -> Iterator[Path]:
@@ -200,7 +197,7 @@ def _facts(table: Table) -> Iterator[tuple[str, str | None]]:
     yield "Comment", table.metadata.description
     yield "Location", table.location
     yield "Provider", "delta"
-    yield "Table Properties", f"[{','.join(f'{key}={value}' for key, value in _shown(table, None))}]"
+    yield "Table Properties", f"[{','.join(f'{key}={value}' for key, value in _shown_properties(table, None))}]"
 
 
 def _heading(text: str) -> _Row:

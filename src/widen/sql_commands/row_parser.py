@@ -188,7 +188,7 @@ def _clause(reader: TokenReader, alias: str) -> MergeClause:
     condition = reader.until("THEN") if reader.accept("AND") else None
     reader.expect("THEN")
     if side is MergeSide.NOT_MATCHED:
-        return MergeClause(side, ChangeKind.INSERT, condition, _inserted(reader, alias))
+        return MergeClause(side, ChangeKind.INSERT, condition, _insert_values(reader, alias))
     if reader.accept("DELETE"):
         return MergeClause(side, ChangeKind.DELETE, condition)
     reader.expect("UPDATE", "SET")
@@ -197,7 +197,7 @@ def _clause(reader: TokenReader, alias: str) -> MergeClause:
     return MergeClause(side, ChangeKind.UPDATE, condition, _assignments(reader, alias, "WHEN", keeps=True))
 
 
-def _inserted(reader: TokenReader, alias: str) -> dict[str, str] | None:
+def _insert_values(reader: TokenReader, alias: str) -> dict[str, str] | None:
     reader.expect("INSERT")
     if reader.accept("*"):
         return None

@@ -43,11 +43,11 @@ def unexpected_token_message(text: str, error: UnexpectedInput, parser: Lark) ->
     word = text[at] if token is None else str(token)
     if token is None and word in _QUOTES:
         return refused_message(text, at, "this quote is not closed")
-    expected = _expected(error)
+    expected = _expected_terminals(error)
     if expected <= _OVER and text[:at].rstrip().endswith(";"):
         return refused_message(text, at, "only one statement is allowed, and a second one begins here")
     first_words = {form[0] for form in _KEYWORDS.values()} if expected >= _FIRST_WORDS else set()
-    choices = _listed({_terminal_text(name, parser) for name in _joined(expected)} | first_words)
+    choices = _list_words({_terminal_text(name, parser) for name in _join_expressions(expected)} | first_words)
     return refused_message(text, at, f"expected {choices}{'' if is_end else f', not {word!r}'}")
 
 
@@ -120,13 +120,13 @@ def _excerpt(text: str, start: int, at: int) -> str:
     return f"  {line}\n  {' ' * (at - first)}^"
 
 
-def _expected(error: UnexpectedInput) -> set[str]:
+def _expected_terminals(error: UnexpectedInput) -> set[str]:
     if isinstance(error, UnexpectedToken):
         return set(error.accepts if error.interactive_parser is not None else error.expected)
     return set(error.allowed) if isinstance(error, UnexpectedCharacters) else set()
 
 
-def _joined(expected: set[str]) -> set[str]:
+def _join_expressions(expected: set[str]) -> set[str]:
     """Return the terminals, with EXPRESSION for all that an expression can begin with."""
     return (expected - _EXPRESSION) | {"EXPRESSION"} if "OPERATOR" in expected else expected
 
@@ -137,7 +137,7 @@ def _terminal_text(name: str, parser: Lark) -> str:
     return _CALLED.get(name) or repr(parser.get_terminal(name).pattern.value)
 
 
-def _listed(words: set[str]) -> str:
+def _list_words(words: set[str]) -> str:
     """Return the words as a list in prose, keywords first."""
     *others, last = sorted(words, key=lambda word: (not word.isupper(), word))
     return f"{', '.join(others)} or {last}" if others else last

@@ -11,7 +11,7 @@ from widen.errors import InvalidOption, OptionMissing, WidenError
 from widen.log.read.snapshot import Snapshot
 from widen.log.write.commit import Committed, ReadSet, after_commit, commit
 from widen.model.argument_types import check_arguments
-from widen.spark.delta_settings import has_fast_drop
+from widen.spark.delta_settings import FAST_DROP, is_on
 from widen.spark.maintain.compact_files import OPTIMIZE, Compaction, CompactionRequest
 from widen.spark.maintain.compaction_plan import TARGET_BYTES
 from widen.spark.maintain.rewrite_files import REWRITE
@@ -65,7 +65,7 @@ class MaintenanceMixin(PropertyChangesMixin):
         Source: PROTOCOL.md#writer-requirements-for-type-widening; Delta Spark's DROP FEATURE
         """
         renewal = OldFileRewrite(self._store, _session(spark))
-        is_fast = has_fast_drop(spark)
+        is_fast = is_on(spark, FAST_DROP)
         return self._after(FeatureRemoval(self._store, name, truncate_history, is_fast, renewal).run)
 
     @check_arguments

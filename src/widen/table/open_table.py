@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from widen.errors import InvalidOption
 from widen.log.read.loads import Load
 from widen.model.argument_types import check_arguments
-from widen.model.notebook import html_table, shortened
+from widen.model.notebook import html_table, shorten
 from widen.model.types import DataType, StructType
 from widen.planning.alter import alter_request
 from widen.planning.alter.alter_request import AnyPath, ByPath, NewColumn
@@ -32,7 +32,7 @@ class OpenTable(ABC):
         return f"{type(self).__name__}({self._label!r}, version={self.version})"
 
     def _repr_html_(self) -> str:
-        rows = ((field.name, shortened(field.type.sql), field.nullable) for field in self.schema.fields)
+        rows = ((field.name, shorten(field.type.sql), field.nullable) for field in self.schema.fields)
         return html_table(f"{self._label}, version {self.version}", ("column", "type", "nullable"), rows)
 
     @property

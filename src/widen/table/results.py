@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from itertools import islice
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from widen.log.read.loads import Load, LoadedFile
-from widen.model.notebook import MAX_ROWS, html_table, shortened
+from widen.model.notebook import html_table, list_lines, shorten
 from widen.protocol.actions import CommitInfo
 
 _Table = TypeVar("_Table")
@@ -104,14 +103,8 @@ class History(list[HistoryEntry]):
     """The commits of a table, newest first."""
 
     def __repr__(self) -> str:
-        return "\n".join(self._lines())
-
-    def _lines(self) -> Iterator[str]:
-        yield f"History of {len(self)} versions"
-        for entry in islice(self, MAX_ROWS):
-            yield f"  {entry.version}  {entry.timestamp:%Y-%m-%d %H:%M:%SZ}  {shortened(entry.operation, 60)}"
-        if len(self) > MAX_ROWS:
-            yield "  …"
+        lines = (f"{e.version}  {e.timestamp:%Y-%m-%d %H:%M:%SZ}  {shorten(e.operation, 60)}" for e in self)
+        return list_lines(f"History of {len(self)} versions", lines)
 
     def _repr_html_(self) -> str:
         rows = ((each.version, f"{each.timestamp:%Y-%m-%d %H:%M:%SZ}", each.operation, each.metrics) for each in self)
@@ -123,17 +116,16 @@ class Loads(list[Load]):
 
     def __repr__(self) -> str:
         head = f"Loads of {sum(len(load.files) for load in self)} files in {len(self)} commits"
-        more = ["  …"] if len(self) > MAX_ROWS else []
-        return "\n".join([head, *(f"  {'  '.join(map(str, row))}" for row in self._rows()), *more])
+        return list_lines(head, ("  ".join(map(str, row)) for row in self._rows()))
 
     def _repr_html_(self) -> str:
         header = ("version", "time", "files", "records", "kept out", "skipped", "first file")
-        return html_table(f"{len(self)} loads", header, self._rows(MAX_ROWS + 1))
+        return html_table(f"{len(self)} loads", header, self._rows())
 
-    def _rows(self, limit: int = MAX_ROWS) -> Iterator[tuple[object, ...]]:
-        for load in islice(self, limit):
+    def _rows(self) -> Iterator[tuple[object, ...]]:
+        for load in self:
             time = f"{to_datetime(load.loaded_ms):%Y-%m-%d %H:%M:%SZ}"
-            first = next((shortened(file.path, 60) for file in (*load.files, *load.bad_files)), "")
+            first = next((shorten(file.path, 60) for file in (*load.files, *load.bad_files)), "")
             yield load.version, time, len(load.files), load.records, load.kept_out, len(load.bad_files), first
 
     def to_value(self) -> list[dict[str, Any]]:

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 from widen.log.read.snapshot import Snapshot
 from widen.model.column_path import format_path
-from widen.model.notebook import MAX_ROWS, html_table, shortened
+from widen.model.notebook import html_table, list_lines, shorten
 from widen.planning.table.column_change import ROUTED, ColumnChange
 from widen.planning.table.schema_changes import recorded_reasons, schema_changes
 
@@ -32,17 +31,16 @@ class SchemaDiff:
     changes: tuple[ColumnChange, ...]
 
     def __repr__(self) -> str:
-        more = ["  …"] if len(self.changes) > MAX_ROWS else []
-        lines = (f"  {'  '.join(filter(None, row))}" for row in self._rows(MAX_ROWS))
-        return "\n".join([f"SchemaDiff({self.old} → {self.new}, {len(self.changes)} changes)", *lines, *more])
+        head = f"SchemaDiff({self.old} → {self.new}, {len(self.changes)} changes)"
+        return list_lines(head, ("  ".join(filter(None, row)) for row in self._rows()))
 
     def _repr_html_(self) -> str:
         title = f"Version {self.old} → {self.new}: {len(self.changes)} changes"
-        return html_table(title, ("change", "column", "from", "to"), self._rows(MAX_ROWS + 1))
+        return html_table(title, ("change", "column", "from", "to"), self._rows())
 
-    def _rows(self, limit: int) -> Iterator[tuple[str, ...]]:
-        for change in islice(self.changes, limit):
-            yield change.what, format_path(change.column), shortened(change.old), shortened(change.new)
+    def _rows(self) -> Iterator[tuple[str, ...]]:
+        for change in self.changes:
+            yield change.what, format_path(change.column), shorten(change.old), shorten(change.new)
 
     def to_value(self) -> dict[str, Any]:
         """Return the difference as a JSON object."""

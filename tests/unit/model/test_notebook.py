@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from widen.model.notebook import html_table, shortened
+from widen.model.notebook import html_table, shorten
 
 
 def test_values_are_escaped() -> None:
@@ -18,5 +18,5 @@ def test_rows_past_a_screen_are_an_ellipsis() -> None:
 
 
 def test_long_texts_are_cut() -> None:
-    assert shortened("a" * 100) == "a" * 100
-    assert shortened("a" * 101) == "a" * 99 + "…"
+    assert shorten("a" * 100) == "a" * 100
+    assert shorten("a" * 101) == "a" * 99 + "…"

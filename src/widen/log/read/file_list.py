@@ -106,10 +106,10 @@ def text_map(names: Sequence[str], values: Sequence[pa.Array], count: int) -> pa
     """
     width = len(names)
     if width == 1:
-        return pa.MapArray.from_arrays(_offsets(1, count), _repeated(names[0], count), values[0])
+        return pa.MapArray.from_arrays(_offsets(1, count), _repeat(names[0], count), values[0])
     joined = pa.concat_arrays(values) if width else _null_block(pa.string()).slice(0, 0)
     order = integers(row + column * count for row in range(count) for column in range(width))
-    return pa.MapArray.from_arrays(_offsets(width, count), _cycled(names, count), joined.take(order))
+    return pa.MapArray.from_arrays(_offsets(width, count), _cycle(names, count), joined.take(order))
 
 
 def integers(values: Iterable[int]) -> pa.Array:
@@ -118,7 +118,7 @@ def integers(values: Iterable[int]) -> pa.Array:
     return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)])
 
 
-def _cycled(strings: Sequence[str], count: int) -> pa.Array:
+def _cycle(strings: Sequence[str], count: int) -> pa.Array:
     """Return the strings in order, ``count`` times; built from buffers for the reason given in `integers`."""
     data = [text.encode() for text in strings]
     offsets = array("i", accumulate((len(text) for _ in range(count) for text in data), initial=0))
@@ -144,7 +144,7 @@ def _repeated_block(text: str, count: int) -> pa.Array:
     return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(offsets), pa.py_buffer(data * count)])
 
 
-def _repeated(text: str, count: int) -> pa.Array:
+def _repeat(text: str, count: int) -> pa.Array:
     block = _repeated_block(text, BLOCK_ROWS) if count <= BLOCK_ROWS else _repeated_block.__wrapped__(text, count)
     return block.slice(0, count)
 

@@ -194,7 +194,7 @@ class LogListing:
 
         Source: PROTOCOL.md#metadata-cleanup; protocol_rfcs/checkpoint-protection.md for commit and checkpoint
         """
-        ranked = [(int(match[1]), rank, entry) for entry in self._entries for rank, match in _ranked(entry.name)]
+        ranked = [(int(match[1]), rank, entry) for entry in self._entries for rank, match in _find_ranks(entry.name)]
         last = {rank: version if pattern is _COMPACTED else version - 1 for rank, pattern in enumerate(_KINDS)}
         expired = sorted((item for item in ranked if item[0] <= last[item[1]]), key=lambda item: item[:2])
         checksums = [entry for _, rank, entry in expired if _KINDS[rank] is _CHECKSUM]
@@ -253,7 +253,7 @@ class LogListing:
         )
 
 
-def _ranked(name: str) -> Iterator[tuple[int, re.Match[str]]]:
+def _find_ranks(name: str) -> Iterator[tuple[int, re.Match[str]]]:
     return ((rank, match) for rank, pattern in enumerate(_KINDS) if (match := pattern.fullmatch(name)))
 
 

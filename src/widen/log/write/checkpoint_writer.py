@@ -83,7 +83,7 @@ def write_checkpoint(snapshot: Snapshot) -> None:
     """
     ensure_writable(snapshot.protocol, snapshot.location)
     files = snapshot.files()
-    removed = _unexpired(snapshot.removed_files(), snapshot.properties)
+    removed = _unexpired_removes(snapshot.removed_files(), snapshot.properties)
     adds, add_type = _adds(snapshot, files)
     other_actions = list(_non_file_rows(snapshot))
     count = len(other_actions) + files.num_rows + len(removed)
@@ -132,13 +132,13 @@ def _write_v2(
     data = _encode(pa.schema([*_NON_FILE.items(), *file_actions, *_V2.items()]), rows, ())
     path = f"{LOG}/{snapshot.version:020d}.checkpoint.{uuid.uuid4()}.parquet"
     if _was_paused(now_ms):
-        raise _interrupted(snapshot)
+        raise _interruption(snapshot)
     snapshot.store.put(path, data)
     # From here on the checkpoint protects its sidecar. It stays, because a cleanup may rely on it already; unless an
     # earlier cleanup has deleted the sidecar.
     if _was_paused(now_ms) and snapshot.store.find(f"{SIDECARS}/{name}") is None:
         snapshot.store.delete([path])
-        raise _interrupted(snapshot)
+        raise _interruption(snapshot)
     return len(data) + len(sidecar)
 
 
@@ -147,7 +147,7 @@ def _was_paused(began_ms: int) -> bool:
     return current_ms() - began_ms > MAX_PAUSE_MS
 
 
-def _interrupted(snapshot: Snapshot) -> StorageError:
+def _interruption(snapshot: Snapshot) -> StorageError:
     reason = f"the checkpoint of version {snapshot.version} was interrupted for more than an hour"
     return StorageError(location=snapshot.location, reason=reason, fix="Write the checkpoint again.")
 
@@ -183,7 +183,7 @@ def _with_pairs(metadata: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _unexpired(removed: Iterable[Remove], properties: Mapping[str, str]) -> list[dict[str, Any]]:
+def _unexpired_removes(removed: Iterable[Remove], properties: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return the rows of removed files that have not expired.
 
     Source: PROTOCOL.md#action-reconciliation (tombstones stay until they expire, without statistics and tags)

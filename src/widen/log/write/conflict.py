@@ -66,11 +66,11 @@ class ReadSet:
 
     def has_read(self, remove: Remove) -> bool:
         """Tell whether the transaction has read a removed file."""
-        return self.files or remove.path in self.paths or canonical_path(remove.path) in _canonical(self.paths)
+        return self.files or remove.path in self.paths or canonical_path(remove.path) in _to_canonical(self.paths)
 
 
 @lru_cache(1)
-def _canonical(paths: frozenset[str]) -> frozenset[str]:
+def _to_canonical(paths: frozenset[str]) -> frozenset[str]:
     """Return the canonical form of each path."""
     return frozenset(map(canonical_path, paths))
 

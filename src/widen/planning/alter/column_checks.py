@@ -224,10 +224,10 @@ def _ensure_difference(state: TableState, new: StructType, difference: Differenc
             ensure_field_addable(parent, field)
         case SetNotNull():
             fix = "Make it NOT NULL in a separate commit: alter_column(…, nullable=False)."
-            raise _refused(state, new, f"{column} would become NOT NULL", fix)
+            raise _refusal(state, new, f"{column} would become NOT NULL", fix)
         case DropColumn():
             if mapping_mode(state.properties, state.protocol) == NONE:
-                raise _refused(state, new, f"{column} would be dropped, which needs column mapping", "Keep it.")
+                raise _refusal(state, new, f"{column} would be dropped, which needs column mapping", "Keep it.")
             ensure_not_structural(state, path)
             ensure_independent(state, path)
         case WidenType():
@@ -238,11 +238,11 @@ def _ensure_type(state: TableState, new: StructType, difference: WidenType) -> N
     old, new_type, path = difference.old, difference.new, difference.path
     change = f"{format_path(path)} would change from {old.sql.upper()} to {new_type.sql.upper()}"
     if old != VOID and not (is_atomic(old) and is_atomic(new_type)):
-        raise _refused(state, new, change, "Keep its type.")
+        raise _refusal(state, new, change, "Keep its type.")
     for reason, fix in type_change_objections(state, old, new_type):
-        raise _refused(state, new, f"{change}, and {reason}", fix)
+        raise _refusal(state, new, f"{change}, and {reason}", fix)
     ensure_type_change(state, path, old, new_type)
 
 
-def _refused(state: TableState, new: StructType, reason: str, fix: str) -> ReplaceColumnsRefused:
+def _refusal(state: TableState, new: StructType, reason: str, fix: str) -> ReplaceColumnsRefused:
     return ReplaceColumnsRefused(reason=reason, old=state.schema.sql, new=new.sql, fix=fix)

@@ -28,7 +28,7 @@ def explain_plan(plan: Plan) -> tuple[str, ...]:
 
 def explain_operations(operations: tuple[Operation, ...]) -> str:
     """Return the operations as text, one per line."""
-    return "\n".join(_folded([str(operation) for operation in operations]))
+    return "\n".join(_fold_lines([str(operation) for operation in operations]))
 
 
 def _lines(plan: Plan) -> Iterator[str]:
@@ -36,9 +36,9 @@ def _lines(plan: Plan) -> Iterator[str]:
         ("Changes:", plan.operations),
         ("Refused by the policy:", plan.refused),
         ("Because:", tuple(map(_event, plan.events))),
-        ("Stored in the rescue column:", tuple(map(_rescued, plan.rescued))),
-        ("Quarantined:", tuple(map(_quarantined, plan.quarantined))),
-        ("Rounded to double:", tuple(map(_rounded, plan.rounded))),
+        ("Stored in the rescue column:", tuple(map(_explain_rescued, plan.rescued))),
+        ("Quarantined:", tuple(map(_explain_quarantined, plan.quarantined))),
+        ("Rounded to double:", tuple(map(_explain_rounded, plan.rounded))),
         ("Waiting for a first value:", tuple(map(_pending, plan.pending))),
         ("Options without effect:", tuple(map(str, plan.unmatched))),
         ("Skipped, because they cannot be read:", tuple(map(str, plan.bad_files))),
@@ -46,10 +46,10 @@ def _lines(plan: Plan) -> Iterator[str]:
     ):
         if items:
             yield title
-            yield from (f"  {item}" for item in _folded([str(item) for item in items]))
+            yield from (f"  {item}" for item in _fold_lines([str(item) for item in items]))
 
 
-def _folded(lines: list[str]) -> list[str]:
+def _fold_lines(lines: list[str]) -> list[str]:
     """Return the first lines, and how many more there are."""
     more = len(lines) - MAX_LINES
     return lines if more <= 0 else [*lines[:MAX_LINES], f"… and {more} more"]
@@ -69,19 +69,19 @@ def _kind_text(kinds: tuple[str, ...]) -> str:
     return " and ".join(kinds) or "records"
 
 
-def _rescued(rescued: RescuedField) -> str:
+def _explain_rescued(rescued: RescuedField) -> str:
     values = f"{_least(rescued)}{rescued.count} {_kind_text(rescued.kinds)}"
     return (
         f"{format_path(rescued.source)}: {values} ({rescued.reason}){_first_seen_text(rescued.first, rescued.sample)}"
     )
 
 
-def _quarantined(quarantined: QuarantinedField) -> str:
+def _explain_quarantined(quarantined: QuarantinedField) -> str:
     values = f"{quarantined.count} {_kind_text(quarantined.kinds)}, but the column is {quarantined.column}"
     return f"{format_path(quarantined.source)}: {values}{_first_seen_text(quarantined.first, quarantined.sample)}"
 
 
-def _rounded(rounded: RoundedField) -> str:
+def _explain_rounded(rounded: RoundedField) -> str:
     return f"{format_path(rounded.source)}: {rounded.count} {'number' if rounded.count == 1 else 'numbers'}"
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from widen.model.column_path import Path
-from widen.model.notebook import MAX_ROWS, html_table, shortened
+from widen.model.notebook import html_table, list_lines, shorten
 from widen.model.schema_json import type_to_value
 from widen.model.types import StructType
 from widen.observe.observation import RecordPosition
@@ -220,16 +220,13 @@ class Plan:
         return sha256(msgspec.json.encode(decided, order="deterministic")).hexdigest()
 
     def __repr__(self) -> str:
-        lines = [f"  {operation}" for operation in (*self.operations, *self.refused)]
         refused = f", {len(self.refused)} refused" if self.refused else ""
         head = f"Plan({len(self.operations)} operations{refused}, hash={self.hash[:12]})"
-        return "\n".join(
-            [head, *(shortened(line) for line in lines[:MAX_ROWS]), *(["  …"] if lines[MAX_ROWS:] else [])]
-        )
+        return list_lines(head, (shorten(str(operation), 98) for operation in (*self.operations, *self.refused)))
 
     def _repr_html_(self) -> str:
         kinds = [(each, "") for each in self.operations] + [(each, "refused") for each in self.refused]
-        rows = ((type(each).__name__, shortened(str(each)), note) for each, note in kinds)
+        rows = ((type(each).__name__, shorten(str(each)), note) for each, note in kinds)
         return html_table(f"Plan {self.hash[:12]}", ("operation", "details", ""), rows)
 
     def logged_events(self) -> list[Mapping[str, Any]]:

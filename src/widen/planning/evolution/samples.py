@@ -27,10 +27,10 @@ def mask(text: str) -> str:
         >>> mask("12.50 EUR"), mask("Müller-Lüdenscheidt")
         ('99.99 XXX', 'Xxxxxx-Xxxxxxxxxxxx')
     """
-    return "".join(map(_masked, text))
+    return "".join(map(_mask, text))
 
 
-def _masked(char: str) -> str:
+def _mask(char: str) -> str:
     if char.isnumeric():
         return "9"
     if char.isalpha():

@@ -148,10 +148,12 @@ def with_sources(schema: StructType, planned: StructType) -> StructType:
 
     Source: docs/evolution-rules.md#d9
     """
-    return StructType(tuple(item if role_of(item) else _with_source(_planned(item, planned), ()) for item in schema))
+    return StructType(
+        tuple(item if role_of(item) else _with_source(_with_planned_source(item, planned), ()) for item in schema)
+    )
 
 
-def _planned(item: Field, planned: StructType) -> Field:
+def _with_planned_source(item: Field, planned: StructType) -> Field:
     column = planned.find(item.name)
     if column is None or SOURCE in item.metadata or SOURCE not in column.metadata:
         return item

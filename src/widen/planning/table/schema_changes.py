@@ -50,10 +50,10 @@ def schema_changes(
 def plan_changes(operations: Iterable[Operation], events: Iterable[PlanEvent]) -> tuple[ColumnChange, ...]:
     """Return the column changes of the operations of a plan, in their order, with the events as reasons."""
     reasons = [(event.column, _reason(event, event.grade.value)) for event in events]
-    return _join_reasons([change for operation in operations for change in _planned(operation)], reasons)
+    return _join_reasons([change for operation in operations for change in _operation_changes(operation)], reasons)
 
 
-def _planned(operation: Operation) -> Iterator[ColumnChange]:
+def _operation_changes(operation: Operation) -> Iterator[ColumnChange]:
     match operation:
         case CreateTable(schema):
             yield from (ColumnChange(ADDED, (field.name,), new=field.type.sql) for field in schema)
@@ -135,7 +135,7 @@ def _added_changes(before: StructType, after: StructType, key: _Key) -> Iterator
         kept.append((path, numbers[key(path, field)]))
         if previous[0][-1] != path[-1]:
             yield ColumnChange(RENAMED, path, ".".join(previous[0]), ".".join(path))
-        yield from _retyped(path, previous[1].type, field.type)
+        yield from _type_changes(path, previous[1].type, field.type)
         yield from _detail_changes(path, previous[1], field)
     yield from _moves(kept)
 
@@ -160,14 +160,14 @@ def _key_of(before: StructType) -> _Key:
     return lambda path, _: path
 
 
-def _retyped(path: Path, old: DataType, new: DataType) -> Iterator[ColumnChange]:
+def _type_changes(path: Path, old: DataType, new: DataType) -> Iterator[ColumnChange]:
     """Yield the type changes of one field; `fields` yields the fields inside structs separately."""
     old_children, new_children = dict(children(old)), dict(children(new))
     if isinstance(old, StructType) and isinstance(new, StructType):
         return
     if type(old) is type(new) and old_children:
         for step in new_children:
-            yield from _retyped((*path, step), old_children[step], new_children[step])
+            yield from _type_changes((*path, step), old_children[step], new_children[step])
     elif old != new:
         is_wider = is_atomic(old) and is_atomic(new) and is_widening(old, new)
         yield ColumnChange(WIDENED if is_wider else RETYPED, path, old.sql, new.sql)

@@ -77,10 +77,10 @@ def overlay_types(schema: StructType, types: Mapping[Path, DataType]) -> StructT
     columns = [field for field in schema if not has_generated_values(field) or _is_named(types, field.name)]
     added = {path[0] for path in types} - {field.name for field in schema}
     fields = (Field(f.name, _overlay(f.type, _below(types, f.name)), f.nullable) for f in columns)
-    return StructType((*fields, *(Field(name, _added(_below(types, name))) for name in sorted(added))))
+    return StructType((*fields, *(Field(name, _added_type(_below(types, name))) for name in sorted(added))))
 
 
-def _added(types: Mapping[Path, DataType]) -> DataType:
+def _added_type(types: Mapping[Path, DataType]) -> DataType:
     """Return the type of a new column: the given one, or a struct of the given fields."""
     return types[()] if () in types else overlay_types(StructType(()), types)
 
@@ -109,10 +109,10 @@ def _resolve_assigned(target: Relation, path: Path, source: Relation | None) -> 
     except ColumnNotFound:
         if source is None:
             raise
-        return _spelled(target.schema, source.resolve(path))
+        return _spell(target.schema, source.resolve(path))
 
 
-def _spelled(schema: StructType, path: Path) -> Path:
+def _spell(schema: StructType, path: Path) -> Path:
     """Return a path with its existing part spelled as in the schema."""
     resolved: Path = ()
     current: DataType = schema

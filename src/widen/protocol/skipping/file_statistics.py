@@ -58,7 +58,7 @@ class FileStatistics:
     """
 
     def __init__(self, text: str | None) -> None:
-        self._value = _decoded(text)
+        self._value = _decode(text)
 
     @property
     def rows(self) -> int | None:
@@ -119,7 +119,7 @@ def partition_bounds(text: str | None, data_type: DataType) -> Bounds:
     return Bounds(value, value, may_be_null=False)
 
 
-def _decoded(text: str | None) -> dict[str, Any]:
+def _decode(text: str | None) -> dict[str, Any]:
     if not text:
         return {}
     try:
@@ -305,7 +305,7 @@ def with_loose_bounds(text: str | None, rows: int) -> str:
 
     Source: PROTOCOL.md#per-file-statistics (tightBounds, and numRecords where there is a deletion vector)
     """
-    return _encoder.encode({**_decoded(text), NUM_RECORDS: rows, TIGHT_BOUNDS: False}).decode()
+    return _encoder.encode({**_decode(text), NUM_RECORDS: rows, TIGHT_BOUNDS: False}).decode()
 
 
 def _put(target: dict[str, Any], path: Path, value: Any) -> None:

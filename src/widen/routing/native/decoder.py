@@ -81,16 +81,16 @@ def _possibly_changed(texts: Sequence[bytes], decoded_records: Sequence[Any]) ->
     All are compared at once first, since most sources write numbers and strings like the encoder.
     """
     indexes = [index for index, record in enumerate(decoded_records) if record is not None]
-    if is_encoded(*_joined(texts, decoded_records, indexes)):
+    if is_encoded(*_join(texts, decoded_records, indexes)):
         return []
     indexes = [index for index in indexes if not is_encoded(texts[index], decoded_records[index])]
     escaped = [index for index in indexes if b"\\" in texts[index]]
     plain = [index for index in indexes if b"\\" not in texts[index]]
-    joined, records = _joined(texts, decoded_records, plain)
+    joined, records = _join(texts, decoded_records, plain)
     return indexes if _may_round(joined) or _has_duplicates(joined, records) else escaped
 
 
-def _joined(texts: Sequence[bytes], records: Sequence[Any], indexes: Sequence[int]) -> tuple[bytes, list[Any]]:
+def _join(texts: Sequence[bytes], records: Sequence[Any], indexes: Sequence[int]) -> tuple[bytes, list[Any]]:
     """Return the texts and the records at some indexes, each as one array."""
     if len(indexes) == len(texts):
         return b"[" + b",".join(texts) + b"]", list(records)

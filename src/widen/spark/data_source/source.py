@@ -49,12 +49,12 @@ class WidenSource(DataSource):
 
     def schema(self) -> SparkSchema:
         """Return the columns of the table, or of its change feed."""
-        options = self._parsed()
+        options = self._parse_options()
         return to_spark(plan_batch_columns(options, read_snapshot_of(options)).schema)
 
     def reader(self, schema: SparkSchema) -> DataSourceReader:
         """Return the reader of one version, or of the changes between two versions."""
-        options = self._parsed()
+        options = self._parse_options()
         snapshot = read_snapshot_of(options)
         columns = plan_batch_columns(options, snapshot)
         _ensure_columns(schema, columns, snapshot.location)
@@ -62,7 +62,7 @@ class WidenSource(DataSource):
 
     def streamReader(self, schema: SparkSchema) -> DataSourceStreamReader:
         """Return the reader of new rows, or of all changes."""
-        options = self._parsed()
+        options = self._parse_options()
         snapshot = read_snapshot_of(options)
         columns = plan_batch_columns(options, snapshot)
         _ensure_columns(schema, columns, snapshot.location)
@@ -70,7 +70,7 @@ class WidenSource(DataSource):
 
     def writer(self, schema: SparkSchema, overwrite: bool) -> DataSourceWriter:
         """Return the writer of a batch."""
-        options = self._parsed()
+        options = self._parse_options()
         return BatchWriter(plan_write(options, from_spark(schema), is_overwrite=overwrite))
 
     def streamWriter(self, schema: SparkSchema, overwrite: bool) -> DataSourceStreamWriter:
@@ -79,14 +79,14 @@ class WidenSource(DataSource):
         Raises:
             DataSourceRefused: Spark 4.0 cannot do this, or the table has rules that only Spark can evaluate.
         """
-        options = self._parsed()
+        options = self._parse_options()
         if not HAS_STREAM_WRITER:
             reason = "Spark 4.0 does not pass the rows of streams in Arrow"
             fix = "Use Spark 4.1 or later, or foreachBatch with Table.append."
             raise DataSourceRefused(verb="write", location=options.text("path"), reason=reason, fix=fix)
         return StreamWriter(plan_write(options, from_spark(schema), is_overwrite=overwrite))
 
-    def _parsed(self) -> SourceOptions:
+    def _parse_options(self) -> SourceOptions:
         return parse_source_options(self.options)
 
 

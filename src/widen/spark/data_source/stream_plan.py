@@ -165,7 +165,7 @@ class StreamPlan:
         """Yield each slice with the offset after it, and for a version without slices only the offset after it."""
         self._ensure_same_table(start.table_id)
         if start.is_initial:
-            yield from _numbered(list(self._initial_slices(start.version)), start)
+            yield from _with_offsets(list(self._initial_slices(start.version)), start)
             start = start.next_version()
         newest = self.newest_version() if newest is None else newest
         if start.version > newest:
@@ -173,7 +173,7 @@ class StreamPlan:
         for changes in version_changes(self.snapshot.store, start.version, newest):
             self._ensure_alike(changes)
             at = start if changes.version == start.version else StreamOffset(start.table_id, changes.version)
-            yield from _numbered(self._slices_of(changes), at)
+            yield from _with_offsets(self._slices_of(changes), at)
 
     def _initial_slices(self, version: int) -> Iterator[ChangeSlice]:
         snapshot = self.snapshot if version == self.snapshot.version else open_snapshot(self.snapshot.store, version)
@@ -212,7 +212,7 @@ class StreamPlan:
             raise DataSourceRefused(verb="stream", location=self.snapshot.location, reason=reason, fix=fix)
 
 
-def _numbered(parts: list[ChangeSlice], at: StreamOffset) -> Iterator[tuple[ChangeSlice | None, StreamOffset]]:
+def _with_offsets(parts: list[ChangeSlice], at: StreamOffset) -> Iterator[tuple[ChangeSlice | None, StreamOffset]]:
     """Yield the slices of a version that come after an offset, each with the offset after it."""
     for index, part in enumerate(parts[at.index :], at.index + 1):
         yield part, replace(at, index=index) if index < len(parts) else at.next_version()

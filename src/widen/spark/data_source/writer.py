@@ -42,7 +42,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Make the files of all tasks visible."""
-        written = _written(messages)
+        written = _written_files(messages)
         commit_files(_find_plan(written) or self._plan, written, None)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -72,7 +72,7 @@ class StreamWriter(_StreamArrowWriter):  # type: ignore[misc]
             InternalError: Spark did not pass the id of the query to its tasks.
             ContentionError: another writer changed the table so that the files do not fit, or kept winning.
         """
-        written = _written(messages)
+        written = _written_files(messages)
         plan = _find_plan(written)
         if plan is None:
             return
@@ -83,7 +83,7 @@ class StreamWriter(_StreamArrowWriter):  # type: ignore[misc]
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Delete the files of a batch, unless the commit was tried."""
         if _has_failed_task(messages):
-            self._plan.store.delete([part.path for message in _written(messages) for part, _ in message.files])
+            self._plan.store.delete([part.path for message in _written_files(messages) for part, _ in message.files])
 
 
 def _has_failed_task(messages: Sequence[WriterCommitMessage | None]) -> bool:
@@ -95,7 +95,7 @@ def _has_failed_task(messages: Sequence[WriterCommitMessage | None]) -> bool:
     return None in messages
 
 
-def _written(messages: Sequence[WriterCommitMessage | None]) -> list[WrittenFiles]:
+def _written_files(messages: Sequence[WriterCommitMessage | None]) -> list[WrittenFiles]:
     return [message for message in messages if isinstance(message, WrittenFiles)]
 
 

@@ -50,7 +50,7 @@ def ensure_expressions_valid(spark: SparkSession, schema: StructType) -> None:
 def _ensure_generation(rows: DataFrame, field: Field) -> None:
     expression = find_generation(field) or ""
 
-    def refused(reason: object) -> InvalidGeneration:
+    def refusal(reason: object) -> InvalidGeneration:
         return InvalidGeneration(column=field.name, expression=expression, reason=reason)
 
     try:
@@ -58,8 +58,8 @@ def _ensure_generation(rows: DataFrame, field: Field) -> None:
         with translate_analysis_errors(expression):
             result = from_spark(rows.select(F.expr(expression).alias("it")).schema).fields[0].type
     except NotDeterministic as error:
-        raise refused("it may give different results for the same row") from error
+        raise refusal("it may give different results for the same row") from error
     except InvalidCondition as error:
-        raise refused(error.fields["reason"]) from error
+        raise refusal(error.fields["reason"]) from error
     if result.sql != field.type.sql:
-        raise refused(f"its type is {result.sql}, but the column is {field.type.sql}")
+        raise refusal(f"its type is {result.sql}, but the column is {field.type.sql}")

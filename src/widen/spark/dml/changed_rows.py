@@ -100,12 +100,12 @@ def _with_type(snapshot: Snapshot) -> Snapshot:
 def _frames(spark: SparkSession, snapshot: Snapshot, parts: Iterable[ChangeSlice]) -> Iterator[DataFrame]:
     """Yield the rows of files with their versions; a frame has no file twice, as rows are joined by file."""
     for layer in _layers(parts):
-        rows = read_with_locations(spark, snapshot.store, snapshot, _listed([part.file for part in layer]))
+        rows = read_with_locations(spark, snapshot.store, snapshot, _to_file_list([part.file for part in layer]))
         kept = [part.without for part in layer if part.without is not None]
         if kept:
-            rest = read_with_locations(spark, snapshot.store, snapshot, _listed(kept)).select(FILE, ROW)
+            rest = read_with_locations(spark, snapshot.store, snapshot, _to_file_list(kept)).select(FILE, ROW)
             rows = rows.join(rest, [FILE, ROW], "left_anti")
-        keys = file_keys(snapshot.store, _listed([part.file for part in layer]))
+        keys = file_keys(snapshot.store, _to_file_list([part.file for part in layer]))
         columns = {
             FILE: pa.array(keys, pa.string()),
             COMMIT_VERSION: pa.array([part.version for part in layer], pa.int64()),
@@ -125,10 +125,10 @@ def _layers(parts: Iterable[ChangeSlice]) -> list[list[ChangeSlice]]:
     return layers
 
 
-def _listed(files: Sequence[Add]) -> pa.Table:
+def _to_file_list(files: Sequence[Add]) -> pa.Table:
     return concat_files([from_adds(files)])
 
 
 def _nothing(spark: SparkSession, snapshot: Snapshot) -> DataFrame:
-    empty = read_with_locations(spark, snapshot.store, snapshot, _listed([])).drop(FILE, ROW)
+    empty = read_with_locations(spark, snapshot.store, snapshot, _to_file_list([])).drop(FILE, ROW)
     return empty.withColumns({CHANGE_TYPE: F.lit(""), COMMIT_VERSION: F.lit(0), _TIME_MS: F.lit(0)})

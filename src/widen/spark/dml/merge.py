@@ -132,14 +132,14 @@ class _MergeDecision:
         if not merge.has(MergeSide.MATCHED) and not merge.has(MergeSide.NOT_MATCHED_BY_SOURCE):
             new = source.join(target, on, "left_anti")
             unmatched = new.withColumns({FILE: F.lit(None).cast("string"), ROW: F.lit(None).cast("bigint")})
-            return self._judged(unmatched, has_target=False)
+            return self._judge(unmatched, has_target=False)
         joined = target.join(source, on, merge.join)
         if deduplicates:
             joined = joined.withColumn(_NEW, F.when(F.col(FILE).isNull(), F.col(SOURCE)))
             joined = joined.dropDuplicates([FILE, ROW, _NEW])
-        return self._judged(joined, has_target=True)
+        return self._judge(joined, has_target=True)
 
-    def _judged(self, rows: DataFrame, *, has_target: bool) -> DataFrame:
+    def _judge(self, rows: DataFrame, *, has_target: bool) -> DataFrame:
         context, merge = self._context, self._merge
         names = list(self._before) if has_target else []
         sides = Sides(merge.target_alias, names, merge.source_alias, merge.source.columns)

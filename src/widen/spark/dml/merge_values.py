@@ -81,8 +81,8 @@ class _Evaluation:
         hidden = [old_column(name) for name in sides.target_columns]
         if sides.target_columns:
             rows = self._with_side(rows, MergeSide.MATCHED)
-            old = [_named(sides.target_alias, name).alias(old_column(name)) for name in sides.target_columns]
-            source = [_named(sides.source_alias, name) for name in sides.source_columns]
+            old = [_column_of(sides.target_alias, name).alias(old_column(name)) for name in sides.target_columns]
+            source = [_column_of(sides.source_alias, name) for name in sides.source_columns]
             rows = rows.select(*old, *source, *common, *self._made)
         rows = self._with_side(rows, MergeSide.NOT_MATCHED)
         if self._has(MergeSide.NOT_MATCHED_BY_SOURCE):
@@ -126,7 +126,7 @@ def _number(side: MergeSide) -> str:
     return f"__widen_{side.name.lower()}"
 
 
-def _named(alias: str, column: str) -> Column:
+def _column_of(alias: str, column: str) -> Column:
     return F.col(f"{quote_name(alias)}.{quote_name(column)}")
 
 

@@ -51,7 +51,7 @@ class FlowKeys:
             for name, old, new in zip(self.columns, first, other, strict=True):
                 if old.type != new.type and not (is_widening(old.type, new.type) or is_widening(new.type, old.type)):
                     reason = f"its type has changed from {old.type.sql} to {new.type.sql}"
-                    raise self._refused(name, reason, _REBUILD)
+                    raise self._refusal(name, reason, _REBUILD)
         return reduce(DataFrame.unionAll, keys).distinct()
 
     def rows_of(self, rows: DataFrame, keys: DataFrame) -> DataFrame:
@@ -74,14 +74,14 @@ class FlowKeys:
         returned = {name.casefold() for name in result.columns}
         for name in self.columns:
             if name.casefold() not in returned:
-                raise self._refused(name, "the query does not return it", "Select it, or correct keys.")
+                raise self._refusal(name, "the query does not return it", "Select it, or correct keys.")
         names = [quote_name(name) for name in self.columns]
         with translate_spark_errors():
             matching = semi_join_keys(result, names, keys)
             counts = result.agg(F.count(F.lit(1))).unionAll(matching.agg(F.count(F.lit(1)))).collect()
         if counts[0][0] != counts[1][0]:
             reason = "the query returns rows with another key than the rows of the source that it computes them from"
-            raise self._refused(", ".join(self.columns), reason, _SAME)
+            raise self._refusal(", ".join(self.columns), reason, _SAME)
 
     def _keys(self, frame: DataFrame) -> DataFrame:
         columns = [F.expr(text).alias(f"{KEY}{number}") for number, text in enumerate(self.expressions.values())]
@@ -90,10 +90,10 @@ class FlowKeys:
             _ = keys.schema
         except SPARK_ERRORS as error:
             reason = f"Spark says: {first_line(error).rstrip('.')}"
-            raise self._refused(", ".join(self.columns), reason, _SAME) from error
+            raise self._refusal(", ".join(self.columns), reason, _SAME) from error
         return keys
 
-    def _refused(self, key: str, reason: str, fix: str) -> FlowKeyRefused:
+    def _refusal(self, key: str, reason: str, fix: str) -> FlowKeyRefused:
         return FlowKeyRefused(key=key, into=self.into, reason=reason, fix=fix)
 
 

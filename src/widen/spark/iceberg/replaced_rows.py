@@ -62,7 +62,7 @@ def remove_replaced_rows(
     source = IcebergSource(replaced.spark, io, point)
     predicate = key_predicate(columns, replaced.keys)
     scan = plan_scan(point.metadata, io, point.snapshot, to_row_filter(predicate, point.schema))
-    touched = _touched(replaced, source, schema, scan, predicate)
+    touched = _find_touched(replaced, source, schema, scan, predicate)
     if not touched.files:
         return RemovedRows()
     paths = {file.path for file in touched.files}
@@ -70,7 +70,7 @@ def remove_replaced_rows(
     return RemovedRows([each for each in entries if each.file_path in paths], writer.write(rows))
 
 
-def _touched(
+def _find_touched(
     replaced: ReplacedRows, source: IcebergSource, schema: StructType, scan: IcebergScan, predicate: Predicate
 ) -> IcebergScan:
     """Return the files that have rows to remove."""

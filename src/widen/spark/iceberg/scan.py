@@ -69,7 +69,7 @@ class IcebergSource:
             schema: The columns to read, with field ids.
             predicate: The condition on rows that may be pushed to the files.
         """
-        listed = _listed(files)
+        listed = _to_file_list(files)
         group = ScanGroup(
             listed, is_hive=False, has_vectors=False, values={}, stored=columns.stored, names=columns.names
         )
@@ -185,12 +185,12 @@ def _with_dropped_keys(point: ReadPoint, schema: StructType, deletes: Sequence[D
     }
     for number in sorted(wanted):
         if number not in dropped:
-            raise _unsupported(point, f"equality deletes by a dropped field of a struct (field id {number})")
+            raise _unsupported_error(point, f"equality deletes by a dropped field of a struct (field id {number})")
     hidden = (replace(dropped[number], name=f"{HIDDEN}{number}") for number in sorted(wanted))
     return StructType((*schema, *hidden))
 
 
-def _unsupported(point: ReadPoint, features: str) -> UnsupportedFeatureForRead:
+def _unsupported_error(point: ReadPoint, features: str) -> UnsupportedFeatureForRead:
     return UnsupportedFeatureForRead(verb="read", location=point.metadata.location, features=features)
 
 
@@ -257,7 +257,7 @@ def _frame(
     return frame.select(*columns, *location)
 
 
-def _listed(files: Sequence[FileEntry]) -> pa.Table:
+def _to_file_list(files: Sequence[FileEntry]) -> pa.Table:
     sizes = pa.array([file.size_bytes for file in files], pa.int64())
     paths = pa.array([file.path for file in files], pa.string())
     return pa.table(
@@ -282,7 +282,9 @@ def _constants(point: ReadPoint, schema: StructType, group: _Group) -> tuple[dic
         elif (default := initial.get(number)) is not None:
             defaults[path] = default
             if not is_struct_path(schema, path):
-                raise _unsupported(point, f"the default of {format_path(path)}, which is inside an array or a map")
+                raise _unsupported_error(
+                    point, f"the default of {format_path(path)}, which is inside an array or a map"
+                )
     return defaults, partitioned
 
 

@@ -125,7 +125,7 @@ class Compaction:
                 outcome, parts = self._commit_rest(snapshot, parts, staged, outcome)
         if isinstance(outcome, Conflicted):
             return outcome
-        self.done = _joined([self.done, *parts])
+        self.done = _join([self.done, *parts])
         return outcome.or_raise()
 
     def _rewrite_all(
@@ -153,7 +153,7 @@ class Compaction:
         return part
 
     def _commit(self, snapshot: Snapshot, parts: Sequence[RewrittenFiles], staged: StagedFiles) -> Outcome:
-        whole, parameters = _joined(parts), self.request.parameters
+        whole, parameters = _join(parts), self.request.parameters
         return commit(self.store, snapshot, whole.actions, OPTIMIZE, parameters, metrics=whole.metrics, staged=staged)
 
     def _commit_rest(
@@ -225,7 +225,7 @@ def _first_batch(tasks: Sequence[CompactionTask]) -> list[CompactionTask]:
     return batch
 
 
-def _joined(parts: Sequence[RewrittenFiles]) -> RewrittenFiles:
+def _join(parts: Sequence[RewrittenFiles]) -> RewrittenFiles:
     return RewrittenFiles(
         tuple(add for part in parts for add in part.adds), tuple(remove for part in parts for remove in part.removes)
     )

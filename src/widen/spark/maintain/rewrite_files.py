@@ -104,7 +104,9 @@ def rewrite_files(
     stored = _as_stored(snapshot, columns)
     view = snapshot.with_metadata(stored)
     frame = (
-        _tracked(spark, view, files, columns) if columns else read_snapshot(spark, view.store, view, only=_paths(files))
+        _read_tracked(spark, view, files, columns)
+        if columns
+        else read_snapshot(spark, view.store, view, only=_paths(files))
     )
     adds = write_parquet(arrange(frame) if arrange else frame, snapshot.store, snapshot.protocol, stored)
     written = count_written_rows(adds)
@@ -148,7 +150,7 @@ def _as_text(field: Field) -> Field:
     return replace(field, type=STRING).without_metadata(TYPE_CHANGES)
 
 
-def _tracked(spark: SparkSession, view: Snapshot, files: pa.Table, columns: TrackingColumns) -> DataFrame:
+def _read_tracked(spark: SparkSession, view: Snapshot, files: pa.Table, columns: TrackingColumns) -> DataFrame:
     return with_row_tracking(read_with_locations(spark, view.store, view, files), view.store, files, columns).drop(
         FILE, ROW
     )

@@ -38,7 +38,7 @@ def sort_along_curve(
         *(_bounds(column, name) for column, name in zip(columns, names, strict=True))
     )
     buckets = [_bucket(column, name) for column, name in zip(columns, names, strict=True)]
-    located = rows.crossJoin(F.broadcast(bounds)).withColumn(_CURVE, F.expr(_interleaved(buckets))).drop(*names)
+    located = rows.crossJoin(F.broadcast(bounds)).withColumn(_CURVE, F.expr(_interleave(buckets))).drop(*names)
     spread = located.repartitionByRange(outputs, _CURVE) if outputs > 1 else located.coalesce(1)
     return spread.sortWithinPartitions(*map(to_identifier, partition_by), _CURVE).drop(_CURVE)
 
@@ -58,7 +58,7 @@ def _bucket(column: str, bounds: str) -> str:
     return f"aggregate(array({steps}), 0, (acc, step) -> {step})"
 
 
-def _interleaved(buckets: Sequence[str]) -> str:
+def _interleave(buckets: Sequence[str]) -> str:
     bits = (
         f"shiftleft(bigint(shiftright({bucket}, {bit}) & 1), {bit * len(buckets) + at})"
         for bit in range(_BITS)

@@ -178,7 +178,7 @@ def convert_column(values: pa.Array, data_type: DataType, mode: str = NONE) -> p
     Raises:
         NotLocal: Arrow does not convert the values exactly.
     """
-    return _converted(values, data_type, mode)
+    return _to_table_type(values, data_type, mode)
 
 
 def _with_zones(file: pq.ParquetFile, rows: pa.Table) -> pa.Table:
@@ -199,7 +199,7 @@ def _column(field: Field, rows: pa.Table, mode: str, partition: Mapping[str, str
     name = physical_name(field, mode)
     if name not in rows.column_names:
         return pa.nulls(rows.num_rows, to_arrow(field.type))
-    return _converted(_one_array(rows.column(name)), field.type, mode)
+    return _to_table_type(_one_array(rows.column(name)), field.type, mode)
 
 
 def _partition_column(field: Field, text: str | None, count: int) -> pa.Array:
@@ -215,14 +215,14 @@ def _one_array(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(chunks) if chunks else pa.array([], column.type)
 
 
-def _converted(values: pa.Array, data_type: DataType, mode: str) -> pa.Array:
+def _to_table_type(values: pa.Array, data_type: DataType, mode: str) -> pa.Array:
     """Return stored values in the type of the table, with its names at any depth."""
     match data_type:
         case StructType(fields):
             return _struct(values, fields, mode)
         case ArrayType(element):
             lengths = pc.fill_null(pc.list_value_length(values), 0)
-            items = _converted(values.flatten(), element, mode)
+            items = _to_table_type(values.flatten(), element, mode)
             return pa.ListArray.from_arrays(_offsets(lengths), items, mask=pc.is_null(values))
         case MapType(key, value):
             return _map(values, key, value, mode)
@@ -234,7 +234,7 @@ def _struct(values: pa.Array, fields: tuple[Field, ...], mode: str) -> pa.Array:
         raise NotLocal(f"a struct is stored as {values.type}")
     stored = {values.type.field(index).name: part for index, part in enumerate(values.flatten())}
     parts = [
-        _converted(stored[name], field.type, mode)
+        _to_table_type(stored[name], field.type, mode)
         if (name := physical_name(field, mode)) in stored
         else pa.nulls(len(values), to_arrow(field.type))
         for field in fields
@@ -247,7 +247,7 @@ def _map(values: pa.Array, key: DataType, value: DataType, mode: str) -> pa.Arra
     """Return a map from its entries, which do not include those behind a null."""
     entries = values.cast(pa.list_(pa.struct([("key", values.type.key_type), ("value", values.type.item_type)])))
     lengths, parts = pc.fill_null(pc.list_value_length(entries), 0), entries.flatten().flatten()
-    keys, items = _converted(parts[0], key, mode), _converted(parts[1], value, mode)
+    keys, items = _to_table_type(parts[0], key, mode), _to_table_type(parts[1], value, mode)
     offsets = _offsets(lengths)
     if values.null_count:
         is_null = pa.concat_arrays([pc.is_null(values), pa.array([False])])

@@ -52,7 +52,7 @@ def fill_missing_columns(frame: DataFrame, schema: StructType, protocol: Protoco
             generated.update(filler.generation(field))
         columns.append(column.alias(field.name))
     rows = frame.select(*columns)
-    return _generated(rows, schema, generated) if generated else rows
+    return _with_generated(rows, schema, generated) if generated else rows
 
 
 def fill_computed_columns(rows: DataFrame, schema: StructType, protocol: Protocol) -> DataFrame:
@@ -104,7 +104,7 @@ class _ColumnFiller:
     def filled(self, field: Field) -> Column:
         identity = self.identity(field)
         if identity is not None:
-            return _numbered(field, identity, self.lanes)
+            return _identity_values(field, identity, self.lanes)
         return default_value(field, self._supported)
 
 
@@ -118,7 +118,7 @@ def default_value(field: Field, supported: Collection[str]) -> Column:
     return value.cast(type_to_spark(field.type))
 
 
-def _numbered(field: Field, identity: Identity, lanes: int) -> Column:
+def _identity_values(field: Field, identity: Identity, lanes: int) -> Column:
     """Return identity values, unique for each row.
 
     Tasks know nothing of each other, so every task takes the values of its own lane, interleaved with the other lanes
@@ -133,7 +133,7 @@ def _numbered(field: Field, identity: Identity, lanes: int) -> Column:
     return F.coalesce(value, raise_expression("IDENTITY", {"column": field.name}).cast("bigint"))
 
 
-def _generated(rows: DataFrame, schema: StructType, expressions: Mapping[str, str]) -> DataFrame:
+def _with_generated(rows: DataFrame, schema: StructType, expressions: Mapping[str, str]) -> DataFrame:
     columns = [
         F.expr(expressions[field.name]).cast(type_to_spark(field.type)).alias(field.name)
         if field.name in expressions

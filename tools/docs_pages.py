@@ -10,6 +10,7 @@ import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from enum import EnumMeta
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -67,7 +68,7 @@ def command_page() -> str:
     lines = ["# Command line", "", "`widen COMMAND --help` shows the same. Most commands take `--json`.", ""]
     group = typer.main.get_command(app)
     for name, command in group.commands.items():  # type: ignore[attr-defined]
-        lines += [f"## widen {name}", "", _escape(command.help or ""), "", "| option | |", "|---|---|"]
+        lines += [f"## widen {name}", "", _escape(command.help or ""), "", "| option | meaning |", "|---|---|"]
         lines += [f"| `{_spelling(option)}` | {_escape(option.help or '')} |" for option in command.params]
         lines.append("")
     return "\n".join(lines)
@@ -167,7 +168,9 @@ def _tests_of(module: str) -> Iterator[str]:
 def _spelling(option: object) -> str:
     names = getattr(option, "secondary_opts", [])
     spellings = ", ".join([*getattr(option, "opts", []), *names])
-    metavar = getattr(option, "metavar", None)
+    kind = getattr(getattr(option, "type_descriptor", None), "annotation", None)  # typer 0.20 and later
+    choices = kind if isinstance(kind, EnumMeta) else getattr(getattr(option, "type", None), "choices", ())
+    metavar = getattr(option, "metavar", None) or "|".join(str(getattr(each, "value", each)) for each in choices)
     if not spellings.startswith("-"):
         return str(metavar or spellings.upper())
     return f"{spellings} {metavar}" if metavar else spellings

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import widen
 from widen.report.evolution_rules import evolution_rules
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -60,6 +61,13 @@ def test_a_broken_link_is_found() -> None:
 def test_every_page_is_in_the_navigation() -> None:
     named = set(re.findall(r"([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE))
     assert named == {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")} | GENERATED
+
+
+def test_the_reference_has_every_public_name() -> None:
+    """Errors have a page of their own."""
+    page = (DOCS / "reference" / "api.md").read_text(encoding="utf-8")
+    described = {name.rpartition(".")[2] for name in re.findall(r"^::: (.+)$", page, re.MULTILINE)}
+    assert {name for name in widen.__all__ if not name.endswith("Error")} == described
 
 
 def test_the_rules_in_the_package_are_those_of_the_page() -> None:

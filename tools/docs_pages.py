@@ -168,7 +168,7 @@ def _tests_of(module: str) -> Iterator[str]:
 def _spelling(option: object) -> str:
     names = getattr(option, "secondary_opts", [])
     spellings = ", ".join([*getattr(option, "opts", []), *names])
-    kind = getattr(getattr(option, "type_descriptor", None), "annotation", None)  # typer 0.20 and later
+    kind = getattr(getattr(option, "type_descriptor", None), "annotation", None)  # in newer versions of typer
     choices = kind if isinstance(kind, EnumMeta) else getattr(getattr(option, "type", None), "choices", ())
     metavar = getattr(option, "metavar", None) or "|".join(str(getattr(each, "value", each)) for each in choices)
     if not spellings.startswith("-"):

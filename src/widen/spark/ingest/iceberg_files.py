@@ -78,7 +78,7 @@ class IcebergWriter(TableWriter):
         return [IcebergFile(part.path, part.size_bytes, part.stats) for part in parts]
 
     def fill(self, rows: DataFrame) -> DataFrame:
-        """Return the rows: a table of Iceberg computes no columns here."""
+        """Return the rows unchanged: Iceberg tables have no computed columns."""
         return rows
 
     def violated_rule(self) -> Column | None:

@@ -13,8 +13,9 @@ from typing import BinaryIO
 
 from widen.observe.json_document import BOM
 
-BLOCK_BYTES = 2**22
-"""Number of bytes that are read at once."""
+BLOCK_BYTES = 2**19
+"""Number of bytes that are read at once. Larger blocks leave the cache, and the system gets their memory back each
+time."""
 
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 

@@ -7,13 +7,6 @@ from __future__ import annotations
 
 from widen.errors.family import RequestError
 
-__all__ = [
-    "ChangeFeedNotRecorded",
-    "ChangeFeedRefused",
-    "ChangeFeedSchemaChanged",
-    "ChangeFeedSchemaMismatch",
-]
-
 
 class ChangeFeedRefused(RequestError):
     """The changes between two versions cannot be read, or not with the requested columns."""

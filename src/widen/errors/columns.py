@@ -7,40 +7,6 @@ from __future__ import annotations
 
 from widen.errors.family import RequestError
 
-__all__ = [
-    "AmbiguousReplacement",
-    "ArrayStepNotFound",
-    "ClusteringColumnDropRefused",
-    "ColumnAlreadyExists",
-    "ColumnNotFound",
-    "ColumnRefused",
-    "ConstraintDependsOnColumn",
-    "DefaultsNotEnabled",
-    "DropRefused",
-    "GeneratedColumnDependsOnColumn",
-    "GeneratedColumnTypeFixed",
-    "IdentityColumnFixed",
-    "IdentityReplaceRefused",
-    "InvalidColumnName",
-    "InvalidDefault",
-    "InvalidGeneration",
-    "ItemCommentRefused",
-    "ItemRenameRefused",
-    "LastColumnDropRefused",
-    "MapStepNotFound",
-    "NestedNotNull",
-    "NestedTypeChangeRefused",
-    "NewColumnDefaultRefused",
-    "NewColumnNotNull",
-    "NotAnIdentityColumn",
-    "NullsInColumn",
-    "PartitionColumnDropRefused",
-    "PathNotNested",
-    "RenameRefused",
-    "ReplaceColumnsRefused",
-    "TypeChangeRefused",
-]
-
 _MAPPING = (
     "Enable column mapping first: set_properties({{'delta.columnMapping.mode': 'name'}}) in Python, `widen properties "
     "TABLE --set delta.columnMapping.mode=name` on the command line."

@@ -7,16 +7,6 @@ from __future__ import annotations
 
 from widen.errors.family import RequestError
 
-__all__ = [
-    "ConstraintAlreadyExists",
-    "ConstraintNotBoolean",
-    "ConstraintNotFound",
-    "ConstraintRefused",
-    "ConstraintViolated",
-    "InvalidConstraint",
-    "InvalidConstraintName",
-]
-
 
 class ConstraintRefused(RequestError):
     """A constraint cannot be added or dropped as requested."""

@@ -4,18 +4,6 @@ from __future__ import annotations
 
 from widen.errors.family import ContentionError
 
-__all__ = [
-    "AttemptsExhausted",
-    "BaseExpired",
-    "CommitUnknown",
-    "ConcurrentAppend",
-    "ConcurrentDelete",
-    "ConcurrentDeleteDelete",
-    "ConcurrentTransaction",
-    "MetadataChanged",
-    "ProtocolChanged",
-]
-
 
 class MetadataChanged(ContentionError):
     """Another writer changed the schema or the properties."""

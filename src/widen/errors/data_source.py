@@ -4,12 +4,6 @@ from __future__ import annotations
 
 from widen.errors.family import RequestError
 
-__all__ = [
-    "DataSourceRefused",
-    "StreamColumnsChanged",
-    "StreamRowsChanged",
-]
-
 
 class DataSourceRefused(RequestError):
     """The data source cannot read or write a table; a method of Table can."""

@@ -10,14 +10,6 @@ from typing import ClassVar
 
 from widen.errors.printable import printable_lines
 
-__all__ = [
-    "ContentionError",
-    "InternalError",
-    "RequestError",
-    "TableError",
-    "WidenError",
-]
-
 
 class WidenError(Exception):
     """The base of every error of this library.

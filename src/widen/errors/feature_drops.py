@@ -7,24 +7,6 @@ from __future__ import annotations
 
 from widen.errors.family import ContentionError, RequestError, TableError
 
-__all__ = [
-    "CheckpointBarrierFailed",
-    "ConstraintsRemain",
-    "DropConflict",
-    "DropPendingRetention",
-    "FeatureDropRefused",
-    "FeatureIsProperty",
-    "FeatureNotPresent",
-    "FeatureNotRemovable",
-    "FeatureStillNeeded",
-    "HistoryUsesFeature",
-    "ProtectedVersionsRemain",
-    "RetentionNotExpired",
-    "TruncationNotAllowed",
-    "TruncationRequired",
-    "UnknownFeature",
-]
-
 _WAIT = "Wait until these versions have expired, then call drop_feature({feature!r}, truncate_history=True) again."
 
 

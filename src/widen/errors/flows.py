@@ -4,14 +4,6 @@ from __future__ import annotations
 
 from widen.errors.family import ContentionError, RequestError, TableError
 
-__all__ = [
-    "FlowChanged",
-    "FlowKeyRefused",
-    "FlowTaken",
-    "SourceHistoryLost",
-    "SourceRowsRemoved",
-]
-
 
 class FlowChanged(RequestError):
     """The checkpoint of a flow belongs to another source, table, query or keys."""

@@ -7,23 +7,6 @@ from widen.errors.contention import CommitUnknown
 from widen.errors.family import ContentionError, RequestError, TableError
 from widen.errors.tables import StorageError, StorageRefused, TableNotFound
 
-__all__ = [
-    "AmbiguousColumns",
-    "CatalogError",
-    "CatalogNotFound",
-    "CatalogRefused",
-    "ColumnChangeUnknown",
-    "ColumnInUse",
-    "CorruptMetadata",
-    "IcebergTableNotFound",
-    "IcebergUnavailable",
-    "MirrorRefused",
-    "SnapshotUnknown",
-    "TableChanged",
-    "UnsupportedColumnType",
-    "UnsupportedIcebergVersion",
-]
-
 
 class IcebergUnavailable(RequestError):
     """The call needs PyIceberg, or a part of it that is not installed."""

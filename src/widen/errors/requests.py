@@ -4,29 +4,6 @@ from __future__ import annotations
 
 from widen.errors.family import RequestError
 
-__all__ = [
-    "AppendOnlyTable",
-    "EvolutionRefused",
-    "FeatureRequired",
-    "FilesChanged",
-    "InvalidConfig",
-    "InvalidOption",
-    "InvalidPath",
-    "InvalidStatement",
-    "InvalidType",
-    "LimitExceeded",
-    "NameNotFound",
-    "OptionMissing",
-    "PackageMissing",
-    "PlanChanged",
-    "RetentionTooShort",
-    "SourceChanged",
-    "SourceError",
-    "SparkUnavailable",
-    "UnmatchedFields",
-    "UnsupportedSpark",
-]
-
 
 class InvalidOption(RequestError):
     """An argument, an option or a property has an invalid value."""

@@ -8,25 +8,6 @@ from __future__ import annotations
 from widen.errors.family import RequestError
 from widen.errors.rows import CastOverflow, RowRefused, SchemaMismatch
 
-__all__ = [
-    "AmbiguousMerge",
-    "AssignedOverflow",
-    "AssignmentConflict",
-    "ChangeRefused",
-    "ColumnMissingInSource",
-    "FoldLosesValues",
-    "FoldRefused",
-    "InvalidCondition",
-    "ItemAssignmentRefused",
-    "MergeWithoutClause",
-    "NewSchemaInPartitions",
-    "NotDeterministic",
-    "OverwriteRefused",
-    "ReplaceWhereInPartitions",
-    "ReplaceWhereMismatch",
-    "UnreachableClause",
-]
-
 
 class ChangeRefused(RequestError):
     """A change of rows is ambiguous or not supported."""

@@ -7,22 +7,6 @@ from __future__ import annotations
 
 from widen.errors.family import RequestError
 
-__all__ = [
-    "CastOverflow",
-    "CheckViolated",
-    "ConstraintTypeMismatch",
-    "GeneratedColumnTypeMismatch",
-    "IcebergIncompatible",
-    "IdentityColumnGiven",
-    "IdentityExhausted",
-    "IncompatibleTypes",
-    "NotNullViolated",
-    "RowRefused",
-    "SchemaMismatch",
-    "StringTooLong",
-    "WrongLength",
-]
-
 
 class SchemaMismatch(RequestError):
     """The schema of the data does not fit the table, and the call does not allow the schema changes it needs."""

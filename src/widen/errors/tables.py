@@ -4,27 +4,6 @@ from __future__ import annotations
 
 from widen.errors.family import TableError
 
-__all__ = [
-    "CorruptFile",
-    "CorruptLog",
-    "EnabledWithoutFeature",
-    "FileMissing",
-    "JobFailed",
-    "NestedVoidColumn",
-    "NoStoredColumns",
-    "PostCommitFailed",
-    "StorageError",
-    "StorageRefused",
-    "TableAlreadyExists",
-    "TableNotFound",
-    "UnsafeStore",
-    "UnsupportedFeature",
-    "UnsupportedFeatureForRead",
-    "UnsupportedFeatureForWrite",
-    "UnsupportedTypeChange",
-    "VersionNotFound",
-]
-
 
 class TableNotFound(TableError):
     """There is no Delta table at the location."""

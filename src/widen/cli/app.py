@@ -11,7 +11,6 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
-from types import MappingProxyType
 from typing import Annotated, Any
 
 import typer
@@ -98,47 +97,43 @@ def root(
     """Schema evolution and type widening for Delta Lake tables, without rewriting files or losing values."""
 
 
-_COMMANDS: Mapping[str, Callable[..., None]] = MappingProxyType(
-    {
-        "ingest": ingest_commands.ingest,
-        "plan": ingest_commands.plan,
-        "flow": flow_command.flow,
-        "show": show_commands.show,
-        "history": show_commands.history,
-        "contract": show_commands.contract,
-        "diff": show_commands.diff,
-        "loads": show_commands.loads,
-        "report": show_commands.report,
-        "read": show_commands.read,
-        "explain": show_commands.explain,
-        "alter": alter_command.alter,
-        "properties": properties_and_sql.properties,
-        "rewrite": maintenance_commands.rewrite,
-        "optimize": maintenance_commands.optimize,
-        "vacuum": maintenance_commands.vacuum,
-        "restore": maintenance_commands.restore,
-        "drop-feature": maintenance_commands.drop_feature,
-        "handover": handover_command.handover,
-        "mirror": handover_command.mirror,
-        "sql": properties_and_sql.sql,
-        "view": repair_commands.view,
-        "fold": repair_commands.fold,
-        "replay": repair_commands.replay,
-    }
-)
+_COMMANDS: Mapping[str, Callable[..., None]] = {
+    "ingest": ingest_commands.ingest,
+    "plan": ingest_commands.plan,
+    "flow": flow_command.flow,
+    "show": show_commands.show,
+    "history": show_commands.history,
+    "contract": show_commands.contract,
+    "diff": show_commands.diff,
+    "loads": show_commands.loads,
+    "report": show_commands.report,
+    "read": show_commands.read,
+    "explain": show_commands.explain,
+    "alter": alter_command.alter,
+    "properties": properties_and_sql.properties,
+    "rewrite": maintenance_commands.rewrite,
+    "optimize": maintenance_commands.optimize,
+    "vacuum": maintenance_commands.vacuum,
+    "restore": maintenance_commands.restore,
+    "drop-feature": maintenance_commands.drop_feature,
+    "handover": handover_command.handover,
+    "mirror": handover_command.mirror,
+    "sql": properties_and_sql.sql,
+    "view": repair_commands.view,
+    "fold": repair_commands.fold,
+    "replay": repair_commands.replay,
+}
 
-_FOR_ICEBERG: Mapping[str, Callable[..., None]] = MappingProxyType(
-    {
-        "show": iceberg_commands.show,
-        "history": iceberg_commands.history,
-        "loads": iceberg_commands.loads,
-        "report": iceberg_commands.report,
-        "read": iceberg_commands.read,
-        "alter": iceberg_commands.alter,
-        "view": iceberg_commands.view,
-        "fold": iceberg_commands.fold,
-    }
-)
+_FOR_ICEBERG: Mapping[str, Callable[..., None]] = {
+    "show": iceberg_commands.show,
+    "history": iceberg_commands.history,
+    "loads": iceberg_commands.loads,
+    "report": iceberg_commands.report,
+    "read": iceberg_commands.read,
+    "alter": iceberg_commands.alter,
+    "view": iceberg_commands.view,
+    "fold": iceberg_commands.fold,
+}
 """What these commands do for the table of a ``--catalog``."""
 
 for _name, _command in _COMMANDS.items():

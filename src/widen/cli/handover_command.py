@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -152,26 +151,25 @@ def _hand_to_iceberg(
 
 
 _QUESTION = "import json, sys; asked = json.load(sys.stdin); "
-_COUNTS: Mapping[str, str] = MappingProxyType(
-    {
-        "deltalake": f"{_QUESTION}import deltalake; "
-        "table = deltalake.DeltaTable(asked['location'], storage_options=asked['settings']); "
-        "query = deltalake.QueryBuilder().register('handed_over', table); "
-        "print(query.execute('SELECT count(*) AS n FROM handed_over').read_all()['n'][0].as_py())",
-        "polars": f"{_QUESTION}import polars; "
-        "rows = polars.scan_delta(asked['location'], storage_options=asked['settings'] or None); "
-        "print(rows.select(polars.len()).collect().item())",
-        "pyiceberg": f"{_QUESTION}from pyiceberg.catalog import load_catalog; "
-        "table = load_catalog(asked['name'], **asked['properties']).load_table(asked['identifier']); "
-        "scan = table.scan(selected_fields=(table.schema().fields[0].name,)); "
-        "print(sum(rows.num_rows for rows in scan.to_arrow_batch_reader()))",
-    }
-)
+_COUNTS: Mapping[str, str] = {
+    "deltalake": f"{_QUESTION}import deltalake; "
+    "table = deltalake.DeltaTable(asked['location'], storage_options=asked['settings']); "
+    "query = deltalake.QueryBuilder().register('handed_over', table); "
+    "print(query.execute('SELECT count(*) AS n FROM handed_over').read_all()['n'][0].as_py())",
+    "polars": f"{_QUESTION}import polars; "
+    "rows = polars.scan_delta(asked['location'], storage_options=asked['settings'] or None); "
+    "print(rows.select(polars.len()).collect().item())",
+    "pyiceberg": f"{_QUESTION}from pyiceberg.catalog import load_catalog; "
+    "table = load_catalog(asked['name'], **asked['properties']).load_table(asked['identifier']); "
+    "scan = table.scan(selected_fields=(table.schema().fields[0].name,)); "
+    "print(sum(rows.num_rows for rows in scan.to_arrow_batch_reader()))",
+}
 """A program for each client: it counts the rows of the table that it is asked about."""
 
-_CHECKS: Mapping[str, str] = MappingProxyType(
-    {"deltalake": "deltalake.DeltaTable({}).to_pyarrow_table()", "polars": "polars.read_delta({})"}
-)
+_CHECKS: Mapping[str, str] = {
+    "deltalake": "deltalake.DeltaTable({}).to_pyarrow_table()",
+    "polars": "polars.read_delta({})",
+}
 
 
 def mirror(

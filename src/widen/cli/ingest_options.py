@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import wraps
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any
 
 import typer
@@ -35,93 +34,91 @@ def _option(kind: Any, flag: str, help: str, **details: Any) -> Any:
     return Annotated[kind, typer.Option(flag, help=help, show_default=False, **details)]
 
 
-OPTIONS: Mapping[str, Any] = MappingProxyType(
-    {
-        "to": _option(TableKind | None, "--to", "The format of the table; iceberg if there is a --catalog."),
-        "catalog": Catalog,
-        "partition_by": _option(
-            list[str] | None,
-            "--partition-by",
-            f"A partition field of a new Iceberg table, e.g. day(placed_at) or bucket(16, id); {_MANY}",
-            metavar="FIELD",
+OPTIONS: Mapping[str, Any] = {
+    "to": _option(TableKind | None, "--to", "The format of the table; iceberg if there is a --catalog."),
+    "catalog": Catalog,
+    "partition_by": _option(
+        list[str] | None,
+        "--partition-by",
+        f"A partition field of a new Iceberg table, e.g. day(placed_at) or bucket(16, id); {_MANY}",
+        metavar="FIELD",
+    ),
+    "format": _option(Format | None, "--format", "The format of the files; by default from their names."),
+    "options": _option(
+        list[str] | None,
+        "--option",
+        f"A reader option of Spark, e.g. sep=';' or header=false; {_MANY}",
+        metavar="KEY=VALUE",
+    ),
+    "detect_types": _option(bool, "--detect-types", "Read CSV values as numbers and booleans where that is exact."),
+    "partition_folders": Annotated[
+        bool,
+        typer.Option(
+            "--partition-folders/--no-partition-folders",
+            help="Read folders named KEY=VALUE above a file as fields of its records.",
         ),
-        "format": _option(Format | None, "--format", "The format of the files; by default from their names."),
-        "options": _option(
-            list[str] | None,
-            "--option",
-            f"A reader option of Spark, e.g. sep=';' or header=false; {_MANY}",
-            metavar="KEY=VALUE",
-        ),
-        "detect_types": _option(bool, "--detect-types", "Read CSV values as numbers and booleans where that is exact."),
-        "partition_folders": Annotated[
-            bool,
-            typer.Option(
-                "--partition-folders/--no-partition-folders",
-                help="Read folders named KEY=VALUE above a file as fields of its records.",
-            ),
-        ],
-        "source_columns": _option(bool, "--source-columns", "Add the columns _source_file and _loaded_at."),
-        "skip_bad_files": _option(
-            bool, "--skip-bad-files", "Name files that cannot be read in the quarantine, instead of failing."
-        ),
-        "evolve": _option(
-            Evolve | None,
-            "--evolve",
-            "widen: widen columns where that is exact, else add columns; split: only add columns; freeze: change "
-            "nothing and keep values that do not fit as JSON; fail: refuse a batch that needs changes. Default: widen.",
-        ),
-        "config": _option(Path | None, "--config", "A TOML file with these options.", metavar="FILE"),
-        "pins": _option(
-            list[str] | None,
-            "--pin",
-            f"Fix the type or mode of a field: a type, text, json, map or a mode, e.g. a.b='decimal(18,4)'; {_MANY}",
-            metavar="FIELD=WHAT",
-        ),
-        "exclude": _option(list[str] | None, "--exclude", f"Ignore a field; {_MANY}", metavar="FIELD"),
-        "mask": _option(
-            list[str] | None, "--mask", f"Write *** instead of the values of a field; {_MANY}", metavar="FIELD"
-        ),
-        "detect_dates": _option(
-            bool | None, "--detect-dates/--no-detect-dates", "Read strings that are dates or UTC timestamps as such."
-        ),
-        "detect_maps": _option(
-            bool | None,
-            "--detect-maps/--no-detect-maps",
-            "Read objects with many keys, few of them in each object, as maps.",
-        ),
-        "epoch_unit": _option(
-            list[str] | None,
-            "--epoch-unit",
-            f"The unit of integers in a timestamp field: s, ms, us or ns; {_MANY}",
-            metavar="FIELD=UNIT",
-        ),
-        "max_columns": _option(
-            int | None,
-            "--max-columns",
-            "The maximum number of leaf columns; further fields are kept as JSON. Default: 2000.",
-            min=1,
-        ),
-        "numbers": _option(
-            Numbers | None,
-            "--numbers",
-            "What fractions become. exact: double where that is exact (default); decimal: the digits as written; "
-            "double: one column of doubles, rounded where needed.",
-        ),
-        "quarantine": _option(
-            str | None,
-            "--quarantine",
-            "The table for records that violate partition, NOT NULL or CHECK columns; by default beside the table.",
-            metavar="TABLE",
-        ),
-        "samples": _option(
-            Shown | None,
-            "--samples",
-            "How plans, events and the history show values. masked: letters as x, digits as 9 (default).",
-        ),
-        "strict": _option(bool, "--strict", "Fail if an option names a field that does not exist."),
-        "layout_of": _option(str | None, "--layout-of", "Begin a new table with these columns.", metavar="TABLE"),
-    }
-)
+    ],
+    "source_columns": _option(bool, "--source-columns", "Add the columns _source_file and _loaded_at."),
+    "skip_bad_files": _option(
+        bool, "--skip-bad-files", "Name files that cannot be read in the quarantine, instead of failing."
+    ),
+    "evolve": _option(
+        Evolve | None,
+        "--evolve",
+        "widen: widen columns where that is exact, else add columns; split: only add columns; freeze: change "
+        "nothing and keep values that do not fit as JSON; fail: refuse a batch that needs changes. Default: widen.",
+    ),
+    "config": _option(Path | None, "--config", "A TOML file with these options.", metavar="FILE"),
+    "pins": _option(
+        list[str] | None,
+        "--pin",
+        f"Fix the type or mode of a field: a type, text, json, map or a mode, e.g. a.b='decimal(18,4)'; {_MANY}",
+        metavar="FIELD=WHAT",
+    ),
+    "exclude": _option(list[str] | None, "--exclude", f"Ignore a field; {_MANY}", metavar="FIELD"),
+    "mask": _option(
+        list[str] | None, "--mask", f"Write *** instead of the values of a field; {_MANY}", metavar="FIELD"
+    ),
+    "detect_dates": _option(
+        bool | None, "--detect-dates/--no-detect-dates", "Read strings that are dates or UTC timestamps as such."
+    ),
+    "detect_maps": _option(
+        bool | None,
+        "--detect-maps/--no-detect-maps",
+        "Read objects with many keys, few of them in each object, as maps.",
+    ),
+    "epoch_unit": _option(
+        list[str] | None,
+        "--epoch-unit",
+        f"The unit of integers in a timestamp field: s, ms, us or ns; {_MANY}",
+        metavar="FIELD=UNIT",
+    ),
+    "max_columns": _option(
+        int | None,
+        "--max-columns",
+        "The maximum number of leaf columns; further fields are kept as JSON. Default: 2000.",
+        min=1,
+    ),
+    "numbers": _option(
+        Numbers | None,
+        "--numbers",
+        "What fractions become. exact: double where that is exact (default); decimal: the digits as written; "
+        "double: one column of doubles, rounded where needed.",
+    ),
+    "quarantine": _option(
+        str | None,
+        "--quarantine",
+        "The table for records that violate partition, NOT NULL or CHECK columns; by default beside the table.",
+        metavar="TABLE",
+    ),
+    "samples": _option(
+        Shown | None,
+        "--samples",
+        "How plans, events and the history show values. masked: letters as x, digits as 9 (default).",
+    ),
+    "strict": _option(bool, "--strict", "Fail if an option names a field that does not exist."),
+    "layout_of": _option(str | None, "--layout-of", "Begin a new table with these columns.", metavar="TABLE"),
+}
 """The options, by the keyword arguments of an ingestion."""
 
 
@@ -170,16 +167,14 @@ def ensure_options_valid(into: str | None, options: Mapping[str, Any], settings:
         lazy_imports.find_table(into, settings, **table)
 
 
-_DEFAULTS: Mapping[str, object] = MappingProxyType(
-    {
-        "detect_types": False,
-        "partition_folders": True,
-        "source_columns": False,
-        "skip_bad_files": False,
-        "strict": False,
-    }
-)
-_PAIRS: Mapping[str, str] = MappingProxyType({"pins": "--pin", "epoch_unit": "--epoch-unit", "options": "--option"})
+_DEFAULTS: Mapping[str, object] = {
+    "detect_types": False,
+    "partition_folders": True,
+    "source_columns": False,
+    "skip_bad_files": False,
+    "strict": False,
+}
+_PAIRS: Mapping[str, str] = {"pins": "--pin", "epoch_unit": "--epoch-unit", "options": "--option"}
 
 
 def _to_argument(name: str, value: Any) -> Any:

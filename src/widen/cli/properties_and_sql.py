@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from json import dumps
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -22,7 +21,7 @@ from widen.errors import InvalidOption
 if TYPE_CHECKING:
     from widen.table.table_version import TableVersion
 
-NO_FACTS: Mapping[str, object] = MappingProxyType({})
+NO_FACTS: Mapping[str, object] = {}
 FEW_COLUMNS = 3
 """Up to this number of columns a result stays a table, even if its values take several lines."""
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Any
 
 from widen.errors import InvalidOption
@@ -54,9 +53,9 @@ from widen.spark.text.quarantined_rows import BatchResult
 from widen.spark.text.text_tasks import BatchWriteSpec
 from widen.spark.text.verification import Verification
 
-NEW_PROPERTIES: Mapping[Mode, Mapping[str, str]] = MappingProxyType(
-    {mode: {} for mode in Mode} | {Mode.WIDEN: {ENABLE_TYPE_WIDENING: "true"}}
-)
+NEW_PROPERTIES: Mapping[Mode, Mapping[str, str]] = {mode: {} for mode in Mode} | {
+    Mode.WIDEN: {ENABLE_TYPE_WIDENING: "true"}
+}
 """The properties of a table that an ingestion creates, by the mode of its first interval; session defaults win."""
 
 _TXN_RETENTION = "delta.setTransactionRetentionDuration"

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
     from widen.iceberg.catalog import Table
     from widen.iceberg.snapshots import Snapshot
 
-NO_TAG: Mapping[str, str] = MappingProxyType({})
+NO_TAG: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)

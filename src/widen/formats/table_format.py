@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from widen.log.read.loads import Load, LoadedFile
@@ -54,7 +53,7 @@ __all__ = [
 CommitResult: TypeAlias = int | Conflicted
 """The new version of the table, or the commit of another writer that contradicts ours."""
 
-NO_PARAMETERS: Mapping[str, object] = MappingProxyType({})
+NO_PARAMETERS: Mapping[str, object] = {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
 from widen.errors import (
@@ -55,7 +54,7 @@ else:
 CommitResult: TypeAlias = int | Conflicted
 """The id of the new snapshot, or the commit of another writer that contradicts ours."""
 
-NEW_PROPERTIES: Mapping[str, str] = MappingProxyType({"format-version": "2"})
+NEW_PROPERTIES: Mapping[str, str] = {"format-version": "2"}
 """The properties of a table that an ingestion creates."""
 
 WRITABLE_VERSIONS = (1, 2)

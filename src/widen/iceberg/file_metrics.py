@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -88,7 +87,7 @@ def metrics_modes(schema: StructType, properties: Mapping[str, str]) -> Mapping[
         if mode is not None:
             whole = WHOLE_BOUNDS if number in fixed and mode != COUNTS_ONLY else mode
             modes[number] = COUNTS_ONLY if is_repeated else whole
-    return MappingProxyType(modes)
+    return modes
 
 
 def _parse_mode(name: str, text: str) -> int | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import count
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from widen.errors import AmbiguousColumns, UnsupportedColumnType
@@ -46,40 +45,36 @@ else:
     iceberg_schema = import_lazily("pyiceberg.schema")
     iceberg_types = import_lazily("pyiceberg.types")
 
-_TO_MODEL: Mapping[str, DataType] = MappingProxyType(
-    {
-        "BooleanType": BOOLEAN,
-        "IntegerType": INTEGER,
-        "LongType": LONG,
-        "FloatType": FLOAT,
-        "DoubleType": DOUBLE,
-        "DateType": DATE,
-        "TimestampType": TIMESTAMP_NTZ,
-        "TimestamptzType": TIMESTAMP,
-        "StringType": STRING,
-        "UUIDType": BINARY,
-        "FixedType": BINARY,
-        "BinaryType": BINARY,
-    }
-)
+_TO_MODEL: Mapping[str, DataType] = {
+    "BooleanType": BOOLEAN,
+    "IntegerType": INTEGER,
+    "LongType": LONG,
+    "FloatType": FLOAT,
+    "DoubleType": DOUBLE,
+    "DateType": DATE,
+    "TimestampType": TIMESTAMP_NTZ,
+    "TimestamptzType": TIMESTAMP,
+    "StringType": STRING,
+    "UUIDType": BINARY,
+    "FixedType": BINARY,
+    "BinaryType": BINARY,
+}
 """The type of the model for each atomic type of Iceberg, by its class. Spark has no types for uuid and fixed."""
 
-_FROM_MODEL: Mapping[str, str] = MappingProxyType(
-    {
-        "byte": "IntegerType",
-        "short": "IntegerType",
-        "integer": "IntegerType",
-        "long": "LongType",
-        "float": "FloatType",
-        "double": "DoubleType",
-        "boolean": "BooleanType",
-        "string": "StringType",
-        "binary": "BinaryType",
-        "date": "DateType",
-        "timestamp": "TimestamptzType",
-        "timestamp_ntz": "TimestampType",
-    }
-)
+_FROM_MODEL: Mapping[str, str] = {
+    "byte": "IntegerType",
+    "short": "IntegerType",
+    "integer": "IntegerType",
+    "long": "LongType",
+    "float": "FloatType",
+    "double": "DoubleType",
+    "boolean": "BooleanType",
+    "string": "StringType",
+    "binary": "BinaryType",
+    "date": "DateType",
+    "timestamp": "TimestamptzType",
+    "timestamp_ntz": "TimestampType",
+}
 """The class of Iceberg's type for each atomic type of the model. Iceberg has no integers of 8 and 16 bits."""
 
 FIXED_LENGTHS = "widen.fixedLengths"
@@ -87,7 +82,7 @@ FIXED_LENGTHS = "widen.fixedLengths"
 
 _UUID_BYTES = 16
 
-NO_SOURCES: Mapping[int, ColumnSource] = MappingProxyType({})
+NO_SOURCES: Mapping[int, ColumnSource] = {}
 
 
 def to_model(schema: iceberg_schema.Schema, sources: Mapping[int, ColumnSource] = NO_SOURCES) -> StructType:

@@ -6,30 +6,27 @@ Source: PyIceberg: ``FileIO``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
 from widen.log.store.log_store import LogStore, percent_encode
 
-NAMES: Mapping[str, str] = MappingProxyType(
-    {
-        "s3.endpoint": "aws_endpoint",
-        "s3.access-key-id": "aws_access_key_id",
-        "s3.secret-access-key": "aws_secret_access_key",
-        "s3.session-token": "aws_session_token",
-        "s3.region": "aws_region",
-        "client.access-key-id": "aws_access_key_id",
-        "client.secret-access-key": "aws_secret_access_key",
-        "client.session-token": "aws_session_token",
-        "client.region": "aws_region",
-        "gcs.oauth2.token": "google_bearer_token",
-        "adls.account-name": "azure_storage_account_name",
-        "adls.account-key": "azure_storage_account_key",
-        "adls.sas-token": "azure_storage_sas_token",
-        "adls.tenant-id": "azure_storage_tenant_id",
-        "adls.client-id": "azure_storage_client_id",
-        "adls.client-secret": "azure_storage_client_secret",
-    }
-)
+NAMES: Mapping[str, str] = {
+    "s3.endpoint": "aws_endpoint",
+    "s3.access-key-id": "aws_access_key_id",
+    "s3.secret-access-key": "aws_secret_access_key",
+    "s3.session-token": "aws_session_token",
+    "s3.region": "aws_region",
+    "client.access-key-id": "aws_access_key_id",
+    "client.secret-access-key": "aws_secret_access_key",
+    "client.session-token": "aws_session_token",
+    "client.region": "aws_region",
+    "gcs.oauth2.token": "google_bearer_token",
+    "adls.account-name": "azure_storage_account_name",
+    "adls.account-key": "azure_storage_account_key",
+    "adls.sas-token": "azure_storage_sas_token",
+    "adls.tenant-id": "azure_storage_tenant_id",
+    "adls.client-id": "azure_storage_client_id",
+    "adls.client-secret": "azure_storage_client_secret",
+}
 """The setting of object_store for each setting of PyIceberg; the first one that is set wins."""
 
 

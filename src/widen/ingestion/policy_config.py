@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from os import PathLike, fspath
 from pathlib import Path as FilePath
-from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
@@ -27,20 +26,18 @@ _Value = TypeVar("_Value")
 _HEADER = re.compile(r"\s*\[([^\[\]]+)\]\s*(?:#.*)?$")
 _KEY = re.compile(r"""\s*((?:"[^"]*"|'[^']*'|[^=#"'])+?)\s*=""")
 
-SETTINGS: Mapping[str, str] = MappingProxyType(
-    {
-        "evolve": "widen, split, freeze or fail",
-        "max_columns": "an integer >= 1",
-        "detect_dates": "true, false or a list of fields",
-        "detect_maps": "true or false",
-        "exclude": "fields to ignore",
-        "mask": "fields whose values become ***",
-        "pins": "a table of fields, each with a mode, text, json or a type",
-        "numbers": "exact, decimal or double",
-        "samples": "masked, none or raw",
-        "epoch_unit": "a table of fields, each with s, ms, us or ns",
-    }
-)
+SETTINGS: Mapping[str, str] = {
+    "evolve": "widen, split, freeze or fail",
+    "max_columns": "an integer >= 1",
+    "detect_dates": "true, false or a list of fields",
+    "detect_maps": "true or false",
+    "exclude": "fields to ignore",
+    "mask": "fields whose values become ***",
+    "pins": "a table of fields, each with a mode, text, json or a type",
+    "numbers": "exact, decimal or double",
+    "samples": "masked, none or raw",
+    "epoch_unit": "a table of fields, each with s, ms, us or ns",
+}
 """The settings of a file, and their values."""
 
 _NO_FIELDS: frozenset[Path] = frozenset()

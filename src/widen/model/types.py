@@ -9,12 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Any, TypeAlias
 
-SQL_NAMES: Mapping[str, str] = MappingProxyType(
-    {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
-)
+SQL_NAMES: Mapping[str, str] = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
 """The atomic types with another name in Spark SQL."""
 
 ATOMIC_NAMES = frozenset(

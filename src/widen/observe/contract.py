@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from types import MappingProxyType
 from typing import Any
 
 from widen.errors import InvalidOption
@@ -34,7 +33,7 @@ KEYWORDS = frozenset(
 """Keywords with a condition."""
 
 TYPES = frozenset({"boolean", "integer", "number", "string", "array", "object", "null"})
-_FORMATS: Mapping[str, type[str]] = MappingProxyType({"date": DateText, "date-time": TimestampText})
+_FORMATS: Mapping[str, type[str]] = {"date": DateText, "date-time": TimestampText}
 
 
 @dataclass(frozen=True, slots=True)

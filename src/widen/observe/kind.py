@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from widen.model.types import (
     BINARY,
@@ -42,25 +41,22 @@ always a ``long``. The kind ``null`` is only used for a missing value of a requi
 NUMBER_WORDS = frozenset({LONG_WORD, DOUBLE_WORD, DECIMAL_WORD})
 """The kinds whose values have digits."""
 
-TYPE_OF_WORD: Mapping[str, AtomicType] = MappingProxyType(
-    {
-        BOOLEAN_WORD: BOOLEAN,
-        INT_WORD: INTEGER,
-        LONG_WORD: LONG,
-        DOUBLE_WORD: DOUBLE,
-        DATE_WORD: DATE,
-        TIMESTAMP_WORD: TIMESTAMP,
-        STRING_WORD: STRING,
-        NTZ_WORD: TIMESTAMP_NTZ,
-        BINARY_WORD: BINARY,
-    }
-)
+TYPE_OF_WORD: Mapping[str, AtomicType] = {
+    BOOLEAN_WORD: BOOLEAN,
+    INT_WORD: INTEGER,
+    LONG_WORD: LONG,
+    DOUBLE_WORD: DOUBLE,
+    DATE_WORD: DATE,
+    TIMESTAMP_WORD: TIMESTAMP,
+    STRING_WORD: STRING,
+    NTZ_WORD: TIMESTAMP_NTZ,
+    BINARY_WORD: BINARY,
+}
 """The type of each word. Decimals and records are missing, since a word alone does not determine their type."""
 
-_WORD_OF_NAME: Mapping[str, str] = MappingProxyType(
-    {"byte": INT_WORD, "short": INT_WORD, "float": DOUBLE_WORD}
-    | {data_type.name: word for word, data_type in TYPE_OF_WORD.items()}
-)
+_WORD_OF_NAME: Mapping[str, str] = {"byte": INT_WORD, "short": INT_WORD, "float": DOUBLE_WORD} | {
+    data_type.name: word for word, data_type in TYPE_OF_WORD.items()
+}
 
 
 @dataclass(frozen=True, slots=True, order=True)

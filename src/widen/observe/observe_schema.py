@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 from widen.model.column_path import Path
@@ -49,31 +48,27 @@ DOUBLE_DIGITS = 15
 
 _WHOLE = ValueFacts(fits_int32=True, integer_digits=10)
 
-FACTS: Mapping[str, tuple[str, ValueFacts]] = MappingProxyType(
-    {
-        "boolean": (BOOLEAN_WORD, NO_FACTS),
-        "byte": (LONG_WORD, _WHOLE._replace(integer_digits=3)),
-        "short": (LONG_WORD, _WHOLE._replace(integer_digits=5)),
-        "integer": (LONG_WORD, _WHOLE),
-        "long": (LONG_WORD, ValueFacts(integer_digits=19, fits_int32=False, exact_double=False)),
-        "float": (DOUBLE_WORD, ValueFacts(fits_int32=False, decimal_exact=False)),
-        "double": (DOUBLE_WORD, ValueFacts(fits_int32=False, decimal_exact=False)),
-        "date": (DATE_WORD, NO_FACTS),
-        "timestamp": (TIMESTAMP_WORD, ValueFacts(epoch_ms_exact=False)),
-        "timestamp_ntz": (NTZ_WORD, NO_FACTS),
-        "string": (STRING_WORD, NO_FACTS),
-        "binary": (BINARY_WORD, NO_FACTS),
-    }
-)
+FACTS: Mapping[str, tuple[str, ValueFacts]] = {
+    "boolean": (BOOLEAN_WORD, NO_FACTS),
+    "byte": (LONG_WORD, _WHOLE._replace(integer_digits=3)),
+    "short": (LONG_WORD, _WHOLE._replace(integer_digits=5)),
+    "integer": (LONG_WORD, _WHOLE),
+    "long": (LONG_WORD, ValueFacts(integer_digits=19, fits_int32=False, exact_double=False)),
+    "float": (DOUBLE_WORD, ValueFacts(fits_int32=False, decimal_exact=False)),
+    "double": (DOUBLE_WORD, ValueFacts(fits_int32=False, decimal_exact=False)),
+    "date": (DATE_WORD, NO_FACTS),
+    "timestamp": (TIMESTAMP_WORD, ValueFacts(epoch_ms_exact=False)),
+    "timestamp_ntz": (NTZ_WORD, NO_FACTS),
+    "string": (STRING_WORD, NO_FACTS),
+    "binary": (BINARY_WORD, NO_FACTS),
+}
 """The kind word of each atomic type, and the facts that are true of every possible value."""
 
-_BEST_CASE: Mapping[str, Mapping[str, Any]] = MappingProxyType(
-    {
-        LONG_WORD: {"exact_double": True, "integer_digits": 1},
-        DECIMAL_WORD: {"exact_double": True},
-        TIMESTAMP_WORD: {"epoch_ms_exact": True},
-    }
-)
+_BEST_CASE: Mapping[str, Mapping[str, Any]] = {
+    LONG_WORD: {"exact_double": True, "integer_digits": 1},
+    DECIMAL_WORD: {"exact_double": True},
+    TIMESTAMP_WORD: {"epoch_ms_exact": True},
+}
 """The best case of the facts that the type leaves open: a wider column represents every value exactly."""
 
 

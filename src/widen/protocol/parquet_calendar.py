@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import date, datetime, timezone
-from types import MappingProxyType
 from typing import Any
 
 _VERSION, _LEGACY = "org.apache.spark.version", "org.apache.spark.legacyDateTime"
 _LEGACY_INT96 = "org.apache.spark.legacyINT96"
 
-PROLEPTIC: Mapping[str, str] = MappingProxyType({_VERSION: "4.0.0"})
+PROLEPTIC: Mapping[str, str] = {_VERSION: "4.0.0"}
 """Footer entries that make Spark read the calendar of Parquet, whatever the settings of the session."""
 
 _FIRST_PROLEPTIC = b"3.0.0"

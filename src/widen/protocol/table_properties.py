@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from types import MappingProxyType
 
 from widen.errors import InvalidOption
 
@@ -133,30 +132,26 @@ _FORMAT = r"\s*(?:hudi|iceberg)\s*"
 _SWITCH = AllowedValues("(?i:true|false)", "Must be true or false.")
 _FEATURE = AllowedValues("(?i:supported|enabled)", "Must be supported.")
 
-VALUES: Mapping[str, AllowedValues] = MappingProxyType(
-    {
-        **dict.fromkeys(SWITCHES, _SWITCH),
-        "delta.checkpointInterval": _integer(1),
-        "delta.checkpointPolicy": AllowedValues("classic|v2", "Must be classic or v2."),
-        "delta.columnMapping.maxColumnId": AllowedValues("(?!)", "Delta Lake counts this itself."),
-        "delta.dataSkippingNumIndexedCols": _integer(-1),
-        "delta.dataSkippingStatsColumns": AllowedValues(
-            rf"{_PATH}(?:,{_PATH})*", "Must be names of columns, separated by commas; put other names in backticks."
-        ),
-        "delta.dataSkippingStringPrefixLength": _integer(0),
-        "delta.isolationLevel": AllowedValues("(?i:serializable)", "Must be Serializable."),
-        "delta.minReaderVersion": AllowedValues("[1-3]", "Must be 1, 2 or 3."),
-        "delta.minWriterVersion": AllowedValues("[1-7]", "Must be an integer from 1 to 7."),
-        "delta.parquet.format.version": AllowedValues(
-            r"[0-9]+\.[0-9]+\.[0-9]+", "Must be a Parquet version, e.g. 2.12.0."
-        ),
-        "delta.randomPrefixLength": _integer(1),
-        "delta.requireCheckpointProtectionBeforeVersion": _integer(0, 64),
-        TIMESTAMPS_SINCE_MS: _integer(0, 64),
-        TIMESTAMPS_SINCE_VERSION: _integer(0, 64),
-        UNIFORM_FORMATS: AllowedValues(rf"(?i:\s*|{_FORMAT}(?:,{_FORMAT})*)", "Must be iceberg or hudi."),
-    }
-)
+VALUES: Mapping[str, AllowedValues] = {
+    **dict.fromkeys(SWITCHES, _SWITCH),
+    "delta.checkpointInterval": _integer(1),
+    "delta.checkpointPolicy": AllowedValues("classic|v2", "Must be classic or v2."),
+    "delta.columnMapping.maxColumnId": AllowedValues("(?!)", "Delta Lake counts this itself."),
+    "delta.dataSkippingNumIndexedCols": _integer(-1),
+    "delta.dataSkippingStatsColumns": AllowedValues(
+        rf"{_PATH}(?:,{_PATH})*", "Must be names of columns, separated by commas; put other names in backticks."
+    ),
+    "delta.dataSkippingStringPrefixLength": _integer(0),
+    "delta.isolationLevel": AllowedValues("(?i:serializable)", "Must be Serializable."),
+    "delta.minReaderVersion": AllowedValues("[1-3]", "Must be 1, 2 or 3."),
+    "delta.minWriterVersion": AllowedValues("[1-7]", "Must be an integer from 1 to 7."),
+    "delta.parquet.format.version": AllowedValues(r"[0-9]+\.[0-9]+\.[0-9]+", "Must be a Parquet version, e.g. 2.12.0."),
+    "delta.randomPrefixLength": _integer(1),
+    "delta.requireCheckpointProtectionBeforeVersion": _integer(0, 64),
+    TIMESTAMPS_SINCE_MS: _integer(0, 64),
+    TIMESTAMPS_SINCE_VERSION: _integer(0, 64),
+    UNIFORM_FORMATS: AllowedValues(rf"(?i:\s*|{_FORMAT}(?:,{_FORMAT})*)", "Must be iceberg or hudi."),
+}
 """The valid values of properties, by key. Other properties can have any value.
 
 Source: Delta Lake's DeltaConfigs

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from widen.errors import CorruptLog, VersionNotFound
 from widen.log.read.commit_lines import METADATA, decode_commit, read_non_file_actions
@@ -123,13 +122,11 @@ def to_interval(record: CommitRecord) -> IntervalRecord:
     )
 
 
-_ROW_METRICS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "inserted": ("numTargetRowsInserted",),
-        "updated": ("numUpdatedRows", "numTargetRowsUpdated"),
-        "deleted": ("numDeletedRows", "numTargetRowsDeleted"),
-    }
-)
+_ROW_METRICS: Mapping[str, tuple[str, ...]] = {
+    "inserted": ("numTargetRowsInserted",),
+    "updated": ("numUpdatedRows", "numTargetRowsUpdated"),
+    "deleted": ("numDeletedRows", "numTargetRowsDeleted"),
+}
 """The metrics of commits that count changed rows, as Delta Lake names them."""
 
 

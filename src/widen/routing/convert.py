@@ -12,7 +12,6 @@ import struct
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
-from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from widen.model.types import DataType, DecimalType
@@ -36,20 +35,18 @@ from widen.planning.evolution.type_lattice import can_route
 MISSING: Final = object()
 """The column cannot hold this value exactly."""
 
-_BITS: Mapping[str, int] = MappingProxyType({"byte": 8, "short": 16, "integer": 32, "long": 64})
+_BITS: Mapping[str, int] = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 _EXACT = Context(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX)
 """Never rounds. Arrow misreads a decimal with thousands of trailing zeros, so quantize cuts them off."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _DAY_0 = _EPOCH.date()
-_NANOS: Mapping[EpochUnit, int] = MappingProxyType(
-    {
-        EpochUnit.SECONDS: 10**9,
-        EpochUnit.MILLISECONDS: 10**6,
-        EpochUnit.MICROSECONDS: 10**3,
-        EpochUnit.NANOSECONDS: 1,
-    }
-)
+_NANOS: Mapping[EpochUnit, int] = {
+    EpochUnit.SECONDS: 10**9,
+    EpochUnit.MILLISECONDS: 10**6,
+    EpochUnit.MICROSECONDS: 10**3,
+    EpochUnit.NANOSECONDS: 1,
+}
 EPOCH_UNIT_LIMITS = (
     (10**11, EpochUnit.SECONDS),
     (10**14, EpochUnit.MILLISECONDS),
@@ -192,7 +189,7 @@ def _to_epoch_ms(value: JsonDocument, to_type: DataType) -> Any:
 Conversion: TypeAlias = Callable[[JsonDocument, DataType], Any]
 """Takes a value and the type of the column; returns the column value or `MISSING`."""
 
-CONVERSIONS: Mapping[tuple[str, str], Conversion] = MappingProxyType(
+CONVERSIONS: Mapping[tuple[str, str], Conversion] = (
     {
         (BOOLEAN_WORD, BOOLEAN_WORD): _identity,
         (BOOLEAN_WORD, STRING_WORD): _boolean_to_text,

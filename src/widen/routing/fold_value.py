@@ -11,7 +11,6 @@ import math
 from collections.abc import Mapping
 from datetime import date, datetime
 from decimal import Decimal
-from types import MappingProxyType
 from typing import Any
 
 from widen.model.types import STRING, TIMESTAMP_NTZ, DataType
@@ -36,10 +35,11 @@ FITS, DUPLICATE, STAYS = "fits", "duplicate", "stays"
 
 _NUMBERS = frozenset({INT_WORD, *NUMBER_WORDS})
 _TEMPORAL = frozenset({DATE_WORD, TIMESTAMP_WORD, str(TIMESTAMP_NTZ)})
-_TARGETS_OF_TEXT: Mapping[str, frozenset[str]] = MappingProxyType(
-    {BOOLEAN_WORD: frozenset({BOOLEAN_WORD}), DATE_WORD: _TEMPORAL, TIMESTAMP_WORD: _TEMPORAL}
-    | dict.fromkeys((LONG_WORD, DOUBLE_WORD, DECIMAL_WORD), _NUMBERS)
-)
+_TARGETS_OF_TEXT: Mapping[str, frozenset[str]] = {
+    BOOLEAN_WORD: frozenset({BOOLEAN_WORD}),
+    DATE_WORD: _TEMPORAL,
+    TIMESTAMP_WORD: _TEMPORAL,
+} | dict.fromkeys((LONG_WORD, DOUBLE_WORD, DECIMAL_WORD), _NUMBERS)
 """For each kind that a text may express: the columns that it goes to. A text that is a date is not a number of days."""
 
 

@@ -6,29 +6,26 @@ Source: Spark's mapping of SQL types to Arrow.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
 import pyarrow as pa
 
 from widen.errors import InvalidOption
 from widen.model.types import ArrayType, AtomicType, DataType, DecimalType, MapType, StructType
 
-_ATOMIC: Mapping[str, pa.DataType] = MappingProxyType(
-    {
-        "byte": pa.int8(),
-        "short": pa.int16(),
-        "integer": pa.int32(),
-        "long": pa.int64(),
-        "float": pa.float32(),
-        "double": pa.float64(),
-        "string": pa.string(),
-        "binary": pa.binary(),
-        "boolean": pa.bool_(),
-        "date": pa.date32(),
-        "timestamp": pa.timestamp("us", tz="UTC"),
-        "timestamp_ntz": pa.timestamp("us"),
-    }
-)
+_ATOMIC: Mapping[str, pa.DataType] = {
+    "byte": pa.int8(),
+    "short": pa.int16(),
+    "integer": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "boolean": pa.bool_(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
 
 
 def to_arrow(data_type: DataType) -> pa.DataType:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from types import MappingProxyType
 
 from pyspark.sql import SparkSession
 
@@ -76,7 +75,7 @@ def observable_jobs(spark: SparkSession) -> AbstractContextManager[None]:
     return nullcontext() if is_driver(spark) or not spark.version.startswith("4.0.") else _uncached.pin(spark)
 
 
-READ_OPTIONS: Mapping[str, str] = MappingProxyType({"datetimeRebaseMode": "CORRECTED", "int96RebaseMode": "CORRECTED"})
+READ_OPTIONS: Mapping[str, str] = {"datetimeRebaseMode": "CORRECTED", "int96RebaseMode": "CORRECTED"}
 """The options of Spark's reader for data files. A footer that names another calendar takes precedence."""
 
 _WRITE_SETTINGS = {f"spark.sql.parquet.{kind}RebaseModeInWrite": "CORRECTED" for kind in ("datetime", "int96")}

@@ -11,83 +11,78 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from types import MappingProxyType
 
 from widen.model.sql_literal import LITERAL
 
-FORMS: Mapping[str, str] = MappingProxyType(
-    {
-        "alter_columns": 'ALTER TABLE table (ALTER | CHANGE) [COLUMN] change ("," change)*',
-        "change_column": "ALTER TABLE table CHANGE [COLUMN] column name type (comment | first | after)*",
-        "sync_identity": "ALTER TABLE table (ALTER | CHANGE) [COLUMN] column SYNC IDENTITY",
-        "rename_column": "ALTER TABLE table RENAME COLUMN column TO name",
-        "add_columns": 'ALTER TABLE table ADD (COLUMN | COLUMNS) (additions | "(" additions ")")',
-        "drop_columns": 'ALTER TABLE table DROP (COLUMN | COLUMNS) [if_exists] (columns | "(" columns ")")',
-        "replace_columns": 'ALTER TABLE table REPLACE COLUMNS "(" replacement ("," replacement)* ")"',
-        "set_properties": "ALTER TABLE table SET TBLPROPERTIES properties",
-        "unset_properties": 'ALTER TABLE table UNSET TBLPROPERTIES [if_exists] "(" key ("," key)* ")"',
-        "add_constraint": 'ALTER TABLE table ADD CONSTRAINT name CHECK "(" condition ")"',
-        "drop_constraint": "ALTER TABLE table DROP CONSTRAINT [if_exists] name",
-        "drop_feature": "ALTER TABLE table DROP FEATURE feature [truncate_history]",
-        "comment_on_table": "COMMENT ON TABLE table IS (text | NULL)",
-        "create_table": "CREATE TABLE [if_not_exists] table definitions [USING DELTA] clause*",
-        "restore": "RESTORE [TABLE] table [TO] [FOR] (version | timestamp)",
-        "create_table_as": "CREATE TABLE [if_not_exists] table [USING DELTA] clause* AS QUERY",
-        "vacuum": "VACUUM place [FULL] [RETAIN hours HOURS] [dry_run]",
-        "optimize": "OPTIMIZE place [WHERE predicate] [ZORDER BY zorder]",
-        "describe_detail": "(DESCRIBE | DESC) DETAIL place",
-        "describe_history": "(DESCRIBE | DESC) HISTORY place [LIMIT number]",
-        "describe_table": "(DESCRIBE | DESC) [TABLE] [extended] table",
-        "show_properties": 'SHOW TBLPROPERTIES table ["(" key ")"]',
-    }
-)
+FORMS: Mapping[str, str] = {
+    "alter_columns": 'ALTER TABLE table (ALTER | CHANGE) [COLUMN] change ("," change)*',
+    "change_column": "ALTER TABLE table CHANGE [COLUMN] column name type (comment | first | after)*",
+    "sync_identity": "ALTER TABLE table (ALTER | CHANGE) [COLUMN] column SYNC IDENTITY",
+    "rename_column": "ALTER TABLE table RENAME COLUMN column TO name",
+    "add_columns": 'ALTER TABLE table ADD (COLUMN | COLUMNS) (additions | "(" additions ")")',
+    "drop_columns": 'ALTER TABLE table DROP (COLUMN | COLUMNS) [if_exists] (columns | "(" columns ")")',
+    "replace_columns": 'ALTER TABLE table REPLACE COLUMNS "(" replacement ("," replacement)* ")"',
+    "set_properties": "ALTER TABLE table SET TBLPROPERTIES properties",
+    "unset_properties": 'ALTER TABLE table UNSET TBLPROPERTIES [if_exists] "(" key ("," key)* ")"',
+    "add_constraint": 'ALTER TABLE table ADD CONSTRAINT name CHECK "(" condition ")"',
+    "drop_constraint": "ALTER TABLE table DROP CONSTRAINT [if_exists] name",
+    "drop_feature": "ALTER TABLE table DROP FEATURE feature [truncate_history]",
+    "comment_on_table": "COMMENT ON TABLE table IS (text | NULL)",
+    "create_table": "CREATE TABLE [if_not_exists] table definitions [USING DELTA] clause*",
+    "restore": "RESTORE [TABLE] table [TO] [FOR] (version | timestamp)",
+    "create_table_as": "CREATE TABLE [if_not_exists] table [USING DELTA] clause* AS QUERY",
+    "vacuum": "VACUUM place [FULL] [RETAIN hours HOURS] [dry_run]",
+    "optimize": "OPTIMIZE place [WHERE predicate] [ZORDER BY zorder]",
+    "describe_detail": "(DESCRIBE | DESC) DETAIL place",
+    "describe_history": "(DESCRIBE | DESC) HISTORY place [LIMIT number]",
+    "describe_table": "(DESCRIBE | DESC) [TABLE] [extended] table",
+    "show_properties": 'SHOW TBLPROPERTIES table ["(" key ")"]',
+}
 """The form of every supported statement."""
 
-PARTS: Mapping[str, str] = MappingProxyType(
-    {
-        "change": "column action+",
-        "?action": "set_type | comment | set_not_null | drop_not_null | first | after | set_default | drop_default",
-        "set_type": "TYPE type",
-        "comment": "COMMENT text",
-        "set_not_null": "SET NOT NULL",
-        "drop_not_null": "DROP NOT NULL",
-        "first": "FIRST",
-        "after": "AFTER name",
-        "set_default": "SET DEFAULT expression",
-        "drop_default": "DROP DEFAULT",
-        "additions": 'addition ("," addition)*',
-        "addition": "column type (not_null | comment | default | first | after)*",
-        "not_null": "NOT NULL",
-        "default": "DEFAULT expression",
-        "columns": 'column ("," column)*',
-        "replacement": "name type (not_null | comment)*",
-        "properties": '"(" property ("," property)* ")"',
-        "property": 'key ["="] value',
-        "?feature": "name | text",
-        "definitions": '"(" definition ("," definition)* ")"',
-        "definition": "name type (not_null | comment | default | generated | identity | explicit_identity)*",
-        "generated": 'GENERATED ALWAYS AS "(" enclosed ")"',
-        "identity": "GENERATED ALWAYS AS IDENTITY [sequence]",
-        "explicit_identity": "GENERATED BY DEFAULT AS IDENTITY [sequence]",
-        "sequence": '"(" (start_with | increment_by)* ")"',
-        "start_with": "START WITH integer",
-        "increment_by": "INCREMENT BY integer",
-        "?clause": "partitioned_by | location | comment | table_properties",
-        "partitioned_by": 'PARTITIONED BY "(" name ("," name)* ")"',
-        "location": "LOCATION text",
-        "table_properties": "TBLPROPERTIES properties",
-        "version": "VERSION AS OF number",
-        "timestamp": "TIMESTAMP AS OF text",
-        "?place": "table | path",
-        "path": "text",
-        "?zorder": 'columns | "(" columns ")"',
-        "dry_run": "DRY RUN",
-        "if_exists": "IF EXISTS",
-        "if_not_exists": "IF NOT EXISTS",
-        "truncate_history": "TRUNCATE HISTORY",
-        "extended": "EXTENDED | FORMATTED",
-    }
-)
+PARTS: Mapping[str, str] = {
+    "change": "column action+",
+    "?action": "set_type | comment | set_not_null | drop_not_null | first | after | set_default | drop_default",
+    "set_type": "TYPE type",
+    "comment": "COMMENT text",
+    "set_not_null": "SET NOT NULL",
+    "drop_not_null": "DROP NOT NULL",
+    "first": "FIRST",
+    "after": "AFTER name",
+    "set_default": "SET DEFAULT expression",
+    "drop_default": "DROP DEFAULT",
+    "additions": 'addition ("," addition)*',
+    "addition": "column type (not_null | comment | default | first | after)*",
+    "not_null": "NOT NULL",
+    "default": "DEFAULT expression",
+    "columns": 'column ("," column)*',
+    "replacement": "name type (not_null | comment)*",
+    "properties": '"(" property ("," property)* ")"',
+    "property": 'key ["="] value',
+    "?feature": "name | text",
+    "definitions": '"(" definition ("," definition)* ")"',
+    "definition": "name type (not_null | comment | default | generated | identity | explicit_identity)*",
+    "generated": 'GENERATED ALWAYS AS "(" enclosed ")"',
+    "identity": "GENERATED ALWAYS AS IDENTITY [sequence]",
+    "explicit_identity": "GENERATED BY DEFAULT AS IDENTITY [sequence]",
+    "sequence": '"(" (start_with | increment_by)* ")"',
+    "start_with": "START WITH integer",
+    "increment_by": "INCREMENT BY integer",
+    "?clause": "partitioned_by | location | comment | table_properties",
+    "partitioned_by": 'PARTITIONED BY "(" name ("," name)* ")"',
+    "location": "LOCATION text",
+    "table_properties": "TBLPROPERTIES properties",
+    "version": "VERSION AS OF number",
+    "timestamp": "TIMESTAMP AS OF text",
+    "?place": "table | path",
+    "path": "text",
+    "?zorder": 'columns | "(" columns ")"',
+    "dry_run": "DRY RUN",
+    "if_exists": "IF EXISTS",
+    "if_not_exists": "IF NOT EXISTS",
+    "truncate_history": "TRUNCATE HISTORY",
+    "extended": "EXTENDED | FORMATTED",
+}
 """The rules that the forms refer to; a rule with a question mark is inlined in the tree."""
 
 QUOTED = r"`(?:[^`]|``)+`"
@@ -183,5 +178,5 @@ def _offers_choice(form: str) -> bool:
     return "|" in form and _NAME.search(form) is not None
 
 
-UNDERSTOOD: Mapping[str, str] = MappingProxyType({name: format_form(form) for name, form in FORMS.items()})
+UNDERSTOOD: Mapping[str, str] = {name: format_form(form) for name, form in FORMS.items()}
 """Every form, formatted for messages."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import ceil, floor
-from types import MappingProxyType
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,7 +26,7 @@ _ROWS = 4096
 """How many texts Arrow decodes at once; more of them would not stay in the cache of the processor."""
 
 _INTEGER, _FLOAT, _TEXT = (pa.int64(), None), (pa.float64(), None), (pa.string(), None)
-_FORMS: Mapping[str, tuple[pa.DataType, pa.DataType | None]] = MappingProxyType(
+_FORMS: Mapping[str, tuple[pa.DataType, pa.DataType | None]] = (
     dict.fromkeys(("byte", "short", "integer", "long"), _INTEGER)
     | dict.fromkeys(("float", "double"), _FLOAT)
     | {
@@ -178,9 +177,14 @@ def _at_least(low: pa.Array, high: pa.Array, below: pa.Scalar, above: pa.Scalar)
     return _unless(pc.greater_equal(high, above))
 
 
-_OPERATORS: Mapping[str, Callable[[pa.Array, pa.Array, pa.Scalar, pa.Scalar], pa.Array]] = MappingProxyType(
-    {"=": _equals, "<>": _differs, "<": _less, "<=": _at_most, ">": _greater, ">=": _at_least}
-)
+_OPERATORS: Mapping[str, Callable[[pa.Array, pa.Array, pa.Scalar, pa.Scalar], pa.Array]] = {
+    "=": _equals,
+    "<>": _differs,
+    "<": _less,
+    "<=": _at_most,
+    ">": _greater,
+    ">=": _at_least,
+}
 """By operator: whether a value between two bounds may fulfil it."""
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from widen.errors import InvalidOption
 from widen.planning.alter.feature_removal import REMOVABLE_FEATURES
@@ -40,14 +39,10 @@ class Client:
     checked_with: str
 
 
-CLIENTS: Mapping[str, Client] = MappingProxyType(
-    {
-        DELTALAKE: Client(_WIDENING | {"vacuumProtocolCheck"}, _NOT_WRITTEN, "deltalake 1.6"),
-        POLARS: Client(
-            _WIDENING | {"columnMapping", "v2Checkpoint", "vacuumProtocolCheck"}, _NOT_WRITTEN, "polars 2.1"
-        ),
-    }
-)
+CLIENTS: Mapping[str, Client] = {
+    DELTALAKE: Client(_WIDENING | {"vacuumProtocolCheck"}, _NOT_WRITTEN, "deltalake 1.6"),
+    POLARS: Client(_WIDENING | {"columnMapping", "v2Checkpoint", "vacuumProtocolCheck"}, _NOT_WRITTEN, "polars 2.1"),
+}
 """The clients by name: each feature was tried on a table with it alone."""
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import Enum
-from types import MappingProxyType
 
 from widen.errors import InvalidOption
 from widen.model.types import BYTE, DATE, DOUBLE, FLOAT, INTEGER, LONG, SHORT, TIMESTAMP_NTZ, DataType, DecimalType
@@ -56,15 +55,13 @@ def _never(old: DataType, new: DataType) -> bool:
     return False
 
 
-CAPABILITIES: Mapping[TableFormat, Callable[[DataType, DataType], bool]] = MappingProxyType(
-    {
-        TableFormat.DELTA: is_widening,
-        TableFormat.DELTA_FIXED: _never,
-        TableFormat.DELTA_ICEBERG_COMPAT: is_iceberg_compatible,
-        TableFormat.ICEBERG_V2: _in_iceberg_v2,
-        TableFormat.ICEBERG_V3: _in_iceberg_v3,
-    }
-)
+CAPABILITIES: Mapping[TableFormat, Callable[[DataType, DataType], bool]] = {
+    TableFormat.DELTA: is_widening,
+    TableFormat.DELTA_FIXED: _never,
+    TableFormat.DELTA_ICEBERG_COMPAT: is_iceberg_compatible,
+    TableFormat.ICEBERG_V2: _in_iceberg_v2,
+    TableFormat.ICEBERG_V3: _in_iceberg_v3,
+}
 """For each format, whether it can widen a leaf from one type to another without rewriting files."""
 
 
@@ -99,13 +96,11 @@ def print_capabilities() -> str:
     return "\n".join(lines)
 
 
-AUTOMATIC: Mapping[AutomaticWidening, Callable[[DataType, DataType], bool]] = MappingProxyType(
-    {
-        AutomaticWidening.ALWAYS: is_widening,
-        AutomaticWidening.SAME_FAMILY: is_same_family,
-        AutomaticWidening.NEVER: _never,
-    }
-)
+AUTOMATIC: Mapping[AutomaticWidening, Callable[[DataType, DataType], bool]] = {
+    AutomaticWidening.ALWAYS: is_widening,
+    AutomaticWidening.SAME_FAMILY: is_same_family,
+    AutomaticWidening.NEVER: _never,
+}
 """For each mode, whether a write may widen a leaf automatically, provided that the format can."""
 
 

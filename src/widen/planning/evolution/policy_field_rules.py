@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 
 from widen.model.column_path import Path
 from widen.model.types import DATE, STRING, TIMESTAMP, TIMESTAMP_NTZ, ArrayType, DataType, MapType, StructType
@@ -19,9 +18,7 @@ from widen.planning.evolution.file_fields import for_file_fields
 from widen.planning.evolution.policy import ANY_MAP, Mode, Pin, Policy, TextForm
 from widen.planning.evolution.source_metadata import EVOLVED_FROM, FORM, role_of, source_key
 
-_FIELD_RULE: Mapping[TextForm, FieldRule] = MappingProxyType(
-    {TextForm.TEXT: FieldRule.AS_TEXT, TextForm.JSON: FieldRule.AS_JSON}
-)
+_FIELD_RULE: Mapping[TextForm, FieldRule] = {TextForm.TEXT: FieldRule.AS_TEXT, TextForm.JSON: FieldRule.AS_JSON}
 _DATED = (DATE, TIMESTAMP)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import Enum
-from types import MappingProxyType
 
 
 class Samples(str, Enum):
@@ -43,6 +42,4 @@ def sample_formatter(samples: Samples | str) -> Callable[[str], str]:
     return _SHOWN[Samples(samples)]
 
 
-_SHOWN: Mapping[Samples, Callable[[str], str]] = MappingProxyType(
-    {Samples.NONE: lambda _: "", Samples.MASKED: mask, Samples.RAW: str}
-)
+_SHOWN: Mapping[Samples, Callable[[str], str]] = {Samples.NONE: lambda _: "", Samples.MASKED: mask, Samples.RAW: str}

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import TypeAlias
 
 from widen.model.type_parser import parse_type
@@ -84,43 +83,41 @@ def _has_room(leaf: DataType, digits: int, scale: int) -> bool:
 
 _WHOLE = dict.fromkeys(("byte", "short", "integer", "long"), _always)
 
-TAKES: Mapping[str, Mapping[str, Condition]] = MappingProxyType(
-    {
-        BOOLEAN_WORD: {
-            **dict.fromkeys(("boolean", "float", "double", "string"), _always),
-            **_WHOLE,
-            "decimal": _epoch_with_room(1),
-        },
-        LONG_WORD: {
-            "byte": _up_to(2),
-            "short": _up_to(4),
-            "integer": _int32,
-            "long": _always,
-            "float": _never,
-            "double": _exact_double,
-            "decimal": _decimal_with_room,
-            "timestamp": _never,
-            "string": _always,
-        },
-        DOUBLE_WORD: {"float": _never, "double": _always, "decimal": _decimal_with_room, "string": _always},
-        DECIMAL_WORD: {"float": _never, "double": _exact_double, "decimal": _decimal_with_room, "string": _always},
-        DATE_WORD: {
-            **dict.fromkeys(("date", "integer", "long", "double", "timestamp", "timestamp_ntz", "string"), _always),
-            "decimal": _epoch_with_room(DATE_DIGITS),
-        },
-        TIMESTAMP_WORD: {
-            "timestamp": _always,
-            "long": _epoch,
-            "double": _epoch,
-            "decimal": _epoch_with_room(EPOCH_MS_DIGITS),
-            "string": _always,
-        },
-        NTZ_WORD: dict.fromkeys(("timestamp_ntz", "string"), _always),
-        STRING_WORD: {"string": _always},
-        BINARY_WORD: {"binary": _always},
-        RECORD_WORD: {"record": _always},
-    }
-)
+TAKES: Mapping[str, Mapping[str, Condition]] = {
+    BOOLEAN_WORD: {
+        **dict.fromkeys(("boolean", "float", "double", "string"), _always),
+        **_WHOLE,
+        "decimal": _epoch_with_room(1),
+    },
+    LONG_WORD: {
+        "byte": _up_to(2),
+        "short": _up_to(4),
+        "integer": _int32,
+        "long": _always,
+        "float": _never,
+        "double": _exact_double,
+        "decimal": _decimal_with_room,
+        "timestamp": _never,
+        "string": _always,
+    },
+    DOUBLE_WORD: {"float": _never, "double": _always, "decimal": _decimal_with_room, "string": _always},
+    DECIMAL_WORD: {"float": _never, "double": _exact_double, "decimal": _decimal_with_room, "string": _always},
+    DATE_WORD: {
+        **dict.fromkeys(("date", "integer", "long", "double", "timestamp", "timestamp_ntz", "string"), _always),
+        "decimal": _epoch_with_room(DATE_DIGITS),
+    },
+    TIMESTAMP_WORD: {
+        "timestamp": _always,
+        "long": _epoch,
+        "double": _epoch,
+        "decimal": _epoch_with_room(EPOCH_MS_DIGITS),
+        "string": _always,
+    },
+    NTZ_WORD: dict.fromkeys(("timestamp_ntz", "string"), _always),
+    STRING_WORD: {"string": _always},
+    BINARY_WORD: {"binary": _always},
+    RECORD_WORD: {"record": _always},
+}
 """For each kind, the leaf types that accept it, and the condition under which they hold all its values exactly.
 
 ``_never`` marks columns that values are routed to but that do not cover the kind, so that another column is added. A
@@ -128,22 +125,20 @@ long in a timestamp column may be an epoch time, or any other number: only a lon
 A float rounds. A value that a column accepts but cannot hold is null there.
 """
 
-WIDER: Mapping[str, frozenset[str]] = MappingProxyType(
-    {
-        word: frozenset(wider.split())
-        for word, wider in {
-            BOOLEAN_WORD: "int long double decimal string",
-            INT_WORD: "long double decimal string",
-            LONG_WORD: "double decimal string",
-            DOUBLE_WORD: "string",
-            DECIMAL_WORD: "string",
-            DATE_WORD: "int long double decimal timestamp timestamp_ntz string",
-            TIMESTAMP_WORD: "long double decimal string",
-            NTZ_WORD: "string",
-            STRING_WORD: "",
-        }.items()
-    }
-)
+WIDER: Mapping[str, frozenset[str]] = {
+    word: frozenset(wider.split())
+    for word, wider in {
+        BOOLEAN_WORD: "int long double decimal string",
+        INT_WORD: "long double decimal string",
+        LONG_WORD: "double decimal string",
+        DOUBLE_WORD: "string",
+        DECIMAL_WORD: "string",
+        DATE_WORD: "int long double decimal timestamp timestamp_ntz string",
+        TIMESTAMP_WORD: "long double decimal string",
+        NTZ_WORD: "string",
+        STRING_WORD: "",
+    }.items()
+}
 """For each type, the wider types, regardless of values. Binary and records are not comparable to other types."""
 
 NUMERIC_WORDS = frozenset({INT_WORD, LONG_WORD, DOUBLE_WORD, DECIMAL_WORD})
@@ -154,9 +149,13 @@ _WIDEST_FIRST = (
     *(INT_WORD, TIMESTAMP_WORD, NTZ_WORD, DATE_WORD, BOOLEAN_WORD),
 )
 
-_DIGITS: Mapping[str, int] = MappingProxyType(
-    {BOOLEAN_WORD: 1, INT_WORD: 10, LONG_WORD: 20, DATE_WORD: DATE_DIGITS, TIMESTAMP_WORD: EPOCH_MS_DIGITS}
-)
+_DIGITS: Mapping[str, int] = {
+    BOOLEAN_WORD: 1,
+    INT_WORD: 10,
+    LONG_WORD: 20,
+    DATE_WORD: DATE_DIGITS,
+    TIMESTAMP_WORD: EPOCH_MS_DIGITS,
+}
 """The integer digits that a decimal needs for all values of a type. For integers it is what type widening requires."""
 
 _SPECIFIC_FIRST = (

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from types import MappingProxyType
 
 from widen.planning.table import operation as op
 
@@ -42,26 +41,24 @@ class Requirement:
 
 _NOTHING = Requirement()
 
-REQUIREMENTS: Mapping[type[op.Operation], Requirement] = MappingProxyType(
-    {
-        op.AddColumn: _NOTHING,
-        op.AddConstraint: Requirement(feature="checkConstraints", rows=RowAccess.CHECKED),
-        op.CreateTable: _NOTHING,
-        op.DropColumn: _NOTHING,
-        op.DropConstraint: _NOTHING,
-        op.DropDefault: _NOTHING,
-        op.DropNotNull: _NOTHING,
-        op.LoosenText: _NOTHING,
-        op.MoveColumn: _NOTHING,
-        op.RenameColumn: _NOTHING,
-        op.ReplaceColumns: _NOTHING,
-        op.SetComment: _NOTHING,
-        op.SetDefault: Requirement(has_expression=True),
-        op.SetNotNull: Requirement(feature="invariants", rows=RowAccess.CHECKED),
-        op.SyncIdentity: Requirement(rows=RowAccess.READ),
-        op.WidenType: _NOTHING,
-    }
-)
+REQUIREMENTS: Mapping[type[op.Operation], Requirement] = {
+    op.AddColumn: _NOTHING,
+    op.AddConstraint: Requirement(feature="checkConstraints", rows=RowAccess.CHECKED),
+    op.CreateTable: _NOTHING,
+    op.DropColumn: _NOTHING,
+    op.DropConstraint: _NOTHING,
+    op.DropDefault: _NOTHING,
+    op.DropNotNull: _NOTHING,
+    op.LoosenText: _NOTHING,
+    op.MoveColumn: _NOTHING,
+    op.RenameColumn: _NOTHING,
+    op.ReplaceColumns: _NOTHING,
+    op.SetComment: _NOTHING,
+    op.SetDefault: Requirement(has_expression=True),
+    op.SetNotNull: Requirement(feature="invariants", rows=RowAccess.CHECKED),
+    op.SyncIdentity: Requirement(rows=RowAccess.READ),
+    op.WidenType: _NOTHING,
+}
 """What each kind of operation requires."""
 
 

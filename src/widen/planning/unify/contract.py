@@ -9,7 +9,6 @@ Source: docs/guide/gate.md#contract, docs/evolution-rules.md#one-logical-field
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
 from typing import Any
 
 from widen.model.types import (
@@ -33,16 +32,14 @@ from widen.planning.evolution.source_metadata import FORM, role_of, source_key
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
-_ATOMIC: Mapping[AtomicType, Mapping[str, str]] = MappingProxyType(
-    {
-        BOOLEAN: {"type": "boolean"},
-        DATE: {"type": "string", "format": "date"},
-        TIMESTAMP: {"type": "string", "format": "date-time"},
-        TIMESTAMP_NTZ: {"type": "string", "format": "date-time"},
-        BINARY: {"type": "string", "contentEncoding": "base64"},
-    }
-)
-_NUMBERS: Mapping[str, str] = MappingProxyType({INT_WORD: "integer", LONG_WORD: "integer", DOUBLE_WORD: "number"})
+_ATOMIC: Mapping[AtomicType, Mapping[str, str]] = {
+    BOOLEAN: {"type": "boolean"},
+    DATE: {"type": "string", "format": "date"},
+    TIMESTAMP: {"type": "string", "format": "date-time"},
+    TIMESTAMP_NTZ: {"type": "string", "format": "date-time"},
+    BINARY: {"type": "string", "contentEncoding": "base64"},
+}
+_NUMBERS: Mapping[str, str] = {INT_WORD: "integer", LONG_WORD: "integer", DOUBLE_WORD: "number"}
 _ORDER = ("boolean", "integer", "number", "string", "array", "object", "null")
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
-from types import MappingProxyType
 
 from widen.model.column_path import children
 from widen.model.sql_literal import to_literal
@@ -256,14 +255,12 @@ def _convert(part: _ColumnRef, leaf: DataType) -> str:
 
 
 _UTC = "timestampadd(MICROSECOND, unix_micros({0}), TIMESTAMP_NTZ '1970-01-01 00:00:00')"
-_CONVERSIONS: Mapping[tuple[str, str], str] = MappingProxyType(
-    {
-        (str(DATE), "number"): "CAST(unix_date({0}) AS {1})",
-        (str(DATE), str(TIMESTAMP)): "timestamp_seconds(unix_date({0}) * 86400L)",
-        (str(TIMESTAMP), "string"): f"concat(replace(CAST({_UTC} AS STRING), ' ', 'T'), 'Z')",
-        (str(BINARY), "string"): "base64({0})",
-        ("variant", "string"): "to_json({0})",
-        ("nested", "string"): "to_json({0})",
-    }
-)
+_CONVERSIONS: Mapping[tuple[str, str], str] = {
+    (str(DATE), "number"): "CAST(unix_date({0}) AS {1})",
+    (str(DATE), str(TIMESTAMP)): "timestamp_seconds(unix_date({0}) * 86400L)",
+    (str(TIMESTAMP), "string"): f"concat(replace(CAST({_UTC} AS STRING), ' ', 'T'), 'Z')",
+    (str(BINARY), "string"): "base64({0})",
+    ("variant", "string"): "to_json({0})",
+    ("nested", "string"): "to_json({0})",
+}
 """Where a cast would depend on the time zone of the session, or is none."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
@@ -34,15 +33,13 @@ _INT32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 _INT64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 _EXACT_INT = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
 
-_NATIVE: Mapping[tuple[str, str], Any] = MappingProxyType(
-    {
-        (BOOLEAN_WORD, "boolean"): bool,
-        (INT_WORD, "integer"): _INT32,
-        (LONG_WORD, "long"): _INT64,
-        (DOUBLE_WORD, "double"): _EXACT_INT | float,
-        (STRING_WORD, "string"): str,
-    }
-)
+_NATIVE: Mapping[tuple[str, str], Any] = {
+    (BOOLEAN_WORD, "boolean"): bool,
+    (INT_WORD, "integer"): _INT32,
+    (LONG_WORD, "long"): _INT64,
+    (DOUBLE_WORD, "double"): _EXACT_INT | float,
+    (STRING_WORD, "string"): str,
+}
 """For each kind word and type of a column: what the decoder accepts, if the column takes decoded values unchanged."""
 
 FastConversion: TypeAlias = Callable[[Any, bytes], Any]
@@ -67,17 +64,15 @@ def to_source_text(decoded: Any, text: bytes) -> Any:
     return text
 
 
-_KIND_OF_TYPE: Mapping[type, str] = MappingProxyType(
-    {
-        bool: BOOLEAN_WORD,
-        int: LONG_WORD,
-        float: DOUBLE_WORD,
-        str: STRING_WORD,
-        DateText: DATE_WORD,
-        TimestampText: TIMESTAMP_WORD,
-        LocalTimeText: NTZ_WORD,
-    }
-)
+_KIND_OF_TYPE: Mapping[type, str] = {
+    bool: BOOLEAN_WORD,
+    int: LONG_WORD,
+    float: DOUBLE_WORD,
+    str: STRING_WORD,
+    DateText: DATE_WORD,
+    TimestampText: TIMESTAMP_WORD,
+    LocalTimeText: NTZ_WORD,
+}
 
 
 class IntArray(list[int]):
@@ -96,30 +91,28 @@ class EmptyArray(list[None]):
     """A decoded array without items. Every array column takes it."""
 
 
-_ARRAY_OF_TYPE: Mapping[type, type[list[Any]]] = MappingProxyType({int: IntArray, str: TextArray, bool: BooleanArray})
+_ARRAY_OF_TYPE: Mapping[type, type[list[Any]]] = {int: IntArray, str: TextArray, bool: BooleanArray}
 """The type of an array whose items are all of a type. Fractions are missing: their text is needed, and not decoded."""
 
-_INTEGER_BOUNDS: Mapping[str, int] = MappingProxyType({INT_WORD: 2**31, DOUBLE_WORD: 2**53, LONG_WORD: 2**63})
+_INTEGER_BOUNDS: Mapping[str, int] = {INT_WORD: 2**31, DOUBLE_WORD: 2**53, LONG_WORD: 2**63}
 """Magnitude up to which a column of each kind word holds every integer."""
 
 _LONG_BOUND = 2**63
 
-_FAST: Mapping[tuple[str, str], FastConversion | None] = MappingProxyType(
-    {
-        (BOOLEAN_WORD, BOOLEAN_WORD): None,
-        (BOOLEAN_WORD, INT_WORD): _to_int,
-        (BOOLEAN_WORD, LONG_WORD): _to_int,
-        (BOOLEAN_WORD, DOUBLE_WORD): _to_int,
-        (BOOLEAN_WORD, STRING_WORD): _to_boolean_text,
-        (LONG_WORD, INT_WORD): None,
-        (LONG_WORD, LONG_WORD): None,
-        (LONG_WORD, DOUBLE_WORD): _to_int,
-        (LONG_WORD, STRING_WORD): to_digits,
-        (DOUBLE_WORD, DOUBLE_WORD): None,
-        (DOUBLE_WORD, STRING_WORD): to_source_text,
-        (STRING_WORD, STRING_WORD): None,
-    }
-)
+_FAST: Mapping[tuple[str, str], FastConversion | None] = {
+    (BOOLEAN_WORD, BOOLEAN_WORD): None,
+    (BOOLEAN_WORD, INT_WORD): _to_int,
+    (BOOLEAN_WORD, LONG_WORD): _to_int,
+    (BOOLEAN_WORD, DOUBLE_WORD): _to_int,
+    (BOOLEAN_WORD, STRING_WORD): _to_boolean_text,
+    (LONG_WORD, INT_WORD): None,
+    (LONG_WORD, LONG_WORD): None,
+    (LONG_WORD, DOUBLE_WORD): _to_int,
+    (LONG_WORD, STRING_WORD): to_digits,
+    (DOUBLE_WORD, DOUBLE_WORD): None,
+    (DOUBLE_WORD, STRING_WORD): to_source_text,
+    (STRING_WORD, STRING_WORD): None,
+}
 """For each kind of value and each column in `_NATIVE`: the conversion, or None if the value stays unchanged."""
 
 _SAME_KIND = frozenset({(LONG_WORD, INT_WORD), *((word, word) for word in _KIND_OF_TYPE.values())})

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from widen.observe.field_rules import FieldRule, FieldRules
 from widen.observe.kind import BOOLEAN_WORD, DOUBLE_WORD, INT_WORD, LONG_WORD, STRING_WORD
@@ -15,25 +14,21 @@ from widen.routing.native.record_shape import BatchProfile
 from widen.routing.native.scalar_conversion import build_fast_converter, integer_bound, native_type
 from widen.routing.route import ColumnSlot, RecordRoute
 
-_UNCHANGED: Mapping[type, frozenset[str]] = MappingProxyType(
-    {
-        bool: frozenset({BOOLEAN_WORD, STRING_WORD}),
-        int: frozenset({INT_WORD, LONG_WORD, DOUBLE_WORD, STRING_WORD}),
-        float: frozenset({DOUBLE_WORD, STRING_WORD}),
-        str: frozenset({STRING_WORD}),
-    }
-)
+_UNCHANGED: Mapping[type, frozenset[str]] = {
+    bool: frozenset({BOOLEAN_WORD, STRING_WORD}),
+    int: frozenset({INT_WORD, LONG_WORD, DOUBLE_WORD, STRING_WORD}),
+    float: frozenset({DOUBLE_WORD, STRING_WORD}),
+    str: frozenset({STRING_WORD}),
+}
 """For each Python type the kind words of the columns that hold each value as it is, or its text."""
 
-_NATIVE_TYPES: Mapping[str, tuple[type, ...]] = MappingProxyType(
-    {
-        BOOLEAN_WORD: (bool,),
-        INT_WORD: (int,),
-        LONG_WORD: (int,),
-        DOUBLE_WORD: (int, float),
-        STRING_WORD: (str,),
-    }
-)
+_NATIVE_TYPES: Mapping[str, tuple[type, ...]] = {
+    BOOLEAN_WORD: (bool,),
+    INT_WORD: (int,),
+    LONG_WORD: (int,),
+    DOUBLE_WORD: (int, float),
+    STRING_WORD: (str,),
+}
 """What a field with a single column takes until it shows another kind of value."""
 
 

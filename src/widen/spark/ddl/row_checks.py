@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -101,9 +100,10 @@ def _check_constraint(rows: DataFrame, operation: AddConstraint) -> _RowCheck:
     return _RowCheck(~holds, lambda count: ConstraintViolated(name=name, expression=expression, rows=count))
 
 
-_ROW_CHECKS: Mapping[type[Operation], Callable[[DataFrame, Any], _RowCheck]] = MappingProxyType(
-    {SetNotNull: _check_no_nulls, AddConstraint: _check_constraint}
-)
+_ROW_CHECKS: Mapping[type[Operation], Callable[[DataFrame, Any], _RowCheck]] = {
+    SetNotNull: _check_no_nulls,
+    AddConstraint: _check_constraint,
+}
 """How rows are checked for each operation that requires it, see `widen.planning.table.operation_requirements`."""
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
-from types import MappingProxyType
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -58,7 +57,7 @@ Source: docs/spark-facts.md#signed-zeros
 """
 
 _EVERYTHING = UnknownPredicate()
-_NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
+_NO_OPTIONS: Mapping[str, str] = {}
 _BASE_ROW_ID, _COMMIT_VERSION = "__widen_base_row_id", "__widen_row_version"
 
 

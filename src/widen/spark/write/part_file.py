@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from types import MappingProxyType
 from typing import BinaryIO
 
 import msgspec
@@ -43,9 +42,10 @@ FILE_BYTES = 2**30
 """The number of bytes from which on a task starts another file."""
 
 CODEC = "spark.sql.parquet.compression.codec"
-_CODECS: Mapping[str, str] = MappingProxyType(
-    {name: name for name in ("snappy", "gzip", "zstd", "brotli")} | {"none": "none", "uncompressed": "none"}
-)
+_CODECS: Mapping[str, str] = {name: name for name in ("snappy", "gzip", "zstd", "brotli")} | {
+    "none": "none",
+    "uncompressed": "none",
+}
 """The codecs of Spark that Arrow supports, by Arrow's names; snappy replaces the others."""
 
 _RULES = frozenset({INVARIANT, GENERATION, START, DEFAULT, TEXT_LIMIT})

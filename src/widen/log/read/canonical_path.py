@@ -3,7 +3,7 @@
 Delta Spark makes absolute paths canonical. Here, a file of the table also has the same key whether its path is relative
 or absolute.
 
-Source: PROTOCOL.md#action-reconciliation, #add-file-and-remove-file (paths are URIs); RFC 8089 for ``localhost``
+Source: PROTOCOL.md#action-reconciliation, #add-file-and-remove-file (paths are URIs); RFC 8089 for the host of a file
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from widen.log.store.log_store import HOST, LOCAL_HOST
+
 UNUSUAL = r"^/|^[A-Za-z][A-Za-z0-9+.-]+:/|%|//|(?:^|/)\.\.?/"
 """Matches paths that may have other spellings. Most paths do not match and need no work."""
 
 _UNUSUAL = re.compile(UNUSUAL)
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?=/)")
-_LOCAL_HOST = re.compile("^//localhost/", re.IGNORECASE)
 _SCHEME_ALIASES: Mapping[str, str] = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
 
 
@@ -43,8 +44,8 @@ def canonical_path(path: str, location: str = "") -> str:
     # Keep bytes that are not UTF-8 distinct: two files must never share a key.
     plain = unquote(path[match.end() :] if match else path, errors="surrogateescape")
     if scheme == "file":
-        plain = _LOCAL_HOST.sub("/", plain)
-    if scheme not in ("", "file"):
+        plain = LOCAL_HOST.sub("/", plain)
+    if scheme not in ("", "file") or (scheme and HOST.match(plain)):
         host, _, rest = plain.lstrip("/").partition("/")
         whole = f"{_SCHEME_ALIASES.get(scheme, scheme)}://{host}/{posixpath.normpath(rest)}"
     elif plain.startswith("/"):

@@ -20,6 +20,9 @@ from widen.log.store.object_store import ObjectStoreFiles
 __all__ = ["FileEntry", "LogStore"]
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
+HOST, LOCAL_HOST = re.compile("//[^/]+"), re.compile("^//localhost/", re.IGNORECASE)
+"""The host of a ``file:`` URL after its scheme, and the one that means this host."""
+
 _HADOOP_SCHEMES = {"s3": "s3a", "gcs": "gs", "azure": "abfss", "az": "abfss", "adl": "abfss", "abfs": "abfss"}
 _REMOTE = frozenset({"s3", "s3a", "gs", "gcs", "az", "azure", "adl", "abfs", "abfss"})
 _UNQUOTED = "/!$&'()*+,;=:@-._~"
@@ -166,7 +169,7 @@ class LogStore(FileStore):
             return f"{self._root_uri}/{path}"
         scheme = match[1].lower()
         if scheme == "file":
-            return "file:///" + path[len("file:") :].lstrip("/")
+            return f"file://{_local_path(path)}"
         return f"{_HADOOP_SCHEMES.get(scheme, scheme)}:{path.partition(':')[2]}" if scheme in ("s3", "gcs") else path
 
     @cached_property
@@ -224,12 +227,27 @@ def _normalize_location(location: str) -> str:
         return absolute_path(location)
     scheme = match[1].lower()
     if scheme == "file":
-        return os.path.abspath("/" + unquote(location[len("file:") :]).lstrip("/"))
+        return os.path.abspath(unquote(_local_path(location)))
     if scheme not in _REMOTE:
         expected = "Give a local path or a URL of s3, s3a, gs, az, abfs or abfss."
         raise InvalidOption(option="location", value=location, expected=expected)
     scheme = {"s3a": "s3", "gcs": "gs"}.get(scheme, scheme)
     return f"{scheme}:{location[len(match[1]) + 1 :]}".rstrip("/")
+
+
+def _local_path(url: str) -> str:
+    """Return the path of a ``file:`` URL, which stays percent-encoded.
+
+    Raises:
+        InvalidOption: it is on another host.
+
+    Source: RFC 8089
+    """
+    path = LOCAL_HOST.sub("/", url[len("file:") :])
+    if HOST.match(path):
+        expected = "It is on another host. The URL of a file on this one begins with file:///"
+        raise InvalidOption(option="location", value=url, expected=expected)
+    return "/" + path.lstrip("/")
 
 
 def _quote_path(path: str) -> str:

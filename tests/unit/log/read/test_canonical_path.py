@@ -68,7 +68,21 @@ def test_a_deletion_vector_matches_in_every_spelling(tmp_path: Path, same: dict[
 
 
 def test_different_files_have_different_keys(tmp_path: Path) -> None:
-    paths = ("a%FF", "a%FE", "a%2520b", "a%20b", "/o/a", "o/a", "s3://o/a", "s3://p/a", "a+b", "A", "a:b")
+    paths = (
+        "a%FF",
+        "a%FE",
+        "a%2520b",
+        "a%20b",
+        "/o/a",
+        "o/a",
+        "s3://o/a",
+        "s3://p/a",
+        "a+b",
+        "A",
+        "a:b",
+        "file://o/o/a",
+        "/o/o/a",
+    )
     assert len({canonical_path(path, str(tmp_path)) for path in paths}) == len(paths)
     adds = [log.add("a", deletionVector=vector(offset=number)) for number in (1, 5)]
     log.write_commit(tmp_path, 0, log.PROTOCOL, log.metadata(), *adds, *(log.add(path) for path in paths))

@@ -196,6 +196,7 @@ def test_a_table_is_created_read_and_checkpointed(store: LogStore) -> None:
         ("/t/ä b", "/t/ä b", "file:///t/ä%20b/k=1/f%20g"),
         ("file:///t/a%20b/", "/t/a b", "file:///t/a%20b/k=1/f%20g"),
         ("file:/t/x", "/t/x", "file:///t/x/k=1/f%20g"),
+        ("file://localhost/t/x", "/t/x", "file:///t/x/k=1/f%20g"),
     ],
 )
 def test_locations_are_normalised_and_written_as_hadoop_does(location: str, normal: str, uri: str | None) -> None:
@@ -210,6 +211,17 @@ def test_absolute_paths_of_actions_are_written_as_hadoop_does() -> None:
     assert store.uri("file:/x/f%20g") == "file:///x/f%20g"
     assert store.uri("/x/f%20g") == "file:///x/f%20g"
     assert store.plain("k=a%20b/f") == "k=a b/f"
+
+
+def test_a_file_on_another_host_is_refused_by_name() -> None:
+    for refused in (
+        lambda: LogStore("file://other/t"),
+        lambda: LogStore("/t").uri("file://other/x"),
+        lambda: LogStore("/t").read("file://other/x"),
+    ):
+        with pytest.raises(InvalidOption, match=r"file://other/\w.* is on another host"):
+            refused()
+    assert LogStore("/t").uri("file://localhost/x%20y") == "file:///x%20y"
 
 
 def test_a_relative_location_becomes_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

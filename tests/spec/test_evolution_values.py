@@ -11,7 +11,7 @@ import pytest
 from support.interval import columns, interval
 from support.stable_interval import ingest_texts
 from widen.model.type_parser import parse_type
-from widen.model.types import LONG, Field, StructType
+from widen.model.types import LONG, ArrayType, DataType, Field, StructType
 from widen.observe.observation import Observation
 from widen.observe.observe_schema import observe_schema
 from widen.planning.evolution.evolve import evolve
@@ -101,6 +101,26 @@ def test_d23_what_lies_deeper_than_41_levels_is_json_text() -> None:
     assert columns(found) == ["b:string", "d:string", "e:long"]
     assert inner == {"b": '{"c":1.10}', "d": "[[]]", "e": 1}
     assert take(SPLIT, ['{"a":' + deep + "}"], table=plan.schema)[0].is_empty
+
+
+@pytest.mark.parametrize("policy", [Policy(), SPLIT])
+def test_d23_records_beside_arrays_of_records_do_not_nest_a_table_deeper(policy: Policy) -> None:
+    """The column of both has the sub-fields of the record, one level deeper than the record has them."""
+    fits, deeper = ('{"a":' * levels + '{"b":1}' + "}" * levels for levels in (39, 40))
+    array = '{"a":[{"z":1}]}'
+    plan, _ = take(policy, [fits, array])
+    assert (max(nesting(field.type) for field in plan.schema), plan.rescued) == (40, ())  # with the table: 41
+    for intervals in ([[array, deeper]], [[array], [deeper]]):
+        plan, rows = take(policy, *intervals)
+        assert max(nesting(field.type) for field in plan.schema) <= 40
+        assert [(each.reason, each.kinds) for each in plan.rescued] == [("max_levels", ("long",))]
+        assert [row.get("_rescued") for row in rows] == [None, deeper]
+
+
+def nesting(data_type: DataType) -> int:
+    if isinstance(data_type, StructType):
+        return 1 + max(nesting(field.type) for field in data_type)
+    return 1 + nesting(data_type.element) if isinstance(data_type, ArrayType) else 0
 
 
 def test_d19_what_no_column_has_a_place_for_is_counted() -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from widen.model.column_path import ELEMENT, VALUE, Path, replace_type
 from widen.model.types import DataType, Field, MapType, StructType
+from widen.observe.json_document import MAX_LEVELS
 from widen.observe.kind import NULL_WORD, Kind, leaf_and_dim, nest_in_arrays
 from widen.observe.observation import FieldObservation, Observation, RecordObservation, merge_records
 from widen.planning.evolution.column_choice import choose_columns, uncovered_kinds
@@ -80,11 +81,13 @@ class _StructCursor:
 
     Args:
         path: Its path in the schema, with steps into arrays and maps.
+        level: The number of nested structs, arrays and maps down to it, with it and the table.
     """
 
     path: Path = ()
     source: Path = ()
     is_new: bool = False
+    level: int = 1
 
 
 @dataclass(slots=True)
@@ -208,7 +211,7 @@ class _Evolution:
         self.rounded += [RoundedField(part.source, rounded)] if rounded else []
         current = self._widen_columns(current, part, cursor, operations)
         current = self._evolve_records(current, part, cursor, operations)
-        self._build_columns(part)
+        self._build_columns(part, cursor.level + len(part.steps))
         self._collect_leftovers(part)
         done.append(part)
         # Maps with most arrays first: their column takes the entries of the others, too.
@@ -257,7 +260,8 @@ class _Evolution:
         largest = part.largest_record
         for column in part.columns:
             if isinstance(column.leaf, StructType) and column.name != UNBUILT:
-                below = _StructCursor((*cursor.path, *column.path), part.source, cursor.is_new)
+                level = cursor.level + len(column.path)
+                below = _StructCursor((*cursor.path, *column.path), part.source, cursor.is_new, level)
                 observed = sub_fields(part.observed, column.dim, largest)
                 struct, inner = self._evolve_record(column.leaf, observed, below, is_main=column.dim == largest)
                 operations += inner
@@ -274,13 +278,20 @@ class _Evolution:
             del self.pending[marks[0] :], self.rescued[marks[1] :], self.rounded[marks[2] :]
         return result
 
-    def _build_columns(self, part: FieldEvolution) -> None:
-        """Build the requested columns while there is room for leaves. A struct without any leaf is not built."""
+    def _build_columns(self, part: FieldEvolution, level: int) -> None:
+        """Build the requested columns while there is room for leaves. A struct without any leaf is not built.
+
+        Args:
+            level: The level of what contains the columns.
+        """
         largest = part.largest_record
         for request in part.choice.requests:
             details = len(self.events)
             built = self._fill_type(
-                nest_in_arrays(request.leaf, request.dim), part.observed, _StructCursor((), part.source, True), largest
+                nest_in_arrays(request.leaf, request.dim),
+                part.observed,
+                _StructCursor((), part.source, True, level),
+                largest,
             )
             if built is not None:
                 part.built.append(BuiltColumn(request, built, tuple(self.events[details:])))
@@ -291,6 +302,9 @@ class _Evolution:
     ) -> DataType | None:
         """Return the type of a new column with the sub-fields of its records; None without a leaf or without room.
 
+        There is no room below `MAX_LEVELS`: a record beside an array of records adds a level to the union of their
+        sub-fields, so that columns can be nested deeper than every record.
+
         Args:
             data_type: The type, with only the declared sub-fields in its records.
             largest: The dim of the record that gets all sub-fields.
@@ -300,14 +314,15 @@ class _Evolution:
         if isinstance(leaf, StructType):
             self.room -= leaf_count(f.type for f in leaf)
             below = sub_fields(observed, dim, largest)
-            struct, _ = self._evolve_record(leaf, below, replace(cursor, path=path), is_main=dim == largest)
+            inside = replace(cursor, path=path, level=cursor.level + dim + 1)
+            struct, _ = self._evolve_record(leaf, below, inside, is_main=dim == largest)
             return nest_in_arrays(struct, dim) if struct.fields else None
-        if self.room <= 0:
+        if self.room <= 0 or cursor.level + dim > MAX_LEVELS:
             return None
         self.room -= 1
         if not isinstance(leaf, MapType):
             return data_type
-        inside = replace(cursor, path=(*path, VALUE))
+        inside = replace(cursor, path=(*path, VALUE), level=cursor.level + dim + 1)
         value = self._fill_type(leaf.value, entries_up_to(observed, dim), inside, leaf_and_dim(leaf.value)[1])
         return None if value is None else nest_in_arrays(replace(leaf, value=value), dim)
 
@@ -321,7 +336,8 @@ class _Evolution:
             self._quarantine(part, lost)
         elif lost:
             merged = merge_kinds(kinds, lost)
-            texts, reason = tuple(map(part.text, lost)), Mode.FREEZE.value if frozen else "max_columns"
+            texts = tuple(map(part.text, lost))
+            reason = Mode.FREEZE.value if frozen else "max_columns" if self.room <= 0 else "max_levels"
             sample = self._sample_text(merged.sample)
             self.rescued.append(RescuedField(part.source, texts, merged.count, merged.first, sample, reason))
         self.pending += pending_fields(part.observed, columns, part.source)

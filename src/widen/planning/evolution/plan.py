@@ -86,7 +86,7 @@ class RescuedField:
         count: The number of values.
         first: The file and position of the first of them.
         sample: The beginning of that value.
-        reason: The mode ``freeze``, or ``max_columns``.
+        reason: The mode ``freeze``, ``max_columns``, or ``max_levels`` for what is nested too deeply.
         at_least: As in `PlanEvent`.
     """
 

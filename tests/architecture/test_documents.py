@@ -31,15 +31,15 @@ def anchors(page: Path) -> set[str]:
 
 def broken(page: Path, text: str) -> list[str]:
     """The links of a text on a page that lead nowhere."""
-    found = []
+    dead = []
     for link in LINK.findall(CODE.sub("", text)):
         path, _, anchor = link.partition("#")
         target = (page.parent / path).resolve() if path else page
         if "://" in link or (target.is_relative_to(DOCS) and str(target.relative_to(DOCS)) in GENERATED):
             continue
         if not target.exists() or (anchor and anchor not in anchors(target)):
-            found.append(link)
-    return found
+            dead.append(link)
+    return dead
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -144,7 +144,8 @@ def _lines_check(recent: Sequence[IntervalRecord]) -> Check:
     if not corrupt:
         return Check("Readable lines", Status.OK, f"every line of the last {_loads(recent)} was a record")
     share = share_text(corrupt / max(records, corrupt))
-    text = f"{corrupt:,} of {records:,} lines ({share}) of the last {_loads(recent)} are not records"
+    rest = "is not a record" if corrupt == 1 else "are not records"
+    text = f"{corrupt:,} of {records:,} lines ({share}) of the last {_loads(recent)} {rest}"
     return Check("Readable lines", _corrupt_status(recent), text)
 
 
@@ -165,7 +166,9 @@ def _quarantine_check(recent: Sequence[IntervalRecord]) -> Check:
     kept_out = sum(each.quarantined or 0 for each in recent)
     if not kept_out:
         return Check("Kept out", Status.OK, f"no record of the last {_loads(recent)} is in quarantine")
-    return Check("Kept out", Status.ACT, f"{kept_out:,} records of the last {_loads(recent)} are in quarantine")
+    verb = "is" if kept_out == 1 else "are"
+    text = f"{count_noun(kept_out, 'record')} of the last {_loads(recent)} {verb} in quarantine"
+    return Check("Kept out", Status.ACT, text)
 
 
 def _drift_check(recent: Sequence[IntervalRecord]) -> Check:
@@ -179,7 +182,7 @@ def _drift_check(recent: Sequence[IntervalRecord]) -> Check:
 
 
 def _loads(recent: Sequence[IntervalRecord]) -> str:
-    return count_noun(len(recent), "load")
+    return "load" if len(recent) == 1 else f"{len(recent)} loads"
 
 
 def _type_changes(intervals: Sequence[IntervalRecord]) -> Iterator[tuple[VersionTime, ColumnChange]]:
@@ -204,7 +207,11 @@ def _decisions(report: Report, loads: Sequence[IntervalRecord]) -> Iterator[Deci
         yield _several_columns_decision(family, versions, table)
 
 
-_STORED_WHOLE = {CORRUPT: "lines that are not records", RESCUED: "values that no column can hold"}
+_STORED_WHOLE = {
+    CORRUPT: ("line that is not a record", "lines that are not records"),
+    RESCUED: ("value that no column can hold", "values that no column can hold"),
+}
+"""What the columns for whole texts have, one of them and several."""
 
 
 def _quarantine_decisions(report: Report, loads: Sequence[IntervalRecord]) -> Iterator[Decision]:
@@ -216,7 +223,7 @@ def _quarantine_decisions(report: Report, loads: Sequence[IntervalRecord]) -> It
             CommandHint("To see them", f"widen read {quarantine.command_name}"),
             CommandHint("Once the table can hold them", f"widen replay {name} --into {report.command_name}"),
         )
-        reason = f"{kept_out:,} records were kept out of the table, because fixed columns cannot hold them."
+        reason = f"{count_noun(kept_out, 'record')} did not fit the fixed columns of the table."
         status = Status.ACT if any(load.quarantined for load in loads[-RECENT_LOADS:]) else Status.WATCH
         yield Decision("Quarantine", f"{count_noun(kept_out, 'record')} kept out", reason, status, hints)
 
@@ -224,10 +231,10 @@ def _quarantine_decisions(report: Report, loads: Sequence[IntervalRecord]) -> It
 def _stored_whole_decision(column: ReportColumn, loads: Sequence[IntervalRecord], table: str) -> Decision:
     name = column.path[0]
     count = column.values or column.written or 0
-    reason = f"{count:,} {_STORED_WHOLE[name]} are in {name}."
+    contents = f"{count:,} {_STORED_WHOLE[name][count != 1]}"
     hint = CommandHint("To see them", f"widen read {table} --where '{name} IS NOT NULL' --select {name}")
     status = _corrupt_status(loads) if loads and name == CORRUPT else Status.WATCH
-    return Decision(name, f"{count:,} {_STORED_WHOLE[name]}", reason, status, (hint,))
+    return Decision(name, contents, f"{name} has {contents}.", status, (hint,))
 
 
 def _several_columns_decision(family: SourceField, versions: Sequence[int], table: str) -> Decision:

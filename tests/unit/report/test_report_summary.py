@@ -50,6 +50,15 @@ def test_rounded_numbers_are_shown_where_there_are_any(wide: Report) -> None:
     assert (check.text, check.status) == ("3 numbers of the last 2 loads rounded to double, as asked", Status.OK)
 
 
+def test_one_line_or_record_is_not_a_plural(wide: Report) -> None:
+    summary = summarize_report(with_intervals(wide, load(0, 30, corrupt=1, quarantined=1)))
+    assert [check.text for check in summary.checks[1:3]] == [
+        "1 of 30 lines (3 %) of the last load is not a record",
+        "1 record of the last load is in quarantine",
+    ]
+    assert summary.decisions[0].reason == "1 record did not fit the fixed columns of the table."
+
+
 @pytest.mark.parametrize(
     ("intervals", "status"),
     [

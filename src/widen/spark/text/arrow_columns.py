@@ -161,12 +161,12 @@ def _records(
     data_type: pa.StructType,
     roots: Sequence[int] | None,
 ) -> pa.Array:
-    fields = list(data_type)
-    if set(map(type, values)) == {shape.struct}:
+    fields, python_types = list(data_type), set(map(type, values))
+    if shape.struct not in python_types:
+        return pa.nulls(len(values), data_type)
+    if len(python_types) == 1:
         return pa.StructArray.from_arrays(_struct(assembler, shape, values, fields, roots), fields=fields)
     places = [at for at, record in enumerate(values) if type(record) is shape.struct]
-    if not places:
-        return pa.nulls(len(values), data_type)
     present, present_roots = [values[at] for at in places], places if roots is None else [roots[at] for at in places]
     arrays = _struct(assembler, shape, present, fields, present_roots)
     array = pa.StructArray.from_arrays(arrays, fields=fields)

@@ -2,7 +2,7 @@
 
     python bench/iceberg.py [--turns 5] [--records 100000]
 
-One session, the cases in turn; the first turn warms up. Ratios are those of the processor seconds of all processes. dlt
+One session, the cases in turn; the first turn warms up. Compared are the processor seconds of all processes. dlt
 writes Iceberg tables in a folder, once, in a process of its own; starting it does not count.
 """
 
@@ -15,13 +15,15 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
 import dataset
 from case import session
+from processor_time import processor_time
 from pyspark.sql import SparkSession
-from warm_case import processor_time
+from turns import Row, print_rows
 
 import widen
 from widen.iceberg.catalog import to_table_name
@@ -36,18 +38,15 @@ TARGET, DLT_TARGET = 1.1, 0.5
 
 
 def main(arguments: list[str]) -> int:
-    """Measure, print the ratios, and return 1 if a target is missed."""
+    """Measure, print a row for each case, and return 1 if a goal is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--records", type=int, default=100_000)
     options = parser.parse_args(arguments)
-    ratios = [*_intervals(options.turns, options.records), ("ms for each of 10,000 files", _commit_ms(), MS_EACH)]
-    for what, ratio, most in ratios:
-        print(f"  {what:<48}{ratio:>6.3f}  (at most {most}){'' if ratio <= most else '  MISSED'}")
-    return int(any(ratio > most for _, ratio, most in ratios))
+    return print_rows(f"{options.records:,} records", _rows(options.turns, options.records))
 
 
-def _intervals(turns: int, records: int) -> list[tuple[str, float, float]]:
+def _rows(turns: int, records: int) -> Iterator[Row]:
     first = dataset.write(DATA / f"first-{records}", seed=1, records=records)
     later = dataset.write(DATA / f"quiet-{records}", seed=2, records=records)
     used: dict[tuple[str, str], list[float]] = {}
@@ -61,17 +60,11 @@ def _intervals(turns: int, records: int) -> list[tuple[str, float, float]]:
                     if turn:
                         used.setdefault((interval, form), []).append(sum(seconds.values()))
     spark.stop()
-    for (interval, form), each in used.items():
-        print(f"  {interval} {form:<10} {median(each):6.2f} CPU s")
-    by_dlt = _dlt_seconds(first)
-    print(f"  first dlt-iceberg {by_dlt:6.2f} CPU s")
-    return [
-        *(
-            (f"{each} into Iceberg / Delta, CPU s", median(used[each, "iceberg"]) / median(used[each, "delta"]), TARGET)
-            for each in ("first", "quiet")
-        ),
-        ("first into Iceberg / dlt, CPU s", median(used["first", "iceberg"]) / by_dlt, DLT_TARGET),
-    ]
+    cost = {key: median(each) for key, each in used.items()}
+    for interval in ("first", "quiet"):
+        yield Row(f"{interval} into Iceberg / Delta", cost[interval, "iceberg"], TARGET, cost[interval, "delta"])
+    yield Row("first into Iceberg / dlt", cost["first", "iceberg"], DLT_TARGET, _dlt_seconds(first))
+    yield Row("ms for each of 10,000 files", _commit_ms(), MS_EACH)
 
 
 def _dlt_seconds(source: Path) -> float:

@@ -35,9 +35,8 @@ from widen.protocol.table_properties import FEATURE_PREFIX, canonical_properties
 from widen.spark.arrow_types import to_arrow
 from widen.spark.data_source.source_options import SourceOptions
 from widen.spark.read.local_rows import NotLocal, convert_column
-from widen.spark.write.iceberg_writer import IcebergLayout, to_arrow_with_ids
-from widen.spark.write.parquet_writer import indexed_columns
-from widen.spark.write.part_file import PartSink, describe_columns
+from widen.spark.write.iceberg_writer import IcebergLayout
+from widen.spark.write.parquet_writer import arrow_layout
 from widen.spark.write.physical_layout import is_fully_nullable
 
 _CODEC = "snappy"
@@ -125,7 +124,7 @@ def plan_write(
         _ensure_same_layout(options, snapshot)
         protocol, metadata = snapshot.protocol, _grow(options, incoming, snapshot)
     _ensure_writes_exactly(store.location, metadata, incoming)
-    layout = _layout(store, metadata, protocol, job or uuid.uuid4().hex)
+    layout = arrow_layout(store, protocol, metadata, job or uuid.uuid4().hex, _CODEC)
     return WritePlan(
         options=options,
         incoming=incoming,
@@ -163,16 +162,6 @@ def _ensure_same_layout(options: SourceOptions, snapshot: Snapshot) -> None:
 
 def _differs(snapshot: Snapshot, key: str, value: str) -> bool:
     return not key.startswith(FEATURE_PREFIX) and snapshot.properties.get(key) != value
-
-
-def _layout(store: LogStore, metadata: Metadata, protocol: Protocol, job: str) -> IcebergLayout:
-    schema, mode = from_json(metadata.schema_string), mapping_mode(metadata.configuration, protocol)
-    stored = dict(zip(schema.names, as_nullable(to_physical(schema, mode)), strict=True))
-    columns = tuple(field for name, field in stored.items() if name not in metadata.partition_columns)
-    describe = describe_columns(indexed_columns(schema, metadata, mode))
-    sink = PartSink(store, job, _CODEC, describe)
-    partitions = tuple(stored[name].name for name in metadata.partition_columns)
-    return IcebergLayout(sink, to_arrow_with_ids(StructType(columns)), partitions)
 
 
 # ---- what is refused -------------------------------------------------------------------------------

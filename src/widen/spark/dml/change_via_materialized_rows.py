@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
+from functools import reduce
 from typing import TypeAlias
 
 import msgspec
@@ -26,6 +27,7 @@ from widen.spark.dml.change_context import (
     count_written_rows,
     ensure_same_count,
 )
+from widen.spark.dml.copied_files import copy_without_marked
 from widen.spark.dml.row_decision import BEFORE, CLAUSE, ChangeCounts, ChangeKind, RowDecision, keep_decided_rows
 from widen.spark.read.deleted_rows import BROADCAST_ROWS, DISTINCT, FILE, MASK, ROW, mark_rows, without_marked
 from widen.spark.spark_errors import translate_spark_errors
@@ -157,10 +159,12 @@ class _MaterializedChange:
         ]
 
     def _copies(self, partial: Mapping[str, int]) -> list[Add]:
-        """Rewrite the files without the updated and deleted rows."""
-        marks = F.broadcast(self._words) if self._word_count <= BROADCAST_ROWS else self._words
-        left = without_marked(self._context.located(partial), marks)
-        copies = self._files.rows(left.drop(FILE, ROW))
+        """Rewrite the files without the updated and deleted rows, as far as possible with Arrow."""
+        copies, copied = copy_without_marked(self._context, partial, self._words, self._files.new_folder())
+        if rest := partial.keys() - copied:
+            marks = F.broadcast(self._words) if self._word_count <= BROADCAST_ROWS else self._words
+            left = without_marked(self._context.located(rest), marks)
+            copies += self._files.rows(left.drop(FILE, ROW))
         ensure_same_count(sum(partial.values()), count_written_rows(copies))
         return copies
 
@@ -180,7 +184,7 @@ class _MaterializedChange:
         frames = [removed.select(f"{BEFORE}.*", self._change_type("update_preimage", "delete"))] if self._lost else []
         if new:
             frames += [added.select(*self._columns, self._change_type("update_postimage", "insert"))]
-        return [recorded for frame in frames for recorded in self._files.changes(frame)]
+        return self._files.changes(reduce(DataFrame.unionByName, frames))
 
     def _change_type(self, update: str, other: str) -> Column:
         is_update = F.col(CLAUSE).isin(_codes(self._kinds, ChangeKind.UPDATE))

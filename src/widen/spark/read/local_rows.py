@@ -8,7 +8,7 @@ Source: PROTOCOL.md#reader-requirements-for-type-widening, #column-mapping, #del
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -47,12 +47,14 @@ class RowSlice:
         first_byte: Only row groups that begin at this byte or later are read.
         end_byte: Only row groups that begin before this byte are read; None for no limit.
         kept: The same file in another version, whose rows are left out; None to leave out none.
+        marked: Positions of more rows that are left out.
     """
 
     file: Add
     first_byte: int = 0
     end_byte: int | None = None
     kept: Add | None = None
+    marked: BitMap64 | None = None
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,7 @@ class LocalScan:
             if is_legacy(file.metadata.metadata):
                 raise NotLocal(f"{rows.file.path} has dates of the Julian calendar")
             deleted, others = _load(self.store, rows.file), _load(self.store, rows.kept)
+            deleted |= rows.marked or BitMap64()
             for first, batch in _batches(file, rows):
                 chosen = pc.invert(_flags(deleted, first, batch.num_rows))
                 if rows.kept is not None:
@@ -164,9 +167,9 @@ def _load(store: LogStore, file: Add | None) -> BitMap64:
 
 def _flags(bitmap: BitMap64, first: int, count: int) -> pa.Array:
     """Return for each position from the first one on whether a bitmap has it."""
-    inside = bitmap & BitMap64(range(first, first + count)) if bitmap else bitmap
-    positions = pa.array([position - first for position in inside], pa.int64())
-    return pc.is_in(pa.array(range(count), pa.int64()), value_set=positions)
+    inside = (bitmap & BitMap64(range(first, first + count)) if bitmap else bitmap).to_array()
+    positions = pa.Array.from_buffers(pa.uint64(), len(inside), [None, pa.py_buffer(inside)])
+    return pc.is_in(pa.array(range(first, first + count), pa.uint64()), value_set=positions)
 
 
 def convert_column(values: pa.Array, data_type: DataType, mode: str = NONE) -> pa.Array:
@@ -196,10 +199,20 @@ def _with_zones(file: pq.ParquetFile, rows: pa.Table) -> pa.Table:
 def _column(field: Field, rows: pa.Table, mode: str, partition: Mapping[str, str | None]) -> pa.Array:
     if field.name in partition:
         return _partition_column(field, partition[field.name], rows.num_rows)
-    name = physical_name(field, mode)
-    if name not in rows.column_names:
+    name = _stored_name(field, rows.column_names, mode)
+    if name is None:
         return pa.nulls(rows.num_rows, to_arrow(field.type))
     return _to_table_type(_one_array(rows.column(name)), field.type, mode)
+
+
+def _stored_name(field: Field, stored: Collection[str], mode: str) -> str | None:
+    """Return the name of a field in a file, or None if the file does not have it."""
+    name = physical_name(field, mode)
+    if name in stored:
+        return name
+    if any(other.casefold() == name.casefold() for other in stored):
+        raise NotLocal(f"the file spells the column {name} differently")  # Spark may take it for the same column
+    return None
 
 
 def _partition_column(field: Field, text: str | None, count: int) -> pa.Array:
@@ -235,7 +248,7 @@ def _struct(values: pa.Array, fields: tuple[Field, ...], mode: str) -> pa.Array:
     stored = {values.type.field(index).name: part for index, part in enumerate(values.flatten())}
     parts = [
         _to_table_type(stored[name], field.type, mode)
-        if (name := physical_name(field, mode)) in stored
+        if (name := _stored_name(field, stored, mode)) is not None
         else pa.nulls(len(values), to_arrow(field.type))
         for field in fields
     ]

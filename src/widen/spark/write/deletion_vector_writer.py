@@ -28,6 +28,7 @@ FILES_PER_TASK = 16
 """The number of vectors that one task writes into one file."""
 
 _MOST_TASKS = 200
+_TEXT = "__widen_text"
 _WRITTEN = pa.schema([(FILE, pa.string()), ("vector", pa.string())])
 _decoder = msgspec.json.Decoder(DeletionVector)
 
@@ -48,11 +49,8 @@ def write_vectors(
 
     Source: PROTOCOL.md#deletion-vectors
     """
-    rows = [(key, "" if old is None else msgspec.json.encode(old).decode()) for key, old in current.items()]
-    described = spark.createDataFrame(rows, f"{FILE} string, vector string")
-    words = deleted.select(FILE, F.lit(None).cast("string"), WORD, MASK)
-    tasks = min(1 + len(current) // FILES_PER_TASK, _MOST_TASKS)
-    spread = described.selectExpr("*", f"0L AS {WORD}", f"0L AS {MASK}").unionAll(words).repartition(tasks, FILE)
+    texts = {key: "" if old is None else msgspec.json.encode(old).decode() for key, old in current.items()}
+    spread = spread_words(spark, deleted, texts, min(1 + len(current) // FILES_PER_TASK, _MOST_TASKS))
     with translate_spark_errors():
         written = spread.mapInArrow(
             partial(_write_vector_file, store, folder), f"{FILE} string, vector string"
@@ -60,24 +58,32 @@ def write_vectors(
     return {row[FILE]: _decoder.decode(row.vector) for row in written}
 
 
-def _write_vector_file(store: LogStore, folder: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Merge the words of each file with its current vector, and write the results into one file.
+def spread_words(spark: SparkSession, words: DataFrame, texts: Mapping[str, str], tasks: int) -> DataFrame:
+    """Return words by task, all of a file in one, with a text for each file; `gather_words` reads them there."""
+    described = spark.createDataFrame(list(texts.items()), f"{FILE} string, {_TEXT} string")
+    rows = words.select(FILE, F.lit(None).cast("string"), WORD, MASK)
+    return described.selectExpr("*", f"0L AS {WORD}", f"0L AS {MASK}").unionAll(rows).repartition(tasks, FILE)
 
-    Args:
-        batches: For each file to write a vector for, its key and its current vector, or an empty text; and the words
-            of files, without a vector.
-    """
-    current: dict[str, str] = {}
+
+def gather_words(batches: Iterable[pa.RecordBatch]) -> tuple[dict[str, str], Mapping[str, BitMap64]]:
+    """Return the text of each file of a task, and the rows that its words mark."""
+    texts: dict[str, str] = {}
     bitmaps: defaultdict[str, BitMap64] = defaultdict(BitMap64)
     for batch in batches:
         is_word = batch.column(1).is_null()
-        keys, vectors = batch.filter(pc.invert(is_word)).columns[:2]
-        current.update(zip(keys.to_pylist(), vectors.to_pylist(), strict=True))
+        keys, values = batch.filter(pc.invert(is_word)).columns[:2]
+        texts.update(zip(keys.to_pylist(), values.to_pylist(), strict=True))
         keys, _, words, masks = batch.filter(is_word).columns
         files = keys.dictionary_encode()
         for code, key in enumerate(files.dictionary.to_pylist()):
             of_file = pc.equal(files.indices, pa.scalar(code, files.indices.type))
             bitmaps[key] |= BitMap64(_row_numbers(marked_rows(words.filter(of_file), masks.filter(of_file))))
+    return texts, bitmaps
+
+
+def _write_vector_file(store: LogStore, folder: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Merge the words of each file with its current vector, whose text may be empty, and write the results."""
+    current, bitmaps = gather_words(batches)
     if not current:
         return
     whole = [_with_current(store, bitmaps[key], old) for key, old in current.items()]

@@ -16,11 +16,11 @@ from pyspark.sql import DataFrame
 
 from widen.log.store.log_store import FileEntry, LogStore, percent_encode
 from widen.log.write.staged_files import discard_folder
-from widen.model.column_path import Path
+from widen.model.column_path import Path, as_nullable
 from widen.model.schema_json import from_json
 from widen.model.types import StructType
 from widen.protocol.actions import Add, Metadata, Protocol
-from widen.protocol.column_mapping import mapping_mode, physical_name, to_physical_path
+from widen.protocol.column_mapping import mapping_mode, physical_name, to_physical, to_physical_path
 from widen.protocol.column_metadata import find_identity
 from widen.protocol.iceberg_compat import enabled_compat
 from widen.protocol.leaf_counts import LEAF_COUNTS
@@ -31,7 +31,7 @@ from widen.spark.hadoop_options import hadoop_options
 from widen.spark.parquet.footer import Footer, read_footers
 from widen.spark.pinned_settings import proleptic_writes
 from widen.spark.spark_errors import translate_spark_errors
-from widen.spark.write.iceberg_writer import write_for_iceberg
+from widen.spark.write.iceberg_writer import IcebergLayout, to_arrow_with_ids, write_for_iceberg
 from widen.spark.write.part_file import PartSink, codec_of, describe_columns
 from widen.spark.write.physical_layout import to_checked_rows, to_physical_layout
 
@@ -86,6 +86,19 @@ def write_parquet(
                 adds = _adds(frame, store, job, indexed)
         undo.pop_all()
     return adds
+
+
+def arrow_layout(store: LogStore, protocol: Protocol, metadata: Metadata, job: str, codec: str) -> IcebergLayout:
+    """Return the layout of the files that tasks write with Arrow, for a table that is not compatible with Iceberg.
+
+    Args:
+        job: The folder of the files, relative to the table.
+    """
+    schema, mode = from_json(metadata.schema_string), mapping_mode(metadata.configuration, protocol)
+    stored = {field.name: stored for field, stored in zip(schema, as_nullable(to_physical(schema, mode)), strict=True)}
+    partitions = tuple(stored.pop(name).name for name in metadata.partition_columns)
+    sink = PartSink(store, job, codec, describe_columns(indexed_columns(schema, metadata, mode)))
+    return IcebergLayout(sink, to_arrow_with_ids(StructType(tuple(stored.values()))), partitions)
 
 
 def indexed_columns(schema: StructType, metadata: Metadata, mode: str) -> frozenset[Path]:

@@ -66,7 +66,7 @@ _OTHER_PYTHON = re.compile(
     r"PYTHON_VERSION_MISMATCH.*?version:? (\d+\.\d+) than that in driver:? (\d+\.\d+)", re.DOTALL
 )
 _COMPRESSION = re.compile(r"native (\w+) library not available")
-_CAUSE = re.compile(r"(?:^|\n)(?:Caused by: )?([\w.]*(?:Error|Exception|ArrowInvalid)): ([^\n]+)")
+_CAUSE = re.compile(r"(?:^|\n)(?:: |Caused by: )?([\w.]*(?:Error|Exception|ArrowInvalid)): ([^\n]+)")
 
 
 @contextmanager

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from pyspark.errors import PySparkException
 
 from widen.errors import CorruptFile, EvolutionRefused, JobFailed
-from widen.spark.spark_errors import find_known_failure, is_out_of_memory, to_error_text
+from widen.spark.spark_errors import find_known_failure, is_out_of_memory, to_error_text, translate_spark_errors
 
 MISSING = (
     "[FAILED_READ_FILE.FILE_NOT_EXIST] Encountered error while reading file file:/lake/orders/day=1/part-0.parquet. "
@@ -37,6 +38,14 @@ def test_a_damaged_file() -> None:
     )
     assert isinstance(error, CorruptFile)
     assert "Spark reports FAILED_READ_FILE.NO_HINT" in error.message
+
+
+def test_the_cause_of_a_failed_call_is_told() -> None:
+    call = (
+        "An error occurred while calling o112.start.\n: java.io.IOException: /dev/null is not a folder\n\tat java.Main"
+    )
+    with pytest.raises(JobFailed, match="failed: IOException: /dev/null is not a folder"), translate_spark_errors():
+        raise PySparkException(call)
 
 
 @pytest.mark.parametrize(

@@ -117,6 +117,15 @@ def test_statistics_are_those_of_delta(spark: SparkSession, tmp_path: Path) -> N
     assert '"g":-0.0' in table.files()["stats"][0].as_py()
 
 
+def test_texts_that_are_not_utf8_have_no_bounds(spark: SparkSession, tmp_path: Path) -> None:
+    table = widen.create_table(str(tmp_path), "id int, s string")
+    table.append(spark.sql("SELECT 1 AS id, 'a' AS s UNION ALL SELECT 2, cast(X'ff41' AS string)").coalesce(1))
+    (stats,) = statistics(table)
+    assert (stats["minValues"], stats["maxValues"], stats["nullCount"]) == ({"id": 1}, {"id": 2}, {"id": 0, "s": 0})
+    matching = table.read(where="s > 'b'", spark=spark).selectExpr("id", "hex(s)").collect()
+    assert [tuple(row) for row in matching] == [(2, "FF41")]
+
+
 def test_footers_of_many_files_are_read_by_the_executors(spark: SparkSession, tmp_path: Path) -> None:
     from widen.spark.parquet.footer import DRIVER_FILES
 

@@ -176,7 +176,7 @@ def _merge_row_groups(metadata: Any, index: int) -> ColumnStatistics | None:
         return ColumnStatistics(nulls=nulls)
     try:
         low, high = [part.min for part in filled], [part.max for part in filled]
-    except OverflowError:  # years that Python's datetime does not support
+    except (OverflowError, UnicodeDecodeError):  # years that datetime does not support, texts that are not UTF-8
         return ColumnStatistics(nulls=nulls)
     if any(isinstance(value, float) and math.isnan(value) for value in (*low, *high)):
         return ColumnStatistics(nulls=nulls)

@@ -113,10 +113,10 @@ class JsonFiles:
         """The small files, the large ones with a record on each line, and the other large ones."""
         small = [file for file in self.source.files if is_small(file)]
         large = [file for file in self.source.files if not is_small(file)]
-        checked = [] if _is_multi_line(self.source) else large
-        is_lined = check_heads(self.spark, checked, begins_with_line)
-        lined = [file for file, has_line in zip(checked, is_lined, strict=True) if has_line]
-        return small, lined, [file for file in large if file not in lined]
+        if _is_multi_line(self.source):
+            return small, [], large
+        heads = list(zip(large, check_heads(self.spark, large, begins_with_line), strict=True))
+        return small, [file for file, has_line in heads if has_line], [file for file, has_line in heads if not has_line]
 
 
 def read_json_by_spark(spark: SparkSession, source: SourceFiles) -> DataFrame:

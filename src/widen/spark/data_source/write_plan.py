@@ -35,7 +35,7 @@ from widen.protocol.table_properties import FEATURE_PREFIX, canonical_properties
 from widen.spark.arrow_types import to_arrow
 from widen.spark.data_source.source_options import SourceOptions
 from widen.spark.read.local_rows import NotLocal, convert_column
-from widen.spark.write.iceberg_writer import IcebergLayout
+from widen.spark.write.iceberg_writer import ArrowLayout
 from widen.spark.write.parquet_writer import arrow_layout
 from widen.spark.write.physical_layout import is_fully_nullable
 
@@ -66,7 +66,7 @@ class WritePlan:
     base_metadata: Metadata | None
     metadata: Metadata
     protocol: Protocol
-    layout: IcebergLayout
+    layout: ArrowLayout
 
     @property
     def stored(self) -> dict[str, Field]:

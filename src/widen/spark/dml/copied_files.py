@@ -28,7 +28,7 @@ from widen.spark.dml.change_context import ChangeContext
 from widen.spark.read.local_rows import LocalScan, NotLocal, RowSlice
 from widen.spark.spark_errors import translate_spark_errors
 from widen.spark.write.deletion_vector_writer import gather_words, spread_words
-from widen.spark.write.iceberg_writer import IcebergLayout, open_writer
+from widen.spark.write.iceberg_writer import ArrowLayout, open_writer
 from widen.spark.write.parquet_writer import arrow_layout
 from widen.spark.write.part_file import PartFile, codec_of
 
@@ -73,7 +73,7 @@ def _to_add(part: PartFile, old: Add) -> Add:
     return msgspec.structs.replace(part.to_add(), path=percent_encode(part.path), partition_values=old.partition_values)
 
 
-def _plan(context: ChangeContext, job: str) -> tuple[LocalScan, IcebergLayout] | None:
+def _plan(context: ChangeContext, job: str) -> tuple[LocalScan, ArrowLayout] | None:
     """Return how tasks read and write files, both by the names of columns in files; None if Arrow cannot."""
     metadata, protocol = context.metadata, context.protocol
     schema, mode = from_json(metadata.schema_string), mapping_mode(metadata.configuration, protocol)
@@ -93,7 +93,7 @@ def _plan(context: ChangeContext, job: str) -> tuple[LocalScan, IcebergLayout] |
 # ---- on the executors ------------------------------------------------------------------------------
 
 
-def copy_files(scan: LocalScan, layout: IcebergLayout, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def copy_files(scan: LocalScan, layout: ArrowLayout, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Copy the files of a task, those of a partition together, and yield each copy with the key of one of its files.
 
     Files that Spark has to copy are yielded without a path.
@@ -113,7 +113,7 @@ def copy_files(scan: LocalScan, layout: IcebergLayout, batches: Iterable[pa.Reco
 
 
 def _copy_partition(
-    scan: LocalScan, layout: IcebergLayout, values: Texts, slices: Iterable[RowSlice]
+    scan: LocalScan, layout: ArrowLayout, values: Texts, slices: Iterable[RowSlice]
 ) -> list[PartFile] | None:
     """Return the copies of files of one partition; None if Spark has to copy them."""
     writer = open_writer(layout, values)

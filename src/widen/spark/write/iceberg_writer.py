@@ -38,8 +38,8 @@ _WRITTEN = "path string, size_bytes bigint, stats string, counts string, texts s
 
 
 @dataclass(frozen=True, slots=True)
-class IcebergLayout:
-    """The layout of files for Iceberg.
+class ArrowLayout:
+    """The layout of files that tasks write with Arrow.
 
     Args:
         schema: The Arrow schema of the files, with field ids.
@@ -77,14 +77,14 @@ def write_for_iceberg(
     if texts:
         frame = frame.sortWithinPartitions(*texts)
     arrow = to_arrow_with_ids(StructType(tuple(by_name[name] for name in names)))
-    layout = IcebergLayout(sink, arrow, tuple(by_name[name].name for name in partition_by))
+    layout = ArrowLayout(sink, arrow, tuple(by_name[name].name for name in partition_by))
     written = frame.mapInArrow(partial(_write_task, layout), _WRITTEN).collect()
     store, paths = sink.store, {row.path for row in written}
     store.delete([entry.path for entry in store.list(sink.job) if entry.path not in paths])
     return [to_add(layout, PartFile(*row[:4]), json.loads(row.texts)) for row in written]
 
 
-def to_add(layout: IcebergLayout, part: PartFile, texts: Sequence[str | None]) -> Add:
+def to_add(layout: ArrowLayout, part: PartFile, texts: Sequence[str | None]) -> Add:
     """Return a file as an add action.
 
     Args:
@@ -97,7 +97,7 @@ def to_add(layout: IcebergLayout, part: PartFile, texts: Sequence[str | None]) -
 # ---- on the executors ------------------------------------------------------------------------------
 
 
-def _write_task(layout: IcebergLayout, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _write_task(layout: ArrowLayout, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Write the rows of one task, which are sorted by partition, and yield the written files."""
     files: list[tuple[PartFile, list[str | None]]] = []
     writer, current = None, None
@@ -117,7 +117,7 @@ def _close_writer(writer: PartWriter | None, texts: list[str | None] | None) -> 
     return [] if writer is None or texts is None else [(part, texts) for part in writer.close()]
 
 
-def open_writer(layout: IcebergLayout, texts: Sequence[str | None]) -> PartWriter:
+def open_writer(layout: ArrowLayout, texts: Sequence[str | None]) -> PartWriter:
     """Return a writer of the files of one partition.
 
     Args:

@@ -31,7 +31,7 @@ from widen.spark.hadoop_options import hadoop_options
 from widen.spark.parquet.footer import Footer, read_footers
 from widen.spark.pinned_settings import proleptic_writes
 from widen.spark.spark_errors import translate_spark_errors
-from widen.spark.write.iceberg_writer import IcebergLayout, to_arrow_with_ids, write_for_iceberg
+from widen.spark.write.iceberg_writer import ArrowLayout, to_arrow_with_ids, write_for_iceberg
 from widen.spark.write.part_file import PartSink, codec_of, describe_columns
 from widen.spark.write.physical_layout import to_checked_rows, to_physical_layout
 
@@ -88,7 +88,7 @@ def write_parquet(
     return adds
 
 
-def arrow_layout(store: LogStore, protocol: Protocol, metadata: Metadata, job: str, codec: str) -> IcebergLayout:
+def arrow_layout(store: LogStore, protocol: Protocol, metadata: Metadata, job: str, codec: str) -> ArrowLayout:
     """Return the layout of the files that tasks write with Arrow, for a table that is not compatible with Iceberg.
 
     Args:
@@ -98,7 +98,7 @@ def arrow_layout(store: LogStore, protocol: Protocol, metadata: Metadata, job: s
     stored = {field.name: stored for field, stored in zip(schema, as_nullable(to_physical(schema, mode)), strict=True)}
     partitions = tuple(stored.pop(name).name for name in metadata.partition_columns)
     sink = PartSink(store, job, codec, describe_columns(indexed_columns(schema, metadata, mode)))
-    return IcebergLayout(sink, to_arrow_with_ids(StructType(tuple(stored.values()))), partitions)
+    return ArrowLayout(sink, to_arrow_with_ids(StructType(tuple(stored.values()))), partitions)
 
 
 def indexed_columns(schema: StructType, metadata: Metadata, mode: str) -> frozenset[Path]:

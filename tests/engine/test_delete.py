@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import widen
@@ -36,6 +36,8 @@ from widen.errors import (
 from widen.spark.dml import update_delete
 from widen.table import Table
 
+TYPE_WIDENING = {"delta.enableTypeWidening": "true", "delta.feature.timestampNtz": "supported"}
+
 
 @pytest.mark.parametrize(("properties", "partition_by"), LAYOUTS, ids=layout_name)
 def test_rows_go_by_a_condition_and_only_they(
@@ -52,6 +54,47 @@ def test_rows_go_by_a_condition_and_only_they(
     assert any(file["deletion_vector"] for file in table.files().to_pylist()) is has_vectors
     if FEED.items() <= properties.items():
         assert changes(table) == ([] if has_vectors else [("delete", 13)])
+    assert leftovers(table) == []
+
+
+ODD_NAMES = ("a b", "100%", "x=y", "a/b", "é", "", None, "c:d", "q?#", "%41", "back\\slash", "tab\t", "'q\"")
+ODD_ROWS = """
+    SELECT id, name, nullif(cast(if(id % 7 = 0, X'ff41', concat('s', id)) AS string), 's5') s,
+        CASE id % 4 WHEN 0 THEN double('NaN') WHEN 1 THEN -0.0D WHEN 2 THEN id / 3 END d,
+        CASE id % 3 WHEN 1 THEN map() WHEN 2 THEN map('k', array(named_struct('x', id), null), 'l', null) END m,
+        CASE id % 3 WHEN 1 THEN struct(null AS a) WHEN 2 THEN struct(array(array(), null, array(id)) AS a) END r,
+        cast(id / 9 AS decimal(9,3)) n, date'1500-01-01' AS day, timestamp'0001-01-01 00:00:00' AS t
+    FROM names"""
+
+
+@pytest.mark.parametrize("partition_by", [(), ("name",)])
+def test_the_rows_that_stay_are_copied_exactly(
+    spark: SparkSession, tmp_path: Path, partition_by: tuple[str, ...]
+) -> None:
+    """Tasks of our own copy them, from folders with odd names, from old types and from INT96."""
+    schema = (
+        "id int, name string, s string, d double, m map<string, array<struct<x: int>>>, "
+        "r struct<a: array<array<int>>>, n decimal(9,3), day date, t timestamp"
+    )
+    table = widen.create_table(str(tmp_path), schema, partition_by=partition_by, properties=TYPE_WIDENING)
+    spark.createDataFrame(list(enumerate(ODD_NAMES * 2)), "id int, name string").createOrReplaceTempView("names")
+    spark.conf.set("spark.sql.parquet.outputTimestampType", "INT96")
+    try:
+        table.append(spark.sql(ODD_ROWS).coalesce(1))
+    finally:
+        spark.conf.unset("spark.sql.parquet.outputTimestampType")
+    table.alter_columns({path: {"type": "bigint"} for path in ("id", "m.value.element.x", "r.a.element.element")})
+    table.alter_columns({"n": {"type": "decimal(20,5)"}, "day": {"type": "timestamp_ntz"}}).add_columns({"r.b": "int"})
+
+    def shown(rows: DataFrame) -> list[str]:
+        texts = rows.selectExpr("to_json(struct(id, name, hex(s), string(d), m, r, n, day, t))")
+        return sorted(row[0] for row in texts.collect())
+
+    expected = shown(table.read(spark=spark).where("id % 5 <> 3"))
+    files = set(table.files()["path"].to_pylist())
+    table.delete("id % 5 = 3", spark=spark)
+    assert shown(table.read(spark=spark)) == expected
+    assert len(files - set(table.files()["path"].to_pylist())) == (5 if partition_by else 1)
     assert leftovers(table) == []
 
 

@@ -29,7 +29,7 @@ from widen.cli import (
     spark_session,
 )
 from widen.cli.help_examples import examples_text
-from widen.cli.output import note, prepare_streams, show_error, show_line
+from widen.cli.output import discard_output, note, prepare_streams, show_error, show_line
 from widen.cli.table_formats import for_both_formats
 from widen.errors import LimitExceeded, WidenError
 from widen.errors.foreign import notes_of
@@ -61,7 +61,7 @@ class WidenGroup(TyperGroup):
             result = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError:
-            _forget_output()
+            discard_output()
             raise typer.Exit(BROKEN_PIPE) from None
         except KeyboardInterrupt as interrupt:
             for text in notes_of(interrupt):
@@ -166,8 +166,3 @@ def _outcome(call: Callable[[], object]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     return code if isinstance(code, int) else 0
-
-
-def _forget_output() -> None:
-    """Send the rest of the output to the null device, so that Python reports no error when it exits."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

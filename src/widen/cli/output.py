@@ -71,10 +71,14 @@ def _writing_output() -> Iterator[None]:
     except BrokenPipeError:
         raise
     except OSError as error:
-        fix = (
-            "Free some space or send the output elsewhere. Do not repeat a command that changes a table: it has ended."
-        )
+        discard_output()
+        fix = "Free some space or send the output elsewhere. Do not repeat a change of a table: it has ended."
         raise StorageError(location="stdout", reason=error.strerror or str(error), fix=fix) from error
+
+
+def discard_output() -> None:
+    """Send the rest of the output to the null device, so that Python reports no error when it exits."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def prepare_streams() -> None:

@@ -124,7 +124,7 @@ def test_the_source_is_asked_only_once(spark: SparkSession, tmp_path: Path) -> N
 
 def test_types_widen_to_those_of_the_source(spark: SparkSession, tmp_path: Path) -> None:
     columns = "id int, a smallint, b smallint, c smallint, s struct<x: tinyint, z: int>, m map<string, smallint>"
-    table = widen.create_table(str(tmp_path), columns, properties=WIDENING)
+    table = widen.create_table(str(tmp_path), columns, properties={**WIDENING, **FEED})
     table.append(spark.sql("SELECT 1 id, 1S a, 2S b, 3S c, named_struct('x', 4Y, 'z', 5) s, map('k', 6S) m"))
     rows = spark.sql("SELECT 1 id, 70000 a, 7 b, 8L c, named_struct('x', 900, 'new', 'n') s, map('k', 80000) m, 1.5D d")
     merge = table.merge(rows, "t.id = s.id", merge_schema=True)
@@ -139,6 +139,11 @@ def test_types_widen_to_those_of_the_source(spark: SparkSession, tmp_path: Path)
     )
     assert plain(spark, table) == [(1, 70000, 7, 8, (900, 5, "n"), {"k": 80000}, 1.5)]
     assert len(table.type_changes) == 5
+    recorded = table.changes(table.version, spark=spark).select("_change_type", "c", "s.new", "d")
+    assert sorted(map(tuple, recorded.collect())) == [
+        ("update_postimage", 8, "n", 1.5),
+        ("update_preimage", 3, None, None),
+    ]
 
 
 def test_nothing_widens_unasked(spark: SparkSession, tmp_path: Path) -> None:

@@ -184,7 +184,9 @@ class _MaterializedChange:
         frames = [removed.select(f"{BEFORE}.*", self._change_type("update_preimage", "delete"))] if self._lost else []
         if new:
             frames += [added.select(*self._columns, self._change_type("update_postimage", "insert"))]
-        return self._files.changes(reduce(DataFrame.unionByName, frames))
+        if self._context.before == self._context.schema:
+            frames = [reduce(DataFrame.unionByName, frames)]
+        return [recorded for frame in frames for recorded in self._files.changes(frame)]
 
     def _change_type(self, update: str, other: str) -> Column:
         is_update = F.col(CLAUSE).isin(_codes(self._kinds, ChangeKind.UPDATE))

@@ -77,8 +77,8 @@ def _plan(context: ChangeContext, job: str) -> tuple[LocalScan, ArrowLayout] | N
     """Return how tasks read and write files, both by the names of columns in files; None if Arrow cannot."""
     metadata, protocol = context.metadata, context.protocol
     schema, mode = from_json(metadata.schema_string), mapping_mode(metadata.configuration, protocol)
-    has_other_schema = metadata.schema_string != context.snapshot.metadata.schema_string
-    if context.tracking or mode == ID or has_other_schema or enabled_compat(metadata.configuration):
+    is_grown = context.before != context.schema
+    if context.tracking or mode == ID or is_grown or enabled_compat(metadata.configuration):
         return None
     ensure_readable(schema)
     stored = StructType(tuple(field for field in schema if field.name not in metadata.partition_columns))

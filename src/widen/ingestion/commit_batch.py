@@ -208,7 +208,7 @@ def _write_quarantine(batch: Batch, written: WrittenBatch, request: BatchRequest
 
 
 def write_pass(batch: Batch, progress: Progress, spec: BatchWriteSpec, draft: TableDraft) -> BatchResult:
-    """Make one pass over a batch: write it, or only observe it as long as there is no column."""
+    """Make one pass over a batch: write it, or only observe it while the table has no columns."""
     if not spec.schema.fields:
         progress(_step("observing", batch))
         return BatchResult([], batch.observe(spec))

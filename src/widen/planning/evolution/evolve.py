@@ -302,8 +302,8 @@ class _Evolution:
     ) -> DataType | None:
         """Return the type of a new column with the sub-fields of its records; None without a leaf or without room.
 
-        There is no room below `MAX_LEVELS`: a record beside an array of records adds a level to the union of their
-        sub-fields, so that columns can be nested deeper than every record.
+        Columns deeper than `MAX_LEVELS` are not built. They can be deeper than any record: a record beside an array of
+        records adds a level to the union of their sub-fields.
 
         Args:
             data_type: The type, with only the declared sub-fields in its records.

@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame
 
 from widen.errors import CorruptFile, InvalidOption
 from widen.log.store.log_store import percent_encode
+from widen.log.write.staged_files import discard_folder
 from widen.model.schema_json import from_json
 from widen.model.types import StructType
 from widen.protocol.actions import Add
@@ -64,8 +65,7 @@ def copy_without_marked(
         rows = spread.mapInArrow(partial(copy_files, *plan), _COPIES).collect()
     refused = {row.key for row in rows if row.path is None}
     copies = [_to_add(PartFile(*row[1:]), files[row.key]) for row in rows if row.path is not None]
-    paths = {row.path for row in rows}
-    context.store.delete([entry.path for entry in context.store.list(job) if entry.path not in paths])
+    discard_folder(context.store, job, but={row.path for row in rows})  # Spark may have run a task twice
     return copies, files.keys() - refused
 
 

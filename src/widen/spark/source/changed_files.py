@@ -56,7 +56,7 @@ def unchanged_files(spark: SparkSession, files: Sequence[SourceFile]) -> Iterato
 
 @contextmanager
 def explain_changes(spark: SparkSession, files: Sequence[SourceFile]) -> Iterator[None]:
-    """If the body fails, and files are no longer as they were listed, raise an error that says so.
+    """Raise `SourceChanged` instead of an error of the body if files are no longer as they were listed.
 
     Raises:
         SourceChanged: a file was deleted, or has another size or time of modification.

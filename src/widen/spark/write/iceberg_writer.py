@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 
 from widen.iceberg.schema_conversion import FIXED_LENGTHS
 from widen.log.store.log_store import percent_encode
+from widen.log.write.staged_files import discard_folder
 from widen.model.column_path import ELEMENT, KEY, VALUE, Path, as_nullable
 from widen.model.types import ArrayType, DataType, Field, MapType, StructType, quote_name
 from widen.protocol.actions import Add
@@ -79,8 +80,7 @@ def write_for_iceberg(
     arrow = to_arrow_with_ids(StructType(tuple(by_name[name] for name in names)))
     layout = ArrowLayout(sink, arrow, tuple(by_name[name].name for name in partition_by))
     written = frame.mapInArrow(partial(_write_task, layout), _WRITTEN).collect()
-    store, paths = sink.store, {row.path for row in written}
-    store.delete([entry.path for entry in store.list(sink.job) if entry.path not in paths])
+    discard_folder(sink.store, sink.job, but={row.path for row in written})
     return [to_add(layout, PartFile(*row[:4]), json.loads(row.texts)) for row in written]
 
 

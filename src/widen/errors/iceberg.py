@@ -64,7 +64,7 @@ class AmbiguousColumns(TableError):
 
     code = "WIDEN_AMBIGUOUS_COLUMNS"
     template = "The columns {column} and {other} of {location} differ only in case, so Spark cannot tell them apart."
-    hint = "Rename one of them with rename_column. Files that have both names need spark.sql.caseSensitive to be true."
+    hint = "Rename one of them with rename_column, or set spark.sql.caseSensitive to true."
 
 
 class ColumnInUse(ColumnRefused):

@@ -33,7 +33,8 @@ from widen.model.lazy_module import import_lazily
 from widen.model.types import StructType
 from widen.planning.write.readable_schema import is_readable_in
 from widen.protocol.skipping.predicate import UnknownPredicate
-from widen.spark.iceberg.scan import IcebergSource, read_files
+from widen.spark.iceberg.scan import read_files
+from widen.spark.iceberg.source import IcebergSource
 from widen.spark.spark_types import DataFrame, SparkSession
 
 if TYPE_CHECKING:

@@ -35,7 +35,8 @@ from widen.spark.delta_settings import schema_evolution_settings
 from widen.spark.expression import Expression
 from widen.spark.iceberg.append import append_rows
 from widen.spark.iceberg.fold import open_fold
-from widen.spark.iceberg.scan import IcebergSource, read_iceberg
+from widen.spark.iceberg.scan import read_iceberg
+from widen.spark.iceberg.source import IcebergSource
 from widen.spark.read.scan import unify_rows
 from widen.spark.session import find_session
 from widen.spark.spark_types import DataFrame, SparkSession

@@ -39,11 +39,13 @@ class FileColumns:
         names: The names that columns have in the file instead of their own, by path.
         stored: The decimals that have fewer digits in the file, by path.
         missing: The columns that the file does not have.
+        has_similar_names: Whether columns of the file have names that differ only in case.
     """
 
     names: Names
     stored: StoredTypes
     missing: tuple[Path, ...]
+    has_similar_names: bool = False
 
 
 def find_columns(columns: pa.Schema, schema: StructType, mapping: NameMapping | None, path: str) -> FileColumns:
@@ -70,6 +72,7 @@ def find_columns(columns: pa.Schema, schema: StructType, mapping: NameMapping | 
         names=tuple(names_of_columns(fields, schema)),
         stored=tuple(sorted((at, old) for at, stored, wanted in leaves if (old := _old_decimal(stored, wanted)))),
         missing=tuple(at for at, stored, _ in leaves if stored is None),
+        has_similar_names=_has_similar_names(fields),
     )
 
 
@@ -113,6 +116,16 @@ def _can_read(stored: pa.DataType, wanted: DataType) -> bool:
         )
     test = _READABLE.get(str(wanted))
     return test is not None and test(stored)
+
+
+def _has_similar_names(fields: Sequence[pa.Field]) -> bool:
+    """Tell whether two fields of the same struct, at any depth, have names that differ only in case."""
+    is_alike = len({field.name.casefold() for field in fields}) < len(fields)
+    return is_alike or any(_has_similar_names(_fields_below(field.type)) for field in fields)
+
+
+def _fields_below(data_type: pa.DataType) -> Sequence[pa.Field]:
+    return [data_type.field(at) for at in range(data_type.num_fields)]
 
 
 def _old_decimal(stored: pa.DataType | None, wanted: DataType) -> DecimalType | None:

@@ -33,7 +33,8 @@ from widen.protocol.column_mapping import COLUMN_ID
 from widen.protocol.skipping.predicate import UnknownPredicate
 from widen.spark.dml.fold_rows import change_condition, folded_columns, has_value, judge_values
 from widen.spark.iceberg.append import open_writer
-from widen.spark.iceberg.scan import IcebergSource, read_files
+from widen.spark.iceberg.scan import read_files
+from widen.spark.iceberg.source import IcebergSource
 from widen.spark.read.sql_predicate import parse_predicate
 
 if TYPE_CHECKING:

@@ -18,7 +18,8 @@ from widen.model.types import StructType, quote_name
 from widen.protocol.skipping.predicate import Predicate, UnknownPredicate
 from widen.spark.dml.key_bounds import key_predicate
 from widen.spark.dml.replaced_rows import ReplacedRows, anti_join_keys, semi_join_keys
-from widen.spark.iceberg.scan import IcebergSource, read_files, to_uris
+from widen.spark.iceberg.scan import read_files
+from widen.spark.iceberg.source import IcebergSource, to_uris
 from widen.spark.ingest.iceberg_files import IcebergWriter
 from widen.spark.read.deleted_rows import FILE
 from widen.spark.read.scan import key_of

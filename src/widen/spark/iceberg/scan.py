@@ -8,11 +8,11 @@ Source: Iceberg's table specification, "Scan Planning", "Column Projection" and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import and_
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -22,83 +22,26 @@ from widen.errors import UnsupportedFeatureForRead
 from widen.iceberg.row_filter import to_row_filter
 from widen.iceberg.scan_plan import DeleteFile, DeleteKind, IcebergScan, ScannedFile, plan_scan
 from widen.iceberg.schema_conversion import ensure_names_distinct, to_model
-from widen.log.store.log_store import LogStore, percent_encode
 from widen.model.column_path import Path, fields, format_path, is_struct_path, resolve
 from widen.model.types import DOUBLE, FLOAT, DataType, Field, StructType
-from widen.protocol.column_mapping import COLUMN_ID, NONE
+from widen.protocol.column_mapping import COLUMN_ID
 from widen.protocol.skipping.predicate import Predicate, UnknownPredicate
 from widen.spark.expression import filter_rows
-from widen.spark.hadoop_options import options_of_files
 from widen.spark.iceberg.constants import initial_defaults, to_column, to_values
 from widen.spark.iceberg.deleted_rows import POSITION_DELETES, SEQUENCE, vector_positions
 from widen.spark.iceberg.file_columns import FileColumns, find_columns, read_schemas
+from widen.spark.iceberg.source import IcebergSource, compares_names_exactly, to_uris
 from widen.spark.read.deleted_rows import BROADCAST_ROWS, FILE, ROW
-from widen.spark.read.projection import projection
-from widen.spark.read.pushdown import file_condition
-from widen.spark.read.scan import file_key, key_of, list_files, open_files
-from widen.spark.read.scan_groups import ScanGroup, ScanPlan
+from widen.spark.read.scan import key_of
 from widen.spark.read.sql_predicate import parse_predicate
 from widen.spark.spark_types import as_nullable, to_spark, visible_schema
 
 if TYPE_CHECKING:
-    from pyiceberg.io import FileIO
-
     from widen.iceberg.snapshots import ReadPoint
 
 PARTITION, VALUE, HIDDEN = "__widen_partition", "__widen_value_", "__widen_hidden_"
 _DELETE_SEQUENCE, _DELETE_PARTITION, _KEY = "__widen_delete_sequence", "__widen_delete_partition", "__widen_key_"
 _LOCATION = r"^([A-Za-z][A-Za-z0-9+.-]*:)?/*"
-
-
-@dataclass(frozen=True)
-class IcebergSource:
-    """A table as a scan reads it.
-
-    Args:
-        io: Opens footers and delete files; executors get a copy of it.
-    """
-
-    spark: SparkSession
-    io: FileIO
-    point: ReadPoint
-
-    def open(self, schema: StructType, predicate: Predicate, columns: FileColumns, files: Sequence[FileEntry]) -> _Rows:
-        """Return files that call the columns alike, as Spark reads them, with what a projection of them needs.
-
-        Args:
-            schema: The columns to read, with field ids.
-            predicate: The condition on rows that may be pushed to the files.
-        """
-        listed = _to_file_list(files)
-        group = ScanGroup(
-            listed, is_hive=False, has_vectors=False, values={}, stored=columns.stored, names=columns.names
-        )
-        scan = ScanPlan(schema, NONE, (), predicate, (group,))
-        uris = to_uris(file.path for file in files)
-        if all(uri.startswith("file:") for uri in uris):
-            uris = list_files(self.spark, LogStore(self.point.metadata.location), listed, uris)
-        frame = open_files(self.spark, scan, group, uris, store_options=options_of_files(uris, self.io.properties))
-        condition = file_condition(scan, group)
-        return _Rows(frame if condition is None else frame.filter(condition), projection(scan, group))
-
-
-FileEntry: TypeAlias = "ScannedFile | DeleteFile"
-
-
-@dataclass(frozen=True)
-class _Rows:
-    """The rows of files with the columns of the files, and the columns of the table made of these."""
-
-    frame: DataFrame
-    columns: list[Column]
-
-
-def to_uris(paths: Iterable[str]) -> Sequence[str]:
-    """Return the locations of files as Spark spells them."""
-    return [_ROOT.uri(percent_encode(path)) for path in paths]
-
-
-_ROOT = LogStore("/")
 
 
 @dataclass(frozen=True)
@@ -123,7 +66,7 @@ def read_iceberg(source: IcebergSource, schema: StructType, where: str | Column 
         CorruptFile: a file cannot be read, or its columns cannot be found.
         UnsupportedFeatureForRead: the snapshot has files or defaults that this version cannot read.
     """
-    if str(source.spark.conf.get("spark.sql.caseSensitive")).lower() != "true":
+    if not compares_names_exactly(source.spark):
         ensure_names_distinct(schema, source.point.metadata.location)
     predicate = parse_predicate(where, schema) if isinstance(where, str) else UnknownPredicate()
     return filter_rows(_rows(source, schema, predicate), where)
@@ -247,7 +190,7 @@ def _frame(
     frame = rows.frame
     location: tuple[str, ...] = ()
     if group.has_deletes or partitioned or with_file:
-        frame = frame.select("*", file_key().alias(FILE), F.col("_metadata.row_index").alias(ROW))
+        frame = frame.select("*", rows.file.alias(FILE), rows.position.alias(ROW))
         facts = _facts(schema, group.files, partitioned)
         frame = frame.join(F.broadcast(source.spark.createDataFrame(facts)), FILE, "inner")
         location = (FILE, ROW, SEQUENCE, PARTITION) if group.has_deletes else (FILE,) * with_file
@@ -255,14 +198,6 @@ def _frame(
     constants |= {path: F.col(f"{VALUE}{number}") for path, number in partitioned.items()}
     columns = [_with_constants(*each, constants) for each in zip(schema, rows.columns, strict=True)]
     return frame.select(*columns, *location)
-
-
-def _to_file_list(files: Sequence[FileEntry]) -> pa.Table:
-    sizes = pa.array([file.size_bytes for file in files], pa.int64())
-    paths = pa.array([file.path for file in files], pa.string())
-    return pa.table(
-        {"path": paths, "size_bytes": sizes, "modification_time_ms": pa.array([0] * len(files), pa.int64())}
-    )
 
 
 def _constants(point: ReadPoint, schema: StructType, group: _Group) -> tuple[dict[Path, Any], dict[Path, int]]:
@@ -365,7 +300,7 @@ def _delete_rows(source: IcebergSource, schema: StructType, deletes: Sequence[De
     )
     file_facts = F.broadcast(source.spark.createDataFrame(facts))
     opened = (source.open(schema, UnknownPredicate(), file_columns, same) for file_columns, same in groups.items())
-    frames = (rows.frame.select(*rows.columns, file_key().alias(FILE)) for rows in opened)
+    frames = (rows.frame.select(*rows.columns, rows.file.alias(FILE)) for rows in opened)
     return reduce(DataFrame.unionAll, frames).join(file_facts, FILE, "inner")
 
 

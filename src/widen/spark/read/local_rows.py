@@ -273,6 +273,7 @@ def _offsets(lengths: pa.Array) -> pa.Array:
 
 
 def _cast(values: pa.Array, target: pa.DataType) -> pa.Array:
+    values = values.storage if isinstance(values, pa.ExtensionArray) else values
     if values.type == target:
         return values
     if not _is_widening(values.type, target):
@@ -301,5 +302,8 @@ _CASTS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], bool]
     (pa.types.is_float32, pa.types.is_float64),
     (pa.types.is_decimal, pa.types.is_decimal),
     (pa.types.is_date32, _is_timestamp_without_zone),
+    (pa.types.is_fixed_size_binary, pa.types.is_binary),
+    (pa.types.is_large_binary, pa.types.is_binary),
+    (pa.types.is_large_string, pa.types.is_string),
 )
 """The stored types and the types of columns that Arrow casts exactly."""

@@ -346,10 +346,31 @@ def test_partitions_of_a_new_table(spark: SparkSession, tmp_path: Path, catalog:
     check_files(table)
 
 
+def test_a_partition_column_may_come_late(spark: SparkSession, tmp_path: Path, catalog: Catalog) -> None:
+    records = [{"n": n} for n in range(20_000)] + [{"n": 0, "day": "2024-05-01"}]
+    words: dict[str, Any] = {"into": "shop.late", "catalog": tmp_path / "catalog.db", "partition_by": ["day"]}
+    assert widen.ingest(write_lines(tmp_path / "1.jsonl", records), **words).records == 20_001
+    assert {task.file.partition[0] for task in catalog.load_table("shop.late").scan().plan_files()} == {
+        None,
+        "2024-05-01",
+    }
+
+
+def test_a_plan_refuses_partitions_that_the_table_cannot_have(
+    spark: SparkSession, tmp_path: Path, catalog: Catalog
+) -> None:
+    source = write_lines(tmp_path / "1.jsonl", [{"at": "2024-05-01T10:00:00Z"}])
+    for call in (widen.plan, widen.ingest):
+        with pytest.raises(InvalidOption, match="The column at is string, which day cannot take"):
+            call(source, into="shop.new", catalog=tmp_path / "catalog.db", partition_by=["day(at)"])
+    assert not catalog.table_exists("shop.new")
+
+
 def test_partitions_are_those_of_the_table(spark: SparkSession, tmp_path: Path) -> None:
     source = write_lines(tmp_path / "1.jsonl", [{"n": 1}])
     proved(spark, source, tmp_path, partition_by=["n"])
-    with pytest.raises(InvalidOption, match="partition_by"):
+    proved(spark, source, tmp_path, partition_by=["N"])
+    with pytest.raises(InvalidOption, match=r"'bucket\(2, n\)'. The table exists and is partitioned by n;"):
         proved(spark, source, tmp_path, partition_by=["bucket(2, n)"])
 
 

@@ -154,6 +154,9 @@ class DeltaDraft(RowReplacingDraft):
     actions: tuple[Action, ...]
     replaced: ReplacedRows | None = None
 
+    def check(self) -> None:
+        """Do nothing: an ingestion does not choose the partitions of a new Delta table."""
+
     def replacing(self, rows: ReplacedRows) -> DeltaDraft:
         return replace(self, replaced=rows)
 

@@ -121,12 +121,10 @@ class IcebergLocation(TableLocation):
         return open_store(location, properties, self.storage_options)
 
     def _ensure_partitions(self, actual: tuple[PartitionField, ...]) -> None:
-        wanted = [(each.source, each.transform, each.size) for each in self.partition_by]
-        if wanted and wanted != [(each.source, each.transform, each.size) for each in actual]:
-            text = ", ".join(each.name for each in actual) or "nothing"
+        if self.partition_by and [each.key for each in self.partition_by] != [each.key for each in actual]:
+            text = ", ".join(map(str, actual)) or "nothing"
             expected = f"The table exists and is partitioned by {text}; an ingestion does not change that."
-            given = [each.name for each in self.partition_by]
-            raise InvalidOption(option="partition_by", value=given, expected=expected)
+            raise InvalidOption(option="partition_by", value=", ".join(map(str, self.partition_by)), expected=expected)
 
 
 def _fixed_columns(schema: StructType, partition_fields: tuple[PartitionField, ...]) -> dict[Path, FixedColumn]:
@@ -234,6 +232,19 @@ class IcebergDraft(RowReplacingDraft):
         return self
 
     @property
+    def partition_by(self) -> tuple[PartitionField, ...]:
+        """The partition fields of a new table.
+
+        Raises:
+            InvalidOption: the table would not have such a column, or its type cannot be transformed.
+        """
+        return resolve_partition_fields(self.target.place.partition_by, self.plan.schema)
+
+    def check(self) -> None:
+        if self.target.table is None:
+            _ = self.partition_by
+
+    @property
     def transaction(self) -> IcebergTransaction:
         """The open transaction with the changes of the columns.
 
@@ -242,10 +253,8 @@ class IcebergDraft(RowReplacingDraft):
         """
         if self._transaction is None:
             target, schema = self.target, self.plan.schema
-            partition_by = resolve_partition_fields(target.place.partition_by, schema) if target.table is None else ()
-            self._transaction = open_transaction(
-                target.place.name, target.table, self.plan.operations, NewTable(schema, partition_by)
-            )
+            new_table = NewTable(schema, self.partition_by) if target.table is None else None
+            self._transaction = open_transaction(target.place.name, target.table, self.plan.operations, new_table)
         return self._transaction
 
     @property
@@ -262,6 +271,10 @@ class IcebergDraft(RowReplacingDraft):
         return IcebergWriter(store, self.schema, transaction.partition_fields, metadata.properties)
 
     def write(self, batch: Batch, spec: BatchWriteSpec) -> BatchResult:
+        try:
+            self.check()
+        except InvalidOption:  # the next pass may know the column, or its type
+            return BatchResult([], batch.observe(spec))
         writer = self.writer
         result = batch.write(spec, writer)
         rows = writer.count_rows(_files(result))

@@ -199,6 +199,13 @@ class IngestTarget(Protocol):
 class TableDraft(Protocol):
     """A table as a plan changes it. Files are written under it and committed with it."""
 
+    def check(self) -> None:
+        """Check that a new table can be made as planned, once the plan knows all columns.
+
+        Raises:
+            InvalidOption: it cannot be partitioned as the caller wants.
+        """
+
     def write(self, batch: Batch, spec: BatchWriteSpec) -> BatchResult:
         """Write a batch as files; nothing is committed.
 

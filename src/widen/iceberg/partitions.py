@@ -54,6 +54,16 @@ class PartitionField:
     transform: str
     size: int = 0
 
+    def __str__(self) -> str:
+        source = format_path(self.source)
+        size = f"{self.size}, " if self.size else ""
+        return source if self.transform == IDENTITY else f"{self.transform}({size}{source})"
+
+    @property
+    def key(self) -> tuple[Path, str, int]:
+        """What the field is made of, to be compared without regard to case."""
+        return tuple(step.casefold() for step in self.source), self.transform, self.size
+
 
 def read_partition_fields(metadata: TableMetadata) -> tuple[PartitionField, ...]:
     """Return the fields of the partition specification that new files get.
@@ -140,10 +150,13 @@ def resolve_partition_fields(fields: Iterable[PartitionField], schema: StructTyp
         fields: As `parse_partition_by` returns them.
 
     Raises:
-        InvalidOption: a column does not exist, or the transform cannot take its values.
+        InvalidOption: a column does not exist, the transform cannot take its values, or a field is given twice.
     """
     names, result = NameAllocator(schema.names), []
+    used: dict[tuple[Path, str, int], PartitionField] = {}
     for each in fields:
+        if used.setdefault(each.key, each) is not each:
+            raise InvalidOption(option="partition_by", value=str(each), expected="It is given twice.")
         source, data_type = _find_column(each, schema)
         column = ".".join(source)
         if each.transform == IDENTITY and len(source) == 1:

@@ -56,6 +56,7 @@ def write_until_plan_is_stable(
         observed: What is known of the batch already.
 
     Raises:
+        InvalidOption: a new table cannot be partitioned as the caller wants.
         InternalError: the plan changed in every pass, which should not happen; the files of all passes are deleted.
     """
     for number in range(MAX_PASSES):
@@ -66,6 +67,7 @@ def write_until_plan_is_stable(
         observed = observed.merged(result.seen, max)
         plan = evolve(target.schema, observed, target.policy)
         if plan.schema == spec.schema and result.is_complete:
+            draft.check()
             plan = replace(plan, unmatched=find_unmatched(target.policy, target.schema, plan.schema, observed))
             plan = _with_bounds(plan, result.seen)
             return WrittenBatch(target=target, plan=plan, draft=draft, result=result)

@@ -129,6 +129,12 @@ def test_columns_that_a_transform_cannot_take_are_refused(text: str) -> None:
         resolve_partition_fields(parse_partition_by([text]), SCHEMA)
 
 
+def test_a_field_that_is_given_twice_is_refused() -> None:
+    fields = parse_partition_by(["bucket(4, id)", "bucket(8, id)", "bucket(4, ID)"])
+    with pytest.raises(InvalidOption, match=r"'bucket\(4, ID\)'. It is given twice"):
+        resolve_partition_fields(fields, SCHEMA)
+
+
 def test_dropped_sources_and_void_have_no_column() -> None:
     schema = Schema(ice.NestedField(1, "at", ice.DateType()), ice.NestedField(2, "id", ice.LongType()))
     spec = PartitionSpec(

@@ -6,11 +6,13 @@ import shutil
 import struct
 import subprocess
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from support.drift_log import write_drift
+from support.wide_log import write_wide
 from widen.log.read.snapshot import open_snapshot
 from widen.log.store.log_store import LogStore
 from widen.report.build_report import build_report
@@ -54,8 +56,8 @@ def _unfiltered(raw: bytes, length: int, step: int) -> list[bytes]:
     return rows
 
 
-def write_page(folder: Path) -> Path:
-    report = build_report(open_snapshot(LogStore(str(write_drift(folder / "orders")))))
+def write_page(folder: Path, write: Callable[[Path], Path] = write_drift) -> Path:
+    report = build_report(open_snapshot(LogStore(str(write(folder / "orders")))))
     place = folder / "report.html"
     place.write_text(render_page(mask_report(report, Samples.MASKED)), encoding="utf-8")
     return place
@@ -94,3 +96,12 @@ def test_the_page_is_printed_on_few_sheets(tmp_path: Path) -> None:
     place, paper = write_page(tmp_path), tmp_path / "report.pdf"
     browse(tmp_path, place, f"--print-to-pdf={paper}", "--no-pdf-header-footer")
     assert 1 <= paper.read_bytes().count(b"/Type /Page\n") <= 3
+
+
+@pytest.mark.parametrize("width", [500, 690, 800, 950])
+def test_no_window_scrolls_sideways(tmp_path: Path, width: int) -> None:
+    place = write_page(tmp_path, write_wide)
+    script = "<script>document.title = `${document.documentElement.scrollWidth} of ${innerWidth}`</script></body>"
+    text = place.read_text(encoding="utf-8").replace("Content-Security-Policy", "x").replace("</body>", script)
+    place.write_text(text, encoding="utf-8")
+    assert f"<title>{width} of {width}</title>" in browse(tmp_path, place, f"--window-size={width},700", "--dump-dom")

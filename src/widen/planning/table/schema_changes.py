@@ -43,6 +43,8 @@ def schema_changes(
     before: StructType, after: StructType, reasons: Sequence[tuple[Path, ChangeReason]] = ()
 ) -> tuple[ColumnChange, ...]:
     """Return the column changes: columns of the new schema in its order, then removed columns."""
+    if after is before:  # most commits of a history: they change no column
+        return _join_reasons((), reasons)
     key = _key_of(before)
     return _join_reasons((*_added_changes(before, after, key), *_dropped_changes(before, after, key)), reasons)
 

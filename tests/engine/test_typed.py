@@ -17,13 +17,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import orc
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import widen
 from widen.errors import CorruptFile, EvolutionRefused, InvalidOption, JobFailed, SourceError
 from widen.ingestion import IngestResult, ingest, plan
-from widen.model.types import INTEGER, LONG, STRING, Field, StructType
+from widen.model.types import DATE, INTEGER, LONG, STRING, DataType, Field, StructType
 from widen.planning.evolution.policy import Policy
 from widen.spark.expression import join_columns
 from widen.spark.ingest import typed_batch
@@ -31,6 +31,7 @@ from widen.spark.ingest.delta_files import DeltaRows
 from widen.spark.ingest.open_source import BatchReader
 from widen.spark.text.verification import verify
 from widen.spark.typed import exact_cast, int96_times, typed_records
+from widen.spark.typed.exact_cast import Conversion
 from widen.spark.typed.prepared_records import prepare_records
 from widen.spark.typed.record_rebuild import count_leaves
 from widen.table import Table
@@ -543,6 +544,88 @@ def test_the_proof_tells_what_was_a_string_and_finds_a_wrong_date(
     late = ingest(source, str(tmp_path / "late"), spark=spark, verify=True)
     assert late.verification is not None
     assert not late.verification.is_clean
+
+
+def test_the_proof_knows_times_that_no_column_holds_and_dates_that_are_midnights(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """In any time zone; a date in the rescue column counts like the same date in a column of timestamps."""
+    midnights = ("2024-05-01T00:00:00Z", "2024-05-01T00:00:00.000+00:00", "2024-05-01T00:00:00")
+    texts = ("2024-05-01", *midnights, "2024-05-01T10:00:00.500Z", "May")
+    records = [(n, text, text, text, {"k": text}, [text, "2024-05-01"]) for n, text in enumerate(texts)]
+    source = spark.createDataFrame(
+        records, "n int, d string, t string, l string, m map<string,string>, a array<string>"
+    )
+    columns = "n int, d date, t timestamp, l timestamp_ntz, m map<string,timestamp_ntz>, a array<timestamp>"
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        for mode, rule in (("widen", ""), ("freeze", ""), ("freeze", " NOT NULL")):
+            table = tmp_path / f"{mode}{bool(rule)}"
+            widen.create_table(str(table), columns.replace("l timestamp_ntz", f"l timestamp_ntz{rule}", 1))
+            done = proved(source, table, spark=spark, evolve=mode)
+            assert (done.records, done.quarantined) == ((2, 4) if rule else (6, 0))
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone or "UTC")
+
+
+_read_temporal = exact_cast.read_temporal
+
+
+def _midnights_as_dates(texts: Column, kind: DataType) -> Column:
+    return _read_temporal(F.regexp_replace(texts, "T00:00:00Z?$", "") if kind == DATE else texts, kind)
+
+
+def _times_cut(texts: Column, kind: DataType) -> Column:
+    return _read_temporal(F.regexp_replace(texts, "T10:00", "T00:00"), kind)
+
+
+def _of_total(pair: tuple[str, str], convert: Conversion) -> tuple[str, object]:
+    return "TOTAL_CONVERSIONS", exact_cast.TOTAL_CONVERSIONS | {pair: convert}
+
+
+TIME_FAULTS: dict[str, tuple[str, str, tuple[str, object]]] = {
+    "a midnight becomes its date": (
+        "d date", "string('2024-05-01T00:00:00Z') AS d", ("read_temporal", _midnights_as_dates)
+    ),
+    "a time becomes its midnight": ("t timestamp", "'2024-05-01T10:00:00Z' AS t", ("read_temporal", _times_cut)),
+    "a timestamp becomes the text of its date": (
+        "t string", "timestamp'2024-05-01 00:00:00Z' AS t",
+        _of_total(("timestamp", "string"), lambda values, *_: F.lit("2024-05-01"))
+    ),
+    "a timestamp without a zone becomes the text of its date": (
+        "t string", "timestamp_ntz'2024-05-01 00:00:00' AS t",
+        _of_total(("timestamp_ntz", "string"), lambda values, *_: values.cast("date").cast("string"))
+    ),
+    "a date becomes the text of a timestamp": (
+        "t string", "date'2024-05-01' AS t",
+        _of_total(("date", "string"), lambda values, *_: F.concat(values.cast("string"), F.lit(" 10:00:00")))
+    ),
+    "a date becomes another time of its day": (
+        "t timestamp", "date'2024-05-01' AS t",
+        _of_total(("date", "timestamp"), lambda values, *_: F.lit("2024-05-01 10:00:00Z").cast("timestamp"))
+    ),
+    "a date becomes another local time of its day": (
+        "t timestamp_ntz", "date'2024-05-01' AS t",
+        _of_total(("date", "timestamp_ntz"), lambda values, *_: F.lit("2024-05-01 10:00:00").cast("timestamp_ntz"))
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("columns", "select", "fault"), TIME_FAULTS.values(), ids=TIME_FAULTS)
+def test_the_proof_finds_a_time_that_is_cut(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    columns: str,
+    select: str,
+    fault: tuple[str, object],
+) -> None:
+    widen.create_table(str(tmp_path), f"n int, {columns}")
+    monkeypatch.setattr(exact_cast, *fault)
+    done = ingest(frame(spark, f"1 AS n, {select}"), str(tmp_path), spark=spark, verify=True, evolve="freeze")
+    assert done.verification is not None
+    assert done.verification.lost
 
 
 def test_kinds_are_counted_in_the_first_records_and_rare_ones_in_all(spark: SparkSession, tmp_path: Path) -> None:

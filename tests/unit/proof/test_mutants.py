@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import date, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -100,6 +100,7 @@ TEXTS = [
     *(json.dumps(record).encode() for record in RECORDS),
     b'{"s":"exact","d":0.1000000000000000055,"n":9007199254740993,"list":[],"r":{"x":null},"secret":12}',
     b'{"s":"exact too","j":1e5,"day":"no day","rest":[1.50],"m":{"k":null},"drift":[1,"x"]}',
+    b'{"s":"midnight","day":"2024-05-01T00:00:00Z"}',
     b'{"s":"twice","s":"twice"}',
     b"not json",
 ]
@@ -248,6 +249,13 @@ IN_ROWS = {
     "a value of a map is lost": where_there("m", lambda value: [(key, None) for key, _ in value]),
     "the keys A and a are swapped": each_row(lambda row: {"a": row["A_2"], "A_2": row["a"]}),
     "a day is off by one": where_there("day_date", lambda value: value + timedelta(days=1)),
+    "a midnight becomes its date": each_row(
+        lambda row: {"day": None, "day_timestamp": None, "day_date": date(2024, 5, 1)} if row["s"] == "midnight" else {}
+    ),
+    "a midnight becomes its date beside its text": each_row(
+        lambda row: {"day_timestamp": None, "day_date": date(2024, 5, 1)} if row["s"] == "midnight" else {}
+    ),
+    "an instant becomes its midnight": where_there("at", lambda value: value.replace(hour=0)),
     "an instant is off by a millisecond": where_there("at", lambda value: value + timedelta(milliseconds=1)),
     "an instant is in another time zone": where_there("at", lambda value: value + timedelta(hours=2)),
     "the sibling has another value": where_there("drift_long", lambda value: value + 1),

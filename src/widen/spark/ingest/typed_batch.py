@@ -23,7 +23,7 @@ from widen.observe.observation import Observation, RecordObservation, merge_obse
 from widen.planning.evolution.evolve import evolve
 from widen.planning.evolution.plan import BadFile
 from widen.planning.evolution.policy import Policy
-from widen.proof.source_columns import computed_keys
+from widen.proof.source_columns import ColumnsByKey, columns_by_key, computed_keys
 from widen.routing.native.row_builder import ORIGIN_FIELDS
 from widen.routing.route import build_routes
 from widen.spark.ingest.table_files import TableRows, TableWriter
@@ -125,8 +125,8 @@ class TypedBatch:
 
     def source_digests(self, schema: StructType, policy: Policy) -> Side:
         """Return the digests of the records; see `Batch`."""
-        computed = computed_keys(schema)
-        parts = [_source_digests(part.without(computed)) for part in self._prepared(schema, policy)]
+        computed, columns = computed_keys(schema), columns_by_key(schema, policy)
+        parts = [_source_digests(part.without(computed), columns) for part in self._prepared(schema, policy)]
         return Side(lambda: reduce(DataFrame.unionAll, parts))
 
     def table_digests(
@@ -141,7 +141,8 @@ class TypedBatch:
             sides.append(rows.select(*_row_digest(part.schema, table.schema, policy)))
         if kept_out is not None:
             schemas = [part.schema for part in self._prepared(table.schema, policy)]
-            text = _comparable_kept_out(F.col(kept_out.columns[0]), schemas, computed)
+            columns = columns_by_key(table.schema, policy)
+            text = _comparable_kept_out(F.col(kept_out.columns[0]), schemas, computed, columns)
             sides.append(kept_out.select(*_digest(text)))
         return Side(lambda: reduce(DataFrame.unionAll, sides))
 
@@ -228,11 +229,12 @@ def _origin(part: PreparedRecords, reason: Column) -> Column:
     return F.struct(*(column.alias(name) for name, column in zip(ORIGIN_FIELDS, values, strict=True)))
 
 
-def _source_digests(part: PreparedRecords) -> DataFrame:
+def _source_digests(part: PreparedRecords, columns: ColumnsByKey) -> DataFrame:
     location = part.records.place
     where = F.lit("") if location is None else F.concat_ws(":", location.getField("file"), location.getField("number"))
     count = count_leaves(part.fields).cast("bigint")
-    return part.records.frame.select(*_digest(record_text(comparable_fields(part.fields)), values=count, place=where))
+    text = record_text(comparable_fields(part.fields, columns))
+    return part.records.frame.select(*_digest(text, values=count, place=where))
 
 
 def _row_digest(source: StructType, schema: StructType, policy: Policy) -> list[Column]:
@@ -244,7 +246,9 @@ def _row_digest(source: StructType, schema: StructType, policy: Policy) -> list[
     return _digest(record_text(rebuilt), converted=converted.cast("bigint"))
 
 
-def _comparable_kept_out(text: Column, schemas: Sequence[StructType], names: frozenset[str]) -> Column:
+def _comparable_kept_out(
+    text: Column, schemas: Sequence[StructType], names: frozenset[str], columns: ColumnsByKey
+) -> Column:
     """Return the texts of quarantined records like `comparable_fields`, without some fields.
 
     A record has the first schema that gives its text back; records of several parts can have different ones.
@@ -255,7 +259,7 @@ def _comparable_kept_out(text: Column, schemas: Sequence[StructType], names: fro
     for schema in dict.fromkeys(schemas):
         fields = fields_of(parse_record(text, schema, is_lenient=True), schema)
         rest = {name: typed for name, typed in fields.items() if name not in names}
-        shortened.append(F.when(record_text(fields) == text, record_text(comparable_fields(rest))))
+        shortened.append(F.when(record_text(fields) == text, record_text(comparable_fields(rest, columns))))
     return F.coalesce(*shortened, text)
 
 

@@ -38,7 +38,7 @@ from widen.proof.source_columns import ColumnsByKey, FieldColumns, SourceColumn,
 from widen.spark.source.field_names import Typed, field_steps, fields_of, with_field_steps
 from widen.spark.spark_types import to_spark, type_to_spark
 from widen.spark.typed.json_values import document_type, from_document, to_document, to_json_text
-from widen.spark.typed.temporal_strings import comparable_time, has_temporal_strings
+from widen.spark.typed.temporal_strings import comparable_time, comparable_values, has_temporal_strings
 
 _DAY_MICROS = 86_400_000_000
 
@@ -166,13 +166,18 @@ def _value(
     records = [slot for slot in slots if slot.fields is not None]
     chosen = sorted(records, key=lambda slot: -slot.dim)[:1] if _has_records(data_type) else slots
     if has_temporal_strings(data_type):
-        chosen = sorted(chosen, key=lambda slot: _TEMPORAL_FIRST.get(slot.type_name, len(_TEMPORAL_FIRST)))
+        chosen = sorted(chosen, key=lambda slot: _TEMPORAL_FIRST.get(_leaf_name(slot), len(_TEMPORAL_FIRST)))
     unwrapped = [_unwrap(column(slot.name), data_type, slot, slot.dim, rest) for slot in chosen]
     values = [each for each in unwrapped if each is not None]
     if rest is not None and not (isinstance(data_type, StructType) and values):
-        values = [rest, *values]
+        values = [comparable_values(rest, data_type, tuple(slots)), *values]
     typed = [each.cast(type_to_spark(with_field_steps(data_type))) for each in values]
     return reduce(lambda left, right: _either(left, right, data_type), typed) if typed else _nothing(data_type)
+
+
+def _leaf_name(slot: SourceColumn) -> str:
+    """Return the name of the type inside the arrays and maps of a column."""
+    return slot.type_name if slot.value is None else _leaf_name(slot.value)
 
 
 def _nothing(data_type: DataType) -> Column:
@@ -281,8 +286,15 @@ def _parse_text(values: Column, stored: DataType, original: DataType) -> Column:
     return values.try_cast(type_to_spark(original))
 
 
-def _parse_timestamp_ntz(values: Column, stored: DataType, original: DataType) -> Column:
-    return F.replace(values, F.lit("T"), F.lit(" ")).try_cast("timestamp_ntz")
+def _parse_date(values: Column, stored: DataType, original: DataType) -> Column:
+    """Return dates; Spark would also read the text of a timestamp, without its time."""
+    dates = values.try_cast("date")
+    return F.when(dates.cast("string") == values, dates)
+
+
+def _parse_time(values: Column, stored: DataType, original: DataType) -> Column:
+    """Return timestamps; Spark would also read the text of a date."""
+    return F.when(values.contains("T"), values.try_cast(type_to_spark(original)))
 
 
 def _to_date(values: Column, stored: DataType, original: DataType) -> Column:
@@ -290,7 +302,16 @@ def _to_date(values: Column, stored: DataType, original: DataType) -> Column:
 
 
 def _timestamp_to_date(values: Column, stored: DataType, original: DataType) -> Column:
-    return F.date_from_unix_date(F.floor(F.unix_micros(values) / F.lit(_DAY_MICROS)).cast("int"))
+    """Return the dates of midnights in UTC; a date has no other time."""
+    micros = F.unix_micros(values)
+    is_midnight = F.pmod(micros, F.lit(_DAY_MICROS)) == 0
+    return F.when(is_midnight, F.date_from_unix_date(F.round(micros / F.lit(_DAY_MICROS)).cast("int")))
+
+
+def _local_time_to_date(values: Column, stored: DataType, original: DataType) -> Column:
+    """Return the dates of midnights; a date has no other time."""
+    dates = values.cast("date")
+    return F.when(dates.cast("timestamp_ntz") == values, dates)
 
 
 def _to_timestamp(values: Column, stored: DataType, original: DataType) -> Column:
@@ -340,14 +361,16 @@ BACKWARD_CONVERSIONS: Mapping[tuple[str, str], Back] = MappingProxyType(
         ("number", str(DATE)): _to_date,
         ("number", str(TIMESTAMP)): _to_timestamp,
         (str(TIMESTAMP), str(DATE)): _timestamp_to_date,
-        ("timestamp_ntz", str(DATE)): _parse_text,
-        (str(STRING), "timestamp_ntz"): _parse_timestamp_ntz,
+        ("timestamp_ntz", str(DATE)): _local_time_to_date,
+        (str(STRING), str(DATE)): _parse_date,
+        (str(STRING), str(TIMESTAMP)): _parse_time,
+        (str(STRING), "timestamp_ntz"): _parse_time,
         (str(STRING), _TEMPORAL_STRING): comparable_time,
         (str(DATE), _TEMPORAL_STRING): _date_to_text,
         ("timestamp_ntz", _TEMPORAL_STRING): _local_time_to_text,
         (str(TIMESTAMP), _TEMPORAL_STRING): _timestamp_to_text,
         ("number", _TEMPORAL_STRING): _epoch_ms_to_text,
     }
-    | {(str(STRING), original): _parse_text for original in ("number", str(BOOLEAN), str(DATE), str(TIMESTAMP))}
+    | {(str(STRING), original): _parse_text for original in ("number", str(BOOLEAN))}
 )
 """The conversions back, by stored and source type; a timestamp does not convert back to a number (U16)."""

@@ -12,35 +12,57 @@ from pyspark.sql import functions as F
 
 from widen.model.types import STRING, ArrayType, DataType, MapType, StructType
 from widen.observe.observe_schema import TemporalString
+from widen.proof.source_columns import ColumnsByKey, FieldColumns, widest_record_column
 from widen.spark.source.field_names import Typed, field_steps, fields_of
 
 
-def comparable_fields(fields: Mapping[str, Typed]) -> dict[str, Typed]:
-    """Return the fields of records with strings that are read as dates in one spelling.
+def comparable_fields(fields: Mapping[str, Typed], columns: ColumnsByKey) -> dict[str, Typed]:
+    """Return the fields of records with strings that are read as dates as their columns give them back.
 
-    The spelling of UTC, trailing zeros of fractions and a time of midnight do not matter, since a column of timestamps
-    does not keep them.
+    The spelling of UTC and trailing zeros of fractions do not matter, since a column of timestamps does not keep them.
+    A date is its midnight where a field has only columns of timestamps for it. The midnight is never the date.
+
+    Args:
+        columns: The columns of each field.
 
     Source: docs/evolution-rules.md#d6
     """
-    return {key: (_comparable(values, kind), kind) for key, (values, kind) in fields.items()}
+    return {
+        key: (comparable_values(values, kind, columns.get(key, ())), kind) for key, (values, kind) in fields.items()
+    }
 
 
-def _comparable(values: Column, data_type: DataType) -> Column:
+def comparable_values(values: Column, data_type: DataType, columns: FieldColumns, dim: int = 0) -> Column:
+    """Return the values of one field, inside a number of arrays, like `comparable_fields`."""
     if not has_temporal_strings(data_type):
         return values
     match data_type:
         case TemporalString():
-            return comparable_time(values, STRING, data_type)
+            return _as_stored(comparable_time(values, STRING, data_type), columns, dim)
         case StructType():
-            fields = zip(field_steps(data_type), fields_of(values, data_type).values(), strict=True)
-            parts = (_comparable(inner, kind).alias(name) for name, (inner, kind) in fields)
-            return F.when(values.isNotNull(), F.struct(*parts))
+            record = widest_record_column(columns)
+            fields = comparable_fields(fields_of(values, data_type), (record and record.fields) or {})
+            named = zip(fields.values(), field_steps(data_type), strict=True)
+            return F.when(values.isNotNull(), F.struct(*(inner.alias(name) for (inner, _), name in named)))
         case ArrayType(element):
-            return F.transform(values, lambda item: _comparable(item, element))
+            return F.transform(values, lambda item: comparable_values(item, element, columns, dim + 1))
         case MapType(_, value):
-            return F.transform_values(values, lambda _, item: _comparable(item, value))
+            inner = tuple(column.value for column in columns if column.value is not None and column.dim >= dim)
+            return F.transform_values(values, lambda _, item: comparable_values(item, value, inner))
     return values
+
+
+def _as_stored(texts: Column, columns: FieldColumns, dim: int) -> Column:
+    """Return texts with dates as midnights if no column tells the two apart."""
+    types = {column.type_name for column in columns if column.dim >= dim}
+    midnight = next((_MIDNIGHTS[name] for name in _MIDNIGHTS if name in types), None)
+    if midnight is None or types & {"string", "date"}:
+        return texts
+    return F.regexp_replace(texts, r"\A([0-9]{4}-[0-9]{2}-[0-9]{2})\z", f"$1{midnight}")
+
+
+_MIDNIGHTS: Mapping[str, str] = {"timestamp_ntz": "T00:00:00", "timestamp": "T00:00:00Z"}
+"""What the columns of timestamps give back for a date, in the order in which the proof reads them."""
 
 
 def has_temporal_strings(data_type: DataType) -> bool:
@@ -54,10 +76,9 @@ def has_temporal_strings(data_type: DataType) -> bool:
 
 
 def comparable_time(texts: Column, stored: DataType, original: DataType) -> Column:
-    """Return texts with ``Z``, without zeros at the end of fractions, and midnights as dates."""
+    """Return texts with ``Z`` and without zeros at the end of fractions."""
     texts = F.regexp_replace(texts, rf"\A({_SECONDS}(?:\.[0-9]+)?)\+00:00\z", "$1Z")
-    texts = F.regexp_replace(texts, rf"\A({_SECONDS})(?:(\.[0-9]*[1-9])0*|\.0+)?(Z?)\z", "$1$2$3")
-    return F.regexp_replace(texts, r"\A([0-9]{4}-[0-9]{2}-[0-9]{2})T00:00:00Z?\z", "$1")
+    return F.regexp_replace(texts, rf"\A({_SECONDS})(?:(\.[0-9]*[1-9])0*|\.0+)?(Z?)\z", "$1$2$3")
 
 
 _SECONDS = "[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}"

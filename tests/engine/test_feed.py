@@ -125,7 +125,7 @@ def test_a_rewrite_changes_no_row(spark: SparkSession, tmp_path: Path) -> None:
     _, table = widened(spark, tmp_path)
     table.rewrite(spark=spark)
     assert row_tuples(table.changes(4, spark=spark)) == []
-    assert table.changes(4, spark=spark).columns == ["a", "_change_type", "_commit_version", "_commit_timestamp"]
+    assert table.changes(4, spark=spark).dtypes == table.changes(3, spark=spark).dtypes
 
 
 def test_new_columns_are_bridged(spark: SparkSession, tmp_path: Path) -> None:

@@ -6,11 +6,13 @@ Source: Spark's INSERT; Delta Lake's UPDATE, DELETE and MERGE.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 from widen.errors import InvalidOption
-from widen.model.types import quote_name
+from widen.model.types import ArrayType, DataType, MapType, StructType, quote_name
+from widen.spark.delta_settings import schema_evolution_settings
 from widen.spark.spark_errors import translate_spark_errors
-from widen.spark.spark_types import DataFrame, SparkSession
+from widen.spark.spark_types import DataFrame, SparkSession, from_spark, type_to_spark
 from widen.sql_commands.column_defaults import find_defaults
 from widen.sql_commands.query_tables import QueryRunner
 from widen.sql_commands.row_statements import Delete, Insert, Merge, Update
@@ -41,14 +43,16 @@ def change_rows(statement: Insert | Update | Delete | Merge, table: Table, runne
 
 
 def _insert(statement: Insert, table: Table, runner: QueryRunner) -> Table:
-    fixed = _fixed_columns(statement, table, runner.spark)
+    fixed, merges = _fixed_columns(statement, table, runner.spark), True if statement.evolves else None
     names = statement.columns or tuple(name for name in table.schema.names if name not in fixed)
     if statement.by_name:
         rows = runner.run(statement.query)
     else:
-        rows = _with_names(runner.run(find_defaults(table).fill_rows(statement.query, names)), names)
+        rows = runner.run(find_defaults(table).fill_rows(statement.query, names))
+        if statement.columns is None and schema_evolution_settings(runner.spark, merges, None)[0]:
+            names += tuple(rows.columns[len(names) :])
+        rows = _by_position(rows, names, table.schema)
     rows = rows.selectExpr("*", *(f"{value} AS {quote_name(name)}" for name, value in fixed.items()))
-    merges = True if statement.evolves else None
     if not statement.overwrites:
         return table.append(rows, merge_schema=merges, cast=True).table
     where = statement.where or " AND ".join(_equality(name, value) for name, value in fixed.items()) or None
@@ -87,15 +91,45 @@ def _equality(name: str, constant: str) -> str:
     return f"{quote_name(name)} IS NULL" if constant == "NULL" else f"{quote_name(name)} = {constant}"
 
 
-def _with_names(rows: DataFrame, names: tuple[str, ...]) -> DataFrame:
-    """Return rows with these names: INSERT matches values to columns by their position."""
+def _by_position(rows: DataFrame, names: tuple[str, ...], schema: StructType) -> DataFrame:
+    """Return rows with these names, and with the table's names in structs: INSERT matches values by their position."""
     if len(rows.columns) != len(names):
         expected = f"Each row must have {len(names)} values, for {', '.join(names)}; or use BY NAME."
         raise InvalidOption(option="INSERT", value=", ".join(rows.columns), expected=expected)
     twice = [name for name, count in Counter(name.casefold() for name in names).items() if count > 1]
     if twice:
         raise InvalidOption(option="INSERT", value=twice[0], expected="Must name a column once.")
-    return rows.toDF(*names)
+    named = rows.toDF(*names)
+    current = {name: field.type for name in names if (field := schema.find(name))}
+    given = {field.name: field.type for field in from_spark(named.schema)}
+    renamed = {name: _with_names(given[name], old, name) for name, old in current.items()}
+    casts = {
+        name: named[quote_name(name)].cast(type_to_spark(new)) for name, new in renamed.items() if new != given[name]
+    }
+    return named.withColumns(casts) if casts else named
+
+
+def _with_names(new: DataType, old: DataType, path: str) -> DataType:
+    """Return a type with the names of the table in its structs, field by field; further fields keep their names.
+
+    Source: Spark's INSERT, which matches the fields of structs by their position, too.
+    """
+    match new, old:
+        case StructType(), StructType():
+            if len(new) < len(old):
+                expected = f"Must have {len(old)} fields, for {', '.join(old.names)}; or use BY NAME."
+                raise InvalidOption(option="INSERT", value=path, expected=expected)
+            first = [
+                replace(field, name=known.name, type=_with_names(field.type, known.type, f"{path}.{known.name}"))
+                for field, known in zip(new, old, strict=False)
+            ]
+            return StructType((*first, *new.fields[len(old) :]))
+        case ArrayType(element), ArrayType(known):
+            return replace(new, element=_with_names(element, known, f"{path}.element"))
+        case MapType(key, value), MapType(known_key, known_value):
+            key, value = _with_names(key, known_key, f"{path}.key"), _with_names(value, known_value, f"{path}.value")
+            return replace(new, key=key, value=value)
+    return new
 
 
 def _merge(statement: Merge, table: Table, runner: QueryRunner) -> Table:

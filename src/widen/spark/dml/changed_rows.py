@@ -131,4 +131,5 @@ def _to_file_list(files: Sequence[Add]) -> pa.Table:
 
 def _nothing(spark: SparkSession, snapshot: Snapshot) -> DataFrame:
     empty = read_with_locations(spark, snapshot.store, snapshot, _to_file_list([])).drop(FILE, ROW)
-    return empty.withColumns({CHANGE_TYPE: F.lit(""), COMMIT_VERSION: F.lit(0), _TIME_MS: F.lit(0)})
+    zero = F.lit(0).cast("bigint")
+    return empty.withColumns({CHANGE_TYPE: F.lit(""), COMMIT_VERSION: zero, _TIME_MS: zero})

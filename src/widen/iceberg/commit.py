@@ -20,6 +20,7 @@ from widen.errors import (
     SnapshotUnknown,
     TableAlreadyExists,
     TableChanged,
+    UnsupportedFeatureForWrite,
     UnsupportedIcebergVersion,
     WidenError,
 )
@@ -30,6 +31,7 @@ from widen.iceberg.data_file import IcebergFile, to_data_file
 from widen.iceberg.partitions import (
     PartitionField,
     read_partition_fields,
+    rounded_sources,
     to_partition_spec,
 )
 from widen.iceberg.properties import read_sources
@@ -59,6 +61,8 @@ NEW_PROPERTIES: Mapping[str, str] = {"format-version": "2"}
 
 WRITABLE_VERSIONS = (1, 2)
 """The format versions that PyIceberg writes."""
+
+_ROUNDED = "partitions by a double, whose values PyIceberg would round when it writes a manifest again"
 
 _RETRIES, _MERGES_MANIFESTS = "commit.retry.num-retries", "commit.manifest-merge.enabled"
 
@@ -226,12 +230,16 @@ class IcebergTransaction:
         """Add a snapshot that adds files and removes others.
 
         Raises:
+            UnsupportedFeatureForWrite: files are removed, and a double column is a partition column.
             CatalogError: the store of the table cannot be written.
         """
         metadata, removed = self.metadata, list(removed)
+        is_rounded = bool(rounded_sources(metadata))
+        if removed and is_rounded:
+            raise UnsupportedFeatureForWrite(verb="change rows of", location=str(self.name), features=_ROUNDED)
         with translate_catalog_errors(str(self.name)):
             update = self.transaction.update_snapshot(snapshot_properties=dict(summary))
-            merges = metadata.properties.get(_MERGES_MANIFESTS, "").lower() == "true"
+            merges = metadata.properties.get(_MERGES_MANIFESTS, "").lower() == "true" and not is_rounded
             producer = update.overwrite() if removed else update.merge_append() if merges else update.fast_append()
             for file in added:
                 producer.append_data_file(to_data_file(file, metadata) if isinstance(file, IcebergFile) else file)

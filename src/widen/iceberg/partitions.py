@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -111,6 +112,21 @@ def partition_columns(fields: Iterable[PartitionField]) -> dict[Path, FixedColum
     Source: docs/evolution-rules.md#d12; Iceberg's table specification, "Schema Evolution".
     """
     return {each.source: FixedColumn(each.source[-1], "a partition column") for each in fields if each.source}
+
+
+def rounded_sources(metadata: TableMetadata) -> frozenset[int]:
+    """Return the ids of the double columns whose values are partition values: PyIceberg rounds those to a float.
+
+    It writes them exactly, but loses their last digits when it reads a manifest.
+    """
+    sources = {
+        field.source_id
+        for spec in metadata.partition_specs
+        for field in spec.fields
+        if isinstance(field.transform, iceberg_transforms.IdentityTransform)
+    }
+    columns = (schema.find_field(number) for schema in metadata.schemas for number in sources & schema.field_ids)
+    return frozenset(each.field_id for each in columns if str(each.field_type) == "double")
 
 
 # ---- new tables -----------------------------------------------------------------------------------
@@ -253,10 +269,12 @@ def _with_mark(value: Any) -> tuple[str, Any]:
             return "d", str(value)
         case bytes():
             return "b", value.hex()
+        case float() if not isfinite(value):  # JSON has no such numbers
+            return "f", str(value)
     return "", value
 
 
-_DECODED: Mapping[str, Callable[[Any], Any]] = {"d": Decimal, "b": bytes.fromhex, "": lambda value: value}
+_DECODED: Mapping[str, Callable[[Any], Any]] = {"d": Decimal, "b": bytes.fromhex, "f": float, "": lambda value: value}
 
 
 _MASK, _ROUND_1, _ROUND_2 = 0xFFFFFFFF, 0xCC9E2D51, 0x1B873593

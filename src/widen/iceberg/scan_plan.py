@@ -15,6 +15,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from widen.errors import UnsupportedFeatureForRead
+from widen.iceberg.partitions import rounded_sources
 from widen.model.lazy_module import import_lazily
 
 if TYPE_CHECKING:
@@ -107,13 +108,33 @@ def plan_scan(metadata: TableMetadata, io: FileIO, snapshot: Snapshot, row_filte
     """
     manifests = snapshot.manifests(io)
     data = [each for each in manifests if each.content == ice_manifest.ManifestContent.DATA]
-    planner = ice_table.ManifestGroupPlanner(metadata, io, row_filter)
+    planner = ice_table.ManifestGroupPlanner(_without_rounded_partitions(metadata), io, row_filter)
     entries = chain.from_iterable(planner.plan_manifest_entries(data))
     files = tuple(_to_scanned_file(metadata, entry) for entry in entries)
     deletes = _deletes(
         metadata, io, [each for each in manifests if each.content == ice_manifest.ManifestContent.DELETES]
     )
     return IcebergScan(files, tuple(_applying(files, deletes)))
+
+
+def _without_rounded_partitions(metadata: TableMetadata) -> TableMetadata:
+    """Return metadata by which no file is skipped for a partition value that PyIceberg has rounded."""
+    rounded = rounded_sources(metadata)
+    if not rounded:
+        return metadata
+    void = ice_transforms.VoidTransform()
+    specs = [
+        spec.model_copy(
+            update={
+                "fields": tuple(
+                    field.model_copy(update={"transform": void}) if field.source_id in rounded else field
+                    for field in spec.fields
+                )
+            }
+        )
+        for spec in metadata.partition_specs
+    ]
+    return metadata.model_copy(update={"partition_specs": specs})
 
 
 def added_by(metadata: TableMetadata, io: FileIO, snapshot: Snapshot) -> tuple[ScannedFile, ...]:

@@ -20,11 +20,13 @@ from widen.errors import (
     TableAlreadyExists,
     TableChanged,
     TypeChangeRefused,
+    UnsupportedFeatureForWrite,
     UnsupportedIcebergVersion,
 )
 from widen.iceberg.catalog import TableName, to_table_name
 from widen.iceberg.commit import NewTable, commit_columns, ensure_writable, open_transaction
 from widen.iceberg.data_file import IcebergFile, data_location
+from widen.iceberg.partitions import PartitionField, encode_partition
 from widen.log.write.commit_outcome import Conflicted
 from widen.log.write.staged_files import StagedFiles
 from widen.model.types import (
@@ -327,3 +329,19 @@ def _raise(error: Exception) -> Callable[..., None]:
         raise error
 
     return fail
+
+
+def test_manifests_with_doubles_as_partition_values_are_not_written_again(name: TableName) -> None:
+    schema = StructType((*SCHEMA, Field("x", DOUBLE)))
+    file = IcebergFile("job/part-1.parquet", 700, STATS, encode_partition([0.1]))
+    properties = {"commit.manifest-merge.enabled": "true", "commit.manifest.min-count-to-merge": "2"}
+    for new in (NewTable(schema, (PartitionField("x", ("x",), "identity"),)), None):
+        transaction = open_transaction(name, name.find(), (), new)
+        transaction.set_properties(properties)
+        transaction.add_snapshot([file], {})
+        assert isinstance(transaction.commit(StagedFiles()), int)
+    table = name.load()
+    assert len(table.inspect.manifests()) == 2
+    old = [task.file for task in table.scan().plan_files()]
+    with pytest.raises(UnsupportedFeatureForWrite, match=r"cannot change rows of .* partitions by"):
+        open_transaction(name, table, ()).add_snapshot([file], {}, old[:1])

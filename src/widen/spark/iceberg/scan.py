@@ -19,6 +19,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from widen.errors import UnsupportedFeatureForRead
+from widen.iceberg.partitions import rounded_sources
 from widen.iceberg.row_filter import to_row_filter
 from widen.iceberg.scan_plan import DeleteFile, DeleteKind, IcebergScan, ScannedFile, plan_scan
 from widen.iceberg.schema_conversion import ensure_names_distinct, to_model
@@ -209,9 +210,11 @@ def _constants(point: ReadPoint, schema: StructType, group: _Group) -> tuple[dic
     partitioned: dict[Path, int] = {}
     numbers = {path: number for number, path in _paths(schema).items()}
     identities = {number for file in group.files for number, _ in file.values}
-    initial = initial_defaults(point.schema)
+    initial, rounded = initial_defaults(point.schema), rounded_sources(point.metadata)
     for path in group.columns.missing:
         number = numbers[path]
+        if number in identities & rounded:
+            raise _unsupported_error(point, f"files without {format_path(path)}, whose partition value is a double")
         if number in identities:
             partitioned[path] = number
         elif (default := initial.get(number)) is not None:

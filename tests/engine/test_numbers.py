@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from widen.ingestion import ingest
+from widen.ingestion import check_contract, ingest
 from widen.routing import row
 from widen.table import Table
 
@@ -31,6 +31,30 @@ def test_prices_keep_their_digits(spark: SparkSession, tmp_path: Path) -> None:
     }
     prices = sorted(row.price for row in opened.read(spark=spark).collect() if row.price is not None)
     assert prices == [Decimal("0.100"), Decimal("1.000"), Decimal("3.125"), Decimal("7.000"), Decimal("12.500")]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "column", "prices"),
+    [
+        ("decimal", "decimal(4,2)", [Decimal("0.10"), Decimal("3.00"), Decimal("12.50")]),
+        ("double", "double", [0.1, 3.0, 12.5]),
+    ],
+)
+def test_prices_in_csv_are_numbers(
+    spark: SparkSession, tmp_path: Path, numbers: str, column: str, prices: list[object]
+) -> None:
+    (tmp_path / "a.csv").write_text("price,code\n12.50,1e3\n3,007\n0.10,1.2.3\n")
+    options = {"detect_types": True, "numbers": numbers}
+    done = ingest(str(tmp_path / "a.csv"), str(tmp_path / "t"), **options, verify=True, spark=spark)  # type: ignore[arg-type]
+    assert done.verification is not None
+    assert done.verification.is_clean, done.verification
+    opened = Table(str(tmp_path / "t"))
+    assert [(field.name, field.type.sql) for field in opened.schema] == [("code", "string"), ("price", column)]
+    found = opened.read(spark=spark).collect()
+    assert sorted(each.price for each in found) == prices
+    assert sorted(each.code for each in found) == ["007", "1.2.3", "1e3"]
+    kept = check_contract(str(tmp_path / "a.csv"), opened.contract(), **options, spark=spark)  # type: ignore[arg-type]
+    assert kept.breaches == 0
 
 
 def test_numbers_that_meet_are_rounded_and_counted(spark: SparkSession, tmp_path: Path) -> None:

@@ -15,11 +15,11 @@ from widen.model.types import StructType
 from widen.observe.file_fields import FileFields
 from widen.observe.observation import observation_from_json
 from widen.planning.evolution.evolve import evolve
-from widen.planning.evolution.policy import FixedColumn, Mode, Policy
+from widen.planning.evolution.policy import FixedColumn, Mode, Numbers, Policy
 from widen.routing.native.row_builder import RowBuilder
 from widen.spark.arrow_types import to_arrow_schema
 from widen.spark.source.csv_dialect import CsvDialect
-from widen.spark.source.csv_rows import FieldGroup, parse_rows
+from widen.spark.source.csv_rows import EXACT_VALUES, WRITTEN_VALUES, FieldGroup, parse_rows
 from widen.spark.text.arrow_columns import drain_arrow_batches
 from widen.spark.text.field_columns import build_columns
 
@@ -27,7 +27,21 @@ TEXTS = (
     *("", '""', "0", "-0", "7", "-7", "007", "+7", " 7", "7 ", "1e3", "1.5", "1.50", "1.0", ".5", "-0.5", "-0.0", "1."),
     *("2147483647", "2147483648", "-2147483649", "9007199254740992", "9007199254740993", "999999999999999999"),
     *("1000000000000000000", "9223372036854775807", "9223372036854775808", "-9223372036854775809", "1" * 38, "1" * 39),
-    *("9999999999.99999", "99999999999.5", "0.000001", "0.12345", "0.123456", "1e400", "NaN", "Infinity", "0x1F"),
+    *(
+        "9999999999.99999",
+        "99999999999.5",
+        "0.000001",
+        "0.12345",
+        "0.123456",
+        "12.50",
+        "0.10",
+        "-0.0",
+        "1.5e3",
+        "1e400",
+        "NaN",
+        "Infinity",
+        "0x1F",
+    ),
     *(
         "true",
         "false",
@@ -59,6 +73,8 @@ policies = st.sampled_from(
         Policy(Mode.SPLIT, date_fields=frozenset([("a",)])),
         Policy(masked=frozenset([("a",)])),
         Policy(excluded=frozenset([("b",)])),
+        Policy(numbers=Numbers.DECIMAL),
+        Policy(numbers=Numbers.DOUBLE),
     ]
 )
 
@@ -66,9 +82,12 @@ policies = st.sampled_from(
 FILE = "/r=1/f"
 
 
-@given(rows, st.integers(0, 6), st.integers(1, 5), policies, st.booleans(), st.booleans(), st.booleans())
+patterns = st.sampled_from(["", EXACT_VALUES, WRITTEN_VALUES])
+
+
+@given(rows, st.integers(0, 6), st.integers(1, 5), policies, patterns, st.booleans(), st.booleans())
 def test_columns_and_texts_give_the_same_rows(
-    records: list[list[str]], known: int, chunk: int, policy: Policy, detects: bool, adapts: bool, has_folder: bool
+    records: list[list[str]], known: int, chunk: int, policy: Policy, detects: str, adapts: bool, has_folder: bool
 ) -> None:
     names = ("a", "b", "c")[: len(records[0]) if records else 1]
     group = parse_rows("".join(",".join(row) + "\n" for row in records).encode(), names, CsvDialect(detects=detects))
@@ -108,7 +127,7 @@ def add_columns(
 def test_values_that_columns_hold_need_no_text() -> None:
     schema = parse_schema("id bigint, price double, paid boolean, code string")
     rows = b'1,2.5,true,x\n-2,3,false,"4,5"\n,,,\n'
-    group = parse_rows(rows, ("id", "price", "paid", "code"), CsvDialect(detects=True))
+    group = parse_rows(rows, ("id", "price", "paid", "code"), CsvDialect(detects=EXACT_VALUES))
     columns = build_columns(RowBuilder(schema, base=schema), group, FILE, to_arrow_schema(schema))
     assert columns.exact.to_pylist() == []
     assert [tuple(row.values()) for row in columns.rows.to_pylist()] == [
@@ -121,7 +140,7 @@ def test_values_that_columns_hold_need_no_text() -> None:
 def test_values_that_columns_do_not_hold_need_a_closer_look() -> None:
     schema = parse_schema("id int, price double, paid boolean, code string")
     rows = b"1,2.5,true,x\n2147483648,2.5,true,x\n1,2.50,true,x\n1,2.5,1,x\n1,2.5,true,7\n007,2.5,true,x\n"
-    group = parse_rows(rows, ("id", "price", "paid", "code"), CsvDialect(detects=True))
+    group = parse_rows(rows, ("id", "price", "paid", "code"), CsvDialect(detects=EXACT_VALUES))
     columns = build_columns(RowBuilder(schema, base=schema), group, FILE, to_arrow_schema(schema))
     assert columns.exact.to_pylist() == [1, 2, 3, 4, 5]
 
@@ -129,7 +148,7 @@ def test_values_that_columns_do_not_hold_need_a_closer_look() -> None:
 def test_fixed_columns_need_a_closer_look() -> None:
     schema = parse_schema("id bigint")
     policy = Policy(fixed_columns={("id",): FixedColumn("id", "NOT NULL", is_required=True)})
-    group = parse_rows(b"1\n\n2\n", ("id",), CsvDialect(detects=True))
+    group = parse_rows(b"1\n\n2\n", ("id",), CsvDialect(detects=EXACT_VALUES))
     columns = build_columns(RowBuilder(schema, policy, schema), group, FILE, to_arrow_schema(schema))
     assert columns.exact.to_pylist() == [0, 1]
 

@@ -138,7 +138,7 @@ def plan(
     with progress("starting Spark"):
         spark = spark_session.spark_session()
         if contract is not None:
-            reading = {name: options[name] for name in ("format", "options", "detect_types")}
+            reading = {name: options[name] for name in ("format", "options", "detect_types", "numbers")}
             report = lazy_imports.check_contract(source, contract, spark=spark, **reading)
         if into is not None:
             options = {

@@ -33,6 +33,7 @@ def check_contract(
     format: str | None = None,
     options: Mapping[str, str] | None = None,
     detect_types: bool = False,
+    numbers: str | None = None,
 ) -> ContractReport:
     """Return where the records of a source break a contract.
 

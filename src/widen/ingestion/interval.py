@@ -181,7 +181,7 @@ def ingest(
             from its column ``value``, or from its only column.
         options: Options of the Spark reader, e.g. ``{"sep": ";"}``.
         detect_types: Whether CSV fields and text lines become numbers and booleans where they are written exactly as
-            JSON would write them; otherwise they stay strings.
+            JSON would write them; otherwise they stay strings. 12.50 becomes a number only with ``numbers``.
         partition_folders: Whether each folder ``key=value`` in the path of a file adds a string field to its records,
             also a folder above the given path. If records already have a field ``key``, the field of the folder gets
             another name.

@@ -17,14 +17,14 @@ from widen.formats import find_table
 from widen.formats.table_format import TableLocation
 from widen.ingestion.policy_config import parse_policy
 from widen.model.types import StructType
-from widen.planning.evolution.policy import Policy
+from widen.planning.evolution.policy import Numbers, Policy
 from widen.planning.evolution.source_metadata import to_layout
 from widen.spark.ingest.open_source import BatchReader
+from widen.spark.source.csv_rows import EXACT_VALUES, WRITTEN_VALUES
 from widen.spark.source.file_format import parse_format
 
 _READER_SWITCHES = MappingProxyType(
     {
-        "detect_types": "detects",
         "partition_folders": "has_folders",
         "source_columns": "has_source_columns",
         "skip_bad_files": "skips_bad_files",
@@ -32,7 +32,12 @@ _READER_SWITCHES = MappingProxyType(
 )
 _POLICY_OPTIONS = tuple(signature(parse_policy).parameters)
 
-INGEST_OPTIONS = ("format", "options", *_READER_SWITCHES, *_POLICY_OPTIONS, "quarantine", "strict", "layout_of")
+INGEST_OPTIONS = (
+    *("format", "options", "detect_types"),
+    *_READER_SWITCHES,
+    *_POLICY_OPTIONS,
+    *("quarantine", "strict", "layout_of"),
+)
 """The keyword arguments that `ingest`, `ingest_stream` and `plan` have in common; `ingest` describes them."""
 
 
@@ -54,10 +59,17 @@ def parse_options(
         InvalidConfig: the file cannot be read, or it has an unknown setting.
     """
     switches = {switch: arguments[name] for name, switch in _READER_SWITCHES.items() if name in arguments}
-    reader = BatchReader(parse_format(arguments.get("format")), dict(arguments.get("options") or {}), **switches)
     policy = parse_policy(**{name: arguments[name] for name in _POLICY_OPTIONS if name in arguments})
+    detects = _value_pattern(policy.numbers) if arguments.get("detect_types") else ""
+    read_as, reader_options = parse_format(arguments.get("format")), dict(arguments.get("options") or {})
+    reader = BatchReader(read_as, reader_options, detects, **switches)
     layout_of = arguments.get("layout_of")
     return reader, policy if layout_of is None else replace(policy, layout=_read_layout(layout_of, storage_options))
+
+
+def _value_pattern(numbers: Numbers) -> str:
+    """Return which texts become numbers and booleans: 12.50 does where a decimal keeps it, or doubles are asked for."""
+    return EXACT_VALUES if numbers is Numbers.EXACT else WRITTEN_VALUES
 
 
 def _read_layout(layout_of: str | PathLike[str], storage_options: Mapping[str, str] | None) -> StructType:

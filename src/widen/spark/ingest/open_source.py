@@ -52,7 +52,7 @@ class BatchReader:
 
     Args:
         format: The format of files; by default their names decide. For a DataFrame: ``json`` if one column has JSON.
-        detects: Whether CSV and text values that look like numbers or booleans become such.
+        detects: The pattern of CSV and text values that become numbers and booleans; empty if none do.
         has_folders: Whether ``key=value`` folders in the path of a file become fields of its records.
         has_source_columns: Whether the URI of the file and the time of the load become fields of the records.
         skips_bad_files: Whether files that cannot be read are left out; else they are an error.
@@ -60,7 +60,7 @@ class BatchReader:
 
     format: FileFormat | None = None
     options: Mapping[str, str] = field(default_factory=dict)
-    detects: bool = False
+    detects: str = ""
     has_folders: bool = True
     has_source_columns: bool = False
     skips_bad_files: bool = False

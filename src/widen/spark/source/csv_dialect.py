@@ -29,7 +29,7 @@ class CsvDialect:
         escape: Character before a quote inside a field; None if the quote is doubled.
         header: Whether the first line of every file has the names; else the names are ``_c0``, ``_c1``, ...
         null: Unquoted text of null.
-        detects: Whether texts that are JSON numbers, true or false become such values.
+        detects: The pattern of the texts that become numbers and booleans; empty if none do.
     """
 
     separator: str = ","
@@ -38,10 +38,10 @@ class CsvDialect:
     header: bool = True
     null: str = ""
     encoding: str = "utf-8"
-    detects: bool = False
+    detects: str = ""
 
 
-def parse_dialect(options: Mapping[str, str], *, detects: bool = False, is_tabbed: bool = False) -> CsvDialect:
+def parse_dialect(options: Mapping[str, str], *, detects: str = "", is_tabbed: bool = False) -> CsvDialect:
     """Return the dialect of options with the names that Spark has for them, in any case.
 
     Args:

@@ -25,7 +25,11 @@ FRACTION_PATTERN = r"-?(?:0|[1-9][0-9]{0,9})\.[0-9]{0,4}[1-9]"
 NUMBER_PATTERN = rf"0|-?[1-9][0-9]{{0,37}}|{FRACTION_PATTERN}"
 """Texts that come back as they are from a JSON number."""
 
-_JSON_TOKEN = re.compile(f"true|false|{NUMBER_PATTERN}")
+EXACT_VALUES = rf"true|false|{NUMBER_PATTERN}"
+"""Texts of numbers and booleans that every column for them gives back as they are."""
+
+WRITTEN_VALUES = rf"{EXACT_VALUES}|-?(?:0|[1-9][0-9]*)\.[0-9]+(?:[eE][-+]?[0-9]+)?"
+"""Also the fractions that only a decimal gives back as they are, such as 12.50, and all other fractions of JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +41,7 @@ class FieldGroup:
         part: The byte where the split of a large file begins.
         columns: The texts of each field; null for a missing value.
         refused: Texts that are not records, each with its index among the records and such texts.
-        detects: Whether texts that are JSON numbers, true or false become such values.
+        detects: The pattern of the texts that become numbers and booleans; empty if none do.
     """
 
     file: str
@@ -45,7 +49,7 @@ class FieldGroup:
     names: tuple[str, ...]
     columns: tuple[pa.Array, ...]
     refused: tuple[tuple[int, bytes], ...]
-    detects: bool
+    detects: str
 
     @property
     def records(self) -> int:
@@ -148,17 +152,18 @@ def _to_json_text(record: Sequence[bytes | None], names: Sequence[str], dialect:
     return to_json_record(dict(zip(names, texts, strict=True)), detects=dialect.detects)
 
 
-def to_json_record(fields: Mapping[str, str | None], *, detects: bool) -> bytes:
+def to_json_record(fields: Mapping[str, str | None], *, detects: str) -> bytes:
     """Return a record as JSON.
 
     Args:
-        detects: Whether texts that are JSON numbers, true or false become such values.
+        detects: The pattern of the texts that become numbers and booleans; empty if none do.
     """
-    return _encode({name: _to_json_token(text) for name, text in fields.items()} if detects else fields)
-
-
-def _to_json_token(text: str | None) -> str | msgspec.Raw | None:
-    return msgspec.Raw(text.encode()) if text and _JSON_TOKEN.fullmatch(text) else text
+    if not detects:
+        return _encode(fields)
+    is_value = re.compile(detects).fullmatch
+    return _encode(
+        {name: msgspec.Raw(text.encode()) if text and is_value(text) else text for name, text in fields.items()}
+    )
 
 
 def _join_fields(row: Iterable[bytes | None], dialect: CsvDialect) -> bytes:

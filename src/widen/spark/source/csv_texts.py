@@ -39,7 +39,7 @@ def read_csv(spark: SparkSession, source: SourceFiles, dialect: CsvDialect) -> D
     return reduce(DataFrame.unionAll, frames)
 
 
-def read_lines(spark: SparkSession, source: SourceFiles, *, detects: bool = False) -> DataFrame:
+def read_lines(spark: SparkSession, source: SourceFiles, *, detects: str = "") -> DataFrame:
     """Return the raw batch of plain text files: one record per line, with the field `LINE_FIELD`."""
     return _read_texts(text_lines(spark, [file.path for file in source.files]), partial(_texts_of_plain_lines, detects))
 
@@ -90,14 +90,14 @@ def _texts_of_lines(
     yield as_raw_records(_to_json_texts(incomplete_row, names, dialect), *last_split)
 
 
-def _texts_of_plain_lines(detects: bool, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _texts_of_plain_lines(detects: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         columns = [batch.column(name).to_pylist() for name in (TEXT, FILE, PART)]
         for last_split, group in groupby(zip(*columns, strict=True), key=lambda row: (row[1], row[2])):
             yield as_raw_records([_line_to_json(line, detects=detects) for line, _, _ in group], *last_split)
 
 
-def _line_to_json(line: bytes, *, detects: bool) -> bytes:
+def _line_to_json(line: bytes, *, detects: str) -> bytes:
     """Return the record of a plain line; the line itself if it is not UTF-8."""
     try:
         return to_json_record({LINE_FIELD: line.decode()}, detects=detects)

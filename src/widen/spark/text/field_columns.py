@@ -19,9 +19,8 @@ from widen.observe.kind import DOUBLE_WORD, STRING_WORD
 from widen.routing.native.row_builder import RowBuilder
 from widen.routing.native.scalar_field import ScalarField
 from widen.routing.route import ColumnSlot
-from widen.spark.source.csv_rows import FRACTION_PATTERN, NUMBER_PATTERN, FieldGroup
+from widen.spark.source.csv_rows import FRACTION_PATTERN, FieldGroup
 
-_TOKEN = f"^(?:true|false|{NUMBER_PATTERN})$"
 _FRACTION = f"^(?:{FRACTION_PATTERN})$"
 _INTEGER = "^(?:0|-?[1-9][0-9]{0,17})$"
 """Integers that are surely of 64 bits."""
@@ -70,15 +69,15 @@ def build_columns(builder: RowBuilder, group: FieldGroup, file_name: str, schema
     return ColumnBatch(rows.filter(certain) if columns else rows, pc.indices_nonzero(pc.invert(certain)))
 
 
-def _columns(builder: RowBuilder, group: FieldGroup, file_name: str) -> Iterator[tuple[str, pa.Array, bool]]:
-    """Yield each field of records with its texts, and whether they may be numbers or booleans."""
+def _columns(builder: RowBuilder, group: FieldGroup, file_name: str) -> Iterator[tuple[str, pa.Array, str]]:
+    """Yield each field of records with its texts, and the pattern of those that are numbers or booleans."""
     for key, texts in zip(group.names, group.columns, strict=True):
         yield key, texts, group.detects
     for key, text in builder.file_fields(file_name).items():
-        yield key, pa.repeat(pa.scalar(text, pa.string()), group.records), False
+        yield key, pa.repeat(pa.scalar(text, pa.string()), group.records), ""
 
 
-def _field_columns(field: ScalarField, texts: pa.Array, *, detects: bool) -> tuple[dict[str, pa.Array], pa.Array]:
+def _field_columns(field: ScalarField, texts: pa.Array, *, detects: str) -> tuple[dict[str, pa.Array], pa.Array]:
     """Return the columns of a field, and which values need no closer look."""
     values = _FieldValues(texts, _split_kinds(field, texts, detects=detects))
     certain = _any_of(values.masks.values(), len(texts))
@@ -87,10 +86,10 @@ def _field_columns(field: ScalarField, texts: pa.Array, *, detects: bool) -> tup
     return {slot.name: values.column(slot, field) for slot in field.slots if values.is_taken(slot, field)}, certain
 
 
-def _split_kinds(field: ScalarField, texts: pa.Array, *, detects: bool) -> dict[type, pa.Array]:
+def _split_kinds(field: ScalarField, texts: pa.Array, *, detects: str) -> dict[type, pa.Array]:
     """Return for each Python type which values are of it, as far as values of the type need no closer look."""
     valid = texts.is_valid()
-    masks: dict[type, pa.Array] = _detect_kinds(field, texts, valid) if detects else {str: valid}
+    masks: dict[type, pa.Array] = _detect_kinds(field, texts, valid, detects) if detects else {str: valid}
     if field.has_dates and str in masks:
         masks[str] = pc.and_(masks[str], pc.invert(_matches(texts, _DATE_BEGIN)))
     if int in masks and int in field.columns:
@@ -98,8 +97,8 @@ def _split_kinds(field: ScalarField, texts: pa.Array, *, detects: bool) -> dict[
     return {python_type: mask for python_type, mask in masks.items() if python_type in field.columns}
 
 
-def _detect_kinds(field: ScalarField, texts: pa.Array, valid: pa.Array) -> dict[type, pa.Array]:
-    """Return which values are of which Python type; integers of more digits are of none.
+def _detect_kinds(field: ScalarField, texts: pa.Array, valid: pa.Array, detects: str) -> dict[type, pa.Array]:
+    """Return which values are of which Python type; longer integers and longer fractions are of none.
 
     Most fields have values of one kind, so what the columns hold is tried first.
     """
@@ -108,7 +107,7 @@ def _detect_kinds(field: ScalarField, texts: pa.Array, valid: pa.Array) -> dict[
             mask = _matches(texts, pattern)
             if mask.equals(valid):
                 return {python_type: mask}
-    is_token = _matches(texts, _TOKEN)
+    is_token = _matches(texts, f"^(?:{detects})$")
     masks: dict[type, pa.Array] = {str: pc.and_(valid, pc.invert(is_token))}
     if is_token.true_count:
         masks |= {bool: _matches(texts, _BOOLEAN), int: _matches(texts, _INTEGER), float: _matches(texts, _FRACTION)}

@@ -17,6 +17,7 @@ from widen.planning.evolution.policy import Policy
 from widen.routing.native.row_builder import OriginColumn
 from widen.spark.source.csv_dialect import parse_dialect
 from widen.spark.source.csv_ranges import CsvRanges
+from widen.spark.source.csv_rows import EXACT_VALUES
 from widen.spark.source.file_ranges import FileRange, range_batch
 from widen.spark.source.raw_batch import CSV_RANGES_PART, as_raw_records
 from widen.spark.text import text_tasks
@@ -96,7 +97,7 @@ def test_a_source_with_new_keys_in_every_record_is_not_planned_all_the_time(monk
 def test_rows_of_csv_are_observed_in_the_same_way(tmp_path: Path) -> None:
     file = tmp_path / "a.csv"
     file.write_text("a,b\n" + "1,x\n" * 11_000 + "z,true\n" * 100 + "2.5,y\n")
-    dialect = parse_dialect({}, detects=True, is_tabbed=False)
+    dialect = parse_dialect({}, detects=EXACT_VALUES, is_tabbed=False)
     ranges = CsvRanges([FileRange(f"file:{file}", 0, file.stat().st_size)], dialect)
     batch = range_batch(msgspec.json.encode(ranges), CSV_RANGES_PART)
     assert observed(batch).records == 2_000

@@ -30,9 +30,15 @@ if TYPE_CHECKING:
     from widen.table import Table
 
 
+def _clients() -> list[str]:
+    return [*_CHECKS, ICEBERG]
+
+
 def handover(
     table: shared_options.Table,
-    to: Annotated[str, typer.Option("--to", metavar="CLIENT", help="deltalake, polars or iceberg.")],
+    to: Annotated[
+        str, typer.Option("--to", metavar="CLIENT", help="deltalake, polars or iceberg.", autocompletion=_clients)
+    ],
     append: Annotated[
         bool, typer.Option("--append", help="Let it append too. Deletes older versions, once they have expired.")
     ] = False,

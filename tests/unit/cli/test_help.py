@@ -58,3 +58,8 @@ def test_a_shell_completes_commands(shell: str, line: dict[str, str]) -> None:
     completed = complete(_WIDEN_COMPLETE=f"complete_{shell}", **line)
     assert [name for name in ("report", "read", "rewrite", "restore", "replay") if name not in completed] == []
     assert "ingest" not in completed
+
+
+def test_a_shell_completes_the_clients_of_a_handover() -> None:
+    line = {"COMP_WORDS": "widen handover t --to po", "COMP_CWORD": "4"}
+    assert complete(_WIDEN_COMPLETE="complete_bash", **line).split() == ["polars"]

@@ -25,7 +25,8 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> str:
 def call(words: str, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run a line of a shell in which $W is the command line."""
     line = f"{sys.executable} -m widen"
-    variables = {**os.environ, "W": line, **environment}
+    paths = os.pathsep.join(map(os.path.abspath, filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))))
+    variables = {**os.environ, "W": line, "PYTHONPATH": paths, **environment}
     return subprocess.run(["sh", "-c", words], cwd=cwd, env=variables, capture_output=True, text=True, check=False)
 
 

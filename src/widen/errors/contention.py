@@ -24,7 +24,7 @@ class ConcurrentAppend(ContentionError):
 
 
 class ConcurrentDelete(ContentionError):
-    """Another writer removed a file that this change reads."""
+    """Another writer removed a file that this change reads, or a vacuum without retention one that it wrote."""
 
     code = "DELTA_CONCURRENT_DELETE_READ"
 

@@ -1,8 +1,8 @@
 """Settings of a session that jobs of Widen need, whatever the user has set.
 
-Data files are read and written in Parquet's calendar.
+Data files are read and written in Parquet's calendar, and a file that cannot be read is an error.
 
-Source: Spark's settings of datetimeRebaseMode and int96RebaseMode
+Source: Spark's settings of datetimeRebaseMode, int96RebaseMode, ignoreMissingFiles and ignoreCorruptFiles
 """
 
 from __future__ import annotations
@@ -75,8 +75,16 @@ def observable_jobs(spark: SparkSession) -> AbstractContextManager[None]:
     return nullcontext() if is_driver(spark) or not spark.version.startswith("4.0.") else _uncached.pin(spark)
 
 
-READ_OPTIONS: Mapping[str, str] = {"datetimeRebaseMode": "CORRECTED", "int96RebaseMode": "CORRECTED"}
-"""The options of Spark's reader for data files. A footer that names another calendar takes precedence."""
+READ_OPTIONS: Mapping[str, str] = {
+    "datetimeRebaseMode": "CORRECTED",
+    "int96RebaseMode": "CORRECTED",
+    "ignoreMissingFiles": "false",
+    "ignoreCorruptFiles": "false",
+}
+"""The options of Spark's reader for data files. A footer that names another calendar takes precedence.
+
+A session may skip files that are missing or damaged; a change that read a table so would commit the loss of their rows.
+"""
 
 _WRITE_SETTINGS = {f"spark.sql.parquet.{kind}RebaseModeInWrite": "CORRECTED" for kind in ("datetime", "int96")}
 _proleptic = PinnedSettings(_WRITE_SETTINGS, _WRITE_SETTINGS)

@@ -23,7 +23,7 @@ from widen.errors import (
 )
 from widen.log.read.canonical_path import canonical_path
 from widen.protocol import tracking_columns
-from widen.protocol.actions import Action, Add, DomainMetadata, Line, Metadata, Protocol, Remove, Txn
+from widen.protocol.actions import Action, Add, AddCdc, DomainMetadata, Line, Metadata, Protocol, Remove, Txn
 from widen.protocol.column_mapping import COLUMN_ID, MAX_COLUMN_ID, MODE, PHYSICAL_NAME
 from widen.protocol.column_metadata import HIGH_WATER_MARK
 from widen.protocol.skipping.file_selection import FileSelection
@@ -32,6 +32,11 @@ from widen.protocol.table_properties import ENABLE_IN_COMMIT_TIMESTAMPS, TIMESTA
 
 ROW_TRACKING_DOMAIN = "delta.rowTracking"
 ISOLATION_LEVEL = "delta.isolationLevel"
+VACUUM_START = "VACUUM START"
+"""The operation of the commit that comes before a vacuum deletes files, after it has listed them."""
+
+_MIN_RETENTION_MS = 86_400_000
+"""A vacuum with a shorter retention may delete files of writers that have not committed them yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +116,16 @@ class WinningCommit:
         """The operation and the engine of the commit, as far as its commitInfo names them."""
         info = next((line.commit_info for line in self.lines if line.commit_info is not None), {})
         return f"{info.get('operation', 'a commit')} by {info.get('engineInfo', 'an unknown engine')}"
+
+    @property
+    def is_short_vacuum(self) -> bool:
+        """Whether a vacuum begins that may delete files that are not committed yet."""
+        info = next((line.commit_info for line in self.lines if line.commit_info is not None), {})
+        if info.get("operation") != VACUUM_START:
+            return False
+        parameters: Mapping[str, object] = info.get("operationParameters") or {}
+        retention = parameters.get("specifiedRetentionMillis", parameters.get("defaultRetentionMillis"))
+        return not str(retention).isdecimal() or int(str(retention)) < _MIN_RETENTION_MS
 
     @property
     def protocol(self) -> Protocol | None:
@@ -204,6 +219,11 @@ def _delete_of_read_files(ours: Transaction, theirs: WinningCommit) -> str | Non
     return f"it removed {count} files that the transaction read" if count and not ours.is_rearrangement else None
 
 
+def _vacuum_of_new_files(ours: Transaction, theirs: WinningCommit) -> str | None:
+    has_files = bool(ours.of(Add) or ours.of(AddCdc))
+    return "it may delete files that the transaction has written" if has_files and theirs.is_short_vacuum else None
+
+
 def _delete_of_removed_files(ours: Transaction, theirs: WinningCommit) -> str | None:
     both = _removed_paths(ours.of(Remove)) & _removed_paths(theirs.removes)
     return f"both remove {min(both)}" if both else None
@@ -225,9 +245,13 @@ RULES: tuple[ConflictRule, ...] = (
     (_same_application, ConcurrentTransaction),
     (_append_to_read_files, ConcurrentAppend),
     (_delete_of_read_files, ConcurrentDelete),
+    (_vacuum_of_new_files, ConcurrentDelete),
     (_delete_of_removed_files, ConcurrentDeleteDelete),
 )
-"""When two commits conflict, in the order of the checks. Everything else is compatible."""
+"""When two commits conflict, in the order of the checks. Everything else is compatible.
+
+Delta Spark does not know that of a vacuum: there, such a commit names files that are gone.
+"""
 
 HARMLESS_PROPERTIES: frozenset[str] = frozenset(
     {

@@ -24,6 +24,7 @@ from widen.log.read.snapshot import Snapshot, open_snapshot
 from widen.log.store.local_files import STAGED
 from widen.log.store.log_store import FileEntry, LogStore
 from widen.log.write.commit import Committed, Conflicted, commit, retry_conflicts
+from widen.log.write.conflict import VACUUM_START
 from widen.log.write.log_cleanup import DAY_MS
 from widen.log.write.staged_files import SCANS
 from widen.protocol.actions import DeletionVector
@@ -32,8 +33,8 @@ from widen.protocol.deletion_vector_format import locate_vector
 from widen.protocol.duration import DELETED_FILE_RETENTION, duration_ms
 from widen.protocol.table_features import ensure_writable
 
-START, END = "VACUUM START", "VACUUM END"
-"""The operations in the history; their parameters and metrics are those of Delta Lake."""
+VACUUM_END = "VACUUM END"
+"""The operation in the history; its parameters and metrics, and those of `VACUUM_START`, are those of Delta Lake."""
 
 HOUR_MS = 3_600_000
 MAX_HOURS = 1_000_000_000
@@ -142,7 +143,7 @@ def run_vacuum(
     Source: Delta Spark's VACUUM
     """
     store = plan.snapshot.store
-    started = commit(store, plan.snapshot, [], START, _start_parameters(plan), metrics=plan.metrics)
+    started = commit(store, plan.snapshot, [], VACUUM_START, _start_parameters(plan), metrics=plan.metrics)
     if isinstance(started, Conflicted):
         return started
     version = started.or_raise().version
@@ -185,7 +186,7 @@ def _start_parameters(plan: VacuumPlan) -> Mapping[str, object]:
 
 def _commit_end(store: LogStore, status: str, metrics: Mapping[str, int]) -> Committed:
     def attempt(_: Conflicted | None) -> Committed | Conflicted:
-        outcome = commit(store, open_snapshot(store), [], END, {"status": status}, metrics=metrics)
+        outcome = commit(store, open_snapshot(store), [], VACUUM_END, {"status": status}, metrics=metrics)
         return outcome if isinstance(outcome, Conflicted) else outcome.or_raise()
 
     return retry_conflicts(attempt)

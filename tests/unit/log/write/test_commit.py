@@ -38,7 +38,7 @@ from widen.log.write import post_commit
 from widen.log.write.checkpoint_writer import write_checkpoint
 from widen.log.write.commit import Committed, Conflicted, ReadSet, StagedFiles, Unknown, commit
 from widen.model.types import INTEGER, Field, StructType
-from widen.protocol.actions import Action, Add, DomainMetadata, Metadata, Protocol, Remove, Txn
+from widen.protocol.actions import Action, Add, AddCdc, DomainMetadata, Metadata, Protocol, Remove, Txn
 from widen.protocol.skipping.file_selection import FileSelection
 from widen.protocol.skipping.predicate import Compare
 
@@ -235,6 +235,36 @@ RACES: list[tuple[str, list[Action], ReadSet, list[Action], type[ContentionError
         MetadataChanged,
     ),
 ]
+
+
+DAY = 86_400_000
+VACUUMS: list[tuple[list[Action], dict[str, object], bool]] = [
+    ([add("n")], {"specifiedRetentionMillis": 0, "defaultRetentionMillis": 7 * DAY}, True),
+    ([add("n")], {"specifiedRetentionMillis": "3600000", "defaultRetentionMillis": "604800000"}, True),
+    ([remove("x"), add("n")], {"defaultRetentionMillis": 0}, True),
+    (
+        [AddCdc(path="_change_data/n", partition_values={}, size=1, data_change=False)],
+        {"defaultRetentionMillis": 0},
+        True,
+    ),
+    ([add("n")], {}, True),
+    ([add("n")], {"defaultRetentionMillis": 7 * DAY}, False),
+    ([add("n")], {"specifiedRetentionMillis": DAY, "defaultRetentionMillis": 7 * DAY}, False),
+    ([remove("x")], {"specifiedRetentionMillis": 0}, False),
+]
+
+
+@pytest.mark.parametrize(("actions", "parameters", "conflicts"), VACUUMS)
+def test_files_from_before_a_vacuum_without_retention_are_not_committed(
+    tmp_path: Path, actions: list[Action], parameters: dict[str, object], conflicts: bool
+) -> None:
+    base = create(tmp_path, add("x"))
+    commit(base.store, base, [], "VACUUM START", parameters).or_raise()
+    outcome = commit(base.store, base, actions, "LOSER", {})
+    assert isinstance(outcome, Conflicted if conflicts else Committed)
+    if isinstance(outcome, Conflicted):
+        assert type(outcome.error) is ConcurrentDelete
+        assert "VACUUM START" in str(outcome.error)
 
 
 def test_blind_appends_do_not_matter_where_the_order_of_writers_is_free(tmp_path: Path) -> None:

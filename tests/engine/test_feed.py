@@ -22,6 +22,7 @@ from widen.errors import (
     InvalidOption,
     VersionNotFound,
 )
+from widen.model.types import SHORT, Field
 from widen.table import Table
 
 ON = {"delta.enableChangeDataFeed": "true", "delta.enableTypeWidening": "true"}
@@ -119,6 +120,28 @@ def test_what_commits_do_not_tell_follows_from_their_files(
     table.restore(version=1)
     found = [(row[0], *row[2:]) for row in row_tuples(table.changes(2, spark=spark))]
     assert_same(found, [(0, "delete", 2), (3, "delete", 2), (0, "insert", 3), (3, "insert", 3)])
+
+
+@pytest.mark.parametrize("overwrites", [False, True])
+def test_rows_of_wider_types_that_a_version_removed_are_refused(
+    spark: SparkSession, tmp_path: Path, overwrites: bool
+) -> None:
+    table = widen.create_table(str(tmp_path), "a smallint", properties=ON).append(file(spark, 1)).table
+    table = table.alter_column("a", type="int").append(file(spark, 70000, kind="int")).table
+    table = (table.overwrite(file(spark, 2), overwrite_schema=True) if overwrites else table.restore(1)).table
+    assert table.schema.find("a") == Field("a", SHORT)
+    with pytest.raises(ChangeFeedSchemaMismatch) as raised:
+        table.changes(4, spark=spark)
+    assert raised.value.fields["version"] == 3
+    table.append(file(spark, 5))
+    assert_same(row_tuples(table.changes(5, spark=spark)), [(5, "insert", 5)])
+
+
+def test_rows_that_an_overwrite_removed_are_read_in_its_wider_types(spark: SparkSession, tmp_path: Path) -> None:
+    table = widen.create_table(str(tmp_path), "a smallint, b int", properties=ON)
+    table.append(spark.createDataFrame([(1, 2)], "a smallint, b int"))
+    table.overwrite(file(spark, 70000, kind="int"), overwrite_schema=True)
+    assert_same(row_tuples(table.changes(2, spark=spark)), [(1, "delete", 2), (70000, "insert", 2)])
 
 
 def test_a_rewrite_changes_no_row(spark: SparkSession, tmp_path: Path) -> None:

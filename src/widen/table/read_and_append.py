@@ -83,7 +83,8 @@ class ReadAndAppendMixin(TableVersion):
             InvalidOption: the last version is before the first, or an argument has the wrong type.
             VersionNotFound: a version does not exist, or no longer exists.
             ChangeFeedNotRecorded: the change data feed was disabled in one of the versions.
-            ChangeFeedSchemaMismatch: the first version has other columns or types than the version of this object.
+            ChangeFeedSchemaMismatch: the first version, or the rows that it removed, have other columns or types than
+                the version of this object.
             ChangeFeedSchemaChanged: columns or types changed between the versions.
             CorruptLog: a commit is damaged.
             StorageError: the storage returned an error.

@@ -8,6 +8,7 @@ Source: PROTOCOL.md#reader-requirements-for-type-widening, #column-mapping; Delt
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from widen.model.types import VOID, ArrayType, DataType, Field, MapType, StructType
 from widen.protocol.column_mapping import COLUMN_ID, PHYSICAL_NAME
@@ -56,7 +57,7 @@ def _field_has_grown(old: Field, new: Field | None, may_be: Callable[[bool, bool
     return same and _has_grown(old.type, new.type, may_be)
 
 
-def is_readable_in(old: DataType, new: DataType) -> bool:
+def is_readable_in(old: DataType, new: DataType, *, may_drop: bool = False) -> bool:
     """Tell whether the old type has grown into the new one: every field is there, with a type that is not narrower.
 
     A field that was renamed, dropped, or dropped and added again, is not there any more.
@@ -64,19 +65,22 @@ def is_readable_in(old: DataType, new: DataType) -> bool:
     Args:
         old: The schema or type of the rows.
         new: The schema or type to read them in.
+        may_drop: Whether the new type may lack fields.
     """
+    is_readable = partial(is_readable_in, may_drop=may_drop)
     match old, new:
         case StructType(), StructType():
             pairs = [(field, new.find(field.name)) for field in old]
             return all(
-                other is not None
-                and field.name == other.name
+                may_drop
+                if other is None
+                else field.name == other.name
                 and all(field.metadata.get(key) == other.metadata.get(key) for key in (COLUMN_ID, PHYSICAL_NAME))
-                and is_readable_in(field.type, other.type)
+                and is_readable(field.type, other.type)
                 for field, other in pairs
             )
         case ArrayType(), ArrayType():
-            return is_readable_in(old.element, new.element)
+            return is_readable(old.element, new.element)
         case MapType(), MapType():
-            return is_readable_in(old.key, new.key) and is_readable_in(old.value, new.value)
+            return is_readable(old.key, new.key) and is_readable(old.value, new.value)
     return old in (VOID, new) or is_widening(old, new)

@@ -17,7 +17,7 @@ from widen.log.read.snapshot import Snapshot, open_snapshot
 from widen.log.read.version_changes import DELETE, INSERT, ChangeSlice, VersionChanges, change_slices, version_changes
 from widen.model.schema_json import from_json
 from widen.model.types import quote_name
-from widen.planning.write.readable_schema import is_representable_in
+from widen.planning.write.readable_schema import is_readable_in, is_representable_in
 from widen.protocol.actions import Add
 from widen.protocol.change_data_files import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, with_change_type
 from widen.protocol.column_metadata import visible_schema
@@ -61,7 +61,8 @@ def load_changes(shown: Snapshot, first: int, last: int) -> list[VersionChanges]
         InvalidOption: the last version is before the first.
         VersionNotFound: a version does not exist, or no longer exists.
         ChangeFeedNotRecorded: the change data feed was disabled in one of the versions.
-        ChangeFeedSchemaMismatch: the first version has other columns or types than the version whose schema is used.
+        ChangeFeedSchemaMismatch: the first version, or the rows that it removed, have other columns or types than the
+            version whose schema is used.
         ChangeFeedSchemaChanged: columns or types changed between the versions.
 
     Source: PROTOCOL.md#add-cdc-file; Delta Spark's change data feed, which does not support type changes either
@@ -72,10 +73,22 @@ def load_changes(shown: Snapshot, first: int, last: int) -> list[VersionChanges]
     if not is_on(start.properties, ENABLE_CHANGE_DATA_FEED):
         raise ChangeFeedNotRecorded(first=first, last=last, version=first)
     changes = list(_ensure_representable(shown, first, last))
-    if not is_representable_in(start.schema, first, shown.schema, shown.version):
-        schema = visible_schema(shown.schema).sql
-        raise ChangeFeedSchemaMismatch(first=first, last=last, version=first, shown=shown.version, schema=schema)
+    is_representable = is_representable_in(start.schema, first, shown.schema, shown.version)
+    if not is_representable or not _are_removed_rows_readable(shown, changes[0]):
+        schema, version = visible_schema(shown.schema).sql, first - 1 if is_representable else first
+        raise ChangeFeedSchemaMismatch(first=first, last=last, version=version, shown=shown.version, schema=schema)
     return changes
+
+
+def _are_removed_rows_readable(shown: Snapshot, changes: VersionChanges) -> bool:
+    """Tell whether the rows of the files that a version removed can be read in a schema.
+
+    A restore or an overwrite can remove files of wider types than it leaves to the table, which Spark may read without
+    an error as other values. Differs: Delta Spark's change data feed returns these values.
+    """
+    if changes.metadata is None or changes.change_files or not changes.removed:
+        return True
+    return is_readable_in(open_snapshot(shown.store, changes.version - 1).schema, shown.schema, may_drop=True)
 
 
 def _ensure_representable(shown: Snapshot, first: int, last: int) -> Iterator[VersionChanges]:

@@ -53,6 +53,20 @@ def check_arguments(function: Callable[_P, _R]) -> Callable[_P, _R]:
     return checked
 
 
+def ensure_not_negative(**numbers: int | None) -> None:
+    """Refuse negative numbers of rows, commits or files.
+
+    Args:
+        numbers: The arguments, by their names.
+
+    Raises:
+        InvalidOption: a number is negative.
+    """
+    for option, number in numbers.items():
+        if number is not None and number < 0:
+            raise InvalidOption(option=option, value=number, expected="Must be an integer >= 0.")
+
+
 def _argument_type(parameter: inspect.Parameter, hint: Any) -> Any:
     return tuple[hint, ...] if parameter.kind is parameter.VAR_POSITIONAL else hint
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from widen.errors import InvalidOption, PackageMissing
-from widen.model.argument_types import check_arguments
+from widen.model.argument_types import check_arguments, ensure_not_negative
 from widen.model.lazy_module import import_lazily
 from widen.spark.expression import Expression
 from widen.spark.read.scan import read_snapshot
@@ -50,7 +50,7 @@ class LocalFramesMixin(TableVersion):
             spark: The session; by default the active one, else a local one, and only if it is needed.
 
         Raises:
-            InvalidOption: there are more than ``max_rows`` rows.
+            InvalidOption: there are more than ``max_rows`` rows, or a number is negative.
             UnsupportedTypeChange: the schema records a type change that the protocol does not allow.
             CorruptFile: a file or a deletion vector cannot be read.
             JobFailed: a Spark job failed.
@@ -58,6 +58,7 @@ class LocalFramesMixin(TableVersion):
 
         Source: PROTOCOL.md#reader-requirements-for-type-widening
         """
+        ensure_not_negative(limit=limit, max_rows=max_rows)
         row_limit = max_rows + 1 if limit is None else min(limit, max_rows + 1)
         rows = self._local_rows(where, row_limit, spark)
         if rows.num_rows > max_rows:
@@ -88,7 +89,7 @@ class LocalFramesMixin(TableVersion):
 
         Raises:
             PackageMissing: pandas is not installed.
-            InvalidOption: there are more than ``max_rows`` rows.
+            InvalidOption: there are more than ``max_rows`` rows, or a number is negative.
             CorruptFile: a file or a deletion vector cannot be read.
             StorageError: the storage returned an error.
         """
@@ -108,7 +109,7 @@ class LocalFramesMixin(TableVersion):
 
         Raises:
             PackageMissing: polars is not installed.
-            InvalidOption: there are more than ``max_rows`` rows.
+            InvalidOption: there are more than ``max_rows`` rows, or a number is negative.
             CorruptFile: a file or a deletion vector cannot be read.
             StorageError: the storage returned an error.
         """

@@ -6,9 +6,8 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 
-from widen.errors import InvalidOption
 from widen.log.read.loads import Load
-from widen.model.argument_types import check_arguments
+from widen.model.argument_types import check_arguments, ensure_not_negative
 from widen.model.notebook import html_table, shorten
 from widen.model.types import DataType, StructType
 from widen.planning.alter import alter_request
@@ -68,8 +67,7 @@ class OpenTable(ABC):
             CorruptLog: a commit is damaged.
             StorageError: the storage returned an error.
         """
-        if limit is not None and limit < 0:
-            raise InvalidOption(option="limit", value=limit, expected="Must be an integer >= 0.")
+        ensure_not_negative(limit=limit)
         return History(HistoryEntry(*entry) for entry in self._commits(limit))
 
     def loads(self) -> Loads:

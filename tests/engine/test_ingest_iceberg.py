@@ -29,6 +29,7 @@ from engine.test_ingest import VECTORS, key_of, write_lines
 from support.command_line import run, run_json
 from support.drift import STRINGS
 from widen.errors import EvolutionRefused, FoldLosesValues, InvalidOption, PlanChanged, SnapshotUnknown
+from widen.iceberg.commit import IcebergTransaction
 from widen.ingestion import IngestResult, ingest, ingest_stream, replay
 
 UTC = timezone.utc
@@ -480,8 +481,6 @@ def test_a_lost_race_plans_again(
     spark: SparkSession, tmp_path: Path, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     proved(spark, write_lines(tmp_path / "1.jsonl", [{"n": 1, "a": 1}]), tmp_path)
-    from widen.iceberg.commit import IcebergTransaction
-
     add_snapshot, calls = IcebergTransaction.add_snapshot, []
 
     def after_another(self: IcebergTransaction, *arguments: Any) -> None:
@@ -498,6 +497,30 @@ def test_a_lost_race_plans_again(
     assert rows(table) == [{"n": 1, "a": 1}, {"n": 2, "a_string": "x", "b": "5"}]
     files = {path.name for path in (tmp_path / "catalog_warehouse/shop/orders/data").rglob("*.parquet")}
     assert files == {task.file.file_path.rpartition("/")[2] for task in table.scan().plan_files()}
+
+
+@pytest.mark.parametrize("change", ["rename", "widen", "replace"])
+def test_an_interval_that_changes_no_column_commits_beside_a_change_by_others(
+    spark: SparkSession, tmp_path: Path, catalog: Catalog, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    proved(spark, write_lines(tmp_path / "1.jsonl", [{"n": 1, "a": 1}]), tmp_path)
+    add_snapshot = IcebergTransaction.add_snapshot
+
+    def after_another(self: IcebergTransaction, *arguments: Any) -> None:
+        add_snapshot(self, *arguments)
+        table = catalog.load_table("shop.orders")
+        if change == "rename":
+            table.update_schema().rename_column("a", "b").commit()
+        elif change == "widen":
+            table.update_schema().update_column("a", ice.LongType()).commit()
+        else:
+            table.update_schema().delete_column("a").commit()
+            table.update_schema().add_column("a", ice.StringType()).commit()
+
+    monkeypatch.setattr(IcebergTransaction, "add_snapshot", after_another)
+    proved(spark, write_lines(tmp_path / "2.jsonl", [{"n": 2, "a": 2}]), tmp_path)
+    expected = {"rename": {"b": 2}, "widen": {"a": 2}, "replace": {}}[change]
+    assert rows(catalog.load_table("shop.orders"))[-1] == {"n": 2, **expected}
 
 
 def test_an_unknown_outcome_keeps_the_files(

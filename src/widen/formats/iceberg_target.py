@@ -40,7 +40,7 @@ from widen.iceberg.partitions import (
 )
 from widen.iceberg.scan_plan import added_by
 from widen.iceberg.schema_conversion import ensure_names_distinct, to_model, with_field_ids
-from widen.iceberg.snapshots import ReadPoint
+from widen.iceberg.snapshots import ReadPoint, SnapshotReference, find_read_point
 from widen.iceberg.storage_options import open_store
 from widen.log.store.log_store import LogStore
 from widen.log.write.staged_files import StagedFiles
@@ -209,9 +209,11 @@ class IcebergTarget(IngestTarget):
 def _read_rows(place: IcebergLocation, version: int) -> IcebergRows:
     """Return the rows that a snapshot added."""
     table = place.name.load()
-    schema = to_model(table.schema(), names.read_sources(table.properties, place.location))
+    # Files have the names of their own snapshot; others may have renamed or replaced a column since.
+    point = find_read_point(table.metadata, SnapshotReference(version))
+    schema = to_model(point.schema, names.read_sources(table.properties, place.location))
     root = data_location(table.metadata)
-    snapshot = table.snapshot_by_id(version)
+    snapshot = point.snapshot
     files = added_by(table.metadata, table.io, snapshot) if snapshot else ()
     below = frozenset(file.path.removeprefix(f"{root}/") for file in files)
     return IcebergRows(place.store(root, table.io.properties), schema, below)

@@ -28,12 +28,19 @@ from pyiceberg.types import (
     StringType,
     UUIDType,
 )
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 
 import widen
 from support.iceberg_files import append as append_files
 from support.iceberg_files import data_file, embedded_catalog, field, write_file
-from widen.errors import AmbiguousColumns, NotNullViolated, SchemaMismatch, UnsupportedFeatureForRead, WrongLength
+from widen.errors import (
+    AmbiguousColumns,
+    InvalidColumnName,
+    NotNullViolated,
+    SchemaMismatch,
+    UnsupportedFeatureForRead,
+    WrongLength,
+)
 from widen.iceberg.catalog import to_catalog
 from widen.spark.iceberg import append
 from widen.spark.spark_types import DataFrame
@@ -116,6 +123,15 @@ def test_partitions_of_floats_that_are_not_finite(spark: SparkSession, catalog: 
     for where in (*conditions, "x = 0.1D", "x <= 0.1D", f"x = {ROUNDED!r}D"):
         found = sorted(row.id for row in table.read(where, spark=spark).collect())
         assert found == sorted(row.id for row in frame.filter(where).collect()), where
+
+
+def test_names_with_dots(spark: SparkSession, catalog: SqlCatalog) -> None:
+    catalog.create_table("ns.dots", Schema(NestedField(1, "a.b", StringType(), False)))
+    table = widen.IcebergTable("ns.dots", catalog=catalog)
+    table.append(spark.sql("SELECT 'x' `a.b`, struct(1 `d.e`) c"), merge_schema=True)
+    assert [tuple(row) for row in table.read("`a.b` = 'x'", spark=spark).collect()] == [("x", Row(1))]
+    with pytest.raises(InvalidColumnName, match="Iceberg spells it like"):
+        table.append(spark.sql("SELECT named_struct('b', 1) a"), merge_schema=True)
 
 
 def test_uuids_in_lists_and_folders_of_any_name(spark: SparkSession, tmp_path: Path) -> None:

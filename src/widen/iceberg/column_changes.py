@@ -169,6 +169,7 @@ def _add(update: UpdateSchema, state: ColumnState, operation: AddColumn) -> None
         if TEXT_LIMIT in item.metadata or DEFAULT in item.metadata:
             expected = "Iceberg has strings without a limit only."
             raise InvalidOption(option=format_path(at), value=item.metadata[TEXT_LIMIT], expected=expected)
+    _ensure_spelled_apart(state.schema, operation)
     update.add_column(path, from_model_type(field.type, path), doc=field.metadata.get(COMMENT))
     _place(update, parent, path, operation.place)
 
@@ -179,6 +180,16 @@ def _ensure_free(parent: StructType, path: Path, field: Field | None = None) -> 
         raise ColumnAlreadyExists(column=format_path((*path[:-1], existing.name)))
     if not path[-1]:
         raise InvalidColumnName(name=path[-1], reason="it is empty", fix="Choose a name.")
+
+
+def _ensure_spelled_apart(schema: StructType, operation: AddColumn | RenameColumn) -> None:
+    """Check that no two columns would have the same name with dots, as PyIceberg spells the fields of structs."""
+    seen: dict[str, Path] = {}
+    for path, _ in fields(apply_operations(schema, [operation])):
+        other = seen.setdefault(".".join(path), path)
+        if other != path:
+            reason = f"Iceberg spells it like {format_path(other)}"
+            raise InvalidColumnName(name=format_path(path), reason=reason, fix="Choose a name without dots.")
 
 
 def _ensure_outside_keys(schema: StructType, path: Path) -> None:
@@ -216,6 +227,7 @@ def _rename(update: UpdateSchema, state: ColumnState, operation: RenameColumn) -
         raise ItemRenameRefused(column=format_path(path), verb="renamed")
     _ensure_outside_keys(state.schema, path)
     _ensure_free(parent, operation.new_path, parent.find(path[-1]))
+    _ensure_spelled_apart(state.schema, operation)
     update.rename_column(path, operation.name)
 
 

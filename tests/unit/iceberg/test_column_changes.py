@@ -34,6 +34,7 @@ from widen.errors import (
     ColumnAlreadyExists,
     ColumnInUse,
     ColumnNotFound,
+    InvalidColumnName,
     InvalidOption,
     ItemCommentRefused,
     ItemRenameRefused,
@@ -174,6 +175,8 @@ def test_a_plan_may_use_the_columns_that_it_makes(name: TableName) -> None:
         (lambda s: alter_request.parse_rename(s, "points.element", "p"), ItemRenameRefused, "points.element"),
         (lambda s: alter_request.parse_new_columns(s, {"by.key.z": "int"}), ColumnInUse, "by.key is the key of a map"),
         (lambda s: alter_request.parse_new_columns(s, {"ID": "int"}), ColumnAlreadyExists, "id"),
+        (lambda s: alter_request.parse_new_columns(s, {"`at.a`": "int"}), InvalidColumnName, "spells it like at.a"),
+        (lambda s: alter_request.parse_rename(s, "day", "at.a"), InvalidColumnName, "spells it like"),
         (lambda s: alter_request.parse_new_columns(s, {"v": "variant"}), UnsupportedColumnType, "variant"),
         (lambda s: alter_request.parse_new_columns(s, {"v": "varchar(3)"}), InvalidOption, "varchar"),
         (

@@ -88,7 +88,8 @@ class IcebergWriter(TableWriter):
     def write(self, rows: DataFrame) -> list[IcebergFile]:
         sink = self._new_sink()
         columns = [F.col(quote_name(each.name)).cast(type_to_spark(each.type)) for each in as_nullable(self.schema)]
-        frame = rows.select(*(column.alias(each.name) for column, each in zip(columns, self.schema, strict=True)))
+        # Tasks take the columns by position: mapInArrow of PySpark does not find a name with a dot.
+        frame = rows.select(*(column.alias(f"c{number}") for number, column in enumerate(columns)))
         with ExitStack() as undo:
             undo.callback(discard_folder, self.store, sink.job)
             with translate_spark_errors():

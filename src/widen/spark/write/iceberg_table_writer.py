@@ -178,10 +178,14 @@ class IcebergLayout:
 
 
 def write_task(layout: IcebergLayout, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write the rows of one task, and yield the written files in the columns of `WRITTEN`."""
-    writers = _PartitionWriters(layout)
+    """Write the rows of one task, and yield the written files in the columns of `WRITTEN`.
+
+    Args:
+        batches: The columns of the table in its order; their names do not matter.
+    """
+    writers, schema = _PartitionWriters(layout), layout.sink.schema
     for batch in batches:
-        writers.write(pa.Table.from_batches([batch]).cast(layout.sink.schema))
+        writers.write(pa.Table.from_batches([batch]).rename_columns(schema.names).cast(schema))
     files = writers.close()
     if files:
         names = ("path", "size_bytes", "stats", "partition")

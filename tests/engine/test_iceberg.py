@@ -128,6 +128,13 @@ def test_partition_columns_stand_in_the_files_after_the_others(
     assert_same(table.read(where="p = 'a/b' and a > 1", spark=spark).select("a").collect(), [Row(a=2)])
 
 
+def test_names_in_files_may_have_dots(spark: SparkSession, tmp_path: Path) -> None:
+    table = widen.create_table(str(tmp_path), "`a.b` int, `p.q` string", partition_by=["p.q"])
+    table.set_properties({**V2, "delta.columnMapping.mode": "name"})
+    table.append(spark.sql("SELECT 1 `a.b`, 'x' `p.q`"))
+    assert [tuple(row) for row in table.read("`a.b` = 1", spark=spark).collect()] == [(1, "x")]
+
+
 def test_rules_hold_there_too_and_nothing_is_left_of_what_fails(spark: SparkSession, tmp_path: Path) -> None:
     properties = {**V2, "delta.constraints.positive": "a > 0"}
     table = widen.create_table(str(tmp_path), "a int not null, l array<int>", properties=properties)

@@ -184,6 +184,7 @@ def write_task(layout: IcebergLayout, batches: Iterable[pa.RecordBatch]) -> Iter
         batches: The columns of the table in its order; their names do not matter.
     """
     writers, schema = _PartitionWriters(layout), layout.sink.schema
+    assert schema is not None
     for batch in batches:
         writers.write(pa.Table.from_batches([batch]).rename_columns(schema.names).cast(schema))
     files = writers.close()

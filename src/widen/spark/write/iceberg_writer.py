@@ -69,7 +69,10 @@ def write_for_iceberg(
     by_name = {f.name: stored for f, stored in zip(schema, as_nullable(to_physical(schema, mode)), strict=True)}
     names = [field.name for field in schema if field.name not in partition_by] + list(partition_by)
     types = {field.name: field.type for field in schema}
-    columns = [F.col(quote_name(n)).cast(type_to_spark(by_name[n].type)).alias(by_name[n].name) for n in names]
+    # Tasks take the columns by position: mapInArrow of PySpark does not find a name with a dot.
+    columns = [
+        F.col(quote_name(name)).cast(type_to_spark(by_name[name].type)).alias(f"c{at}") for at, name in enumerate(names)
+    ]
     texts = [f"{_TEXT}{path}" for path in range(len(partition_by))]
     columns += [
         partition_text(F.col(quote_name(n)), types[n]).alias(t) for n, t in zip(partition_by, texts, strict=True)
@@ -143,7 +146,8 @@ def _partition_runs(batch: pa.RecordBatch, splits: int) -> Iterator[tuple[list[s
 
 
 def _cast_batch(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    (batch,) = pa.Table.from_batches([rows]).cast(schema).combine_chunks().to_batches() or [rows]
+    table = pa.Table.from_batches([rows]).rename_columns(schema.names).cast(schema)
+    (batch,) = table.combine_chunks().to_batches() or [rows]
     return batch
 
 

@@ -101,7 +101,7 @@ def test_files_that_are_gone_are_named_and_nothing_is_committed(spark: SparkSess
     narrow = [path for path in live(tmp_path) if file_types(tmp_path, [path]) == {(("a", pa.int8()),)}]
     table.rewrite(spark=spark)
     (tmp_path / narrow[0]).unlink()
-    with pytest.raises(FileMissing, match=f"version 1 needs {narrow[0]}, which are gone"):
+    with pytest.raises(FileMissing, match=f"version 1 needs {narrow[0]}, which is gone"):
         table.restore(version=1)
     assert table.refresh().version == 4
 

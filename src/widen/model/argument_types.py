@@ -45,7 +45,8 @@ def check_arguments(function: Callable[_P, _R]) -> Callable[_P, _R]:
         arguments = signature.bind(*args, **kwargs).arguments
         for name, expected in parameter_types().items():
             if name in arguments and not has_type(arguments[name], expected):
-                raise InvalidOption(option=name, value=arguments[name], expected=f"Must be {describe(expected)}.")
+                must = _requirement(signature.parameters[name], expected)
+                raise InvalidOption(option=name, value=arguments[name], expected=must)
             if name in arguments and _has_surrogate(arguments[name]) and not _is_path(expected):
                 raise InvalidOption(option=name, value=arguments[name], expected="Must be Unicode text.")
         return function(*args, **kwargs)
@@ -69,6 +70,12 @@ def ensure_not_negative(**numbers: int | None) -> None:
 
 def _argument_type(parameter: inspect.Parameter, hint: Any) -> Any:
     return tuple[hint, ...] if parameter.kind is parameter.VAR_POSITIONAL else hint
+
+
+def _requirement(parameter: inspect.Parameter, expected: Any) -> str:
+    if parameter.kind is parameter.VAR_POSITIONAL:
+        return f"Each must be {describe(get_args(expected)[0])}, and an argument of its own: f(a, b), not f([a, b])."
+    return f"Must be {describe(expected)}."
 
 
 def _is_path(expected: Any) -> bool:

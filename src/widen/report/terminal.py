@@ -328,11 +328,19 @@ def loads_parts(location: str, loads: Sequence[Load], *, lists_files: bool) -> I
 
 
 def _load_table(loads: Sequence[Load]) -> Table:
-    table = table_of("version", "time (UTC)", "files", "records", "corrupt", "kept out", "skipped", "first file")
-    for index in (0, 2, 3, 4, 5, 6):
-        table.columns[index].justify = "right"
-    for load in loads:
-        numbers = (len(load.files), load.records, load.corrupt, load.kept_out, len(load.bad_files))
+    counts = {
+        "files": [len(load.files) for load in loads],
+        "records": [load.records for load in loads],
+        "corrupt": [load.corrupt for load in loads],
+        "kept out": [load.kept_out for load in loads],
+        "skipped": [len(load.bad_files) for load in loads],
+    }
+    shown = {name: numbers for name, numbers in counts.items() if name in ("files", "records") or any(numbers)}
+    table = table_of("version", "time (UTC)", *shown, "first file")
+    table.columns[1].min_width = len("2026-01-31")
+    for column in (table.columns[0], *table.columns[2:-1]):
+        column.justify = "right"
+    for load, *numbers in zip(loads, *shown.values(), strict=True):
         table.add_row(
             Text(str(load.version), "bold"),
             Text(moment_text(load.loaded_ms), "dim"),

@@ -50,7 +50,8 @@ def plan_restore(now: Snapshot, then: Snapshot) -> RestorePlan | None:
         ensure_removable(to_table_state(now), now.location)
     if missing := missing_files(now.store, added):
         more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
-        reason = f"version {then.version} needs {', '.join(missing[:_NAMED])}{more}, which are gone"
+        verb = "is" if len(missing) == 1 else "are"
+        reason = f"version {then.version} needs {', '.join(missing[:_NAMED])}{more}, which {verb} gone"
         raise FileMissing(location=now.location, reason=reason, fix="Restore a later version.")
     now_ms = current_ms()
     files = then.files()

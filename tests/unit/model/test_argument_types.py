@@ -39,6 +39,12 @@ def test_wrong_arguments_are_named_with_what_they_must_be(given: Any, option: st
     assert (refused.value.fields["option"], refused.value.advice) == (option, expected)
 
 
+def test_a_list_in_the_place_of_several_arguments_is_told() -> None:
+    with pytest.raises(InvalidOption) as refused:
+        call("id = 4", ["a", "b"])  # type: ignore[arg-type]
+    assert refused.value.advice == "Each must be str, and an argument of its own: f(a, b), not f([a, b])."
+
+
 def test_unknown_and_missing_arguments_stay_errors_of_python() -> None:
     with pytest.raises(TypeError, match="unexpected keyword argument 'table'"):
         call(table="t")  # type: ignore[call-arg]

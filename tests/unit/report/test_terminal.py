@@ -10,12 +10,13 @@ import pytest
 from rich.console import Console, RenderableType
 
 from support.drift_log import HOSTILE, write_drift
+from widen.log.read.loads import Load, LoadedFile
 from widen.log.read.snapshot import Snapshot, open_snapshot
 from widen.log.store.log_store import LogStore
 from widen.report.build_report import build_report
 from widen.report.commit_history import read_history
 from widen.report.table_summary import summarize_table
-from widen.report.terminal import history_parts, rows_parts, summary_parts
+from widen.report.terminal import history_parts, loads_parts, rows_parts, summary_parts
 from widen.report.terminal_report import report_parts
 
 
@@ -76,3 +77,14 @@ def test_rows_that_are_too_wide_stand_below_each_other() -> None:
     text = render(rows_parts(["a", "b"], ['{"a":"%s","b":null}' % ("x" * 90)]), 60)
     assert text.startswith("row 1\n  a")
     assert text.count("x") == 90
+
+
+def test_loads_fit_a_narrow_terminal_without_counts_that_are_all_zero() -> None:
+    file = LoadedFile("file:/landing/2026-11-23/orders-000001.jsonl", 2048, 0)
+    loads = [Load(version=version, loaded_ms=1_700_000_000_000, files=(file,), records=16) for version in range(2)]
+    text = render(loads_parts("orders", loads, lists_files=False), 80)
+    assert "version   time (UTC)            files   records   first file" in text
+    assert text.count("2023-11-14 22:13:20") == 2
+    odd = Load(version=2, loaded_ms=1_700_000_000_000, files=(file,), records=123_456_789, corrupt=3, kept_out=4)
+    narrow = render(loads_parts("orders", [*loads, odd], lists_files=False), 50)
+    assert narrow.count("2023-11-14") == 3

@@ -17,7 +17,7 @@ CREATE = """CREATE TABLE {t} USING delta PARTITIONED BY (p) TBLPROPERTIES ('delt
 
 STATEMENTS = [
     "INSERT INTO {t} VALUES (10, 'ten', 0), (11, null, null)",
-    "INSERT INTO {t} (p, id) SELECT 1, 12",
+    "WITH x AS (SELECT 1, 12) INSERT INTO {t} (p, id) SELECT * FROM x",
     "INSERT INTO {t} BY NAME SELECT 1 AS p, 'by name' AS name, 13 AS id",
     "UPDATE {t} AS x SET x.name = upper(x.name), id = x.id + CASE WHEN p = 1 THEN 100 ELSE 0 END WHERE x.id < 3",
     "DELETE FROM {t} AS x WHERE x.id % 5 = 4 OR x.name IS NULL",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import cast
 
 from widen.spark.dml.merge_clause import MergeClause, MergeSide
@@ -29,7 +30,7 @@ def parse_row_statement(text: str) -> RowStatement | None:
     match = _FIRST.match(text)
     first = match[1].upper() if match else ""
     if first in _QUERY:
-        return Query(TokenReader(text).rest())
+        return _query(text)
     parse = _PARSERS.get(first)
     return parse(TokenReader(text)) if parse else None
 
@@ -50,6 +51,17 @@ def split_create_as(text: str) -> tuple[str, str] | None:
             return head, reader.rest()
         head = text[: text.index(head) + len(head)] + " AS " + reader.until("AS")
     return None
+
+
+def _query(text: str) -> Query | Insert:
+    """Parse a query, or an INSERT whose query has its WITH clause in front of the statement."""
+    reader = TokenReader(text)
+    if reader.token.word == "WITH":
+        clause = reader.until("INSERT", "SELECT", "VALUES", "FROM", "TABLE", "MAP", "REDUCE")
+        if reader.token.word == "INSERT" and clause.endswith(")"):
+            insert = _insert(reader)
+            return replace(insert, query=f"{clause} {insert.query}")
+    return Query(TokenReader(text).rest())
 
 
 def _insert(reader: TokenReader) -> Insert:

@@ -42,6 +42,11 @@ STATEMENTS: list[tuple[str, RowStatement]] = [
     ("SELECT 1", Query("SELECT 1")),
     (" -- why\n(SELECT 1 -- x\n) ;", Query("(SELECT 1 -- x\n)")),
     ("WITH a AS (SELECT 1) SELECT * FROM a", Query("WITH a AS (SELECT 1) SELECT * FROM a")),
+    ("WITH a AS (SELECT 1), insert AS (TABLE a) FROM a", Query("WITH a AS (SELECT 1), insert AS (TABLE a) FROM a")),
+    (
+        "WITH a AS (SELECT 1), b(x) AS (VALUES (2)) INSERT INTO delta.`/d/t` (x) SELECT * FROM b",
+        Insert(T, "WITH a AS (SELECT 1), b(x) AS (VALUES (2)) SELECT * FROM b", ("x",)),
+    ),
     ("INSERT INTO delta.`/d/t` SELECT 1, 2", Insert(T, "SELECT 1, 2")),
     ("insert into table shop.orders values (1, 'a;b')", Insert(NAMED, "values (1, 'a;b')")),
     ("INSERT INTO delta.`/d/t` (a, `b c`) VALUES (1, 2);", Insert(T, "VALUES (1, 2)", ("a", "b c"))),

@@ -67,6 +67,24 @@ def test_a_damaged_file_is_no_empty_file(skipping: SparkSession, tmp_path: Path,
     assert Table(str(tmp_path)).version == table.version
 
 
+@pytest.mark.parametrize("format", ["parquet", "json"])
+def test_a_damaged_source_file_is_not_loaded_as_an_empty_one(
+    skipping: SparkSession, tmp_path: Path, format: str
+) -> None:
+    source = tmp_path / "in"
+    for start in (0, 10_000):
+        rows = skipping.range(start, start + 10_000).selectExpr("id", "sha2(string(id), 256) AS v").coalesce(1)
+        rows.write.mode("append").format(format).option("compression", "gzip").save(str(source))
+    damaged, _ = sorted(source.glob("part-*"))
+    with open(damaged, "r+b") as file:
+        file.seek(damaged.stat().st_size // 3)
+        file.write(b"\xff" * 1000)
+    with pytest.raises(CorruptFile):
+        widen.ingest(str(source), str(tmp_path / "all"), spark=skipping)
+    done = widen.ingest(str(source), str(tmp_path / "good"), spark=skipping, verify=True, skip_bad_files=True)
+    assert (done.records, [Path(each.path).name for each in done.plan.bad_files]) == (10_000, [damaged.name])
+
+
 def test_a_read_ends_with_an_error_if_its_files_are_vacuumed_meanwhile(skipping: SparkSession, tmp_path: Path) -> None:
     table = two_files(skipping, tmp_path)
     rows, reader = table.read(spark=skipping), Table(str(tmp_path))

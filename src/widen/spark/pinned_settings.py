@@ -75,16 +75,18 @@ def observable_jobs(spark: SparkSession) -> AbstractContextManager[None]:
     return nullcontext() if is_driver(spark) or not spark.version.startswith("4.0.") else _uncached.pin(spark)
 
 
+SKIP_NO_FILE: Mapping[str, str] = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
+"""The options of Spark's readers for which a missing or damaged file is an error, whatever the session says.
+
+An ingestion that skipped a file would record it as loaded, and a change of a table would commit the loss of its rows.
+"""
+
 READ_OPTIONS: Mapping[str, str] = {
     "datetimeRebaseMode": "CORRECTED",
     "int96RebaseMode": "CORRECTED",
-    "ignoreMissingFiles": "false",
-    "ignoreCorruptFiles": "false",
+    **SKIP_NO_FILE,
 }
-"""The options of Spark's reader for data files. A footer that names another calendar takes precedence.
-
-A session may skip files that are missing or damaged; a change that read a table so would commit the loss of their rows.
-"""
+"""The options of Spark's reader for data files. A footer that names another calendar takes precedence."""
 
 _WRITE_SETTINGS = {f"spark.sql.parquet.{kind}RebaseModeInWrite": "CORRECTED" for kind in ("datetime", "int96")}
 _proleptic = PinnedSettings(_WRITE_SETTINGS, _WRITE_SETTINGS)

@@ -16,6 +16,7 @@ from widen.errors import CorruptFile
 from widen.observe.file_fields import FileFields
 from widen.planning.evolution.plan import BadFile
 from widen.routing.native.row_builder import ORIGIN_FIELDS
+from widen.spark.pinned_settings import SKIP_NO_FILE
 from widen.spark.source.changed_files import find_changes
 from widen.spark.source.file_format import COMPRESSION_ENDINGS
 from widen.spark.source.source_files import SourceFile, SourceFiles, decode_file_key, file_key
@@ -71,7 +72,7 @@ def _rows(spark: SparkSession, source: SourceFiles) -> Iterator[DataFrame]:
         for records in read_columnar(spark, source, FileFields(False, None)):
             yield records.frame
     else:
-        yield spark.read.text(source.paths).select(F.length("value"))
+        yield spark.read.options(**SKIP_NO_FILE).text(source.paths).select(F.length("value"))
 
 
 def with_bad_files(kept_out: DataFrame | None, spark: SparkSession, files: tuple[BadFile, ...]) -> DataFrame | None:

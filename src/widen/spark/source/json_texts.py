@@ -25,6 +25,7 @@ from widen.observe.json_document import BOM
 from widen.observe.json_stream_split import RecordSplitter
 from widen.proof.file_parts import FileTasks, ProofFile
 from widen.spark.file_sources import FILE_SOURCES
+from widen.spark.pinned_settings import SKIP_NO_FILE
 from widen.spark.session import is_driver
 from widen.spark.source.file_format import COMPRESSION_ENDINGS
 from widen.spark.source.file_ranges import (
@@ -195,7 +196,7 @@ def text_lines(spark: SparkSession, paths: Sequence[str], separator: str | None 
 
 
 def _text_reader(spark: SparkSession) -> DataFrameReader:
-    return spark.read.format(FILE_SOURCES["text"])
+    return spark.read.format(FILE_SOURCES["text"]).options(**SKIP_NO_FILE)
 
 
 def _lines(spark: SparkSession, paths: list[str], separator: str | None) -> DataFrame:

@@ -28,6 +28,7 @@ from widen.observe.file_fields import (
     unescape_folder,
 )
 from widen.spark.file_sources import FILE_SOURCES
+from widen.spark.pinned_settings import SKIP_NO_FILE
 from widen.spark.source.field_names import duplicate_fields, with_field_steps
 from widen.spark.source.file_format import FileFormat
 from widen.spark.source.source_files import (
@@ -197,7 +198,8 @@ def _split_cut_times(
 
 
 def _reader(spark: SparkSession, source: SourceFiles) -> DataFrameReader:
-    return spark.read.format(FILE_SOURCES.get(source.format.value, source.format.value)).options(**source.options)
+    reader = spark.read.format(FILE_SOURCES.get(source.format.value, source.format.value))
+    return reader.options(**SKIP_NO_FILE).options(**source.options)
 
 
 def _load(reader: DataFrameReader, paths: Sequence[str]) -> DataFrame:

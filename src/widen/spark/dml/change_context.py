@@ -26,6 +26,8 @@ from widen.model.schema_json import from_json
 from widen.model.types import StructType
 from widen.protocol.actions import Action, Add, AddCdc, Metadata, Protocol
 from widen.protocol.change_data_files import CHANGE_FOLDER, with_change_type
+from widen.protocol.column_mapping import ID, mapping_mode
+from widen.protocol.iceberg_compat import enabled_compat
 from widen.protocol.skipping.file_selection import FileSelection
 from widen.protocol.skipping.file_statistics import FileStatistics
 from widen.protocol.table_features import is_enabled
@@ -94,6 +96,13 @@ class ChangeContext:
     def has(self, feature: str) -> bool:
         """Return whether a feature is enabled."""
         return is_enabled(self.protocol, self.metadata.configuration, feature)
+
+    @property
+    def has_arrow_layout(self) -> bool:
+        """Whether tasks may write rows with Arrow, as far as its types allow: rows keep their columns, without ids."""
+        properties = self.metadata.configuration
+        is_plain = mapping_mode(properties, self.protocol) != ID and not enabled_compat(properties)
+        return is_plain and self.tracking is None and self.before == self.schema
 
     def located(self, keys: Collection[str] | None = None) -> DataFrame:
         """Return the rows of the candidates, or of some of them, with their file and row index."""

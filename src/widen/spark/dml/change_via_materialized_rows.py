@@ -29,6 +29,7 @@ from widen.spark.dml.change_context import (
 )
 from widen.spark.dml.copied_files import copy_without_marked
 from widen.spark.dml.row_decision import BEFORE, CLAUSE, ChangeCounts, ChangeKind, RowDecision, keep_decided_rows
+from widen.spark.dml.rows_and_changes import write_rows_and_changes
 from widen.spark.read.deleted_rows import BROADCAST_ROWS, DISTINCT, FILE, MASK, ROW, mark_rows, without_marked
 from widen.spark.spark_errors import translate_spark_errors
 from widen.spark.write.deletion_vector_writer import write_vectors
@@ -126,11 +127,12 @@ class _MaterializedChange:
         has_vectors = context.has("deletionVectors")
         revised = self._revised(partial, rows) if partial and has_vectors else []
         copies = self._copies(partial) if partial and not has_vectors else []
+        fresh, recorded = self._write_new_rows(new, records=self._records(has_copies=bool(copies)))
         return ChangeResult(
             removed=tuple(context.adds[key] for key in self._lost),
-            added=(*copies, *(self._fresh(new) if new else ())),
+            added=(*copies, *fresh),
             revised=tuple(revised),
-            recorded=tuple(self._recorded(new, has_copies=bool(copies))),
+            recorded=tuple(recorded),
             rows=sum(self._tally.values(), Counter()),
             copied=count_written_rows(copies),
             folders=self._files.folders,
@@ -168,29 +170,42 @@ class _MaterializedChange:
         ensure_same_count(sum(partial.values()), count_written_rows(copies))
         return copies
 
-    def _fresh(self, count: int) -> list[Add]:
-        """Write inserted rows and the new values of updated rows."""
-        fresh = self._files.rows(self._rows(ChangeKind.UPDATE, ChangeKind.INSERT).select(*self._columns))
-        ensure_same_count(count, count_written_rows(fresh))
-        return fresh
-
-    def _recorded(self, new: int, *, has_copies: bool) -> list[AddCdc]:
-        """Write change data files, unless readers can derive the changes from added and removed files."""
+    def _records(self, *, has_copies: bool) -> bool:
+        """Return whether change data files are needed: readers cannot derive the changes from the other files."""
         has_updates = any(self._count(key, ChangeKind.UPDATE) for key in self._tally)
-        if not self._context.has("changeDataFeed") or not (has_copies or has_updates):
-            return []
-        removed = self._rows(ChangeKind.UPDATE, ChangeKind.DELETE)
+        return self._context.has("changeDataFeed") and (has_copies or has_updates)
+
+    def _write_new_rows(self, count: int, *, records: bool) -> tuple[list[Add], list[AddCdc]]:
+        """Write inserted rows and the new values of updated rows, and all change data if it is needed."""
+        rows, has_both = self._rows(ChangeKind.UPDATE, ChangeKind.INSERT), count and records and self._lost
+        written = write_rows_and_changes(self._files, rows, self._is_update()) if has_both else None
+        if written is not None:
+            fresh, recorded = written
+            if any(self._count(key, ChangeKind.DELETE) for key in self._lost):
+                recorded += self._files.changes(self._removed_rows(ChangeKind.DELETE))
+        else:
+            fresh = self._files.rows(rows.select(*self._columns)) if count else []
+            recorded = self._write_changes(count) if records else []
+        ensure_same_count(count, count_written_rows(fresh))
+        return fresh, recorded
+
+    def _write_changes(self, new: int) -> list[AddCdc]:
         added = self._rows(ChangeKind.UPDATE, ChangeKind.INSERT)
-        frames = [removed.select(f"{BEFORE}.*", self._change_type("update_preimage", "delete"))] if self._lost else []
+        frames = [self._removed_rows(ChangeKind.UPDATE, ChangeKind.DELETE)] if self._lost else []
         if new:
             frames += [added.select(*self._columns, self._change_type("update_postimage", "insert"))]
         if self._context.before == self._context.schema:
             frames = [reduce(DataFrame.unionByName, frames)]
         return [recorded for frame in frames for recorded in self._files.changes(frame)]
 
+    def _removed_rows(self, *kinds: ChangeKind) -> DataFrame:
+        return self._rows(*kinds).select(f"{BEFORE}.*", self._change_type("update_preimage", "delete"))
+
+    def _is_update(self) -> Column:
+        return F.col(CLAUSE).isin(_codes(self._kinds, ChangeKind.UPDATE))
+
     def _change_type(self, update: str, other: str) -> Column:
-        is_update = F.col(CLAUSE).isin(_codes(self._kinds, ChangeKind.UPDATE))
-        return F.when(is_update, update).otherwise(other).alias(CHANGE_TYPE)
+        return F.when(self._is_update(), update).otherwise(other).alias(CHANGE_TYPE)
 
     @property
     def _columns(self) -> list[str]:

@@ -22,8 +22,7 @@ from widen.log.write.staged_files import discard_folder
 from widen.model.schema_json import from_json
 from widen.model.types import StructType
 from widen.protocol.actions import Add
-from widen.protocol.column_mapping import ID, NONE, mapping_mode, to_physical
-from widen.protocol.iceberg_compat import enabled_compat
+from widen.protocol.column_mapping import NONE, mapping_mode, to_physical
 from widen.protocol.type_changes import ensure_readable
 from widen.spark.dml.change_context import ChangeContext
 from widen.spark.read.local_rows import LocalScan, NotLocal, RowSlice
@@ -77,8 +76,7 @@ def _plan(context: ChangeContext, job: str) -> tuple[LocalScan, ArrowLayout] | N
     """Return how tasks read and write files, both by the names of columns in files; None if Arrow cannot."""
     metadata, protocol = context.metadata, context.protocol
     schema, mode = from_json(metadata.schema_string), mapping_mode(metadata.configuration, protocol)
-    is_grown = context.before != context.schema
-    if context.tracking or mode == ID or is_grown or enabled_compat(metadata.configuration):
+    if not context.has_arrow_layout:
         return None
     ensure_readable(schema)
     stored = StructType(tuple(field for field in schema if field.name not in metadata.partition_columns))

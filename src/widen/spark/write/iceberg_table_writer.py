@@ -45,7 +45,7 @@ from widen.iceberg.partitions import (
 )
 from widen.model.column_path import Path, leaves
 from widen.model.types import DataType, DecimalType, StructType
-from widen.spark.write.part_file import PartFile, PartSink, PartWriter
+from widen.spark.write.part_file import PartFile, PartSink, PartWriter, struct_leaf
 
 MAX_OPEN_FILES = 100
 """The number of partitions that a task writes at the same time. Beyond it, the one unused for longest is closed."""
@@ -155,15 +155,7 @@ def nan_counter(schema: StructType, modes: Mapping[int, int]) -> Callable[[pa.Ta
 
 
 def _count_nans(columns: Sequence[tuple[int, Path]], rows: pa.Table) -> dict[int, int]:
-    return {number: pc.sum(pc.is_nan(_column(rows, path))).as_py() or 0 for number, path in columns}
-
-
-def _column(rows: pa.Table, path: Path) -> pa.ChunkedArray:
-    """Return a column, or a field of a struct; null where the struct is null."""
-    values = rows.column(path[0])
-    for step in path[1:]:
-        values = pc.struct_field(values, step)
-    return values
+    return {number: pc.sum(pc.is_nan(struct_leaf(rows, path))).as_py() or 0 for number, path in columns}
 
 
 # ---- tasks ----------------------------------------------------------------------------------------
@@ -243,7 +235,7 @@ def split_by_partition(rows: pa.Table, fields: Sequence[PartitionField]) -> Iter
 def _partition_values(rows: pa.Table, field: PartitionField) -> pa.ChunkedArray:
     if field.transform == VOID:
         return pa.chunked_array([pa.nulls(rows.num_rows, pa.int32())])
-    column = _column(rows, field.source)
+    column = struct_leaf(rows, field.source)
     values = _physical(column)
     if field.transform == IDENTITY:
         return values

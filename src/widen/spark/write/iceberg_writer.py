@@ -109,7 +109,7 @@ def _write_task(layout: ArrowLayout, batches: Iterable[pa.RecordBatch]) -> Itera
             if writer is None or texts != current:
                 files += _close_writer(writer, current)
                 writer, current = open_writer(layout, texts), texts
-            writer.write(_cast_batch(rows, layout.schema))
+            writer.write(cast_batch(rows, layout.schema))
     files += _close_writer(writer, current)
     if files:
         rows = [{**msgspec.structs.asdict(part), "texts": json.dumps(texts)} for part, texts in files]
@@ -145,7 +145,8 @@ def _partition_runs(batch: pa.RecordBatch, splits: int) -> Iterator[tuple[list[s
         first += length
 
 
-def _cast_batch(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def cast_batch(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return rows in the names and types of a schema, column by column."""
     table = pa.Table.from_batches([rows]).rename_columns(schema.names).cast(schema)
     (batch,) = table.combine_chunks().to_batches() or [rows]
     return batch

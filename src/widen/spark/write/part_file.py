@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from io import BytesIO
 from typing import BinaryIO
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
@@ -32,7 +34,7 @@ from widen.protocol.leaf_counts import LEAF_COUNTS
 from widen.protocol.parquet_calendar import PROLEPTIC
 from widen.protocol.skipping.file_statistics import indexed_leaves
 from widen.protocol.table_features import is_supported
-from widen.spark.parquet.footer import footer_of
+from widen.spark.parquet.footer import footer_of, leaf_paths
 from widen.spark.write.physical_layout import is_fully_nullable
 
 ROW_GROUP_BYTES = 64 * 2**20
@@ -145,6 +147,7 @@ class PartWriter:
 
     def __init__(self, sink: PartSink, schema: pa.Schema) -> None:
         self._sink, self._schema = sink, schema
+        self._floats = list(_floats(schema))
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_bytes = 0
         self._parts: list[PartFile] = []
@@ -171,18 +174,25 @@ class PartWriter:
         self._sink.store.delete([part.path for part in self._parts])
 
     def _write_group(self) -> None:
-        if self._file is None:
-            self._begin()
-        assert self._file is not None
         rows = pa.Table.from_batches(self._waiting, self._schema)
         self._waiting, self._waiting_bytes = [], 0
+        with_nan = {path for path in self._floats if pc.any(pc.is_nan(struct_leaf(rows, path))).as_py()}
+        if self._file is not None and not with_nan <= self._unbounded:
+            self._finish()
+        if self._file is None:
+            self._begin(with_nan)
+        assert self._file is not None
         if self._sink.count_nans is not None:
             self._nans.update(self._sink.count_nans(rows))
         self._writer.write_table(rows, row_group_size=rows.num_rows)
         if self._file.tell() >= self._sink.file_bytes:
             self._finish()
 
-    def _begin(self) -> None:
+    def _begin(self, unbounded: set[Path]) -> None:
+        """Start a file without statistics of some columns: those of Arrow leave NaN out, which is above every number
+        for Spark, so that its readers would skip rows.
+        """
+        self._unbounded = unbounded
         self._path = f"{self._sink.job}/part-{uuid.uuid4().hex}.{self._sink.codec}.parquet"
         self._file = self._sink.store.create(self._path)
         self._footers: list[pq.FileMetaData] = []
@@ -193,6 +203,7 @@ class PartWriter:
             compression=self._sink.codec,
             compression_level=self._sink.level,
             store_decimal_as_integer=True,
+            write_statistics=_columns_in_file(self._schema, unbounded) if unbounded else True,
             metadata_collector=self._footers,
         )
         self._writer.add_key_value_metadata(PROLEPTIC)
@@ -205,3 +216,29 @@ class PartWriter:
             size_bytes = file.tell()
         self._file = None
         self._parts.append(PartFile(self._path, size_bytes, *self._sink.describe(self._footers[0], self._nans)))
+
+
+def struct_leaf(rows: pa.Table, path: Path) -> pa.ChunkedArray:
+    """Return a column, or a field of a struct; null where the struct is null."""
+    values = rows.column(path[0])
+    for step in path[1:]:
+        values = pc.struct_field(values, step)
+    return values
+
+
+def _floats(columns: Iterable[pa.Field], path: Path = ()) -> Iterator[Path]:
+    """Yield the columns and fields of structs with floating-point numbers; readers skip nothing by other leaves."""
+    for field in columns:
+        if pa.types.is_floating(field.type):
+            yield (*path, field.name)
+        elif pa.types.is_struct(field.type):
+            yield from _floats(field.type, (*path, field.name))
+
+
+def _columns_in_file(schema: pa.Schema, omitted: Collection[Path]) -> list[str] | bool:
+    """Return the leaves of a Parquet file, in its own notation, without some; False if none is left."""
+    sink = BytesIO()
+    pq.ParquetWriter(sink, schema).close()
+    stored = [column.path for column in pq.read_metadata(sink).schema]
+    names = {name for leaf, name in zip(leaf_paths(schema), stored, strict=True) if leaf in omitted}
+    return [name for name in stored if name not in names] or False

@@ -35,7 +35,13 @@ _SHOWN_CHARACTERS = 500
 """The most characters of a row that an error shows."""
 
 
-def check_rows(rows: DataFrame, schema: StructType, protocol: Protocol, properties: Mapping[str, str]) -> DataFrame:
+def check_rows(
+    rows: DataFrame,
+    schema: StructType,
+    protocol: Protocol,
+    properties: Mapping[str, str],
+    other: Sequence[Column] = (),
+) -> DataFrame:
     """Return rows of a table; a row that violates a rule of the table fails the job that writes them.
 
     Rules are NOT NULL columns and fields, lengths of strings, invariants, CHECK constraints, and generated columns,
@@ -45,6 +51,7 @@ def check_rows(rows: DataFrame, schema: StructType, protocol: Protocol, properti
         rows: All columns of the table, in its types, as `fill_missing_columns` returns them.
         schema: The schema of the table, in logical names, with all metadata.
         protocol: The protocol of the table: a rule applies only if its feature is supported.
+        other: Columns to return, too.
 
     Raises:
         CorruptLog: an invariant cannot be parsed.
@@ -58,7 +65,7 @@ def check_rows(rows: DataFrame, schema: StructType, protocol: Protocol, properti
         if stored and field is stored[-1]:
             breaches += _row_breaches(schema, protocol, properties)
         columns.append(_fail_on_breach(field, breaches).alias(field.name))
-    return rows.select(*columns)
+    return rows.select(*columns, *other)
 
 
 def _fail_on_breach(field: Field, breaches: Sequence[RuleBreach]) -> Column:

@@ -200,6 +200,7 @@ def open_batch(reader: BatchReader, spark: SparkSession, source: IngestSource, c
         InvalidOption: an option is invalid, or only new files are to be loaded and the source is not files.
         FilesChanged: see `FileChoice`.
     """
+    reader = reader.for_table(choice.target.schema)
     if isinstance(source, DataFrame):
         if choice.is_new:
             raise InvalidOption(option="new", value=True, expected="Applies to files; a DataFrame has none.")

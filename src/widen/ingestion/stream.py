@@ -25,8 +25,7 @@ from widen.ingestion.result import IngestResult
 from widen.model.argument_types import check_arguments
 from widen.model.progress import Progress, no_progress
 from widen.spark.hadoop_options import with_store_settings
-from widen.spark.ingest.batch import Batch
-from widen.spark.ingest.open_source import IngestSource
+from widen.spark.ingest.open_source import BatchReader, IngestSource
 from widen.spark.ingest.streaming_query import IngestStream, file_stream, query_id, start_stream
 from widen.spark.session import find_session
 from widen.spark.source.source_files import to_paths, to_place
@@ -124,7 +123,6 @@ def ingest_stream(
         quarantine=to_quarantine(quarantine, table),
         is_strict=strict,
     )
-    read: Callable[[SparkSession, DataFrame], Batch | None] = reader.open
     if isinstance(source, DataFrame):
         _ensure_streaming(source, max_files or max_bytes)
         rows = source
@@ -132,10 +130,10 @@ def ingest_stream(
         paths = to_paths(source)
         _ensure_separate(paths, {"into": fspath(into), "checkpoint": checkpoint})
         session = with_store_settings(session, (*paths, checkpoint), storage_options)
-        rows, read = file_stream(session, paths, max_files, max_bytes), reader.open_new_files
+        rows = file_stream(session, paths, max_files, max_bytes)
     request.open_target()  # a table that cannot be written must fail here, not in the first interval
     watch, lists_files = IntervalWatch(parse_share(verify), on_event), not isinstance(source, DataFrame)
-    work = _StreamWork(read, checkpoint, request, watch, on_interval, lists_files)
+    work = _StreamWork(reader, checkpoint, request, watch, on_interval, lists_files)
     return start_stream(rows, work, checkpoint, once=once, every_seconds=every_seconds)
 
 
@@ -144,11 +142,10 @@ class _StreamWork:
     """Write the intervals of one stream.
 
     Args:
-        read: Returns the batch of an interval from the rows of the stream; None if there is nothing to read.
         lists_files: Whether the rows of the stream are only the names of the files to read.
     """
 
-    read: Callable[[SparkSession, DataFrame], Batch | None]
+    reader: BatchReader
     checkpoint: str
     request: BatchRequest
     watch: IntervalWatch
@@ -163,7 +160,8 @@ class _StreamWork:
         request = replace(self.request, interval=StreamInterval(self.stream_id, number))
         target = request.open_target()
         with nullcontext(rows) if self.lists_files else persist_if_reread(rows, target, self.watch) as source:
-            batch = self.read(spark, source)
+            reader = self.reader.for_table(target.schema)
+            batch = reader.open_new_files(spark, source) if self.lists_files else reader.open(spark, source)
             written = None if batch is None else commit_batch(batch, request, target)
             if batch is not None and written is not None:
                 result = to_result(batch, written, request, self.watch)

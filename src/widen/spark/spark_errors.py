@@ -54,6 +54,7 @@ SET_CREDENTIALS = "Pass storage_options, or set spark.hadoop.fs.s3a.access.key a
 _MISSING_PATH = re.compile(r"\[PATH_NOT_FOUND\] Path does not exist: (.+?)\.(?: SQLSTATE|$)")
 _READ_FAILURE = re.compile(r"\[(FAILED_READ_FILE[.\w]*)\].*?file (\S+?)\.?(?:\s|$)(.*)")
 _UNREADABLE_RANGE = re.compile(r"\[WIDEN_FILE_UNREADABLE\] The file (\S+) cannot be read: (.*?)\. " + RESTORE_FILE)
+_UNUSABLE_SOURCE = re.compile(r"\[WIDEN_SOURCE_UNUSABLE\] (.+?): ([^.\n]+)\. ([^\n]+)")
 _SENT_ERROR = re.compile(_SENT + r" (\w+) ")
 _REFUSED_ROW = re.compile(_REFUSED + r" (\w+) (\{.*?\}) VALUE (.*?) END", re.DOTALL)
 _DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded")
@@ -77,6 +78,7 @@ def translate_spark_errors() -> Iterator[None]:
         CorruptFile: a file cannot be read; the error names the file.
         RowRefused: a row breaks a rule of the table; the error names the rule.
         IdentityExhausted: an identity column has used up all values of its type.
+        SourceError: a task cannot use a file of a source.
         StorageError: the disk is full, or permission to write is missing.
         JobFailed: any other failure; the error has the innermost cause that Spark reports.
     """
@@ -184,6 +186,10 @@ def _range_error(match: re.Match[str]) -> WidenError:
     return CorruptFile(path=match[1], reason=match[2], fix=RESTORE_FILE)
 
 
+def _source_error(match: re.Match[str]) -> WidenError:
+    return SourceError(source=match[1], reason=match[2], fix=match[3])
+
+
 def _disk_full_error(match: re.Match[str]) -> WidenError:
     return StorageError(location="The table", reason="the disk is full", fix="Free some space and try again.")
 
@@ -231,6 +237,7 @@ _TRANSLATIONS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], WidenError
     (_MISSING_PATH, _missing_path_error),
     (_OTHER_PYTHON, _other_python_error),
     (_UNREADABLE_RANGE, _range_error),
+    (_UNUSABLE_SOURCE, _source_error),
     (_MISSING_PACKAGE, _missing_package_error),
 )
 """Patterns of failures and the errors they become, in order of precedence."""

@@ -18,7 +18,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from widen.errors import InvalidOption
+from widen.model.types import StructType
 from widen.observe.file_fields import LOADED_AT, SIGN, FileFields
+from widen.planning.evolution.source_metadata import role_of, source_key
 from widen.spark.ingest.batch import Batch, TextBatch, TextReaders
 from widen.spark.ingest.typed_batch import TypedBatch
 from widen.spark.source.bad_files import split_bad_files
@@ -56,6 +58,7 @@ class BatchReader:
         has_folders: Whether ``key=value`` folders in the path of a file become fields of its records.
         has_source_columns: Whether the URI of the file and the time of the load become fields of the records.
         skips_bad_files: Whether files that cannot be read are left out; else they are an error.
+        known_fields: The columns of the table and their fields; the header of a CSV file must have one of them.
     """
 
     format: FileFormat | None = None
@@ -64,6 +67,16 @@ class BatchReader:
     has_folders: bool = True
     has_source_columns: bool = False
     skips_bad_files: bool = False
+    known_fields: tuple[str, ...] = ()
+
+    def for_table(self, schema: StructType | None) -> BatchReader:
+        """Return the reader for a table; a header must have one of its fields.
+
+        Args:
+            schema: The columns of the table; None if it does not exist.
+        """
+        columns = [field for field in schema or () if role_of(field) is None]
+        return replace(self, known_fields=tuple(name for field in columns for name in (field.name, source_key(field))))
 
     def open(self, spark: SparkSession, source: IngestSource) -> Batch:
         """Return a source as a batch.
@@ -134,7 +147,7 @@ class BatchReader:
         is_few = all(map(is_small, source.files))
         if source.format is FileFormat.CSV:
             is_tabbed = all(".tsv" in file.path.lower() for file in source.files)
-            dialect = parse_dialect(self.options, detects=self.detects, is_tabbed=is_tabbed)
+            dialect = parse_dialect(self.options, detects=self.detects, is_tabbed=is_tabbed, known=self.known_fields)
             again = partial(read_csv, spark, source, dialect)
             if not can_read(spark, source.files):
                 return TextReaders(again)

@@ -30,6 +30,8 @@ class CsvDialect:
         header: Whether the first line of every file has the names; else the names are ``_c0``, ``_c1``, ...
         null: Unquoted text of null.
         detects: The pattern of the texts that become numbers and booleans; empty if none do.
+        known: The fields that the table has, as `fold_name` returns them: one of them is in each header. Empty if a
+            header may have any names.
     """
 
     separator: str = ","
@@ -39,14 +41,23 @@ class CsvDialect:
     null: str = ""
     encoding: str = "utf-8"
     detects: str = ""
+    known: frozenset[str] = frozenset()
 
 
-def parse_dialect(options: Mapping[str, str], *, detects: str = "", is_tabbed: bool = False) -> CsvDialect:
+def fold_name(name: str) -> str:
+    """Return the letters and digits of a name in one case: its column may be spelled otherwise."""
+    return "".join(filter(str.isalnum, name)).casefold()
+
+
+def parse_dialect(
+    options: Mapping[str, str], *, detects: str = "", is_tabbed: bool = False, known: Iterable[str] = ()
+) -> CsvDialect:
     """Return the dialect of options with the names that Spark has for them, in any case.
 
     Args:
         options: For example ``{"sep": ";", "header": "false"}``.
         is_tabbed: Whether the default separator is a tab.
+        known: The fields that the table has. They are not compared if the options say whether there is a header.
 
     Raises:
         InvalidOption: an option is unknown or has an invalid value.
@@ -60,12 +71,13 @@ def parse_dialect(options: Mapping[str, str], *, detects: str = "", is_tabbed: b
     for key in ("separator", "quote", "escape"):
         if len(fields.get(key) or " ") != 1:
             raise InvalidOption(option=key, value=fields[key], expected="Must be a single character.")
+    shared = () if "header" in fields else known
     if fields.get("header", "true").lower() not in _BOOLEANS:
         raise InvalidOption(option="header", value=fields["header"], expected="Must be true or false.")
     fields["header"] = _BOOLEANS[fields.get("header", "true").lower()]
     _ensure_encoding(fields.get("encoding", "utf-8"))
     fields |= {"quote": fields.get("quote", '"') or None, "escape": fields.get("escape") or None, "detects": detects}
-    return CsvDialect(**fields)
+    return CsvDialect(**fields, known=frozenset(map(fold_name, shared)) - {""})
 
 
 _OPTIONS = {
@@ -124,8 +136,15 @@ def is_utf8(text: bytes) -> bool:
     return True
 
 
-def read_header(data: bytes, dialect: CsvDialect) -> tuple[list[str], bytes]:
-    """Return the names of the fields, and the rows without the header line."""
+def read_header(data: bytes, dialect: CsvDialect, path: str) -> tuple[list[str], bytes]:
+    """Return the names of the fields, and the rows without the header line.
+
+    Args:
+        path: The file, for the error.
+
+    Raises:
+        SourceError: the table has none of the fields, so that the line is probably a record of a file without header.
+    """
     data = data.removeprefix(BOM)
     end, quote = data.find(b"\n"), (dialect.quote or "\0").encode()
     while end >= 0 and data.count(quote, 0, end) % 2:
@@ -134,6 +153,8 @@ def read_header(data: bytes, dialect: CsvDialect) -> tuple[list[str], bytes]:
     fields = next(csv.reader([first.rstrip("\r")], delimiter=dialect.separator, quotechar=dialect.quote), [])
     if not dialect.header:
         return [f"_c{at}" for at in range(len(fields))], data
+    if dialect.known and fields and dialect.known.isdisjoint(map(fold_name, fields)):
+        raise SourceError(source=path, reason="the table has none of the fields in its first line", fix=_HEADER_FIX)
     return _unique_names(fields), b"" if end < 0 else data[end + 1 :]
 
 
@@ -165,4 +186,7 @@ def split_whole_rows(data: bytes, dialect: CsvDialect) -> tuple[bytes, bytes]:
     return data[:end], data[end:]
 
 
+_HEADER_FIX = (
+    "If the file lacks its header, add the line with the names; if these are new fields, set the option header=true."
+)
 _QUOTE_FIX = "Repair the file, or turn quoting off: quote=''."

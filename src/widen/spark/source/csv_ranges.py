@@ -113,11 +113,11 @@ def _read_range(file: BinaryIO, part: FileRange, dialect: CsvDialect) -> Iterato
     if part.is_whole and part.end <= MAX_WHOLE_FILE_BYTES:
         yield _read_file(file, part, dialect)
         return
-    names, incomplete_row, is_start = _read_names(file, dialect), b"", part.start == 0
+    names, incomplete_row, is_start = _read_names(file, dialect, part.uri), b"", part.start == 0
     for block in read_line_blocks(file, part.start, part.end):
         rows = to_utf8(block, dialect) or block
         if is_start:
-            rows, is_start = read_header(rows, dialect)[1], False
+            rows, is_start = read_header(rows, dialect, part.uri)[1], False
         if part.is_whole:
             rows, incomplete_row = split_whole_rows(incomplete_row + rows, dialect)
         yield parse_rows(rows, names, dialect, part.uri, part.start)
@@ -129,13 +129,13 @@ def _read_file(file: BinaryIO, part: FileRange, dialect: CsvDialect) -> FieldGro
     text = to_utf8(content, dialect)
     if text is None:
         return TextGroup(part.uri, 0, False, [content])
-    names, rows = read_header(text, dialect)
+    names, rows = read_header(text, dialect, part.uri)
     return parse_rows(rows, names, dialect, part.uri)
 
 
-def _read_names(file: BinaryIO, dialect: CsvDialect) -> list[str]:
+def _read_names(file: BinaryIO, dialect: CsvDialect, path: str) -> list[str]:
     """Return the names of the fields of a large file."""
     file.seek(0)
     head = file.read(HEAD_BYTES)
     lines = head[: head.rfind(b"\n") + 1] or head
-    return read_header(to_utf8(lines, dialect) or lines, dialect)[0]
+    return read_header(to_utf8(lines, dialect) or lines, dialect, path)[0]

@@ -53,7 +53,7 @@ def _read_large(spark: SparkSession, path: str, dialect: CsvDialect) -> DataFram
     lines = spark.read.text(as_literal(path), lineSep="\n")
     head = lines.select(F.col("value").cast("binary")).limit(_HEAD_LINES).collect()
     data = b"".join(bytes(row[0]) + b"\n" for row in head)
-    names, _ = read_header(to_utf8(data, dialect) or data, dialect)
+    names, _ = read_header(to_utf8(data, dialect) or data, dialect, path)
     quotes = F.length("value") - F.length(F.replace("value", F.lit(dialect.quote or "\0")))
     has_breaks = bool(lines.where(quotes % 2 == 1).limit(1).count())
     rows = text_lines(spark, [path], "\n")
@@ -67,7 +67,7 @@ def _texts_of_files(dialect: CsvDialect, batches: Iterable[pa.RecordBatch]) -> I
     for batch in batches:
         for content, path in zip(batch.column(TEXT).to_pylist(), batch.column(FILE).to_pylist(), strict=True):
             text = to_utf8(content, dialect)
-            names, rows = ([], b"") if text is None else read_header(text, dialect)
+            names, rows = ([], b"") if text is None else read_header(text, dialect, path)
             yield as_raw_records([content] if text is None else _to_json_texts(rows, names, dialect), path)
 
 
@@ -84,7 +84,7 @@ def _texts_of_lines(
             rows = to_utf8(data, dialect) or data
             is_start, last_split = split != last_split and split[1] == 0, split
             rows, incomplete_row = split_whole_rows(
-                incomplete_row + (read_header(rows, dialect)[1] if is_start else rows), dialect
+                incomplete_row + (read_header(rows, dialect, split[0])[1] if is_start else rows), dialect
             )
             yield as_raw_records(_to_json_texts(rows, names, dialect), *last_split)
     yield as_raw_records(_to_json_texts(incomplete_row, names, dialect), *last_split)

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 import widen
 from support.change import actions, leftovers
 from widen.errors import RowRefused
-from widen.spark.dml import change_via_materialized_rows as lanes
+from widen.spark.dml.change_context import ChangeContext
 from widen.table import Table
 
 FEED = {"delta.enableChangeDataFeed": "true"}
@@ -53,11 +53,12 @@ def test_every_type_is_written_as_spark_writes_it(
         table = written_table(spark, tmp_path / lane, **properties)
         with monkeypatch.context() as patched:
             if lane == "spark":
-                patched.setattr(lanes, "write_rows_and_changes", lambda *_: None)
+                patched.setattr(ChangeContext, "has_arrow_layout", False)
             table.update({"id": "id + 10"}, "id < 3", spark=spark)
         frames = (table.read(spark=spark), table.changes(0, spark=spark).drop("_commit_timestamp"))
         told.append((*(sorted(map(repr, frame.collect())) for frame in frames),))
-        told[-1] += (sorted(bounds(action) for action in actions(table, "add")),)
+        if vectors == "true":  # else one lane writes two files
+            told[-1] += (sorted(bounds(action) for action in actions(table, "add")),)
     assert told[0] == told[1]
     assert sum("update_p" in row for row in told[0][1]) == 4
 

@@ -1,6 +1,6 @@
 """Update or delete the rows that match a condition.
 
-Without deletion vectors every file with such a row is rewritten in one pass.
+Without deletion vectors every file with such a row is rewritten in one pass, for an update with its change data.
 
 Source: PROTOCOL.md#add-file-and-remove-file
 """
@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from widen.model.types import quote_name
-from widen.protocol.actions import Add
+from widen.protocol.actions import Add, AddCdc
 from widen.spark.dml.assignment import recompute_generated_columns
 from widen.spark.dml.change_context import (
     ChangeContext,
@@ -25,6 +25,7 @@ from widen.spark.dml.change_context import (
 )
 from widen.spark.dml.change_via_materialized_rows import change_via_materialized_rows
 from widen.spark.dml.row_decision import BEFORE, CLAUSE, ChangeKind, count_changes
+from widen.spark.dml.rows_and_changes import UPDATE, can_write_rows_and_changes, write_rows_and_changes
 from widen.spark.read.deleted_rows import FILE, ROW
 
 
@@ -43,7 +44,10 @@ def change_in_place(context: ChangeContext, where: Column, new: Mapping[str, Col
     """
     if kind is ChangeKind.UPDATE and context.tracking:
         new = {**new, context.tracking.version: F.lit(None).cast("bigint")}
-    if context.has("deletionVectors") or context.has("changeDataFeed"):
+    has_one_pass = not context.has("changeDataFeed") or (
+        kind is ChangeKind.UPDATE and can_write_rows_and_changes(context)
+    )
+    if context.has("deletionVectors") or not has_one_pass:
         return change_via_materialized_rows(
             context, lambda rows: _decide_change(context, rows.where(where), where, new), (kind,)
         )
@@ -79,10 +83,14 @@ def _in_one_pass(
     live = context.live_rows(counts)
     partial = {key for key, count in counts.items() if kind is ChangeKind.UPDATE or count < live[key]}
     added: list[Add] = []
+    recorded: list[AddCdc] = []
     if partial:
         judged = _decide_change(context, context.located(partial), where, new)
         stays = judged if kind is ChangeKind.UPDATE else judged.where(F.col(CLAUSE).isNull())
-        added = files.rows(stays.drop(FILE, ROW, CLAUSE, BEFORE))
+        if context.has("changeDataFeed"):
+            added, recorded = write_rows_and_changes(files, stays, F.when(F.col(CLAUSE).isNotNull(), UPDATE))
+        else:
+            added = files.rows(stays.drop(FILE, ROW, CLAUSE, BEFORE))
     total, written = sum(live.values()), count_written_rows(added)
     if kind is ChangeKind.UPDATE:
         ensure_same_count(total, written)
@@ -90,6 +98,7 @@ def _in_one_pass(
     return ChangeResult(
         removed=tuple(context.adds[key] for key in counts),
         added=tuple(added),
+        recorded=tuple(recorded),
         rows=Counter({0: changed}),
         copied=total - changed,
         folders=files.folders,

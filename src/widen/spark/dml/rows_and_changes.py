@@ -1,4 +1,4 @@
-"""The new rows of a change and their change data, in one pass: tasks write both with Arrow.
+"""The rows of a change and its change data, in one pass: tasks write both with Arrow.
 
 Spark would need one job for the rows and one for the changes, and write each updated row three times.
 
@@ -34,34 +34,44 @@ from widen.spark.write.parquet_writer import arrow_layout
 from widen.spark.write.part_file import PartFile, PartSink, codec_of, describe_columns
 from widen.spark.write.row_constraints import check_rows
 
-_IS_UPDATE = "__widen_is_update"
+_CHANGE = "__widen_change"
+UPDATE, INSERT = "update", "insert"
+"""What happened to a row. An updated row has two rows in the change data."""
+
 _WRITTEN = "is_change boolean, path string, size_bytes bigint, stats string, counts string"
 
 
-def write_rows_and_changes(
-    files: ChangeFiles, rows: DataFrame, is_update: Column
-) -> tuple[list[Add], list[AddCdc]] | None:
-    """Write updated and inserted rows, and their change data; None if Spark has to write them.
+def can_write_rows_and_changes(context: ChangeContext) -> bool:
+    """Tell whether tasks may write the rows of a change; else Spark has to."""
+    return not context.metadata.partition_columns and _find_layout(context) is not None
+
+
+def _find_layout(context: ChangeContext, job: str = "") -> ArrowLayout | None:
+    if not context.has_arrow_layout:
+        return None
+    try:
+        return arrow_layout(context.store, context.protocol, context.metadata, job, codec_of(context.spark))
+    except InvalidOption:  # a type that Arrow does not have
+        return None
+
+
+def write_rows_and_changes(files: ChangeFiles, rows: DataFrame, change: Column) -> tuple[list[Add], list[AddCdc]]:
+    """Write rows, and the change data of those that change, if `can_write_rows_and_changes`.
 
     Args:
         rows: The columns of the table with their new values, and the struct `BEFORE`.
-        is_update: Whether a row is updated; other rows are inserted.
+        change: `UPDATE`, `INSERT`, or null for a row that stays as it is.
 
     Raises:
         RowRefused: a row violates a rule of the table.
         JobFailed: the Spark job failed.
     """
-    context = files.context
-    if not context.has_arrow_layout or context.metadata.partition_columns:
-        return None
-    job = files.new_folder()
-    try:
-        layout = arrow_layout(context.store, context.protocol, context.metadata, job, codec_of(context.spark))
-    except InvalidOption:  # a type that Arrow does not have
-        return None
+    context, job = files.context, files.new_folder()
+    layout = _find_layout(context, job)
+    assert layout is not None
     sink = replace(layout.sink, job=files.new_folder(f"{CHANGE_FOLDER}/"), describe=describe_columns(frozenset()))
     with translate_spark_errors():
-        checked = _to_file_columns(context, rows, is_update)
+        checked = _to_file_columns(context, rows, change)
         written = checked.mapInArrow(partial(_write_task, layout, sink), _WRITTEN).collect()
     for folder in (job, sink.job):  # Spark may have run a task twice
         discard_folder(context.store, folder, but={row.path for row in written})
@@ -73,17 +83,17 @@ def _to_cdc(path: str, size_bytes: int) -> AddCdc:
     return AddCdc(path=percent_encode(path), partition_values={}, size=size_bytes, data_change=False)
 
 
-def _to_file_columns(context: ChangeContext, rows: DataFrame, is_update: Column) -> DataFrame:
-    """Return checked rows in the names and types of files, with `BEFORE` in the same columns, and `_IS_UPDATE`."""
+def _to_file_columns(context: ChangeContext, rows: DataFrame, change: Column) -> DataFrame:
+    """Return checked rows in the names and types of files, the old values of updated rows, and `_CHANGE`."""
     schema, properties = context.schema, context.metadata.configuration
     stored = as_nullable(to_physical(schema, mapping_mode(properties, context.protocol)))
-    before = F.col(BEFORE).cast(type_to_spark(stored)).alias(BEFORE)
-    checked = check_rows(rows, schema, context.protocol, properties, [before, is_update.alias(_IS_UPDATE)])
+    before = F.when(change == UPDATE, F.col(BEFORE).cast(type_to_spark(stored)))
+    checked = check_rows(rows, schema, context.protocol, properties, [before.alias(BEFORE), change.alias(_CHANGE)])
     columns = [
         F.col(quote_name(field.name)).cast(type_to_spark(file_field.type)).alias(file_field.name)
         for field, file_field in zip(schema, stored, strict=True)
     ]
-    return checked.select(F.struct(*columns).alias("new"), BEFORE, _IS_UPDATE)
+    return checked.select(F.struct(*columns).alias("new"), BEFORE, _CHANGE)
 
 
 # ---- on the executors ------------------------------------------------------------------------------
@@ -93,21 +103,20 @@ def _write_task(layout: ArrowLayout, sink: PartSink, batches: Iterable[pa.Record
     """Write the rows and the changes of one task, and yield the written files."""
     recorded_schema = layout.schema.append(pa.field(CHANGE_TYPE, pa.string()))
     writers = [open_writer(layout, ()), open_writer(ArrowLayout(sink, recorded_schema, ()), ())]
-    for batch in batches:
-        new, before, is_update = batch.columns
-        for rows in _cast_structs(new, layout.schema):
-            writers[0].write(rows)
-            kinds = pc.if_else(is_update, "update_postimage", "insert")
-            writers[1].write(pa.RecordBatch.from_arrays([*rows.columns, kinds], schema=recorded_schema))
-        for rows in _cast_structs(before.filter(is_update), layout.schema):
-            kinds = pa.repeat("update_preimage", rows.num_rows)
-            writers[1].write(pa.RecordBatch.from_arrays([*rows.columns, kinds], schema=recorded_schema))
+    for new, before, change in (batch.columns for batch in batches):
+        is_update, is_change = pc.fill_null(pc.equal(change, UPDATE), False), pc.is_valid(change)
+        after = pc.if_else(is_update, "update_postimage", INSERT).filter(is_change)
+        writers[0].write(_cast_structs(new, layout.schema))
+        for structs, kinds in ((before.filter(is_update), "update_preimage"), (new.filter(is_change), after)):
+            if len(structs):
+                rows = _cast_structs(structs, layout.schema)
+                types = pa.repeat(kinds, len(structs)) if isinstance(kinds, str) else kinds
+                writers[1].write(pa.RecordBatch.from_arrays([*rows.columns, types], schema=recorded_schema))
     parts = [(is_change, part) for is_change, writer in enumerate(writers) for part in writer.close()]
     if parts:
         rows = [{"is_change": bool(is_change), **msgspec.structs.asdict(part)} for is_change, part in parts]
         yield pa.RecordBatch.from_pylist(rows)
 
 
-def _cast_structs(structs: pa.StructArray, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    if len(structs):
-        yield cast_batch(pa.RecordBatch.from_struct_array(structs), schema)
+def _cast_structs(structs: pa.StructArray, schema: pa.Schema) -> pa.RecordBatch:
+    return cast_batch(pa.RecordBatch.from_struct_array(structs), schema)

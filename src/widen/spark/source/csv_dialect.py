@@ -187,6 +187,7 @@ def split_whole_rows(data: bytes, dialect: CsvDialect) -> tuple[bytes, bytes]:
 
 
 _HEADER_FIX = (
-    "If the file lacks its header, add the line with the names; if these are new fields, set the option header=true."
+    "If the file lacks its header, add the line with the names. If it has another separator, set the option sep. "
+    "If all its fields are new, set the option header=true."
 )
 _QUOTE_FIX = "Repair the file, or turn quoting off: quote=''."

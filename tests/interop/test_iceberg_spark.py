@@ -7,7 +7,7 @@ import math
 import os
 import random
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -330,8 +330,15 @@ def test_counts_and_bounds_are_those_of_iceberg_for_spark(
     for (file, our_sizes, *ours_of_file), (expected, sizes, *theirs_of_file) in zip(*found.values(), strict=True):
         assert file == expected
         assert our_sizes.keys() == sizes.keys()
+        with_nan = {number for number, count in ours_of_file[METRICS.index("nan_value_counts") - 1].items() if count}
         for metric, our_values, values in zip(METRICS[1:], ours_of_file, theirs_of_file, strict=True):
-            assert {number: value for number, value in our_values.items() if number not in repeated} == values, metric
+            # A file has no statistics of columns with NaN, so that Spark finds the rows.
+            left_out = repeated | (set() if metric in ("value_counts", "nan_value_counts") else with_nan)
+            assert without(our_values, repeated) == without(values, left_out), metric
+
+
+def without(values: Mapping[str, Any], numbers: Collection[str]) -> dict[str, Any]:
+    return {number: value for number, value in values.items() if number not in numbers}
 
 
 def test_a_delete_by_others_keeps_nan(

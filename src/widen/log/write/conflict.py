@@ -22,6 +22,7 @@ from widen.errors import (
     ProtocolChanged,
 )
 from widen.log.read.canonical_path import canonical_path
+from widen.log.write.log_cleanup import DAY_MS
 from widen.protocol import tracking_columns
 from widen.protocol.actions import Action, Add, AddCdc, DomainMetadata, Line, Metadata, Protocol, Remove, Txn
 from widen.protocol.column_mapping import COLUMN_ID, MAX_COLUMN_ID, MODE, PHYSICAL_NAME
@@ -35,7 +36,7 @@ ISOLATION_LEVEL = "delta.isolationLevel"
 VACUUM_START = "VACUUM START"
 """The operation of the commit that comes before a vacuum deletes files, after it has listed them."""
 
-_MIN_RETENTION_MS = 86_400_000
+_MIN_RETENTION_MS = DAY_MS
 """A vacuum with a shorter retention may delete files of writers that have not committed them yet."""
 
 

@@ -25,7 +25,7 @@ from widen.spark.dml.change_context import (
 )
 from widen.spark.dml.change_via_materialized_rows import change_via_materialized_rows
 from widen.spark.dml.row_decision import BEFORE, CLAUSE, ChangeKind, count_changes
-from widen.spark.dml.rows_and_changes import UPDATE, can_write_rows_and_changes, write_rows_and_changes
+from widen.spark.dml.rows_and_changes import can_write_rows_and_changes, write_rows_and_changes
 from widen.spark.read.deleted_rows import FILE, ROW
 
 
@@ -88,7 +88,7 @@ def _in_one_pass(
         judged = _decide_change(context, context.located(partial), where, new)
         stays = judged if kind is ChangeKind.UPDATE else judged.where(F.col(CLAUSE).isNull())
         if context.has("changeDataFeed"):
-            added, recorded = write_rows_and_changes(files, stays, F.when(F.col(CLAUSE).isNotNull(), UPDATE))
+            added, recorded = write_rows_and_changes(files, stays, F.when(F.col(CLAUSE).isNotNull(), kind.value))
         else:
             added = files.rows(stays.drop(FILE, ROW, CLAUSE, BEFORE))
     total, written = sum(live.values()), count_written_rows(added)

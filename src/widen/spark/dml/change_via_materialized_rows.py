@@ -29,7 +29,7 @@ from widen.spark.dml.change_context import (
 )
 from widen.spark.dml.copied_files import copy_without_marked
 from widen.spark.dml.row_decision import BEFORE, CLAUSE, ChangeCounts, ChangeKind, RowDecision, keep_decided_rows
-from widen.spark.dml.rows_and_changes import INSERT, UPDATE, can_write_rows_and_changes, write_rows_and_changes
+from widen.spark.dml.rows_and_changes import can_write_rows_and_changes, write_rows_and_changes
 from widen.spark.read.deleted_rows import BROADCAST_ROWS, DISTINCT, FILE, MASK, ROW, mark_rows, without_marked
 from widen.spark.spark_errors import translate_spark_errors
 from widen.spark.write.deletion_vector_writer import write_vectors
@@ -179,7 +179,7 @@ class _MaterializedChange:
         """Write inserted rows and the new values of updated rows, and all change data if it is needed."""
         rows = self._rows(ChangeKind.UPDATE, ChangeKind.INSERT)
         if count and records and self._lost and can_write_rows_and_changes(self._context):
-            change = F.when(self._is_update(), UPDATE).otherwise(INSERT)
+            change = F.when(self._is_update(), ChangeKind.UPDATE.value).otherwise(ChangeKind.INSERT.value)
             fresh, recorded = write_rows_and_changes(self._files, rows, change)
             if any(self._count(key, ChangeKind.DELETE) for key in self._lost):
                 recorded += self._files.changes(self._removed_rows(ChangeKind.DELETE))

@@ -26,7 +26,7 @@ from widen.protocol.actions import Add, AddCdc
 from widen.protocol.change_data_files import CHANGE_FOLDER, CHANGE_TYPE
 from widen.protocol.column_mapping import mapping_mode, to_physical
 from widen.spark.dml.change_context import ChangeContext, ChangeFiles
-from widen.spark.dml.row_decision import BEFORE
+from widen.spark.dml.row_decision import BEFORE, ChangeKind
 from widen.spark.spark_errors import translate_spark_errors
 from widen.spark.spark_types import type_to_spark
 from widen.spark.write.iceberg_writer import ArrowLayout, cast_batch, open_writer, to_add
@@ -35,9 +35,6 @@ from widen.spark.write.part_file import PartFile, PartSink, codec_of, describe_c
 from widen.spark.write.row_constraints import check_rows
 
 _CHANGE = "__widen_change"
-UPDATE, INSERT = "update", "insert"
-"""What happened to a row. An updated row has two rows in the change data."""
-
 _WRITTEN = "is_change boolean, path string, size_bytes bigint, stats string, counts string"
 
 
@@ -60,7 +57,8 @@ def write_rows_and_changes(files: ChangeFiles, rows: DataFrame, change: Column) 
 
     Args:
         rows: The columns of the table with their new values, and the struct `BEFORE`.
-        change: `UPDATE`, `INSERT`, or null for a row that stays as it is.
+        change: The value of `ChangeKind.UPDATE` or `ChangeKind.INSERT`, or null for a row that stays as it is. An
+            updated row has two rows in the change data.
 
     Raises:
         RowRefused: a row violates a rule of the table.
@@ -87,7 +85,7 @@ def _to_file_columns(context: ChangeContext, rows: DataFrame, change: Column) ->
     """Return checked rows in the names and types of files, the old values of updated rows, and `_CHANGE`."""
     schema, properties = context.schema, context.metadata.configuration
     stored = as_nullable(to_physical(schema, mapping_mode(properties, context.protocol)))
-    before = F.when(change == UPDATE, F.col(BEFORE).cast(type_to_spark(stored)))
+    before = F.when(change == ChangeKind.UPDATE.value, F.col(BEFORE).cast(type_to_spark(stored)))
     checked = check_rows(rows, schema, context.protocol, properties, [before.alias(BEFORE), change.alias(_CHANGE)])
     columns = [
         F.col(quote_name(field.name)).cast(type_to_spark(file_field.type)).alias(file_field.name)
@@ -104,14 +102,15 @@ def _write_task(layout: ArrowLayout, sink: PartSink, batches: Iterable[pa.Record
     recorded_schema = layout.schema.append(pa.field(CHANGE_TYPE, pa.string()))
     writers = [open_writer(layout, ()), open_writer(ArrowLayout(sink, recorded_schema, ()), ())]
     for new, before, change in (batch.columns for batch in batches):
-        is_update, is_change = pc.fill_null(pc.equal(change, UPDATE), False), pc.is_valid(change)
-        after = pc.if_else(is_update, "update_postimage", INSERT).filter(is_change)
         writers[0].write(_cast_structs(new, layout.schema))
-        for structs, kinds in ((before.filter(is_update), "update_preimage"), (new.filter(is_change), after)):
-            if len(structs):
-                rows = _cast_structs(structs, layout.schema)
-                types = pa.repeat(kinds, len(structs)) if isinstance(kinds, str) else kinds
-                writers[1].write(pa.RecordBatch.from_arrays([*rows.columns, types], schema=recorded_schema))
+        is_update = pc.fill_null(pc.equal(change, ChangeKind.UPDATE.value), False)
+        after = pc.if_else(is_update, "update_postimage", change)
+        for structs, types in ((before, pc.if_else(is_update, "update_preimage", None)), (new, after)):
+            recorded = types.is_valid()
+            if recorded.true_count:
+                rows = _cast_structs(structs.filter(recorded), layout.schema)
+                columns = [*rows.columns, types.filter(recorded)]
+                writers[1].write(pa.RecordBatch.from_arrays(columns, schema=recorded_schema))
     parts = [(is_change, part) for is_change, writer in enumerate(writers) for part in writer.close()]
     if parts:
         rows = [{"is_change": bool(is_change), **msgspec.structs.asdict(part)} for is_change, part in parts]

@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 
 from widen.errors import InternalError
 from widen.formats.table_format import IngestTarget, QuarantineWrite, TableDraft
+from widen.model.column_path import ELEMENT, KEY, VALUE
 from widen.observe.observation import Observation
 from widen.planning.evolution.evolve import evolve
-from widen.planning.evolution.plan import Plan
+from widen.planning.evolution.plan import Plan, PlanEvent
 from widen.planning.evolution.unmatched_fields import find_unmatched
 from widen.spark.text.quarantined_rows import BatchResult
 from widen.spark.text.text_tasks import MIN_COUNTED_RECORDS, BatchWriteSpec
@@ -77,7 +78,17 @@ def write_until_plan_is_stable(
 
 def _with_bounds(plan: Plan, seen: Observation) -> Plan:
     """Return the plan of a large batch with its counts as lower bounds: tasks stop counting what the columns hold."""
-    if seen.records + seen.corrupt + seen.quarantined < MIN_COUNTED_RECORDS:
+    records = seen.records + seen.quarantined
+    if records + seen.corrupt < MIN_COUNTED_RECORDS:
         return plan
-    events = tuple(replace(event, at_least=True) for event in plan.events)
+    events = tuple(replace(event, at_least=not _is_in_every_record(event, records)) for event in plan.events)
     return replace(plan, events=events, rescued=tuple(replace(field, at_least=True) for field in plan.rescued))
+
+
+def _is_in_every_record(event: PlanEvent, records: int) -> bool:
+    """Tell whether no more values are possible: a record has one of a field, unless arrays or maps are around it."""
+    return event.count == records and _REPEATED.isdisjoint(event.column)
+
+
+_REPEATED = frozenset({ELEMENT, KEY, VALUE})
+"""Steps of a path into what may hold several values."""

@@ -57,17 +57,25 @@ def move_to_commit_info(actions: Sequence[Action]) -> tuple[list[Action], Commit
     return [_without_tag(action) for action in actions], {LEAF_COUNTS: {"leaves": first[0], "values": data}}
 
 
-def read_leaf_counts(
-    info: CommitInfo, adds: Iterable[Add], schema: StructType, partition_keys: Iterable[str] = ()
-) -> dict[str, dict[Path, int]]:
+def stored_leaves(schema: StructType, partition_keys: Iterable[str] = ()) -> list[Path]:
+    """Return the leaves that the files of a table have, by physical path, in their order.
+
+    Args:
+        schema: The schema of the table, with physical names.
+        partition_keys: The physical names of the partition columns, which files do not have.
+    """
+    keys = set(partition_keys)
+    return [path for path, _ in leaves(without_void(schema)) if path[0] not in keys]
+
+
+def read_leaf_counts(info: CommitInfo, adds: Iterable[Add], stored: Sequence[Path]) -> dict[str, dict[Path, int]]:
     """Return the number of values of each leaf of the files that a commit added, by file path and physical leaf path.
 
-    Counts that do not belong to the leaves of the schema are ignored, because commitInfo is free-form.
+    Counts that do not belong to the leaves of the table are ignored, because commitInfo is free-form.
 
     Args:
         adds: The files that the commit added, in the order of the log.
-        schema: The schema of the table after the commit, with physical names.
-        partition_keys: The physical names of the partition columns, which files do not have.
+        stored: The leaves of the table after the commit, as `stored_leaves` returns them.
 
     Source: PROTOCOL.md#commit-provenance-information
     """
@@ -75,7 +83,6 @@ def read_leaf_counts(
     if not isinstance(entry, dict):
         return {}
     paths = [add.path for add in adds]
-    stored = [path for path, _ in leaves(without_void(schema)) if path[0] not in set(partition_keys)]
     numbers = list(_decode(entry.get("values")))
     if entry.get("leaves") != _fingerprint(stored) or len(numbers) != len(stored) * len(paths):
         return {}

@@ -5,7 +5,7 @@ Source: docs/evolution-rules.md#report
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from widen.model.types import Field, StructType
 from widen.planning.evolution.source_metadata import COMMENT, CORRUPT, EVOLVED_FROM, SOURCE, role_of
 from widen.planning.table.column_change import ADDED
 from widen.protocol.column_mapping import PHYSICAL_NAME
-from widen.protocol.leaf_counts import read_leaf_counts
+from widen.protocol.leaf_counts import read_leaf_counts, stored_leaves
 from widen.protocol.type_changes import all_type_changes
 from widen.report.column_counts import ColumnCounts, FileFacts, LeafColumn, leaves_of
 from widen.report.commit_history import CommitRecord, read_commits, to_interval
@@ -115,6 +115,16 @@ class CommitCounts:
                     yield change.column, ColumnOrigin(interval.moment, reason)
 
 
+class _CommitSchema:
+    """The schema after a commit: the leaves that its files have, and those that did not exist yet."""
+
+    def __init__(self, schema: StructType, columns: Iterable[LeafColumn], partition_keys: tuple[str, ...]) -> None:
+        existing = {path for path, _ in leaves(schema)}
+        self.schema = schema
+        self.stored = stored_leaves(_physical(schema), partition_keys)
+        self.missing = frozenset(leaf.path for leaf in columns if leaf.path not in existing)
+
+
 @dataclass(slots=True)
 class _CommitScan:
     """Counts and changes collected from the commits, oldest first.
@@ -124,6 +134,7 @@ class _CommitScan:
         partition_keys: The physical names of the partition columns.
         counts_by_path: The counts of files that are not in the log, by path; those of commits are added.
         missing: The leaves that did not exist yet when a file was written, by file path.
+        schema: What the last commit left; None as long as the log has no schema.
     """
 
     columns: list[LeafColumn]
@@ -132,16 +143,18 @@ class _CommitScan:
     counts_by_path: dict[str, _KnownCounts]
     result: CommitCounts
     missing: dict[str, frozenset[Path]] = field(default_factory=dict)
+    schema: _CommitSchema | None = None
 
     def add_commit(self, record: CommitRecord) -> None:
         """Add the counts and changes of the next commit."""
-        existing = {path for path, _ in leaves(record.after)} if record.after is not None else None
-        missing = frozenset(leaf.path for leaf in self.columns if existing is not None and leaf.path not in existing)
+        # Most commits do not change the schema, and to find its leaves takes longer than to count a file.
+        if record.after is not None and (self.schema is None or self.schema.schema is not record.after):
+            self.schema = _CommitSchema(record.after, self.columns, self.partition_keys)
         self._add_known_counts(record)
         count = ColumnCounts(self.columns)
         for add in record.adds:
-            if missing:
-                self.missing[add.path] = missing
+            if self.schema is not None and self.schema.missing:
+                self.missing[add.path] = self.schema.missing
             if add.data_change:
                 count.add(self.facts(add.path, add.stats, add.partition_values))
         self.result.add_versions(count, record.moment)
@@ -153,11 +166,9 @@ class _CommitScan:
         return FileFacts(counts.stats or stats, partition_values, self.missing.get(path, frozenset()), counts.values)
 
     def _add_known_counts(self, record: CommitRecord) -> None:
-        if record.after is None:
+        if self.schema is None:
             return
-        for path, values in read_leaf_counts(
-            record.info, record.adds, _physical(record.after), self.partition_keys
-        ).items():
+        for path, values in read_leaf_counts(record.info, record.adds, self.schema.stored).items():
             counts = self.counts_by_path.get(path, _UNKNOWN_COUNTS)
             self.counts_by_path[path] = replace(counts, values=counts.values or values)
 

@@ -6,7 +6,7 @@ Source: docs/evolution-rules.md#report
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
@@ -241,7 +241,7 @@ def _several_columns_decision(family: SourceField, versions: Sequence[int], tabl
     """Return the decision about a source field with several columns."""
     field, siblings = format_path(family.source), [column for column in family.columns if column.evolved_from]
     quiet = [column for column in siblings if _is_quiet(family, column, versions)]
-    types = " and ".join(dict.fromkeys(column.type for column in family.columns))
+    types = _join_types(family.columns)
     hints = [
         CommandHint(
             f"If the source is repaired: {format_path(column.path)} goes back",
@@ -250,16 +250,41 @@ def _several_columns_decision(family: SourceField, versions: Sequence[int], tabl
         for column in (quiet or siblings)
         if _STEPS.isdisjoint(column.path)
     ]
-    pin = "json" if any(column.type.startswith(("struct", "array", "map")) for column in family.columns) else "text"
-    hints.append(CommandHint("In a rebuild, for one column", f"--pin {shlex.quote(f'{field}={pin}')}"))
+    pin = shlex.quote(f"{field}={_pin_for_one_column({column.type for column in family.columns})}")
+    hints.append(CommandHint("In a rebuild, for one column", f"--pin {pin}"))
     if quiet:
         names = ", ".join(format_path(column.path) for column in quiet)
         reason = f"Values are {types}. {names} got none in the last {QUIET_LOADS} loads: the source looks repaired."
         return Decision(field, f"{types}: looks repaired", reason, Status.WATCH, tuple(hints))
-    reason = f"Values are {types}, and go on arriving as such. Keep the columns, or have the source repaired."
+    newest = _newest_types(family)
+    arrival = ", and go on arriving as such" if newest in ("", types) else f". The newest ones are only {newest}"
+    reason = f"Values are {types}{arrival}. Keep the columns, or have the source repaired."
     hints.insert(0, CommandHint("To read it as one column", f"widen read {table} --unified"))
     return Decision(field, types, reason, Status.WATCH, tuple(hints))
 
+
+def _newest_types(family: SourceField) -> str:
+    """Return the types of the values in the newest interval that has some; an empty string if none is counted."""
+    newest = family.history[-1].values if family.history else ()
+    return _join_types(column for column, values in zip(family.columns, newest, strict=False) if values)
+
+
+def _join_types(columns: Iterable[ReportColumn]) -> str:
+    return " and ".join(dict.fromkeys(column.type for column in columns))
+
+
+def _pin_for_one_column(types: set[str]) -> str:
+    """Return the pin with which one column takes values of these types.
+
+    Source: docs/evolution-rules.md#u16
+    """
+    if any(each.startswith(("struct", "array", "map")) for each in types):
+        return "json"
+    return "timestamp" if "timestamp" in types and _INTEGERS.issuperset(types - {"timestamp"}) else "text"
+
+
+_INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint"})
+"""The SQL types whose values may be times, counted from 1970."""
 
 _STEPS = frozenset({ELEMENT, KEY, VALUE})
 """Steps into arrays and maps, where columns cannot be folded."""

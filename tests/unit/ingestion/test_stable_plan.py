@@ -47,6 +47,17 @@ def test_a_pass_that_misses_a_record_is_repeated_and_leaves_no_file(tmp_path: Pa
     assert list(tmp_path.rglob("*.parquet")) == []
 
 
+def test_a_field_of_every_record_is_counted_exactly(tmp_path: Path) -> None:
+    """Tasks stop counting values that have a column, but no record has two values of a field."""
+    texts = [b'{"id":1}', *[b'{"id":2,"rare":true}'] * 299]
+    seen = Observation(records=300)
+    for number, text in enumerate(texts, 1):
+        observe_record(seen.root, parse_document(text), ("file", number))
+    written = write_until_plan_is_stable(_target(tmp_path), Observation(), lambda _, __: BatchResult([], seen))
+    at_least = {event.column: event.at_least for event in written.plan.events}
+    assert at_least == {("id",): False, ("rare",): True}
+
+
 def _target(place: Path) -> DeltaTarget:
     return DeltaTarget(LogStore(str(place)), None, Policy())
 

@@ -10,7 +10,7 @@ import pytest
 from widen.model.column_path import Path
 from widen.model.types import LONG, STRING, VOID, ArrayType, Field, StructType
 from widen.protocol.actions import Add
-from widen.protocol.leaf_counts import LEAF_COUNTS, file_tag, move_to_commit_info, read_leaf_counts
+from widen.protocol.leaf_counts import LEAF_COUNTS, file_tag, move_to_commit_info, read_leaf_counts, stored_leaves
 
 ITEMS = StructType((Field("sku", STRING), Field("note", VOID)))
 SCHEMA = StructType((Field("id", LONG), Field("items", ArrayType(ITEMS)), Field("day", STRING)))
@@ -28,7 +28,7 @@ def test_counts_move_from_tags_to_commit_info_and_back() -> None:
     adds = [add("a", tracked, other="x"), add("b", {ID: 0, SKU: None}), add("c", None), add("d", {("x",): 5})]
     actions, info = move_to_commit_info(adds)
     assert [action.tags for action in actions] == [{"other": "x"}, None, None, None]
-    assert read_leaf_counts(info, adds, SCHEMA, ["day"]) == {
+    assert read_leaf_counts(info, adds, stored_leaves(SCHEMA, ["day"])) == {
         "a": {ID: 3, SKU: 1_000_000},
         "b": {ID: 0},
         "c": {},
@@ -51,14 +51,14 @@ def test_without_tags_nothing_changes() -> None:
     ],
 )
 def test_other_entries_have_no_counts(entry: object) -> None:
-    assert read_leaf_counts({LEAF_COUNTS: entry}, [add("a", None)], SCHEMA) == {}
+    assert read_leaf_counts({LEAF_COUNTS: entry}, [add("a", None)], stored_leaves(SCHEMA)) == {}
 
 
 def test_counts_belong_to_the_leaves_of_one_schema() -> None:
     adds = [add("a", {ID: 3, SKU: 1})]
     _, info = move_to_commit_info(adds)
-    assert read_leaf_counts(info, adds, SCHEMA) == {}, "with the partition column as a leaf of the file"
-    assert read_leaf_counts(info, [*adds, *adds], SCHEMA, ["day"]) == {}, "of another number of files"
+    assert read_leaf_counts(info, adds, stored_leaves(SCHEMA)) == {}, "with the partition column as a leaf of the file"
+    assert read_leaf_counts(info, [*adds, *adds], stored_leaves(SCHEMA, ["day"])) == {}, "of another number of files"
 
 
 @pytest.mark.parametrize(("leaves", "most_bytes"), [(137, 360), (2000, 3_100)])

@@ -12,7 +12,7 @@ from widen.log.store.log_store import LogStore
 from widen.report.build_report import build_report
 from widen.report.report_model import IntervalRecord, VersionTime
 from widen.report.report_summary import Status, summarize_report
-from widen.report.table_report import Report
+from widen.report.table_report import IntervalCount, Report
 from widen.report.text_format import interval_text
 
 
@@ -86,6 +86,31 @@ def test_every_decision_has_a_command_to_copy(wide: Report) -> None:
     assert decisions["Quarantine"].commands[1].command.endswith(f"orders_quarantine' --into {quoted}")
     assert decisions["total"].brief == "int and string"
     assert decisions["discount"].brief == "double and string: looks repaired"
+
+
+def with_newest(report: Report, name: str, types: tuple[str, ...], *counts: int) -> Report:
+    """Return a report of one field with columns of these types, and the values of its newest interval."""
+    family = next(family for family in report.families if family.source == (name,))
+    columns = tuple(replace(column, type=each) for column, each in zip(family.columns, types, strict=True))
+    return replace(report, families=(replace(family, columns=columns, history=(IntervalCount(33, counts),)),))
+
+
+@pytest.mark.parametrize(
+    ("types", "counts", "reason", "pin"),
+    [
+        (("int", "string"), (7, 2), "int and string, and go on arriving as such.", "text"),
+        (("int", "string"), (0, 2), "int and string. The newest ones are only string.", "text"),
+        (("timestamp", "bigint"), (7, 0), "timestamp and bigint. The newest ones are only timestamp.", "timestamp"),
+        (("timestamp", "double"), (7, 2), "timestamp and double, and go on arriving as such.", "text"),
+    ],
+)
+def test_what_arrives_and_which_pin_holds_it(
+    wide: Report, types: tuple[str, ...], counts: tuple[int, ...], reason: str, pin: str
+) -> None:
+    summary = summarize_report(with_newest(wide, "total", types, *counts))
+    decision = next(each for each in summary.decisions if each.subject == "total")
+    assert decision.reason == f"Values are {reason} Keep the columns, or have the source repaired."
+    assert decision.commands[-1].command == f"--pin total={pin}"
 
 
 def test_the_summary_is_json(wide: Report) -> None:

@@ -149,7 +149,7 @@ class BatchReader:
             is_tabbed = all(".tsv" in file.path.lower() for file in source.files)
             dialect = parse_dialect(self.options, detects=self.detects, is_tabbed=is_tabbed, known=self.known_fields)
             again = partial(read_csv, spark, source, dialect)
-            if not can_read(spark, source.files):
+            if not can_read(source.files):
                 return TextReaders(again)
             ranges = small_csv_ranges(spark, source.files, dialect) if is_few else None
             return TextReaders(partial(read_csv_ranges, spark, source, dialect), again, ranges)

@@ -48,8 +48,6 @@ _COMPRESSED = re.compile(r"\.(?:gz|bz2|zst|deflate|lz4|lzo|snappy|br|xz)(?:ip)?$
 MAX_RANGED_FILES = 10_000
 """Maximum number of files that are listed in the plan of a query."""
 
-_SETTINGS = ("spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles")
-
 ArrowFunction: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
@@ -68,17 +66,10 @@ class FileRange(msgspec.Struct, frozen=True, array_like=True):
     is_whole: bool = False
 
 
-def can_read(spark: SparkSession, files: Sequence[SourceFile]) -> bool:
-    """Tell whether the tasks can read files themselves.
-
-    Args:
-        spark: The session. If it skips missing or corrupt files, Spark has to read them.
-    """
-    skips = any(str(spark.conf.get(name, "false")).lower() == "true" for name in _SETTINGS)
-    return (
-        not skips
-        and len(files) <= MAX_RANGED_FILES
-        and all(_PLAIN_URI.fullmatch(file.uri) is not None and _COMPRESSED.search(file.uri) is None for file in files)
+def can_read(files: Sequence[SourceFile]) -> bool:
+    """Tell whether the tasks can read files themselves."""
+    return len(files) <= MAX_RANGED_FILES and all(
+        _PLAIN_URI.fullmatch(file.uri) is not None and _COMPRESSED.search(file.uri) is None for file in files
     )
 
 
@@ -96,7 +87,7 @@ def small_ranges(spark: SparkSession, files: Sequence[SourceFile]) -> pa.RecordB
 def are_few(spark: SparkSession, files: Sequence[SourceFile]) -> bool:
     """Tell whether this process reads files faster than a Spark job."""
     size_bytes = sum(file.size_bytes for file in files)
-    return is_driver(spark) and size_bytes <= MAX_LOCAL_BYTES and can_read(spark, files)
+    return is_driver(spark) and size_bytes <= MAX_LOCAL_BYTES and can_read(files)
 
 
 def range_batch(text: bytes, part: int) -> pa.RecordBatch:

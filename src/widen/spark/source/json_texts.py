@@ -68,7 +68,7 @@ class JsonFiles:
     def read(self) -> RawTexts:
         """Return the raw batch of the files. The tasks read plain local files themselves."""
         spark, source = self.spark, self.source
-        if not can_read(spark, source.files):
+        if not can_read(source.files):
             return read_json_by_spark(spark, source)
         small, lined, streamed = self._forms
         partitions = count_partitions(spark, source)
@@ -82,7 +82,7 @@ class JsonFiles:
     def find_tasks(self) -> FileTasks | None:
         """Return the files for the tasks of the proof; None if Spark has to read them."""
         spark, source = self.spark, self.source
-        if not (is_driver(spark) and can_read(spark, source.files)):
+        if not (is_driver(spark) and can_read(source.files)):
             return None
         small, lined, streamed = self._forms
         files = [ProofFile(file.uri, file.size_bytes, is_small(file)) for file in (*small, *lined)]
@@ -99,7 +99,7 @@ class JsonFiles:
         """
         spark, source = self.spark, self.source
         is_large = source.text_bytes > _MAX_SAMPLED_BYTES
-        if is_large or _is_multi_line(source) or not (is_driver(spark) and can_read(spark, source.files)):
+        if is_large or _is_multi_line(source) or not (is_driver(spark) and can_read(source.files)):
             return None
         _, lined, streamed = self._forms
         files = source.files[:: max(1, len(source.files) // _SAMPLED_FILES)][:_SAMPLED_FILES]

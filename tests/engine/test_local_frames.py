@@ -73,6 +73,10 @@ def test_the_rows_are_those_that_spark_reads(
     assert len(table.to_pandas()) == 27
 
 
+def test_spark_gives_the_same_schema(spark: SparkSession, table: Table) -> None:
+    assert table.to_arrow("id > 27", spark=spark).schema.equals(table.to_arrow().schema, check_metadata=True)
+
+
 def test_a_condition_is_for_spark(spark: SparkSession, table: Table) -> None:
     assert sorted(table.to_arrow("id > 27", spark=spark).column("id").to_pylist()) == [28, 29]
     assert table.to_pandas("id = 28", spark=spark)["price"].tolist()[0] == 35

@@ -76,6 +76,12 @@ def test_no_warning_of_other_packages_is_shown() -> None:
     assert done.stderr == ""
 
 
+def test_a_session_that_widen_starts_says_nothing() -> None:
+    code = "from widen.spark.session import find_session; print(find_session().range(3).count())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("3\n", "")
+
+
 def test_running_jobs_tell_their_tasks(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_progress, "POLL_SECONDS", 0.05)
     seen: list[JobProgress] = []

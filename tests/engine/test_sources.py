@@ -62,10 +62,10 @@ def test_packed_files(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_many_tiny_files_become_a_file_for_each_core(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
-    for n in range(200):
+    for n in range(2_000):
         (tmp_path / "in" / f"{n}.json").write_text(f'{{"n":{n}}}\n')
     proved(spark, str(tmp_path / "in"), tmp_path / "table")
-    assert [row["n"] for row in rows(spark, tmp_path / "table")] == [*range(200)]
+    assert [row["n"] for row in rows(spark, tmp_path / "table")] == [*range(2_000)]
     cores = getattr(getattr(spark, "sparkContext", None), "defaultParallelism", 16)
     assert Table(str(tmp_path / "table")).files().num_rows <= cores
     source = SourceFiles((), (SourceFile("a.json", 2**30), SourceFile("b.json.gz", 2**28)))

@@ -103,7 +103,7 @@ OPTIONS: Mapping[str, Any] = {
         Numbers | None,
         "--numbers",
         "What fractions become. exact: double where that is exact (default); decimal: the digits as written; "
-        "double: one column of doubles, rounded where needed.",
+        "double: one column of doubles, rounded where needed, but not in maps and sources with types.",
     ),
     "quarantine": _option(
         str | None,

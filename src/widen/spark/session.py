@@ -14,6 +14,7 @@ from widen.errors import SparkUnavailable, UnsupportedSpark
 from widen.errors.foreign import first_line
 from widen.log.store.local_files import absolute_path
 from widen.spark.spark_errors import SPARK_ERRORS
+from widen.spark.start_output import without_usual_lines
 
 _SETTINGS = {
     "spark.app.name": "widen",
@@ -123,4 +124,5 @@ def _start_session() -> SparkSession:
     on_local_disk = stream_settings(pyspark.__version__) if master.startswith("local") else {}
     for key, value in {**_SETTINGS, **on_local_disk}.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    with without_usual_lines():
+        return builder.getOrCreate()

@@ -18,7 +18,7 @@ from pyspark.sql.utils import is_remote
 
 from widen.errors import InvalidOption
 from widen.model.argument_types import check_arguments
-from widen.spark.session import find_session
+from widen.spark.session import find_session, is_driver
 from widen.spark.spark_errors import translate_spark_errors
 from widen.spark.spark_types import SparkSession
 
@@ -26,8 +26,8 @@ PACKAGE = Path(__file__).resolve().parents[1]
 NEEDED = ("pyarrow", "msgspec", "obstore", "pyroaring", "sqlglot")
 """The packages that tasks import, apart from Widen and from what Spark itself needs."""
 
-_PROBES = 64
-"""How many tasks look for the packages; they are spread over the executors."""
+_MAX_PROBES = 64
+"""The most tasks that look for the packages; they are spread over the executors."""
 
 _VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 
@@ -72,11 +72,11 @@ def ensure_executors(spark: SparkSession, modules: Sequence[str]) -> None:
         InvalidOption: an executor runs another version of Python, or lacks a module.
         JobFailed: the job failed.
     """
+    # Spark gives tasks to all free cores first, so that two for each core reach every executor that there is.
+    count = min(_MAX_PROBES, 2 * spark.sparkContext.defaultParallelism) if is_driver(spark) else _MAX_PROBES
     probe = partial(_probe, tuple(modules))
     with translate_spark_errors():
-        rows = (
-            spark.range(0, _PROBES, 1, _PROBES).mapInArrow(probe, "python string, missing string").distinct().collect()
-        )
+        rows = spark.range(0, count, 1, count).mapInArrow(probe, "python string, missing string").distinct().collect()
     other = sorted({row.python for row in rows} - {_VERSION})
     if other:
         value = f"a session whose executors run Python {', '.join(other)} while this is Python {_VERSION}"

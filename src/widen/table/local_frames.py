@@ -11,6 +11,7 @@ import pyarrow as pa
 from widen.errors import InvalidOption, PackageMissing
 from widen.model.argument_types import check_arguments, ensure_not_negative
 from widen.model.lazy_module import import_lazily
+from widen.spark.arrow_types import to_arrow_schema
 from widen.spark.expression import Expression
 from widen.spark.read.scan import read_snapshot
 from widen.spark.session import find_session
@@ -74,7 +75,12 @@ class LocalFramesMixin(TableVersion):
                 pass  # Spark reads what Arrow cannot read exactly
         rows = read_snapshot(find_session(spark), self._store, self._snapshot, where)
         with translate_spark_errors():
-            return (rows if row_limit > _LARGEST_LIMIT else rows.limit(row_limit)).toArrow()
+            found = (rows if row_limit > _LARGEST_LIMIT else rows.limit(row_limit)).toArrow()
+        try:
+            # Spark names list items differently, and has times in the time zone of the session.
+            return found.cast(to_arrow_schema(self._snapshot.schema))
+        except InvalidOption:
+            return found  # a type that only Spark reads
 
     @check_arguments
     def to_pandas(

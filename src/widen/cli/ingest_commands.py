@@ -107,8 +107,9 @@ def _report_result(into: str, as_json: bool, result: IngestResult) -> bool:
     if result.quarantined:
         counted = lazy_imports.text_format.count_noun(result.quarantined, "record")
         note(f"{counted} in quarantine, because fixed columns cannot hold them: see {result.quarantine}")
-    for file in result.bad_files:
-        note(f"skipped, and named in the quarantine: {lazy_imports.text_format.printable(str(file))}", "bold red")
+    if result.bad_files:
+        counted = lazy_imports.text_format.count_noun(len(result.bad_files), "file")
+        note(f"{counted} skipped, and named in the quarantine: see {result.quarantine}", "bold red")
     for name in result.left_out:
         note(f"ignored, because its name is not of the source format: {name}")
     if result.verification is None or result.verification.is_clean:

@@ -251,9 +251,9 @@ def select_rows(
         chosen = frame.selectExpr(*select) if select else frame
     except failures as error:
         given = ", ".join(filter(None, (*select, where)))
-        raise InvalidOption(
-            option="--where or --select", value=given, expected=f"Spark says: {first_line(error)}."
-        ) from error
+        repeated = " Give --select once for each column." if any("," in each for each in select) else ""
+        expected = f"Spark says: {first_line(error)}.{repeated}"
+        raise InvalidOption(option="--where or --select", value=given, expected=expected) from error
     twice = next((name for name in chosen.columns if chosen.columns.count(name) > 1), None)
     if twice is not None:
         raise InvalidOption(option="--select", value=twice, expected="Duplicate column name; add an alias with AS.")

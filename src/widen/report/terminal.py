@@ -14,7 +14,8 @@ from rich.text import Text
 
 from widen.model.notebook import shorten
 from widen.planning.evolution.plan import Plan, QuarantinedField, RescuedField
-from widen.planning.table.column_change import ColumnChange
+from widen.planning.table.column_change import GRADES, ColumnChange
+from widen.planning.table.operation import CreateTable
 from widen.planning.table.schema_changes import plan_changes
 from widen.report.report_model import IntervalRecord
 from widen.report.text_format import (
@@ -166,16 +167,19 @@ def version_line(version: int, location: str) -> Text:
 
 def plan_parts(plan: Plan) -> Iterator[RenderableType]:
     """Yield the changes of a plan with their reasons, then options without effect and fields that it does not add."""
-    for title, operations in (("Changes", plan.operations), ("Refused by the policy", plan.refused)):
+    is_new = any(isinstance(operation, CreateTable) for operation in plan.operations)
+    heading = "Changes: a new table" if is_new else "Changes"
+    for title, operations in ((heading, plan.operations), ("Refused by the policy", plan.refused)):
         if operations:
             yield heading_part(title)
             yield from _fold_items(plan_changes(operations, plan.events), changes_table)
-        if plan.unmatched and operations is plan.operations:
-            yield heading_part("Options without effect")
-            yield from (Text(f"  {printable(str(each))}", "bold red") for each in plan.unmatched)
-        if plan.bad_files and operations is plan.operations:
-            yield heading_part("Skipped, because they cannot be read")
-            yield from (Text(f"  {printable(str(each))}", "bold red") for each in plan.bad_files)
+    for title, warnings in (
+        ("Options without effect", plan.unmatched),
+        ("Skipped, because they cannot be read", plan.bad_files),
+    ):
+        if warnings:
+            yield heading_part(title)
+            yield from (Text(f"  {printable(str(each))}", "bold red") for each in warnings)
     details: tuple[tuple[str, Sequence[tuple[str, str]]], ...] = (
         ("Objects that look like maps", [(path_text(each.source), str(each)) for each in plan.maps]),
         ("Stored in the rescue column", [(path_text(r.source), _rescued_text(r)) for r in plan.rescued]),
@@ -217,7 +221,7 @@ def changes_table(changes: Sequence[ColumnChange]) -> Fitting:
     return Fitting(partial(_changes_table, changes))
 
 
-def _changes_table(changes: Sequence[ColumnChange], length: int) -> Table:
+def _changes_table(changes: Sequence[ColumnChange], length: int) -> Group:
     value_columns = ("first seen", "at") if length else ()
     table = table_of("", "column", "change", "grade", "rule", "values", *value_columns)
     for change in changes:
@@ -237,7 +241,18 @@ def _changes_table(changes: Sequence[ColumnChange], length: int) -> Table:
             ),
             *(Text(text, style) for text, style in zip(first_seen, ("", "dim"), strict=True) if length),
         )
-    return table
+    return Group(table, *(() if length else map(_first_value_line, filter(_is_conflicting, changes))))
+
+
+def _is_conflicting(change: ColumnChange) -> bool:
+    return change.grade in GRADES[2:] and bool(change.reasons) and bool(change.reasons[0].file)
+
+
+def _first_value_line(change: ColumnChange) -> Text:
+    """Return where the value came from that readers may stumble over, for a table too narrow to say so."""
+    main = change.reasons[0]
+    value = shorten(sample_text(main), LENGTHS[0])
+    return Text.assemble("  ", path_text(change.column), ": first seen ", value, " at ", (position_text(main), "dim"))
 
 
 def _change_cell(change: ColumnChange, length: int) -> Text:

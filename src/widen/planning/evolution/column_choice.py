@@ -108,17 +108,22 @@ def choose_columns(
 
 
 def _first_sight(kinds: Kinds, mode: Mode, *, keeps_booleans: bool) -> ColumnChoice:
+    # Mode widen needs no such rule: it looks for one type for all numbers of a dim anyway.
     numbers = _number_columns(kinds if mode is Mode.WIDEN else _without_long_twins(kinds), mode)
     requests = _deduplicate(replace(request, rule="U6") for request in numbers + _non_number_columns(kinds))
     # A record takes the plain name from primitives (U11), and has no common column with them (D15).
     records = [request for request in requests if request.leaf == RECORD]
     primitives = [request for request in requests if _is_primitive(request)]
     if not records:
+        # Only bytes are neither records nor primitives, and they have no common type.
         largest = max(requests, key=lambda request: request.dim)
         comparable, _ = _without_incomparable_booleans(primitives, (), kinds) if keeps_booleans else (primitives, ())
         main = replace(_common_column(comparable, kinds) if primitives else largest, rule="U4", is_plain=True)
         rest = [
-            request for request in requests if (word_of(request.leaf), request.dim) != (word_of(main.leaf), main.dim)
+            # By word and not by type: beside a wide decimal, a narrower one of the same dim would hold nothing more.
+            request
+            for request in requests
+            if (word_of(request.leaf), request.dim) != (word_of(main.leaf), main.dim)
         ]
         return ColumnChoice(requests=(main, *sorted(rest, key=_request_sort_key)))
     largest = max(records, key=lambda request: request.dim)
@@ -277,10 +282,12 @@ def _with_common(
     common = _common_column(added, kinds, columns)
     if any(dim == common.dim and _is_as_wide(leaf, common.leaf) for leaf, dim in have):
         return choice
+    # An existing column that becomes the common one spares a new column.
     for column in columns:
         if widens and column.dim == common.dim and can_widen(widens, column.leaf, common.leaf):
             wide = ColumnWidening(column, common.leaf, common.kinds)
             return replace(choice, widened=_merge_widening(choice.widened, wide))
+    # The common decimal holds everything that a narrower new one of its dim would.
     kept = [request for request in choice.requests if not (_are_decimal(request, common) and request.dim == common.dim)]
     return replace(choice, requests=(*kept, common))
 
@@ -323,6 +330,7 @@ def _plan_widenings(
 def _steps(columns: tuple[FieldColumn, ...], missing: Kinds, table_format: TableFormat) -> Iterator[ColumnWidening]:
     words = {kind.word for kind in missing}
     for together in _TOGETHER:
+        # Fewest arrays first: scalars stay in the scalar column, though a wider array column would hold them too.
         for column in sorted(columns, key=lambda column: column.dim) if together <= words else ():
             fitting = {k: observed for k, observed in missing.items() if k.word in together and k.dim <= column.dim}
             leaf = _wider(column.leaf, fitting, table_format) if fitting else None
@@ -332,6 +340,7 @@ def _steps(columns: tuple[FieldColumn, ...], missing: Kinds, table_format: Table
 
 def _wider(leaf: DataType, kinds: Kinds, table_format: TableFormat) -> DataType | None:
     """Return the narrowest type that the format can widen the leaf to and that holds all these values."""
+    # A float column can become only a double, even if the new values are all integers.
     words = [kind.word for kind in kinds] + [DOUBLE_WORD] * (leaf == FLOAT)
     numbers = number_types(words, [ValueSpan(leaf), *(_decimal_span(observed) for observed in kinds.values())])
     for new in (TIMESTAMP_NTZ,) if NTZ_WORD in words else numbers:

@@ -11,11 +11,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from widen.model.column_path import ELEMENT, VALUE, Path, replace_type
-from widen.model.types import DataType, Field, MapType, StructType
+from widen.model.types import DataType, MapType, StructType
 from widen.observe.json_document import MAX_LEVELS
 from widen.observe.kind import NULL_WORD, Kind, leaf_and_dim, nest_in_arrays
 from widen.observe.observation import FieldObservation, Observation, RecordObservation, merge_records
 from widen.planning.evolution.column_choice import choose_columns, uncovered_kinds
+from widen.planning.evolution.column_naming import name_columns
 from widen.planning.evolution.field_columns import ColumnChoice, ColumnRequest, ColumnWidening, FieldColumn
 from widen.planning.evolution.field_evolution import (
     UNBUILT,
@@ -43,20 +44,16 @@ from widen.planning.evolution.plan import (
     RescuedField,
     RoundedField,
 )
-from widen.planning.evolution.policy import Mode, Numbers, Policy, TextForm
+from widen.planning.evolution.policy import Mode, Numbers, Policy
 from widen.planning.evolution.samples import sample_formatter
 from widen.planning.evolution.source_metadata import (
     CORRUPT,
     CORRUPT_AT,
-    FORM,
     RESCUED,
-    NameAllocator,
     naming_order,
     new_role_field,
-    reserved_names,
     role_field,
     role_of,
-    source_field,
 )
 from widen.planning.table.operation import AddColumn, CreateTable, Operation, WidenType
 
@@ -109,12 +106,15 @@ class _Evolution:
         begin = self.policy.layout if schema is None else schema
         current = with_file_fields(begin or StructType(), observation.root, self.policy.file_fields)
         self.room = self.policy.max_columns - leaf_count(f.type for f in current if role_of(f) is None)
+        # A fixed column may be widened in place. So the values that it kept out count too, and fit in the next pass.
         root = merge_records(observation.root, self.kept_out) if self.kept_out else observation.root
         after, operations = self._evolve_struct(current, root, _StructCursor())
         corrupt = observation.corrupt
+        # What is rescued is known only after all fields.
         for role, count in ((RESCUED, len(self.rescued)), (CORRUPT, corrupt), (CORRUPT_AT, corrupt)):
             if count and role_field(after, role) is None:
                 after = self._with_role(after, role, count, operations)
+        # The single steps have no older schema to be applied to.
         if schema is None and (operations or begin is not None):
             operations = [CreateTable(after)]
         return Plan(
@@ -154,7 +154,7 @@ class _Evolution:
         # Columns are named and added only after all keys are evolved, in the order of names: the schema then does not
         # depend on how many sub-fields a batch happens to have, and names of real fields go before evolved ones.
         parts.sort(key=lambda part: naming_order(part.key))
-        for part, built, new in self._name_columns(current, parts, cursor):
+        for part, built, new in name_columns(current, parts, self.policy, is_root=not cursor.source):
             operation = AddColumn(cursor.path, new)
             self._add_column_events(part, built, operation.path)
             if part.mode is Mode.FAIL:
@@ -177,6 +177,7 @@ class _Evolution:
         fixed = None if cursor.is_new else next(filter(None, fixed_columns), None)
         if self.policy.numbers is Numbers.DECIMAL:
             observed = to_decimals(observed)
+        # An existing record column stays one: its values would not move into a map.
         if not columns and source not in self.policy.pins:
             observed = self._detect_map(source, observed)
         return FieldEvolution(key, source, mode, observed, columns, self.policy.type_of(source), fixed)
@@ -222,6 +223,7 @@ class _Evolution:
     def _choose(self, part: FieldEvolution) -> ColumnChoice:
         if not part.kinds or part.mode is Mode.FREEZE:
             return ColumnChoice()
+        # The refusal lists what mode widen would do, so that the user can see what to allow.
         mode = Mode.WIDEN if part.mode is Mode.FAIL else part.mode
         table_format, kinds = self.policy.table_format, part.own_kinds
         if part.fixed is not None:
@@ -231,11 +233,13 @@ class _Evolution:
         keeps = self.policy.keeps_booleans(part.source)
         if part.columns or part.pinned is None:
             is_unbuilt = any(column.name == UNBUILT for column in part.columns)
+            # A column that this plan adds does not exist yet, so it cannot be widened.
             mode = Mode.SPLIT if is_unbuilt else mode
             return choose_columns(part.columns, kinds, mode, table_format, keeps_booleans=keeps)
         leaf, dim = leaf_and_dim(part.pinned)
         main = ColumnRequest(leaf, dim, "D1", tuple(sorted(part.kinds)), is_plain=True)
         pinned = (FieldColumn(part.key, leaf, dim),)
+        # The user chose this type: what does not fit gets its own column, and the pinned one is never widened.
         rest = choose_columns(pinned, kinds, Mode.SPLIT, table_format, keeps_booleans=keeps)
         return ColumnChoice(requests=(main, *rest.requests))
 
@@ -286,6 +290,8 @@ class _Evolution:
         """
         largest = part.largest_record
         for request in part.choice.requests:
+            # Events inside the column are recorded while it has no name. They move to the column, and get its path when
+            # it does.
             details = len(self.events)
             built = self._fill_type(
                 nest_in_arrays(request.leaf, request.dim),
@@ -312,6 +318,7 @@ class _Evolution:
         leaf, dim = leaf_and_dim(data_type)
         path = (*cursor.path, *[ELEMENT] * dim)
         if isinstance(leaf, StructType):
+            # A pinned record type brings its declared fields, which no request counts.
             self.room -= leaf_count(f.type for f in leaf)
             below = sub_fields(observed, dim, largest)
             inside = replace(cursor, path=path, level=cursor.level + dim + 1)
@@ -331,6 +338,7 @@ class _Evolution:
         columns, kinds = part.grown_columns, part.own_kinds
         frozen = part.mode is Mode.FREEZE
         without = uncovered_kinds(columns, kinds, keeps_booleans=self.policy.keeps_booleans(part.source))
+        # A record that was not built is not lost itself: its fields are, and each has been reported with its own path.
         lost = [kind for kind in without if frozen or part.fixed or not kind.is_record]
         if part.fixed is not None:
             self._quarantine(part, lost)
@@ -348,6 +356,8 @@ class _Evolution:
     def _quarantine(self, part: FieldEvolution, lost: Iterable[Kind]) -> None:
         """Report the values that do not fit a fixed column, so that their records are quarantined."""
         kept_out = observation_of(self.kept_out, part.source)
+        # The observation of the whole batch knows only what the table takes; counts of quarantined values are in their
+        # own.
         kinds = [kind for kind in sorted({*lost, _NULL}) if kind in kept_out.kinds]
         if kinds and part.fixed is not None:
             merged = merge_kinds(kept_out.kinds, kinds)
@@ -359,31 +369,6 @@ class _Evolution:
                 self._sample_text(merged.sample),
             )
             self.quarantined.append(QuarantinedField(part.source, *details))
-
-    def _name_columns(
-        self, struct: StructType, parts: list[FieldEvolution], cursor: _StructCursor
-    ) -> list[tuple[FieldEvolution, BuiltColumn, Field]]:
-        """Return the new columns with their names.
-
-        Keys that are valid names get theirs first, then other keys, then evolved columns: a real field `a_long` keeps
-        its name, and the column that evolved from `a` becomes `a_long_2`.
-
-        Source: docs/evolution-rules.md#u12, #u18, #d9, #d22
-        """
-        reserved = (*reserved_names(self.policy.table_format), *sorted(self.policy.reserved_names))
-        names = NameAllocator(struct.names if cursor.source else (*struct.names, *reserved))
-        new = [(part, built) for part in parts for built in part.built]
-        wanted_names = [part.wanted_name(built.request, self.policy.table_format) for part, built in new]
-        is_plain = [not part.suffix(built.request) for part, built in new]
-        order = sorted(range(len(new)), key=lambda n: (not is_plain[n], wanted_names[n] != new[n][0].key))
-        names_in_order = {turn: names.take(wanted_names[turn]) for turn in order}
-        return [(part, built, self._new_field(names_in_order[n], part, built)) for n, (part, built) in enumerate(new)]
-
-    def _new_field(self, name: str, part: FieldEvolution, built: BuiltColumn) -> Field:
-        is_plain = not part.suffix(built.request)
-        field = source_field(name, part.wrapped(built.type), part.source, is_evolved=not is_plain)
-        pin = self.policy.pins.get(part.source)
-        return field.with_metadata(**{FORM: pin.value}) if isinstance(pin, TextForm) and is_plain else field
 
     def _add_event(
         self, part: FieldEvolution, item: ColumnRequest | ColumnWidening, path: Path, rule: str, grade: Grade

@@ -35,11 +35,11 @@ def _lines(plan: Plan) -> Iterator[str]:
     for title, items in (
         ("Changes:", plan.operations),
         ("Refused by the policy:", plan.refused),
-        ("Because:", tuple(map(_event, plan.events))),
+        ("Because:", tuple(map(_explain_event, plan.events))),
         ("Stored in the rescue column:", tuple(map(_explain_rescued, plan.rescued))),
         ("Quarantined:", tuple(map(_explain_quarantined, plan.quarantined))),
         ("Rounded to double:", tuple(map(_explain_rounded, plan.rounded))),
-        ("Waiting for a first value:", tuple(map(_pending, plan.pending))),
+        ("Waiting for a first value:", tuple(map(_explain_pending, plan.pending))),
         ("Options without effect:", tuple(map(str, plan.unmatched))),
         ("Skipped, because they cannot be read:", tuple(map(str, plan.bad_files))),
         ("Objects that look like maps:", tuple(f"{format_path(each.source)}: {each}" for each in plan.maps)),
@@ -55,13 +55,13 @@ def _fold_lines(lines: list[str]) -> list[str]:
     return lines if more <= 0 else [*lines[:MAX_LINES], f"… and {more} more"]
 
 
-def _event(event: PlanEvent) -> str:
-    rules, values = ", ".join(event.rules), f"{_least(event)}{event.count} {_kind_text(event.kinds)}"
+def _explain_event(event: PlanEvent) -> str:
+    rules, values = ", ".join(event.rules), f"{_lower_bound_text(event)}{event.count} {_kind_text(event.kinds)}"
     first = _first_seen_text(event.first, event.sample)
     return f"{rules} {event.grade.value}: {format_path(event.column)}, for {values}{first}"
 
 
-def _least(counted: PlanEvent | RescuedField) -> str:
+def _lower_bound_text(counted: PlanEvent | RescuedField) -> str:
     return "at least " if counted.at_least else ""
 
 
@@ -70,7 +70,7 @@ def _kind_text(kinds: tuple[str, ...]) -> str:
 
 
 def _explain_rescued(rescued: RescuedField) -> str:
-    values = f"{_least(rescued)}{rescued.count} {_kind_text(rescued.kinds)}"
+    values = f"{_lower_bound_text(rescued)}{rescued.count} {_kind_text(rescued.kinds)}"
     return (
         f"{format_path(rescued.source)}: {values} ({rescued.reason}){_first_seen_text(rescued.first, rescued.sample)}"
     )
@@ -85,7 +85,7 @@ def _explain_rounded(rounded: RoundedField) -> str:
     return f"{format_path(rounded.source)}: {rounded.count} {'number' if rounded.count == 1 else 'numbers'}"
 
 
-def _pending(pending: PendingField) -> str:
+def _explain_pending(pending: PendingField) -> str:
     counts = ((pending.nulls, "null"), (pending.empty, "[]"), (pending.empty_records, "{}"))
     return f"{format_path(pending.source)}: {', '.join(f'{count} {what}' for count, what in counts if count)}"
 

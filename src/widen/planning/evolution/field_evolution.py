@@ -100,7 +100,7 @@ class FieldEvolution:
             self.key, self.source, self.mode, self.observed.maps[dim], columns, value, self.fixed, maps, is_first
         )
 
-    def wrapped(self, data_type: DataType) -> DataType:
+    def wrap_in_maps(self, data_type: DataType) -> DataType:
         """Return a type wrapped into the maps and arrays that contain the values."""
         for dim in reversed(self.maps):
             data_type = nest_in_arrays(MapType(STRING, data_type), dim)

@@ -26,6 +26,7 @@ def find_fixed_columns(state: TableState) -> Mapping[Path, FixedColumn]:
     """
     columns: dict[Path, FixedColumn] = {}
     for path, new in _reasons(state):
+        # A column may be fixed for several reasons, and the strictest of each applies.
         old = columns.get(path, FixedColumn(path[-1], ""))
         columns[path] = FixedColumn(
             path[-1],
@@ -42,6 +43,7 @@ def _reasons(state: TableState) -> Iterator[tuple[Path, FixedColumn]]:
         yield (name,), FixedColumn(name, "a partition column")
     for path, field in fields(state.schema):
         if not field.nullable:
+            # The table fills a computed column itself, so a record need not have it.
             yield path, FixedColumn(field.name, "NOT NULL", is_required=not is_computed(field))
         identity = find_identity(field)
         if identity is not None:

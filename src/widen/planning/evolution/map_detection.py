@@ -50,6 +50,7 @@ def find_map(source: Path, observed: FieldObservation) -> MapCandidate | None:
     names = {key for record in observed.records.values() for key in record}
     if len(names) < MIN_KEYS or objects < MIN_OBJECTS:
         return None
+    # A key whose value is an array counts once for each item, but is in an object at most once.
     present = sum(min(objects, _value_count(field)) for field in keys)
     if present > MAX_KEY_SHARE * len(names) * objects or not _have_one_shape(keys):
         return None
@@ -61,6 +62,7 @@ def to_maps(observed: FieldObservation) -> FieldObservation:
     maps, kinds = dict(observed.maps), dict(observed.kinds)
     for dim, record in observed.records.items():
         values = reduce(FieldObservation.merged, record.values(), FieldObservation())
+        # An earlier pass may have read some of the same objects as maps already, so the counts are not added.
         maps[dim] = values.merged(maps[dim], max) if dim in maps else values
         objects = kinds.pop(Kind(RECORD_WORD, dim), None)
         if objects is not None:

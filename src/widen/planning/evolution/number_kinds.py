@@ -74,6 +74,7 @@ def _decimal_kinds(kinds: Kinds) -> Kinds:
     by_kind: dict[Kind, KindObservation] = {}
     for kind, seen in kinds.items():
         is_fraction = kind.word in (DOUBLE_WORD, DECIMAL_WORD)
+        # A source with types has declared doubles on purpose; only JSON and CSV leave the choice open.
         if is_fraction and not seen.type and seen.decimal_exact:
             scale = max(seen.scale, seen.written_scale)
             if seen.integer_digits + scale <= MAX_DIGITS:

@@ -131,6 +131,8 @@ class Policy:
     @property
     def refuses_nulls(self) -> bool:
         """Whether the table may refuse a row in which all source fields are null."""
+        # A condition, such as `a IS NOT NULL`, may be false for such a row. Only columns with conditions cannot be
+        # widened.
         return any(fixed.is_required or not fixed.can_widen for fixed in self.fixed_columns.values())
 
     def mode_of(self, source: Path) -> Mode:

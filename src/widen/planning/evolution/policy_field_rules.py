@@ -43,10 +43,11 @@ def build_field_rules(schema: StructType, policy: Policy) -> FieldRules:
         root.at(source).is_dated = True
     for source in policy.local_time_fields:
         root.at(source).has_local_times = True
+    # Masks and exclusions come last: no other rule may bring a hidden value back.
     for sources, take in ((policy.masked, FieldRule.MASKED), (policy.excluded, FieldRule.LEFT_OUT)):
         for source in sources:
             root.at(source).take = take
-    return root.reading(FieldRules())
+    return root.build(FieldRules())
 
 
 def with_time_fields(policy: Policy, schema: StructType) -> Policy:
@@ -107,11 +108,11 @@ class _RuleNode:
             node = node.below.setdefault(key, _RuleNode())
         return node
 
-    def reading(self, above: FieldRules) -> FieldRules:
+    def build(self, above: FieldRules) -> FieldRules:
         """Return the rules of the node, given those that it inherits."""
         is_dated, has_local_times = self.is_dated or above.is_dated, self.has_local_times or above.has_local_times
         inherited = FieldRules(is_dated=is_dated, has_local_times=has_local_times)
-        below = {key: node.reading(inherited) for key, node in self.below.items()}
+        below = {key: node.build(inherited) for key, node in self.below.items()}
         kept = {key: each for key, each in below.items() if each != inherited}
         rules = FieldRules(self.take, self.maps, is_dated, has_local_times, kept)
         return PLAIN if rules.is_plain else rules
@@ -128,6 +129,7 @@ def _add_column_rules(node: _RuleNode, data_type: DataType, form: object = None)
 
 def _add_pin_rules(node: _RuleNode, data_type: DataType) -> None:
     leaf, maps = _inside(data_type)
+    # The pin "map" says nothing of the values, so nested maps that the column already has stay maps.
     node.maps = max(node.maps, maps) if data_type == ANY_MAP else maps
     node.is_dated, node.has_local_times = leaf in _DATED, leaf == TIMESTAMP_NTZ
     for item in leaf if isinstance(leaf, StructType) else ():

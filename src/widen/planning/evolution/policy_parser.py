@@ -11,7 +11,7 @@ from typing import TypeVar
 from widen.errors import InvalidOption, InvalidPath, InvalidType
 from widen.model.column_path import Path, as_nullable, parse_path
 from widen.model.type_parser import parse_type
-from widen.model.types import STRING, ArrayType, AtomicType, DataType, DecimalType, Field, MapType, StructType
+from widen.model.types import STRING, ArrayType, DataType, Field, MapType, StructType
 from widen.observe.kind import BINARY_WORD, MAP_WORD, word_of
 from widen.planning.evolution.policy import ANY_MAP, EpochUnit, Mode, Pin, TextForm
 
@@ -59,8 +59,6 @@ def _unsupported_part(data_type: DataType) -> DataType | None:
             return _unsupported_part(element)
         case MapType(key, value):
             return data_type if key != STRING else _unsupported_part(value)
-        case DecimalType() | AtomicType("timestamp_ntz"):
-            return None
     return data_type if word_of(data_type) in (None, BINARY_WORD) else None
 
 

@@ -79,11 +79,11 @@ def to_layout(schema: StructType) -> StructType:
     What belongs to the files of the old table (physical names, the history of types) and its constraints are left out.
     """
 
-    def kept(_: Path, field: Field) -> Field:
+    def keep_layout(_: Path, field: Field) -> Field:
         metadata = {key: value for key, value in field.metadata.items() if key == COMMENT or key.startswith(_OURS)}
         return replace(field, metadata=metadata)
 
-    return as_nullable(map_fields(schema, kept))
+    return as_nullable(map_fields(schema, keep_layout))
 
 
 def column_suffix(word: str, dim: int) -> str:
@@ -186,6 +186,7 @@ def role_of(field: Field) -> str | None:
     """Return the role of a top-level column; None if it holds a source field."""
     if ROLE in field.metadata:
         return str(field.metadata[ROLE])
+    # A user may declare the column in advance, e.g. `_rescued STRING`; it then has no metadata of ours.
     is_plain = field.name in ROLES and field.type == STRING and SOURCE not in field.metadata
     return field.name if is_plain else None
 
@@ -207,6 +208,7 @@ class NameAllocator:
     """Allocates unique names in one struct, case-insensitively."""
 
     def __init__(self, used: Iterable[str]) -> None:
+        # Stricter than the lower case of Spark and Iceberg clients, so that no engine takes two names for one.
         self._used = {name.casefold() for name in used}
 
     def is_free(self, name: str) -> bool:

@@ -90,6 +90,7 @@ TAKES: Mapping[str, Mapping[str, Condition]] = {
         "decimal": _epoch_with_room(1),
     },
     LONG_WORD: {
+        # Only the number of digits was observed, and every number of two (four) digits fits.
         "byte": _up_to(2),
         "short": _up_to(4),
         "integer": _int32,

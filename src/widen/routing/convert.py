@@ -93,6 +93,7 @@ def epoch_to_timestamp(number: int, unit: EpochUnit | None = None) -> Any:
     unit = unit or next((unit for limit, unit in EPOCH_UNIT_LIMITS if abs(number) < limit), EpochUnit.NANOSECONDS)
     micros, rest = divmod(number * _NANOS[unit], 1000)
     try:
+        # An addition to the epoch is exact; `datetime.fromtimestamp` goes through a double and loses microseconds.
         return MISSING if rest else _EPOCH + timedelta(microseconds=micros)
     except OverflowError:
         return MISSING
@@ -130,7 +131,10 @@ def _double_to_double(value: JsonDocument, to_type: DataType) -> Any:
 def _to_double(value: JsonDocument, to_type: DataType) -> Any:
     number = float(value)
     if str(to_type) == "float":
+        # A float has no such text in Python, whose repr is that of the double, so only equal binary values count.
         return number if _is_float32(number) and Decimal(value) == Decimal(number) else MISSING
+    # A double is compared by its shortest text, because that is what reading the column back gives: 0.1 then counts as
+    # exact.
     return number if Decimal(repr(number)) == Decimal(value) else MISSING
 
 
@@ -146,7 +150,9 @@ def _to_decimal(value: JsonDocument, to_type: DecimalType) -> Any:
     _, digits, exponent = number.as_tuple()
     assert isinstance(exponent, int)
     if number == 0:
+        # A decimal has no negative zero. The integer -0 counts as 0, as in a column of longs.
         return MISSING if number.is_signed() and not value[1:].isdecimal() else Decimal(0)
+    # Zeros at the end do not count: 2.500 fits a decimal(2,1).
     trailing = len(digits) - len("".join(map(str, digits)).rstrip("0"))
     fits = number.adjusted() + 1 <= to_type.precision - to_type.scale and exponent + trailing >= -to_type.scale
     return number.quantize(Decimal(1).scaleb(-to_type.scale), context=_EXACT) if fits else MISSING

@@ -113,6 +113,7 @@ def find_violations(
 def _fits(slot: ColumnSlot, guard: FixedColumn, value: JsonDocument) -> bool:
     if not guard.takes_values:
         return value is None
+    # A value that cannot be converted would leave the column null, which NOT NULL forbids just as a missing value.
     if value is None or (guard.is_required and to_cell(slot, value) is MISSING):
         return not guard.is_required
     # The fields of a record have their own routes and are checked there.

@@ -13,7 +13,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
-from widen.model.types import STRING, TIMESTAMP_NTZ, DataType
+from widen.model.types import STRING, DataType
 from widen.observe.date_text import parse_temporal
 from widen.observe.json_document import JsonDocument, JsonNumber, parse_document
 from widen.observe.kind import (
@@ -23,6 +23,7 @@ from widen.observe.kind import (
     DOUBLE_WORD,
     INT_WORD,
     LONG_WORD,
+    NTZ_WORD,
     NUMBER_WORDS,
     TIMESTAMP_WORD,
     leaf_and_dim,
@@ -34,7 +35,7 @@ FITS, DUPLICATE, STAYS = "fits", "duplicate", "stays"
 """Outcomes for a value: it fits the other column, the other column has it already, or it stays."""
 
 _NUMBERS = frozenset({INT_WORD, *NUMBER_WORDS})
-_TEMPORAL = frozenset({DATE_WORD, TIMESTAMP_WORD, str(TIMESTAMP_NTZ)})
+_TEMPORAL = frozenset({DATE_WORD, TIMESTAMP_WORD, NTZ_WORD})
 _TARGETS_OF_TEXT: Mapping[str, frozenset[str]] = {
     BOOLEAN_WORD: frozenset({BOOLEAN_WORD}),
     DATE_WORD: _TEMPORAL,
@@ -70,6 +71,8 @@ def _convert_back(value: Any, old_type: tuple[DataType, int], new_type: tuple[Da
         item = _convert_back(value, old_type, (to_leaf, to_dim - 1))
         return item if item is MISSING else [item]
     if dim:
+        # Only a scalar that was wrapped when it was written comes back; an array of several items was an array in the
+        # source.
         is_one = len(value) == 1 and value[0] is not None
         return _convert_back(value[0], (leaf, dim - 1), new_type) if is_one else MISSING
     return _convert_scalar(value, leaf, to_leaf)
@@ -102,6 +105,8 @@ def _to_document(value: Any) -> JsonDocument:
             return value
         case float() if not math.isfinite(value):
             return MISSING
+        # A whole number is an integer to JSON, whatever column it stood in. Zero is left out, since -0.0 must keep its
+        # sign.
         case float() | Decimal() if value and value == int(value):
             return JsonNumber(int(value))
         case float():
@@ -117,5 +122,7 @@ def _is_same(new: Any, old: Any) -> bool:
     if isinstance(new, list):
         return len(new) == len(old) and all(map(_is_same, new, old))
     if isinstance(new, datetime):
+        # PySpark gives timestamps without a zone, in local time, and `convert` in UTC, so only the instants can be
+        # compared.
         return isinstance(old, datetime) and new.timestamp() == old.timestamp()
     return bool(new == old)

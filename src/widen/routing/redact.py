@@ -27,6 +27,7 @@ class Redactor:
     def redact_corrupt(self, text: bytes) -> str:
         """Return a text that is not a record as the table may keep it: unchanged, or only its length."""
         if self._redacted_paths:
+            # Without fields, nothing says which part of the text is the masked value.
             return f"{MASK} {len(text)} bytes that may hold {self._redacted_paths}"
         return corrupt_bytes_to_text(text)
 

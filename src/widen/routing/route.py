@@ -56,7 +56,7 @@ RecordRoute: TypeAlias = dict[str, tuple[ColumnSlot, ...]]
 def build_routes(schema: StructType, policy: Policy | None = None) -> RecordRoute:
     """Return the route of a record, at all depths.
 
-    Columns without a source field are left out, and so are columns whose type no JSON value has, such as binary.
+    Columns without a source field are left out, and so are columns whose type no value has, such as variant.
 
     Source: docs/evolution-rules.md#u14, #d9
     """
@@ -129,7 +129,7 @@ class _RouteBuilder:
             case MapType(key, value):
                 entries = self._slot(name, value, (*inside, VALUE), source) if key == STRING else None
                 return entries and ColumnSlot(name, MAP_WORD, dim, leaf, entries=entries, guard=guard)
-        word = word_of(leaf) or (str(leaf) if can_route(leaf, "date") else None)
+        word = word_of(leaf)
         if word is None:
             return None
         keeps_booleans = self.policy.keeps_booleans(source)

@@ -73,6 +73,7 @@ def convert_scalar(value: JsonDocument, kind_word: str, slot: ColumnSlot) -> Any
     Source: docs/evolution-rules.md#d1, #d2
     """
     cell = convert(value, kind_word, slot.word, slot.type, slot.epoch_unit)
+    # Rounding comes last: only values without an exact column are rounded.
     return float(value) if cell is MISSING and kind_word in slot.rounds else cell
 
 

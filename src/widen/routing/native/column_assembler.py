@@ -120,6 +120,7 @@ class ColumnAssembler:
             pairs = zip(decoded, texts, strict=True)
             decoded = [to_typed_array(value, text, bound) if type(value) is list else value for value, text in pairs]
         if item.is_required:
+            # The decoder checks NOT NULL only for values that it decodes; these came as texts.
             self.rejected.update(root for root, text in zip(roots, texts, strict=True) if text == b"null")
         columns = columns_by_python_type(item, decoded, texts)
         for index in _uncertain_positions(item, decoded, texts, columns, is_exact=is_exact):
@@ -127,6 +128,7 @@ class ColumnAssembler:
             cells = self._route_text(item, texts[index], roots[index])
             if cells is None:
                 self.rejected.add(roots[index])
+            # The conversion by type may have filled some columns already; only the routing of this value counts.
             for values in columns.values():
                 values[index] = None
             for name, value in cells or ():
@@ -138,9 +140,12 @@ class ColumnAssembler:
         is_plain = item.rules.take is FieldRule.AS_IS and not item.rules.maps
         if text[:1] in b"{[" and not _EMPTY_ARRAYS.fullmatch(text):
             nested_columns = _decode_nested(item.nested_columns, text)
+            # Records have fields of their own to observe. Only the exact path does that.
             if nested_columns is not None or (is_plain and b"{" in text):
                 return nested_columns
+        # The text is a part of a record: the levels above it count towards the depth limit.
         value = parse_document(text, sum(1 + dim for _, dim in item.location) + 1)
+        # The exact path also fills the rescue column and checks fixed columns, for which it needs the whole record.
         if isinstance(value, InvalidJson) or item.is_strict:
             return None
         value = item.rules.value(value)
@@ -218,6 +223,7 @@ def _convert_by_type(
         column: list[Any] = [None] * len(decoded)
     elif conversion is None:
         column = list(decoded)
+    # Texts are taken as they are, without a call for each value. This is the common case of numbers beside strings.
     elif texts and conversion in _AS_TEXT:
         column = list(texts)
     elif conversion is to_digits:
@@ -258,6 +264,7 @@ def _uncertain_positions(
     if not is_exact and float in present and float in certain and not converter.has_no_doubles:
         pairs = enumerate(zip(decoded, texts, strict=True))
         uncertain |= {index for index, (value, text) in pairs if type(value) is float and not _is_exact(value, text)}
+    # The decoder reads -0 as the integer 0.
     if not is_exact and int in present:
         uncertain |= {index for index, text in enumerate(texts) if text == b"-0"}
     for python_type, name in converter.deciders.items():
@@ -280,6 +287,7 @@ def _decode_nested(columns: Sequence[NestedColumn], text: bytes) -> ColumnValues
             value = column.decoder.decode(text)
         except (msgspec.DecodeError, UnicodeDecodeError):
             continue
+        # The column's decoder would keep the last of two equal keys, or round a number, without an error.
         return None if is_changed(text, value) else ((column.name, value),)
     return None
 

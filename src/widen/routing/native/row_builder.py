@@ -149,6 +149,8 @@ class RowBuilder:
         if not self._profile.key_orders:
             self._use(replace(self._profile, key_orders=find_key_orders(complete_texts)))
         records = self._decoder.decode(complete_texts)
+        # Refused texts go on without the fields of their file, which the exact path adds to the parsed record, so that
+        # a corrupt text is kept as it is in the source.
         exact = {at for at, record in enumerate(records) if record is None}
         for at in sorted(exact):
             self._rows.extend(self._exact_rows(texts[at], positions[at]))
@@ -161,6 +163,7 @@ class RowBuilder:
     def _search_excluded(self, texts: Sequence[bytes]) -> None:
         """Look for each excluded field until it is found once: no column shows that the source still has it."""
         for path, budget in list(self._search_budgets.items()):
+            # A search for the bytes of the key spares parsing most texts.
             key = msgspec.json.encode(path[-1])
             for text in texts:
                 if key in text:
@@ -200,6 +203,8 @@ class RowBuilder:
         Rejected records are read exactly; the others have to be assembled again without them.
         """
         rejected = sorted(assembler.rejected)
+        # Only a complete assembly counts. After a rejection, the rest is assembled again by a new assembler, and this
+        # one's observation would count those records twice.
         if not rejected:
             self.observation.records += len(chunk.records)
             self.observation.root = merge_records(self.observation.root, assembler.observation)
@@ -228,11 +233,13 @@ class RowBuilder:
         document = parse_document(text)
         match document:
             case dict():
+                # The quarantine and the origin column keep the source's own bytes where a text is exactly one record.
                 whole = text if self._file_fields is None else None
                 yield from self._exact_row(self._with_file_fields(document, at), at, whole)
             case [*records] if all(isinstance(record, dict) for record in records):
                 for record in records:
                     yield from self._exact_row(self._with_file_fields(record, at), at)
+            # Some sources write several records on one line, which is not one JSON value.
             case InvalidJson() if len(parts := _split_text(text)) > 1:
                 for part in parts:
                     yield from self._exact_rows(part, at)
@@ -241,6 +248,7 @@ class RowBuilder:
 
     def _corrupt_row(self, text: bytes, at: RecordPosition, document: JsonDocument | InvalidJson) -> Iterator[Row]:
         kept = self._redactor.redact_corrupt(text)
+        # The row of a corrupt text is null in all other columns, and a NOT NULL column refuses it.
         if self._refuses_nulls:
             other_json = "it is neither an object nor an array of objects"
             reason = document.reason if isinstance(document, InvalidJson) else other_json
@@ -266,10 +274,14 @@ class RowBuilder:
     ) -> Iterator[Row]:
         """Yield the row of a record. Of a quarantined record yield its text if there is an origin column."""
         ruled = self._rules.record(record)
+        # Fixed columns come before everything else: a quarantined record must not be observed, or the plan would add
+        # columns for values that the table never gets.
         violations = list(find_violations(self._fixed_route, ruled))
         if violations:
             for violation in violations:
                 violation.observe(self.observation.kept_out, at)
+            # The quarantine keeps the record as the source has it, not as the field rules read it, so that a replay
+            # under other rules gets the same input.
             yield from self._kept_out(self._redactor.redact_record(record, text), at, "; ".join(map(str, violations)))
             return
         self.observation.records += 1

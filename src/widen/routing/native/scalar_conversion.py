@@ -31,6 +31,8 @@ from widen.routing.route import ColumnSlot, routes_kind
 
 _INT32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 _INT64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+# Not every integer past 2^53 is a double. As msgspec reads integers as int where int is allowed, the bound is checked
+# before any rounding.
 _EXACT_INT = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
 
 _NATIVE: Mapping[tuple[str, str], Any] = {

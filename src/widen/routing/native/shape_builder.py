@@ -114,6 +114,8 @@ class _ShapeBuilder:
         names: dict[str, str] = {}
         single: list[SingleColumn] = []
         above = tuple(key for key, _ in location)
+        # The decoder forbids unknown fields, so a field that is always null or empty would send every record to the
+        # exact path.
         empty = {path[-1]: field for path, field in self.profile.empty_fields.items() if path[:-1] == above}
         keys = _ordered((*route, *empty, *_excluded_keys(rules)), self.profile.key_orders.get(above, ()))
         # A record with a field that the shape lacks takes the exact path.
@@ -131,6 +133,8 @@ class _ShapeBuilder:
                     single.append(column)
             names[item.attribute] = key
             fields.append(_decoder_field(item.attribute, native, is_required=item.is_required))
+        # Keys need not be Python identifiers, so attributes are numbered. Decoded records cannot form cycles: without
+        # gc, the garbage collector does not visit each of them.
         struct = msgspec.defstruct("Record", fields, rename=names, forbid_unknown_fields=True, gc=False, kw_only=True)
         return RecordShape(struct, tuple(single), tuple(redacted), tuple(multi))
 
@@ -146,7 +150,11 @@ class _ShapeBuilder:
         if take is FieldRule.MASKED:
             row: Row = {}
             route_value(row, slots, MASK)
+            # Without a column for the mask, only null is accepted: a value takes the exact path, which observes it, and
+            # the plan then adds a string column.
             return (_SCALAR, RedactedField(item.attribute, row)) if row else (None, None)
+        # A field that has shown values of other kinds is routed from then on: the decoder would refuse each record with
+        # such a value, and the exact path is much slower.
         if len(slots) == 1 and item.path not in self.profile.mixed_fields and item.is_decodable(slots[0]):
             native, shape = self._slot(item, slots[0])
             if native is not None:
@@ -175,9 +183,11 @@ class _ShapeBuilder:
         shapes = {name: shape for name, (_, shape) in types.items() if shape is not None}
         natives = {slot.name: types.get(slot.name, (None, None))[0] for slot in slots}
         converter = build_fast_converter(slots, base_columns)
+        # Every value becomes JSON text first, so the Python type of the decoded value says nothing about its column.
         if rules.take is FieldRule.AS_JSON:
             converter.conversions = {name: {} for name in converter.conversions}
         guards = [slot for slot in slots if slot.guard is not None]
+        # A value that a fixed column cannot hold must not reach any other column: its whole record is quarantined.
         for guard in guards:
             converter.decide(guard.name)
         column = MultiColumnField(
@@ -197,6 +207,7 @@ class _ShapeBuilder:
         native = _decided_type(column, natives) if is_simple else None
         if native is not None:
             return native, replace(column, is_decoded=True)
+        # With one array column, its own decoder takes the whole array (see `NestedColumn`), which is faster.
         if is_simple and sum(slot.dim > 0 for slot in slots) > 1:
             add_array_conversions(converter, slots)
         return msgspec.Raw, column
@@ -265,7 +276,9 @@ def _decided_type(item: MultiColumnField, natives: Mapping[str, Any]) -> Any:
     converter = item.converter
     python_types = [natives[slot.name] for slot in (*arrays, *records)]
     python_types += [
-        _bounded_int(converter) if python_type is int else python_type for python_type in converter.python_types
+        # The decoder itself refuses larger integers, so that the assembler need not compare each one.
+        _bounded_int(converter) if python_type is int else python_type
+        for python_type in converter.python_types
     ]
     for slot in arrays:
         converter.conversions[slot.name][list] = None
@@ -283,13 +296,17 @@ def _decided_type(item: MultiColumnField, natives: Mapping[str, Any]) -> Any:
 def _is_decided(item: MultiColumnField, arrays: list[ColumnSlot], records: list[ColumnSlot]) -> bool:
     """Tell whether the JSON form of every value of a field determines its columns, and no column needs the text."""
     python_types = item.converter.python_types
+    # Of two array columns, or two record columns, the JSON form does not say which takes the value.
     if len(arrays) > 1 or len(records) > 1 or item.converter.deciders or not (arrays or records or python_types):
         return False
     if not all(native_type(slot) for slot in item.slots if slot not in (*arrays, *records)):
         return False
+    # A text column needs the spelling of a fraction, which a decoded double has lost. Where no column takes integers,
+    # msgspec would read the integer 2 as the double 2.0, and nobody would see that it is a long.
     if float in python_types and (any(slot.word == STRING_WORD for slot in item.slots) or int not in python_types):
         return False
     both = [slot for slot in arrays if slot.record is not None and records]
+    # A record that goes to two columns is decoded twice, so values to be routed in it would also be observed twice.
     needs_routing = bool(both) and any(item.shapes[slot.name].needs_routing for slot in (*both, *records))
     return not needs_routing and all(_contains(slot, record) for slot in both for record in records)
 
@@ -336,6 +353,7 @@ def _is_sole_column(slot: ColumnSlot, others: list[ColumnSlot]) -> bool:
     """Tell whether no other column takes any part of the values that the decoder of a column accepts."""
     if slot.entries is not None:
         return not any(other.entries is not None for other in others)
+    # A kind says long for every integer, and the decoder of doubles also accepts integers.
     words = {INT_WORD: (LONG_WORD,), DOUBLE_WORD: (DOUBLE_WORD, LONG_WORD)}.get(slot.word, (slot.word,))
     if slot.dim > 1 and any(other.dim for other in others):
         return False

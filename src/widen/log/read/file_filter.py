@@ -206,6 +206,7 @@ def _decode(texts: pa.Array, types: Mapping[Path, pa.DataType]) -> pa.StructArra
     data = pc.binary_join_element_wise(texts, "\n", "").buffers()[2]
     table = pyarrow.json.read_json(
         pa.BufferReader(data),
+        # One block, since Arrow refuses a line that is longer than a block.
         read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=data.size + 1),
         parse_options=pyarrow.json.ParseOptions(
             explicit_schema=pa.schema(leaves.items()), unexpected_field_behavior="ignore"

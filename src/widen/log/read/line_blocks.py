@@ -113,6 +113,7 @@ class FileActionReader:
         return self._read_columns(data) or _read_lines(block, self._location)
 
     def _read_columns(self, data: bytes) -> FileActionBlock | None:
+        # One block, since Arrow refuses a line that is longer than a block. Other threads parse other blocks meanwhile.
         options = pj.ReadOptions(use_threads=False, block_size=len(data) + 1)
         pool = pa.system_memory_pool()
         try:

@@ -129,6 +129,7 @@ class Snapshot:
             metadata: The metadata to use. Its columns must have the same physical names.
         """
         other = Snapshot(self.store, self.segment)
+        # The log is replayed once: a cached property of a frozen dataclass is an entry of its `__dict__`.
         vars(other).update({"_protocol_and_metadata": (self.protocol, metadata), "_files": self._files})
         return other
 
@@ -331,6 +332,7 @@ class Snapshot:
                 action = line.remove or line.add
                 if action is not None:
                     key = file_list.file_key(action.path, action.deletion_vector, self.location)
+                    # An add is remembered as None: a file that was added again after its removal is not removed.
                     removes.setdefault(key, line.remove)
         for remove in checkpoints.read_removes(self.store, self.segment.checkpoint) if self.segment.checkpoint else ():
             removes.setdefault(file_list.file_key(remove.path, remove.deletion_vector, self.location), remove)

@@ -189,6 +189,7 @@ def parsed_partition_values(schema: StructType, columns: Sequence[str], keys: Se
 def _cast(texts: pa.Array, data_type: pa.DataType) -> pa.Array:
     values = pc.if_else(pc.equal(texts, ""), None, texts)
     if data_type == _ARROW["timestamp"]:
+        # The protocol also allows timestamps without a zone. No session is known here, so they are read as UTC.
         values = pc.if_else(pc.ends_with(values, "Z"), values, pc.binary_join_element_wise(values, "Z", ""))
     try:
         return values.cast(data_type)

@@ -67,7 +67,7 @@ def next_checksum(
     Readers take the protocol and the metadata from a checksum, so a missing one is better than a wrong one.
 
     Args:
-        previous: The checksum of the version before; None for version 0 or if it is unmerged.
+        previous: The checksum of the version before; None for version 0 or if it is unknown.
         in_commit_timestamp: The in-commit timestamp in ms, if the table has them.
 
     Source: PROTOCOL.md#version-checksum-file
@@ -85,8 +85,8 @@ def next_checksum(
         protocol=protocol,
         txn_id=txn_id,
         in_commit_timestamp=in_commit_timestamp,
-        set_transactions=_merged_transactions(previous, actions),
-        domain_metadata=_merged_domains(previous, actions),
+        set_transactions=_merge_transactions(previous, actions),
+        domain_metadata=_merge_domains(previous, actions),
     )
 
 
@@ -106,7 +106,7 @@ def _size_change(actions: Sequence[Action]) -> tuple[int, int] | None:
     return len(adds) - len(removes), size_bytes
 
 
-def _merged_transactions(previous: VersionChecksum | None, actions: Sequence[Action]) -> tuple[Txn, ...] | None:
+def _merge_transactions(previous: VersionChecksum | None, actions: Sequence[Action]) -> tuple[Txn, ...] | None:
     if previous is not None and previous.set_transactions is None:
         return None
     merged = {txn.app_id: txn for txn in (previous.set_transactions or () if previous else ())}
@@ -114,7 +114,7 @@ def _merged_transactions(previous: VersionChecksum | None, actions: Sequence[Act
     return tuple(merged.values())
 
 
-def _merged_domains(previous: VersionChecksum | None, actions: Sequence[Action]) -> tuple[DomainMetadata, ...] | None:
+def _merge_domains(previous: VersionChecksum | None, actions: Sequence[Action]) -> tuple[DomainMetadata, ...] | None:
     if previous is not None and previous.domain_metadata is None:
         return None
     merged = {domain.domain: domain for domain in (previous.domain_metadata or () if previous else ())}

@@ -205,6 +205,7 @@ def _open_regular(path: str, flags: int) -> int:
     if not stat.S_ISREG(os.stat(path).st_mode):
         reason, fix = _REASONS[errno.EISDIR if os.path.isdir(path) else errno.ENODEV]
         raise StorageError(location=path, reason=reason, fix=fix)
+    # The file may be replaced by a pipe after the check; opening it must not wait for a writer.
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 

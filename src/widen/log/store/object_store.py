@@ -91,6 +91,7 @@ class ObjectStoreFiles(FileStore):
 
     def __init__(self, url: str, options: Mapping[str, str]) -> None:
         self._url = url
+        # Whether writes are conditional depends on the endpoint and the bucket, not on the path or the credentials.
         self._key = (*urlsplit(url)[:2], *sorted(f"{k}={v}" for k, v in options.items() if "endpoint" in k.lower()))
         config, client = _split_options(options)
         try:
@@ -182,6 +183,7 @@ class ObjectStoreFiles(FileStore):
 
     def _put_new(self, path: str, data: bytes) -> bool:
         try:
+            # Only a single request can be conditional, not an upload in parts.
             obstore.put(self._store, path, data, mode="create", use_multipart=False)
         except (exceptions.AlreadyExistsError, exceptions.PreconditionError, FileExistsError):
             return False

@@ -203,6 +203,7 @@ def retention_ms(properties: Mapping[str, str]) -> int:
 
 def _remove_row(remove: Remove) -> dict[str, Any]:
     row = msgspec.to_builtins(remove)
+    # A checkpoint changes nothing: Delta Spark writes false for adds and removes alike.
     row["dataChange"] = False
     if remove.partition_values is not None:
         row["partitionValues"] = list(remove.partition_values.items())

@@ -137,7 +137,9 @@ def commit(
             return _conclude(store, attempt, info, final)
         if base is None:
             return Conflicted(TableAlreadyExists(location=store.location))
+        # Every commit since must be compatible, not only the one that took our version.
         for theirs in _read_winners(store, winner):
+            # A winner may have added a feature for which Widen cannot write.
             ensure_writable(theirs.protocol or attempt.ours.protocol, store.location)
             conflict = find_conflict(attempt.ours, theirs, store.location)
             if conflict is not None:
@@ -233,6 +235,7 @@ class _CommitAttempt:
         info["operationParameters"] = {key: _parameter(value) for key, value in provenance.parameters.items()}
         if provenance.read_version is not None:
             info["readVersion"] = provenance.read_version
+        # As Delta Spark: a commit that only rearranges rows depends on no rows that others add.
         info["isolationLevel"] = "SnapshotIsolation" if self.ours.is_rearrangement else "Serializable"
         info["isBlindAppend"] = self.ours.reads.is_nothing and not self.ours.of(Remove)
         info["operationMetrics"] = {key: str(value) for key, value in provenance.metrics.items()}

@@ -75,6 +75,7 @@ class ReadSet:
         return self.files or remove.path in self.paths or canonical_path(remove.path) in _to_canonical(self.paths)
 
 
+# Asked again for each file that a commit removes.
 @lru_cache(1)
 def _to_canonical(paths: frozenset[str]) -> frozenset[str]:
     """Return the canonical form of each path."""
@@ -192,6 +193,7 @@ def _metadata_differs(ours: Transaction, theirs: WinningCommit) -> str | None:
 
 
 def _same_domain(ours: Transaction, theirs: WinningCommit) -> str | None:
+    # The domain of row tracking is written anew for each attempt, from that of the winner.
     our_domains = {action.domain for action in ours.of(DomainMetadata)} - {ROW_TRACKING_DOMAIN}
     both = sorted(our_domains & theirs.domains.keys())
     return f"both change the metadata domains {', '.join(both)}" if both else None
@@ -299,6 +301,8 @@ def _metadata_changes(old: Metadata, new: Metadata) -> Iterable[str]:
 
 def _changed_properties(old: Mapping[str, str], new: Mapping[str, str]) -> Iterable[str]:
     for key in old.keys() | new.keys():
+        # Setting such a property asks nothing of files that are written already. Unsetting it may: with column mapping
+        # off, for example, their physical names would be wrong.
         if old.get(key) != new.get(key) and (key not in HARMLESS_PROPERTIES or _is_disabled(new.get(key))):
             yield key
 

@@ -50,6 +50,8 @@ def run_post_commit_hooks(
     try:
         _write_checksum(store, version, info, actions)
         text = properties.get(CHECKPOINT_INTERVAL, "")
+        # Every longer interval is a multiple of this one, so most commits need not read the size of the last
+        # checkpoint.
         if version == 0 or version % (max(1, int(text)) if text.isdecimal() else INTERVALS[-1][1]):
             return
         size = _last_checkpoint_size(store)

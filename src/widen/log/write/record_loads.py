@@ -76,6 +76,7 @@ def commit_with_loads(
             return outcome
         with suppress(StorageError):
             store.delete([f"{FOLDER}/{record_file(txn.version)}"])
+        # Each attempt is a single one, so a lost race reads as exhausted attempts, with the version of the winner.
         is_race = isinstance(outcome.error, AttemptsExhausted)
         is_other_load = isinstance(outcome.error, ConcurrentTransaction) and not is_exclusive
         if not (is_race or is_other_load):
@@ -83,6 +84,7 @@ def commit_with_loads(
         winner = outcome.error.fields["version"]
         assert isinstance(winner, int)
         base = open_snapshot(store, winner)
+        # The winner is another attempt to commit the same interval.
         if interval is not None and base.has_written(interval):
             return outcome
     return outcome
@@ -157,6 +159,7 @@ def put_record(folder: RecordFolder, version: int, record: Record, staged: Stage
     """
     data = encode_record(record)
     for _ in range(MAX_RACES):
+        # Never 0, which stands for no record.
         head = version << NONCE_BITS | (secrets.randbits(NONCE_BITS) or 1)
         path = folder.file(record_file(head))
         if folder.store.put_if_absent(path, data):

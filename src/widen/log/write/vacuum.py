@@ -147,6 +147,7 @@ def run_vacuum(
     if isinstance(started, Conflicted):
         return started
     version = started.or_raise().version
+    # Commits between the plan and ours may need files of the plan, e.g. after a restore.
     if version > plan.snapshot.version + 1:
         plan = _without_needed(plan, open_snapshot(store, version))
     try:

@@ -185,6 +185,7 @@ def _decimal_bound(value: Any, data_type: DecimalType, *, down: bool) -> Decimal
     if isinstance(value, bool) or not isinstance(value, (int, Decimal)):
         return UNKNOWN
     number = Decimal(value)
+    # A bound at an end of the longs was cut off there, so the values may be anywhere beyond it.
     if not number.is_finite() or number.adjusted() >= data_type.precision or number in _LONG_ENDS:
         return UNKNOWN
     slack = _WIDE.multiply(abs(number), _DOUBLE_STEP)
@@ -204,6 +205,7 @@ def _float_step(value: float, *, down: bool) -> float:
     toward = -math.inf if down else math.inf
     if math.isinf(value) or abs(value) > _FLOAT_TEXT_MAX:
         return value if math.isinf(value) and value == toward else math.nextafter(value, toward)
+    # More than the distance to the next float, which is at most 2^-23 of the value, and 2^-149 near zero.
     step = max(abs(value) * 2.0**-22, 2.0**-148)
     return value + math.copysign(step, toward)
 
@@ -335,6 +337,7 @@ def _to_bound(value: Any, *, up: bool) -> Any:
 def _to_float_bound(value: float, *, up: bool) -> float | None:
     if math.isnan(value) or math.isinf(value):
         return None
+    # Some readers tell the zeros apart; these bounds include both.
     return (0.0 if up else -0.0) if value == 0 else value
 
 

@@ -42,7 +42,7 @@ class FlowGuard(CommitGuard):
             raise FlowTaken(location=target.location, version=last.number)
         return False
 
-    def guarded(self, draft: TableDraft, plan: Plan) -> TableDraft:
+    def prepare_draft(self, draft: TableDraft, plan: Plan) -> TableDraft:
         """Return the draft, with the rows that its commit removes.
 
         Raises:

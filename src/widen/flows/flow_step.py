@@ -167,6 +167,8 @@ class FlowStep:
             return self._rebuild()
         committed = target.last_interval(progress.flow_id)
         self._ensure_same_target(committed)
+        # Either may be behind: the checkpoint after a crash that followed the commit, the target where versions had no
+        # rows.
         versions = [progress.version, None if committed is None else committed.number]
         done = max((version for version in versions if version is not None), default=None)
         if done is None:
@@ -220,6 +222,7 @@ class FlowStep:
             return self._finish(version, version, None)
         is_last = number == len(parts) - 1
         self._show_progress(f"reading part {number + 1} of {len(parts)} of version {version}")
+        # The target has the version only with its last part; the parts before are numbered under an id of their own.
         interval = StreamInterval(progress.flow_id, version) if is_last else StreamInterval(parts_id, number)
         try:
             rows = settings.query.run(self._spark, settings.source.rows(self._spark, version, parts[number]))
@@ -311,6 +314,7 @@ class FlowStep:
         )
         if replaced is not None:  # a record of the quarantine would not be replaced with the rows of its key
             request = replace(request, limits=parse_limits(max_kept_out=0))
+        # An ingestion adds no table features, and a type of the source may need one.
         features = type_features(rows) & self._newest.features
         if features:
             request.table.add_features(features)

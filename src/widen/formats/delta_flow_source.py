@@ -130,6 +130,7 @@ class DeltaVersionRange(VersionRange):
 
     def _ensure_present(self, adds: Sequence[Add]) -> None:
         """Raise if a file that is not live any more was deleted by a vacuum."""
+        # A vacuum keeps live files, so only the others need a look at the store.
         live = set(self.newest.files()["path"].to_pylist())
         missing = missing_files(self.newest.store, [add for add in adds if add.path not in live])
         if missing:

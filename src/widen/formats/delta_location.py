@@ -44,6 +44,7 @@ class DeltaLocation(TableLocation):
         return True
 
     def add_features(self, names: Collection[str]) -> None:
+        # Each feature is a commit of its own, so the next one needs the new version.
         for name in sorted(names):
             try:
                 snapshot = open_snapshot(self.store)
@@ -69,6 +70,8 @@ class DeltaLocation(TableLocation):
             table_format=table_format_of(state),
             fixed_columns=find_fixed_columns(state),
         )
+        # File fields come last: a field of a file gets the rules of the column of its name, also those that the schema
+        # adds.
         return DeltaTarget(self.store, snapshot, for_file_fields(with_time_fields(policy, state.schema)))
 
     def quarantine(self, location: str | None) -> DeltaQuarantine:

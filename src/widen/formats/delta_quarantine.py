@@ -106,6 +106,7 @@ class DeltaQuarantine(Quarantine):
         self, rows: DataFrame | None, txn: Txn | None, new_files: NewFiles | None
     ) -> DeltaQuarantineWrite | Conflicted | None:
         snapshot = self._newest()
+        # An earlier attempt of this interval has written its records, and crashed before the commit to the table.
         if snapshot is not None and txn is not None and snapshot.has_written(txn):
             return None
         live = to_adds(snapshot.files()) if snapshot and new_files else []
@@ -134,10 +135,12 @@ class DeltaQuarantine(Quarantine):
     def finish_replay(self, target: IngestTarget) -> None:
         content = self.open()
         last = target.last_interval(content.interval.app_id)
+        # The table names the last replay that it has. If the quarantine has it too, nothing was interrupted.
         if last is None or content.snapshot.has_written(txn := Txn(app_id=last.app_id, version=last.number)):
             return
         remaining = _remaining_files(target, last)
         now_ms, live = current_ms(), set(content.snapshot.files()["path"].to_pylist())
+        # Only files of the version that was replayed: records that were quarantined since have not been replayed.
         replayed = open_snapshot(self.store, last.number).files()
         removes = [to_remove(add, now_ms, data_change=True) for add in to_adds(replayed) if add.path in live]
         actions: list[Action] = [txn, *removes, *remaining]
@@ -181,6 +184,7 @@ class DeltaQuarantineWrite(QuarantineWrite):
     def undo(self) -> None:
         now_ms = current_ms()
         removes = [to_remove(add, now_ms, data_change=True) for add in self.adds]
+        # A removed file stays on disk until a vacuum, so adding it again brings its records back.
         actions: list[Action] = [*removes, *self.replaced]
         commit(self.store, open_snapshot(self.store), actions, "DELETE", {"predicate": "[]"}).or_raise()
 

@@ -163,6 +163,7 @@ class DeltaDraft(RowReplacingDraft):
     def write(self, batch: Batch, spec: BatchWriteSpec) -> BatchResult:
         writer = DeltaWriter(self.target.store, self.protocol, self.metadata)
         result = batch.write(spec, writer)
+        # The statistics of the files count rows independently of the observation.
         rows = writer.count_rows(_adds(result))
         return replace(result, is_complete=rows == result.seen.records + result.seen.corrupt)
 
@@ -189,6 +190,7 @@ class DeltaDraft(RowReplacingDraft):
         removal = self._remove_rows(result)
         staged.add_folders(target.store, removal.folders)
         if self.replaced is not None:
+            # Of two counts with one name, that of the written rows counts.
             metrics |= {**delete_metrics(removal), **metrics}
         actions += removal.actions
 
@@ -202,6 +204,8 @@ class DeltaDraft(RowReplacingDraft):
                 metrics=metrics,
                 reads=removal.reads,
                 staged=staged,
+                # The record of a load names its version, so another attempt needs another record: `commit_with_loads`
+                # repeats instead.
                 max_attempts=1 if loads else MAX_ATTEMPTS,
             )
 
@@ -234,6 +238,7 @@ class DeltaDraft(RowReplacingDraft):
         metadata = advance_identities(self.metadata, identities, mode, _adds(result))
         if metadata == self.metadata:
             return self.actions
+        # A commit can have only one metadata action.
         return [metadata, *(action for action in self.actions if not isinstance(action, Metadata))]
 
     def _parameters(self, plan: Plan) -> dict[str, object]:

@@ -113,6 +113,7 @@ def take_until_full(
     for change, new, added_bytes in changes:
         is_full = limits.max_bytes is not None and size_bytes >= limits.max_bytes
         is_cut = is_full or (limits.only_added and not is_readable_in(schema, new))
+        # A range with no version would never advance, and one that is repeated must end where it ended before.
         if is_cut and not is_first and not limits.is_pinned:
             return
         yield change

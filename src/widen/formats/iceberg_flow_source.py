@@ -101,6 +101,7 @@ class IcebergFlowSource(FlowSource):
         after = [each for each in reversed(line) if version < _version(each) <= limits.last]
         if not after or not _follows(after[0], before):
             raise self._lost(version)
+        # The last version was read from the same line of snapshots; a rollback since then has cut it off.
         if _version(after[-1]) != limits.last:
             raise self._lost(limits.last)
         opened = (self._read_point(table, each) for each in after)
@@ -241,6 +242,7 @@ class IcebergVersionRange(VersionRange):
         old, new = _with_deletes(first.scan), _with_deletes(last.scan)
         return [
             last.read(spark, replace(scan, files=tuple(file for file, deletes in files - same)))
+            # A row whose file and deletes are the same before and after has not changed.
             for scan, files, same in ((first.scan, old, new), (last.scan, new, old))
         ]
 

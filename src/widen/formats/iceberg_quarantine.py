@@ -144,10 +144,13 @@ class IcebergQuarantine(Quarantine):
         if last is None or _has_interval(content.table, last):
             return
         remaining = self._remaining_files(target, last)
+        # The number of a replay is the sequence number that it read, so later files have not been replayed.
         replayed = [each for each in live_files(content.table) if each.sequence <= last.number]
         transaction = open_transaction(self.name, content.table, ())
         summary = {names.OPERATION: names.REPLAY, **_mark_interval(transaction, last)}
         transaction.add_snapshot(remaining, summary, [each.data_file for each in replayed])
+        # An empty list, so that a failure deletes nothing: the table names the remaining files, and the next attempt
+        # needs them.
         outcome = transaction.commit(StagedFiles())
         if isinstance(outcome, Conflicted):
             outcome.or_raise()

@@ -95,4 +95,5 @@ def _texts(files: NewFiles) -> list[str]:
 
 
 def _digest(text: str) -> str:
+    # Names of files need not be UTF-8; Python then has surrogates in them.
     return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=DIGEST // 2).hexdigest()

@@ -372,6 +372,7 @@ def verify_rows(
     """
     source, texts = batch.source_digests(rows.schema, policy), None
     if quarantine:
+        # Rows that name a file which cannot be read have no text.
         texts = quarantine.rows(source.digests().sparkSession).select(TEXT).where(f"{TEXT} IS NOT NULL")
     paths = [file.path for file in result.files]
     return verify(source, batch.table_digests(rows, paths, policy, texts), share)

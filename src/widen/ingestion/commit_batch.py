@@ -45,7 +45,7 @@ class CommitGuard:
         """Tell whether the table has the batch already."""
         return self.interval is not None and target.has_interval(self.interval)
 
-    def guarded(self, draft: TableDraft, plan: Plan) -> TableDraft:
+    def prepare_draft(self, draft: TableDraft, plan: Plan) -> TableDraft:
         """Return the draft that commits the batch."""
         return draft
 
@@ -141,6 +141,7 @@ class _BatchCommit:
             return _repeated_batch(target)
         write = partial(write_pass, batch, request.progress)
         with StagedFiles() as staged:
+            # A batch may be read several times, and every pass must see the same records.
             with unchanged_files(batch.spark, batch.files):
                 self.observed = self.observed.merged(batch.prior_observation(target.schema, target.policy), max)
                 written = write_until_plan_is_stable(target, self.observed, write)
@@ -153,6 +154,7 @@ class _BatchCommit:
             ):
                 _write_quarantine(batch, written, request)
                 return None
+            # Every refusal comes before the first commit, so that a refused batch leaves both tables alone.
             ensure_plan_allowed(written.plan, request)
             request.limits.ensure_fulfilled(written.plan, written.result.seen)
             request.progress("committing")
@@ -161,7 +163,7 @@ class _BatchCommit:
             if quarantine is not None and request.interval is None:
                 # An interval of a stream keeps its quarantined records: its next attempt recognizes them.
                 staged.add_undo(quarantine.undo)
-            version = request.commit_guard.guarded(written.draft, written.plan).commit(
+            version = request.commit_guard.prepare_draft(written.draft, written.plan).commit(
                 written.plan,
                 written.result,
                 staged=staged,

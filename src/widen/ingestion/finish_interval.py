@@ -62,6 +62,7 @@ def to_result(batch: Batch, written: WrittenBatch, request: BatchRequest, watch:
     assert version is not None
     if written.is_repeated:
         return IngestResult(version, written.plan, interval=number, is_repeated=True)
+    # After the commit only: a listener must not hear of a change that nobody can see.
     if watch.on_event:
         plan = written.plan
         events: list[PlanEvent | Unmatched | BadFile] = [*plan.events, *plan.unmatched, *plan.bad_files]
@@ -73,6 +74,7 @@ def to_result(batch: Batch, written: WrittenBatch, request: BatchRequest, watch:
         request.progress(Step("verifying", size_bytes, written.result.seen.records))
         with after_commit(request.table.location, version), explain_changes(batch.spark, batch.files):
             verification = written.target.verify(batch, written.result, version, written.quarantine, watch.verified)
+            # A source that changed since it was read would look like loss.
             if not verification.is_clean:
                 ensure_unchanged(batch.spark, batch.files)
     result = written.result

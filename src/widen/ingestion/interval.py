@@ -91,7 +91,7 @@ def plan(
     places = () if isinstance(source, DataFrame) else to_paths(source)
     session = with_store_settings(find_session(spark), places, storage_options)
     target = find_table(into, storage_options, to=to, catalog=catalog, partition_by=partition_by).open(policy)
-    choice = _choice(session, target, new=new, new_by=new_by, changed=changed, skips_bad=skip_bad_files)
+    choice = _build_choice(session, target, new=new, new_by=new_by, changed=changed, skips_bad=skip_bad_files)
     batch = open_batch(reader, session, source, choice)
     if batch is None:
         return Plan((), target.schema or StructType())
@@ -246,7 +246,7 @@ def ingest(
         is_new=new,
     )
     watch, target = IntervalWatch(parse_share(verify), on_event), request.open_target()
-    choice = _choice(session, target, new=new, new_by=new_by, changed=changed, skips_bad=skip_bad_files)
+    choice = _build_choice(session, target, new=new, new_by=new_by, changed=changed, skips_bad=skip_bad_files)
     with persist_if_reread(source, target, watch) as persisted:
         progress("looking at the source")
         done = commit_source(request, choice, partial(open_batch, reader, session, persisted, choice))
@@ -257,7 +257,7 @@ def ingest(
         return replace(to_result(*done, request, watch), compared=choice.comparison)
 
 
-def _choice(
+def _build_choice(
     session: SparkSession, target: IngestTarget, *, new: bool, new_by: str, changed: str, skips_bad: bool
 ) -> FileChoice:
     hashes = partial(hash_files, session) if is_by_content(new_by) else None

@@ -149,8 +149,9 @@ class FileChoice:
     """Chooses the files of a source to load, and keeps the comparison.
 
     Args:
-        changed: What to do with changed files then.
-        skips_bad: Whether to leave out files then that could not be read before; else they are tried again.
+        changed: What to do with changed files, if only new files are loaded.
+        skips_bad: Whether to leave out files that could not be read before, if only new files are loaded; else they are
+            tried again.
         hash_files: Adds hashes of their contents to files, by which they are compared; None to compare size and time.
     """
 
@@ -181,6 +182,7 @@ class FileChoice:
         self.comparison = replace(comparison, skipped=tuple(file.path for file in source.files if file.path in skipped))
         if not skipped:
             return source
+        # Without roots Spark reads exactly these files; a root would bring back the others below it.
         return replace(source, roots=(), files=tuple(file for file in source.files if file.path not in skipped))
 
     def _loads(self) -> Sequence[Load]:

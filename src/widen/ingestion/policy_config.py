@@ -88,24 +88,24 @@ def parse_policy(
 def _override(policy: Policy, given: _PolicySource) -> Policy:
     """Return a policy with settings on top of it."""
     return Policy(
-        mode=_scalar(given, "evolve", policy.mode, parse_mode),
-        pins={**policy.pins, **_table(given, "pins", parse_pin)},
-        max_columns=_scalar(given, "max_columns", policy.max_columns, _parse_integer),
-        date_fields=_scalar(given, "detect_dates", policy.date_fields, _parse_date_fields),
-        epoch_units={**policy.epoch_units, **_table(given, "epoch_unit", parse_unit)},
-        excluded=policy.excluded | _scalar(given, "exclude", _NO_FIELDS, _sources),
-        masked=policy.masked | _scalar(given, "mask", _NO_FIELDS, _sources),
-        samples=_scalar(given, "samples", policy.samples, _samples),
-        numbers=_scalar(given, "numbers", policy.numbers, _parse_numbers),
-        detects_maps=_scalar(given, "detect_maps", policy.detects_maps, _parse_boolean),
+        mode=_parse_scalar(given, "evolve", policy.mode, parse_mode),
+        pins={**policy.pins, **_parse_table(given, "pins", parse_pin)},
+        max_columns=_parse_scalar(given, "max_columns", policy.max_columns, _parse_integer),
+        date_fields=_parse_scalar(given, "detect_dates", policy.date_fields, _parse_date_fields),
+        epoch_units={**policy.epoch_units, **_parse_table(given, "epoch_unit", parse_unit)},
+        excluded=policy.excluded | _parse_scalar(given, "exclude", _NO_FIELDS, _parse_sources),
+        masked=policy.masked | _parse_scalar(given, "mask", _NO_FIELDS, _parse_sources),
+        samples=_parse_scalar(given, "samples", policy.samples, _parse_samples),
+        numbers=_parse_scalar(given, "numbers", policy.numbers, _parse_numbers),
+        detects_maps=_parse_scalar(given, "detect_maps", policy.detects_maps, _parse_boolean),
     )
 
 
-def _scalar(given: _PolicySource, key: str, default: _Value, parse: Callable[[str, Any], _Value]) -> _Value:
+def _parse_scalar(given: _PolicySource, key: str, default: _Value, parse: Callable[[str, Any], _Value]) -> _Value:
     return parse(given.place(key), given.values[key]) if key in given.values else default
 
 
-def _table(given: _PolicySource, key: str, parse: Callable[[str, Any], _Value]) -> dict[Path, _Value]:
+def _parse_table(given: _PolicySource, key: str, parse: Callable[[str, Any], _Value]) -> dict[Path, _Value]:
     entries = _entries(given, key, given.values.get(key, {}))
     return {path: parse(given.place(key, *keys), value) for path, keys, value in entries}
 
@@ -137,10 +137,12 @@ def _parse_boolean(place: str, value: object) -> bool:
 
 
 def _parse_date_fields(place: str, value: object) -> frozenset[Path]:
-    return (frozenset([ANYWHERE]) if value else frozenset()) if isinstance(value, bool) else _sources(place, value)
+    return (
+        (frozenset([ANYWHERE]) if value else frozenset()) if isinstance(value, bool) else _parse_sources(place, value)
+    )
 
 
-def _samples(place: str, value: object) -> Samples:
+def _parse_samples(place: str, value: object) -> Samples:
     try:
         return Samples(value)
     except ValueError:
@@ -153,7 +155,7 @@ def _parse_numbers(place: str, value: object) -> Numbers:
     return Numbers(value)
 
 
-def _sources(place: str, value: Any) -> frozenset[Path]:
+def _parse_sources(place: str, value: Any) -> frozenset[Path]:
     if isinstance(value, (str, Mapping)) or not isinstance(value, Iterable):
         raise InvalidOption(option=place, value=value, expected="Must be a list of fields.")
     return frozenset(parse_source(place, each) for each in value)

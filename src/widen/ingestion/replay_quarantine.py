@@ -133,6 +133,7 @@ class _Replay:
         target = _open_existing(self.request)
         assert target.version is not None
         assert target.schema is not None
+        # Two replays of one version race: the table records the first, and the second must not write the same records.
         if self.content.is_empty or target.has_interval(self.content.interval):
             return ReplayResult(target.version, Plan((), target.schema), 0, 0)
         write = partial(write_pass, self.batch, self.request.progress)
@@ -149,6 +150,7 @@ class _Replay:
             if not replayed:
                 return ReplayResult(table_version, written.plan, 0, left)
             files = quarantined_files(self.content.rows(find_session()))
+            # Rows that name a file which cannot be read have no record to replay. They stay.
             remaining = files if result.kept_out is None else result.kept_out.unionAll(files)
             parameters = self.content.write_remaining(remaining, table_version, staged)
             self.request.progress("committing")

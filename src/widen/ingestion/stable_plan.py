@@ -67,6 +67,7 @@ def write_until_plan_is_stable(
         result = write(spec, draft)
         observed = observed.merged(result.seen, max)
         plan = evolve(target.schema, observed, target.policy)
+        # Schemas and not plans: counts and samples grow with every pass, and do not change what was written.
         if plan.schema == spec.schema and result.is_complete:
             draft.check()
             plan = replace(plan, unmatched=find_unmatched(target.policy, target.schema, plan.schema, observed))

@@ -189,6 +189,7 @@ def _ensure_separate(paths: Sequence[str], places: Mapping[str, str]) -> None:
         for option, place in places.items():
             root = f"{_to_local_path(path).rstrip('/')}/"
             below = f"{_to_local_path(place)}/".removeprefix(root)
+            # Spark ignores files and folders whose names begin with a dot or an underscore.
             if f"{_to_local_path(place)}/".startswith(root) and not below.startswith((".", "_")):
                 raise InvalidOption(option=option, value=place, expected=f"Must not be below the source {path}.")
 

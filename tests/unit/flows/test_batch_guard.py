@@ -50,6 +50,6 @@ def test_a_key_must_stay_in_its_column() -> None:
     keyed, draft = guard(5, 3, ReplacedRows(Mock(), ("day",), Mock())), Mock(spec=["replacing", "commit"])
     sibling = source_field("day_string", STRING, ("day",), is_evolved=True)
     with pytest.raises(FlowKeyRefused, match="cannot hold"):
-        keyed.guarded(draft, Plan((), StructType((Field("day", INTEGER), sibling))))
+        keyed.prepare_draft(draft, Plan((), StructType((Field("day", INTEGER), sibling))))
     with pytest.raises(FlowKeyRefused, match="cannot hold"):
-        keyed.guarded(draft, Plan((), StructType((Field("n", INTEGER),))))
+        keyed.prepare_draft(draft, Plan((), StructType((Field("n", INTEGER),))))

@@ -51,6 +51,8 @@ def to_assigned_values(rows: DataFrame, expressions: Mapping[Path, Expression]) 
     try:
         schema = rows.select(*(column.alias(str(at)) for at, column in enumerate(columns.values()))).schema
     except PySparkException:
+        # All expressions are analysed together. Only after a failure each is analysed alone, so that the error names
+        # it.
         for expression in expressions.values():
             with translate_analysis_errors(expression):
                 _ = rows.select(to_column(expression)).schema

@@ -43,6 +43,7 @@ def change_in_place(context: ChangeContext, where: Column, new: Mapping[str, Col
         JobFailed: the Spark job failed, or the data changed between two reads.
     """
     if kind is ChangeKind.UPDATE and context.tracking:
+        # Null stands for the version of the commit, which the new file has as its default.
         new = {**new, context.tracking.version: F.lit(None).cast("bigint")}
     has_one_pass = not context.has("changeDataFeed") or (
         kind is ChangeKind.UPDATE and can_write_rows_and_changes(context)
@@ -81,6 +82,7 @@ def _in_one_pass(
 ) -> ChangeResult:
     """Rewrite files; the condition is evaluated again, and its second result decides."""
     live = context.live_rows(counts)
+    # A file whose rows all go is only removed.
     partial = {key for key, count in counts.items() if kind is ChangeKind.UPDATE or count < live[key]}
     added: list[Add] = []
     recorded: list[AddCdc] = []

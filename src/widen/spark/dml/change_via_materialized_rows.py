@@ -64,6 +64,8 @@ def change_via_materialized_rows(
             changed = keep_decided_rows(decide(context.located())).select(FILE, ROW, CLAUSE, *kept)
             if kept or check:  # else the words say everything
                 persisted.callback(changed.persist().unpersist)
+            # Both frames are persisted: another evaluation of a source that is not deterministic could decide
+            # otherwise.
             words = mark_rows(
                 changed,
                 F.col(CLAUSE).isin(_codes(kinds, ChangeKind.UPDATE, ChangeKind.DELETE)),
@@ -194,6 +196,7 @@ class _MaterializedChange:
         frames = [self._removed_rows(ChangeKind.UPDATE, ChangeKind.DELETE)] if self._lost else []
         if new:
             frames += [added.select(*self._columns, self._change_type("update_postimage", "insert"))]
+        # If the change widens the schema, old rows lack columns of new ones, so they are written apart.
         if self._context.before == self._context.schema:
             frames = [reduce(DataFrame.unionByName, frames)]
         return [recorded for frame in frames for recorded in self._files.changes(frame)]

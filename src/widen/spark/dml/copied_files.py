@@ -57,6 +57,7 @@ def copy_without_marked(
     plan = _plan(context, job)
     if plan is None:
         return [], set()
+    # Without statistics, which tasks do not need and which may be larger than everything else.
     texts = {key: msgspec.json.encode(msgspec.structs.replace(add, stats=None)).decode() for key, add in files.items()}
     tasks = min(len(files), 1 + sum(add.size for add in files.values()) // TASK_BYTES)
     spread = spread_words(context.spark, words, texts, tasks)

@@ -50,6 +50,7 @@ def _has_one_order(column: DataType, key: DataType) -> bool:
 def _bounds(key: Field) -> Column:
     """Return the smallest key, the largest, and whether a key is null; dates as days since the epoch."""
     value = F.col(key.name)
+    # Days since 1970, because Python has no dates past the year 9999.
     value = F.unix_date(value) if key.type == DATE else value
     return F.struct(F.min(value), F.max(value), F.max(value.isNull()))
 

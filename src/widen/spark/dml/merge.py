@@ -92,6 +92,7 @@ def merge_rows(snapshot: Snapshot, growth: SchemaGrowth, merge: ResolvedMerge) -
             properties do not name its columns.
     """
     predicate: Predicate = UnknownPredicate()
+    # A row without a match may change then, so no file can be left out.
     if isinstance(merge.on, str) and not merge.has(MergeSide.NOT_MATCHED_BY_SOURCE):
         predicate = parse_predicate(merge.on, PredicateScope(snapshot.schema, merge.target_alias, merge.source_alias))
     context = ChangeContext(merge.source.sparkSession, snapshot, growth.metadata, select_files(snapshot, predicate))
@@ -125,6 +126,8 @@ class _MergeDecision:
     def decide(self, rows: DataFrame) -> DataFrame:
         """Join rows of the table with the source, and decide what each clause changes."""
         merge = self._merge
+        # A row that several source rows match is deleted once. Source rows without a match are told apart by a number,
+        # since equal ones are inserted as often as they occur.
         deduplicates = merge.takes_any and merge.has(MergeSide.MATCHED)
         mark = F.monotonically_increasing_id() if deduplicates else F.lit(True)
         source = merge.source.withColumn(SOURCE, mark).alias(merge.source_alias)
@@ -160,6 +163,7 @@ class _MergeDecision:
         old = {field.name: self._old(field, has_target=has_target) for field in schema}
         missing = {field.name: default_value(field, supported_features(self._context.protocol)) for field in schema}
         tracking = self._context.tracking
+        # Null stands for the version of the commit, which the new file has as its default.
         changed = {tracking.version: F.lit(None).cast("bigint")} if tracking else {}
         by_clause: dict[int, dict[str, Column]] = {}
         for number, (clause, values) in enumerate(zip(self._merge.clauses, self._merge.values, strict=True)):

@@ -90,6 +90,7 @@ def overwrite_where(snapshot: Snapshot, frame: DataFrame, metadata: Metadata, wh
         rows = _within(fill_missing_columns(frame, files.context.schema, snapshot.protocol), files.context, where)
         if removal.recorded:
             with translate_spark_errors():
+                # The rows are written twice, as data and as change data.
                 rows = rows.persist()
             kept.callback(rows.unpersist)
         added = files.rows(rows)

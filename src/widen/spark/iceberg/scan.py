@@ -157,6 +157,7 @@ def _columns_of(source: IcebergSource, schema: StructType, paths: Sequence[str])
     columns_by_schema: dict[int, FileColumns] = {}
     stored = read_schemas(source.spark, source.io, paths)
     for path, columns in zip(paths, stored, strict=True):
+        # Equal schemas are one object here, so identity tells, and nothing compares thousands of schemas.
         if id(columns) not in columns_by_schema:
             columns_by_schema[id(columns)] = find_columns(columns, schema, mapping, path)
     return [columns_by_schema[id(columns)] for columns in stored]
@@ -167,6 +168,7 @@ def _delete_test(deletes: Sequence[DeleteFile]) -> Callable[[ScannedFile], bool]
     newest: dict[tuple[str | None, str | None], int] = {}
     for delete in deletes:
         key = (delete.data_file, None) if delete.data_file else (None, delete.partition)
+        # Position deletes apply to files of their own sequence number too, equality deletes only to older ones.
         sequence = delete.sequence - (delete.kind is DeleteKind.EQUALITY)
         newest[key] = max(newest.get(key, -1), sequence)
 

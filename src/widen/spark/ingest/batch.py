@@ -199,6 +199,8 @@ class TextBatch:
 
     def _observe_sample(self, attempt: BatchWriteSpec) -> Observation | None:
         """Return the observation of a sample if it leads to the first columns, so that another pass follows."""
+        # A new table always takes a second pass, so the first may look at a sample: what that lacks, the second pass
+        # finds.
         is_first, find_sample = not (attempt.schema.fields or attempt.is_exhaustive), self.readers.find_sample
         sample = find_sample() if is_first and find_sample and self.readers.ranges is None else None
         if sample is None:
@@ -214,6 +216,7 @@ class TextBatch:
 
     def _write_in_tasks(self, attempt: BatchWriteSpec, sink: PartSink, writer: TableWriter) -> BatchResult:
         with ExitStack() as undo:
+            # A job that fails leaves the files of the tasks that succeeded.
             undo.callback(discard_folder, sink.store, sink.job)
             with translate_spark_errors():
                 notes = self._collect_notes(attempt)

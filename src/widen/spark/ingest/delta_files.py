@@ -85,6 +85,7 @@ class DeltaRows(TableRows):
             return None
         files = self.snapshot.files()
         files = files.filter(pc.is_in(files["path"], value_set=pa.array(paths, pa.string())))
+        # Another writer may have deleted rows since the commit, and tasks do not read deletion vectors.
         if files["deletion_vector"].null_count < len(files):
             return None
         return TaskFiles(self.store, tuple(files["path"].to_pylist()))

@@ -71,6 +71,7 @@ class IcebergWriter(TableWriter):
     folder: str = ""
 
     def find_sink(self, _: SparkSession) -> PartSink | None:
+        # Tasks that write their own files neither check rules nor split rows by partition.
         has_rules = self.partition_by or not is_fully_nullable(self.schema) or self.violated_rule() is not None
         return None if has_rules else self._new_sink()
 
@@ -161,6 +162,7 @@ class IcebergRows:
         if not uris:
             return spark.createDataFrame([], schema)
         reader = spark.read.schema(schema).options(**hadoop_options(self.store))
+        # Spark reads each text as a pattern of paths, in which %20 is not a space.
         return reader.parquet(*(as_literal(unquote(uri)) for uri in uris))
 
     def task_files(self, spark: SparkSession, paths: Collection[str]) -> TaskFiles | None:

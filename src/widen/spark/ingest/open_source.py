@@ -148,9 +148,11 @@ class BatchReader:
         if source.format is FileFormat.CSV:
             is_tabbed = all(".tsv" in file.path.lower() for file in source.files)
             dialect = parse_dialect(self.options, detects=self.detects, is_tabbed=is_tabbed, known=self.known_fields)
+            # The proof reads the source in another way than the ingestion, so that both cannot share an error.
             again = partial(read_csv, spark, source, dialect)
             if not can_read(source.files):
                 return TextReaders(again)
+            # A job of Spark costs more than to read a few small files here.
             ranges = small_csv_ranges(spark, source.files, dialect) if is_few else None
             return TextReaders(partial(read_csv_ranges, spark, source, dialect), again, ranges)
         if source.format is FileFormat.TEXT:

@@ -46,6 +46,7 @@ def file_stream(
     if max_files and max_bytes:
         raise InvalidOption(option="max_bytes", value=max_bytes, expected="Set max_bytes or max_files, not both.")
     limits = {"maxFilesPerTrigger": max_files, "maxBytesPerTrigger": max_bytes}
+    # Spark tracks which files are new. `list_files` drops the content, so that it is not read here.
     reader = spark.readStream.format("binaryFile").schema(_FILES).option("recursiveFileLookup", "true")
     reader = reader.options(maxFileAge=_FOREVER, **{key: str(value) for key, value in limits.items() if value})
     try:
@@ -62,6 +63,8 @@ def query_id(spark: SparkSession, checkpoint: str) -> str:
         InternalError: the checkpoint does not have the id where Spark writes it.
     """
     with translate_spark_errors():
+        # `foreachBatch` does not pass the id of its query, and the first interval may run before `start` returns the
+        # query.
         lines = [row[0] for row in spark.read.text(as_literal(f"{checkpoint.rstrip('/')}/metadata")).collect()]
     identifier = json.loads("".join(lines)).get("id") if lines else None
     if not identifier:
@@ -116,6 +119,7 @@ class IngestStream:
         self._query.stop()
 
     def _fail(self, error: Exception) -> None:
+        # The query failed because `stop` refused its next interval.
         if self._loop is not None and self._loop.is_ended:
             return
         if self._loop is not None and self._loop.failure is not None:
@@ -144,6 +148,7 @@ class _IntervalLoop:
 
     def end(self, timeout_seconds: float) -> None:
         """Prevent further intervals, and wait for the current one."""
+        # Set without the lock, which the current interval holds: no other may begin after it.
         self.is_ended = True
         if self._lock.acquire(timeout=timeout_seconds):
             self._lock.release()

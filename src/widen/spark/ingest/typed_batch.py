@@ -77,7 +77,7 @@ class TypedBatch:
         Raises:
             SourceError: values have a type that tables do not support.
         """
-        parts = self._prepared(base, policy)
+        parts = self._prepare_parts(base, policy)
         certain, optimistic = (
             _merge_roots(part.observation(assume_exact=assume_exact) for part in parts)
             for assume_exact in (False, True)
@@ -86,23 +86,25 @@ class TypedBatch:
         # If the plan is the same whether the open values are exact or not, they need only be counted, for its events.
         is_decided = plan.schema == evolve(base, optimistic, policy).schema
         observation = certain if is_decided and plan.is_empty else _observe_parts(parts, counts_only=is_decided)
-        return msgspec.structs.replace(observation, met=[[*path] for path in self._excluded(policy)])
+        return msgspec.structs.replace(observation, met=[[*path] for path in self._excluded_fields(policy)])
 
-    def _excluded(self, policy: Policy) -> list[Path]:
+    def _excluded_fields(self, policy: Policy) -> list[Path]:
         """Return the excluded fields that the records have."""
         return [path for path in sorted(policy.excluded) if any(_has(each.schema, path) for each in self.parts)]
 
     def observe(self, attempt: BatchWriteSpec) -> Observation:
         """Return the observation of all values; see `Batch`."""
-        return _observe_parts(self._prepared(attempt.base, attempt.policy))
+        return _observe_parts(self._prepare_parts(attempt.base, attempt.policy))
 
     def write(self, attempt: BatchWriteSpec, writer: TableWriter) -> BatchResult:
         """Write the records, part by part; see `Batch`."""
         results = []
         with ExitStack() as undo:
-            for number, part in enumerate(self._prepared(attempt.base, attempt.policy)):
+            for number, part in enumerate(self._prepare_parts(attempt.base, attempt.policy)):
                 result = _Writing(part, attempt, writer).run()
                 undo.callback(writer.discard, result.files)
+                # Parts differ in their schemas, and the proof rebuilds the rows of a file with the schema that it was
+                # written from.
                 self._homes.update((file.path.partition("/")[0], number) for file in result.files)
                 results.append(result)
             undo.pop_all()
@@ -116,7 +118,7 @@ class TypedBatch:
     def check_contract(self, contract: object) -> ContractReport:
         """Return where the records break a contract; see `Batch`."""
         report = ContractReport()
-        for part in self._prepared(None, Policy()):
+        for part in self._prepare_parts(None, Policy()):
             origin = _origin(part, F.lit(None).cast("string"))
             values = map(origin.getField, ORIGIN_FIELDS[:-1])
             columns = (value.alias(name) for value, name in zip(values, PLACED_TEXT, strict=True))
@@ -126,7 +128,7 @@ class TypedBatch:
     def source_digests(self, schema: StructType, policy: Policy) -> Side:
         """Return the digests of the records; see `Batch`."""
         computed, columns = computed_keys(schema), columns_by_key(schema, policy)
-        parts = [_source_digests(part.without(computed), columns) for part in self._prepared(schema, policy)]
+        parts = [_source_digests(part.without(computed), columns) for part in self._prepare_parts(schema, policy)]
         return Side(lambda: reduce(DataFrame.unionAll, parts))
 
     def table_digests(
@@ -135,18 +137,18 @@ class TypedBatch:
         """Return the digests of the rows; see `Batch`."""
         sides = []
         computed = computed_keys(table.schema)
-        for number, part in enumerate(each.without(computed) for each in self._prepared(table.schema, policy)):
+        for number, part in enumerate(each.without(computed) for each in self._prepare_parts(table.schema, policy)):
             part_paths = [path for path in paths if self._homes.get(path.partition("/")[0]) == number]
             rows = table.read(part.records.frame.sparkSession, part_paths)
             sides.append(rows.select(*_row_digest(part.schema, table.schema, policy)))
         if kept_out is not None:
-            schemas = [part.schema for part in self._prepared(table.schema, policy)]
+            schemas = [part.schema for part in self._prepare_parts(table.schema, policy)]
             columns = columns_by_key(table.schema, policy)
             text = _comparable_kept_out(F.col(kept_out.columns[0]), schemas, computed, columns)
             sides.append(kept_out.select(*_digest(text)))
         return Side(lambda: reduce(DataFrame.unionAll, sides))
 
-    def _prepared(self, base: StructType | None, policy: Policy) -> list[PreparedRecords]:
+    def _prepare_parts(self, base: StructType | None, policy: Policy) -> list[PreparedRecords]:
         return [prepare_records(part, self.name, base, policy) for part in self.parts]
 
 
@@ -195,6 +197,7 @@ class _Writing:
         rule = self.writer.violated_rule()
         if rule is None and not violations:
             records = self.part.records
+            # Only quarantined records need their position, which costs Spark a row index.
             rows = records.frame if records.unplaced is None else records.unplaced
             files = self.writer.write(self.writer.fill(rows.select(*columns)))
             return BatchResult(files, Observation(records=self.writer.count_rows(files)))
@@ -209,6 +212,7 @@ class _Writing:
             *columns, *conditions, _origin(self.part, violation_reason(violations)).alias(_ORIGIN)
         )
         reason = F.col(f"{_ORIGIN}.{ORIGIN_FIELDS[-1]}")
+        # Rules may be about computed columns, so these are filled first.
         rows = self.writer.fill(rows).withColumn(_BROKEN, reason if rule is None else F.coalesce(reason, rule))
         with translate_spark_errors():
             number, *counts = rows.agg(F.count(_BROKEN), *map(F.count_if, flags)).collect()[0]

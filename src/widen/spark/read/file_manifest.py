@@ -72,6 +72,7 @@ def _write_local(name: str, content: bytes) -> str | None:
             os.makedirs(os.path.dirname(target), exist_ok=True)
             with open(target + ".part", "wb") as file:
                 file.write(content)
+            # Another thread may read the same manifest meanwhile.
             os.replace(target + ".part", target)
     except OSError:
         return None

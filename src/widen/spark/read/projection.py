@@ -106,6 +106,7 @@ def _partition_column(scan: ScanPlan, group: ScanGroup, field: Field) -> Column:
 def _convert_data_column(column: DataColumn) -> Column:
     wanted = column.shown.type
     shown = _convert_column(F.col(quote_name(column.read.name)), column.read.type, wanted, column.guarded)
+    # A struct that is rebuilt has lost the metadata of its fields; a cast to its own type brings it back.
     has_comments = any(field.metadata for _, field in fields(wanted))
     return shown.cast(type_to_spark(wanted)) if column.is_rebuilt and has_comments else shown
 

@@ -94,4 +94,5 @@ def _column(
 def _literal(value: Scalar) -> Column:
     if isinstance(value, datetime) and value.tzinfo is None:
         return F.lit(str(value)).cast("timestamp_ntz")
+    # PySpark has no literal for an integer of more than 64 bits.
     return F.lit(Decimal(value) if isinstance(value, int) and value not in _LONGS else value)

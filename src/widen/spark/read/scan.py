@@ -247,6 +247,7 @@ def open_files(
     reader = spark.read.schema(to_spark(schema)).options(**READ_OPTIONS, **store_options)
     if any(leaf in (FLOAT, DOUBLE) for _, leaf in leaves(schema)):
         reader = reader.options(**_WITHOUT_DICTIONARY_FILTER)
+    # A recursive look-up keeps Spark from taking folders called key=value for columns.
     reader = reader.option("ignoreInvalidPartitionPaths" if group.is_hive else "recursiveFileLookup", "true")
     reader = reader if base is None else reader.option("basePath", base)
     with translate_spark_errors():  # the classic session looks a few files up already here
@@ -276,6 +277,7 @@ def file_key() -> Column:
     path = F.col("_metadata.file_path")
     after_scheme = F.expr("substring(CAST(_metadata.file_path AS BINARY), instr(_metadata.file_path, ':') + 1)")
     key = F.ltrim(after_scheme.cast("string"), F.lit("/"))
+    # Spark's url_decode takes a plus sign for a space, as in forms.
     return F.when(path.contains("%"), F.url_decode(F.replace(key, F.lit("+"), F.lit("%2B")))).otherwise(key)
 
 

@@ -30,6 +30,7 @@ def drain_arrow_batches(builder: RowBuilder, schema: pa.Schema) -> Iterator[pa.R
     chunk = builder.pop_chunk()
     while chunk.records:
         assembler = ColumnAssembler(chunk.positions)
+        # Making the columns is what finds the rejected records, so they are known only afterwards.
         batch = pa.RecordBatch.from_arrays(_root_arrays(assembler, builder, chunk, schema), schema=schema)
         if not assembler.rejected:
             yield batch
@@ -173,4 +174,5 @@ def _records(
     indices: list[int | None] = [None] * len(values)
     for index, at in enumerate(places):
         indices[at] = index
+    # Arrow takes a null index for a null record.
     return array.take(pa.array(indices, pa.int64()))

@@ -51,6 +51,7 @@ def build_columns(builder: RowBuilder, group: FieldGroup, file_name: str, schema
         file_name: Name of their file, as in their positions.
         schema: Schema of the rows; columns without values are null.
     """
+    # A field of the record wins over one of the file, record by record; the closer look does that.
     if not builder.file_fields(file_name).keys().isdisjoint(group.names):
         return ColumnBatch(pa.RecordBatch.from_pylist([], schema), pa.array(range(group.records), pa.int64()))
     arrays: dict[str, pa.Array] = {}
@@ -152,13 +153,13 @@ class _FieldValues:
         types = self._types(slot, field)
         if slot.word == STRING_WORD:
             return _only(self.texts, _any_of((self.masks[each] for each in types), len(self.texts)))
-        parts = [self._converted(python_type, slot) for python_type in types]
+        parts = [self._convert(python_type, slot) for python_type in types]
         return reduce(pc.coalesce, parts)
 
     def _types(self, slot: ColumnSlot, field: ScalarField) -> list[type]:
         return [python_type for python_type in self.masks if slot.name in field.columns[python_type]]
 
-    def _converted(self, python_type: type, slot: ColumnSlot) -> pa.Array:
+    def _convert(self, python_type: type, slot: ColumnSlot) -> pa.Array:
         texts = _only(self.texts, self.masks[python_type])
         if python_type is bool:
             return pc.equal(texts, "true")

@@ -67,6 +67,7 @@ def write_fitting(texts: RawTexts, spec: BatchWriteSpec, writer: TableWriter) ->
     rule = writer.violated_rule()
     if rule is None and not spec.policy.fixed_columns:
         metrics = _new_metrics()
+        # Notes travel in rows of their own. They are observed before the filter drops these rows.
         rows = writer.fill(build_rows(texts, spec)).observe(metrics, notes_aggregate().alias(NOTES))
         with observable_jobs(rows.sparkSession):
             files = writer.write(rows.where(F.col(NOTE).isNull()).drop(NOTE))
@@ -74,6 +75,7 @@ def write_fitting(texts: RawTexts, spec: BatchWriteSpec, writer: TableWriter) ->
     rows = build_rows(texts, replace(spec, origin=OriginColumn(ORIGIN, is_for_all=rule is not None)))
     rows = writer.fill(rows)
     reason = F.col(f"{ORIGIN}.{_REASON}")
+    # A row with a note has no data, and would violate most rules.
     broken = F.coalesce(reason, F.lit(None).cast("string") if rule is None else F.when(F.col(NOTE).isNull(), rule))
     rows, metrics = rows.withColumn(_REASON_COLUMN, broken), _new_metrics()
     counts = (notes_aggregate().alias(NOTES), F.count(_REASON_COLUMN).alias(_KEPT_OUT))
@@ -112,6 +114,7 @@ def with_quarantine_time(kept_out: DataFrame, table_version: int) -> DataFrame:
     """
     return kept_out.select(
         *("text", "file", "position", "reason"),
+        # A literal, because the rows are evaluated more than once and must stay the same.
         F.lit(datetime.now(timezone.utc)).alias("kept_at"),
         F.lit(table_version).cast("bigint").alias("table_version"),
     )
@@ -153,4 +156,5 @@ def with_original_positions(kept_out: DataFrame) -> DataFrame:
     return kept_out.withColumns(columns)
 
 
+# The last # separates: names of files may have others.
 _POSITION_PATTERN = "^(.*)#([0-9]+)$"

@@ -214,6 +214,7 @@ class _TextTask:
         with closing(read_record_groups(batches)) as groups:
             for group in groups:
                 yield from self._run_group(group)
+                # A task that leaves input unread costs its Python worker: Spark starts a new one for the next task.
                 if self.is_done:
                     return
         yield from self._drain()
@@ -233,6 +234,7 @@ class _TextTask:
 
     def _run_fields(self, group: FieldGroup) -> Iterator[pa.RecordBatch]:
         numbers = group.record_numbers()
+        # Refused rows count too, so that the numbers are those of the file.
         name, before = self._positions.advance(group.file, group.part, group.records + len(group.refused))
         self._builder.add([text for _, text in group.refused], [(name, before + at + 1) for at, _ in group.refused])
         for chunk in self._chunks(group.records):

@@ -243,6 +243,7 @@ def _sum_records(side: int, encoded: Iterable[EncodedRecord], limit: int) -> dic
         for text, more_values, more_converted in encoded:
             each = digest_text(text)
             if is_whole or crc32(each) < limit:
+                # A sum and not an exclusive or, in which two equal records would cancel out.
                 digests += to_int(each, "big")
                 records += 1
                 values += more_values
@@ -274,6 +275,7 @@ def _compare_digests(source: Side, table: Side, limit: int, share: float) -> Ver
     if not missing:
         return Verification(records, values, exact, converted, values - exact - converted, (), extra, share)
     lost = matches.where(F.col("missing") > 0).select(DIGEST, PLACE).orderBy(PLACE).limit(MAX_SHOWN).collect()
+    # The row of a lost record is among the extra ones, if it has any.
     more = matches.where(F.col("extra") > 0).select(DIGEST).limit(_MAX_CANDIDATES).collect() if extra else []
     lost_places = {bytes(row[DIGEST]): row[PLACE] for row in lost}
     places, saved = _explain_lost(source, table, lost_places, [row[DIGEST] for row in more])
@@ -310,6 +312,7 @@ def _match_digests(digests: DataFrame) -> DataFrame:
         F.count_if(is_source).alias("records"),
         F.count_if(~is_source).alias("rows"),
         F.coalesce(F.sum(F.when(is_source, F.col(VALUES))), F.lit(0)).alias("values"),
+        # Equal records may be spelled differently, so each has its own count of conversions; rows have none.
         F.coalesce(F.avg(CONVERTED), F.lit(0)).alias("each"),
         F.min(PLACE).alias(PLACE),
     )

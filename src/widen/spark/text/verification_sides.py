@@ -255,6 +255,7 @@ def _encode_files(
 
 def _read_file(files: TaskFiles, path: str, schema: pa.Schema) -> Iterator[pa.StructArray]:
     with files.store.open(path) as source:
+        # Spark 4.0 writes timestamps as INT96, which Arrow reads as nanoseconds by default; these end in the year 2262.
         file = pq.ParquetFile(pa.PythonFile(source, mode="r"), coerce_int96_timestamp_unit="us")
         for rows in file.iter_batches(_ROWS):
             columns = [_cast(rows.column(field.name), field.type) for field in schema]

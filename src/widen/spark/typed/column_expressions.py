@@ -94,12 +94,14 @@ def _hold_values(values: Column, data_type: DataType, slot: ColumnSlot, dim: int
 
 def _hold_array(values: Column, data_type: ArrayType, slot: ColumnSlot, dim: int) -> HeldColumn | None:
     """Return arrays with null for elements that the column cannot hold; null if it cannot hold any of the elements."""
+    # Spark builds the lambda below only for its result, which cannot be None. So a null value asks first.
     probe = _hold_values(F.lit(None), data_type.element, slot, dim)
     if probe is None:
         return None
     elements = F.transform(values, lambda item: _not_none(_hold_values(item, data_type.element, slot, dim)).column)
     if probe.is_total:
         return HeldColumn(elements, True)
+    # An array of nothing but nulls is held as it is; only values that the column cannot hold make it null.
     is_lost = F.exists(values, F.isnotnull) & ~F.exists(elements, F.isnotnull)
     return HeldColumn(F.when(~is_lost, elements), False)
 

@@ -80,6 +80,7 @@ def read_temporal(texts: Column, data_type: DataType) -> Column:
 
     Source: docs/evolution-rules.md#d6
     """
+    # Spark reads the year 0, which not all systems have.
     is_valid = texts.rlike(_TEMPORAL_PATTERNS[data_type]) & ~texts.startswith("0000")
     return F.when(is_valid, texts.try_cast(type_to_spark(data_type)))
 
@@ -89,6 +90,7 @@ def epoch_to_timestamp(values: Column, unit: EpochUnit | None = None) -> Column:
 
     Source: docs/evolution-rules.md#u16, #d5
     """
+    # The absolute value of the least long is not a long.
     wide = values.cast("decimal(38,0)")
     if unit is not None:
         return _to_timestamp(wide, unit)
@@ -132,6 +134,7 @@ def _cast(values: Column, old: DataType, new: DataType) -> Column:
     return values.cast(type_to_spark(new))
 
 
+# In ANSI mode a plain cast fails the job for a value that is out of range.
 def _try_cast(values: Column, old: DataType, new: DataType) -> Column:
     return values.try_cast(type_to_spark(new))
 
@@ -164,6 +167,7 @@ def _date_to_number(values: Column, old: DataType, new: DataType) -> Column:
 
 
 def _date_to_timestamp(values: Column, old: DataType, new: DataType) -> Column:
+    # A cast would give midnight in the time zone of the session.
     return F.timestamp_micros(F.unix_date(values).cast("bigint") * F.lit(_DAY_MICROS))
 
 

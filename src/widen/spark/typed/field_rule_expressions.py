@@ -98,6 +98,7 @@ def _apply_map_rules(values: Column, data_type: MapType, rules: FieldRules) -> T
         [k for k, at in rules.below.items() if at.take is t] for t in (FieldRule.LEFT_OUT, FieldRule.MASKED)
     )
     _, inner = _apply_nested_rules(F.lit(None), data_type.value, rules)
+    # Other values of the map keep their type, in which there is no mask.
     mask = F.lit(MASK if str(inner) == str(STRING) else None)
 
     def value_of(key: Column, value: Column) -> Column:
@@ -117,6 +118,7 @@ def _mask_values(values: Column) -> Column:
 def _json_text(values: Column, *, is_scalar: bool) -> Column:
     if not is_scalar:
         return to_json_text(values)
+    # Spark's to_json takes no scalars.
     text = to_json_text(F.array(values))
     return F.when(values.isNotNull(), text.substr(F.lit(2), F.length(text) - F.lit(2)))
 

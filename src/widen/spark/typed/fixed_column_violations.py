@@ -95,7 +95,7 @@ def _column_violations(
     is_held = None if data_type is None else is_held_expression(values, data_type, (slot,), 0)
     if is_held is not None and data_type is not None:
         text = F.concat(
-            F.lit(f"{path}: "), _shown(values, data_type), F.lit(f" is not of type {slot.type.sql}, {column}")
+            F.lit(f"{path}: "), _show_value(values, data_type), F.lit(f" is not of type {slot.type.sql}, {column}")
         )
         yield TypedViolation(source, _kind(data_type), ~is_held, text)
 
@@ -107,6 +107,6 @@ def _kind(data_type: DataType) -> Kind:
     return Kind(facts[0] if facts else word, dim)
 
 
-def _shown(values: Column, data_type: DataType) -> Column:
+def _show_value(values: Column, data_type: DataType) -> Column:
     text = to_json_text(F.array(to_document(values, data_type)))
     return text.substr(F.lit(2), F.least(F.length(text) - F.lit(2), F.lit(SAMPLE_CHARS)))

@@ -104,6 +104,7 @@ def _read_bytes(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
 
 def _has_int96(spark: SparkSession, paths: Sequence[str]) -> bool:
     """Tell whether a file has a column of this type: Spark refuses it if it must not take the column for times."""
+    # Spark's schema does not tell INT96 from other timestamps; only this refusal does.
     before = spark.conf.get(_AS_TIMES, "true") or "true"
     spark.conf.set(_AS_TIMES, "false")
     try:

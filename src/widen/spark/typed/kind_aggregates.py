@@ -55,6 +55,7 @@ class _KindAggregate:
         else:
             count, value = F.count(self.values), self.values
         shown = F.lit(None) if self.type is None else value
+        # The least place, not the first that Spark happens to read: the same batch must always give the same plan.
         first = F.min(F.when(value.isNotNull(), F.struct(location.alias("place"), shown.alias("value"))))
         # Only the value that is the first becomes a text.
         return [count, F.to_json(F.struct(first.getField("place").alias("place"), self._text(first).alias("sample")))]
@@ -218,6 +219,7 @@ def _temporal_aggregates(
 
 
 def _digits(number: Column) -> Column:
+    # The absolute value of the least long is not a long.
     return F.length(F.abs(number.cast("decimal(20,0)")).cast("string"))
 
 

@@ -164,6 +164,7 @@ def _value(
 ) -> Column:
     """Return the value of a field from its columns; for records, from the one with the most arrays (U17)."""
     records = [slot for slot in slots if slot.fields is not None]
+    # The record column with the most arrays has all fields; another would only repeat some of them.
     chosen = sorted(records, key=lambda slot: -slot.dim)[:1] if _has_records(data_type) else slots
     if has_temporal_strings(data_type):
         chosen = sorted(chosen, key=lambda slot: _TEMPORAL_FIRST.get(_leaf_name(slot), len(_TEMPORAL_FIRST)))

@@ -162,6 +162,7 @@ def _frames(
             yield _load(reader.option("mergeSchema", "true"), paths), paths
             return
     except SPARK_ERRORS as error:
+        # Spark 4.0 and later have different error classes for schemas that cannot be merged; all contain this.
         if "MERG" not in str(error).upper():
             raise
     schemas = {path: _load(reader.option("mergeSchema", "false"), [path]).schema.json() for path in paths}

@@ -84,6 +84,7 @@ def gather_words(batches: Iterable[pa.RecordBatch]) -> tuple[dict[str, str], Map
 def _write_vector_file(store: LogStore, folder: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Merge the words of each file with its current vector, whose text may be empty, and write the results."""
     current, bitmaps = gather_words(batches)
+    # More tasks than files: some have none.
     if not current:
         return
     whole = [_with_current(store, bitmaps[key], old) for key, old in current.items()]

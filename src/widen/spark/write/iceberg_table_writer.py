@@ -118,6 +118,7 @@ def _column_metrics(chunks: Sequence[Any], form: str, mode: int, nans: int | Non
     if any(each is None or not each.has_null_count for each in statistics):
         return ColumnMetrics(sizes, values, nans=nans)
     nulls = sum(each.null_count for each in statistics)
+    # A row group of nulls has no bounds, and does not widen those of the file.
     filled = [each for each in statistics if each.num_values]
     if not filled or not all(each.has_min_max for each in filled):
         return ColumnMetrics(sizes, values, nulls, nans=nans)
@@ -226,6 +227,7 @@ def split_by_partition(rows: pa.Table, fields: Sequence[PartitionField]) -> Iter
         return
     keys = {f"key{number}": _partition_values(rows, field) for number, field in enumerate(fields)}
     row = pa.array(range(rows.num_rows), pa.int64())
+    # With threads, Arrow does not keep the order of rows.
     grouped = pa.table({**keys, "row": row}).group_by([*keys], use_threads=False).aggregate([("row", "list")])
     columns = [grouped.column(name).to_pylist() for name in keys]
     for number, values in enumerate(zip(*columns, strict=True)):
@@ -241,6 +243,7 @@ def _partition_values(rows: pa.Table, field: PartitionField) -> pa.ChunkedArray:
         return values
     if field.transform in _TIME_UNITS:
         return _TIME_UNITS[field.transform](column.type, values)
+    # Python transforms each different value once; the rest stays in Arrow.
     distinct = values.combine_chunks().dictionary_encode()
     results = [None if each is None else _transform(field, each) for each in distinct.dictionary.to_pylist()]
     result_type = pa.int32() if field.transform == "bucket" else values.type

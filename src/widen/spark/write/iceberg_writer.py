@@ -79,6 +79,7 @@ def write_for_iceberg(
     ]
     frame = rows.select(*columns)
     if texts:
+        # Sorted, a task has one file open at a time.
         frame = frame.sortWithinPartitions(*texts)
     arrow = to_arrow_with_ids(StructType(tuple(by_name[name] for name in names)))
     layout = ArrowLayout(sink, arrow, tuple(by_name[name].name for name in partition_by))
@@ -141,6 +142,7 @@ def _partition_runs(batch: pa.RecordBatch, splits: int) -> Iterator[tuple[list[s
     first = 0
     for key, run in groupby(keys):
         length = sum(1 for _ in run)
+        # In the log an empty string stands for null (PROTOCOL.md#partition-value-serialization).
         yield [text or None for text in key], rows.slice(first, length)
         first += length
 

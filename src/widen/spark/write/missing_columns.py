@@ -48,7 +48,7 @@ def fill_missing_columns(frame: DataFrame, schema: StructType, protocol: Protoco
         if source is not None:
             column = cast_to_table_type(F.col(quote_name(source.name)), source.type, field.type, (field.name,))
         else:
-            column = filler.filled(field)
+            column = filler.fill(field)
             generated.update(filler.generation(field))
         columns.append(column.alias(field.name))
     rows = frame.select(*columns)
@@ -69,7 +69,7 @@ def fill_computed_columns(rows: DataFrame, schema: StructType, protocol: Protoco
     """
     filler = _ColumnFiller(protocol, rows.sparkSession)
     computed = [field for field in schema if is_computed(field)]
-    values = {field.name: filler.filled(field) for field in computed}
+    values = {field.name: filler.fill(field) for field in computed}
     expressions = [filler.generation(field) for field in computed]
     generated = {
         field.name: F.expr(text).cast(type_to_spark(field.type))
@@ -101,7 +101,7 @@ class _ColumnFiller:
     def identity(self, field: Field) -> Identity | None:
         return find_identity(field) if "identityColumns" in self._supported else None
 
-    def filled(self, field: Field) -> Column:
+    def fill(self, field: Field) -> Column:
         identity = self.identity(field)
         if identity is not None:
             return _identity_values(field, identity, self.lanes)
@@ -129,6 +129,7 @@ def _identity_values(field: Field, identity: Identity, lanes: int) -> Column:
     position = F.when(task < lanes, row * lanes + task).otherwise(number + (lanes << _ROW_BITS))
     high_water_mark = identity.high_water_mark
     last, steps = (identity.start, position) if high_water_mark is None else (high_water_mark, position + 1)
+    # An overflow must not wrap around to values that are used already.
     value = F.try_add(F.try_multiply(steps, F.lit(identity.step).cast("bigint")), F.lit(last).cast("bigint"))
     return F.coalesce(value, raise_expression("IDENTITY", {"column": field.name}).cast("bigint"))
 
@@ -158,7 +159,7 @@ def cast_to_table_type(column: Column, have: DataType, want: DataType, path: Pat
         return column
     match have, want:
         case StructType(), StructType():
-            return _reshaped_struct(column, have, want, path)
+            return _reshape_struct(column, have, want, path)
         case ArrayType(), ArrayType():
             return F.transform(
                 column, lambda item: cast_to_table_type(item, have.element, want.element, (*path, ELEMENT))
@@ -174,10 +175,10 @@ def cast_to_table_type(column: Column, have: DataType, want: DataType, path: Pat
             )
     if have == VOID or is_widening(have, want):
         return column.cast(type_to_spark(want))
-    return _checked_cast(column, have, want, path)
+    return _cast_with_check(column, have, want, path)
 
 
-def _reshaped_struct(column: Column, have: StructType, want: StructType, path: Path) -> Column:
+def _reshape_struct(column: Column, have: StructType, want: StructType, path: Path) -> Column:
     parts = []
     for field in want:
         source = have.find(field.name)
@@ -189,7 +190,7 @@ def _reshaped_struct(column: Column, have: StructType, want: StructType, path: P
     return F.when(column.isNotNull(), F.struct(*parts))
 
 
-def _checked_cast(column: Column, have: DataType, want: DataType, path: Path) -> Column:
+def _cast_with_check(column: Column, have: DataType, want: DataType, path: Path) -> Column:
     """Return a column cast to a narrower type; a value outside its range fails the job."""
     spark_type = type_to_spark(want)
     result = column.try_cast(spark_type)

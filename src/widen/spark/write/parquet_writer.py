@@ -103,6 +103,7 @@ def arrow_layout(store: LogStore, protocol: Protocol, metadata: Metadata, job: s
 
 def indexed_columns(schema: StructType, metadata: Metadata, mode: str) -> frozenset[Path]:
     """Return the physical paths of the leaf columns that get statistics."""
+    # The commit reads the new high water mark of an identity column from its bounds, so it always has statistics.
     leaves = indexed_leaves(schema, metadata.configuration, metadata.partition_columns)
     identities = {(field.name,) for field in schema if find_identity(field)}
     return frozenset(to_physical_path(schema, path, mode) for path in leaves | identities)

@@ -177,6 +177,7 @@ class PartWriter:
         rows = pa.Table.from_batches(self._waiting, self._schema)
         self._waiting, self._waiting_bytes = [], 0
         with_nan = {path for path in self._floats if pc.any(pc.is_nan(struct_leaf(rows, path))).as_py()}
+        # Which columns have statistics is decided for a whole file, so the first NaN of a column starts another.
         if self._file is not None and not with_nan <= self._unbounded:
             self._finish()
         if self._file is None:
@@ -202,6 +203,7 @@ class PartWriter:
             self._schema,
             compression=self._sink.codec,
             compression_level=self._sink.level,
+            # As Spark writes them; the default is a byte array of fixed length, which takes more space and time.
             store_decimal_as_integer=True,
             write_statistics=_columns_in_file(self._schema, unbounded) if unbounded else True,
             metadata_collector=self._footers,
@@ -237,6 +239,7 @@ def _floats(columns: Iterable[pa.Field], path: Path = ()) -> Iterator[Path]:
 
 def _columns_in_file(schema: pa.Schema, omitted: Collection[Path]) -> list[str] | bool:
     """Return the leaves of a Parquet file, in its own notation, without some; False if none is left."""
+    # The notation depends on how Arrow writes lists and maps, so an empty file tells.
     sink = BytesIO()
     pq.ParquetWriter(sink, schema).close()
     stored = [column.path for column in pq.read_metadata(sink).schema]

@@ -45,6 +45,7 @@ def canonical_number(number: Decimal) -> Canonical:
         return Ext(LONG_NUMBER, str(number).encode())
     if number.is_zero():
         return -0.0 if number.is_signed() else 0
+    # The magnitude is compared first: `int` would write out all the digits of 1e999999.
     if number.adjusted() < _LONG_DIGITS and number == (whole := int(number)) and -(2**63) <= whole < 2**63:
         return whole
     nearest = exact_double(number)

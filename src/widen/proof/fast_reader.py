@@ -62,6 +62,7 @@ class FastReader:
     def read(self, text: bytes, file_values: FileValues = ()) -> tuple[Form, ValueCounts] | None:
         """Return the form and the counts of the one record in a text, or None if the text needs the exact path."""
         # Python reads -0 as the integer 0, which has lost its sign.
+        # Brackets inside of strings count too, which only sends more texts to the exact path.
         if text.count(b"{") + text.count(b"[") > self._max_nested or (b"-0" in text and _MINUS_ZERO.search(text)):
             return None
         counts = self._counts = ValueCounts()
@@ -72,6 +73,7 @@ class FastReader:
                 return None
             record = add_file_values(records[0], file_values) if file_values else records[0]
             form = self._read_record(self._handlers, record)
+        # A KeyError is a key without a column, or a value of a type that its columns do not take.
         except (_NeedsExactPathError, KeyError):
             return None
         # A number with another spelling may stand in a field that is masked or excluded, and is not counted there.

@@ -75,6 +75,7 @@ def find_parts(files: Sequence[ProofFile], task: int, tasks: int) -> Iterator[Fi
 
 def read_line_blocks(file: BinaryIO, start: int, end: int, block_bytes: int = BLOCK_BYTES) -> Iterator[bytes]:
     r"""Yield the lines that begin in a range of a file, in blocks. A line ends with ``\n`` here."""
+    # From the byte before: if it ends a line, the first line of the range begins at its start, and none is skipped.
     file.seek(max(start - 1, 0))
     position = start - 1 + len(file.readline()) if start else 0
     while position < end and (block := file.read(min(block_bytes, end - position))):

@@ -190,6 +190,7 @@ def _scan_lines(data: bytes) -> Iterator[tuple[bytes, bool]]:
     if lines := split_lines(data):
         yield from ((line, _is_json(line)) for line in lines)
         return
+    # Latin-1 has one character for each byte, so offsets in the text are offsets in the data.
     text, at = data.decode("latin-1"), 0
     while at < len(text):
         end = _end_of_line(text, at)

@@ -168,6 +168,7 @@ def _create(statement: Creation, spark: SparkSession | None, options: Mapping[st
     session = None if statement.table.location else find_session(spark)
     if session is not None:
         ensure_registers(session, name)
+        # Before the table is made, so that no table without a name is left behind.
         if is_name_in_use(session, name):
             return _existing_table(statement, find_table_location(session, name), options)
     try:

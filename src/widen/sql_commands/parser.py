@@ -137,7 +137,7 @@ class _StatementBuilder(Transformer[Token, Statement]):
         self, meta: Meta, table: TableName, column: Path, name: str, data_type: DataType | str, *options: _Option
     ) -> Statement:
         if name.casefold() != column[-1].casefold():
-            raise self._refusal(meta, "this form of CHANGE renames no column; RENAME COLUMN does")
+            raise self._refusal(meta, "this form of CHANGE cannot rename a column; use RENAME COLUMN")
         changes = cast("ColumnChanges", {"type": data_type, **self._merge(options)})
         return statements.AlterColumns(table, {column: changes})
 
@@ -222,7 +222,7 @@ class _StatementBuilder(Transformer[Token, Statement]):
     def definition(self, meta: Meta, name: str, data_type: DataType | str, *details: _Option) -> _Option:
         metadata = self._merge(details)
         if START in metadata and data_type != LONG:
-            raise self._refusal(meta, "an identity column is a bigint")
+            raise self._refusal(meta, "an identity column must be a bigint")
         comment, nullable = metadata.pop("comment", None), metadata.pop("nullable", True)
         if comment is not None:
             metadata[COMMENT] = comment
@@ -277,7 +277,7 @@ class _StatementBuilder(Transformer[Token, Statement]):
     def _identity(self, meta: Meta, sequence: dict[str, int] | None, *, explicit: bool) -> _Option:
         metadata = {START: 1, STEP: 1, **(sequence or {}), ALLOWS_EXPLICIT: explicit}
         if not metadata[STEP]:
-            raise self._refusal(meta, "an identity column has to move on")
+            raise self._refusal(meta, "the increment of an identity column must not be 0")
         return _Option(meta.start_pos, "the default", metadata)
 
     def sequence(self, _: Meta, *steps: _Option) -> dict[str, int]:
@@ -346,7 +346,7 @@ class _StatementBuilder(Transformer[Token, Statement]):
         if not isinstance(word, Token) or word.type != "NAME":
             return str(word)
         if word.lower() not in ("true", "false"):
-            raise self._refusal(meta, "a value is a text in quotes, a number, true or false")
+            raise self._refusal(meta, "a value must be a string in quotes, a number, true or false")
         return word.lower()
 
     def hours(self, _: Meta, digits: Token) -> float:

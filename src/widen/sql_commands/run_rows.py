@@ -43,6 +43,7 @@ def change_rows(statement: Insert | Update | Delete | Merge, table: Table, runne
 
 
 def _insert(statement: Insert, table: Table, runner: QueryRunner) -> Table:
+    # Without WITH SCHEMA EVOLUTION the setting of the session decides.
     fixed, merges = _fixed_columns(statement, table, runner.spark), True if statement.evolves else None
     names = statement.columns or tuple(name for name in table.schema.names if name not in fixed)
     if statement.by_name:

@@ -87,6 +87,7 @@ class CatalogReference:
             CatalogNotFound: the configuration does not have the catalog, or its settings are not complete.
             CatalogError: the catalog cannot be reached.
         """
+        # The open catalog is not a field, so that it is neither compared nor pickled.
         opened = vars(self).get("_opened")
         if opened is None:
             opened = self._open()
@@ -125,6 +126,7 @@ def to_catalog(source: CatalogSource) -> CatalogReference:
     if isinstance(source, (str, os.PathLike)):
         text = os.fspath(source)
         return CatalogReference(absolute_path(text) if text.endswith(EMBEDDED_SUFFIX) else text)
+    # By its method: an instance check would import PyIceberg.
     if not hasattr(type(source), "load_table"):
         expected = "Must be the name of a catalog, a path that ends in .db, or a PyIceberg catalog."
         raise InvalidOption(option="catalog", value=source, expected=expected)

@@ -45,7 +45,7 @@ from widen.planning.table.operation import (
     WidenType,
 )
 from widen.protocol.column_mapping import COLUMN_ID
-from widen.protocol.column_metadata import DEFAULT, TEXT_LIMIT
+from widen.protocol.column_metadata import TEXT_LIMIT
 
 if TYPE_CHECKING:
     from pyiceberg.table import Transaction
@@ -95,7 +95,7 @@ def change_columns(transaction: Transaction, state: ColumnState, operations: Ite
         UnsupportedColumnType: Iceberg does not have the type of a new column.
     """
     schema, mapping = state.schema, transaction.table_metadata.name_mapping()
-    for group in _independent(operations):
+    for group in _split_independent(operations):
         with transaction.update_schema() as update:
             for operation in group:
                 make = _CHANGES.get(type(operation))
@@ -139,7 +139,7 @@ def _merge_names(before: Sequence[MappedField], after: Sequence[MappedField]) ->
 _POSSIBLE = "Iceberg tables can add, widen, rename, move, comment and drop columns, and allow null in them."
 
 
-def _independent(operations: Iterable[Operation]) -> Iterator[list[Operation]]:
+def _split_independent(operations: Iterable[Operation]) -> Iterator[list[Operation]]:
     """Yield operations in groups; an update of PyIceberg knows columns only by their names before it."""
     group: list[Operation] = []
     changed: set[Path] = set()
@@ -166,7 +166,7 @@ def _add(update: UpdateSchema, state: ColumnState, operation: AddColumn) -> None
     _ensure_free(parent, path)
     ensure_field_addable(operation.parent, field)
     for at, item in fields(StructType((field,))):
-        if TEXT_LIMIT in item.metadata or DEFAULT in item.metadata:
+        if TEXT_LIMIT in item.metadata:
             expected = "Iceberg has strings without a limit only."
             raise InvalidOption(option=format_path(at), value=item.metadata[TEXT_LIMIT], expected=expected)
     _ensure_spelled_apart(state.schema, operation)

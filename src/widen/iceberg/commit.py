@@ -239,6 +239,7 @@ class IcebergTransaction:
             raise UnsupportedFeatureForWrite(verb="change rows of", location=str(self.name), features=_ROUNDED)
         with translate_catalog_errors(str(self.name)):
             update = self.transaction.update_snapshot(snapshot_properties=dict(summary))
+            # Merging writes the entries of older manifests again, which rounds doubles.
             merges = metadata.properties.get(_MERGES_MANIFESTS, "").lower() == "true" and not is_rounded
             producer = update.overwrite() if removed else update.merge_append() if merges else update.fast_append()
             for file in added:

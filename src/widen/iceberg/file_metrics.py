@@ -150,6 +150,7 @@ def encode_value(form: str, value: Any) -> bytes:
     if form in (TEXT, BYTES):
         return bytes(value)
     if form == DECIMAL:
+        # The shortest two's complement: -128 fits a byte, 128 does not.
         size = (value + (value < 0)).bit_length() // 8 + 1
         return int(value).to_bytes(size, "big", signed=True)
     return struct.pack(form, value)

@@ -102,6 +102,7 @@ def mirror_version(snapshot: Snapshot, name: TableName) -> Mirrored:
     shown = {DELTA_VERSION: str(snapshot.version)}
     transaction.set_properties(shown)
     transaction.add_snapshot(added, shown, removed)
+    # The data files belong to the Delta table, so a failed commit must not delete any.
     outcome = transaction.commit(StagedFiles())
     if isinstance(outcome, Conflicted):
         outcome.or_raise()
@@ -173,6 +174,7 @@ class _Plan:
         return plain if ":/" in path else f"file://{plain}" if plain.startswith("/") else f"{self.location}/{plain}"
 
     def _value(self, add: Add, name: str, data_type: DataType) -> Any:
+        # In the log an empty string stands for null (PROTOCOL.md#partition-value-serialization).
         text = add.partition_values.get(name) or None
         value = text.encode() if text and str(data_type) == "binary" else parse_partition_value(text, data_type)
         if isinstance(value, UnknownValue):
@@ -273,6 +275,7 @@ def _with_schema(name: TableName, table: Table, schema: Schema) -> Transaction:
             numbered = schema.model_copy(
                 update={"schema_id": max(each.schema_id for each in table.metadata.schemas) + 1}
             )
+            # Iceberg's REST specification: -1 is the schema that was added last.
             updates = (ice_update.AddSchemaUpdate(schema=numbered), ice_update.SetCurrentSchemaUpdate(schema_id=-1))
             transaction._apply(updates, (ice_update.AssertCurrentSchemaId(current_schema_id=current.schema_id),))
     return transaction

@@ -148,6 +148,7 @@ def _parse_field(text: str) -> PartitionField:
     match = _CALL.fullmatch(text)
     if match is None:
         return PartitionField("", parse_path(text.strip()), IDENTITY)
+    # Spark's DDL for Iceberg spells the transforms years, months, days and hours.
     name, arguments = match[1].lower().removesuffix("s"), match[2]
     size = 0
     if name in _SIZED:

@@ -114,7 +114,7 @@ def plan_scan(metadata: TableMetadata, io: FileIO, snapshot: Snapshot, row_filte
     deletes = _deletes(
         metadata, io, [each for each in manifests if each.content == ice_manifest.ManifestContent.DELETES]
     )
-    return IcebergScan(files, tuple(_applying(files, deletes)))
+    return IcebergScan(files, tuple(_find_applying(files, deletes)))
 
 
 def _without_rounded_partitions(metadata: TableMetadata) -> TableMetadata:
@@ -217,7 +217,7 @@ def _ensure_parquet(metadata: TableMetadata, file: DataFile, supported: tuple[An
         raise UnsupportedFeatureForRead(verb="read", location=metadata.location, features=features)
 
 
-def _applying(files: tuple[ScannedFile, ...], deletes: Iterator[DeleteFile]) -> Iterator[DeleteFile]:
+def _find_applying(files: tuple[ScannedFile, ...], deletes: Iterator[DeleteFile]) -> Iterator[DeleteFile]:
     """Yield the delete files that apply to a file; each is compared only with the oldest file of its partition."""
     oldest: dict[str, ScannedFile] = {}
     by_path = {file.path: file for file in files}

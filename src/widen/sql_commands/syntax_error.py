@@ -19,7 +19,7 @@ _LEFT, _RIGHT = 60, 40
 _CALLED: Mapping[str, str] = {
     "NAME": "a name",
     "QUOTED": "a name",
-    "LITERAL": "a text in quotes",
+    "LITERAL": "a string in quotes",
     "INTEGER": "a number",
     "DECIMAL": "a number",
     "EXPRESSION": "an expression",

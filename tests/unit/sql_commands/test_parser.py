@@ -249,14 +249,14 @@ WORDS = [
 ]
 
 REFUSED = [
-    ("ALTER TABLE t CHANGE a b int", 1, "RENAME COLUMN does"),
+    ("ALTER TABLE t CHANGE a b int", 1, "use RENAME COLUMN"),
     ("ALTER TABLE t ADD COLUMNS (a int, A int)", 35, "a occurs twice"),
     ("ALTER TABLE t ALTER a TYPE int, A COMMENT 'x'", 33, "a occurs twice"),
     ("ALTER TABLE t ALTER a COMMENT 'x' COMMENT 'y'", 35, "COMMENT occurs twice"),
     ("ALTER TABLE t ALTER a SET NOT NULL DROP NOT NULL", 36, "NOT NULL occurs twice"),
     ("ALTER TABLE t ALTER a FIRST AFTER b", 29, "the place occurs twice"),
     ("ALTER TABLE t SET TBLPROPERTIES ('a' = '1', 'a' = '2')", 45, "'a' occurs twice"),
-    ("ALTER TABLE t SET TBLPROPERTIES (a = b)", 38, "a text in quotes, a number, true or false"),
+    ("ALTER TABLE t SET TBLPROPERTIES (a = b)", 38, "a string in quotes, a number, true or false"),
     ("CREATE TABLE t (a int, A int)", 24, "a occurs twice"),
     ("CREATE TABLE t (a int GENERATED ALWAYS AS IDENTITY)", 17, "an identity column must be a bigint"),
     ("CREATE TABLE t (a bigint GENERATED ALWAYS AS IDENTITY (INCREMENT BY 0))", 26, "must not be 0"),

@@ -32,7 +32,7 @@ PLACES = [
         "ALTER TABLE t ALTER a COMMENT \"x\" 'y' z",
         1,
         39,
-        "expected AFTER, COMMENT, DROP, FIRST, SET, TYPE, ',', ';', a text in quotes or the end, not 'z'",
+        "expected AFTER, COMMENT, DROP, FIRST, SET, TYPE, ',', ';', a string in quotes or the end, not 'z'",
     ),
     ("ALTER TABLE t ALTER a SET DEFAULT", 1, 34, "expected an expression"),
     ("ALTER TABLE t ADD CONSTRAINT c CHECK (a > 1", 1, 44, "expected ')' or an expression"),

@@ -36,6 +36,7 @@ def split_bad_files(spark: SparkSession, source: SourceFiles) -> tuple[SourceFil
     """
     bad: dict[str, BadFile] = {}
     while True:
+        # Spark names only the first file that it cannot read, so the others are read again without it.
         left = [file for file in source.files if file.path not in bad]
         suspects = [file for file in left if file.size_bytes and _may_be_bad(source, file)]
         try:
@@ -47,6 +48,7 @@ def split_bad_files(spark: SparkSession, source: SourceFiles) -> tuple[SourceFil
             file = next((file for file in suspects if file_key(file.path) == key), None)
             if file is None:
                 raise
+            # A file that is still being written looks damaged as well. That it changed is the true reason.
             bad |= _changed_files(spark, [file]) or {file.path: _bad_file(file, str(error.fields["reason"]))}
             continue
         bad |= _changed_files(spark, left)

@@ -86,6 +86,7 @@ def find_changes(spark: SparkSession, files: Sequence[SourceFile]) -> Mapping[st
     states = _local_states(files) if is_driver(spark) else None
     if states is None:
         states = _states(spark, [file for file in files if file.size_bytes])
+    # An empty file may stay or go: it has no records, and a listing by a Spark job leaves it out.
     changes = ((file.path, _describe(file, states.get(file.path))) for file in files if file.size_bytes)
     return {path: change for path, change in changes if change}
 

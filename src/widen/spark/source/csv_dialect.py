@@ -147,6 +147,7 @@ def read_header(data: bytes, dialect: CsvDialect, path: str) -> tuple[list[str],
     """
     data = data.removeprefix(BOM)
     end, quote = data.find(b"\n"), (dialect.quote or "\0").encode()
+    # After an odd number of quotes the line break is in a quoted name.
     while end >= 0 and data.count(quote, 0, end) % 2:
         end = data.find(b"\n", end + 1)
     first = (data if end < 0 else data[:end]).decode(errors="replace")
@@ -175,6 +176,7 @@ def split_whole_rows(data: bytes, dialect: CsvDialect) -> tuple[bytes, bytes]:
     """
     quote = (dialect.quote or "\0").encode()
     escape = dialect.escape
+    # An escaped quote does not end a field. The dots keep the offsets, which are used for the data below.
     unescaped = data if escape is None else re.sub(re.escape(escape.encode()) + b".", b"..", data, flags=re.DOTALL)
     if unescaped.count(quote) % 2 == 0:
         return data, b""

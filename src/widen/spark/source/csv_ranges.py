@@ -58,6 +58,7 @@ def read_csv_ranges(spark: SparkSession, source: SourceFiles, dialect: CsvDialec
     limit = task_bytes(source.files, count_partitions(spark, source))
     parts = {file.uri: split_file(file, limit) for file in large}
     split = [part for each in parts.values() for part in each if len(each) > 1]
+    # A task that begins within a quoted field would take its rest for rows, so such a file is not split.
     checked = check_ranges(spark, split, partial(has_breaks, dialect.quote)) if dialect.quote else [False] * len(split)
     for part, is_broken in zip(split, checked, strict=True):
         if is_broken:

@@ -119,6 +119,7 @@ def _read_columns(rows: bytes, width: int, dialect: CsvDialect) -> tuple[list[pa
     keys = [str(at) for at in range(width)]
     table = pa.csv.read_csv(
         pa.BufferReader(rows),
+        # With threads, Arrow does not know the numbers of invalid rows. A row with line breaks cannot span two blocks.
         read_options=pa.csv.ReadOptions(column_names=keys, use_threads=False, block_size=len(rows) + 1),
         parse_options=pa.csv.ParseOptions(
             delimiter=dialect.separator,

@@ -50,6 +50,7 @@ def _read_texts(texts: DataFrame, make: Callable[[Iterable[pa.RecordBatch]], Ite
 
 def _read_large(spark: SparkSession, path: str, dialect: CsvDialect) -> DataFrame:
     ensure_splittable(path, dialect)
+    # Spark would also end a line at a carriage return, which may stand in a quoted field.
     lines = spark.read.text(as_literal(path), lineSep="\n")
     head = lines.select(F.col("value").cast("binary")).limit(_HEAD_LINES).collect()
     data = b"".join(bytes(row[0]) + b"\n" for row in head)

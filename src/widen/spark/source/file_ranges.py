@@ -172,6 +172,7 @@ def pack_ranges(ranges: Sequence[FileRange], limit: int) -> list[list[FileRange]
     free = 0
     for each in ranges:
         size = each.end - each.start
+        # At most half of a range exceeds the limit, so that the tasks are about equal without splitting it.
         if not tasks or size // 2 > free:
             tasks.append([])
             free = limit

@@ -214,6 +214,7 @@ def has_lines(spark: SparkSession, path: str) -> bool:
 
     If the first line does not end there, the file may be a single line, and the answer is no.
     """
+    # Spark holds a whole line in memory, and the file may be a single line. So it is read in the pieces between commas.
     chunks = spark.read.text(as_literal(path), lineSep=",").limit(_HEAD_CHUNKS).collect()
     return begins_with_line(",".join(row["value"] for row in chunks).encode("utf-8", "replace"))
 
@@ -251,6 +252,7 @@ def _file() -> Column:
 def _stream_records(spark: SparkSession, path: str) -> DataFrame:
     """Return the records of a large file without one record per line, as a raw batch."""
     start, size = F.col("_metadata.file_block_start").alias(PART), F.col("_metadata.file_size").alias(_SIZE)
+    # Every record ends with a brace, so no piece is longer than a record.
     pieces = keep_file_order(_lines(spark, [as_literal(path)], "}").select(_text(), _file(), start, size))
     is_compressed = path.lower().endswith(COMPRESSION_ENDINGS[1:])
     return pieces.mapInArrow(partial(_records, is_compressed), RAW_SCHEMA)
@@ -260,6 +262,7 @@ def _records(is_compressed: bool, batches: Iterable[pa.RecordBatch]) -> Iterator
     splitter, last_start, path, size = RecordSplitter(), 0, "", 0
     for batch in batches:
         pieces, paths, starts, sizes = (column.to_pylist() for column in batch.columns)
+        # Spark does not promise the order of the splits in a task, and a record cut in two would be lost silently.
         if starts != sorted(starts) or starts[0] < last_start:
             raise SourceError(
                 source=paths[0], reason=_OUT_OF_ORDER, fix="Write the file as JSON lines, with one record per line."
@@ -267,6 +270,7 @@ def _records(is_compressed: bool, batches: Iterable[pa.RecordBatch]) -> Iterator
         last_start, path, size = starts[-1], paths[-1], sizes[-1]
         splitter.source = path
         yield as_raw_records([text for piece in pieces for text in splitter.records(piece)], path)
+    # The size of a compressed file does not say where its text ends.
     yield as_raw_records(list(splitter.rest(None if is_compressed else size)), path)
 
 

@@ -39,6 +39,7 @@ def read_lines(file: BinaryIO, start: int, end: int, block_bytes: int = BLOCK_BY
             continue
         data = b"".join((*pending, block))
         complete = _complete_bytes(data) if block else len(data)
+        # The last line of a range continues beyond it: its first byte counts.
         own = complete if offset + complete <= end else _next_line(data[:complete], end - offset) or complete
         if own:
             yield (data[:own] if offset else data[:own].removeprefix(BOM)).splitlines()
@@ -55,6 +56,7 @@ def read_line_blocks(file: BinaryIO, start: int, end: int, block_bytes: int = BL
         end: The byte after the range.
         block_bytes: Number of bytes that are read at once.
     """
+    # The range begins with a line only if the byte before ends one.
     file.seek(max(start - 1, 0))
     if start and not file.readline().endswith(b"\n"):
         return

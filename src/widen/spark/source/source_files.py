@@ -300,6 +300,7 @@ def as_literal(path: str) -> str:
 
 def decode_uri(uri: Column) -> Column:
     """Return URIs of files from Spark without escapes; a text that is not escaped stays unchanged."""
+    # Decoding would turn a plus sign into a space, as in a query of a URL.
     return F.coalesce(F.try_url_decode(F.replace(uri, F.lit("+"), F.lit("%2B"))), uri)
 
 

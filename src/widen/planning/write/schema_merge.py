@@ -186,10 +186,11 @@ def _gets_type(need: SchemaNeed) -> bool:
 def _struct(current: StructType, incoming: StructType, at: Path, options: SchemaChangeOptions) -> Iterator[SchemaNeed]:
     folded: dict[str, str] = {}
     for field in incoming:
-        other = folded.setdefault(field.name.casefold(), field.name)
-        if other is not field.name:
+        other = folded.get(field.name.casefold())
+        if other is not None:
             yield TypeMismatch((*at, field.name), f"is a duplicate of {other}")
             continue
+        folded[field.name.casefold()] = field.name
         existing = current.find(field.name)
         if existing is None:
             yield AddColumn(at, _as_new_field(field))

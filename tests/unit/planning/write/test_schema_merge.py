@@ -165,6 +165,7 @@ def test_a_column_that_the_table_fills_may_be_missing_even_if_it_is_never_null()
         ("a double, s int", "s is struct<x: float, y: date> in the table and int in the data", "alter_column"),
         ("l array<decimal(10,4)>", "l.element is decimal(9,2) in the table and decimal(10,4) in the data", "cast=True"),
         ("a int, A int", "A is a duplicate of a", "alter_column"),
+        ("a int, a int", "a is a duplicate of a", "alter_column"),
     ],
 )
 def test_what_may_not_grow_is_told_with_a_way_out(incoming: str, told: str, hint: str) -> None:

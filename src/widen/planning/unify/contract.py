@@ -78,6 +78,7 @@ def _union(types: list[DataType], *, is_nullable: bool = True) -> dict[str, Any]
     union: dict[str, Any] = {}
     for keyword in ("format", "contentEncoding"):
         texts = {schema.get(keyword) for schema in schemas if schema["type"] == "string"}
+        # A format applies to all strings of the field, so one column of plain strings rules it out.
         if len(texts) == 1 and None not in texts:
             union[keyword] = texts.pop()
     if elements:
@@ -87,6 +88,7 @@ def _union(types: list[DataType], *, is_nullable: bool = True) -> dict[str, Any]
         names.add("object")
         union |= _object(field for struct in structs for field in struct) if structs else {}
         union |= {"additionalProperties": _union(values)} if values else {}
+    # In JSON Schema every integer is a number.
     if "number" in names:
         names.discard("integer")
     ordered = [name for name in _ORDER if name in names or (is_nullable and name == "null")]

@@ -155,6 +155,7 @@ class _Joiner:
         if len(parts) == 1:
             joined = self._inner.join([_ColumnRef(item, elements[0])])
             return _ColumnRef(f"transform({parts[0].sql}, {item} -> {joined.sql})", ArrayType(joined.type))
+        # `arrays_zip` names its fields by position if its arguments are expressions, and is null if one of them is.
         joined = self._inner.join([_ColumnRef(f"{item}.`{at}`", element) for at, element in enumerate(elements)])
         together = ", ".join(f"coalesce({part.sql}, array())" for part in parts)
         combined = f"transform(arrays_zip({together}), {item} -> {joined.sql})"

@@ -60,6 +60,7 @@ def assigned_paths(target: Relation, texts: Iterable[str], source: Relation | No
     """
     resolved = {text: _resolve_assigned(target, parse_path(text), source) for text in texts}
     ordered = sorted(resolved.values())
+    # In this order, the paths inside a path come directly after it.
     for outer, inner in pairwise(ordered):
         if inner[: len(outer)] == outer:
             raise AssignmentConflict(columns=f"{format_path(outer)} and {format_path(inner)}")

@@ -228,6 +228,8 @@ def _leaf(current: DataType, incoming: DataType, at: Path, options: SchemaChange
         yield WidenType(at, VOID, _as_new_field(Field("", incoming)).type)
     elif is_widening(incoming, current):
         return
+    # A widening that is not allowed is refused by the caller, which names it as the remedy. With casts allowed, the
+    # values are cast instead.
     elif options.widens(current, incoming) or (is_widening(current, incoming) and not options.casts):
         yield WidenType(at, current, incoming)
     elif options.can_cast(incoming, current):

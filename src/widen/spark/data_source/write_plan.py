@@ -161,6 +161,7 @@ def _ensure_same_layout(options: SourceOptions, snapshot: Snapshot) -> None:
 
 
 def _differs(snapshot: Snapshot, key: str, value: str) -> bool:
+    # A feature that was asked for is in the protocol, not among the properties.
     return not key.startswith(FEATURE_PREFIX) and snapshot.properties.get(key) != value
 
 

@@ -124,6 +124,7 @@ def _partition_texts(values: pa.Array, data_type: DataType) -> pa.Array:
     return pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
 
 
+# Arrow's %S has the fraction of the second.
 _PATTERNS = {"timestamp": "%Y-%m-%dT%H:%M:%SZ", "timestamp_ntz": "%Y-%m-%d %H:%M:%S", "date": "%Y-%m-%d"}
 
 

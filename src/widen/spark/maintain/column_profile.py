@@ -76,6 +76,7 @@ class _Leaf:
         """Yield the aggregates: rows with a value, smallest value, largest value, distinct values."""
         sql, order = self.sql, word_of(self.type) not in _OPAQUE
         low, high = (f"array_min({sql})", f"array_max({sql})") if self.is_array else (sql, sql)
+        # Spark collects a timestamp as a local time of the driver, without its zone.
         wrap = "unix_micros({})" if self.type == TIMESTAMP else "{}"
         yield f"count_if(exists({sql}, x -> x IS NOT NULL))" if self.is_array else f"count({sql})"
         yield wrap.format(f"min({low})") if order else "NULL"

@@ -135,6 +135,7 @@ class Compaction:
             try:
                 return list(pool.map(partial(self._rewrite, snapshot, staged), tasks))
             except BaseException:
+                # Leaving the block waits for all tasks, also for those that have not begun.
                 pool.shutdown(cancel_futures=True)
                 raise
 

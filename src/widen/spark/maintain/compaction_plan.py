@@ -103,6 +103,7 @@ def _pack_bins(bins: Iterable[tuple[Partition, list[_Candidate]]]) -> Iterator[l
     size_bytes = 0
     for partition, candidates in bins:
         added_bytes = sum(candidate.size_bytes for candidate in candidates)
+        # Two bins of one partition in a task would become one file, which may exceed the size.
         if packed and (partition in seen or size_bytes + added_bytes > TASK_BYTES):
             yield packed
             packed, seen, size_bytes = [], set(), 0

@@ -137,6 +137,7 @@ def _as_stored(snapshot: Snapshot, columns: TrackingColumns | None) -> Metadata:
     rules = check_constraints(snapshot.properties)
     kept = {key: value for key, value in snapshot.properties.items() if key not in rules}
     if columns:
+        # The materialized row ids come after these columns, and get no statistics.
         kept[INDEXED_COLUMNS] = str(len(indexed_leaves(schema, kept, snapshot.partition_columns)))
         schema = columns.add_to(schema)
     return msgspec.structs.replace(snapshot.metadata, schema_string=to_json(schema), configuration=kept)

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from widen.model.sql_literal import to_identifier
 
 MOST_COLUMNS = 8
+# The bits of all columns have to fit into a bigint.
 _BITS = 7
 _BUCKETS = 2**_BITS
 _SAMPLED_ROWS = 50_000

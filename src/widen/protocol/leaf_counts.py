@@ -52,6 +52,7 @@ def move_to_commit_info(actions: Sequence[Action]) -> tuple[list[Action], Commit
     first = next(text for text in texts if text)
     rows = [text[1:] if text and text[0] == first[0] else ["-"] * (len(first) - 1) for text in texts]
     # By leaf and not by file, because the counts of one leaf are alike.
+    # 0 stands for a count that is not known.
     numbers = (0 if row[leaf] == "-" else int(row[leaf]) + 1 for leaf in range(len(first) - 1) for row in rows)
     data = base64.b85encode(zlib.compress(b"".join(map(_varint, numbers)), 9)).decode()
     return [_without_tag(action) for action in actions], {LEAF_COUNTS: {"leaves": first[0], "values": data}}

@@ -224,6 +224,7 @@ def is_hive_path(path: str, columns: Sequence[str], values: Mapping[str, str | N
         columns: The physical names of the partition columns, in order.
         values: The serialized partition values in the log, by physical name.
     """
+    # Spark's partition discovery finds no partitions in such paths.
     if "_temporary" in path:
         return False
     return directory_values(path) == tuple((column, values.get(column) or None) for column in columns)

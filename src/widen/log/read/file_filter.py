@@ -60,6 +60,7 @@ def _mask(rows: pa.RecordBatch, selection: FileSelection) -> pa.Array:
         try:
             return _Evaluation(rows, selection, conditions).can_be(selection.predicate, truth=True)
         except (pa.ArrowException, UnicodeError):
+            # Statistics that Arrow cannot decode exactly are compared file by file.
             pass
     values = [dict(entries or ()) for entries in rows["partition_values"].to_pylist()]
     pairs = zip(values, rows["stats"].to_pylist(), strict=True)

@@ -121,6 +121,7 @@ class FileActionReader:
                 data.decode()  # Arrow does not check the encoding
             table = pj.read_json(pa.BufferReader(data), options, self._options, memory_pool=pool)
         except (pa.ArrowInvalid, UnicodeDecodeError):
+            # Arrow does not say which line is damaged, so the lines are read one by one.
             return None
         add, remove = (table.column(name).combine_chunks() for name in ("add", "remove"))
         adds = [self._adds(rows) for rows in _non_null_rows(add)]

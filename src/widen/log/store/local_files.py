@@ -186,6 +186,7 @@ class LocalFiles(FileStore):
 
     def _prune(self, folder: str) -> None:
         with contextlib.suppress(OSError):
+            # Removing a folder that is not empty fails, which ends the loop.
             while len(folder) > len(self._root):
                 os.rmdir(folder)
                 folder = os.path.dirname(folder)

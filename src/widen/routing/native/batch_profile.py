@@ -31,10 +31,10 @@ def find_key_orders(texts: Sequence[bytes]) -> dict[SourcePath, list[str]]:
     orders: dict[SourcePath, list[str]] = {(): []}
     for text in texts[:: max(1, len(texts) // MAX_ORDERED_TEXTS)]:
         try:
-            value = _decode(text)
+            _collect_orders(_decode(text), (), orders)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            # `_collect_orders` needs more of the stack than decoding, so it can fail for what was decoded.
             continue
-        _collect_orders(value, (), orders)
     return orders
 
 

@@ -246,3 +246,11 @@ def test_the_first_line_of_a_record_over_several_lines_is_noticed(text: bytes, b
     assert observation_from_json(builder.observation.to_json()).unclosed == builder.observation.unclosed
     other = Observation(unclosed=("e", 9))
     assert builder.observation.merged(other).unclosed == ("e", 9)
+
+
+@pytest.mark.parametrize(("begin", "end"), [("[", "]"), ('{"k":', "}")])
+def test_records_nested_about_as_deeply_as_python_allows_have_a_row(begin: str, end: str) -> None:
+    for depth in range(850, 1000):
+        text = f'{{"s":{begin * depth}1{end * depth}}}'.encode()
+        [row] = rows_of_text(RowBuilder(TABLE), TABLE, text)
+        assert row["s"] or row["_corrupt_record"]

@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 import widen
 from widen.errors import EvolutionRefused, InvalidOption, SourceError, StorageError
 from widen.ingestion import IngestResult, ingest
+from widen.log.store.local_files import LocalFiles
 from widen.model.type_parser import parse_type
 from widen.model.types import StructType
 from widen.planning.evolution.explain_plan import explain_plan
@@ -440,6 +441,15 @@ def test_a_store_that_refuses_the_commit_leaves_nothing_visible(
     monkeypatch.setattr("widen.formats.delta_target.DeltaDraft.commit", refuse)
     with pytest.raises(StorageError, match="no space left"):
         ingest(source, str(existing), spark=spark)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="The system has no device that is always full.")
+def test_a_full_disk_is_told(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = write_lines(tmp_path / "s.jsonl", [{"n": 2}])  # small, so that this process writes it
+    with Path("/dev/full").open("wb", buffering=0) as full:
+        monkeypatch.setattr(LocalFiles, "create", lambda *_: full)
+        with pytest.raises(StorageError, match="the disk is full"):
+            ingest(source, str(tmp_path / "t"), spark=spark)
 
 
 # ---- fail and freeze -------------------------------------------------------------------------------

@@ -124,7 +124,7 @@ def _usage_message(error: Exception) -> str:
     text = message()
     for theirs, ours in _CLEARER:
         text = text.replace(theirs, ours)
-    return text if text.endswith((".", ")")) else f"{text}."
+    return text if text.endswith((".", ")", "?")) else f"{text}."
 
 
 def note(text: str, style: str = "dim") -> None:

@@ -191,7 +191,10 @@ def replay(
     if json:
         show_json(result.to_value())
         return
-    show([lazy_imports.terminal.version_line(result.version, into)])
     left = f"{lazy_imports.text_format.count_text(result.left)} left in the quarantine"
-    show([Text(f"  replayed {lazy_imports.text_format.count_noun(result.replayed, 'record')}; {left}")])
+    if not result.replayed:
+        show([Text(f"Nothing replayed: {left}.")])
+    else:
+        show([lazy_imports.terminal.version_line(result.version, into)])
+        show([Text(f"  replayed {lazy_imports.text_format.count_noun(result.replayed, 'record')}; {left}")])
     show(lazy_imports.terminal.plan_parts(result.plan))

@@ -155,7 +155,7 @@ class EvolutionRefused(RequestError):
 
     code = "WIDEN_EVOLUTION_REFUSED"
     template = "The batch needs schema changes that the policy {policy} does not allow:\n{plan}"
-    hint = "Nothing was written. Ingest with evolve='widen' or 'split', or correct the source."
+    hint = "Nothing was written. Ingest with evolve='widen' or 'split' (--evolve), or correct the source."
 
 
 class UnmatchedFields(RequestError):

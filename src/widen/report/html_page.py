@@ -145,7 +145,7 @@ def _row(column: ReportColumn, report: Report, is_later: bool) -> ColumnRow:
     tags = {
         "drifted": any(column.path[: len(path)] == path for path in drifted),
         "widened": bool(column.types_before),
-        "empty": column.values == 0 or column.written == 0,
+        "empty": column.is_empty,
         "nested": len(column.path) > 1,
     }
     find = " ".join((text_format.path_text(column.path), column.type, column.evolved_from, column.comment)).lower()

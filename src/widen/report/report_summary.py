@@ -111,8 +111,8 @@ def summarize_report(report: Report) -> ReportSummary:
     loads = [each for each in report.intervals if each.operation not in _REWRITES and _has_records(each)]
     recent = loads[-RECENT_LOADS:]
     decisions = sorted(_decisions(report, loads), key=lambda each: _URGENCY.index(each.status))
-    health = (_load_check(recent), _lines_check(recent), _quarantine_check(recent), _drift_check(recent))
-    checks = (*health, *_rounding_checks(recent))
+    parts = (_lines_check, _quarantine_check, _drift_check) if recent else ()
+    checks = (_load_check(recent), *(check(recent) for check in parts), *_rounding_checks(recent))
     status = min((check.status for check in checks), key=_URGENCY.index)
     changes = tuple(_type_changes(report.intervals))
     first = recent[0].moment.version if recent else 0

@@ -77,6 +77,11 @@ class ReportColumn:
         return bool(self.uncounted) and self.values is not None
 
     @property
+    def is_empty(self) -> bool:
+        """Whether the counts say that it has no value."""
+        return self.values == 0 or self.written == 0
+
+    @property
     def share(self) -> float | None:
         """The share of rows with a value, between 0 and 1; None if it is not known or there are no rows."""
         if self.written is None or self.nulls is None or self.written + self.nulls == 0:

@@ -43,6 +43,11 @@ def test_a_table_without_trouble_is_healthy(wide: Report) -> None:
     ]
 
 
+def test_a_table_without_loads_has_nothing_else_to_say(wide: Report) -> None:
+    summary = summarize_report(with_intervals(wide))
+    assert [(check.text, check.status) for check in summary.checks] == [("no interval wrote a record", Status.WATCH)]
+
+
 def test_rounded_numbers_are_shown_where_there_are_any(wide: Report) -> None:
     intervals = load(0, 10, rounded=3), load(1, 10)
     assert interval_text(intervals[0])[1] == "3 numbers rounded to double"

@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from widen.errors import StorageError
 from widen.model.column_path import as_nullable
 from widen.model.types import BINARY, LONG, STRING, Field, StructType
 from widen.observe.file_fields import FileFields
@@ -30,6 +31,7 @@ from widen.spark.source.csv_rows import FieldGroup
 from widen.spark.source.file_ranges import RawTexts
 from widen.spark.source.raw_batch import TextGroup
 from widen.spark.source.record_groups import read_record_groups
+from widen.spark.spark_errors import find_known_failure
 from widen.spark.spark_types import to_spark
 from widen.spark.text.arrow_columns import drain_arrow_batches, observe_chunk
 from widen.spark.text.field_columns import build_columns
@@ -123,11 +125,13 @@ def collect_notes(texts: RawTexts | pa.RecordBatch, spec: BatchWriteSpec) -> lis
         texts: A raw batch; see `widen.spark.source.raw_batch`. The task of an Arrow batch runs in this process.
     """
     if isinstance(texts, pa.RecordBatch):
-        return [
-            msgspec.json.decode(note, type=TaskNote)
-            for rows in _run_quiet_task(spec, [texts])
-            for note in rows.column(NOTE).to_pylist()
-        ]
+        try:
+            batches = list(_run_quiet_task(spec, [texts]))
+        except OSError as error:
+            fix = "Check the disk and repeat the call."
+            failure = StorageError(location="The table", reason=error.strerror or str(error), fix=fix)
+            raise find_known_failure(error) or failure from error
+        return [msgspec.json.decode(note, type=TaskNote) for rows in batches for note in rows.column(NOTE).to_pylist()]
     notes = texts.mapInArrow(partial(_run_quiet_task, spec), to_spark(StructType((Field(NOTE, BINARY),)))).toArrow()
     return [msgspec.json.decode(note, type=TaskNote) for note in notes.column(NOTE).to_pylist()]
 

@@ -127,4 +127,4 @@ class FoldLosesValues(ChangeRefused):
         "{lost} of {values} values of {column} cannot be converted exactly to {type}, or their rows have another value "
         "there."
     )
-    hint = "Correct them, or fold only the other values with rest='keep' (--rest keep), or discard these with rest='lose'."
+    hint = "Correct them, or pass rest='keep' (--rest keep) to fold only the others, or rest='lose' to discard these."

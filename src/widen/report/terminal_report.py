@@ -115,7 +115,15 @@ def _bar(share: float | None, width: int) -> Text:
 def _span(first: VersionTime | None, last: VersionTime | None) -> str:
     if first is None or last is None:
         return UNKNOWN_TEXT
-    return f"v{first.version}" if first == last else f"v{first.version} … v{last.version}"
+    begin, end = (
+        f"v{moment.version}" if moment.version <= _LAST_SHORT_VERSION else moment_text(moment.time_ms)[:10]
+        for moment in (first, last)
+    )
+    return begin if begin == end else f"{begin} … {end}"
+
+
+_LAST_SHORT_VERSION = 999_999_999
+"""The ids of Iceberg's snapshots are longer, and two of them would leave no room for the other columns."""
 
 
 def _timeline(intervals: Sequence[IntervalRecord]) -> Iterator[RenderableType]:
@@ -134,17 +142,19 @@ def _timeline(intervals: Sequence[IntervalRecord]) -> Iterator[RenderableType]:
 
 
 def _intervals_table(intervals: Sequence[IntervalRecord]) -> Table:
-    table = table_of("version", "time (UTC)", "operation", "records", "corrupt", "files", "size", "changes")
-    for index in (0, 3, 4, 5, 6, 7):
-        table.columns[index].justify = "right"
+    has_corrupt = any(interval.corrupt for interval in intervals)
+    counts = ("records", *["corrupt"] * has_corrupt, "files", "size", "changes")
+    table = table_of("version", "time (UTC)", "operation", *counts)
+    for column in (table.columns[0], *table.columns[3:]):
+        column.justify, column.no_wrap = "right", True
+    table.columns[1].min_width = len("2026-01-31")
     for interval in intervals:
-        corrupt = interval.corrupt
         table.add_row(
             Text(str(interval.moment.version), "bold"),
             Text(moment_text(interval.moment.time_ms), "dim"),
             Text(printable(interval.operation)),
             Text(count_text(interval.records)),
-            Text(count_text(corrupt), "red" if corrupt else "dim"),
+            *[Text(count_text(interval.corrupt), "red" if interval.corrupt else "dim")] * has_corrupt,
             Text(count_text(interval.files)),
             Text(size_text(interval.size_bytes)),
             Text(count_text(len(interval.schema_changes))),

@@ -88,6 +88,8 @@ def value_text(value: Scalar | None) -> str:
             return value.isoformat(sep=" ").replace("+00:00", "Z").removesuffix(".000000")
         case date():
             return value.isoformat()
+        case float() if value == 0:
+            return "0.0"  # writers of Parquet take -0.0 for the lower bound of every zero
     return str(value)
 
 

@@ -8,6 +8,7 @@ Source: docs/guide/gate.md#contract
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -76,17 +77,32 @@ def ensure_contract(contract: object, place: str = "contract") -> None:
 def _is_supported(keyword: str, value: object) -> bool:
     match keyword:
         case "type":
-            return set(value if isinstance(value, list) else [value]) <= TYPES
+            return all(isinstance(name, str) and name in TYPES for name in _as_list(value))
         case "format":
-            return value in _FORMATS
+            return isinstance(value, str) and value in _FORMATS
         case "properties":
             return isinstance(value, Mapping)
-        case "required" | "enum" | "anyOf":
+        case "required":
+            return isinstance(value, list) and all(isinstance(key, str) for key in value)
+        case "enum" | "anyOf":
             return isinstance(value, list)
         case "minimum" | "maximum" | "minLength" | "maxLength":
-            return isinstance(value, (int, float)) and not isinstance(value, bool)
+            return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
         case "pattern":
-            return isinstance(value, str)
+            return isinstance(value, str) and _is_pattern(value)
+    return True
+
+
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _is_pattern(text: str) -> bool:
+    """Tell whether Python has a pattern: JSON Schema means those of ECMAScript, which are not quite the same."""
+    try:
+        re.compile(text)
+    except (re.error, RecursionError):
+        return False
     return True
 
 
@@ -127,7 +143,7 @@ def _object_breaches(contract: Mapping[str, Any], document: Mapping[str, Any], p
 def _own_reasons(contract: Mapping[str, Any], document: JsonDocument) -> Iterator[str]:
     actual = _type_of(document)
     if "type" in contract:
-        allowed = contract["type"] if isinstance(contract["type"], list) else [contract["type"]]
+        allowed = _as_list(contract["type"])
         if actual not in allowed and not (actual == "integer" and "number" in allowed):
             yield f"is {_article(actual)}, not {' or '.join(map(_article, allowed))}"
             return
@@ -151,7 +167,7 @@ def _text_reasons(contract: Mapping[str, Any], text: str) -> Iterator[str]:
     if "pattern" in contract and not re.search(contract["pattern"], text):
         yield f"does not match {contract['pattern']}"
     if len(text) < contract.get("minLength", 0):
-        yield f"has less than {contract['minLength']} characters"
+        yield f"has fewer than {contract['minLength']} characters"
     if len(text) > contract.get("maxLength", len(text)):
         yield f"has more than {contract['maxLength']} characters"
 

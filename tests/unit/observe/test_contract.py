@@ -88,6 +88,12 @@ def test_each_keyword(keyword: str, value: object, good: list[str], bad: list[st
         ({"anyOf": [{"type": "int"}]}, "contract.anyOf.0.type"),
         ({"required": "id"}, "contract.required"),
         ({"minimum": True}, "contract.minimum"),
+        ({"maximum": float("nan")}, "contract.maximum"),
+        ({"type": {"a": 1}}, "contract.type"),
+        ({"type": [{}]}, "contract.type"),
+        ({"format": [1]}, "contract.format"),
+        ({"required": [{}]}, "contract.required"),
+        ({"pattern": "("}, "contract.pattern"),
         ([1], "contract"),
     ],
 )

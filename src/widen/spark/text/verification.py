@@ -255,11 +255,14 @@ def _sum_records(side: int, encoded: Iterable[EncodedRecord], limit: int) -> dic
 @contextmanager
 def without_garbage_collection() -> Iterator[None]:
     """Forms have no cycles, and the collector takes longer to look for some than the proof to make the forms."""
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        gc.enable()
+        # A small source is read in the process of the caller, who may have turned the collector off.
+        if was_enabled:
+            gc.enable()
 
 
 # ---- every digest ----------------------------------------------------------------------------------

@@ -58,6 +58,7 @@ MIRROR_OF = "widen.mirror-of"
 DELTA_VERSION = "widen.delta-version"
 """Snapshot summary and table property: the version of the Delta table that the mirror shows."""
 
+# Iceberg's reference implementation numbers partition fields from 1000 on.
 _FIRST_PARTITION_ID = 1000
 
 

@@ -37,6 +37,7 @@ _NAMES: Mapping[str, str] = {"truncate": "trunc", **{name: name for name in ("bu
 """The end of the name of a partition field, as Iceberg for Spark names it."""
 
 _CALL = re.compile(r"\s*(\w+)\s*\((.*)\)\s*", re.DOTALL)
+# Iceberg's reference implementation numbers partition fields from 1000 on.
 _FIRST_ID = 1000
 
 

@@ -30,6 +30,7 @@ Handler: TypeAlias = Any
 Handlers: TypeAlias = dict[type, Handler]
 """The handler of each Python type; values of other types need the exact path."""
 
+# A double keeps 15 digits; with the point they are 16 characters.
 _SURE_CHARS = 16
 _MINUS_ZERO = re.compile(rb"-0\s*[,\]}]")
 

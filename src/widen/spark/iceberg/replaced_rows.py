@@ -67,6 +67,7 @@ def remove_replaced_rows(
     if not touched.files:
         return RemovedRows()
     paths = {file.path for file in touched.files}
+    # Without the predicate, since the other rows of these files are written again.
     rows = anti_join_keys(read_files(source, schema, touched, UnknownPredicate()), _names(replaced), replaced.keys)
     return RemovedRows([each for each in entries if each.file_path in paths], writer.write(rows))
 

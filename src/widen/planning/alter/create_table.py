@@ -46,6 +46,7 @@ def plan_create_table(
     """
     given = check_properties(properties)
     ensure_retention(given)
+    # Iceberg finds columns by their ids, which only a table with column mapping has.
     if iceberg_compat.enabled_compat(given):
         given.setdefault(column_mapping.MODE, column_mapping.NAME)
     schema = column_mapping.without_ids(strip_type_changes(schema))
@@ -69,6 +70,7 @@ def plan_create_table(
     return MetadataChange((metadata, protocol), "CREATE TABLE", parameters)
 
 
+# Delta Lake's protocol for a new table whose properties and columns need no other.
 _NEW_PROTOCOL = Protocol(min_reader_version=1, min_writer_version=2)
 
 

@@ -166,6 +166,7 @@ def with_tracking_columns(properties: Mapping[str, str]) -> dict[str, str]:
     if is_on(properties, SUSPENDED):
         raise InvalidOption(option=SUSPENDED, value="true", expected=f"Cannot be true together with {ENABLE}.")
     names = {ID_COLUMN: f"_row-id-col-{uuid.uuid4()}", VERSION_COLUMN: f"_row-commit-version-col-{uuid.uuid4()}"}
+    # A table that had row tracking before keeps the names, by which its files have the columns.
     return {**names, **properties}
 
 

@@ -26,7 +26,7 @@ from widen.iceberg.data_file import IcebergFile, to_data_file
 from widen.iceberg.file_metrics import metrics_modes
 from widen.iceberg.schema_conversion import to_model
 from widen.log.store.log_store import LogStore
-from widen.spark.write.iceberg_table_writer import IcebergLayout, describe_metrics, nan_counter, write_task
+from widen.spark.write.iceberg_table_writer import IcebergLayout, describe_metrics, write_task
 from widen.spark.write.iceberg_writer import to_arrow_with_ids
 from widen.spark.write.part_file import PartSink
 
@@ -119,8 +119,7 @@ def random_row(rng: random.Random) -> dict[str, Any]:
 def write_file(folder: Path, metadata: TableMetadata, rows: list[dict[str, Any]]) -> DataFile:
     schema = to_model(metadata.schema())
     modes, arrow = metrics_modes(schema, metadata.properties), to_arrow_with_ids(schema)
-    describe, count_nans = describe_metrics(schema, modes), nan_counter(schema, modes)
-    sink = PartSink(LogStore(str(folder)), "job", "zstd", describe, arrow, count_nans)
+    sink = PartSink(LogStore(str(folder)), "job", "zstd", describe_metrics(schema, modes), arrow)
     (written,) = write_task(IcebergLayout(sink), pa.Table.from_pylist(rows, schema=arrow).to_batches())
     (file,) = written.to_pylist()
     return to_data_file(IcebergFile(file["path"], file["size_bytes"], file["stats"]), metadata)

@@ -127,6 +127,8 @@ _COMMANDS: Mapping[str, Callable[..., None]] = {
 _FOR_ICEBERG: Mapping[str, Callable[..., None]] = {
     "show": iceberg_commands.show,
     "history": iceberg_commands.history,
+    "contract": iceberg_commands.contract,
+    "diff": iceberg_commands.diff,
     "loads": iceberg_commands.loads,
     "report": iceberg_commands.report,
     "read": iceberg_commands.read,

@@ -15,7 +15,7 @@ from widen.cli.alter_command import ensure_one_change, parse_operations, request
 from widen.cli.output import note, show_json
 from widen.cli.output import show as show_parts
 from widen.cli.repair_commands import Rest, print_view, run_fold
-from widen.cli.show_commands import scan_rows, select_rows, show_loads, show_report, show_rows
+from widen.cli.show_commands import scan_rows, select_rows, show_diff, show_loads, show_report, show_rows
 from widen.cli.step_display import progress
 
 if TYPE_CHECKING:
@@ -97,6 +97,16 @@ def report(
     if scan:
         built = scan_rows(built, columns, lambda spark: opened.read(spark=spark))
     show_report(built, samples, html, json=json)
+
+
+def contract(table: str, catalog: str, version: int | None = None) -> None:
+    """Write what an Iceberg table has learned as JSON Schema."""
+    show_json(lazy_imports.IcebergTable(table, catalog).contract(version))
+
+
+def diff(table: str, catalog: str, old: int, new: int | None = None, json: bool = False) -> None:
+    """Show how the schema of an Iceberg table changed between two snapshots."""
+    show_diff(lazy_imports.IcebergTable(table, catalog).diff(old, new), "snapshot", json=json)
 
 
 def loads(table: str, catalog: str, files: bool = False, json: bool = False) -> None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from widen.spark.spark_types import DataFrame, SparkSession
     from widen.table import IcebergTable, Table
     from widen.table.results import Loads
+    from widen.table.schema_diff import SchemaDiff
 
 SHOWN_ROWS = 20
 FILES_WITHOUT_SPARK = 4096
@@ -88,13 +89,21 @@ def diff(
 ) -> None:
     """Show how the schema changed between versions. Each change comes with its reasons."""
     now = _open_table(table, storage_option, new)
-    difference = lazy_imports.diff_versions(lazy_imports.open_snapshot(now.store, old), now)
+    show_diff(lazy_imports.diff_versions(lazy_imports.open_snapshot(now.store, old), now), "version", json=json)
+
+
+def show_diff(difference: SchemaDiff, version: str, *, json: bool) -> None:
+    """Show the difference between two versions of a table of either format.
+
+    Args:
+        version: What the format calls a version.
+    """
     if json:
         show_json(difference.to_value())
     elif difference.changes:
         show_parts([lazy_imports.terminal.changes_table(difference.changes)])
     else:
-        note(f"The schema of version {difference.new} is that of version {difference.old}.")
+        note(f"The schema of {version} {difference.new} is that of {version} {difference.old}.")
 
 
 def loads(

@@ -8,8 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from widen.iceberg import properties as names
 from widen.iceberg.snapshots import ancestors
+from widen.model.column_path import Path
 from widen.model.lazy_module import import_lazily
+from widen.planning.table.column_change import ChangeReason
+from widen.planning.table.schema_changes import EVENTS, recorded_reasons
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -39,6 +43,34 @@ def _describe(snapshot: Snapshot) -> dict[str, Any]:
     metrics = {key: value for key, value in properties.items() if key.startswith(_COUNTS)}
     parameters = {key: value for key, value in properties.items() if key not in metrics}
     return {"operation": summary.operation.value, "operationParameters": parameters, "operationMetrics": metrics}
+
+
+def summary_of(snapshot: Snapshot | None) -> Mapping[str, str]:
+    """Return the summary of a snapshot without its operation; empty if it has none."""
+    return snapshot.summary.additional_properties if snapshot is not None and snapshot.summary else {}
+
+
+def event_reasons(snapshot: Snapshot) -> list[tuple[Path, ChangeReason]]:
+    """Return why columns changed in the interval of a snapshot, as far as its summary says so."""
+    return recorded_reasons({"operationParameters": {EVENTS: summary_of(snapshot).get(names.EVENTS)}})
+
+
+def reasons_between(
+    metadata: TableMetadata, old: Snapshot | None, new: Snapshot | None
+) -> Iterator[tuple[Path, ChangeReason]]:
+    """Yield why columns changed after a snapshot until a later one, oldest first; nothing if it is not later.
+
+    Args:
+        old: The snapshot; None for the time before the first one.
+        new: The later snapshot; None for no snapshot.
+    """
+    line = [] if new is None else list(ancestors(metadata, new))
+    ids = [each.snapshot_id for each in line]
+    if old is not None and old.snapshot_id not in ids:
+        return
+    after = line if old is None else line[: ids.index(old.snapshot_id)]
+    for snapshot in reversed(after):
+        yield from event_reasons(snapshot)
 
 
 FILE_COLUMNS = ("path", "partition", "rows", "size_bytes", "spec_id", "sequence")

@@ -133,9 +133,13 @@ def _as_of(metadata: TableMetadata, timestamp_ms: int) -> Snapshot:
     return _by_id(metadata, earlier[-1].snapshot_id, f"the snapshot of {moment}")
 
 
-def ancestors(metadata: TableMetadata) -> Iterator[Snapshot]:
-    """Yield the current snapshot and those before it, newest first, as far as they have not expired."""
-    snapshot = metadata.current_snapshot()
+def ancestors(metadata: TableMetadata, newest: Snapshot | None = None) -> Iterator[Snapshot]:
+    """Yield a snapshot and those before it, newest first, as far as they have not expired.
+
+    Args:
+        newest: The snapshot; by default the current one.
+    """
+    snapshot = newest or metadata.current_snapshot()
     while snapshot is not None:
         yield snapshot
         parent = snapshot.parent_snapshot_id

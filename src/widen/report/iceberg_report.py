@@ -5,19 +5,19 @@ Source: docs/evolution-rules.md#report; Iceberg's table specification, "Manifest
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from widen.iceberg import properties as names
 from widen.iceberg.column_bounds import ColumnIds, column_ids, read_bound
 from widen.iceberg.schema_conversion import to_model
-from widen.iceberg.snapshot_history import live_entries
+from widen.iceberg.snapshot_history import event_reasons, live_entries, summary_of
 from widen.iceberg.snapshots import ancestors
 from widen.model.column_path import Path, is_struct_path, leaves
 from widen.model.types import StructType
 from widen.planning.table.column_change import ColumnChange
-from widen.planning.table.schema_changes import EVENTS, recorded_reasons, schema_changes
+from widen.planning.table.schema_changes import schema_changes
 from widen.protocol.skipping.file_statistics import ColumnStatistics
 from widen.report.build_report import CommitCounts, report_columns
 from widen.report.column_counts import ColumnCounts, LeafColumn
@@ -61,7 +61,7 @@ def build_iceberg_report(table: Table, name: str, options: str = "") -> Report:
     )
     families = drifted_fields(schema, columns, dict(counts.origins()))
     last = line[-1] if line else None
-    deleted = int(_summary(last).get(_DELETES, 0)) if last else 0
+    deleted = int(summary_of(last).get(_DELETES, 0))
     return Report(
         name,
         VersionTime(last.snapshot_id, last.timestamp_ms) if last else VersionTime(0, metadata.last_updated_ms),
@@ -88,10 +88,6 @@ def _types_before(metadata: TableMetadata) -> dict[Path, tuple[str, ...]]:
     return {path: tuple(types[column.number])[:-1] for path, column in current.items()}
 
 
-def _summary(snapshot: Snapshot) -> Mapping[str, str]:
-    return snapshot.summary.additional_properties if snapshot.summary else {}
-
-
 class _History:
     """The snapshots of a table as the intervals of a report."""
 
@@ -112,12 +108,11 @@ class _History:
             before = snapshot.schema_id
 
     def _interval(self, snapshot: Snapshot, before: int | None, *, is_first: bool) -> IntervalRecord:
-        summary, after = _summary(snapshot), snapshot.schema_id
+        summary, after = summary_of(snapshot), snapshot.schema_id
         changes: tuple[ColumnChange, ...] = ()
         if after in self._schemas and (is_first or before in self._schemas):
             old = StructType() if before is None else self.schema(before)
-            reasons = recorded_reasons({"operationParameters": {EVENTS: summary.get(names.EVENTS)}})
-            changes = schema_changes(old, self.schema(after), reasons)
+            changes = schema_changes(old, self.schema(after), event_reasons(snapshot))
         operation = snapshot.summary.operation.value if snapshot.summary else ""
         return IntervalRecord(
             VersionTime(snapshot.snapshot_id, snapshot.timestamp_ms),

@@ -24,7 +24,9 @@ def table_of(*names: str) -> Table:
 def title_part(location: str) -> RenderableType:
     """Return the name of a table with its location below."""
     name = location.rstrip("/").rpartition("/")[2] or location
-    return Group(Text(printable(name), "bold"), Text(printable(location), "dim"))
+    title = Text(printable(name), "bold")
+    # The name of an Iceberg table is all that there is to say.
+    return title if name == location else Group(title, Text(printable(location), "dim"))
 
 
 def heading_part(text: str) -> Text:

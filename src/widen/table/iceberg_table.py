@@ -43,6 +43,7 @@ from widen.spark.spark_types import DataFrame, SparkSession
 from widen.table.fold import FOLD, FoldMixin, ensure_values_kept
 from widen.table.open_table import ColumnMethodsMixin, Self
 from widen.table.results import TableChange
+from widen.table.schema_diff import SchemaDiff, diff_snapshots
 
 _WIDEN = "Iceberg can widen int to bigint, float to double, and decimals to more digits: use merge_schema=True."
 
@@ -231,7 +232,7 @@ class IcebergTable(FoldMixin, ColumnMethodsMixin):
         Raises:
             VersionNotFound: the table does not have the snapshot, or it has expired.
         """
-        return visible_schema(self._columns(find_read_point(self._table.metadata, SnapshotReference(version))))
+        return visible_schema(self._schema_of(version))
 
     @check_arguments
     def plan_columns(self, operations: Sequence[Operation]) -> tuple[Operation, ...]:
@@ -272,7 +273,14 @@ class IcebergTable(FoldMixin, ColumnMethodsMixin):
 
     @property
     def _full_schema(self) -> StructType:
-        return self._columns(find_read_point(self._table.metadata, SnapshotReference()))
+        return self._schema_of(None)
+
+    def _schema_of(self, version: int | None) -> StructType:
+        return self._columns(self._point(version))
+
+    def _diff(self, old: int, new: int | None) -> SchemaDiff:
+        before, after = self._point(old), self._point(new)
+        return diff_snapshots(before, after, self._columns(before), self._columns(after))
 
     def _commits(self, limit: int | None) -> Iterator[tuple[int, int, dict[str, Any]]]:
         return snapshot_commits(self._table.metadata, limit)
@@ -294,6 +302,9 @@ class IcebergTable(FoldMixin, ColumnMethodsMixin):
 
         version = retry_conflicts(attempt)
         return TableChange(self.refresh(), FOLD, version, metrics)
+
+    def _point(self, version: int | None) -> ReadPoint:
+        return find_read_point(self._table.metadata, SnapshotReference(version))
 
     def _columns(self, point: ReadPoint) -> StructType:
         return to_model(point.schema, read_sources(self._table.properties, self.name))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from widen.log.read.loads import Load
 from widen.model.argument_types import check_arguments, ensure_not_negative
@@ -13,10 +14,12 @@ from widen.model.types import DataType, StructType
 from widen.planning.alter import alter_request
 from widen.planning.alter.alter_request import AnyPath, ByPath, NewColumn
 from widen.planning.table.operation import Operation
+from widen.planning.unify.contract import build_contract
 from widen.planning.unify.unified_columns import view_sql
 from widen.protocol.actions import CommitInfo
 from widen.protocol.column_metadata import visible_schema
 from widen.table.results import History, HistoryEntry, Loads
+from widen.table.schema_diff import SchemaDiff
 
 if sys.version_info >= (3, 11):
     from typing import Self as Self
@@ -82,6 +85,37 @@ class OpenTable(ABC):
         return Loads(self._read_loads())
 
     @check_arguments
+    def contract(self, version: int | None = None) -> dict[str, Any]:
+        """Return what the table has learned about its source, as a JSON Schema (draft 2020-12).
+
+        `widen.check_contract` checks a batch against it.
+
+        Args:
+            version: The version, of an Iceberg table the id of a snapshot; by default this one.
+
+        Raises:
+            VersionNotFound: the version does not exist, or has expired.
+        """
+        return build_contract(self._schema_of(version), self._label.rstrip("/").rpartition("/")[2])
+
+    @check_arguments
+    def diff(self, old: int, new: int | None = None) -> SchemaDiff:
+        """Return how the schema changed between two versions, of an Iceberg table two snapshots.
+
+        Args:
+            old: The version to compare.
+            new: The version to compare it with; by default this one.
+
+        Raises:
+            VersionNotFound: a version does not exist, or the log no longer has it.
+            CorruptLog: a log file is damaged.
+            StorageError: the storage returned an error.
+
+        Source: docs/guide/gate.md
+        """
+        return self._diff(old, new)
+
+    @check_arguments
     def view_sql(self, name: str, rows: str | None = None, *, temporary: bool = False) -> str:
         """Return the statement that creates a view with one column for each source field, like ``read(unified=True)``.
 
@@ -109,6 +143,14 @@ class OpenTable(ABC):
     @abstractmethod
     def _full_schema(self) -> StructType:
         """The columns of this version with all their metadata."""
+
+    @abstractmethod
+    def _schema_of(self, version: int | None) -> StructType:
+        """Return the columns of a version with all their metadata; None for this version."""
+
+    @abstractmethod
+    def _diff(self, old: int, new: int | None) -> SchemaDiff:
+        """Return how the schema changed between two versions; None for this version."""
 
     @abstractmethod
     def _commits(self, limit: int | None) -> Iterable[tuple[int, int, CommitInfo]]:

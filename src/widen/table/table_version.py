@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from os import PathLike
-from typing import Any
 
 import pyarrow as pa
 
@@ -19,7 +18,6 @@ from widen.model.column_path import Path
 from widen.model.sql_literal import to_identifier
 from widen.model.types import StructType
 from widen.planning.table.table_state import MetadataChange, TableState, to_table_state
-from widen.planning.unify.contract import build_contract
 from widen.protocol.actions import CommitInfo, Metadata, Protocol
 from widen.protocol.type_changes import TypeChange, all_type_changes
 from widen.table.open_table import OpenTable, Self
@@ -84,28 +82,6 @@ class TableVersion(OpenTable):
         """Every recorded type change, with the full column path."""
         return list(all_type_changes(self._snapshot.schema))
 
-    def contract(self) -> dict[str, Any]:
-        """Return what the table has learned about its source, as a JSON Schema (draft 2020-12).
-
-        `widen.check_contract` checks a batch against it.
-        """
-        return build_contract(self._snapshot.schema, self.location.rstrip("/").rpartition("/")[2])
-
-    @check_arguments
-    def diff(self, old: int, new: int | None = None) -> SchemaDiff:
-        """Return how the schema changed between two versions.
-
-        Args:
-            old: The version to compare.
-            new: The version to compare it with; by default this one.
-
-        Raises:
-            VersionNotFound: a version does not exist, or the log no longer has it.
-            CorruptLog: a log file is damaged.
-            StorageError: the storage returned an error.
-        """
-        return diff_versions(self._past(old, None), self._past(new, None))
-
     def files(self) -> pa.Table:
         """Return the live files: a row for each, with the columns of `widen.log.read.file_list.FILES`; in no order.
 
@@ -130,6 +106,12 @@ class TableVersion(OpenTable):
     @property
     def _full_schema(self) -> StructType:
         return self._snapshot.schema
+
+    def _schema_of(self, version: int | None) -> StructType:
+        return self._past(version, None).schema
+
+    def _diff(self, old: int, new: int | None) -> SchemaDiff:
+        return diff_versions(self._past(old, None), self._past(new, None))
 
     def _commits(self, limit: int | None) -> Iterable[tuple[int, int, CommitInfo]]:
         return self._snapshot.history(limit)

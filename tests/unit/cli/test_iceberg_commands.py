@@ -9,10 +9,11 @@ import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.types import IntegerType, NestedField, StringType
+from pyiceberg.types import DoubleType, IntegerType, LongType, NestedField, StringType
 
-from support.command_line import run
+from support.command_line import run, run_json
 from support.iceberg_files import embedded_catalog
+from widen.table import IcebergTable
 
 SCHEMA = Schema(
     NestedField(1, "id", IntegerType(), required=False, doc="The number."),
@@ -74,10 +75,41 @@ def test_view(table: Table, catalog: str) -> None:
     assert "FROM ns.orders" in text
 
 
+def test_contract(table: Table, catalog: str) -> None:
+    first = str(table.metadata.current_snapshot_id)
+    with table.update_schema() as update:
+        update.add_column("price", DoubleType())
+    contract = json.loads(run("contract", "ns.orders", "--catalog", catalog).stdout)
+    assert (contract["title"], [*contract["properties"]]) == ("ns.orders", ["id", "name", "price"])
+    assert contract["properties"]["id"] == {"type": ["integer", "null"]}
+    before = json.loads(run("contract", "ns.orders", "--catalog", catalog, "--version", first).stdout)
+    assert [*before["properties"]] == ["id", "name"]
+    assert before == IcebergTable("ns.orders", catalog).contract(int(first))
+
+
+def test_diff(table: Table, catalog: str) -> None:
+    first = table.metadata.current_snapshot_id
+    assert first is not None
+    with table.update_schema() as update:
+        update.update_column("id", LongType())
+        update.rename_column("name", "label")
+    words = ("diff", "ns.orders", "--catalog", catalog, "--from", str(first))
+    assert [(each["change"], each["column"]) for each in run_json(*words)["changes"]] == [
+        ("widened", "id"),
+        ("renamed", "label"),
+    ]
+    assert "int → bigint" in run(*words).stdout
+    assert f"The schema of snapshot {first} is that of snapshot {first}." in run(*words, "--to", str(first)).stderr
+    back = IcebergTable("ns.orders", catalog).diff(first, first)
+    assert (back.old, back.new, back.changes) == (first, first, ())
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (("history", "ns.orders", "--samples", "raw"), "--samples does not apply to Iceberg tables"),
+        (("diff", "ns.orders", "--from", "1"), "does not have the snapshot 1"),
+        (("contract", "ns.orders", "--version", "1"), "does not have the snapshot 1"),
         (("show", "ns.missing"), "There is no Iceberg table ns.missing"),
         (("show", "orders"), "Must be a namespace and a name, e.g. shop.orders"),
         (("alter", "ns.orders", "id", "--default", "1"), "--default does not apply to Iceberg tables"),

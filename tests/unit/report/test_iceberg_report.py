@@ -115,6 +115,7 @@ def test_the_command_shows_it_in_every_form(table: Table, tmp_path: Path) -> Non
     catalog = ("--catalog", str(tmp_path / "catalog.db"))
     text = " ".join(run("report", "ns.orders", *catalog).stdout.split())  # the path decides where lines wrap
     assert "3 rows · 2 files" in text
+    assert text.startswith("ns.orders version ")  # its name stands there once
     assert "The numbers are from the metadata of the table; min and max truncate long strings." in text
     assert run_json("report", "ns.orders", *catalog)["columns"][0]["max"] == "9999999999999"  # masked
     page = tmp_path / "page.html"

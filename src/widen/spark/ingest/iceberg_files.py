@@ -25,10 +25,11 @@ from widen.model.types import StructType, quote_name
 from widen.protocol.actions import Protocol
 from widen.spark.hadoop_options import hadoop_options
 from widen.spark.ingest.table_files import TableWriter, TaskFiles
+from widen.spark.pinned_settings import READ_OPTIONS
 from widen.spark.source.source_files import as_literal
 from widen.spark.spark_errors import translate_spark_errors
 from widen.spark.spark_types import as_nullable, to_spark, type_to_spark
-from widen.spark.write.iceberg_table_writer import WRITTEN, IcebergLayout, describe_metrics, nan_counter, write_task
+from widen.spark.write.iceberg_table_writer import WRITTEN, IcebergLayout, describe_metrics, write_task
 from widen.spark.write.iceberg_writer import to_arrow_with_ids
 from widen.spark.write.part_file import PartFile, PartSink
 from widen.spark.write.physical_layout import is_fully_nullable
@@ -113,14 +114,12 @@ class IcebergWriter(TableWriter):
         level = self._integer(LEVEL) if codec in _WITH_LEVEL else None
         size = self._integer(FILE_SIZE)
         modes = metrics_modes(self.schema, self.properties)
-        describe, count_nans = describe_metrics(self.schema, modes), nan_counter(self.schema, modes)
         return PartSink(
             self.store,
             self.folder + uuid.uuid4().hex,
             codec,
-            describe,
+            describe_metrics(self.schema, modes),
             to_arrow_with_ids(self.schema).with_metadata(self.footer),
-            count_nans,
             file_bytes=_FILE_BYTES if size is None else size,
             level=level,
         )
@@ -161,7 +160,7 @@ class IcebergRows:
         uris = [self.store.uri(path) for path in paths if path in self.paths]
         if not uris:
             return spark.createDataFrame([], schema)
-        reader = spark.read.schema(schema).options(**hadoop_options(self.store))
+        reader = spark.read.schema(schema).options(**READ_OPTIONS, **hadoop_options(self.store))
         # Spark reads each text as a pattern of paths, in which %20 is not a space.
         return reader.parquet(*(as_literal(unquote(uri)) for uri in uris))
 

@@ -56,18 +56,24 @@ WRITTEN = "path string, size_bytes bigint, stats string, partition string"
 
 def describe_metrics(
     schema: StructType, modes: Mapping[int, int]
-) -> Callable[[pq.FileMetaData, Mapping[int, int]], tuple[str, str]]:
+) -> Callable[[pq.FileMetaData, Mapping[Path, int]], tuple[str, str]]:
     """Return a function that returns the metrics of a file for a `PartFile`, as JSON.
 
-    See `widen.iceberg.file_metrics.FileMetrics`.
+    See `widen.iceberg.file_metrics.FileMetrics`. Bounds leave NaN out, so every floating-point column has
+    its count of NaN. Iceberg for Spark and PyIceberg take a column without a count for one without NaN: ``DELETE ...
+    WHERE d < 5`` would remove a whole file with the bounds 1 and 2, and its NaN with it.
 
     Args:
         schema: The columns of the files, with field ids.
         modes: See `widen.iceberg.file_metrics.metrics_modes`.
+
+    Source: Iceberg's table specification, "Manifests", ``nan_value_counts``
     """
     types = (data_type for _, data_type in leaves(schema))
-    numbers = (number for _, number, _ in leaf_ids(schema))
-    columns = [(number, _form(data_type), modes.get(number)) for number, data_type in zip(numbers, types, strict=True)]
+    columns = [
+        (path, number, _form(data_type), modes.get(number))
+        for (path, number, _), data_type in zip(leaf_ids(schema), types, strict=True)
+    ]
     return partial(_describe, tuple(columns))
 
 
@@ -93,12 +99,12 @@ def _form(data_type: DataType) -> str:
 
 
 def _describe(
-    columns: Sequence[tuple[int, str, int | None]], footer: pq.FileMetaData, nans: Mapping[int, int]
+    columns: Sequence[tuple[Path, int, str, int | None]], footer: pq.FileMetaData, nans: Mapping[Path, int]
 ) -> tuple[str, str]:
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
     metrics = {
-        number: _column_metrics([group.column(position) for group in groups], form, mode, nans.get(number))
-        for position, (number, form, mode) in enumerate(columns)
+        number: _column_metrics([group.column(position) for group in groups], form, mode, nans.get(path))
+        for position, (path, number, form, mode) in enumerate(columns)
         if mode is not None
     }
     return _encode(FileMetrics(footer.num_rows, [_offset(group.column(0)) for group in groups], metrics)).decode(), ""
@@ -131,32 +137,6 @@ def _column_metrics(chunks: Sequence[Any], form: str, mode: int, nans: int | Non
 
 def _comparable(form: str, raw: Any) -> Any:
     return int.from_bytes(raw, "big", signed=True) if form == DECIMAL and isinstance(raw, bytes) else raw
-
-
-def nan_counter(schema: StructType, modes: Mapping[int, int]) -> Callable[[pa.Table], Mapping[int, int]]:
-    """Return a function that counts the NaN values of rows by field id, also where there are none.
-
-    Bounds leave NaN out. Iceberg for Spark and PyIceberg take a column without a count for one without NaN, so that
-    ``DELETE ... WHERE d < 5`` would remove a whole file with the bounds 1 and 2, and its NaN with it.
-
-    Args:
-        schema: The columns of the files, with field ids.
-        modes: See `widen.iceberg.file_metrics.metrics_modes`.
-
-    Source: Iceberg's table specification, "Manifests", ``nan_value_counts``
-    """
-    types = (data_type for _, data_type in leaves(schema))
-    leaf_columns = zip(leaf_ids(schema), types, strict=True)
-    columns = [
-        (number, path)
-        for (path, number, is_repeated), data_type in leaf_columns
-        if number in modes and not is_repeated and _form(data_type) in (FLOAT, DOUBLE)
-    ]
-    return partial(_count_nans, tuple(columns))
-
-
-def _count_nans(columns: Sequence[tuple[int, Path]], rows: pa.Table) -> dict[int, int]:
-    return {number: pc.sum(pc.is_nan(struct_leaf(rows, path))).as_py() or 0 for number, path in columns}
 
 
 # ---- tasks ----------------------------------------------------------------------------------------

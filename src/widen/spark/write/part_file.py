@@ -59,9 +59,9 @@ class PartSink:
     """The destination of part files.
 
     Args:
-        describe: Returns ``stats`` and ``counts`` of a `PartFile` from the footer of the file and its counts of NaN.
+        describe: Returns ``stats`` and ``counts`` of a `PartFile` from the footer of the file and the numbers of its
+            NaN values, which no footer has, by the paths of the floating-point columns outside of lists and maps.
         schema: The schema of the files; by default that of the rows.
-        count_nans: Returns the numbers of NaN values by field id, which no footer has; None if they are not needed.
         file_bytes: The number of bytes from which on a task starts another file.
         level: The compression level; None for that of Arrow.
     """
@@ -69,9 +69,8 @@ class PartSink:
     store: LogStore
     job: str
     codec: str
-    describe: Callable[[pq.FileMetaData, Mapping[int, int]], tuple[str, str]]
+    describe: Callable[[pq.FileMetaData, Mapping[Path, int]], tuple[str, str]]
     schema: pa.Schema | None = None
-    count_nans: Callable[[pa.Table], Mapping[int, int]] | None = None
     file_bytes: int = FILE_BYTES
     level: int | None = None
 
@@ -123,7 +122,7 @@ def find_part_sink(spark: SparkSession, store: LogStore, protocol: Protocol, met
     return PartSink(store, uuid.uuid4().hex, codec_of(spark), describe)
 
 
-def describe_columns(columns: frozenset[Path]) -> Callable[[pq.FileMetaData, Mapping[int, int]], tuple[str, str]]:
+def describe_columns(columns: frozenset[Path]) -> Callable[[pq.FileMetaData, Mapping[Path, int]], tuple[str, str]]:
     """Return a function that returns the statistics and the counts of a file in the form of Delta's log.
 
     Args:
@@ -132,7 +131,7 @@ def describe_columns(columns: frozenset[Path]) -> Callable[[pq.FileMetaData, Map
     return partial(_describe, columns)
 
 
-def _describe(columns: frozenset[Path], metadata: pq.FileMetaData, _: Mapping[int, int]) -> tuple[str, str]:
+def _describe(columns: frozenset[Path], metadata: pq.FileMetaData, _: Mapping[Path, int]) -> tuple[str, str]:
     footer = footer_of(metadata, columns)
     return footer.stats, footer.counts
 
@@ -176,15 +175,15 @@ class PartWriter:
     def _write_group(self) -> None:
         rows = pa.Table.from_batches(self._waiting, self._schema)
         self._waiting, self._waiting_bytes = [], 0
-        with_nan = {path for path in self._floats if pc.any(pc.is_nan(struct_leaf(rows, path))).as_py()}
+        nans = {path: pc.sum(pc.is_nan(struct_leaf(rows, path))).as_py() or 0 for path in self._floats}
+        with_nan = {path for path, count in nans.items() if count}
         # Which columns have statistics is decided for a whole file, so the first NaN of a column starts another.
         if self._file is not None and not with_nan <= self._unbounded:
             self._finish()
         if self._file is None:
             self._begin(with_nan)
         assert self._file is not None
-        if self._sink.count_nans is not None:
-            self._nans.update(self._sink.count_nans(rows))
+        self._nans.update(nans)
         self._writer.write_table(rows, row_group_size=rows.num_rows)
         if self._file.tell() >= self._sink.file_bytes:
             self._finish()
@@ -197,7 +196,7 @@ class PartWriter:
         self._path = f"{self._sink.job}/part-{uuid.uuid4().hex}.{self._sink.codec}.parquet"
         self._file = self._sink.store.create(self._path)
         self._footers: list[pq.FileMetaData] = []
-        self._nans: Counter[int] = Counter()
+        self._nans: Counter[Path] = Counter()
         self._writer = pq.ParquetWriter(
             self._file,
             self._schema,

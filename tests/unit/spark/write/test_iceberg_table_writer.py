@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from widen.errors import InvalidOption
-from widen.iceberg.file_metrics import leaf_ids, metrics_modes
+from widen.iceberg.file_metrics import FileMetrics, leaf_ids
 from widen.iceberg.schema_conversion import from_model, to_model
 from widen.log.store.log_store import LogStore
 from widen.model.types import DOUBLE, FLOAT, LONG, ArrayType, Field, StructType
 from widen.spark.ingest.iceberg_files import IcebergWriter
-from widen.spark.write.iceberg_table_writer import nan_counter
 from widen.spark.write.part_file import PartFile, PartWriter
 
 
@@ -46,7 +47,7 @@ def test_files_are_as_the_table_properties_say(tmp_path: Path) -> None:
             write(**{name: value})
 
 
-def test_nan_is_counted_outside_of_lists() -> None:
+def test_nan_is_counted_outside_of_lists(tmp_path: Path) -> None:
     inner = StructType((Field("x", FLOAT),))
     columns = (
         Field("d", DOUBLE),
@@ -67,6 +68,16 @@ def test_nan_is_counted_outside_of_lists() -> None:
             "e": pa.array([None] * 4, pa.float64()),
         }
     )
-    assert nan_counter(schema, metrics_modes(schema, {}))(rows) == {ids["d"]: 2, ids["s.x"]: 1, ids["e"]: 0}
-    without = metrics_modes(schema, {"write.metadata.metrics.column.d": "none"})
-    assert nan_counter(schema, without)(rows) == {ids["s.x"]: 1, ids["e"]: 0}
+
+    def nans(properties: Mapping[str, str]) -> dict[int, int]:
+        sink = IcebergWriter(LogStore(str(tmp_path)), schema, (), properties)._new_sink()
+        writer = PartWriter(sink, sink.schema)
+        for batch in rows.cast(sink.schema).to_batches() * 2:
+            writer.write(batch)
+            writer._write_group()
+        (part,) = writer.close()
+        columns = msgspec.json.decode(part.stats, type=FileMetrics).columns
+        return {number: each.nans for number, each in columns.items() if each.nans is not None}
+
+    assert nans({}) == {ids["d"]: 4, ids["s.x"]: 2, ids["e"]: 0}
+    assert nans({"write.metadata.metrics.column.d": "none"}) == {ids["s.x"]: 2, ids["e"]: 0}

@@ -28,7 +28,15 @@ import widen
 from engine.test_ingest import VECTORS, key_of, write_lines
 from support.command_line import run, run_json
 from support.drift import STRINGS
-from widen.errors import EvolutionRefused, FoldLosesValues, InvalidOption, PlanChanged, SnapshotUnknown
+from widen.errors import (
+    CorruptFile,
+    EvolutionRefused,
+    FoldLosesValues,
+    InvalidOption,
+    JobFailed,
+    PlanChanged,
+    SnapshotUnknown,
+)
 from widen.iceberg.commit import IcebergTransaction
 from widen.ingestion import IngestResult, ingest, ingest_stream, replay
 
@@ -409,6 +417,24 @@ def test_an_interrupted_replay_is_finished_by_the_next(
     assert [row["n"] for row in rows(catalog.load_table("shop.orders"))] == [1, 2]
     left = catalog.load_table("shop.orders_quarantine").scan().to_arrow().to_pylist()
     assert [row["text"] for row in left] == ['{"n":3,"k":"x"}']
+
+
+@pytest.mark.parametrize("fault", ["missing", "damaged"])
+def test_a_replay_loses_no_file_that_the_session_would_skip(
+    spark: SparkSession, tmp_path: Path, catalog: Catalog, fault: str
+) -> None:
+    proved(spark, write_lines(tmp_path / "1.jsonl", [{"n": 1, "k": 1}]), tmp_path, partition_by=["k"])
+    proved(spark, write_lines(tmp_path / "2.jsonl", ['{"n":3,"k":"x"}', '{"n":4,"k":4}']), tmp_path, evolve="freeze")
+    (file,) = (tmp_path / "catalog_warehouse/shop/orders_quarantine/data").rglob("*.parquet")
+    _ = file.unlink() if fault == "missing" else file.write_bytes(b"PAR1" + bytes(file.stat().st_size))
+    before = catalog.load_table("shop.orders_quarantine").metadata
+    session = spark.newSession()
+    session.conf.set("spark.sql.files.ignoreMissingFiles", "true")
+    session.conf.set("spark.sql.files.ignoreCorruptFiles", "true")
+    with pytest.raises((CorruptFile, JobFailed)):
+        replay("shop.orders_quarantine", "shop.orders", catalog=tmp_path / "catalog.db", spark=session)
+    assert catalog.load_table("shop.orders_quarantine").metadata == before
+    assert catalog.load_table("shop.orders").scan().count() == 2
 
 
 def _interrupt(*_: object) -> None:

@@ -74,6 +74,9 @@ class DeltaLocation(TableLocation):
         # adds.
         return DeltaTarget(self.store, snapshot, for_file_fields(with_time_fields(policy, state.schema)))
 
+    def not_found(self) -> TableNotFound:
+        return TableNotFound(location=self.location, reason="there is no log")
+
     def quarantine(self, location: str | None) -> DeltaQuarantine:
         return DeltaQuarantine(quarantine_store(self.store, location))
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from widen.errors import IcebergTableNotFound, InvalidOption, SourceError
+from widen.errors import InvalidOption, SourceError
 from widen.formats.delta_quarantine import COLUMNS, REMAINING_FILES, SUFFIX
 from widen.formats.quarantine_tags import DIGEST, any_digest, encode_tag, file_digests, find_interrupted, merge_tags
 from widen.formats.table_format import (
@@ -135,7 +135,7 @@ class IcebergQuarantine(Quarantine):
     def open(self) -> IcebergQuarantineContent:
         table = self.newest()
         if table is None:
-            raise IcebergTableNotFound(location=self.location, reason="the catalog does not have it")
+            raise self.name.not_found()
         return IcebergQuarantineContent(self, table)
 
     def finish_replay(self, target: IngestTarget) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from widen.errors import InvalidOption
+from widen.errors import IcebergTableNotFound, InvalidOption
 from widen.formats.iceberg_quarantine import IcebergQuarantine
 from widen.formats.table_format import (
     NO_PARAMETERS,
@@ -108,6 +108,9 @@ class IcebergLocation(TableLocation):
         reserved = frozenset(each.name for spec in table.specs().values() for each in spec.fields)
         policy = replace(policy, fixed_columns=_fixed_columns(schema, partition_fields), reserved_names=reserved)
         return IcebergTarget(self, table, schema, for_file_fields(with_time_fields(policy, schema)))
+
+    def not_found(self) -> IcebergTableNotFound:
+        return self.name.not_found()
 
     def quarantine(self, location: str | None) -> IcebergQuarantine:
         return IcebergQuarantine.beside(self.name, location, self.storage_options)

@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
+from widen.errors import TableNotFound
 from widen.log.read.loads import Load, LoadedFile
 from widen.log.write.commit_outcome import Conflicted, after_commit, retry_conflicts
 from widen.log.write.staged_files import StagedFiles
@@ -121,6 +122,9 @@ class TableLocation(Protocol):
             InvalidOption: the location has files but no table; or an Iceberg table is partitioned differently.
             TableError: the table cannot be read or written.
         """
+
+    def not_found(self) -> TableNotFound:
+        """Return the error for a table that does not exist."""
 
     def quarantine(self, location: str | None) -> Quarantine:
         """Return the quarantine of the table.

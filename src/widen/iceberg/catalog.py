@@ -6,6 +6,7 @@ Source: PyIceberg: ``Configuration``, ``SQL Catalog``.
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -79,8 +80,13 @@ class CatalogReference:
         """Whether the catalog is embedded: a single file."""
         return self.source is not None and self.source.endswith(EMBEDDED_SUFFIX)
 
+    @property
+    def is_missing(self) -> bool:
+        """Whether the catalog is embedded, and its file does not exist yet; to open it would create the file."""
+        return self.is_embedded and "_opened" not in vars(self) and not os.path.exists(self.source or "")
+
     def open(self) -> iceberg_catalog.Catalog:
-        """Return the catalog.
+        """Return the catalog; an embedded one is created if it does not exist.
 
         Raises:
             IcebergUnavailable: PyIceberg is not installed, or a package that the catalog needs.
@@ -197,13 +203,19 @@ class TableName:
             IcebergTableNotFound: the catalog does not have it.
             CatalogError: the catalog cannot be read.
         """
+        if self.catalog.is_missing:
+            raise self.not_found()
         catalog = self.catalog.open()
         with translate_catalog_errors(str(self)):
             try:
                 return catalog.load_table(self.identifier)
             except (iceberg_errors.NoSuchTableError, iceberg_errors.NoSuchNamespaceError) as error:
-                reason = f"the catalog {self.catalog} does not have it"
-                raise IcebergTableNotFound(location=str(self), reason=reason) from error
+                raise self.not_found() from error
+
+    def not_found(self) -> IcebergTableNotFound:
+        """Return the error for a table that the catalog does not have."""
+        reason = "does not exist" if self.catalog.is_missing else "does not have it"
+        return IcebergTableNotFound(location=str(self), reason=f"the catalog {self.catalog} {reason}")
 
     def find(self) -> Table | None:
         """Return the newest version of the table, or None if the catalog does not have it.
@@ -235,6 +247,10 @@ class TableName:
                 catalog.create_namespace_if_not_exists(part)
 
 
+_UNUSABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
+"""Control characters and halves of characters: some catalogs or stores of files refuse them only later."""
+
+
 def to_table_name(name: str, catalog: CatalogSource) -> TableName:
     """Return a table in a catalog; nothing is opened yet.
 
@@ -242,10 +258,10 @@ def to_table_name(name: str, catalog: CatalogSource) -> TableName:
         name: The namespace and the name, separated by dots.
 
     Raises:
-        InvalidOption: the name has no namespace, or an empty part; or the catalog is none.
+        InvalidOption: the name has no namespace, an empty part, or characters without a form; or the catalog is none.
     """
     parts = tuple(name.split("."))
-    if len(parts) < 2 or not all(part.strip() for part in parts):
+    if len(parts) < 2 or not all(part.strip() for part in parts) or _UNUSABLE.search(name):
         expected = "Must be a namespace and a name, e.g. shop.orders."
         raise InvalidOption(option="the table", value=name, expected=expected)
     return TableName(to_catalog(catalog), parts)

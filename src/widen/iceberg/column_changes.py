@@ -274,7 +274,9 @@ def _move(update: UpdateSchema, state: ColumnState, operation: MoveColumn) -> No
 
 def _place(update: UpdateSchema, parent: StructType, path: Path, place: FieldPosition) -> None:
     if isinstance(place, AfterField):
-        update.move_after(path, (*path[:-1], find_anchor(parent, place).name))
+        anchor = find_anchor(parent, place).name
+        if anchor != path[-1]:  # PyIceberg refuses to move a column behind itself
+            update.move_after(path, (*path[:-1], anchor))
     elif place is StructEnd.FIRST:
         update.move_first(path)
 

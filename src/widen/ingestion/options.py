@@ -42,8 +42,12 @@ INGEST_OPTIONS = (
 
 
 def to_quarantine(location: str | PathLike[str] | None, table: TableLocation) -> str | None:
-    """Return the location of the quarantine table as every process can use it, or None for the default."""
-    return None if location is None else table.resolve(fspath(location))
+    """Return the location of the quarantine table as every process can use it, or None for the default.
+
+    Raises:
+        InvalidOption: a table cannot have this location, or it is that of the table itself.
+    """
+    return None if location is None else table.quarantine(table.resolve(fspath(location))).location
 
 
 def parse_options(

@@ -13,7 +13,6 @@ from functools import partial
 from os import PathLike, fspath
 from typing import Any
 
-from widen.errors import TableNotFound
 from widen.formats import find_table
 from widen.formats.table_format import (
     Conflicted,
@@ -162,5 +161,5 @@ class _Replay:
 def _open_existing(request: BatchRequest) -> IngestTarget:
     target = request.open_target()
     if target.version is None:
-        raise TableNotFound(location=request.table.location, reason="there is no log")
+        raise request.table.not_found()
     return target

@@ -98,7 +98,7 @@ def test_what_is_not_a_catalog_is_refused() -> None:
         to_catalog(5)
 
 
-@pytest.mark.parametrize("name", ["orders", "shop.", ".orders", "shop..orders", ""])
+@pytest.mark.parametrize("name", ["orders", "shop.", ".orders", "shop..orders", "", "a\0.b", "a.b\n", "a.\ud800"])
 def test_a_table_needs_a_namespace(name: str) -> None:
     with pytest.raises(InvalidOption, match="the table cannot be"):
         to_table_name(name, "prod")
@@ -112,6 +112,14 @@ def test_a_namespace_that_is_a_table_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidOption, match=r"shop\.orders\.lines") as error:
         below.create_namespace()
     assert "shop.orders is a table" in error.value.advice
+
+
+def test_a_catalog_is_not_created_to_look_for_a_table(tmp_path: Path) -> None:
+    name = to_table_name("shop.orders", tmp_path / "typo" / "catalog.db")
+    with pytest.raises(IcebergTableNotFound, match=r"the catalog .*/typo/catalog\.db does not exist"):
+        name.load()
+    assert name.find() is None
+    assert not [*tmp_path.iterdir()]
 
 
 def test_a_missing_table_is_named(tmp_path: Path) -> None:

@@ -163,6 +163,15 @@ def test_a_plan_may_use_the_columns_that_it_makes(name: TableName) -> None:
     assert len(table.metadata.metadata_log) == 1
 
 
+def test_a_column_that_is_to_follow_itself_stays(name: TableName) -> None:
+    before = name.load().schema()
+    changes: Any = {"price": {"after": "PRICE", "type": "decimal(12,2)"}}
+    commit_columns(name, alter_request.parse_column_changes(to_model(before), changes))
+    after = name.load().schema()
+    assert after.column_names == before.column_names
+    assert str(after.find_type("price")) == "decimal(12, 2)"
+
+
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [

@@ -161,8 +161,9 @@ class IcebergRows:
         if not uris:
             return spark.createDataFrame([], schema)
         reader = spark.read.schema(schema).options(**READ_OPTIONS, **hadoop_options(self.store))
-        # Spark reads each text as a pattern of paths, in which %20 is not a space.
-        return reader.parquet(*(as_literal(unquote(uri)) for uri in uris))
+        with translate_spark_errors():  # the classic session looks a few files up already here
+            # Spark reads each text as a pattern of paths, in which %20 is not a space.
+            return reader.parquet(*(as_literal(unquote(uri)) for uri in uris))
 
     def task_files(self, spark: SparkSession, paths: Collection[str]) -> TaskFiles | None:
         """Return those of some files that the snapshot has."""

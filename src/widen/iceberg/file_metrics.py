@@ -27,7 +27,7 @@ MAX_COLUMNS = "write.metadata.metrics.max-inferred-column-defaults"
 COUNTS_ONLY, WHOLE_BOUNDS = 0, -1
 """Modes beside a number of characters: no bounds, and bounds that are not truncated."""
 
-_TRUNCATED, _DEFAULT_COLUMNS = "truncate(16)", 100
+_TRUNCATED, _DEFAULT_COLUMNS = "truncate(16)", "100"
 _TRUNCATE = re.compile(r"truncate\(([1-9]\d*)\)")
 
 
@@ -71,14 +71,14 @@ def metrics_modes(schema: StructType, properties: Mapping[str, str]) -> Mapping[
         schema: The columns, with field ids.
 
     Raises:
-        InvalidOption: a property is not a mode.
+        InvalidOption: a property is not a mode, or not a number of columns.
 
     Source: PyIceberg: ``Table properties``.
     """
     modes: dict[int, int] = {}
     default = properties.get(DEFAULT_MODE, _TRUNCATED)
     fixed = {number for _, field in fields(schema) for _, number, _ in fixed_lengths(field)}
-    limit = int(properties.get(MAX_COLUMNS, _DEFAULT_COLUMNS)) if DEFAULT_MODE not in properties else None
+    limit = _parse_limit(properties.get(MAX_COLUMNS, _DEFAULT_COLUMNS)) if DEFAULT_MODE not in properties else None
     for position, (path, number, is_repeated) in enumerate(leaf_ids(schema)):
         name = COLUMN_MODE + ".".join(path)
         inferred = "none" if limit is not None and position >= limit else default
@@ -88,6 +88,12 @@ def metrics_modes(schema: StructType, properties: Mapping[str, str]) -> Mapping[
             whole = WHOLE_BOUNDS if number in fixed and mode != COUNTS_ONLY else mode
             modes[number] = COUNTS_ONLY if is_repeated else whole
     return modes
+
+
+def _parse_limit(text: str) -> int:
+    if not text.isdecimal():
+        raise InvalidOption(option=MAX_COLUMNS, value=text, expected="Must be an integer >= 0.")
+    return int(text)
 
 
 def _parse_mode(name: str, text: str) -> int | None:

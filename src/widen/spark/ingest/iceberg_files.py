@@ -39,9 +39,10 @@ CODEC = "write.parquet.compression-codec"
 """Table property: the compression of data files."""
 
 _CODECS: Mapping[str, str] = MappingProxyType(
-    {name: name for name in ("snappy", "gzip", "zstd", "brotli")} | {"uncompressed": "none", "none": "none"}
+    {name: name for name in ("snappy", "gzip", "zstd", "brotli")}
+    | {"uncompressed": "none", "none": "none", "lz4": "zstd"}
 )
-"""The codecs of Iceberg that Arrow supports, by Arrow's names; zstd, Iceberg's default, replaces the others."""
+"""The codecs of Iceberg by Arrow's names; zstd, Iceberg's default, replaces the one that Arrow does not write."""
 
 _WITH_LEVEL = frozenset({"gzip", "zstd", "brotli"})
 
@@ -110,7 +111,10 @@ class IcebergWriter(TableWriter):
             discard_folder(self.store, job)
 
     def _new_sink(self) -> PartSink:
-        codec = _CODECS.get(self.properties.get(CODEC, "zstd").lower(), "zstd")
+        name = self.properties.get(CODEC, "zstd")
+        codec = _CODECS.get(name.lower())
+        if codec is None:
+            raise InvalidOption(option=CODEC, value=name, expected=f"Must be one of {', '.join(sorted(_CODECS))}.")
         level = self._integer(LEVEL) if codec in _WITH_LEVEL else None
         size = self._integer(FILE_SIZE)
         modes = metrics_modes(self.schema, self.properties)

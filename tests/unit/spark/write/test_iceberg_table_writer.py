@@ -42,7 +42,13 @@ def test_files_are_as_the_table_properties_say(tmp_path: Path) -> None:
     assert sum(footer.num_rows for footer in footers) == 4000
     smaller = write(**{"write.parquet.compression-level": "9", "write.target-file-size-bytes": "1000000000"})
     assert len(smaller) == 1
-    for name, value in (("write.target-file-size-bytes", "0"), ("write.parquet.compression-level", "much")):
+    for name, value in (
+        ("write.target-file-size-bytes", "0"),
+        ("write.parquet.compression-level", "much"),
+        ("write.parquet.compression-codec", "zip"),
+        ("write.metadata.metrics.max-inferred-column-defaults", "all"),
+        ("write.metadata.metrics.max-inferred-column-defaults", "-1"),
+    ):
         with pytest.raises(InvalidOption, match=f"{name} cannot be"):
             write(**{name: value})
 

@@ -9,6 +9,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "widen ingest orders/monday/ --into shop/orders --verify",
         "widen ingest landing/ --into shop/orders --new",
         "widen ingest landing/ --into shop/orders --follow --checkpoint cp",
+        "widen ingest orders/monday/ --into shop.orders --catalog shop/catalog.db",
     ),
     "plan": (
         "widen plan orders/tuesday/ --into shop/orders",

@@ -15,7 +15,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.transforms import IdentityTransform
+from pyiceberg.transforms import IdentityTransform, TruncateTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import (
     DecimalType,
@@ -23,8 +23,10 @@ from pyiceberg.types import (
     FixedType,
     IntegerType,
     ListType,
+    LongType,
     MapType,
     NestedField,
+    PrimitiveType,
     StringType,
     UUIDType,
 )
@@ -35,6 +37,7 @@ from support.iceberg_files import append as append_files
 from support.iceberg_files import data_file, embedded_catalog, field, write_file
 from widen.errors import (
     AmbiguousColumns,
+    CheckViolated,
     InvalidColumnName,
     NotNullViolated,
     SchemaMismatch,
@@ -88,6 +91,35 @@ def test_rows_columns_and_types_come_in_one_commit(
     assert [entry.operation for entry in table.history()] == ["append", "append"]
     assert sorted(str(row["partition"]) for row in table.files().to_pylist()) == ["kind=a", "kind=null"]
     assert table.read("price > 1", spark=spark).count() == 1
+
+
+@pytest.mark.parametrize(
+    ("data_type", "low", "fits"),
+    [
+        (IntegerType(), "-2147483648", "-2147483640"),
+        (LongType(), "-9223372036854775808", "-9223372036854775800"),
+        (DecimalType(9, 2), "-9999999.99", "-9999999.90"),
+    ],
+    ids=str,
+)
+def test_a_number_that_cannot_be_truncated_is_refused_and_quarantined(
+    spark: SparkSession, catalog: SqlCatalog, tmp_path: Path, data_type: PrimitiveType, low: str, fits: str
+) -> None:
+    schema = Schema(NestedField(1, "x", data_type, False))
+    by_tens = PartitionSpec(PartitionField(1, 1000, TruncateTransform(10), "x_trunc"))
+    theirs = catalog.create_table("ns.low", schema, partition_spec=by_tens)
+    table = widen.IcebergTable("ns.low", catalog=catalog)
+    with pytest.raises(CheckViolated, match=r"partition field x_trunc"):
+        table.append(spark.sql(f"SELECT CAST('{low}' AS {table.schema.fields[0].type.sql}) x"))
+    source = tmp_path / "low.jsonl"
+    source.write_text(f'{{"x":{low}}}\n{{"x":{fits}}}\n{{"x":null}}\n')
+    done = widen.ingest(str(source), "ns.low", catalog=catalog, verify=True, spark=spark)
+    assert done.verification is not None
+    assert done.verification.is_clean
+    assert (done.records, done.quarantined) == (2, 1)
+    found = [row["x"] for row in theirs.refresh().scan().to_arrow().to_pylist()]
+    assert sorted(map(str, found)) == sorted([fits, "None"])
+    assert table.refresh().read(f"x = {fits}", spark=spark).count() == 1
 
 
 ROUNDED = struct.unpack("f", struct.pack("f", 0.1))[0]

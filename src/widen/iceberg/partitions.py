@@ -17,7 +17,7 @@ import msgspec
 from widen.errors import InvalidOption
 from widen.model.column_path import Path, format_path, parse_path, resolve
 from widen.model.lazy_module import import_lazily
-from widen.model.types import ArrayType, DataType, DecimalType, MapType, StructType, is_atomic
+from widen.model.types import INTEGER, LONG, ArrayType, DataType, DecimalType, MapType, StructType, is_atomic
 from widen.planning.evolution.policy import FixedColumn
 from widen.planning.evolution.source_metadata import NameAllocator
 
@@ -338,6 +338,32 @@ def _murmur3(data: bytes) -> int:
 def _mix(block: int) -> int:
     block = (block * _ROUND_1) & _MASK
     return ((block << 15 | block >> 17) * _ROUND_2) & _MASK
+
+
+def truncation_limits(fields: Iterable[PartitionField], schema: StructType) -> Mapping[str, str]:
+    """Return the conditions in SQL under which numbers can be truncated, by the partition field.
+
+    A type does not hold the multiple of the width below its smallest values. Iceberg for Spark lets integers overflow
+    there, and then skips their files although they have rows that it looks for.
+
+    Args:
+        schema: The columns of the table.
+
+    Source: Iceberg's table specification, "Truncate Transform Details".
+    """
+    limits = {}
+    for each in fields:
+        data_type = resolve(schema, each.source)[1] if each.transform == "truncate" else None
+        decimals = data_type.scale if isinstance(data_type, DecimalType) else 0
+        smallest = 1 - 10**data_type.precision if isinstance(data_type, DecimalType) else _SMALLEST.get(data_type)
+        if smallest is not None and smallest % each.size:
+            limit = Decimal((1, tuple(map(int, str(-smallest // each.size * each.size))), -decimals))
+            column = format_path(each.source)
+            limits[f"partition field {each.name}"] = f"{column} IS NULL OR {column} >= {limit:f}"
+    return limits
+
+
+_SMALLEST: Mapping[DataType | None, int] = {INTEGER: -(2**31), LONG: -(2**63)}
 
 
 def truncate_value(value: Any, width: int) -> Any:

@@ -30,9 +30,23 @@ from widen.iceberg.partitions import (
     resolve_partition_fields,
     to_partition_spec,
     truncate_value,
+    truncation_limits,
 )
 from widen.iceberg.schema_conversion import from_model
-from widen.model.types import BINARY, DATE, DOUBLE, LONG, STRING, TIMESTAMP, ArrayType, DecimalType, Field, StructType
+from widen.model.types import (
+    BINARY,
+    DATE,
+    DOUBLE,
+    INTEGER,
+    LONG,
+    STRING,
+    TIMESTAMP,
+    ArrayType,
+    DataType,
+    DecimalType,
+    Field,
+    StructType,
+)
 
 LARGEST = Decimal(10) ** 24 - 1
 DECIMALS = st.decimals(-LARGEST, LARGEST, places=4)
@@ -133,6 +147,28 @@ def test_a_field_that_is_given_twice_is_refused() -> None:
     fields = parse_partition_by(["bucket(4, id)", "bucket(8, id)", "bucket(4, ID)"])
     with pytest.raises(InvalidOption, match=r"'bucket\(4, ID\)'. It is given twice"):
         resolve_partition_fields(fields, SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("data_type", "width", "limit"),
+    [
+        (INTEGER, 10, "-2147483640"),
+        (INTEGER, 1, None),
+        (LONG, 2**20, None),
+        (LONG, 10, "-9223372036854775800"),
+        (DecimalType(9, 2), 50, "-9999999.50"),
+        (DecimalType(9, 2), 2**31 - 1, "-0.00"),
+        (DecimalType(38, 0), 7, "-99999999999999999999999999999999999998"),
+        (DecimalType(38, 38), 10, "-0.99999999999999999999999999999999999990"),
+        (STRING, 3, None),
+    ],
+)
+def test_numbers_below_the_last_multiple_of_the_width_have_no_partition(
+    data_type: DataType, width: int, limit: str | None
+) -> None:
+    fields = (PartitionField("x_trunc", ("x",), "truncate", width), PartitionField("x", ("x",), "identity"))
+    expected = {} if limit is None else {"partition field x_trunc": f"x IS NULL OR x >= {limit}"}
+    assert truncation_limits(fields, StructType((Field("x", data_type),))) == expected
 
 
 def test_dropped_sources_and_void_have_no_column() -> None:

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from widen.errors import InvalidOption
 from widen.iceberg.data_file import IcebergFile
 from widen.iceberg.file_metrics import metrics_modes
-from widen.iceberg.partitions import PartitionField
+from widen.iceberg.partitions import PartitionField, truncation_limits
 from widen.log.store.log_store import LogStore
 from widen.log.write.staged_files import discard_folder
 from widen.model.types import StructType, quote_name
@@ -85,8 +85,9 @@ class IcebergWriter(TableWriter):
         return rows
 
     def violated_rule(self) -> Column | None:
-        """Return the message of the first element or map value that is null although it is required."""
-        return first_violated_rule(self.schema, _NO_PROTOCOL, {})
+        """Return the message of the first value that no file can hold, or no partition."""
+        limits = truncation_limits(self.partition_by, self.schema)
+        return first_violated_rule(self.schema, _NO_PROTOCOL, {}, limits)
 
     def write(self, rows: DataFrame) -> list[IcebergFile]:
         sink = self._new_sink()

@@ -31,6 +31,8 @@ RowRefusal: TypeAlias = tuple[str, Mapping[str, str], Column | None]
 RuleBreach: TypeAlias = tuple[Column, RowRefusal]
 """The condition under which a rule is violated, and the error of the violation."""
 
+NO_LIMITS: Mapping[str, str] = {}
+
 _SHOWN_CHARACTERS = 500
 """The most characters of a row that an error shows."""
 
@@ -41,6 +43,7 @@ def check_rows(
     protocol: Protocol,
     properties: Mapping[str, str],
     other: Sequence[Column] = (),
+    limits: Mapping[str, str] = NO_LIMITS,
 ) -> DataFrame:
     """Return rows of a table; a row that violates a rule of the table fails the job that writes them.
 
@@ -52,6 +55,7 @@ def check_rows(
         schema: The schema of the table, in logical names, with all metadata.
         protocol: The protocol of the table: a rule applies only if its feature is supported.
         other: Columns to return, too.
+        limits: More conditions in SQL that every row must fulfil, by their names.
 
     Raises:
         CorruptLog: an invariant cannot be parsed.
@@ -64,7 +68,7 @@ def check_rows(
         breaches = [*_column_breaches(field)]
         # A void column is not written, so Spark would drop a check that it carries.
         if stored and field is stored[-1]:
-            breaches += _row_breaches(schema, protocol, properties)
+            breaches += _row_breaches(schema, protocol, properties, limits)
         columns.append(_fail_on_breach(field, breaches).alias(field.name))
     return rows.select(*columns, *other)
 
@@ -77,7 +81,9 @@ def _fail_on_breach(field: Field, breaches: Sequence[RuleBreach]) -> Column:
     return column
 
 
-def first_violated_rule(schema: StructType, protocol: Protocol, properties: Mapping[str, str]) -> Column | None:
+def first_violated_rule(
+    schema: StructType, protocol: Protocol, properties: Mapping[str, str], limits: Mapping[str, str] = NO_LIMITS
+) -> Column | None:
     """Return the message of the first rule that a row violates, or null; None if there are no rules.
 
     NOT NULL columns and struct fields are not included: the fixed columns of an ingestion cover them.
@@ -85,12 +91,13 @@ def first_violated_rule(schema: StructType, protocol: Protocol, properties: Mapp
     Args:
         schema: The schema of the table, in logical names, with all metadata.
         protocol: The protocol of the table: a rule applies only if its feature is supported.
+        limits: More conditions in SQL that every row must fulfil, by their names.
 
     Raises:
         CorruptLog: an invariant cannot be parsed.
     """
     breaches = [breach for field in schema for breach in (*_item_breaches(field), *_length_breaches(field))]
-    breaches += _row_breaches(schema, protocol, properties)
+    breaches += _row_breaches(schema, protocol, properties, limits)
     message = F.lit(None).cast("string")
     for is_violated, refusal in reversed(breaches):
         message = F.when(is_violated, refusal_text(*refusal)).otherwise(message)
@@ -100,18 +107,20 @@ def first_violated_rule(schema: StructType, protocol: Protocol, properties: Mapp
 # ---- rules of a row --------------------------------------------------------------------------------
 
 
-def _row_breaches(schema: StructType, protocol: Protocol, properties: Mapping[str, str]) -> Iterator[RuleBreach]:
+def _row_breaches(
+    schema: StructType, protocol: Protocol, properties: Mapping[str, str], limits: Mapping[str, str]
+) -> Iterator[RuleBreach]:
     """Yield the breaches of rules on whole rows. The last column carries them, after all column rules."""
-    for name, text, holds in _conditions(schema, protocol, properties):
+    for name, text, holds in _conditions(schema, protocol, properties, limits):
         refusal = ("CHECK", {"name": name, "expression": text}, _row_excerpt(text, schema))
         yield ~F.coalesce(holds, F.lit(False)), refusal
 
 
 def _conditions(
-    schema: StructType, protocol: Protocol, properties: Mapping[str, str]
+    schema: StructType, protocol: Protocol, properties: Mapping[str, str], limits: Mapping[str, str]
 ) -> Iterator[tuple[str, str, Column]]:
     """Yield the name, the text and the condition of every rule on rows."""
-    for name, condition in row_conditions(schema, protocol, properties):
+    for name, condition in (*row_conditions(schema, protocol, properties), *limits.items()):
         yield f"The {name}", condition, F.expr(condition)
     for field in schema if is_supported(protocol, "generatedColumns") else ():
         text = find_generation(field)

@@ -34,6 +34,7 @@ from widen.spark.text.contract_check import PLACED_TEXT, ContractReport, check_r
 from widen.spark.text.quarantined_rows import BatchResult
 from widen.spark.text.text_tasks import BatchWriteSpec
 from widen.spark.text.verification import CONVERTED, DIGEST, FORM, PLACE, VALUES, Side
+from widen.spark.typed.column_agreement import columns_agree
 from widen.spark.typed.column_expressions import to_columns
 from widen.spark.typed.fixed_column_violations import (
     TypedViolation,
@@ -48,6 +49,9 @@ from widen.spark.typed.temporal_strings import comparable_fields, has_temporal_s
 from widen.spark.typed.typed_records import TypedRecords
 
 _BROKEN, _ORIGIN, _VIOLATION = "_widen_broken", "_widen_origin", "_widen_misfit_"
+_REBUILT = "_widen_rebuilt_"
+_CONTRADICTION = "columns contradict each other"
+"""Stands for a row with such columns. No record has this text."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +144,7 @@ class TypedBatch:
         for number, part in enumerate(each.without(computed) for each in self._prepare_parts(table.schema, policy)):
             part_paths = [path for path in paths if self._homes.get(path.partition("/")[0]) == number]
             rows = table.read(part.records.frame.sparkSession, part_paths)
-            sides.append(rows.select(*_row_digest(part.schema, table.schema, policy)))
+            sides.append(_row_digests(rows, part.schema, table.schema, policy))
         if kept_out is not None:
             schemas = [part.schema for part in self._prepare_parts(table.schema, policy)]
             columns = columns_by_key(table.schema, policy)
@@ -241,13 +245,20 @@ def _source_digests(part: PreparedRecords, columns: ColumnsByKey) -> DataFrame:
     return part.records.frame.select(*_digest(text, values=count, place=where))
 
 
-def _row_digest(source: StructType, schema: StructType, policy: Policy) -> list[Column]:
-    """Return the digest of rows, and the count of values that only columns of another kind than the source's hold."""
+def _row_digests(rows: DataFrame, source: StructType, schema: StructType, policy: Policy) -> DataFrame:
+    """Return the digests of rows, and the count of values that only columns of another kind than the source's hold."""
     rebuilt = rebuild_fields(source, schema, policy)
+    # As columns of their own the values are rebuilt once, and every column is compared with them.
+    names = {key: f"{_REBUILT}{number}" for number, key in enumerate(rebuilt)}
+    rows = rows.select("*", *(values.alias(names[key]) for key, (values, _) in rebuilt.items()))
+    fields = {key: (F.col(names[key]), data_type) for key, (_, data_type) in rebuilt.items()}
     own_kind_fields = rebuild_fields(source, schema, policy, is_own_kind=True)
     has_own_kinds_only = is_own_kind(source, schema, policy)
-    converted = F.lit(0) if has_own_kinds_only else count_leaves(rebuilt) - count_leaves(own_kind_fields)
-    return _digest(record_text(rebuilt), converted=converted.cast("bigint"))
+    converted = F.lit(0) if has_own_kinds_only else count_leaves(fields) - count_leaves(own_kind_fields)
+    text = record_text(fields)
+    agrees = columns_agree(fields, schema, policy)
+    text = text if agrees is None else F.when(agrees, text).otherwise(_CONTRADICTION)
+    return rows.select(*_digest(text, converted=converted.cast("bigint")))
 
 
 def _comparable_kept_out(
@@ -261,7 +272,7 @@ def _comparable_kept_out(
         return text
     shortened = []
     for schema in dict.fromkeys(schemas):
-        fields = fields_of(parse_record(text, schema, is_lenient=True), schema)
+        fields = fields_of(parse_record(text, schema), schema)
         rest = {name: typed for name, typed in fields.items() if name not in names}
         shortened.append(F.when(record_text(fields) == text, record_text(comparable_fields(rest, columns))))
     return F.coalesce(*shortened, text)

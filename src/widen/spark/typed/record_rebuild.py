@@ -38,9 +38,11 @@ from widen.proof.source_columns import ColumnsByKey, FieldColumns, SourceColumn,
 from widen.spark.source.field_names import Typed, field_steps, fields_of, with_field_steps
 from widen.spark.spark_types import to_spark, type_to_spark
 from widen.spark.typed.json_values import document_type, from_document, to_document, to_json_text
-from widen.spark.typed.temporal_strings import comparable_time, comparable_values, has_temporal_strings
+from widen.spark.typed.temporal_strings import comparable_time, comparable_values, count_text, has_temporal_strings
 
 _DAY_MICROS = 86_400_000_000
+_YEARS_MS = -62_135_596_800_000, 253_402_300_799_999
+"""The years 1 to 9999, of which columns of numbers hold the milliseconds."""
 
 Back = Callable[[Column, DataType, DataType], Column]
 """Converts values, given their type in the table and their type in the source."""
@@ -100,20 +102,15 @@ def _is_own_type(stored: DataType, original: DataType) -> bool:
     return is_string or family_of(stored) == family_of(original)
 
 
-_PARSE = {"timeZone": "UTC", "mode": "FAILFAST"}
+def parse_record(text: Column, source: StructType) -> Column:
+    """Return records from their texts, which may lack fields; see `record_text`.
 
-
-def parse_record(text: Column, source: StructType, *, is_lenient: bool = False) -> Column:
-    """Return records from their texts; see `record_text`.
-
-    Args:
-        text: The texts, which may lack fields.
-        is_lenient: Whether values of another type become null; else they are an error.
+    Values of another type become null, and Spark reads some that are written otherwise, such as a date as a timestamp.
+    Only if `record_text` gives the text back, the records are what it says.
     """
     document = document_type(source)
     assert isinstance(document, StructType)
-    options = {**_PARSE, "mode": "PERMISSIVE"} if is_lenient else _PARSE
-    parsed = F.from_json(text, to_spark(document), options)
+    parsed = F.from_json(text, to_spark(document), {"timeZone": "UTC"})
     return from_document(
         parsed if with_field_steps(document) == document else parsed.cast(type_to_spark(with_field_steps(document))),
         source,
@@ -223,7 +220,7 @@ def _unwrap(values: Column, data_type: DataType, slot: SourceColumn, dim: int, r
         return F.when(is_present, F.struct(*parts))
     if slot.has_epochs and slot.type == TIMESTAMP and family_of(data_type) == "number":
         return _to_epoch(values, slot, data_type)
-    return None if slot.fields is not None or slot.value is not None else _convert_back(values, slot.type, data_type)
+    return None if slot.fields is not None or slot.value is not None else convert_back(values, slot.type, data_type)
 
 
 def _each(values: Column, convert: Callable[[Column], Column | None]) -> Column | None:
@@ -233,12 +230,17 @@ def _each(values: Column, convert: Callable[[Column], Column | None]) -> Column 
 def _entries(values: Column, data_type: MapType, slot: SourceColumn) -> Column | None:
     if _unwrap(F.lit(None), data_type.value, slot, slot.dim, None) is None:
         return None
-    entries = F.transform_values(
-        values, lambda _, value: _not_none(_unwrap(value, data_type.value, slot, slot.dim, None))
+    return F.transform_values(
+        map_entries(values, data_type),
+        lambda _, value: _not_none(_unwrap(value, data_type.value, slot, slot.dim, None)),
     )
-    if data_type.key != STRING:
-        entries = F.transform_keys(entries, lambda key, _: _not_none(_convert_back(key, STRING, data_type.key)))
-    return entries
+
+
+def map_entries(values: Column, data_type: MapType) -> Column:
+    """Return maps with their keys in the type of the source; in tables all keys are strings."""
+    if data_type.key == STRING:
+        return values
+    return F.transform_keys(values, lambda key, _: _not_none(convert_back(key, STRING, data_type.key)))
 
 
 def _not_none(column: Column | None) -> Column:
@@ -249,7 +251,8 @@ def _not_none(column: Column | None) -> Column:
 # ---- scalars back to the types of the source -------------------------------------------------------
 
 
-def _convert_back(values: Column, stored: DataType, original: DataType) -> Column | None:
+def convert_back(values: Column, stored: DataType, original: DataType) -> Column | None:
+    """Return scalars of a column in their type in the source, null where none converts to them; None if none can."""
     if stored == original:
         return values
     convert = BACKWARD_CONVERSIONS.get((family_of(stored), family_of(original)))
@@ -299,7 +302,8 @@ def _parse_time(values: Column, stored: DataType, original: DataType) -> Column:
 
 
 def _to_date(values: Column, stored: DataType, original: DataType) -> Column:
-    return F.date_from_unix_date(values.try_cast("int"))
+    days = values.try_cast("int")
+    return F.when(days == values, F.date_from_unix_date(days))
 
 
 def _timestamp_to_date(values: Column, stored: DataType, original: DataType) -> Column:
@@ -316,7 +320,8 @@ def _local_time_to_date(values: Column, stored: DataType, original: DataType) ->
 
 
 def _to_timestamp(values: Column, stored: DataType, original: DataType) -> Column:
-    return F.timestamp_millis(values.try_cast("bigint"))
+    ms = values.try_cast("bigint")
+    return F.when((ms == values) & ms.between(*_YEARS_MS), F.timestamp_millis(ms))
 
 
 def _date_to_text(values: Column, stored: DataType, original: DataType) -> Column:
@@ -335,8 +340,10 @@ def _timestamp_to_text(values: Column, stored: DataType, original: DataType) -> 
     )
 
 
-def _epoch_ms_to_text(values: Column, stored: DataType, original: DataType) -> Column:
-    return _timestamp_to_text(_to_timestamp(values, stored, original), stored, original)
+def _number_to_count(values: Column, stored: DataType, original: DataType) -> Column:
+    """Return what stands for a date or a timestamp: a number does not say whether it counts days or milliseconds."""
+    counts = values.try_cast("decimal(38,0)")
+    return F.when(counts == values, count_text(counts))
 
 
 def _to_epoch(values: Column, slot: SourceColumn, original: DataType) -> Column:
@@ -370,7 +377,7 @@ BACKWARD_CONVERSIONS: Mapping[tuple[str, str], Back] = MappingProxyType(
         (str(DATE), _TEMPORAL_STRING): _date_to_text,
         ("timestamp_ntz", _TEMPORAL_STRING): _local_time_to_text,
         (str(TIMESTAMP), _TEMPORAL_STRING): _timestamp_to_text,
-        ("number", _TEMPORAL_STRING): _epoch_ms_to_text,
+        ("number", _TEMPORAL_STRING): _number_to_count,
     }
     | {(str(STRING), original): _parse_text for original in ("number", str(BOOLEAN))}
 )

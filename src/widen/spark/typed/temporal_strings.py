@@ -53,13 +53,34 @@ def comparable_values(values: Column, data_type: DataType, columns: FieldColumns
 
 
 def _as_stored(texts: Column, columns: FieldColumns, dim: int) -> Column:
-    """Return texts with dates as midnights if no column tells the two apart."""
-    types = {column.type_name for column in columns if column.dim >= dim}
-    midnight = next((_MIDNIGHTS[name] for name in _MIDNIGHTS if name in types), None)
-    if midnight is None or types & {"string", "date"}:
-        return texts
-    return F.regexp_replace(texts, r"\A([0-9]{4}-[0-9]{2}-[0-9]{2})\z", f"$1{midnight}")
+    """Return texts as the columns of a field give them back: dates and times as what the columns have for them.
 
+    That is the midnight of a date, or the count of its days, and the count of the milliseconds of a timestamp.
+    """
+    types = {column.type_name for column in columns if column.dim >= dim}
+    if "string" in types:
+        return texts
+    midnight = next((_MIDNIGHTS[name] for name in _MIDNIGHTS if name in types), None)
+    stored = []
+    if "timestamp" not in types and types & _NUMBERS:
+        instants = F.when(texts.rlike(rf"\A{_SECONDS}(?:\.[0-9]{{1,3}})?Z\z"), texts.try_cast("timestamp"))
+        stored.append(count_text(F.unix_millis(instants)))
+    if "date" not in types and (midnight is not None or types & _NUMBERS):
+        dates = F.when(texts.rlike(r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}\z"), texts)
+        has_midnight = midnight is not None
+        stored.append(
+            F.concat(dates, F.lit(midnight)) if has_midnight else count_text(F.unix_date(dates.try_cast("date")))
+        )
+    return F.coalesce(*stored, texts)
+
+
+def count_text(numbers: Column) -> Column:
+    """Return the texts that stand for dates and timestamps of which a column has only the count."""
+    return F.concat(F.lit("count "), numbers.cast("string"))
+
+
+_NUMBERS = frozenset({"integer", "long", "double", "decimal"})
+"""The columns of numbers that take dates, and but for integers of 32 bits timestamps."""
 
 _MIDNIGHTS: Mapping[str, str] = {"timestamp_ntz": "T00:00:00", "timestamp": "T00:00:00Z"}
 """What the columns of timestamps give back for a date, in the order in which the proof reads them."""

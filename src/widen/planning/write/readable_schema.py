@@ -53,8 +53,11 @@ def _has_grown(old: DataType, new: DataType, may_be: Callable[[bool, bool], bool
 def _field_has_grown(old: Field, new: Field | None, may_be: Callable[[bool, bool], bool]) -> bool:
     if new is None or not may_be(old.nullable, new.nullable):
         return False
-    same = all(old.metadata.get(key) == new.metadata.get(key) for key in (COLUMN_ID, PHYSICAL_NAME))
-    return same and _has_grown(old.type, new.type, may_be)
+    return _is_same_column(old, new) and _has_grown(old.type, new.type, may_be)
+
+
+def _is_same_column(old: Field, new: Field) -> bool:
+    return all(old.metadata.get(key) == new.metadata.get(key) for key in (COLUMN_ID, PHYSICAL_NAME))
 
 
 def is_readable_in(old: DataType, new: DataType, *, may_drop: bool = False) -> bool:
@@ -65,18 +68,16 @@ def is_readable_in(old: DataType, new: DataType, *, may_drop: bool = False) -> b
     Args:
         old: The schema or type of the rows.
         new: The schema or type to read them in.
-        may_drop: Whether the new type may lack fields.
+        may_drop: Whether fields may not be there any more.
     """
     is_readable = partial(is_readable_in, may_drop=may_drop)
     match old, new:
         case StructType(), StructType():
             pairs = [(field, new.find(field.name)) for field in old]
             return all(
-                may_drop
-                if other is None
-                else field.name == other.name
-                and all(field.metadata.get(key) == other.metadata.get(key) for key in (COLUMN_ID, PHYSICAL_NAME))
-                and is_readable(field.type, other.type)
+                field.name == other.name and is_readable(field.type, other.type)
+                if other is not None and _is_same_column(field, other)
+                else may_drop
                 for field, other in pairs
             )
         case ArrayType(), ArrayType():

@@ -26,7 +26,7 @@ from widen.log.read.snapshot import Snapshot, open_snapshot
 from widen.log.read.version_changes import INSERT, ChangeSlice, VersionChanges, change_slices, version_changes
 from widen.model.schema_json import from_json
 from widen.model.types import StructType
-from widen.planning.write.readable_schema import has_same_columns
+from widen.planning.write.readable_schema import has_same_columns, is_readable_in
 from widen.protocol.column_metadata import visible_schema
 from widen.protocol.table_features import ensure_readable
 from widen.protocol.table_properties import ENABLE_CHANGE_DATA_FEED, is_on
@@ -122,7 +122,7 @@ class StreamPlan:
 
         Raises:
             StreamColumnsChanged: the next version changes the columns.
-            DataSourceRefused: the table was replaced by another one.
+            DataSourceRefused: the table was replaced by another one, or went back to narrower types.
             StreamRowsChanged: the next version updates or deletes rows.
             ChangeFeedNotRecorded: the next version does not record its changes.
             VersionNotFound: the log no longer has a version.
@@ -135,7 +135,7 @@ class StreamPlan:
                 splits_changes = self.reads_changes and after.index > 0 and not after.is_initial
                 if limits.is_reached(files, size_bytes) and not splits_changes:
                     break
-        except (StreamColumnsChanged, StreamRowsChanged, ChangeFeedNotRecorded):
+        except (StreamColumnsChanged, StreamRowsChanged, ChangeFeedNotRecorded, DataSourceRefused):
             if end == start:
                 raise
         return end
@@ -170,13 +170,17 @@ class StreamPlan:
         newest = self.newest_version() if newest is None else newest
         if start.version > newest:
             return
+        schema: StructType | None = None
         for changes in version_changes(self.snapshot.store, start.version, newest):
             self._ensure_alike(changes)
+            if changes.version <= self.snapshot.version:
+                schema = self._ensure_rows_fit(changes, schema)
             at = start if changes.version == start.version else StreamOffset(start.table_id, changes.version)
             yield from _with_offsets(self._slices_of(changes), at)
 
     def _initial_slices(self, version: int) -> Iterator[ChangeSlice]:
         snapshot = self.snapshot if version == self.snapshot.version else open_snapshot(self.snapshot.store, version)
+        self._ensure_fits(snapshot.schema, version)
         files = sorted(to_adds(snapshot.files()), key=lambda file: (file.modification_time, file.path))
         return (ChangeSlice(version, snapshot.timestamp_ms, INSERT, file) for file in files)
 
@@ -200,6 +204,35 @@ class StreamPlan:
         if changes.version > self.snapshot.version:
             self._ensure_same_table(changes.metadata.id)
             self._ensure_same_columns(from_json(changes.metadata.schema_string), changes.version)
+
+    def _ensure_rows_fit(self, changes: VersionChanges, before: StructType | None) -> StructType:
+        """Check that the rows of a version fit the columns of the stream, and return the schema of the version.
+
+        A later restore or overwrite can have gone back to narrower types. After the version of the stream this cannot
+        be, as its columns then stay the same.
+
+        Args:
+            before: The schema of the version before; None if it is not known yet.
+        """
+        store, metadata = self.snapshot.store, changes.metadata
+        after = from_json(metadata.schema_string) if metadata is not None else before
+        after = open_snapshot(store, changes.version).schema if after is None else after
+        if self.reads_changes and changes.removed and not changes.change_files:
+            is_known = before is not None or metadata is None
+            removed = (before or after) if is_known else open_snapshot(store, changes.version - 1).schema
+            self._ensure_fits(removed, changes.version - 1)
+        if changes.added or changes.change_files:
+            self._ensure_fits(after, changes.version)
+        return after
+
+    def _ensure_fits(self, schema: StructType, version: int) -> None:
+        if schema is not self.snapshot.schema and not is_readable_in(schema, self.snapshot.schema, may_drop=True):
+            old, new = (visible_schema(each).sql for each in (schema, self.snapshot.schema))
+            reason = (
+                f"the rows of version {version} have the types of {old}, and the columns that it reads are now {new}"
+            )
+            fix = "Start a new stream after that version, with a new checkpoint location."
+            raise DataSourceRefused(verb="stream", location=self.snapshot.location, reason=reason, fix=fix)
 
     def _ensure_same_columns(self, schema: StructType, version: int) -> None:
         if not has_same_columns(schema, self.snapshot.schema):

@@ -84,6 +84,27 @@ def test_a_batch_ends_before_a_change_of_columns_and_the_next_one_fails(table: P
     assert batches(plan(table), before) == ["e"]
 
 
+@pytest.mark.parametrize("reads_changes", [False, True])
+def test_rows_of_wider_types_than_a_table_went_back_to_are_refused(table: Path, *, reads_changes: bool) -> None:
+    feed = metadata({"delta.enableChangeDataFeed": "true"})
+    wide = widened()
+    wide["metaData"]["configuration"] = feed["metaData"]["configuration"]  # type: ignore[index]
+    write_commit(table, 4, feed)
+    write_commit(table, 5, wide, add("wide"))
+    write_commit(table, 6, feed, remove("wide"))
+    write_commit(table, 7, add("d"))
+    stream = plan(table, reads_changes=reads_changes, skips_changes=True)
+    assert batches(stream, stream.start(7)) == ["d"]
+    with pytest.raises(DataSourceRefused, match="the rows of version 5 have the types"):
+        batches(stream, stream.start(5))
+    if reads_changes:
+        with pytest.raises(DataSourceRefused, match="the rows of version 5 have the types"):
+            batches(stream, stream.start(6))
+    initial = StreamOffset(stream.snapshot.metadata.id, 5, is_initial=True)
+    with pytest.raises(DataSourceRefused, match="the rows of version 5 have the types"):
+        batches(stream, initial)
+
+
 def test_a_property_does_not_stop_a_stream(table: Path) -> None:
     stream = plan(table)
     end = stream.find_end(stream.start(), ALL)

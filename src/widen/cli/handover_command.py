@@ -60,7 +60,7 @@ def handover(
     if catalog is not None or identifier is not None:
         raise typer.BadParameter("--catalog and --identifier are for --to iceberg.")
     plan = lazy_imports.plan_handover(lazy_imports.to_table_state(opened.snapshot), to, appends=append)
-    pending = "" if dry_run else _drop(opened, plan)
+    plan, pending = (plan, "") if dry_run else _drop(opened, plan)
     rows = None if dry_run else _prove(opened, to, settings)
     facts: dict[str, Any] = {"client": to, "drops": plan.drops, "losses": plan.losses, "unwritable": plan.unwritable}
     if json:
@@ -85,8 +85,8 @@ def _lines(plan: HandoverPlan, *, is_done: bool) -> list[str]:
     return lines
 
 
-def _drop(table: Table, plan: HandoverPlan) -> str:
-    """Drop the features; return what has to wait for the history to expire, else an empty text."""
+def _drop(table: Table, plan: HandoverPlan) -> tuple[HandoverPlan, str]:
+    """Drop the features; return what was done, and what has to wait for the history to expire, else an empty text."""
     with progress("reading the footers") as update:
         for name in plan.drops:
             truncates = name == lazy_imports.PROTECTION
@@ -94,8 +94,8 @@ def _drop(table: Table, plan: HandoverPlan) -> str:
                 session = maintenance_commands.session_for(table, update)
                 table.drop_feature(name, truncate_history=truncates, spark=session)
             except (RetentionNotExpired, ProtectedVersionsRemain) as error:
-                return f"{error.message} Run the same command again then."
-    return ""
+                return plan.until(name), f"{error.message} Run the same command again then."
+    return plan, ""
 
 
 def _prove(table: Table, client: str, settings: Mapping[str, str]) -> int | None:

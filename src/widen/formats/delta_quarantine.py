@@ -33,6 +33,7 @@ from widen.log.store.log_store import LogStore
 from widen.log.write.commit import Conflicted, StagedFiles, commit, write_metrics
 from widen.model.types import LONG, STRING, TIMESTAMP, Field, StructType
 from widen.planning.alter.create_table import plan_create_table
+from widen.planning.evolution.plan import REPLAY_PREFIX
 from widen.planning.evolution.source_metadata import COMMENT
 from widen.protocol.actions import Action, Add, Metadata, Protocol, Txn
 from widen.spark.read.scan import read_snapshot
@@ -198,7 +199,7 @@ class DeltaQuarantineContent(QuarantineContent):
 
     @property
     def interval(self) -> StreamInterval:
-        return StreamInterval(f"widen-replay-{self.snapshot.metadata.id}", self.snapshot.version)
+        return StreamInterval(f"{REPLAY_PREFIX}{self.snapshot.metadata.id}", self.snapshot.version)
 
     @property
     def is_empty(self) -> bool:

@@ -38,6 +38,7 @@ from widen.log.store.log_store import LogStore
 from widen.log.write.commit_outcome import Conflicted
 from widen.log.write.staged_files import StagedFiles
 from widen.model.types import StructType
+from widen.planning.evolution.plan import REPLAY_PREFIX
 from widen.spark.ingest.iceberg_files import IcebergRows, IcebergWriter, read_footer_entries
 from widen.spark.session import find_session
 from widen.spark.spark_types import DataFrame, SparkSession
@@ -262,7 +263,7 @@ class IcebergQuarantineContent(QuarantineContent):
     def interval(self) -> StreamInterval:
         metadata = self.table.metadata
         number = 0 if metadata.format_version == 1 else metadata.last_sequence_number
-        return StreamInterval(f"widen-replay-{metadata.table_uuid}", number)
+        return StreamInterval(f"{REPLAY_PREFIX}{metadata.table_uuid}", number)
 
     @property
     def is_empty(self) -> bool:

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Any
 
 from widen.model.column_path import ELEMENT, KEY, VALUE, format_path
+from widen.planning.evolution.plan import REPLAY_PREFIX
 from widen.planning.evolution.source_metadata import CORRUPT, RESCUED
 from widen.planning.table.column_change import GRADES, ColumnChange
 from widen.report.report_model import IntervalRecord, VersionTime, time_text
@@ -163,12 +164,18 @@ def _corrupt_status(recent: Sequence[IntervalRecord]) -> Status:
 
 
 def _quarantine_check(recent: Sequence[IntervalRecord]) -> Check:
-    kept_out = sum(each.quarantined or 0 for each in recent)
+    kept_out = _count_kept_out(recent)
     if not kept_out:
         return Check("Kept out", Status.OK, f"no record of the last {_loads(recent)} is in quarantine")
     verb = "is" if kept_out == 1 else "are"
     text = f"{count_noun(kept_out, 'record')} of the last {_loads(recent)} {verb} in quarantine"
     return Check("Kept out", Status.ACT, text)
+
+
+def _count_kept_out(loads: Sequence[IntervalRecord]) -> int:
+    """Return how many records the quarantine got and has not given back since."""
+    replays = (each for each in loads if str(each.parameters.get("queryId", "")).startswith(REPLAY_PREFIX))
+    return max(0, sum(each.quarantined or 0 for each in loads) - sum(each.records or 0 for each in replays))
 
 
 def _drift_check(recent: Sequence[IntervalRecord]) -> Check:
@@ -215,7 +222,7 @@ _STORED_WHOLE = {
 
 
 def _quarantine_decisions(report: Report, loads: Sequence[IntervalRecord]) -> Iterator[Decision]:
-    kept_out = sum(load.quarantined or 0 for load in loads)
+    kept_out = _count_kept_out(loads)
     if kept_out:
         quarantine = replace(report, location=f"{report.location.rstrip('/')}_quarantine")
         name = shlex.quote(quarantine.location)
@@ -224,7 +231,7 @@ def _quarantine_decisions(report: Report, loads: Sequence[IntervalRecord]) -> It
             CommandHint("Once the table can hold them", f"widen replay {name} --into {report.command_name}"),
         )
         reason = f"{count_noun(kept_out, 'record')} did not fit the fixed columns of the table."
-        status = Status.ACT if any(load.quarantined for load in loads[-RECENT_LOADS:]) else Status.WATCH
+        status = Status.ACT if _count_kept_out(loads[-RECENT_LOADS:]) else Status.WATCH
         yield Decision("Quarantine", f"{count_noun(kept_out, 'record')} kept out", reason, status, hints)
 
 

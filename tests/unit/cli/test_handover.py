@@ -60,7 +60,7 @@ def test_iceberg_gets_a_mirror_that_pyiceberg_reads(tmp_path: Path) -> None:
 
 
 def test_a_client_that_does_not_read_the_table_is_an_error(table: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handover_command, "_drop", lambda *_: "")
+    monkeypatch.setattr(handover_command, "_drop", lambda _, plan: (plan, ""))
     monkeypatch.setattr(handover_command, "find_spec", lambda _: object())
     programs = {"deltalake": "import sys; sys.exit('does not open')", "polars": "print(29)"}
     monkeypatch.setattr(handover_command, "_COUNTS", programs)
@@ -73,7 +73,7 @@ def test_a_client_that_does_not_read_the_table_is_an_error(table: str, monkeypat
 
 
 def test_a_client_that_is_not_installed_is_named_with_a_check(table: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handover_command, "_drop", lambda *_: "")
+    monkeypatch.setattr(handover_command, "_drop", lambda _, plan: (plan, ""))
     monkeypatch.setattr(handover_command, "find_spec", lambda _: None)
     done = run("handover", table, "--to", "polars")
     assert done.exit_code == 0

@@ -55,6 +55,15 @@ def test_rounded_numbers_are_shown_where_there_are_any(wide: Report) -> None:
     assert (check.text, check.status) == ("3 numbers of the last 2 loads rounded to double, as asked", Status.OK)
 
 
+@pytest.mark.parametrize(("replayed", "left"), [(0, 3), (2, 1), (3, 0)])
+def test_replayed_records_are_no_longer_kept_out(wide: Report, replayed: int, left: int) -> None:
+    replay = replace(load(1, replayed), parameters={"queryId": "widen-replay-7d0c", "epochId": "0"})
+    summary = summarize_report(with_intervals(wide, load(0, 30, quarantined=3), replay, load(2, 5)))
+    check = summary.checks[2]
+    assert (check.status is Status.ACT, f" {left} record" in f" {check.text}") == (left > 0, left > 0)
+    assert [decision.brief.split()[0] for decision in summary.decisions] == [str(left)] * (left > 0)
+
+
 def test_one_line_or_record_is_not_a_plural(wide: Report) -> None:
     summary = summarize_report(with_intervals(wide, load(0, 30, corrupt=1, quarantined=1)))
     assert [check.text for check in summary.checks[1:3]] == [

@@ -5,8 +5,8 @@ Source: docs/type-widening.md
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from widen.errors import InvalidOption
 from widen.planning.alter.feature_removal import REMOVABLE_FEATURES
@@ -60,6 +60,11 @@ class HandoverPlan:
     unwritable: tuple[str, ...]
     losses: tuple[str, ...]
 
+    def until(self, feature: str) -> HandoverPlan:
+        """Return what was done of the plan if it had to stop before a feature."""
+        drops = self.drops[: self.drops.index(feature)]
+        return replace(self, drops=drops, losses=tuple(_losses(drops)), unwritable=(*self.unwritable, feature))
+
 
 def plan_handover(state: TableState, client: str, *, appends: bool) -> HandoverPlan:
     """Return what to do so that a client reads a table.
@@ -92,7 +97,7 @@ def plan_handover(state: TableState, client: str, *, appends: bool) -> HandoverP
     return HandoverPlan(client, tuple(drops), tuple(sorted(left)), tuple(_losses(drops)))
 
 
-def _losses(drops: list[str]) -> list[str]:
+def _losses(drops: Iterable[str]) -> list[str]:
     return [_LOSSES[name] for name in drops if name in _LOSSES]
 
 

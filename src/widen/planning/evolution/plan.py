@@ -22,6 +22,9 @@ from widen.planning.evolution.map_detection import MapCandidate
 from widen.planning.evolution.unmatched_fields import Unmatched
 from widen.planning.table.operation import Operation
 
+REPLAY_PREFIX = "widen-replay-"
+"""The first letters of the query that a commit names if it moved records from a quarantine to its table."""
+
 QUARANTINED = "numQuarantinedRecords"
 """The metric for the number of records that an interval quarantined."""
 

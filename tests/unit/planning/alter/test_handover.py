@@ -65,3 +65,11 @@ def test_what_hinders_a_client(features: tuple[str, ...], client: str, appends: 
     with pytest.raises(InvalidOption) as caught:
         plan_handover(state(*features), client, appends=appends)
     assert words in f"{caught.value.message} {caught.value.advice}"
+
+
+def test_a_handover_that_has_to_wait_tells_what_is_done() -> None:
+    plan = plan_handover(state("typeWidening"), "deltalake", appends=True)
+    assert len(plan.losses) == 2
+    done = plan.until("checkpointProtection")
+    assert (done.drops, done.unwritable) == (("typeWidening",), ("checkpointProtection",))
+    assert done.losses == plan.losses[:1]

@@ -94,7 +94,7 @@ def root(
         bool, typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_show_version)
     ] = False,
 ) -> None:
-    """Schema evolution and type widening for Delta Lake tables, without rewriting files or losing values."""
+    """Evolve schemas and widen types of Delta Lake and Iceberg tables, without rewriting files or losing values."""
 
 
 _COMMANDS: Mapping[str, Callable[..., None]] = {

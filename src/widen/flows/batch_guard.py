@@ -57,7 +57,7 @@ class FlowGuard(CommitGuard):
                 reason = "its values have a type that its column cannot hold"
                 raise FlowKeyRefused(key=key, into=self.into, reason=reason, fix=_FIX)
         assert isinstance(draft, RowReplacingDraft)
-        return draft.replacing(self.replaced)
+        return draft.with_replaced_rows(self.replaced)
 
 
 _FIX = "Cast the key in the query and in keys, and use rebuild=True (--rebuild); or widen the column of the target."

@@ -258,14 +258,14 @@ class FlowStep:
             # The quarantine is written before the target: a batch that is repeated must have the same rows.
             self._advance(version=done, pending=versions.last)
             result = self._commit(rows, StreamInterval(self._progress.flow_id, versions.last), committed)
-            return self._finish(done + 1, versions.last, result, skipped=tuple(versions.removing))
+            return self._finish(done + 1, versions.last, result, skipped=tuple(versions.removing_versions))
         rows = settings.source.rows(self._spark, versions.last)
         result = self._commit_keyed(rows, versions.changed_rows(self._spark), versions.last, committed)
         return self._finish(done + 1, versions.last, result)
 
     def _ensure_only_added(self, versions: VersionRange) -> None:
-        if versions.removing and not self._settings.skips_removed:
-            first, *others = map(str, versions.removing)
+        if versions.removing_versions and not self._settings.skips_removed:
+            first, *others = map(str, versions.removing_versions)
             named = f"version {first}" + (f" and {len(others)} later ones" if others else "")
             source = self._settings.source.location
             raise SourceRowsRemoved(into=self._settings.into, location=source, versions=named)

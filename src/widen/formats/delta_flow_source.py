@@ -95,7 +95,7 @@ class DeltaVersionRange(VersionRange):
         return self.newest.version
 
     @property
-    def removing(self) -> Sequence[int]:
+    def removing_versions(self) -> Sequence[int]:
         return [each.version for each in self.changes if each.removed]
 
     @property
@@ -119,7 +119,7 @@ class DeltaVersionRange(VersionRange):
         """
         if not self.is_growth:
             return [read_snapshot(spark, each.store, each) for each in (self.before, self.newest)]
-        if not self.removing:
+        if not self.removing_versions:
             return [self.added_rows(spark)]
         # A version with change data files has all of its changes there; its removed files are not read.
         derived = [each for each in self.changes if not each.change_files]

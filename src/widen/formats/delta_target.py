@@ -157,7 +157,7 @@ class DeltaDraft(RowReplacingDraft):
     def check(self) -> None:
         """Do nothing: an ingestion does not choose the partitions of a new Delta table."""
 
-    def replacing(self, rows: ReplacedRows) -> DeltaDraft:
+    def with_replaced_rows(self, rows: ReplacedRows) -> DeltaDraft:
         return replace(self, replaced=rows)
 
     def write(self, batch: Batch, spec: BatchWriteSpec) -> BatchResult:

@@ -56,7 +56,7 @@ class VersionRange(Protocol):
         """The last version."""
 
     @property
-    def removing(self) -> Sequence[int]:
+    def removing_versions(self) -> Sequence[int]:
         """The versions that remove rows, by an update, a deletion, a merge, an overwrite or a restore."""
 
     @property

@@ -100,10 +100,10 @@ class IcebergFlowSource(FlowSource):
         before, line = self._open(version, table), list(ancestors(table.metadata))
         after = [each for each in reversed(line) if version < _version(each) <= limits.last]
         if not after or not _follows(after[0], before):
-            raise self._lost(version)
+            raise self._history_lost_error(version)
         # The last version was read from the same line of snapshots; a rollback since then has cut it off.
         if _version(after[-1]) != limits.last:
-            raise self._lost(limits.last)
+            raise self._history_lost_error(limits.last)
         opened = (self._read_point(table, each) for each in after)
         changes = ((each, each.schema, each.added_bytes) for each in opened)
         return IcebergVersionRange(before, tuple(take_until_full(before.schema, changes, limits)))
@@ -116,7 +116,7 @@ class IcebergFlowSource(FlowSource):
         for snapshot in ancestors(table.metadata):
             if _version(snapshot) == version:
                 return self._read_point(table, snapshot)
-        raise self._lost(version)
+        raise self._history_lost_error(version)
 
     def _read_point(self, table: Table, snapshot: Snapshot | None) -> _Version:
         """Return a snapshot in the schema that it was written with."""
@@ -125,7 +125,7 @@ class IcebergFlowSource(FlowSource):
             point = find_read_point(table.metadata, SnapshotReference(snapshot.snapshot_id))
         return _Version(table, point, to_model(point.schema, read_sources(table.properties, self.location)))
 
-    def _lost(self, version: int) -> SourceHistoryLost:
+    def _history_lost_error(self, version: int) -> SourceHistoryLost:
         reason = f"the snapshot with the sequence number {version} has expired, or was rolled back"
         return SourceHistoryLost(location=self.location, reason=reason)
 
@@ -211,7 +211,7 @@ class IcebergVersionRange(VersionRange):
         return self.versions[-1].number
 
     @property
-    def removing(self) -> Sequence[int]:
+    def removing_versions(self) -> Sequence[int]:
         return [each.number for each in self.versions if each.operation not in (_ADDS, _SAME_ROWS)]
 
     @property
@@ -237,7 +237,7 @@ class IcebergVersionRange(VersionRange):
         first, last = self.before, self.versions[-1]
         if not self._is_growth:
             return [each.read(spark, each.scan) for each in (first, last)]
-        if not self.removing:
+        if not self.removing_versions:
             return [self.added_rows(spark)]
         old, new = _with_deletes(first.scan), _with_deletes(last.scan)
         return [

@@ -231,7 +231,7 @@ class IcebergDraft(RowReplacingDraft):
     replaced: ReplacedRows | None = None
     _transaction: IcebergTransaction | None = field(default=None, init=False)
 
-    def replacing(self, rows: ReplacedRows) -> IcebergDraft:
+    def with_replaced_rows(self, rows: ReplacedRows) -> IcebergDraft:
         """Return the draft, whose commit now also removes rows; its files have the field ids of its transaction."""
         self.replaced = rows
         return self

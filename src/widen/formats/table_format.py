@@ -247,7 +247,7 @@ class TableDraft(Protocol):
 class RowReplacingDraft(TableDraft, Protocol):
     """A draft whose commit can remove rows and add others."""
 
-    def replacing(self, rows: ReplacedRows) -> TableDraft:
+    def with_replaced_rows(self, rows: ReplacedRows) -> TableDraft:
         """Return a draft whose commit also removes rows."""
 
 

@@ -239,7 +239,7 @@ def with_features(protocol: Protocol, names: Iterable[str]) -> Protocol:
     """
     before = supported_features(protocol)
     after = before | _with_required(set(names))
-    return protocol if after == before else normalize_protocol(_listing(after))
+    return protocol if after == before else normalize_protocol(_list_features(after))
 
 
 def without_feature(protocol: Protocol, removed: str, added: Iterable[str] = ()) -> Protocol:
@@ -250,7 +250,7 @@ def without_feature(protocol: Protocol, removed: str, added: Iterable[str] = ())
 
     Source: Delta Spark's DROP FEATURE
     """
-    return normalize_protocol(_listing((supported_features(protocol) - {removed}) | set(added)))
+    return normalize_protocol(_list_features((supported_features(protocol) - {removed}) | set(added)))
 
 
 def merge_protocols(left: Protocol, right: Protocol) -> Protocol:
@@ -259,7 +259,7 @@ def merge_protocols(left: Protocol, right: Protocol) -> Protocol:
     Source: Delta Spark's RESTORE, which never removes a feature
     """
     both = supported_features(left) | supported_features(right)
-    return left if both == supported_features(left) else normalize_protocol(_listing(both))
+    return left if both == supported_features(left) else normalize_protocol(_list_features(both))
 
 
 def dependent_features(protocol: Protocol, name: str) -> list[str]:
@@ -275,7 +275,7 @@ def _with_required(names: set[str]) -> set[str]:
     return required
 
 
-def _listing(names: Iterable[str]) -> Protocol:
+def _list_features(names: Iterable[str]) -> Protocol:
     writer = tuple(sorted(names))
     reader = tuple(name for name in writer if name in _BY_NAME and _BY_NAME[name].is_reader)
     return Protocol(

@@ -47,7 +47,7 @@ def test_a_rebuild_may_be_done_again() -> None:
 
 
 def test_a_key_must_stay_in_its_column() -> None:
-    keyed, draft = guard(5, 3, ReplacedRows(Mock(), ("day",), Mock())), Mock(spec=["replacing", "commit"])
+    keyed, draft = guard(5, 3, ReplacedRows(Mock(), ("day",), Mock())), Mock(spec=["with_replaced_rows", "commit"])
     sibling = source_field("day_string", STRING, ("day",), is_evolved=True)
     with pytest.raises(FlowKeyRefused, match="cannot hold"):
         keyed.prepare_draft(draft, Plan((), StructType((Field("day", INTEGER), sibling))))

@@ -364,7 +364,7 @@ IN_DECODER = {
         "widen.routing.native.decoder.RecordDecoder", "decode", with_keys_swapped
     ),
     "masks are not applied to decoded records": Mutant(
-        "widen.routing.native.column_assembler", "_redacted", lambda redacted: lambda value, cell: str(value)
+        "widen.routing.native.column_assembler", "_redact_value", lambda redacted: lambda value, cell: str(value)
     ),
     "an array is cut where it is taken apart": Mutant(
         "widen.spark.text.arrow_columns", "_pairs", lambda pairs: lambda value: pairs(value)[:1] if value else value

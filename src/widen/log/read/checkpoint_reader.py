@@ -188,13 +188,13 @@ def _convert(path: str, row: dict[str, Any], kind: type[_T]) -> _T:
 
 def _without_nulls(value: Any) -> Any:
     """Drop nulls of Parquet structs, since JSON would omit these keys; nulls in maps are values and stay."""
-    return {key: _nested(key, item) for key, item in value.items() if item is not None}
+    return {key: _without_nulls_below(key, item) for key, item in value.items() if item is not None}
 
 
 _STRUCTS = frozenset({"protocol", "metaData", "txn", "domainMetadata", "format", "deletionVector"})
 
 
-def _nested(key: str, value: Any) -> Any:
+def _without_nulls_below(key: str, value: Any) -> Any:
     return _without_nulls(value) if key in _STRUCTS and isinstance(value, dict) else value
 
 

@@ -239,11 +239,11 @@ class LogListing:
             # The longest compaction replaces the most commits, so fewer files are read.
             file = max(compacted, key=lambda file: file.last, default=None) or self.commits.get(version)
             if file is None:
-                raise self._missing(store, version, last)
+                raise self._missing_error(store, version, last)
             yield file
             version = file.last + 1
 
-    def _missing(self, store: LogStore, version: int, last: int) -> Exception:
+    def _missing_error(self, store: LogStore, version: int, last: int) -> Exception:
         if last < self._oldest():
             return _no_version(store, last, f"it was cleaned up; the versions are {self._oldest()} to {self.newest}")
         return CorruptLog(

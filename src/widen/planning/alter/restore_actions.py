@@ -84,7 +84,7 @@ def _with_marks(schema: StructType, now: Mapping[Path, Field]) -> StructType:
     Source: PROTOCOL.md#identity-columns
     """
 
-    def marked(path: Path, field: Field) -> Field:
+    def advance_mark(path: Path, field: Field) -> Field:
         stored = (each.metadata.get(HIGH_WATER_MARK) for each in (field, now.get(path, field)))
         marks = [int(mark) for mark in stored if mark is not None]
         if STEP not in field.metadata or not marks:
@@ -92,7 +92,7 @@ def _with_marks(schema: StructType, now: Mapping[Path, Field]) -> StructType:
         furthest = max(marks) if int(field.metadata[STEP]) > 0 else min(marks)
         return field.with_metadata(**{HIGH_WATER_MARK: furthest})
 
-    return map_fields(schema, marked)
+    return map_fields(schema, advance_mark)
 
 
 def _clustering(now: Mapping[str, DomainMetadata], then: Mapping[str, DomainMetadata]) -> tuple[DomainMetadata, ...]:

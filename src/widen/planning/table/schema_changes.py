@@ -228,18 +228,18 @@ def _moves(positions: Iterable[tuple[Path, int]]) -> Iterator[ColumnChange]:
         structs.setdefault(path[:-1], []).append((path, number))
     for siblings in structs.values():
         numbers = [number for _, number in siblings]
-        kept = set(numbers if numbers == sorted(numbers) else _longest_ordered(numbers))
+        kept = set(numbers if numbers == sorted(numbers) else _find_longest_ordered(numbers))
         for index, (path, number) in enumerate(siblings):
             if number not in kept:
                 place = AfterField(siblings[index - 1][0][-1]) if index else StructEnd.FIRST
                 yield ColumnChange(MOVED, path, new=str(place))
 
 
-def _longest_ordered(numbers: Sequence[int]) -> list[int]:
+def _find_longest_ordered(numbers: Sequence[int]) -> list[int]:
     """Return the longest increasing subsequence of distinct numbers.
 
     Example:
-        >>> _longest_ordered([3, 1, 2, 4])
+        >>> _find_longest_ordered([3, 1, 2, 4])
         [1, 2, 4]
     """
     ends: list[int] = []

@@ -69,7 +69,7 @@ class ColumnAssembler:
             values[single.name] = _column_reader(single.attribute)(records)
         for redacted in shape.redacted_fields:
             column = _column_reader(redacted.attribute)(records)
-            values |= {name: [_redacted(value, cell) for value in column] for name, cell in redacted.row.items()}
+            values |= {name: [_redact_value(value, cell) for value in column] for name, cell in redacted.row.items()}
         for item in shape.multi_column_fields:
             column = _column_reader(item.attribute)(records)
             values |= (
@@ -165,7 +165,7 @@ def _column_reader(attribute: str) -> Callable[[Sequence[Any]], list[Any]]:
     return reader
 
 
-def _redacted(value: Any, cell: Any) -> Any:
+def _redact_value(value: Any, cell: Any) -> Any:
     return None if value is None or value is _UNSET else cell
 
 

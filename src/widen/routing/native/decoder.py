@@ -58,7 +58,7 @@ class RecordDecoder:
             # DecodeError is not enough: msgspec raises the other two for bytes that are not UTF-8 and for deep nesting.
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 decoded_records.append(None)
-        for index in _possibly_changed(texts, decoded_records):
+        for index in _find_suspects(texts, decoded_records):
             if is_changed(texts[index], decoded_records[index]):
                 decoded_records[index] = None
         return decoded_records
@@ -83,7 +83,7 @@ def is_encoded(text: bytes, decoded: Any) -> bool:
         return False
 
 
-def _possibly_changed(texts: Sequence[bytes], decoded_records: Sequence[Any]) -> list[int]:
+def _find_suspects(texts: Sequence[bytes], decoded_records: Sequence[Any]) -> list[int]:
     """Return the indexes of the records that `is_changed` must look at.
 
     All are compared at once first, since most sources write numbers and strings like the encoder.

@@ -117,7 +117,7 @@ class _ShapeBuilder:
         # The decoder forbids unknown fields, so a field that is always null or empty would send every record to the
         # exact path.
         empty = {path[-1]: field for path, field in self.profile.empty_fields.items() if path[:-1] == above}
-        keys = _ordered((*route, *empty, *_excluded_keys(rules)), self.profile.key_orders.get(above, ()))
+        keys = _order_keys((*route, *empty, *_excluded_keys(rules)), self.profile.key_orders.get(above, ()))
         # A record with a field that the shape lacks takes the exact path.
         shaped = (key for key in keys if not _UNSUPPORTED_KEY.search(key) and _takes_values(route.get(key, ())))
         for number, key in enumerate(shaped):
@@ -221,10 +221,10 @@ class _ShapeBuilder:
             base_slot = item.base.get(slot.name)
             base = (base_slot.record if base_slot else None) or {}
             shape = self.record(slot.record, base, item.rules, (*item.location, (item.key, slot.dim)))
-        return _nested(shape.struct if shape else _leaf_native(slot), slot.dim), shape
+        return _nest_in_lists(shape.struct if shape else _leaf_native(slot), slot.dim), shape
 
 
-def _ordered(keys: Collection[str], order: Sequence[str]) -> list[str]:
+def _order_keys(keys: Collection[str], order: Sequence[str]) -> list[str]:
     """Return the different keys, first those that an order names."""
     different = dict.fromkeys(keys)
     return list(dict.fromkeys((*(key for key in order if key in different), *different)))
@@ -253,11 +253,11 @@ def _decoder_field(attribute: str, native: Any, *, is_required: bool) -> tuple[A
 def _leaf_native(slot: ColumnSlot) -> Any:
     if slot.entries is None:
         return native_type(slot)
-    value: Any = _nested(native_type(slot.entries), slot.entries.dim)
+    value: Any = _nest_in_lists(native_type(slot.entries), slot.entries.dim)
     return None if value is None else dict[str, value | None]
 
 
-def _nested(native: Any, dim: int) -> Any:
+def _nest_in_lists(native: Any, dim: int) -> Any:
     for _ in range(dim if native is not None else 0):
         native = list[native | None]
     return native

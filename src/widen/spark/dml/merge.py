@@ -26,7 +26,7 @@ from widen.spark.dml.assignment import AssignedValue, assign_columns, recompute_
 from widen.spark.dml.change_context import ChangeContext, ChangeResult
 from widen.spark.dml.change_via_materialized_rows import change_via_materialized_rows
 from widen.spark.dml.merge_clause import MergeClause, MergeSide
-from widen.spark.dml.merge_values import SOURCE, Sides, evaluated, old_column, value_columns
+from widen.spark.dml.merge_values import SOURCE, Sides, evaluate_clauses, old_column, value_columns
 from widen.spark.dml.row_decision import BEFORE, CLAUSE, ChangeKind
 from widen.spark.expression import Expression, to_column
 from widen.spark.read.deleted_rows import FILE, ROW
@@ -146,7 +146,7 @@ class _MergeDecision:
         context, merge = self._context, self._merge
         names = list(self._before) if has_target else []
         sides = Sides(merge.target_alias, names, merge.source_alias, merge.source.columns)
-        evaluated_rows = evaluated(rows, sides, merge.clauses, merge.values)
+        evaluated_rows = evaluate_clauses(rows, sides, merge.clauses, merge.values)
         old = [F.col(quote_name(old_column(name))).alias(name) for name in names] or [F.lit(None)]
         judged = evaluated_rows.select("*", F.struct(*old).alias(BEFORE))
         columns = self._after(has_target=has_target)

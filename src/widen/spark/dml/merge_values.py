@@ -44,7 +44,7 @@ class Sides:
     source_columns: Sequence[str]
 
 
-def evaluated(
+def evaluate_clauses(
     rows: DataFrame, sides: Sides, clauses: Sequence[MergeClause], values: Sequence[Mapping[Path, AssignedValue]]
 ) -> DataFrame:
     """Return the number of the clause that applies to each row, and the values that this clause assigns.
@@ -60,12 +60,12 @@ def evaluated(
 
 
 def old_column(column: str) -> str:
-    """Return the name of a table column in the result of `evaluated`."""
+    """Return the name of a table column in the result of `evaluate_clauses`."""
     return f"__widen_old_{column}"
 
 
 def value_columns(number: int, values: Mapping[Path, AssignedValue]) -> dict[Path, str]:
-    """Return the names of the values of a clause in the result of `evaluated`."""
+    """Return the names of the values of a clause in the result of `evaluate_clauses`."""
     return {path: f"__widen_value_{number}_{at}" for at, path in enumerate(values)}
 
 

@@ -150,9 +150,10 @@ def _parse_samples(place: str, value: object) -> Samples:
 
 
 def _parse_numbers(place: str, value: object) -> Numbers:
-    if value not in {each.value for each in Numbers}:
-        raise InvalidOption(option=place, value=value, expected=f"Must be {SETTINGS['numbers']}.")
-    return Numbers(value)
+    try:
+        return Numbers(value)
+    except ValueError:
+        raise InvalidOption(option=place, value=value, expected=f"Must be {SETTINGS['numbers']}.") from None
 
 
 def _parse_sources(place: str, value: Any) -> frozenset[Path]:

@@ -97,6 +97,6 @@ def parse_unit(place: str, text: object) -> EpochUnit:
 
 def _parse_word(words: type[_Word], place: str, text: object) -> _Word:
     by_value = {each.value: each for each in words}
-    if text not in by_value:
+    if not isinstance(text, str) or text not in by_value:
         raise InvalidOption(option=place, value=text, expected=f"Must be one of {', '.join(by_value)}.")
     return by_value[text]

@@ -34,7 +34,7 @@ def referenced_columns(text: str, schema: StructType) -> frozenset[Path]:
         [('a',), ('m', 'key'), ('m', 'value')]
     """
     try:
-        parsed = _parse_expression(text)
+        parsed = parse_expression(text)
         return frozenset(_ReferenceResolver(schema).resolve(parsed))
     except (SqlglotError, RecursionError, _UnresolvedName):
         words = {(quoted.replace("``", "`") or plain).casefold() for quoted, plain in _WORD.findall(text)}
@@ -56,15 +56,25 @@ def is_referenced(changed: Path, references: Iterable[Path]) -> bool:
 def is_constant(text: str) -> bool:
     """Tell whether an expression can be parsed and references neither columns nor tables."""
     try:
-        parsed = _parse_expression(text)
+        parsed = parse_expression(text)
     except (SqlglotError, RecursionError):
         return False
     return parsed.find(sql.Column, sql.Star, sql.Query, sql.Subquery) is None
 
 
 @lru_cache(maxsize=256)
-def _parse_expression(text: str) -> Any:
-    parsed = Dialect.get_or_raise("spark").parse_into(sql.Condition, text)
+def parse_expression(text: str) -> Any:
+    """Return the tree of one SQL expression, which is not a statement even if it begins with the word of one.
+
+    Raises:
+        SqlglotError: sqlglot cannot parse it.
+        RecursionError: it is nested too deeply.
+    """
+    try:
+        parsed = Dialect.get_or_raise("spark").parse_into(sql.Condition, text)
+    except ValueError as error:
+        # sqlglot raises it for a type whose argument is an empty name.
+        raise ParseError(str(error)) from error
     if len(parsed) != 1 or parsed[0] is None:
         raise ParseError("Must be exactly one expression.")
     return parsed[0]

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-import sqlglot
 from sqlglot import expressions as sql
 from sqlglot.errors import SqlglotError
 
 from widen.errors import ColumnNotFound
 from widen.model.column_path import Path, is_struct_path, resolve
 from widen.model.types import DATE, STRING, TIMESTAMP, TIMESTAMP_NTZ, DataType, StructType, is_atomic
+from widen.planning.table.expression_columns import parse_expression
 from widen.protocol.partition_values import UNKNOWN, Scalar, UnknownValue, parse_partition_value
 from widen.protocol.skipping.predicate import And, Compare, IsNull, Not, Or, Predicate, UnknownPredicate, to_comparable
 
@@ -71,7 +71,7 @@ def parse_predicate(text: str, scope: StructType | PredicateScope) -> Predicate:
     if "\\" in text:  # sqlglot and Spark read escapes differently
         return UnknownPredicate()
     try:
-        parsed = sqlglot.parse_one(text, read="spark")
+        parsed = parse_expression(text)
     except (SqlglotError, RecursionError):
         return UnknownPredicate()
     return _translate(parsed, columns)

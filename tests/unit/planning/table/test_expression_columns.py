@@ -75,3 +75,9 @@ def test_constants(text: str) -> None:
 @pytest.mark.parametrize("text", ["i", "1 + i", "(select 1)", "1; 2", "1 2", "", "exists (select 1)", "f("])
 def test_what_is_no_constant(text: str) -> None:
     assert not is_constant(text)
+
+
+def test_an_expression_that_sqlglot_fails_for_references_what_it_names() -> None:
+    text = "a >= decimal(`` LIKE b"
+    assert not is_constant(text)
+    assert ("a",) in referenced_columns(text, SCHEMA)

@@ -9,10 +9,10 @@ import pytest
 
 from widen.model.column_path import Path
 from widen.model.type_parser import parse_type
-from widen.model.types import DataType, StructType
+from widen.model.types import INTEGER, DataType, Field, StructType
 from widen.protocol.partition_values import UNKNOWN
 from widen.protocol.skipping.file_statistics import Bounds
-from widen.protocol.skipping.predicate import UnknownPredicate, to_comparable
+from widen.protocol.skipping.predicate import Compare, UnknownPredicate, to_comparable
 from widen.spark.read.sql_predicate import parse_predicate
 
 SCHEMA = parse_type(
@@ -178,3 +178,12 @@ def test_a_constant_is_compared_only_where_spark_would_compare_it_so(value: Any,
 def test_what_is_not_understood_keeps_every_file() -> None:
     assert isinstance(SCHEMA, StructType)
     assert parse_predicate("rand() < 0.5", SCHEMA) == UnknownPredicate()
+
+
+@pytest.mark.parametrize(
+    "name", ["comment", "set", "describe", "use", "cache", "delete", "merge", "load", "kill", "copy"]
+)
+def test_a_column_may_have_the_name_of_a_command(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    columns = StructType((Field(name, INTEGER),))
+    assert parse_predicate(f"{name} = 1", columns) == Compare((name,), INTEGER, "=", 1)
+    assert not caplog.records

@@ -67,7 +67,7 @@ def parse_expression(text: str) -> Any:
     """Return the tree of one SQL expression, which is not a statement even if it begins with the word of one.
 
     Raises:
-        SqlglotError: sqlglot cannot parse it.
+        ParseError: sqlglot cannot parse it. Its tokenizer raises another `SqlglotError`.
         RecursionError: it is nested too deeply.
     """
     try:

@@ -92,8 +92,9 @@ _OPTIONS = {
 
 def _ensure_encoding(name: str) -> None:
     try:
-        codecs.lookup(name)
-    except LookupError as error:
+        # Python also looks up codecs that are not for texts, such as base64; only using them tells.
+        "\n".encode(name)
+    except (LookupError, ValueError) as error:
         raise InvalidOption(
             option="encoding", value=name, expected="Must be an encoding that Python supports."
         ) from error

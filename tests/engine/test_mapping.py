@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -11,7 +12,7 @@ from pyspark.sql import Row, SparkSession
 
 import widen
 from support.exact import assert_same
-from widen.errors import InvalidColumnName, InvalidOption
+from widen.errors import InvalidColumnName, InvalidOption, SimilarStoredNames
 from widen.model.column_path import fields
 from widen.table import Table
 
@@ -99,3 +100,23 @@ def test_names_that_files_cannot_hold_need_mapping(tmp_path: Path) -> None:
     with pytest.raises(InvalidColumnName, match="x y"):
         table.add_columns({"`x y`": "int"})
     assert table.version == 0
+
+
+def test_stored_names_that_differ_only_in_case_are_refused_unless_the_session_compares_them(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    widen.create_table(str(tmp_path), "x int, y int", properties={"delta.columnMapping.mode": "name"})
+    [commit] = tmp_path.glob("_delta_log/*.json")
+    names = iter(("a", "A"))
+    commit.write_text(re.sub(r"col-[0-9a-f-]{36}", lambda _: next(names), commit.read_text()))
+    for path in tmp_path.rglob("*.crc"):
+        path.unlink()
+    table, rows = Table(str(tmp_path)), spark.sql("SELECT 1 AS x, 2 AS y")
+    for refused in (lambda: table.append(rows), lambda: table.read(spark=spark)):
+        with pytest.raises(SimilarStoredNames, match="columns x and y"):
+            refused()
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        assert [tuple(row) for row in table.append(rows).table.read(spark=spark).collect()] == [(1, 2)]
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")

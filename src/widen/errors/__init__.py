@@ -63,7 +63,7 @@ WidenError
 │   ├── UnsupportedFeature
 │   │   └── UnsupportedFeatureForRead · UnsupportedFeatureForWrite
 │   ├── UnsupportedTypeChange · UnsupportedColumnType · AmbiguousColumns · CorruptMetadata · NoStoredColumns
-│   ├── NestedVoidColumn
+│   ├── NestedVoidColumn · SimilarStoredNames
 │   ├── EnabledWithoutFeature   a property enables a feature that the protocol does not list
 │   ├── RetentionNotExpired   a feature must stay in the protocol while older versions use it
 │   │   └── DropPendingRetention · HistoryUsesFeature

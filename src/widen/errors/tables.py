@@ -88,6 +88,17 @@ class NestedVoidColumn(TableError):
     hint = "Give it a type: alter_column({column!r}, type=...)."
 
 
+class SimilarStoredNames(TableError):
+    """Two columns have names in the data files that differ only in case."""
+
+    code = "WIDEN_SIMILAR_STORED_NAMES"
+    template = (
+        "The names of the columns {column} and {other} in the files of {location} differ only in case, so Spark cannot "
+        "tell them apart."
+    )
+    hint = "Set spark.sql.caseSensitive to true."
+
+
 class EnabledWithoutFeature(TableError):
     """A property enables a table feature that the protocol of the table does not list."""
 

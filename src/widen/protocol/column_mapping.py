@@ -74,6 +74,22 @@ def to_physical(schema: StructType, mode: str) -> StructType:
     return map_fields(schema, lambda _, field: replace(field, name=physical_name(field, mode)))
 
 
+def similar_stored_names(schema: StructType, mode: str) -> tuple[Path, Path] | None:
+    """Return two fields of one struct whose names in data files differ only in case, by their logical paths.
+
+    A table has them if a column was renamed before another one was added, e.g. from ``a`` before ``A`` was added.
+    """
+    if mode == NONE:
+        return None
+    seen: dict[Path, Path] = {}
+    for (path, _), (physical, _) in zip(fields(schema), fields(to_physical(schema, mode)), strict=True):
+        stored = tuple(step.casefold() for step in physical)
+        if stored in seen:
+            return seen[stored], path
+        seen[stored] = path
+    return None
+
+
 def to_physical_path(schema: StructType, path: Path, mode: str) -> Path:
     """Return the physical path of a logical path.
 

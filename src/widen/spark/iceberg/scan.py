@@ -31,11 +31,12 @@ from widen.spark.expression import filter_rows
 from widen.spark.iceberg.constants import initial_defaults, to_column, to_values
 from widen.spark.iceberg.deleted_rows import POSITION_DELETES, SEQUENCE, vector_positions
 from widen.spark.iceberg.file_columns import FileColumns, find_columns, read_schemas
-from widen.spark.iceberg.source import IcebergSource, compares_names_exactly, to_uris
+from widen.spark.iceberg.source import IcebergSource, to_uris
 from widen.spark.read.deleted_rows import BROADCAST_ROWS, FILE, ROW
 from widen.spark.read.scan import key_of
 from widen.spark.read.sql_predicate import parse_predicate
 from widen.spark.spark_types import as_nullable, to_spark, visible_schema
+from widen.spark.stored_names import compares_names_exactly
 
 if TYPE_CHECKING:
     from widen.iceberg.snapshots import ReadPoint

@@ -24,6 +24,7 @@ from widen.spark.read.projection import projection
 from widen.spark.read.pushdown import file_condition
 from widen.spark.read.scan import file_key, key_of, list_files, open_files
 from widen.spark.read.scan_groups import ScanGroup, ScanPlan
+from widen.spark.stored_names import compares_names_exactly
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -70,11 +71,6 @@ class IcebergSource:
         condition = file_condition(scan, group)
         frame = frame if condition is None else frame.filter(condition)
         return FileRows(frame, projection(scan, group), file_key(), F.col("_metadata.row_index"))
-
-
-def compares_names_exactly(spark: SparkSession) -> bool:
-    """Tell whether a session takes names that differ only in case for different names."""
-    return str(spark.conf.get("spark.sql.caseSensitive")).lower() == "true"
 
 
 FileEntry: TypeAlias = "ScannedFile | DeleteFile"

@@ -46,6 +46,7 @@ from widen.spark.read.sql_predicate import parse_predicate
 from widen.spark.source.source_files import as_literal
 from widen.spark.spark_errors import translate_spark_errors
 from widen.spark.spark_types import as_nullable, to_spark, visible_schema
+from widen.spark.stored_names import ensure_distinct_names
 
 EXPLICIT_FILES = 32
 """The number of files up to which Spark gets their paths, each of which it looks up in the store."""
@@ -149,6 +150,7 @@ def unify_rows(rows: DataFrame, schema: StructType) -> DataFrame:
 
 
 def _union(spark: SparkSession, store: LogStore, scan: ScanPlan, *, is_located: bool) -> DataFrame:
+    ensure_distinct_names(spark, store.location, scan.schema, scan.mode)
     frames = [_frame(spark, store, scan, group, is_located=is_located) for group in scan.groups]
     if frames:
         return reduce(DataFrame.unionAll, frames)

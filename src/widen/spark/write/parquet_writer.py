@@ -31,6 +31,7 @@ from widen.spark.hadoop_options import hadoop_options
 from widen.spark.parquet.footer import Footer, read_footers
 from widen.spark.pinned_settings import proleptic_writes
 from widen.spark.spark_errors import translate_spark_errors
+from widen.spark.stored_names import ensure_distinct_names
 from widen.spark.write.iceberg_writer import ArrowLayout, to_arrow_with_ids, write_for_iceberg
 from widen.spark.write.part_file import PartSink, codec_of, describe_columns
 from widen.spark.write.physical_layout import to_checked_rows, to_physical_layout
@@ -62,12 +63,14 @@ def write_parquet(
         RowRefused: a row violates a rule of the table.
         NoStoredColumns: every column of the table is void or a partition column.
         NestedVoidColumn: the schema has a void inside an array or a map.
+        SimilarStoredNames: Spark cannot tell the columns in the files apart.
 
     Source: PROTOCOL.md#add-file-and-remove-file
     """
     schema = from_json(metadata.schema_string)
     ensure_storable(schema, metadata.partition_columns)
     mode = mapping_mode(metadata.configuration, protocol)
+    ensure_distinct_names(frame.sparkSession, store.location, schema, mode)
     by_name = {field.name: field for field in schema}
     partition_names = [physical_name(by_name[name], mode) for name in metadata.partition_columns]
     job, options = folder or uuid.uuid4().hex, hadoop_options(store)

@@ -5,7 +5,8 @@ Source: Delta Lake's overwrites: overwriteSchema, replaceWhere, dynamic partitio
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 import msgspec
 
@@ -16,7 +17,8 @@ from widen.errors import (
     OverwriteRefused,
     ReplaceWhereInPartitions,
 )
-from widen.model.column_path import as_nullable, map_fields
+from widen.model.column_path import Path, as_nullable, map_fields
+from widen.model.column_path import fields as all_fields
 from widen.model.types import Field, StructType
 from widen.planning.alter.column_checks import ensure_names_allowed
 from widen.planning.alter.metadata_change import ensure_types, with_schema
@@ -24,6 +26,7 @@ from widen.planning.evolution.source_metadata import COMMENT
 from widen.planning.table.dependent_expressions import check_constraints, dependent_expressions, format_expressions
 from widen.planning.table.table_state import TableState
 from widen.protocol.actions import Metadata
+from widen.protocol.column_mapping import COLUMN_ID, NONE, PHYSICAL_NAME, mapping_mode
 from widen.protocol.partition_values import UnknownValue, parse_partition_value
 from widen.protocol.skipping.predicate import And, Compare, IsNull, Or, Predicate, UnknownPredicate, to_comparable
 
@@ -54,7 +57,8 @@ def ensure_consistent(*, has_where: bool, has_new_schema: bool, is_dynamic: bool
 def with_new_schema(state: TableState, incoming: StructType) -> Metadata:
     """Return the metadata of a table whose schema is replaced by that of the data.
 
-    All columns become nullable, without type history: no file that was written before stays in the table.
+    All columns become nullable, without type history: no file that was written before stays in the table. Columns that
+    stay keep their ids and physical names, so that the change data feed still knows them.
 
     Raises:
         ColumnNotFound: the data lack a partition column.
@@ -64,7 +68,7 @@ def with_new_schema(state: TableState, incoming: StructType) -> Metadata:
 
     Source: Delta Lake's overwriteSchema; PROTOCOL.md#writer-requirements-for-column-mapping
     """
-    schema = map_fields(as_nullable(incoming), lambda _, field: field.only_metadata(COMMENT))
+    schema = map_fields(as_nullable(incoming), partial(_new_field, _mapped_fields(state)))
     partition_names = []
     for name in state.metadata.partition_columns:
         column = schema.find(name)
@@ -79,6 +83,18 @@ def with_new_schema(state: TableState, incoming: StructType) -> Metadata:
     ensure_names_allowed(schema.fields, state.properties)
     ensure_types(state, schema)
     return msgspec.structs.replace(with_schema(state, schema), partition_columns=tuple(partition_names))
+
+
+def _mapped_fields(state: TableState) -> dict[Path, Field]:
+    """Return the fields of a table with column mapping, by their paths in lower case."""
+    is_mapped = mapping_mode(state.properties, state.protocol) != NONE
+    return {tuple(map(str.casefold, path)): field for path, field in all_fields(state.schema)} if is_mapped else {}
+
+
+def _new_field(known: Mapping[Path, Field], path: Path, field: Field) -> Field:
+    old = known.get(tuple(map(str.casefold, path)))
+    kept = {} if old is None else {key: old.metadata[key] for key in (COLUMN_ID, PHYSICAL_NAME) if key in old.metadata}
+    return field.only_metadata(COMMENT).with_metadata(**kept)
 
 
 def partition_predicate(

@@ -68,16 +68,16 @@ def is_readable_in(old: DataType, new: DataType, *, may_drop: bool = False) -> b
     Args:
         old: The schema or type of the rows.
         new: The schema or type to read them in.
-        may_drop: Whether fields may not be there any more.
+        may_drop: Whether the new type may lack fields. One of the same name that was added again would hide the values.
     """
     is_readable = partial(is_readable_in, may_drop=may_drop)
     match old, new:
         case StructType(), StructType():
             pairs = [(field, new.find(field.name)) for field in old]
             return all(
-                field.name == other.name and is_readable(field.type, other.type)
-                if other is not None and _is_same_column(field, other)
-                else may_drop
+                may_drop
+                if other is None
+                else field.name == other.name and _is_same_column(field, other) and is_readable(field.type, other.type)
                 for field, other in pairs
             )
         case ArrayType(), ArrayType():

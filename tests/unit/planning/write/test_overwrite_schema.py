@@ -17,7 +17,7 @@ from widen.errors import (
 )
 from widen.model.schema_json import from_json, to_json
 from widen.model.type_parser import parse_type
-from widen.model.types import DATE, DOUBLE, INTEGER, STRING, Field, StructType
+from widen.model.types import DATE, DOUBLE, INTEGER, STRING, ArrayType, Field, StructType
 from widen.planning.table.table_state import TableState
 from widen.planning.write.overwrite_schema import ensure_consistent, partition_predicate, with_new_schema
 from widen.protocol.actions import Metadata, Protocol
@@ -72,6 +72,35 @@ def test_mapped_columns_get_names_and_ids_that_were_never_used() -> None:
     assert [f["metadata"]["delta.columnMapping.id"] for f in fields] == [8, 9]
     assert all(f["metadata"]["delta.columnMapping.physicalName"].startswith("col-") for f in fields)
     assert after.configuration["delta.columnMapping.maxColumnId"] == "9"
+
+
+def test_mapped_columns_that_stay_keep_their_names_and_ids() -> None:
+    """As in Delta Lake, at any depth and whatever their new types; a column of another parent is a new one."""
+    mapped = {"delta.columnMapping.mode": "name"}
+    before = state("gone int", MAPPED, **mapped)
+    first = with_new_schema(before, schema("id int, s struct<a: int, b: int>, l array<struct<a: int>>"))
+    old = from_json(first.schema_string)
+    after = with_new_schema(
+        TableState(4, MAPPED, first), schema("n int, S struct<A: string>, ID bigint, l array<struct<a: int, s: int>>")
+    )
+    new = from_json(after.schema_string)
+    pairs = [((0,), None), ((1,), (1,)), ((1, 0), (1, 0)), ((2,), (0,)), ((3,), (2,)), ((3, 0), (2, 0)), ((3, 1), None)]
+    known = {_identity(old, at) for at in ((0,), (1,), (1, 0), (1, 1), (2,), (2, 0))}
+    for at, before_at in pairs:
+        if before_at is None:
+            assert _identity(new, at) not in known
+        else:
+            assert _identity(new, at) == _identity(old, before_at)
+
+
+def _identity(struct: StructType, at: tuple[int, ...]) -> tuple[object, object]:
+    """Return the id and the physical name of a field, by positions; those of the items of an array come next."""
+    field = struct.fields[at[0]]
+    if len(at) > 1:
+        inner = field.type.element if isinstance(field.type, ArrayType) else field.type
+        assert isinstance(inner, StructType)
+        return _identity(inner, at[1:])
+    return field.metadata["delta.columnMapping.id"], field.metadata["delta.columnMapping.physicalName"]
 
 
 def test_partition_columns_stay_in_the_spelling_of_the_data() -> None:

@@ -91,3 +91,4 @@ def test_rows_of_a_column_that_was_added_again_are_not_readable() -> None:
 
     assert is_readable_in(schema("x"), schema("x"))
     assert not is_readable_in(schema("x"), schema("y"))
+    assert not is_readable_in(schema("x"), schema("y"), may_drop=True)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from widen.errors import ArrayStepNotFound, ColumnNotFound, InvalidPath, MapStepNotFound, PathNotNested
-from widen.model.types import ArrayType, DataType, Field, MapType, StructType, quote_name
+from widen.model.types import ArrayType, DataType, Field, MapType, StructType, is_atomic, quote_name
 
 Path: TypeAlias = tuple[str, ...]
 """The parts of a column path."""
@@ -77,6 +77,20 @@ def children(data_type: DataType) -> tuple[tuple[str, DataType], ...]:
     return ()
 
 
+def map_children(data_type: DataType, change: Callable[[str, DataType], DataType]) -> DataType:
+    """Return the type with each of its `children` replaced by ``change(step, child)``; a leaf as it is."""
+    match data_type:
+        case StructType(items):
+            # Wide schemas are mapped often, and few of their fields change: the others are not copied.
+            pairs = ((f, change(f.name, f.type)) for f in items)
+            return StructType(tuple(f if f.type is new else replace(f, type=new) for f, new in pairs))
+        case ArrayType(element):
+            return replace(data_type, element=change(ELEMENT, element))
+        case MapType(key, value):
+            return replace(data_type, key=change(KEY, key), value=change(VALUE, value))
+    return data_type
+
+
 def leaves(data_type: DataType, prefix: Path = ()) -> Iterator[tuple[Path, DataType]]:
     """Yield the path and the type of every leaf, in schema order."""
     nested = children(data_type)
@@ -108,21 +122,10 @@ def map_fields(schema: StructType, change: FieldChange) -> StructType:
 
 
 def _map_type(data_type: DataType, change: FieldChange, prefix: Path) -> DataType:
-    match data_type:
-        case StructType(items):
-            return StructType(
-                tuple(
-                    change((*prefix, f.name), replace(f, type=_map_type(f.type, change, (*prefix, f.name))))
-                    for f in items
-                )
-            )
-        case ArrayType(element):
-            return replace(data_type, element=_map_type(element, change, (*prefix, ELEMENT)))
-        case MapType(key, value):
-            return replace(
-                data_type, key=_map_type(key, change, (*prefix, KEY)), value=_map_type(value, change, (*prefix, VALUE))
-            )
-    return data_type
+    mapped = map_children(data_type, lambda step, child: _map_type(child, change, (*prefix, step)))
+    if isinstance(mapped, StructType):
+        return StructType(tuple(change((*prefix, field.name), field) for field in mapped))
+    return mapped
 
 
 def as_nullable(schema: StructType) -> StructType:
@@ -227,16 +230,6 @@ def replace_type(schema: StructType, path: Path, new: DataType) -> StructType:
 def _replace(data_type: DataType, path: Path, new: DataType) -> DataType:
     if not path:
         return new
-    head, rest = path[0], path[1:]
-    match data_type:
-        case StructType(items):
-            return StructType(
-                tuple(replace(f, type=_replace(f.type, rest, new)) if f.name == head else f for f in items)
-            )
-        case ArrayType(element):
-            return replace(data_type, element=_replace(element, rest, new))
-        case MapType(key, value) if head == KEY:
-            return replace(data_type, key=_replace(key, rest, new))
-        case MapType(key, value):
-            return replace(data_type, value=_replace(value, rest, new))
-    raise ColumnNotFound(column=format_path(path), available="nothing")
+    if is_atomic(data_type):
+        raise ColumnNotFound(column=format_path(path), available="nothing")
+    return map_children(data_type, lambda step, child: _replace(child, path[1:], new) if step == path[0] else child)

@@ -6,11 +6,10 @@ Source: PROTOCOL.md#void-type
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 
 from widen.errors import NestedVoidColumn, NoStoredColumns
-from widen.model.column_path import Path, children, format_path
-from widen.model.types import VOID, ArrayType, DataType, MapType, StructType
+from widen.model.column_path import Path, children, format_path, map_children
+from widen.model.types import VOID, DataType, StructType
 
 
 def ensure_storable(schema: StructType, partition_by: Collection[str]) -> None:
@@ -53,11 +52,6 @@ def without_void(schema: StructType) -> StructType:
 
 
 def _without_void_type(data_type: DataType) -> DataType:
-    match data_type:
-        case StructType(fields):
-            return StructType(tuple(replace(f, type=_without_void_type(f.type)) for f in fields if f.type != VOID))
-        case ArrayType(element):
-            return replace(data_type, element=_without_void_type(element))
-        case MapType(key, value):
-            return replace(data_type, key=_without_void_type(key), value=_without_void_type(value))
-    return data_type
+    if isinstance(data_type, StructType):
+        data_type = StructType(tuple(field for field in data_type if field.type != VOID))
+    return map_children(data_type, lambda _, child: _without_void_type(child))

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from widen.model.column_path import Path, as_nullable, format_path, map_fields
-from widen.model.types import STRING, ArrayType, DataType, Field, MapType, StructType
+from widen.model.column_path import KEY, Path, as_nullable, format_path, map_children, map_fields
+from widen.model.types import STRING, DataType, Field, StructType
 from widen.observe.file_fields import SIGN
 from widen.planning.evolution.format_capability import TableFormat
 from widen.protocol.change_data_files import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
@@ -167,14 +167,9 @@ def _with_source(item: Field, above: Path) -> Field:
 
 
 def _with_sources(data_type: DataType, source: Path) -> DataType:
-    match data_type:
-        case StructType(items):
-            return StructType(tuple(_with_source(item, source) for item in items))
-        case ArrayType(element):
-            return replace(data_type, element=_with_sources(element, source))
-        case MapType(_, value):
-            return replace(data_type, value=_with_sources(value, source))
-    return data_type
+    if isinstance(data_type, StructType):
+        return StructType(tuple(_with_source(item, source) for item in data_type))
+    return map_children(data_type, lambda step, child: child if step == KEY else _with_sources(child, source))
 
 
 def role_field(schema: StructType, role: str) -> Field | None:

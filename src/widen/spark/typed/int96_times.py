@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from pyarrow.fs import FileSystem
 from pyspark.sql import DataFrame, SparkSession
 
-from widen.model.column_path import ELEMENT, KEY, VALUE, Path
+from widen.model.column_path import ELEMENT, KEY, VALUE, Path, map_children
 from widen.model.types import LONG, STRING, ArrayType, DataType, Field, MapType, StructType
 from widen.spark.arrow_types import to_arrow_schema
 from widen.spark.parquet.footer import DRIVER_FILES, leaf_paths
@@ -284,12 +284,6 @@ class _Speller:
 
 def _as_text(data_type: DataType, path: Path, leaves: CutTimes) -> DataType:
     """Return a type with strings at the leaves."""
-    match data_type:
-        case StructType():
-            return StructType(tuple(replace(f, type=_as_text(f.type, (*path, f.name), leaves)) for f in data_type))
-        case ArrayType(element):
-            return replace(data_type, element=_as_text(element, (*path, ELEMENT), leaves))
-        case MapType(key, value):
-            new_key, new_value = _as_text(key, (*path, KEY), leaves), _as_text(value, (*path, VALUE), leaves)
-            return replace(data_type, key=new_key, value=new_value)
-    return STRING if path in leaves else data_type
+    if path in leaves:
+        return STRING
+    return map_children(data_type, lambda step, child: _as_text(child, (*path, step), leaves))

@@ -15,6 +15,7 @@ from urllib.parse import unquote
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from widen.model.column_path import map_children
 from widen.model.types import STRING, TIMESTAMP, TIMESTAMP_NTZ, ArrayType, DataType, MapType, StructType, quote_name
 from widen.spark.expression import join_columns
 from widen.spark.source.source_files import as_literal, unusable_source
@@ -46,14 +47,8 @@ def ensure_uncut(spark: SparkSession, frame: DataFrame, paths: Sequence[str]) ->
 
 def _as_text(data_type: DataType) -> DataType:
     """Return a type with strings instead of times."""
-    match data_type:
-        case StructType():
-            return StructType(tuple(replace(field, type=_as_text(field.type)) for field in data_type))
-        case ArrayType(element):
-            return replace(data_type, element=_as_text(element))
-        case MapType(key, value):
-            return replace(data_type, key=_as_text(key), value=_as_text(value))
-    return STRING if data_type in (TIMESTAMP, TIMESTAMP_NTZ) else data_type
+    is_time = data_type in (TIMESTAMP, TIMESTAMP_NTZ)
+    return STRING if is_time else map_children(data_type, lambda _, child: _as_text(child))
 
 
 def _checks(texts: Column, data_type: DataType) -> Iterator[Column]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from widen.model.column_path import leaves
 from widen.model.types import STRING, ArrayType, DataType, MapType, StructType
 from widen.observe.observe_schema import TemporalString
 from widen.proof.source_columns import ColumnsByKey, FieldColumns, widest_record_column
@@ -88,12 +89,7 @@ _MIDNIGHTS: Mapping[str, str] = {"timestamp_ntz": "T00:00:00", "timestamp": "T00
 
 def has_temporal_strings(data_type: DataType) -> bool:
     """Tell whether a type has strings that are read as dates."""
-    match data_type:
-        case StructType(fields):
-            return any(has_temporal_strings(field.type) for field in fields)
-        case ArrayType(inner) | MapType(_, inner):
-            return has_temporal_strings(inner)
-    return isinstance(data_type, TemporalString)
+    return any(isinstance(leaf, TemporalString) for _, leaf in leaves(data_type))
 
 
 def comparable_time(texts: Column, stored: DataType, original: DataType) -> Column:

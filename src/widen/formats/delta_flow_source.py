@@ -21,13 +21,13 @@ from widen.formats.flow_source import (
 from widen.formats.table_format import TableLocation
 from widen.log.read.file_list import concat_files, from_adds
 from widen.log.read.snapshot import Snapshot, open_snapshot
-from widen.log.read.version_changes import VersionChanges, version_changes
+from widen.log.read.version_changes import VersionChanges, removed_file, version_changes
 from widen.log.read.version_diff import missing_files
 from widen.log.store.log_store import LogStore
 from widen.model.schema_json import from_json
 from widen.model.types import StructType
 from widen.planning.write.readable_schema import is_readable_in
-from widen.protocol.actions import Add, Remove
+from widen.protocol.actions import Add
 from widen.protocol.change_data_files import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 from widen.protocol.table_features import supported_features
 from widen.spark.dml.changed_rows import read_changed_rows
@@ -124,7 +124,7 @@ class DeltaVersionRange(VersionRange):
         # A version with change data files has all of its changes there; its removed files are not read.
         derived = [each for each in self.changes if not each.change_files]
         self._ensure_present([add for each in derived for add in each.added])
-        self._ensure_present([_as_add(remove) for each in derived for remove in each.removed])
+        self._ensure_present([removed_file(remove) for each in derived for remove in each.removed])
         changed = read_changed_rows(spark, self.newest, self.changes)
         return [changed.drop(CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)]
 
@@ -146,17 +146,6 @@ def _with_schemas(
     for each in changes:
         schema = schema if each.metadata is None else from_json(each.metadata.schema_string)
         yield each, schema, sum(add.size for add in each.added)
-
-
-def _as_add(remove: Remove) -> Add:
-    return Add(
-        path=remove.path,
-        partition_values={},
-        size=0,
-        modification_time=0,
-        data_change=False,
-        deletion_vector=remove.deletion_vector,
-    )
 
 
 @contextmanager

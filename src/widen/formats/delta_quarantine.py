@@ -230,8 +230,6 @@ def _create_quarantine(snapshot: Snapshot | None) -> tuple[tuple[Action, ...], P
     if snapshot is not None:
         return (), snapshot.protocol, snapshot.metadata
     metadata, protocol = plan_create_table(COLUMNS, (), {}, current_ms()).actions
-    assert isinstance(metadata, Metadata)
-    assert isinstance(protocol, Protocol)
     return (metadata, protocol), protocol, metadata
 
 

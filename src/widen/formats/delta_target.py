@@ -101,8 +101,6 @@ class DeltaTarget(IngestTarget):
             properties = {**NEW_PROPERTIES[self.policy.mode], **default_properties(SparkSession.getActiveSession())}
             actions = plan_create_table(plan.schema, (), properties, now_ms).actions
             metadata, protocol = actions
-            assert isinstance(metadata, Metadata)
-            assert isinstance(protocol, Protocol)
             return DeltaDraft(self, protocol, metadata, actions)
         state = to_state(self.snapshot)
         metadata = state.metadata

@@ -1,6 +1,6 @@
 """The type widening matrix: which atomic types can be widened to which others.
 
-`WIDENINGS` is the complete rule, and `print_matrix` prints it. It applies to leaves: columns, struct fields, array
+`WIDENINGS` is the complete rule; docs/type-widening.md shows it. It applies to leaves: columns, struct fields, array
 elements, map keys and map values. The caller walks nested types.
 
 Source: PROTOCOL.md#type-widening
@@ -98,30 +98,3 @@ def _has_room(old: DataType, new: DataType, row: Widening) -> bool:
         if row.keeps_scale and new.scale != scale:
             return False
     return new.precision - new.scale >= digits and new.scale >= scale
-
-
-def print_matrix() -> str:
-    """Return the matrix as a Markdown table, a row for each row of `WIDENINGS`.
-
-    A: explicit changes, and automatic widening without restriction. F: automatic widening limited to one family of
-    types. I: supported by Iceberg V2 too. If several rows match a pair, the first one applies.
-
-    Source: PROTOCOL.md#type-widening
-    """
-    lines = ["| from | to | A | F | I |", "|---|---|---|---|---|"]
-    for row in WIDENINGS:
-        marks = (True, row.same_family, row.iceberg)
-        old, new = _to_text(row.old, "decimal(p,s)"), _to_text(row.new, _new_decimal(row))
-        lines.append(f"| {old} | {new} | " + " | ".join("✓" if mark else "–" for mark in marks) + " |")
-    return "\n".join(lines)
-
-
-def _to_text(names: tuple[str, ...], decimal: str) -> str:
-    return ", ".join(decimal if name == DECIMAL else name for name in names)
-
-
-def _new_decimal(row: Widening) -> str:
-    if row.keeps_scale:
-        return "decimal(p+a, s), a ≥ 0"
-    start = f"{row.integer_digits}+a, b" if row.integer_digits else "p+a, s+b"
-    return f"decimal({start}), a ≥ b ≥ 0"

@@ -13,7 +13,6 @@ from widen.log.write.commit import StagedFiles, commit, write_metrics
 from widen.model.argument_types import check_arguments
 from widen.model.column_path import as_nullable
 from widen.planning.alter.create_table import plan_create_table
-from widen.protocol.actions import Metadata, Protocol
 from widen.protocol.table_properties import canonical_properties
 from widen.spark.ddl.generated_expressions import ensure_expressions_valid, has_expressions
 from widen.spark.delta_settings import default_properties
@@ -107,8 +106,6 @@ def create_table_as(
     schema = as_nullable(from_spark(rows.schema))
     change = plan_create_table(schema, tuple(partition_by), wished, current_ms(), description)
     metadata, protocol = change.actions
-    assert isinstance(metadata, Metadata)
-    assert isinstance(protocol, Protocol)
     with StagedFiles() as staged:
         adds = write_parquet(rows, store, protocol, metadata)
         staged.add_files(store, adds)

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from functools import cache
 from itertools import accumulate
 
+import msgspec
 import pyarrow as pa
 
 from widen.log.read.canonical_path import canonical_path, canonical_paths, vector_id
@@ -182,15 +183,7 @@ def from_adds(adds: Sequence[Add]) -> pa.RecordBatch:
 
 
 def _vector(vector: DeletionVector | None) -> dict[str, object] | None:
-    if vector is None:
-        return None
-    return {
-        "storage_type": vector.storage_type,
-        "path_or_inline_dv": vector.path_or_inline_dv,
-        "offset": vector.offset,
-        "size_in_bytes": vector.size_in_bytes,
-        "cardinality": vector.cardinality,
-    }
+    return None if vector is None else msgspec.structs.asdict(vector)
 
 
 def to_adds(files: pa.Table) -> list[Add]:

@@ -93,8 +93,8 @@ def find_segment(store: LogStore, version: int | None = None) -> LogSegment:
 
     Source: PROTOCOL.md#last-checkpoint-file (a hint), PROTOCOL.md#delta-log-entries (contiguous versions)
     """
-    start = _hint(store)
-    if start and (version is None or start <= version):
+    start = read_last_checkpoint(store).version
+    if start > 0 and (version is None or start <= version):
         listing = LogListing(store.list_from(f"{LOG}/{start:020d}"))
         has_version = listing.newest >= (start if version is None else version)
         if listing.checkpoint(version) and listing.commits and has_version:
@@ -118,16 +118,19 @@ def list_log(store: LogStore) -> LogListing:
     return LogListing(store.list_from(f"{LOG}/{0:020d}"))
 
 
-def _hint(store: LogStore) -> int:
-    """Return the version in ``_last_checkpoint``, or 0 if that file is unusable: it is only a hint."""
+class LastCheckpoint(msgspec.Struct):
+    """The version and the number of actions of the newest checkpoint, as far as ``_last_checkpoint`` tells them."""
+
+    version: int = -1
+    size: int = 0
+
+
+def read_last_checkpoint(store: LogStore) -> LastCheckpoint:
+    """Read ``_last_checkpoint``; a file that is missing or unusable tells nothing, for it is only a hint."""
     try:
-        return msgspec.json.decode(store.read(LAST_CHECKPOINT), type=_LastCheckpoint).version
+        return msgspec.json.decode(store.read(LAST_CHECKPOINT), type=LastCheckpoint)
     except UNUSABLE:
-        return 0
-
-
-class _LastCheckpoint(msgspec.Struct):
-    version: int
+        return LastCheckpoint()
 
 
 class LogListing:

@@ -99,7 +99,7 @@ def change_slices(changes: VersionChanges) -> Iterator[ChangeSlice]:
     if changes.change_files:
         yield from (ChangeSlice(version, time_ms, None, _as_add(cdc)) for cdc in changes.change_files)
         return
-    before = {remove.path: _as_file(remove) for remove in changes.removed}
+    before = {remove.path: removed_file(remove) for remove in changes.removed}
     after = {add.path: add for add in changes.added}
     for add in changes.added:
         yield ChangeSlice(version, time_ms, INSERT, add, before.get(add.path))
@@ -107,7 +107,8 @@ def change_slices(changes: VersionChanges) -> Iterator[ChangeSlice]:
         yield ChangeSlice(version, time_ms, DELETE, file, after.get(path))
 
 
-def _as_file(remove: Remove) -> Add:
+def removed_file(remove: Remove) -> Add:
+    """Return a removed file as it was before, to read its rows again."""
     return Add(
         path=remove.path,
         partition_values=remove.partition_values or {},

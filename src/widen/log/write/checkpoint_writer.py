@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from widen.errors import StorageError
 from widen.log.read.commit_timestamps import current_ms
 from widen.log.read.file_list import DELETION_VECTOR_KEYS, FILES, STORED_VECTOR, TEXT_MAP, key_of
-from widen.log.read.log_segment import LAST_CHECKPOINT, LOG, SIDECARS, UNUSABLE, checkpoint_path
+from widen.log.read.log_segment import LAST_CHECKPOINT, LOG, SIDECARS, checkpoint_path, read_last_checkpoint
 from widen.log.read.snapshot import Snapshot
 from widen.log.read.stats_columns import parsed_partition_values, parsed_stats
 from widen.protocol.actions import Remove
@@ -27,7 +27,6 @@ from widen.protocol.table_properties import is_on
 
 STATS_AS_JSON, STATS_AS_STRUCT = "delta.checkpoint.writeStatsAsJson", "delta.checkpoint.writeStatsAsStruct"
 _ROWS_IN_GROUP = 1 << 16
-_NO_POINTER = (*UNUSABLE, KeyError, TypeError, ValueError)
 
 _S, _I, _L, _B = pa.string(), pa.int32(), pa.int64(), pa.bool_()
 _TEXTS = pa.list_(_S)
@@ -96,15 +95,8 @@ def write_checkpoint(snapshot: Snapshot) -> None:
         size_bytes = len(data)
     pointer = {"version": snapshot.version, "size": count, "sizeInBytes": size_bytes, "numOfAddFiles": files.num_rows}
     # The checkpoint is complete before the pointer names it; a slow writer must not move the pointer back.
-    if _newest_pointer(snapshot) <= snapshot.version:
+    if read_last_checkpoint(snapshot.store).version <= snapshot.version:
         snapshot.store.put(LAST_CHECKPOINT, msgspec.json.encode(pointer))
-
-
-def _newest_pointer(snapshot: Snapshot) -> int:
-    try:
-        return int(msgspec.json.decode(snapshot.store.read(LAST_CHECKPOINT), type=dict[str, Any])["version"])
-    except _NO_POINTER:
-        return -1
 
 
 def _write_v2(

@@ -320,7 +320,7 @@ def _write_entry(
         raise
     if isinstance(result, WinningCommit):
         # The entry is our own if the client retried the write after its answer was lost.
-        if _txn_id(result) == txn_id:
+        if result.info.get("txnId") == txn_id:
             return None
         staged.mark_absent()
     return result
@@ -373,11 +373,6 @@ def _read_winners(store: LogStore, first: WinningCommit) -> Iterator[WinningComm
             winner = _read(store, winner.version + 1)
         except FileMissing:
             return
-
-
-def _txn_id(winner: WinningCommit) -> object:
-    infos = [line.commit_info for line in winner.lines if line.commit_info is not None]
-    return infos[0].get("txnId") if infos else None
 
 
 def _is_reachable(store: LogStore, base: Snapshot | None, version: int, began_ms: int) -> bool:

@@ -24,7 +24,18 @@ from widen.errors import (
 from widen.log.read.canonical_path import canonical_path
 from widen.log.write.log_cleanup import DAY_MS
 from widen.protocol import tracking_columns
-from widen.protocol.actions import Action, Add, AddCdc, DomainMetadata, Line, Metadata, Protocol, Remove, Txn
+from widen.protocol.actions import (
+    Action,
+    Add,
+    AddCdc,
+    CommitInfo,
+    DomainMetadata,
+    Line,
+    Metadata,
+    Protocol,
+    Remove,
+    Txn,
+)
 from widen.protocol.column_mapping import COLUMN_ID, MAX_COLUMN_ID, MODE, PHYSICAL_NAME
 from widen.protocol.column_metadata import HIGH_WATER_MARK
 from widen.protocol.skipping.file_selection import FileSelection
@@ -114,18 +125,21 @@ class WinningCommit:
     lines: tuple[Line, ...]
 
     @property
+    def info(self) -> CommitInfo:
+        """Its provenance; empty if it has none."""
+        return next((line.commit_info for line in self.lines if line.commit_info is not None), {})
+
+    @property
     def author(self) -> str:
         """The operation and the engine of the commit, as far as its commitInfo names them."""
-        info = next((line.commit_info for line in self.lines if line.commit_info is not None), {})
-        return f"{info.get('operation', 'a commit')} by {info.get('engineInfo', 'an unknown engine')}"
+        return f"{self.info.get('operation', 'a commit')} by {self.info.get('engineInfo', 'an unknown engine')}"
 
     @property
     def is_short_vacuum(self) -> bool:
         """Whether a vacuum begins that may delete files that are not committed yet."""
-        info = next((line.commit_info for line in self.lines if line.commit_info is not None), {})
-        if info.get("operation") != VACUUM_START:
+        if self.info.get("operation") != VACUUM_START:
             return False
-        parameters: Mapping[str, object] = info.get("operationParameters") or {}
+        parameters: Mapping[str, object] = self.info.get("operationParameters") or {}
         retention = parameters.get("specifiedRetentionMillis", parameters.get("defaultRetentionMillis"))
         return not str(retention).isdecimal() or int(str(retention)) < _MIN_RETENTION_MS
 

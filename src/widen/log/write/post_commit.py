@@ -12,10 +12,8 @@ import logging
 from collections.abc import Mapping, Sequence
 from threading import Lock, Thread
 
-import msgspec
-
 from widen.log.read.commit_timestamps import IN_COMMIT_TIMESTAMP
-from widen.log.read.log_segment import LAST_CHECKPOINT, UNUSABLE
+from widen.log.read.log_segment import read_last_checkpoint
 from widen.log.read.snapshot import open_snapshot
 from widen.log.read.version_checksum import next_checksum, read_checksum, write_checksum
 from widen.log.store.log_store import LogStore
@@ -54,7 +52,7 @@ def run_post_commit_hooks(
         # checkpoint.
         if version == 0 or version % (max(1, int(text)) if text.isdecimal() else INTERVALS[-1][1]):
             return
-        size = _last_checkpoint_size(store)
+        size = read_last_checkpoint(store).size
         if not text.isdecimal() and version % checkpoint_interval(size, len(actions)):
             return
         if size > MAX_ACTIONS_IN_COMMIT:
@@ -77,18 +75,6 @@ def checkpoint_interval(size: int, commit_size: int) -> int:
     if commit_size * SMALL_PART >= size:
         return INTERVALS[-1][1]
     return next(interval for least, interval in INTERVALS if size >= least)
-
-
-def _last_checkpoint_size(store: LogStore) -> int:
-    """Return the number of actions in the last checkpoint; 0 if it is not known."""
-    try:
-        return msgspec.json.decode(store.read(LAST_CHECKPOINT), type=_Pointer).size
-    except UNUSABLE:
-        return 0
-
-
-class _Pointer(msgspec.Struct):
-    size: int = 0
 
 
 def _write_checkpoint(store: LogStore, version: int) -> None:

@@ -14,7 +14,7 @@ from widen.model.types import StructType, is_atomic
 from widen.planning.alter.column_checks import ensure_names_allowed
 from widen.planning.alter.metadata_change import assign_column_ids, new_physical_name
 from widen.planning.alter.set_properties import check_properties, with_tracking_columns
-from widen.planning.table.table_state import MetadataChange
+from widen.planning.table.table_state import TableCreation
 from widen.protocol import column_mapping, iceberg_compat
 from widen.protocol.actions import Metadata, Protocol
 from widen.protocol.duration import ensure_retention
@@ -28,7 +28,7 @@ def plan_create_table(
     properties: Mapping[str, str],
     now_ms: int,
     description: str | None = None,
-) -> MetadataChange:
+) -> TableCreation:
     """Return the first commit of a table.
 
     Args:
@@ -67,7 +67,7 @@ def plan_create_table(
     iceberg_compat.ensure_compatible(protocol, metadata, schema)
     described = {"isManaged": "false", "description": description, "properties": configuration}
     parameters: dict[str, object] = {**described, "partitionBy": partition_columns, "clusterBy": []}
-    return MetadataChange((metadata, protocol), "CREATE TABLE", parameters)
+    return TableCreation((metadata, protocol), "CREATE TABLE", parameters)
 
 
 # Delta Lake's protocol for a new table whose properties and columns need no other.

@@ -31,19 +31,17 @@ class Client:
     Args:
         unreadable: The features with which it does not read a table.
         unwritable: The features with which it does not append to a table, beside these.
-        checked_with: The versions that this was found out with.
     """
 
     unreadable: frozenset[str]
     unwritable: frozenset[str]
-    checked_with: str
 
 
 CLIENTS: Mapping[str, Client] = {
-    DELTALAKE: Client(_WIDENING | {"vacuumProtocolCheck"}, _NOT_WRITTEN, "deltalake 1.6"),
-    POLARS: Client(_WIDENING | {"columnMapping", "v2Checkpoint", "vacuumProtocolCheck"}, _NOT_WRITTEN, "polars 2.1"),
+    DELTALAKE: Client(_WIDENING | {"vacuumProtocolCheck"}, _NOT_WRITTEN),
+    POLARS: Client(_WIDENING | {"columnMapping", "v2Checkpoint", "vacuumProtocolCheck"}, _NOT_WRITTEN),
 }
-"""The clients by name: each feature was tried on a table with it alone."""
+"""The clients by name: each feature was tried on a table with it alone, with deltalake 1.6 and polars 2.1."""
 
 
 @dataclass(frozen=True, slots=True)

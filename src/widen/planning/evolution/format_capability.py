@@ -1,4 +1,4 @@
-"""What each table format can widen in place, as one table; `print_capabilities` prints it.
+"""What each table format can widen in place, as one table.
 
 Source: PROTOCOL.md#type-widening; Iceberg's table specification, "Schema Evolution".
 """
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 
 from widen.errors import InvalidOption
-from widen.model.types import BYTE, DATE, DOUBLE, FLOAT, INTEGER, LONG, SHORT, TIMESTAMP_NTZ, DataType, DecimalType
+from widen.model.types import DATE, DOUBLE, FLOAT, INTEGER, LONG, TIMESTAMP_NTZ, DataType, DecimalType
 from widen.protocol.type_widening import is_iceberg_compatible, is_same_family, is_widening
 
 
@@ -68,32 +68,6 @@ CAPABILITIES: Mapping[TableFormat, Callable[[DataType, DataType], bool]] = {
 def can_widen(table_format: TableFormat, old: DataType, new: DataType) -> bool:
     """Tell whether a table of the format can widen a leaf from one type to another in place."""
     return CAPABILITIES[table_format](old, new)
-
-
-_CHANGES: tuple[tuple[str, str, DataType, DataType], ...] = (
-    ("byte", "short", BYTE, SHORT),
-    ("byte, short", "integer", SHORT, INTEGER),
-    ("byte, short", "long", SHORT, LONG),
-    ("integer", "long", INTEGER, LONG),
-    ("float", "double", FLOAT, DOUBLE),
-    ("byte, short, integer", "double", INTEGER, DOUBLE),
-    ("date", "timestamp_ntz", DATE, TIMESTAMP_NTZ),
-    ("decimal(p,s)", "decimal(p+a, s), a > 0", DecimalType(5, 2), DecimalType(6, 2)),
-    ("decimal(p,s)", "decimal(p+a, s+b), a ≥ b > 0", DecimalType(5, 2), DecimalType(6, 3)),
-    ("byte, short, integer", "decimal(10+a, b), a ≥ b ≥ 0", INTEGER, DecimalType(10, 0)),
-    ("long", "decimal(20+a, b), a ≥ b ≥ 0", LONG, DecimalType(20, 0)),
-)
-"""Every change that any format supports: its text, and one pair of types as an example."""
-
-
-def print_capabilities() -> str:
-    """Return the table in Markdown. A pair of types that is not in it cannot be widened in any format."""
-    formats = tuple(each for each in TableFormat if each is not TableFormat.DELTA_FIXED)
-    lines = [f"| from | to | {' | '.join(each.value for each in formats)} |", "|---" * (2 + len(formats)) + "|"]
-    for old, new, old_type, new_type in _CHANGES:
-        marks = ("✓" if can_widen(each, old_type, new_type) else "–" for each in formats)
-        lines.append(f"| {old} | {new} | {' | '.join(marks)} |")
-    return "\n".join(lines)
 
 
 AUTOMATIC: Mapping[AutomaticWidening, Callable[[DataType, DataType], bool]] = {

@@ -61,6 +61,13 @@ class MetadataChange:
     operations: tuple[Operation, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class TableCreation(MetadataChange):
+    """The first commit of a table."""
+
+    actions: tuple[Metadata, Protocol]
+
+
 def to_table_state(snapshot: Snapshot) -> TableState:
     """Return the state of a version that table changes are planned with."""
     is_clustered = is_supported(snapshot.protocol, "clustering")

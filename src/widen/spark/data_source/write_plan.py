@@ -117,8 +117,6 @@ def plan_write(
         properties = canonical_properties(options.properties)
         change = plan_create_table(as_nullable(incoming), options.partition_by, properties, current_ms(), None)
         metadata, protocol = change.actions
-        assert isinstance(metadata, Metadata)
-        assert isinstance(protocol, Protocol)
     else:
         ensure_writable(snapshot.protocol, store.location)
         _ensure_same_layout(options, snapshot)

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from widen.model.type_parser import parse_type
-from widen.planning.evolution.format_capability import TableFormat, can_widen, print_capabilities
+from widen.model.types import BYTE, DATE, DOUBLE, FLOAT, INTEGER, LONG, SHORT, TIMESTAMP_NTZ, DecimalType
+from widen.planning.evolution.format_capability import TableFormat, can_widen
 
 DELTA, COMPAT = TableFormat.DELTA, TableFormat.DELTA_ICEBERG_COMPAT
 V2, V3 = TableFormat.ICEBERG_V2, TableFormat.ICEBERG_V3
@@ -75,8 +76,29 @@ TABLE = """\
 | long | decimal(20+a, b), a ≥ b ≥ 0 | ✓ | – | – | – |"""
 
 
+# Every change that any format supports: its text, and one pair of types as an example.
+CHANGES = (
+    ("byte", "short", BYTE, SHORT),
+    ("byte, short", "integer", SHORT, INTEGER),
+    ("byte, short", "long", SHORT, LONG),
+    ("integer", "long", INTEGER, LONG),
+    ("float", "double", FLOAT, DOUBLE),
+    ("byte, short, integer", "double", INTEGER, DOUBLE),
+    ("date", "timestamp_ntz", DATE, TIMESTAMP_NTZ),
+    ("decimal(p,s)", "decimal(p+a, s), a > 0", DecimalType(5, 2), DecimalType(6, 2)),
+    ("decimal(p,s)", "decimal(p+a, s+b), a ≥ b > 0", DecimalType(5, 2), DecimalType(6, 3)),
+    ("byte, short, integer", "decimal(10+a, b), a ≥ b ≥ 0", INTEGER, DecimalType(10, 0)),
+    ("long", "decimal(20+a, b), a ≥ b ≥ 0", LONG, DecimalType(20, 0)),
+)
+
+
 def test_the_table_is_printed() -> None:
-    assert print_capabilities() == TABLE
+    formats = tuple(each for each in TableFormat if each is not TableFormat.DELTA_FIXED)
+    lines = [f"| from | to | {' | '.join(each.value for each in formats)} |", "|---" * (2 + len(formats)) + "|"]
+    for old, new, old_type, new_type in CHANGES:
+        marks = ("✓" if can_widen(each, old_type, new_type) else "–" for each in formats)
+        lines.append(f"| {old} | {new} | {' | '.join(marks)} |")
+    assert "\n".join(lines) == TABLE
 
 
 def test_the_readme_has_the_printed_table() -> None:

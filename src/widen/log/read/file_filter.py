@@ -8,7 +8,7 @@ Source: PROTOCOL.md#per-file-statistics
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from math import ceil, floor
 
 import pyarrow as pa
@@ -55,7 +55,7 @@ def filter_files(files: pa.Table, selection: FileSelection) -> pa.Table:
 
 
 def _mask(rows: pa.RecordBatch, selection: FileSelection) -> pa.Array:
-    conditions = list(_conditions(selection.predicate))
+    conditions = list(selection.conditions)
     if all(str(each.type) in _FORMS or _is_partition(each, selection) for each in conditions):
         try:
             return _Evaluation(rows, selection, conditions).can_be(selection.predicate, truth=True)
@@ -65,16 +65,6 @@ def _mask(rows: pa.RecordBatch, selection: FileSelection) -> pa.Array:
     values = [dict(entries or ()) for entries in rows["partition_values"].to_pylist()]
     pairs = zip(values, rows["stats"].to_pylist(), strict=True)
     return pa.array([selection.can_match(*pair) for pair in pairs], pa.bool_())
-
-
-def _conditions(predicate: Predicate) -> Iterator[Compare | IsNull]:
-    match predicate:
-        case And(left, right) | Or(left, right):
-            yield from (*_conditions(left), *_conditions(right))
-        case Not(inner):
-            yield from _conditions(inner)
-        case Compare() | IsNull():
-            yield predicate
 
 
 def _is_partition(condition: Compare | IsNull, selection: FileSelection) -> bool:

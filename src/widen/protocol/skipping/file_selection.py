@@ -7,14 +7,14 @@ Source: PROTOCOL.md#per-file-statistics
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from widen.model.column_path import Path
 from widen.model.types import DataType, StructType
 from widen.protocol.column_mapping import physical_name, to_physical_path
 from widen.protocol.skipping.file_statistics import Bounds, FileStatistics, partition_bounds
-from widen.protocol.skipping.predicate import Predicate, UnknownPredicate
+from widen.protocol.skipping.predicate import And, Compare, IsNull, Not, Or, Predicate, UnknownPredicate
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,11 @@ class FileSelection:
     def is_everything(self) -> bool:
         """Whether no file can be skipped."""
         return isinstance(self.predicate, UnknownPredicate)
+
+    @property
+    def conditions(self) -> Iterator[Compare | IsNull]:
+        """The conditions on single columns that the predicate is made of."""
+        return _conditions(self.predicate)
 
     def can_match(self, values: Mapping[str, str | None], stats: str | None) -> bool:
         """Tell whether a file may have a matching row.
@@ -75,3 +80,14 @@ class FileSelection:
         """The physical names of the partition columns, as in the log and in directory names."""
         columns = {column.name: column for column in self.schema}
         return tuple(physical_name(columns[name], self.mode) for name in self.partition_by)
+
+
+def _conditions(predicate: Predicate) -> Iterator[Compare | IsNull]:
+    match predicate:
+        case And(left, right) | Or(left, right):
+            yield from _conditions(left)
+            yield from _conditions(right)
+        case Not(inner):
+            yield from _conditions(inner)
+        case Compare() | IsNull():
+            yield predicate

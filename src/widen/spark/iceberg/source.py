@@ -58,7 +58,7 @@ class IcebergSource:
         group = ScanGroup(
             listed, is_hive=False, has_vectors=False, values={}, stored=columns.stored, names=columns.names
         )
-        scan = ScanPlan(schema, NONE, (), predicate, (group,))
+        scan = ScanPlan(predicate, schema, NONE, (), (group,))
         uris = to_uris(file.path for file in files)
         if columns.has_similar_names and not compares_names_exactly(self.spark):
             keys = {file.path: key_of(uri) for file, uri in zip(files, uris, strict=True)}

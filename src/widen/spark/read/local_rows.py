@@ -172,18 +172,6 @@ def _flags(bitmap: BitMap64, first: int, count: int) -> pa.Array:
     return pc.is_in(pa.array(range(first, first + count), pa.uint64()), value_set=positions)
 
 
-def convert_column(values: pa.Array, data_type: DataType, mode: str = NONE) -> pa.Array:
-    """Return values of the same or a narrower type in another type; missing fields of structs become null.
-
-    Args:
-        mode: The mode of column mapping: whether the values have the physical names of the type.
-
-    Raises:
-        NotLocal: Arrow does not convert the values exactly.
-    """
-    return _to_table_type(values, data_type, mode)
-
-
 def _with_zones(file: pq.ParquetFile, rows: pa.Table) -> pa.Table:
     """Return rows whose timestamps are in UTC where they are stored as INT96, which has no zone in Parquet."""
     columns = (file.metadata.schema.column(index) for index in range(file.metadata.num_columns))
@@ -202,7 +190,7 @@ def _column(field: Field, rows: pa.Table, mode: str, partition: Mapping[str, str
     name = _stored_name(field, rows.column_names, mode)
     if name is None:
         return pa.nulls(rows.num_rows, to_arrow(field.type))
-    return _to_table_type(_one_array(rows.column(name)), field.type, mode)
+    return convert_column(_one_array(rows.column(name)), field.type, mode)
 
 
 def _stored_name(field: Field, stored: Collection[str], mode: str) -> str | None:
@@ -228,14 +216,21 @@ def _one_array(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(chunks) if chunks else pa.array([], column.type)
 
 
-def _to_table_type(values: pa.Array, data_type: DataType, mode: str) -> pa.Array:
-    """Return stored values in the type of the table, with its names at any depth."""
+def convert_column(values: pa.Array, data_type: DataType, mode: str = NONE) -> pa.Array:
+    """Return values of the same or a narrower type in another type; missing fields of structs become null.
+
+    Args:
+        mode: The mode of column mapping: whether the values have the physical names of the type.
+
+    Raises:
+        NotLocal: Arrow does not convert the values exactly.
+    """
     match data_type:
         case StructType(fields):
             return _struct(values, fields, mode)
         case ArrayType(element):
             lengths = pc.fill_null(pc.list_value_length(values), 0)
-            items = _to_table_type(values.flatten(), element, mode)
+            items = convert_column(values.flatten(), element, mode)
             return pa.ListArray.from_arrays(_offsets(lengths), items, mask=pc.is_null(values))
         case MapType(key, value):
             return _map(values, key, value, mode)
@@ -247,7 +242,7 @@ def _struct(values: pa.Array, fields: tuple[Field, ...], mode: str) -> pa.Array:
         raise NotLocal(f"a struct is stored as {values.type}")
     stored = {values.type.field(index).name: part for index, part in enumerate(values.flatten())}
     parts = [
-        _to_table_type(stored[name], field.type, mode)
+        convert_column(stored[name], field.type, mode)
         if (name := _stored_name(field, stored, mode)) is not None
         else pa.nulls(len(values), to_arrow(field.type))
         for field in fields
@@ -260,7 +255,7 @@ def _map(values: pa.Array, key: DataType, value: DataType, mode: str) -> pa.Arra
     """Return a map from its entries, which do not include those behind a null."""
     entries = values.cast(pa.list_(pa.struct([("key", values.type.key_type), ("value", values.type.item_type)])))
     lengths, parts = pc.fill_null(pc.list_value_length(entries), 0), entries.flatten().flatten()
-    keys, items = _to_table_type(parts[0], key, mode), _to_table_type(parts[1], value, mode)
+    keys, items = convert_column(parts[0], key, mode), convert_column(parts[1], value, mode)
     offsets = _offsets(lengths)
     if values.null_count:
         is_null = pa.concat_arrays([pc.is_null(values), pa.array([False])])

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from widen.model.column_path import Path, fields, map_fields, replace_type
 from widen.model.types import STRING, VOID, DataType, Field, StructType, quote_name
-from widen.protocol.column_mapping import physical_name, to_physical_path
+from widen.protocol.column_mapping import physical_name
 from widen.spark.read.old_decimals import unsafe_decimals
 from widen.spark.read.scan_groups import ScanGroup, ScanPlan
 from widen.spark.spark_types import as_nullable, type_to_spark, visible_schema
@@ -65,8 +65,7 @@ def path_in_files(scan: ScanPlan, group: ScanGroup, path: Path) -> Path:
     Raises:
         CorruptLog: a field of the path has no physical name.
     """
-    physical = to_physical_path(scan.schema, path, scan.mode)
-    return tuple(group.renamed.get(path[: at + 1]) or step for at, step in enumerate(physical))
+    return tuple(group.renamed.get(path[: at + 1]) or step for at, step in enumerate(scan.to_physical(path)))
 
 
 def projection(scan: ScanPlan, group: ScanGroup) -> list[Column]:

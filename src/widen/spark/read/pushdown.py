@@ -6,7 +6,7 @@ files are skipped like new ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from decimal import Decimal
 from operator import eq, ge, gt, le, lt, ne
@@ -36,21 +36,10 @@ _LONGS = range(-(2**63), 2**63)
 def file_condition(scan: ScanPlan, group: ScanGroup) -> Column | None:
     """Return a condition that every wanted row in the files fulfils, or None if Spark pushes the caller's condition."""
     columns = data_columns(scan, group)
-    nested = (path for path, _ in _leaves(scan.predicate) if len(path) > 1 and path[0] in columns)
-    if not any(columns[path[0]].is_rebuilt for path in nested):
+    paths = (condition.path for condition in scan.conditions)
+    if not any(len(path) > 1 and path[0] in columns and columns[path[0]].is_rebuilt for path in paths):
         return None
     return _push_predicate(scan, group, columns, scan.predicate, truth=True)
-
-
-def _leaves(predicate: Predicate) -> Iterator[tuple[Path, DataType]]:
-    match predicate:
-        case And(left, right) | Or(left, right):
-            yield from _leaves(left)
-            yield from _leaves(right)
-        case Not(inner):
-            yield from _leaves(inner)
-        case IsNull(path, data_type) | Compare(path, data_type, _, _):
-            yield path, data_type
 
 
 def _push_predicate(

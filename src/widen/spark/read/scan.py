@@ -177,8 +177,8 @@ def plan_scan(snapshot: Snapshot, predicate: Predicate, only: Collection[str] | 
 
 def _scan(snapshot: Snapshot, files: pa.Table, predicate: Predicate = _EVERYTHING) -> ScanPlan:
     ensure_readable(snapshot.schema)
-    mode = mapping_mode(snapshot.properties, snapshot.protocol)
-    scan = ScanPlan(snapshot.schema, mode, tuple(snapshot.partition_columns), predicate)
+    chosen = select_files(snapshot, predicate)
+    scan = ScanPlan(predicate, chosen.schema, chosen.mode, chosen.partition_by)
     return replace(scan, groups=tuple(group_files(scan, files)))
 
 

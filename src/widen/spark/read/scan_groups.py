@@ -14,10 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from widen.model.column_path import Path
-from widen.model.types import DataType, StructType
-from widen.protocol.column_mapping import physical_name
+from widen.model.types import DataType
 from widen.protocol.partition_values import is_hive_path
-from widen.protocol.skipping.predicate import Predicate
+from widen.protocol.skipping.file_selection import FileSelection
 from widen.spark.parquet.physical_types import Names
 from widen.spark.read.old_decimals import StoredTypes
 
@@ -62,25 +61,10 @@ class ScanGroup:
 
 
 @dataclass(frozen=True)
-class ScanPlan:
-    """What a scan reads, planned without Spark.
+class ScanPlan(FileSelection):
+    """What a scan reads, planned without Spark: the files of a selection, in groups."""
 
-    Args:
-        schema: The schema of the table, in logical names.
-        partition_by: The logical names of the partition columns.
-    """
-
-    schema: StructType
-    mode: str
-    partition_by: tuple[str, ...]
-    predicate: Predicate
     groups: tuple[ScanGroup, ...] = ()
-
-    @property
-    def physical_partitions(self) -> tuple[str, ...]:
-        """The names of the partition columns in the log and in directories."""
-        by_name = {field.name: field for field in self.schema.fields}
-        return tuple(physical_name(by_name[name], self.mode) for name in self.partition_by)
 
 
 def partition_values(files: pa.Table) -> list[dict[str, str | None]]:

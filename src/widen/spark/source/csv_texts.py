@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial, reduce
-from itertools import groupby
+from itertools import chain
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from widen.spark.source.csv_dialect import CsvDialect, ensure_splittable, read_header, split_whole_rows, to_utf8
 from widen.spark.source.csv_rows import FieldGroup, parse_rows, to_json_record
 from widen.spark.source.json_texts import is_small, keep_file_order, text_lines, whole_files
-from widen.spark.source.raw_batch import FILE, PART, RAW_SCHEMA, TEXT, as_raw_records
+from widen.spark.source.raw_batch import RAW_SCHEMA, TextGroup, as_raw_records, split_groups
 from widen.spark.source.source_files import SourceFiles, as_literal
 
 LINE_FIELD = "value"
@@ -65,11 +65,11 @@ def _read_large(spark: SparkSession, path: str, dialect: CsvDialect) -> DataFram
 
 
 def _texts_of_files(dialect: CsvDialect, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for content, path in zip(batch.column(TEXT).to_pylist(), batch.column(FILE).to_pylist(), strict=True):
+    for group in _groups(batches):
+        for content in group.texts:
             text = to_utf8(content, dialect)
-            names, rows = ([], b"") if text is None else read_header(text, dialect, path)
-            yield as_raw_records([content] if text is None else _to_json_texts(rows, names, dialect), path)
+            names, rows = ([], b"") if text is None else read_header(text, dialect, group.file)
+            yield as_raw_records([content] if text is None else _to_json_texts(rows, names, dialect), group.file)
 
 
 def _texts_of_lines(
@@ -78,24 +78,24 @@ def _texts_of_lines(
     """Yield the records of the lines of one file; a row that continues in the next lines waits for them."""
     last_split: tuple[str, int] = ("", -1)
     incomplete_row = b""
-    for batch in batches:
-        columns = [batch.column(name).to_pylist() for name in (TEXT, FILE, PART)]
-        for split, group in groupby(zip(*columns, strict=True), key=lambda row: (row[1], row[2])):
-            data = b"".join(line + b"\n" for line, _, _ in group)
-            rows = to_utf8(data, dialect) or data
-            is_start, last_split = split != last_split and split[1] == 0, split
-            rows, incomplete_row = split_whole_rows(
-                incomplete_row + (read_header(rows, dialect, split[0])[1] if is_start else rows), dialect
-            )
-            yield as_raw_records(_to_json_texts(rows, names, dialect), *last_split)
+    for group in _groups(batches):
+        data, split = b"".join(line + b"\n" for line in group.texts), (group.file, group.part)
+        rows = to_utf8(data, dialect) or data
+        is_start, last_split = split != last_split and group.part == 0, split
+        rows, incomplete_row = split_whole_rows(
+            incomplete_row + (read_header(rows, dialect, group.file)[1] if is_start else rows), dialect
+        )
+        yield as_raw_records(_to_json_texts(rows, names, dialect), *last_split)
     yield as_raw_records(_to_json_texts(incomplete_row, names, dialect), *last_split)
 
 
 def _texts_of_plain_lines(detects: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        columns = [batch.column(name).to_pylist() for name in (TEXT, FILE, PART)]
-        for last_split, group in groupby(zip(*columns, strict=True), key=lambda row: (row[1], row[2])):
-            yield as_raw_records([_line_to_json(line, detects=detects) for line, _, _ in group], *last_split)
+    for group in _groups(batches):
+        yield as_raw_records([_line_to_json(line, detects=detects) for line in group.texts], group.file, group.part)
+
+
+def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[TextGroup]:
+    return chain.from_iterable(map(split_groups, batches))
 
 
 def _line_to_json(line: bytes, *, detects: str) -> bytes:

@@ -10,7 +10,7 @@ from widen.protocol.skipping.predicate import UnknownPredicate
 from widen.spark.read.scan_groups import LITERAL_PARTITIONS, ScanPlan, group_files
 
 SCHEMA = StructType((Field("a", LONG), Field("p", STRING), Field("q", LONG)))
-PLAN = ScanPlan(SCHEMA, "none", ("p", "q"), UnknownPredicate())
+PLAN = ScanPlan(UnknownPredicate(), SCHEMA, "none", ("p", "q"))
 VECTOR = {"storage_type": "u", "path_or_inline_dv": "x", "size_in_bytes": 1, "cardinality": 1}
 
 

@@ -17,6 +17,7 @@ from widen.model.column_path import Path, leaves
 from widen.model.types import DecimalType, StructType
 from widen.protocol.column_mapping import to_physical_path
 from widen.protocol.partition_values import parse_timestamp
+from widen.protocol.skipping.file_statistics import value_at
 
 
 @dataclass(frozen=True)
@@ -42,15 +43,15 @@ def statistics_columns(schema: StructType, mode: str) -> Iterator[StatisticsColu
     """
     for (path, data_type), (_, number, is_repeated) in zip(leaves(schema), leaf_ids(schema), strict=True):
         if not is_repeated:
-            kind = "decimal" if isinstance(data_type, DecimalType) else str(data_type)
-            encode = _decimal_encoder(data_type) if isinstance(data_type, DecimalType) else _ENCODERS.get(kind)
+            name = str(data_type)
+            encode = _decimal_encoder(data_type) if isinstance(data_type, DecimalType) else _ENCODERS.get(name)
             yield StatisticsColumn(number, to_physical_path(schema, path, mode), encode)
 
 
 def null_counts(columns: Iterable[StatisticsColumn], nulls: Any) -> Iterator[tuple[int, int]]:
     """Yield the number of nulls of each column by field id, as far as the log has it."""
     for leaf in columns:
-        count = _at(nulls, leaf.path)
+        count = value_at(nulls, leaf.path)
         if isinstance(count, int):
             yield leaf.number, count
 
@@ -58,16 +59,10 @@ def null_counts(columns: Iterable[StatisticsColumn], nulls: Any) -> Iterator[tup
 def bounds(columns: Iterable[StatisticsColumn], values: Any, *, is_upper: bool) -> Iterator[tuple[int, bytes]]:
     """Yield the bounds of each column by field id in Iceberg's binary form, as far as the log has them."""
     for leaf in columns:
-        value = None if leaf.encode is None else _at(values, leaf.path)
+        value = None if leaf.encode is None else value_at(values, leaf.path)
         bound = leaf.encode(value, is_upper) if value is not None and leaf.encode is not None else None
         if bound is not None:
             yield leaf.number, bound
-
-
-def _at(values: Any, path: Path) -> Any:
-    for step in path:
-        values = values.get(step) if isinstance(values, dict) else None
-    return values
 
 
 def _number_encoder(form: str) -> Callable[[Any, bool], bytes | None]:

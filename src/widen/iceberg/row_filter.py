@@ -8,16 +8,16 @@ Source: Iceberg's table specification, "Scan Planning"; Spark's NaN semantics
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Mapping
-from datetime import date, datetime, timedelta, timezone
+from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from widen.iceberg.delta_statistics import EPOCH, to_micros
 from widen.model.column_path import Path
 from widen.model.lazy_module import import_lazily
-from widen.model.types import DataType, DecimalType
-from widen.protocol.partition_values import Scalar
+from widen.model.types import DataType, DecimalType, plain_name
+from widen.protocol.partition_values import Scalar, is_float32
 from widen.protocol.skipping.predicate import NEGATED, And, Compare, IsNull, Not, Or, Predicate
 
 if TYPE_CHECKING:
@@ -76,8 +76,7 @@ def _name(path: Path, schema: Schema) -> str | None:
 
 
 def _to_literal(value: Scalar, data_type: DataType) -> Any:
-    kind = "decimal" if isinstance(data_type, DecimalType) else str(data_type)
-    make = _LITERALS.get(kind)
+    make = _LITERALS.get(plain_name(data_type))
     return make(value, data_type) if make is not None else None
 
 
@@ -88,14 +87,7 @@ def _integer(value: Scalar, _: DataType) -> Any:
 def _double(value: Scalar, data_type: DataType) -> Any:
     if not isinstance(value, float) or value != value:
         return None
-    return literals.DoubleLiteral(value) if str(data_type) == "double" or _fits_float(value) else None
-
-
-def _fits_float(value: float) -> bool:
-    try:
-        return bool(struct.unpack("f", struct.pack("f", value))[0] == value)
-    except OverflowError:
-        return False
+    return literals.DoubleLiteral(value) if str(data_type) == "double" or is_float32(value) else None
 
 
 def _decimal(value: Scalar, data_type: DataType) -> Any:
@@ -123,17 +115,12 @@ def _boolean(value: Scalar, _: DataType) -> Any:
 
 
 def _date(value: Scalar, _: DataType) -> Any:
-    return literals.DateLiteral((value - _EPOCH.date()).days) if type(value) is date else None
+    return literals.DateLiteral((value - EPOCH.date()).days) if type(value) is date else None
 
 
 def _timestamp(value: Scalar, _: DataType) -> Any:
-    if not isinstance(value, datetime):
-        return None
-    aware = value if value.tzinfo is not None else value.replace(tzinfo=timezone.utc)
-    return literals.TimestampLiteral((aware - _EPOCH) // timedelta(microseconds=1))
+    return literals.TimestampLiteral(to_micros(value)) if isinstance(value, datetime) else None
 
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 _LITERALS: Mapping[str, Callable[[Scalar, DataType], Any]] = {
     "boolean": _boolean,

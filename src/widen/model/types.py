@@ -193,6 +193,11 @@ def quote_name(name: str) -> str:
     return name if plain else "`" + name.replace("`", "``") + "`"
 
 
+def plain_name(data_type: DataType) -> str:
+    """Return the name of an atomic type without precision and scale."""
+    return "decimal" if isinstance(data_type, DecimalType) else str(data_type)
+
+
 def is_atomic(data_type: DataType) -> bool:
     """Tell whether the type has no nested types."""
     return isinstance(data_type, (AtomicType, DecimalType, OpaqueType))

@@ -98,6 +98,14 @@ def to_float32(value: float) -> float:
     return float(struct.unpack("<f", struct.pack("<f", value))[0])
 
 
+def is_float32(value: float) -> bool:
+    """Tell whether a number is the same as a 32-bit float."""
+    try:
+        return to_float32(value) == value
+    except OverflowError:
+        return False
+
+
 def is_decimal(number: Decimal, data_type: DecimalType) -> bool:
     """Tell whether a decimal type can represent the number exactly."""
     if not number:

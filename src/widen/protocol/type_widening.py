@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from widen.model.types import DataType, DecimalType
+from widen.model.types import DataType, DecimalType, plain_name
 
 DECIMAL = "decimal"
 """Any decimal type in a row of the matrix; `_has_room` checks precision and scale."""
@@ -60,7 +60,7 @@ def find_widening(old: DataType, new: DataType) -> Widening | None:
     if old == new:
         return None
     for row in WIDENINGS:
-        if _name(old) in row.old and _name(new) in row.new and _has_room(old, new, row):
+        if plain_name(old) in row.old and plain_name(new) in row.new and _has_room(old, new, row):
             return row
     return None
 
@@ -83,10 +83,6 @@ def is_iceberg_compatible(old: DataType, new: DataType) -> bool:
     """
     row = find_widening(old, new)
     return row is not None and row.iceberg
-
-
-def _name(data_type: DataType) -> str:
-    return DECIMAL if isinstance(data_type, DecimalType) else str(data_type)
 
 
 def _has_room(old: DataType, new: DataType, row: Widening) -> bool:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import date, datetime, timedelta, timezone
+from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
+from widen.log.read.commit_timestamps import time_text
 from widen.planning.table.column_change import ROUTED, ColumnChange
 from widen.protocol.partition_values import Scalar
 
@@ -82,20 +83,6 @@ class IntervalRecord:
             "bytes": self.size_bytes,
             "changes": [change.to_value() for change in self.changes],
         }
-
-
-def time_text(time_ms: int) -> str:
-    """Return a time in ms since the epoch as ISO text in UTC.
-
-    Example:
-        >>> time_text(1_700_000_000_123)
-        '2023-11-14T22:13:20.123Z'
-    """
-    moment = _EPOCH + timedelta(milliseconds=time_ms)
-    return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
-
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 def json_scalar(value: Scalar | None) -> Any:

@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
+from widen.log.read.commit_timestamps import time_text
 from widen.model.column_path import ELEMENT, KEY, VALUE, format_path
 from widen.planning.evolution.plan import REPLAY_PREFIX
 from widen.planning.evolution.source_metadata import CORRUPT, RESCUED
 from widen.planning.table.column_change import GRADES, ColumnChange
-from widen.report.report_model import IntervalRecord, VersionTime, time_text
+from widen.report.report_model import IntervalRecord, VersionTime
 from widen.report.table_report import Report, ReportColumn, SourceField
 from widen.report.text_format import count_noun, share_text
 

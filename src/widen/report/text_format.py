@@ -14,6 +14,7 @@ from urllib.parse import unquote
 
 from widen.errors import WidenError
 from widen.errors.printable import printable as printable
+from widen.log.read.commit_timestamps import time_text
 from widen.model.column_path import Path, format_path
 from widen.model.notebook import shorten
 from widen.model.type_parser import parse_type
@@ -33,7 +34,7 @@ from widen.planning.table.column_change import (
 from widen.planning.table.schema_changes import summarize_operation
 from widen.protocol.partition_values import Scalar
 from widen.protocol.skipping.file_statistics import MAX_TEXT
-from widen.report.report_model import IntervalRecord, time_text
+from widen.report.report_model import IntervalRecord
 from widen.report.table_report import ReportColumn
 
 UNKNOWN_TEXT = "–"

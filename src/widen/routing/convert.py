@@ -8,7 +8,6 @@ Source: docs/evolution-rules.md#lattice, #d2, #d3, #d5
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
@@ -31,6 +30,7 @@ from widen.observe.kind import (
 from widen.observe.observe_document import scalar_kind
 from widen.planning.evolution.policy import EpochUnit
 from widen.planning.evolution.type_lattice import can_route
+from widen.protocol.partition_values import is_float32
 
 MISSING: Final = object()
 """The column cannot hold this value exactly."""
@@ -132,17 +132,10 @@ def _to_double(value: JsonDocument, to_type: DataType) -> Any:
     number = float(value)
     if str(to_type) == "float":
         # A float has no such text in Python, whose repr is that of the double, so only equal binary values count.
-        return number if _is_float32(number) and Decimal(value) == Decimal(number) else MISSING
+        return number if is_float32(number) and Decimal(value) == Decimal(number) else MISSING
     # A double is compared by its shortest text, because that is what reading the column back gives: 0.1 then counts as
     # exact.
     return number if Decimal(repr(number)) == Decimal(value) else MISSING
-
-
-def _is_float32(number: float) -> bool:
-    try:
-        return bool(struct.unpack("f", struct.pack("f", number))[0] == number)
-    except OverflowError:
-        return False
 
 
 def _to_decimal(value: JsonDocument, to_type: DecimalType) -> Any:

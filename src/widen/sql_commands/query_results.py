@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
 from typing import Any, TypeAlias
 
+from widen.log.read.commit_timestamps import time_text
 from widen.model.column_path import Path, fields, format_path
 from widen.model.sql_literal import to_literal
 from widen.model.types import ArrayType, DataType, MapType, StructType, quote_name
@@ -131,8 +131,8 @@ def _detail(table: Table) -> Sequence[Any]:
         metadata.name,
         metadata.description,
         table.location,
-        None if metadata.created_time is None else _time(metadata.created_time),
-        _time(table.snapshot.timestamp_ms),
+        None if metadata.created_time is None else time_text(metadata.created_time),
+        time_text(table.snapshot.timestamp_ms),
         list(table.partition_by),
         [format_path(path) for path in _clustering(table)],
         *table.snapshot.count_files(),
@@ -144,12 +144,7 @@ def _detail(table: Table) -> Sequence[Any]:
 
 
 def _commit(version: int, time_ms: int, info: Mapping[str, Any]) -> Sequence[Any]:
-    return (version, _time(time_ms), *(info.get(name) for name, _ in _HISTORY[2:]))
-
-
-def _time(time_ms: int) -> str:
-    moment = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=time_ms)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return (version, time_text(time_ms), *(info.get(name) for name, _ in _HISTORY[2:]))
 
 
 def _shown_properties(table: Table, key: str | None) -> list[tuple[str, str]]:

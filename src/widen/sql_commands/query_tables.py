@@ -17,6 +17,7 @@ from sqlglot.errors import SqlglotError
 
 from widen.errors import InvalidOption, NameNotFound, TableNotFound
 from widen.errors.foreign import first_line
+from widen.log.read.commit_timestamps import to_ms
 from widen.log.read.snapshot import open_snapshot
 from widen.log.store.log_store import LogStore
 from widen.model.sql_literal import to_identifier
@@ -143,7 +144,7 @@ class QueryRunner:
         """Return the version that an argument of table_changes names: a number, or a time."""
         if text.isdecimal():
             return int(text)
-        moment_ms = (self._moment(text) - _EPOCH) // timedelta(milliseconds=1)
+        moment_ms = to_ms(self._moment(text))
         if is_first and table.history()[-1].timestamp_ms >= moment_ms:
             return table.history()[-1].version
         snapshot = open_snapshot(table.store, timestamp_ms=moment_ms)

@@ -13,6 +13,7 @@ from widen.log.write.commit import StagedFiles, commit, write_metrics
 from widen.model.argument_types import check_arguments
 from widen.model.column_path import as_nullable
 from widen.planning.alter.create_table import plan_create_table
+from widen.protocol.actions import Action
 from widen.protocol.table_properties import canonical_properties
 from widen.spark.ddl.generated_expressions import ensure_expressions_valid, has_expressions
 from widen.spark.delta_settings import default_properties
@@ -109,7 +110,8 @@ def create_table_as(
     with StagedFiles() as staged:
         adds = write_parquet(rows, store, protocol, metadata)
         staged.add_files(store, adds)
-        actions, metrics = [*change.actions, *adds], write_metrics(adds)
+        actions: list[Action] = [*change.actions, *adds]
+        metrics = write_metrics(adds)
         outcome = commit(store, None, actions, CREATE_AS, change.parameters, metrics=metrics, staged=staged)
     return Table._of(outcome.or_raise())
 

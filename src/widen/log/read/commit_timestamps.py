@@ -137,4 +137,15 @@ def to_ms(timestamp: datetime | str) -> int:
     return (aware - _EPOCH) // timedelta(milliseconds=1)
 
 
+def time_text(time_ms: int) -> str:
+    """Return a time in ms since the epoch as ISO text in UTC.
+
+    Example:
+        >>> time_text(1_700_000_000_123)
+        '2023-11-14T22:13:20.123Z'
+    """
+    moment = _EPOCH + timedelta(milliseconds=time_ms)
+    return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)

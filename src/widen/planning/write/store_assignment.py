@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from widen.model.types import BINARY, STRING, VARIANT, VOID, DataType, DecimalType, is_atomic
+from widen.model.types import BINARY, STRING, VARIANT, VOID, DataType, is_atomic, plain_name
 
 NUMBERS = frozenset({"byte", "short", "integer", "long", "float", "double", "decimal"})
 TIMES = frozenset({"date", "timestamp", "timestamp_ntz"})
@@ -29,7 +29,7 @@ def can_assign(old: DataType, new: DataType) -> bool:
         return False
     if new == STRING:
         return old not in _NOT_TO_STRING
-    return any(_name(old) in family and _name(new) in family for family in FAMILIES)
+    return any(plain_name(old) in family and plain_name(new) in family for family in FAMILIES)
 
 
 _CASTS: Mapping[str, frozenset[str]] = {
@@ -54,8 +54,4 @@ def can_cast(old: DataType, new: DataType) -> bool:
     """
     if new == STRING:
         return old not in _NOT_TO_STRING
-    return _name(new) in _CASTS.get(_name(old), frozenset())
-
-
-def _name(data_type: DataType) -> str:
-    return "decimal" if isinstance(data_type, DecimalType) else str(data_type)
+    return plain_name(new) in _CASTS.get(plain_name(old), frozenset())

@@ -73,9 +73,9 @@ class FileStatistics:
             path: The physical path, through structs only.
             data_type: The current type; the file may have been written with a narrower one.
         """
-        nulls = _at(self._value.get(NULL_COUNT), path)
+        nulls = value_at(self._value.get(NULL_COUNT), path)
         counted = isinstance(nulls, int)
-        low, high = (_at(self._value.get(key), path) for key in (MIN_VALUES, MAX_VALUES))
+        low, high = (value_at(self._value.get(key), path) for key in (MIN_VALUES, MAX_VALUES))
         return Bounds(
             _bound(low, data_type, down=True),
             _bound(high, data_type, down=False),
@@ -90,8 +90,8 @@ class FileStatistics:
         Args:
             path: The physical path, through structs only.
         """
-        low, high = (_scalar(_at(self._value.get(key), path), data_type) for key in (MIN_VALUES, MAX_VALUES))
-        nulls = _at(self._value.get(NULL_COUNT), path)
+        low, high = (_scalar(value_at(self._value.get(key), path), data_type) for key in (MIN_VALUES, MAX_VALUES))
+        nulls = value_at(self._value.get(NULL_COUNT), path)
         return ColumnStatistics(
             None if low is UNKNOWN else low,
             None if high is UNKNOWN else high,
@@ -132,7 +132,8 @@ def _decode(text: str | None) -> dict[str, Any]:
 _decoder = msgspec.json.Decoder(float_hook=Decimal)
 
 
-def _at(value: Any, path: Path) -> Any:
+def value_at(value: Any, path: Path) -> Any:
+    """Return the value at a path in decoded statistics; None if they lack it."""
     for step in path:
         value = value.get(step) if isinstance(value, dict) else None
     return value

@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import TypeAlias
 
 from widen.model.column_path import Path
-from widen.model.types import DataType, DecimalType
+from widen.model.types import DataType, DecimalType, plain_name
 from widen.protocol.partition_values import UNKNOWN, Scalar, UnknownValue
 from widen.protocol.skipping.file_statistics import Bounds
 
@@ -116,7 +116,7 @@ def to_comparable(value: Scalar, data_type: DataType) -> Scalar | UnknownValue:
 
     Source: Spark's type coercion
     """
-    name = "decimal" if isinstance(data_type, DecimalType) else str(data_type)
+    name = plain_name(data_type)
     if isinstance(value, bool) or name == "boolean":
         return value if isinstance(value, bool) and name == "boolean" else UNKNOWN
     if name in ("float", "double"):

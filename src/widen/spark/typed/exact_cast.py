@@ -14,7 +14,7 @@ from typing import TypeAlias
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from widen.model.types import DATE, DOUBLE, LONG, STRING, TIMESTAMP, TIMESTAMP_NTZ, DataType, DecimalType
+from widen.model.types import DATE, DOUBLE, LONG, STRING, TIMESTAMP, TIMESTAMP_NTZ, DataType, DecimalType, plain_name
 from widen.observe.observe_schema import TemporalString, type_facts
 from widen.planning.evolution.policy import EpochUnit
 from widen.planning.evolution.type_lattice import can_route
@@ -61,7 +61,7 @@ def convert_exactly(values: Column, old: DataType, new: DataType, unit: EpochUni
         return None
     if (facts[0], new) == ("long", TIMESTAMP):
         return epoch_to_timestamp(values, unit)
-    return PARTIAL_CONVERSIONS[facts[0], _family(new)](values, old, new)
+    return PARTIAL_CONVERSIONS[facts[0], plain_name(new)](values, old, new)
 
 
 def holds_every_value(old: DataType, new: DataType) -> bool:
@@ -124,10 +124,6 @@ _TIME = rf"{_DAY}T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{{1,6}})?"
 _TEMPORAL_PATTERNS: Mapping[DataType, str] = MappingProxyType(
     {DATE: rf"\A{_DAY}\z", TIMESTAMP: rf"\A{_TIME}(?:Z|\+00:00)\z", TIMESTAMP_NTZ: rf"\A{_TIME}\z"}
 )
-
-
-def _family(new: DataType) -> str:
-    return "decimal" if isinstance(new, DecimalType) else str(new)
 
 
 def _cast(values: Column, old: DataType, new: DataType) -> Column:

@@ -30,6 +30,7 @@ from widen.sql_commands.row_parser import parse_row_statement, split_create_as
 from widen.sql_commands.row_statements import CreateTableAs, RowStatement
 from widen.sql_commands.statements import Statement, TableName
 from widen.sql_commands.syntax_error import refused_message, unexpected_token_message
+from widen.sql_commands.token_reader import to_table_name
 
 if TYPE_CHECKING:
     from widen.planning.alter.alter_request import ColumnChanges, NewColumn
@@ -320,9 +321,7 @@ class _StatementBuilder(Transformer[Token, Statement]):
     # ---- words -------------------------------------------------------------------------------------
 
     def table(self, _: Meta, *tokens: Token) -> TableName:
-        names = tuple(map(_name, tokens))
-        is_path = len(names) == 2 and names[0].lower() == TableName.DELTA
-        return TableName((TableName.DELTA, names[1]) if is_path else names)
+        return to_table_name(tuple(map(_name, tokens)))
 
     def path(self, _: Meta, text: str) -> TableName:
         return TableName((TableName.DELTA, text))

@@ -121,6 +121,14 @@ def source_key(field: Field) -> str:
     return str(source[-1]) if source else field.name
 
 
+def fields_by_source(fields: Iterable[Field]) -> dict[str, list[Field]]:
+    """Return the fields of a struct by the key of the source field that they hold, in the order of the schema."""
+    groups: dict[str, list[Field]] = {}
+    for field in fields:
+        groups.setdefault(source_key(field), []).append(field)
+    return groups
+
+
 def source_field(name: str, data_type: DataType, source: Path, *, is_evolved: bool) -> Field:
     """Return a new column with the metadata and the comment that name its source field.
 

@@ -28,7 +28,7 @@ from widen.model.types import (
 )
 from widen.observe.file_fields import SIGN
 from widen.observe.kind import DOUBLE_WORD, INT_WORD, LONG_WORD, word_of
-from widen.planning.evolution.source_metadata import FORM, role_of, source_key
+from widen.planning.evolution.source_metadata import FORM, fields_by_source, role_of
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -49,11 +49,8 @@ def build_contract(schema: StructType, title: str) -> dict[str, Any]:
 
 
 def _object(fields: Iterable[Field]) -> dict[str, Any]:
-    by_key: dict[str, list[Field]] = {}
-    for field in fields:
-        by_key.setdefault(source_key(field), []).append(field)
     # Fields that records get from the path of their file are not part of the records.
-    groups = {key: group for key, group in by_key.items() if not key.endswith(SIGN)}
+    groups = {key: group for key, group in fields_by_source(fields).items() if not key.endswith(SIGN)}
     required = [key for key, group in groups.items() if not any(field.nullable for field in group)]
     described = {"type": "object", "properties": {key: _property(group) for key, group in groups.items()}}
     return {**described, **({"required": required} if required else {}), "additionalProperties": False}

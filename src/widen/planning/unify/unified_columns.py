@@ -29,7 +29,7 @@ from widen.model.types import (
     quote_name,
 )
 from widen.observe.kind import BOOLEAN_WORD, DECIMAL_WORD, DOUBLE_WORD, LONG_WORD, NUMBER_WORDS, TIMESTAMP_WORD, word_of
-from widen.planning.evolution.source_metadata import EVOLVED_FROM, role_of, source_key
+from widen.planning.evolution.source_metadata import EVOLVED_FROM, fields_by_source, role_of
 from widen.planning.evolution.type_lattice import NUMERIC_WORDS, WIDER, ValueSpan, column_sort_key, common_leaf
 
 ROUNDING = frozenset(
@@ -62,7 +62,9 @@ def unify_schema(schema: StructType) -> list[UnifiedColumn]:
     joiner = _Joiner(_free_prefix(schema.names))
     plain = (item for item in schema if role_of(item) is None)
     roles = (item for item in schema if role_of(item) is not None)
-    unified = [joiner.column([(item, quote_name(item.name)) for item in items]) for items in _by_source(plain)]
+    unified = [
+        joiner.column([(item, quote_name(item.name)) for item in items]) for items in fields_by_source(plain).values()
+    ]
     return unified + [UnifiedColumn(item.name, item.type, quote_name(item.name), (item.name,)) for item in roles]
 
 
@@ -82,13 +84,6 @@ def _free_prefix(names: Iterable[str]) -> str:
     folded_names = tuple(name.casefold() for name in names)
     candidates = ("x" + "_" * at for at in count())
     return next(text for text in candidates if not any(name.startswith(text) for name in folded_names))
-
-
-def _by_source(items: Iterable[Field]) -> list[list[Field]]:
-    groups: dict[str, list[Field]] = {}
-    for item in items:
-        groups.setdefault(source_key(item), []).append(item)
-    return list(groups.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +159,7 @@ class _Joiner:
     def _records(self, parts: Sequence[_ColumnRef]) -> _ColumnRef:
         """Combine records: the result has the fields of all, combined by source field."""
         owners = {id(item): part for part in parts for item in _fields(part.type)}
-        groups = _by_source(item for part in parts for item in _fields(part.type))
+        groups = fields_by_source(item for part in parts for item in _fields(part.type)).values()
         columns = [self.column([(item, owners[id(item)].step(item.name)) for item in group]) for group in groups]
         combined = ", ".join(f"{to_literal(column.name)}, {column.sql}" for column in columns)
         struct = StructType(tuple(Field(column.name, column.type) for column in columns))
@@ -194,7 +189,7 @@ def _shape(data_type: DataType) -> object:
 
 def _has_siblings(data_type: DataType) -> bool:
     """Tell whether a source field anywhere in a type has several columns."""
-    is_split = isinstance(data_type, StructType) and len(_by_source(data_type)) < len(data_type)
+    is_split = isinstance(data_type, StructType) and len(fields_by_source(data_type)) < len(data_type)
     return is_split or any(_has_siblings(child) for _, child in children(data_type))
 
 

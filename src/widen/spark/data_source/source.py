@@ -17,6 +17,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType as SparkSchema
 
 from widen.errors import DataSourceRefused
+from widen.log.read.snapshot import Snapshot
 from widen.model.argument_types import check_arguments
 from widen.spark.data_source.batch_reader import (
     BatchReader,
@@ -54,18 +55,11 @@ class WidenSource(DataSource):
 
     def reader(self, schema: SparkSchema) -> DataSourceReader:
         """Return the reader of one version, or of the changes between two versions."""
-        options = self._parse_options()
-        snapshot = read_snapshot_of(options)
-        columns = plan_batch_columns(options, snapshot)
-        _ensure_columns(schema, columns, snapshot.location)
-        return self.reader_class(options, snapshot, columns)
+        return self.reader_class(*self._plan_read(schema))
 
     def streamReader(self, schema: SparkSchema) -> DataSourceStreamReader:
         """Return the reader of new rows, or of all changes."""
-        options = self._parse_options()
-        snapshot = read_snapshot_of(options)
-        columns = plan_batch_columns(options, snapshot)
-        _ensure_columns(schema, columns, snapshot.location)
+        options, snapshot, columns = self._plan_read(schema)
         return StreamReader(options, plan_stream(options, snapshot), columns)
 
     def writer(self, schema: SparkSchema, overwrite: bool) -> DataSourceWriter:
@@ -89,20 +83,23 @@ class WidenSource(DataSource):
     def _parse_options(self) -> SourceOptions:
         return parse_source_options(self.options)
 
+    def _plan_read(self, given: SparkSchema) -> tuple[SourceOptions, Snapshot, TableColumns]:
+        """Check that Spark expects the columns that the table has now, and return what a reader needs."""
+        options = self._parse_options()
+        snapshot = read_snapshot_of(options)
+        columns = plan_batch_columns(options, snapshot)
+        expected, actual = as_nullable(from_spark(given)), columns.schema
+        if expected.sql != actual.sql:
+            reason = f"the query expects {expected.sql}, and the table has {actual.sql}"
+            fix = "Do not give a schema. If the table changed since the DataFrame was made, load it again."
+            raise DataSourceRefused(verb="read", location=snapshot.location, reason=reason, fix=fix)
+        return options, snapshot, columns
+
 
 class FilteringSource(WidenSource):
     """The data source where Spark pushes filters."""
 
     reader_class = FilteringReader
-
-
-def _ensure_columns(given: SparkSchema, columns: TableColumns, location: str) -> None:
-    """Check that Spark expects the columns that the table has now."""
-    expected, actual = as_nullable(from_spark(given)), columns.schema
-    if expected.sql != actual.sql:
-        reason = f"the query expects {expected.sql}, and the table has {actual.sql}"
-        fix = "Do not give a schema. If the table changed since the DataFrame was made, load it again."
-        raise DataSourceRefused(verb="read", location=location, reason=reason, fix=fix)
 
 
 @check_arguments

@@ -21,7 +21,7 @@ from widen.spark.hadoop_options import options_of_files
 from widen.spark.iceberg.arrow_files import PLACE, POSITION, open_with_arrow
 from widen.spark.iceberg.file_columns import FileColumns
 from widen.spark.read.projection import projection
-from widen.spark.read.pushdown import file_condition
+from widen.spark.read.pushdown import filter_stored_rows
 from widen.spark.read.scan import file_key, key_of, list_files, open_files
 from widen.spark.read.scan_groups import ScanGroup, ScanPlan
 from widen.spark.stored_names import compares_names_exactly
@@ -68,8 +68,7 @@ class IcebergSource:
         if all(uri.startswith("file:") for uri in uris):
             uris = list_files(self.spark, LogStore(self.point.metadata.location), listed, uris)
         frame = open_files(self.spark, scan, group, uris, store_options=options_of_files(uris, self.io.properties))
-        condition = file_condition(scan, group)
-        frame = frame if condition is None else frame.filter(condition)
+        frame = filter_stored_rows(frame, scan, group)
         return FileRows(frame, projection(scan, group), file_key(), F.col("_metadata.row_index"))
 
 

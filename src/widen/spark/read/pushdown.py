@@ -20,7 +20,7 @@ from widen.protocol.partition_values import Scalar
 from widen.protocol.skipping.predicate import NEGATED, And, Compare, IsNull, Not, Or, Predicate, UnknownPredicate
 from widen.spark.read.projection import DataColumn, data_columns, path_in_files
 from widen.spark.read.scan_groups import ScanGroup, ScanPlan
-from widen.spark.spark_types import type_to_spark
+from widen.spark.spark_types import DataFrame, type_to_spark
 
 _OPERATORS: Mapping[str, Callable[[Column, Column], Column]] = {
     "=": eq,
@@ -33,13 +33,14 @@ _OPERATORS: Mapping[str, Callable[[Column, Column], Column]] = {
 _LONGS = range(-(2**63), 2**63)
 
 
-def file_condition(scan: ScanPlan, group: ScanGroup) -> Column | None:
-    """Return a condition that every wanted row in the files fulfils, or None if Spark pushes the caller's condition."""
+def filter_stored_rows(frame: DataFrame, scan: ScanPlan, group: ScanGroup) -> DataFrame:
+    """Return the rows of files without some that the caller's condition drops, unless Spark pushes that condition."""
     columns = data_columns(scan, group)
     paths = (condition.path for condition in scan.conditions)
     if not any(len(path) > 1 and path[0] in columns and columns[path[0]].is_rebuilt for path in paths):
-        return None
-    return _push_predicate(scan, group, columns, scan.predicate, truth=True)
+        return frame
+    condition = _push_predicate(scan, group, columns, scan.predicate, truth=True)
+    return frame if condition is None else frame.filter(condition)
 
 
 def _push_predicate(

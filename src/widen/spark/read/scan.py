@@ -40,7 +40,7 @@ from widen.spark.read.field_ids import split_by_names
 from widen.spark.read.file_manifest import write_manifest
 from widen.spark.read.old_decimals import decimals_to_know, stored_types
 from widen.spark.read.projection import VALUE, data_columns, projection
-from widen.spark.read.pushdown import file_condition
+from widen.spark.read.pushdown import filter_stored_rows
 from widen.spark.read.scan_groups import ScanGroup, ScanPlan, group_files, partition_values, split_group
 from widen.spark.read.sql_predicate import parse_predicate
 from widen.spark.source.source_files import as_literal
@@ -206,8 +206,7 @@ def select_files(snapshot: Snapshot, predicate: Predicate) -> FileSelection:
 
 def _frame(spark: SparkSession, store: LogStore, scan: ScanPlan, group: ScanGroup, *, is_located: bool) -> DataFrame:
     frame = _source(spark, store, scan, group)
-    condition = file_condition(scan, group)
-    frame = frame if condition is None else frame.filter(condition)
+    frame = filter_stored_rows(frame, scan, group)
     joins_values = not group.is_hive and group.values is None
     if group.has_vectors or joins_values or is_located:
         frame = frame.select("*", file_key().alias(FILE), F.col("_metadata.row_index").alias(ROW))

@@ -115,12 +115,18 @@ def _boolean(value: Scalar, _: DataType) -> Any:
 
 
 def _date(value: Scalar, _: DataType) -> Any:
-    return literals.DateLiteral((value - EPOCH.date()).days) if type(value) is date else None
+    # PyIceberg looks for the partition of the day before or after, for which Python has no date here.
+    if type(value) is not date or value in (date.min, date.max):
+        return None
+    return literals.DateLiteral((value - EPOCH.date()).days)
 
 
 def _timestamp(value: Scalar, _: DataType) -> Any:
-    return literals.TimestampLiteral(to_micros(value)) if isinstance(value, datetime) else None
+    micros = to_micros(value) if isinstance(value, datetime) else None
+    return literals.TimestampLiteral(micros) if micros is not None and _FIRST < micros < _LAST else None
 
+
+_FIRST, _LAST = to_micros(datetime.min), to_micros(datetime.max)
 
 _LITERALS: Mapping[str, Callable[[Scalar, DataType], Any]] = {
     "boolean": _boolean,

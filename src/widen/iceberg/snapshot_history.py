@@ -103,4 +103,7 @@ def live_entries(io: FileIO, snapshot: Snapshot | None) -> Iterator[ManifestEntr
 
 def _partition_text(metadata: TableMetadata, file: DataFile) -> str:
     spec = metadata.specs()[file.spec_id]
-    return str(spec.partition_to_path(file.partition, metadata.schema())) if spec.fields else ""
+    try:
+        return str(spec.partition_to_path(file.partition, metadata.schema())) if spec.fields else ""
+    except OverflowError:  # PyIceberg writes a day as a date of Python, which has none before the year 1
+        return "/".join(f"{field.name}={file.partition[at]}" for at, field in enumerate(spec.fields))

@@ -57,6 +57,12 @@ SCHEMA = Schema(
         ("d < 0.1", "LessThan(term=Reference(name='d'), literal=DoubleLiteral(0.1))"),
         ("p < 1.5", "LessThan(term=Reference(name='p'), literal=DecimalLiteral(Decimal('1.50')))"),
         ("p = -0.01", "EqualTo(term=Reference(name='p'), literal=DecimalLiteral(Decimal('-0.01')))"),
+        # PyIceberg would look for the partition of the moment before or after.
+        ("day < date'0001-01-01'", "AlwaysTrue()"),
+        ("day > date'9999-12-31'", "AlwaysTrue()"),
+        ("day > date'9999-12-30'", "GreaterThan(term=Reference(name='day'), literal=DateLiteral(2932895))"),
+        ("at < timestamp_ntz'0001-01-01 00:00:00'", "AlwaysTrue()"),
+        ("tz > timestamp'9999-12-31 23:59:59.999999Z'", "AlwaysTrue()"),
         ("p < 1.501", "AlwaysTrue()"),
         ("p < 1000", "AlwaysTrue()"),  # more digits than the column
         ("day = '1970-01-02'", "EqualTo(term=Reference(name='day'), literal=DateLiteral(1))"),

@@ -20,6 +20,7 @@ Expression: TypeAlias = str | Column
 _NOT_DETERMINISTIC = "INVALID_NON_DETERMINISTIC_EXPRESSIONS"
 _SHOWN = re.compile(r"Column<'(.*)'>", re.DOTALL)
 _CODE = re.compile(r"^\[[\w.]+\]\s*")
+_OWN_COLUMN = re.compile(r", `__widen_\w+`")
 
 
 def to_column(expression: Expression) -> Column:
@@ -93,5 +94,5 @@ def translate_analysis_errors(expression: Expression) -> Iterator[None]:
     except PySparkException as error:
         if (error.getCondition() or "").startswith(_NOT_DETERMINISTIC):
             raise NotDeterministic(condition=to_text(expression)) from error
-        reason = _CODE.sub("", first_line(error)).partition(" SQLSTATE")[0].rstrip(". ")
+        reason = _OWN_COLUMN.sub("", _CODE.sub("", first_line(error))).partition(" SQLSTATE")[0].rstrip(". ")
         raise InvalidCondition(condition=to_text(expression), reason=reason) from error

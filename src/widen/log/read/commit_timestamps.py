@@ -98,13 +98,24 @@ def find_version(store: LogStore, commits: Sequence[LogFile], timestamp_ms: int,
     candidates = [c.first for c, time in zip(older, times, strict=True) if time <= timestamp_ms]
     if candidates:
         return candidates[-1]
-    oldest = times[0] if times else _in_commit_ms(store, timestamped[0])
+    oldest = time_text(times[0] if times else _in_commit_ms(store, timestamped[0]))
     raise VersionNotFound(
         location=store.location,
-        wanted=f"version at {timestamp_ms} ms",
-        reason=f"its oldest version, {commits[0].first}, is from {oldest} ms; the newest is {commits[-1].first}",
+        wanted=f"a version at {time_text(timestamp_ms)}",
+        reason=f"its oldest version, {commits[0].first}, is from {oldest}; the newest is {commits[-1].first}",
         fix="Ask for a later time or for a version.",
     )
+
+
+def time_text(time_ms: int) -> str:
+    """Return a time in ms since the epoch as ISO text in UTC.
+
+    Example:
+        >>> time_text(1_700_000_000_123)
+        '2023-11-14T22:13:20.123Z'
+    """
+    moment = _EPOCH + timedelta(milliseconds=time_ms)
+    return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
 
 
 def _in_commit_ms(store: LogStore, commit: LogFile) -> int:

@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from widen.errors import InvalidOption, LimitExceeded
 from widen.model.column_path import format_path
-from widen.observe.observation import Observation
+from widen.observe.observation import Observation, RecordPosition, position_text
 from widen.planning.evolution.plan import Grade, Plan
 
 _SEVERE = (Grade.CONFLICT, Grade.STRUCTURAL)
@@ -65,22 +65,28 @@ class BatchLimits:
 
     def _counts(self, seen: Observation) -> Iterator[str]:
         total = seen.records + seen.corrupt + seen.quarantined
-        for limit, count, words in (
-            (self.max_corrupt, seen.corrupt, "lines are not records"),
-            (self.max_kept_out, seen.quarantined, "records do not fit fixed columns"),
+        for limit, count, words, first in (
+            (self.max_corrupt, seen.corrupt, "lines are not records", seen.first_corrupt),
+            (self.max_kept_out, seen.quarantined, "records do not fit fixed columns", None),
         ):
             if limit is not None and limit.is_exceeded(count, total):
-                yield f"{count} of {total} {words}, the limit is {limit.text}"
+                yield f"{count} of {total} {words}{_first_text(first)}, the limit is {limit.text}"
 
     def _changes(self, plan: Plan) -> Iterator[str]:
         if self.fail_on is None:
             return
         refused = _SEVERE[_SEVERE.index(self.fail_on) :]
         events = [event for event in plan.events if event.grade in refused]
-        named = ", ".join(f"{format_path(event.column)} ({event.grade.value})" for event in events[:_NAMED])
+        named = ", ".join(
+            f"{format_path(event.column)} ({event.grade.value}{_first_text(event.first)})" for event in events[:_NAMED]
+        )
         if events:
             more = f" and {len(events) - _NAMED} more" if len(events) > _NAMED else ""
             yield f"the plan has changes of the grade {self.fail_on.value} or worse: {named}{more}"
+
+
+def _first_text(first: RecordPosition | None) -> str:
+    return f", the first at {position_text(first)}" if first else ""
 
 
 NO_LIMITS = BatchLimits()

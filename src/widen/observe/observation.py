@@ -169,6 +169,7 @@ class Observation(msgspec.Struct, omit_defaults=True):
         met: The paths of excluded fields that the source has; the rest of the observation does not contain them.
         not_objects: How many of the corrupt texts are JSON, but not an object, such as ``5`` or ``[1]``.
         unclosed: The position of the first corrupt text that begins a record over several lines; None if there is none.
+        first_corrupt: The position of the first corrupt text.
     """
 
     records: int = 0
@@ -179,6 +180,7 @@ class Observation(msgspec.Struct, omit_defaults=True):
     met: list[list[str]] = []
     not_objects: int = 0
     unclosed: RecordPosition | None = None
+    first_corrupt: RecordPosition | None = None
 
     def merged(self, other: Observation, combine: Combine = operator.add) -> Observation:
         """Return the observation of both.
@@ -195,6 +197,7 @@ class Observation(msgspec.Struct, omit_defaults=True):
             sorted([*self.met, *(path for path in other.met if path not in self.met)]),
             combine(self.not_objects, other.not_objects),
             min(filter(None, (self.unclosed, other.unclosed)), default=None),
+            min(filter(None, (self.first_corrupt, other.first_corrupt)), default=None),
         )
 
     def to_json(self) -> bytes:
@@ -272,6 +275,7 @@ class _ObservationWire(msgspec.Struct):
     met: list[list[str]] = []
     not_objects: int = 0
     unclosed: RecordPosition | None = None
+    first_corrupt: RecordPosition | None = None
 
 
 def _from_wire(record: dict[str, _FieldWire]) -> RecordObservation:

@@ -241,18 +241,20 @@ def _changes_table(changes: Sequence[ColumnChange], length: int) -> Group:
             ),
             *(Text(text, style) for text, style in zip(first_seen, ("", "dim"), strict=True) if length),
         )
-    return Group(table, *(() if length else map(_first_value_line, filter(_is_conflicting, changes))))
+    return Group(table, *(() if length else map(_first_value_line, filter(_is_notable, changes))))
 
 
-def _is_conflicting(change: ColumnChange) -> bool:
-    return change.grade in GRADES[2:] and bool(change.reasons) and bool(change.reasons[0].file)
+def _is_notable(change: ColumnChange) -> bool:
+    """Tell whether a change is for values that readers may stumble over, or for lines that are no records."""
+    main = change.reasons[0] if change.reasons else None
+    return main is not None and bool(main.file) and (change.grade in GRADES[2:] or not main.kinds)
 
 
 def _first_value_line(change: ColumnChange) -> Text:
-    """Return where the value came from that readers may stumble over, for a table too narrow to say so."""
+    """Return where the first value came from, for a table too narrow to say so."""
     main = change.reasons[0]
-    value = shorten(sample_text(main), LENGTHS[0])
-    return Text.assemble("  ", path_text(change.column), ": first seen ", value, " at ", (position_text(main), "dim"))
+    value = f" {shorten(sample_text(main), LENGTHS[0])}" if main.sample else ""
+    return Text.assemble("  ", path_text(change.column), f": first seen{value} at ", (position_text(main), "dim"))
 
 
 def _change_cell(change: ColumnChange, length: int) -> Text:

@@ -45,6 +45,12 @@ def test_counts_and_shares(corrupt: int | str | None, kept_out: int | str | None
     assert reason in caught.value.message
 
 
+def test_the_first_bad_line_is_named() -> None:
+    seen = Observation(records=990, corrupt=10, first_corrupt=("file:/landing/3.json", 7))
+    with pytest.raises(LimitExceeded, match=r"are not records, the first at file:/landing/3\.json:7, the limit is 9"):
+        parse_limits(9).ensure_fulfilled(EMPTY, seen)
+
+
 def test_an_empty_batch_is_within_every_limit() -> None:
     parse_limits("0%", 0, "conflict").ensure_fulfilled(EMPTY, Observation())
     NO_LIMITS.ensure_fulfilled(EMPTY, SEEN)

@@ -107,17 +107,6 @@ def find_version(store: LogStore, commits: Sequence[LogFile], timestamp_ms: int,
     )
 
 
-def time_text(time_ms: int) -> str:
-    """Return a time in ms since the epoch as ISO text in UTC.
-
-    Example:
-        >>> time_text(1_700_000_000_123)
-        '2023-11-14T22:13:20.123Z'
-    """
-    moment = _EPOCH + timedelta(milliseconds=time_ms)
-    return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
-
-
 def _in_commit_ms(store: LogStore, commit: LogFile) -> int:
     info = decode_commit_info(commit.entry.path, store.read(commit.entry.path))
     return int(info.get(IN_COMMIT_TIMESTAMP, commit.entry.modified_ms))

@@ -14,7 +14,7 @@ from widen.model.column_path import ELEMENT, VALUE, Path, replace_type
 from widen.model.types import DataType, MapType, StructType
 from widen.observe.json_document import MAX_LEVELS
 from widen.observe.kind import NULL_WORD, Kind, leaf_and_dim, nest_in_arrays
-from widen.observe.observation import FieldObservation, Observation, RecordObservation, merge_records
+from widen.observe.observation import FieldObservation, Observation, RecordObservation, RecordPosition, merge_records
 from widen.planning.evolution.column_choice import choose_columns, uncovered_kinds
 from widen.planning.evolution.column_naming import name_columns
 from widen.planning.evolution.field_columns import ColumnChoice, ColumnRequest, ColumnWidening, FieldColumn
@@ -113,7 +113,8 @@ class _Evolution:
         # What is rescued is known only after all fields.
         for role, count in ((RESCUED, len(self.rescued)), (CORRUPT, corrupt), (CORRUPT_AT, corrupt)):
             if count and role_field(after, role) is None:
-                after = self._with_role(after, role, count, operations)
+                first = observation.first_corrupt if role == CORRUPT else None
+                after = self._with_role(after, role, count, first, operations)
         # The single steps have no older schema to be applied to.
         if schema is None and (operations or begin is not None):
             operations = [CreateTable(after)]
@@ -129,10 +130,12 @@ class _Evolution:
             rounded=tuple(self.rounded),
         )
 
-    def _with_role(self, schema: StructType, role: str, count: int, operations: list[Operation]) -> StructType:
+    def _with_role(
+        self, schema: StructType, role: str, count: int, first: RecordPosition | None, operations: list[Operation]
+    ) -> StructType:
         new = new_role_field(schema, role)
         rule = "D10" if role == RESCUED else "D11"
-        self.events.append(PlanEvent((rule,), (), (), (new.name,), count, None, "", Grade.ADDITIVE))
+        self.events.append(PlanEvent((rule,), (), (), (new.name,), count, first, "", Grade.ADDITIVE))
         if self.policy.mode is Mode.FAIL:
             self.refused.append(AddColumn((), new))
             return schema

@@ -91,4 +91,5 @@ def _explain_pending(pending: PendingField) -> str:
 
 
 def _first_seen_text(first: RecordPosition | None, sample: str) -> str:
-    return f"; first {sample!r} at {position_text(first)}" if first else ""
+    value = f" {sample!r}" if sample else ""
+    return f"; first{value} at {position_text(first)}" if first else ""

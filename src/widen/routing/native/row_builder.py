@@ -255,6 +255,7 @@ class RowBuilder:
             yield from self._kept_out(kept, at, f"not a record: {reason}")
             return
         self.observation.corrupt += 1
+        self.observation.first_corrupt = min(at, self.observation.first_corrupt or at)
         self.observation.not_objects += not isinstance(document, InvalidJson)
         if _BEGINS_RECORD.match(text):
             self.observation.unclosed = min(at, self.observation.unclosed or at)

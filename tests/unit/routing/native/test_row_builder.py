@@ -243,9 +243,11 @@ def test_the_first_line_of_a_record_over_several_lines_is_noticed(text: bytes, b
     builder.add([b"x", text, text], [("f", 1), ("f", 2), ("f", 3)])
     assert builder.observation.corrupt == 3
     assert builder.observation.unclosed == (("f", 2) if begins else None)
-    assert observation_from_json(builder.observation.to_json()).unclosed == builder.observation.unclosed
-    other = Observation(unclosed=("e", 9))
-    assert builder.observation.merged(other).unclosed == ("e", 9)
+    sent = observation_from_json(builder.observation.to_json())
+    assert (sent.unclosed, sent.first_corrupt) == (builder.observation.unclosed, ("f", 1))
+    other = Observation(unclosed=("e", 9), first_corrupt=("e", 8))
+    merged = builder.observation.merged(other)
+    assert (merged.unclosed, merged.first_corrupt) == (("e", 9), ("e", 8))
 
 
 @pytest.mark.parametrize(("begin", "end"), [("[", "]"), ('{"k":', "}")])

@@ -10,13 +10,12 @@ from collections.abc import Mapping
 import msgspec
 
 from widen.errors import AppendOnlyTable
-from widen.model.column_path import Path, fields, map_fields
 from widen.model.schema_json import to_json
 from widen.model.types import Field, StructType
 from widen.planning.table.table_state import TableState
 from widen.protocol.actions import Action, DomainMetadata, Metadata
 from widen.protocol.clustering import DOMAIN as CLUSTERING
-from widen.protocol.column_mapping import MAX_COLUMN_ID
+from widen.protocol.column_mapping import MAX_COLUMN_ID, PHYSICAL_NAME
 from widen.protocol.column_metadata import HIGH_WATER_MARK, STEP
 from widen.protocol.table_features import PROTECTED_BEFORE, is_enabled, merge_protocols
 from widen.protocol.table_properties import (
@@ -47,7 +46,7 @@ def restore_actions(
     protocol = merge_protocols(now.protocol, then.protocol)
     metadata = msgspec.structs.replace(
         then.metadata,
-        schema_string=to_json(_with_marks(then.schema, dict(fields(now.schema)))),
+        schema_string=to_json(_with_marks(then.schema, now.schema)),
         configuration=_configuration(now.metadata, then.metadata),
     )
     changed = () if protocol == now.protocol else (protocol,)
@@ -78,21 +77,28 @@ def _configuration(now: Metadata, then: Metadata) -> dict[str, str]:
     return kept
 
 
-def _with_marks(schema: StructType, now: Mapping[Path, Field]) -> StructType:
+def _with_marks(schema: StructType, now: StructType) -> StructType:
     """Return the schema with the current high-water marks of identity columns, so that no value is generated twice.
 
     Source: PROTOCOL.md#identity-columns
     """
+    newest = {_lasting_name(field): field for field in now}
 
-    def advance_mark(path: Path, field: Field) -> Field:
-        stored = (each.metadata.get(HIGH_WATER_MARK) for each in (field, now.get(path, field)))
+    def advance_mark(field: Field) -> Field:
+        stored = (each.metadata.get(HIGH_WATER_MARK) for each in (field, newest.get(_lasting_name(field), field)))
         marks = [int(mark) for mark in stored if mark is not None]
         if STEP not in field.metadata or not marks:
             return field
         furthest = max(marks) if int(field.metadata[STEP]) > 0 else min(marks)
         return field.with_metadata(**{HIGH_WATER_MARK: furthest})
 
-    return map_fields(schema, advance_mark)
+    # Only a column at the top can be an identity column.
+    return StructType(tuple(map(advance_mark, schema)))
+
+
+def _lasting_name(field: Field) -> str:
+    """Return the name that a renamed column keeps."""
+    return str(field.metadata.get(PHYSICAL_NAME, field.name))
 
 
 def _clustering(now: Mapping[str, DomainMetadata], then: Mapping[str, DomainMetadata]) -> tuple[DomainMetadata, ...]:

@@ -90,6 +90,23 @@ def test_identity_columns_go_on_where_they_are(step: int, now: int | None, then:
     assert json.loads(metadata.schema_string)["fields"][0]["metadata"]["delta.identity.highWaterMark"] == expected
 
 
+def test_a_renamed_identity_column_goes_on_where_it_is() -> None:
+    def identity(name: str, mark: int) -> dict[str, Any]:
+        return column(
+            name,
+            **{
+                "delta.identity.start": 1,
+                "delta.identity.step": 1,
+                "delta.identity.highWaterMark": mark,
+                "delta.columnMapping.id": 1,
+                "delta.columnMapping.physicalName": "col-1",
+            },
+        )
+
+    metadata = metadata_of(state(5, OLD, identity("number", 10)), state(2, OLD, identity("a", 4)))
+    assert json.loads(metadata.schema_string)["fields"][0]["metadata"]["delta.identity.highWaterMark"] == 10
+
+
 def test_clustering_goes_back_and_the_domains_of_others_stay() -> None:
     def domain(name: str, text: str) -> dict[str, DomainMetadata]:
         return {name: DomainMetadata(domain=name, configuration=text, removed=False)}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 import widen
 from widen.errors import InvalidOption
@@ -98,3 +100,25 @@ def test_several_may_make_one_quarantine_at_once(spark: SparkSession, tmp_path: 
         assert list(pool.map(take, (1, 2))) == [1, 1]
     kept = Table(f"{table}_quarantine").read(spark=spark).select("text").collect()
     assert sorted(row["text"] for row in kept) == ['{"n":1}', '{"n":2}']
+
+
+@pytest.mark.parametrize(("kind", "data_type"), [("text", "string"), ("typed", "string"), ("typed", "binary")])
+def test_texts_that_a_partition_cannot_hold_are_quarantined(
+    spark: SparkSession, tmp_path: Path, kind: str, data_type: str
+) -> None:
+    texts = ["", "a/b", "__HIVE_DEFAULT_PARTITION__", " ", None]
+    widen.create_table(str(tmp_path / "t"), f"id int, p {data_type}", partition_by=["p"])
+    frame = spark.createDataFrame([*enumerate(texts)], "id int, p string")
+    source: Any = frame.withColumn("p", frame["p"].cast(data_type))
+    if kind == "text":
+        source = str(tmp_path / "s.jsonl")
+        lines = (json.dumps({"id": number, "p": text}) for number, text in enumerate(texts))
+        (tmp_path / "s.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    done = ingest(source, str(tmp_path / "t"), verify=True, spark=spark)
+    assert (done.records, done.quarantined) == (3, 2)
+    assert done.verification is not None
+    assert done.verification.is_clean
+    rows = Table(str(tmp_path / "t")).read(spark=spark).withColumn("p", F.col("p").cast("string")).collect()
+    assert sorted((row["id"], row["p"]) for row in rows) == [(1, "a/b"), (3, " "), (4, None)]
+    reasons = Table(str(tmp_path / "t_quarantine")).read(spark=spark).select("reason").collect()
+    assert all(row["reason"].startswith("The partition column p (p IS NULL OR p NOT IN (") for row in reasons)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal, InvalidOperation
 from enum import Enum
@@ -17,7 +17,7 @@ from functools import partial
 from typing import TypeAlias
 from urllib.parse import unquote
 
-from widen.model.types import DataType, DecimalType
+from widen.model.types import DataType, DecimalType, StructType, quote_name
 
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 """The directory name that Hive and Spark use for null."""
@@ -222,6 +222,29 @@ def unescape(text: str) -> str:
     Source: Hive's and Spark's escaping of partition directories.
     """
     return _ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)
+
+
+def partition_limits(schema: StructType, partition_columns: Iterable[str]) -> Mapping[str, str]:
+    """Return the conditions in SQL under which partitions hold texts, by partition column.
+
+    The log and the names of directories have no text for the empty string other than that of null.
+
+    Args:
+        schema: The columns of the table, in logical names.
+
+    Source: PROTOCOL.md#partition-value-serialization
+    """
+    types = {field.name: str(field.type) for field in schema}
+    limits = {}
+    for name in partition_columns:
+        column = quote_name(name)
+        if types.get(name) == "string":
+            limits[f"partition column {name}"] = f"{column} IS NULL OR {column} NOT IN ('', '{HIVE_NULL}')"
+        elif types.get(name) == "binary":
+            limits[f"partition column {name}"] = (
+                f"{column} IS NULL OR {column} NOT IN (X'', X'{HIVE_NULL.encode().hex()}')"
+            )
+    return limits
 
 
 def is_hive_path(path: str, columns: Sequence[str], values: Mapping[str, str | None]) -> bool:

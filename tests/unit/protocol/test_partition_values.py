@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from widen.model.type_parser import parse_type
+from widen.model.types import BINARY, INTEGER, STRING, Field, StructType
 from widen.protocol.partition_values import (
     UNKNOWN,
     directory_values,
     is_hive_path,
     parse_partition_value,
     parse_timestamp,
+    partition_limits,
     unescape,
 )
 
@@ -126,3 +128,13 @@ def test_an_escape_is_one_character_each() -> None:
 )
 def test_directories_must_say_what_the_log_says(path: str, values: dict[str, str | None], is_hive: bool) -> None:
     assert is_hive_path(path, ("p", "q"), values) is is_hive
+
+
+def test_partitions_cannot_hold_texts_that_stand_for_null() -> None:
+    schema = StructType((Field("the day", STRING), Field("key", BINARY), Field("n", INTEGER), Field("other", STRING)))
+    assert partition_limits(schema, ["the day", "key", "n"]) == {
+        "partition column the day": "`the day` IS NULL OR `the day` NOT IN ('', '__HIVE_DEFAULT_PARTITION__')",
+        "partition column key": (
+            "key IS NULL OR key NOT IN (X'', X'5f5f484956455f44454641554c545f504152544954494f4e5f5f')"
+        ),
+    }

@@ -15,6 +15,7 @@ from widen.log.write.staged_files import discard
 from widen.model.schema_json import from_json
 from widen.model.types import StructType
 from widen.protocol.actions import Add, Metadata, Protocol
+from widen.protocol.partition_values import partition_limits
 from widen.spark.dml.change_context import count_written_rows
 from widen.spark.ingest.table_files import TableRows, TableWriter, TaskFiles
 from widen.spark.read.scan import read_snapshot
@@ -48,13 +49,14 @@ class DeltaWriter(TableWriter):
         return fill_computed_columns(rows, from_json(self.metadata.schema_string), self.protocol)
 
     def violated_rule(self) -> Column | None:
-        """Return the message of the first rule that a row violates.
+        """Return the message of the first rule that a row violates, or of the first value that no partition holds.
 
         Raises:
             CorruptLog: an invariant cannot be parsed.
         """
         schema = from_json(self.metadata.schema_string)
-        return first_violated_rule(schema, self.protocol, self.metadata.configuration)
+        limits = partition_limits(schema, self.metadata.partition_columns)
+        return first_violated_rule(schema, self.protocol, self.metadata.configuration, limits)
 
     def write(self, rows: DataFrame) -> list[Add]:
         return write_parquet(rows, self.store, self.protocol, self.metadata)

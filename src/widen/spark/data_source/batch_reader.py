@@ -57,7 +57,8 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return the tasks."""
-        return plan_tasks(self._changes() if self._columns.has_changes else self._rows())
+        slices = self._changes() if self._columns.has_changes else self._rows()
+        return plan_tasks(slices, is_local=self._snapshot.store.is_local)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task."""

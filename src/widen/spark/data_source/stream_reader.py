@@ -108,7 +108,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
         """Return the tasks of a batch. Spark also calls this when it continues a stream, with the same offset twice."""
         self._last = StreamOffset.from_json(end)
-        return plan_tasks(self._plan.slices(StreamOffset.from_json(start), self._last))
+        slices = self._plan.slices(StreamOffset.from_json(start), self._last)
+        return plan_tasks(slices, is_local=self._plan.snapshot.store.is_local)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task."""

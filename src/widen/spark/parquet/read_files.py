@@ -15,6 +15,7 @@ from widen.errors import CorruptFile, FileMissing, WidenError
 from widen.errors.foreign import first_line, missing_data_file
 from widen.log.store.log_store import LogStore
 from widen.model.lazy_module import import_lazily
+from widen.spark.worker_memory import freeze_imports
 
 if TYPE_CHECKING:
     from widen.spark import spark_errors
@@ -75,6 +76,7 @@ def read_files(
 
 def _run_task(read: Callable[[str], Any], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield each result once, with the numbers of all files that have it: most files of a table are alike."""
+    freeze_imports()
     numbers: dict[bytes, list[int]] = {}
     for batch in batches:
         results = _read_in_threads(partial(_read_or_error, read), batch.column("path").to_pylist())

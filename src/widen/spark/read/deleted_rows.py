@@ -30,6 +30,7 @@ from widen.protocol.deletion_vector_format import (
     read_bitmap_layout,
     verify_framed_vector,
 )
+from widen.spark.worker_memory import freeze_imports
 
 FILE, ROW = "__widen_file", "__widen_row"
 BROADCAST_ROWS = 1_000_000
@@ -116,6 +117,7 @@ def marked_rows(words: pa.Array, masks: pa.Array) -> pa.Array:
 
 
 def _explode_bitmaps(store: LogStore, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    freeze_imports()
     for batch in batches:
         for key, text in zip(*(column.to_pylist() for column in batch.columns), strict=True):
             vector = msgspec.json.decode(text, type=DeletionVector)

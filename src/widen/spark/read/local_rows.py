@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -90,10 +90,13 @@ class LocalScan:
             deleted, others = _load(self.store, rows.file), _load(self.store, rows.kept)
             deleted |= rows.marked or BitMap64()
             for first, batch in _batches(file, rows):
-                chosen = pc.invert(_flags(deleted, first, batch.num_rows))
-                if rows.kept is not None:
-                    chosen = pc.and_(chosen, _flags(others, first, batch.num_rows))
-                yield self._in_table_types(file, batch.filter(chosen), rows.file)
+                chosen = batch
+                if deleted or rows.kept is not None:
+                    is_chosen = pc.invert(_flags(deleted, first, batch.num_rows))
+                    if rows.kept is not None:
+                        is_chosen = pc.and_(is_chosen, _flags(others, first, batch.num_rows))
+                    chosen = batch.filter(is_chosen)
+                yield self._in_table_types(file, chosen, rows.file)
 
     def _in_table_types(self, file: pq.ParquetFile, stored: pa.Table, add: Add) -> pa.Table:
         stored = _with_zones(file, stored)
@@ -166,10 +169,16 @@ def _load(store: LogStore, file: Add | None) -> BitMap64:
 
 
 def _flags(bitmap: BitMap64, first: int, count: int) -> pa.Array:
-    """Return for each position from the first one on whether a bitmap has it."""
+    """Return for each position of a batch, from the first one on, whether a bitmap has it."""
     inside = (bitmap & BitMap64(range(first, first + count)) if bitmap else bitmap).to_array()
     positions = pa.Array.from_buffers(pa.uint64(), len(inside), [None, pa.py_buffer(inside)])
-    return pc.is_in(pa.array(range(first, first + count), pa.uint64()), value_set=positions)
+    return pc.is_in(_numbers().slice(0, count), value_set=pc.subtract(positions, pa.scalar(first, pa.uint64())))
+
+
+@cache
+def _numbers() -> pa.Array:
+    """Return the numbers of the rows of a batch. To make them takes longer than to look them up."""
+    return pa.array(range(_BATCH_ROWS), pa.uint64())
 
 
 def _with_zones(file: pq.ParquetFile, rows: pa.Table) -> pa.Table:

@@ -5,9 +5,8 @@ Source: docs/evolution-rules.md#one-interval
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -35,6 +34,7 @@ from widen.spark.spark_errors import find_known_failure
 from widen.spark.spark_types import to_spark
 from widen.spark.text.arrow_columns import drain_arrow_batches, observe_chunk
 from widen.spark.text.field_columns import build_columns
+from widen.spark.worker_memory import without_garbage_collection
 from widen.spark.write.part_file import PartFile, PartSink, PartWriter
 
 NOTE = "_widen_note"
@@ -157,7 +157,7 @@ def merge_notes(notes: Iterable[TaskNote]) -> Observation:
 def _run_task(spec: BatchWriteSpec, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     note = pa.field(NOTE, pa.binary())
     schema = to_arrow_schema(spec.row_schema).append(note)
-    with _without_garbage_collection():
+    with without_garbage_collection():
         task = _TextTask(spec, schema)
         yield from task.run(batches)
         yield pa.RecordBatch.from_pylist([{NOTE: task.note()}], schema=schema)
@@ -168,7 +168,7 @@ def _run_quiet_task(spec: BatchWriteSpec, batches: Iterable[pa.RecordBatch]) -> 
     if spec.sink and spec.sink.schema is not None:
         schema = spec.sink.schema
     writer = PartWriter(spec.sink, schema) if spec.sink else None
-    with _without_garbage_collection(), ExitStack() as undo:
+    with without_garbage_collection(), ExitStack() as undo:
         task = _TextTask(spec, schema, makes_rows=writer is not None)
         if writer:
             undo.callback(writer.discard)
@@ -181,18 +181,6 @@ def _run_quiet_task(spec: BatchWriteSpec, batches: Iterable[pa.RecordBatch]) -> 
         else:
             parts = ()
     yield pa.RecordBatch.from_pylist([{NOTE: task.note(parts)}])
-
-
-@contextmanager
-def _without_garbage_collection() -> Iterator[None]:
-    """Rows have no cycles, and the collector takes longer to look for some than the task to make the rows."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 class _TextTask:

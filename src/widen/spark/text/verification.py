@@ -9,9 +9,7 @@ Source: docs/evolution-rules.md#proof
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any, TypeAlias
@@ -25,6 +23,7 @@ from pyspark.sql import functions as F
 from widen.proof.record_digest import EncodedRecord, Form, count_values, digest, digest_text, find_differences
 from widen.proof.record_layout import RecordLayout
 from widen.spark.spark_errors import translate_spark_errors
+from widen.spark.worker_memory import without_garbage_collection
 
 DIGEST, VALUES, CONVERTED, PLACE, FORM = "digest", "values", "converted", "place", "form"
 """The columns of the comparison: digest of a record or row, number of its values, number of converted values, where it
@@ -250,19 +249,6 @@ def _sum_records(side: int, encoded: Iterable[EncodedRecord], limit: int) -> dic
                 converted += more_converted
     sums = {_SIDE: side, DIGEST: (digests % _MODULUS).to_bytes(16, "big")}
     return {**sums, _RECORDS: records, VALUES: values, CONVERTED: converted}
-
-
-@contextmanager
-def without_garbage_collection() -> Iterator[None]:
-    """Forms have no cycles, and the collector takes longer to look for some than the proof to make the forms."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        # A small source is read in the process of the caller, who may have turned the collector off.
-        if was_enabled:
-            gc.enable()
 
 
 # ---- every digest ----------------------------------------------------------------------------------

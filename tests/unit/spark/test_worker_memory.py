@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from widen.spark.text.verification import without_garbage_collection
+from widen.spark.worker_memory import freeze_imports, without_garbage_collection
 
 
 @pytest.mark.parametrize("is_enabled", [True, False])
@@ -17,3 +17,9 @@ def test_garbage_collection_is_left_as_it_was(is_enabled: bool) -> None:
         assert gc.isenabled() is is_enabled
     finally:
         (gc.enable if was_enabled else gc.disable)()
+
+
+def test_outside_of_a_task_nothing_is_frozen() -> None:
+    before = gc.get_freeze_count()
+    freeze_imports.__wrapped__()
+    assert gc.get_freeze_count() == before

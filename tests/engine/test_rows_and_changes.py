@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import widen
-from support.change import actions, leftovers
+from support.change import actions, last_commit, leftovers
 from widen.errors import RowRefused
 from widen.spark.dml.change_context import ChangeContext
 from widen.table import Table
@@ -80,8 +80,37 @@ def test_a_merge_with_every_kind_of_clause(spark: SparkSession, tmp_path: Path) 
     assert sorted(row.id for row in table.read(spark=spark).collect()) == [1, 3, 4]
 
 
-def test_a_refused_row_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    table = written_table(spark, tmp_path / "table")
+@pytest.mark.parametrize("feed", ["false", "true"])
+def test_an_update_marks_old_rows_file_by_file(spark: SparkSession, tmp_path: Path, feed: str) -> None:
+    properties = {"delta.enableDeletionVectors": "true", "delta.enableChangeDataFeed": feed}
+    table = widen.create_table(str(tmp_path / "table"), "id int, n int", properties=properties)
+    table.append(spark.range(0, 300, 1, 3).selectExpr("cast(id AS int) id", "cast(id AS int) n"))
+    table.delete("id = 1", spark=spark)
+    table.update({"n": "-n"}, "id IN (0, 64, 150) OR id >= 200", spark=spark)
+    changed = {0, 64, 150, *range(200, 300)}
+    assert {(row.id, row.n) for row in table.read(spark=spark).collect()} == {
+        (n, -n if n in changed else n) for n in range(300) if n != 1
+    }
+    assert last_commit(table)[2]["numUpdatedRows"] == len(changed)
+    marked = [add["deletionVector"]["cardinality"] for add in actions(table, "add") if "deletionVector" in add]
+    assert sorted(marked) == [1, 3]  # the third file is gone
+    assert len(actions(table, "remove")) == 3
+    assert leftovers(table) == []
+    if feed == "true":
+        rows = table.changes(3, spark=spark).selectExpr("id", "n", "_change_type").collect()
+        assert {tuple(row) for row in rows} == {
+            change for n in changed for change in ((n, n, "update_preimage"), (n, -n, "update_postimage"))
+        }
+        assert len(rows) == 2 * len(changed)
+    version = table.refresh().version
+    table.update({"n": "0"}, "id = 1", spark=spark)
+    assert table.refresh().version == version
+    assert leftovers(table) == []
+
+
+@pytest.mark.parametrize("vectors", ["false", "true"])
+def test_a_refused_row_leaves_nothing(spark: SparkSession, tmp_path: Path, vectors: str) -> None:
+    table = written_table(spark, tmp_path / "table", **{"delta.enableDeletionVectors": vectors})
     table = table.add_constraint("small", "id < 12", spark=spark)
     version = table.version
     with pytest.raises(RowRefused, match="small"):

@@ -1,8 +1,9 @@
 """Update or delete the rows that match a condition.
 
-Without deletion vectors every file with such a row is rewritten in one pass, for an update with its change data.
+An update whose rows tasks can write with Arrow reads and writes each row once: with deletion vectors only the rows that
+change, else all rows of the files that have one. Deletions without deletion vectors rewrite such files, too.
 
-Source: PROTOCOL.md#add-file-and-remove-file
+Source: PROTOCOL.md#add-file-and-remove-file, #deletion-vectors
 """
 
 from __future__ import annotations
@@ -24,8 +25,13 @@ from widen.spark.dml.change_context import (
     ensure_same_count,
 )
 from widen.spark.dml.change_via_materialized_rows import change_via_materialized_rows
+from widen.spark.dml.revised_files import revise_files
 from widen.spark.dml.row_decision import BEFORE, CLAUSE, ChangeKind, count_changes
-from widen.spark.dml.rows_and_changes import can_write_rows_and_changes, write_rows_and_changes
+from widen.spark.dml.rows_and_changes import (
+    can_write_rows_and_changes,
+    write_replaced_rows,
+    write_rows_and_changes,
+)
 from widen.spark.read.deleted_rows import FILE, ROW
 
 
@@ -45,10 +51,10 @@ def change_in_place(context: ChangeContext, where: Column, new: Mapping[str, Col
     if kind is ChangeKind.UPDATE and context.tracking:
         # Null stands for the version of the commit, which the new file has as its default.
         new = {**new, context.tracking.version: F.lit(None).cast("bigint")}
-    has_one_pass = not context.has("changeDataFeed") or (
-        kind is ChangeKind.UPDATE and can_write_rows_and_changes(context)
-    )
-    if context.has("deletionVectors") or not has_one_pass:
+    can_write_both = kind is ChangeKind.UPDATE and can_write_rows_and_changes(context)
+    if context.has("deletionVectors") and can_write_both:
+        return _update_with_vectors(context, where, new)
+    if context.has("deletionVectors") or (context.has("changeDataFeed") and not can_write_both):
         return change_via_materialized_rows(
             context, lambda rows: _decide_change(context, rows.where(where), where, new), (kind,)
         )
@@ -70,6 +76,27 @@ def _decide_change(context: ChangeContext, rows: DataFrame, where: Column, new: 
     judged = rows.select("*", F.when(where, F.lit(0)).alias(CLAUSE), F.struct(*old).alias(BEFORE))
     after_image = judged.select(*after, FILE, ROW, CLAUSE, BEFORE)
     return recompute_generated_columns(after_image, context.schema, context.protocol, [new]) if new else after_image
+
+
+def _update_with_vectors(context: ChangeContext, where: Column, new: Mapping[str, Column]) -> ChangeResult:
+    """Write updated rows, and mark the old ones in deletion vectors."""
+    rows = _decide_change(context, context.located().where(where), where, new)
+    change = F.lit(ChangeKind.UPDATE.value if context.has("changeDataFeed") else None)
+    with ChangeFiles(context) as files, write_replaced_rows(files, rows, change.cast("string")) as replaced:
+        if not replaced.lost:
+            return ChangeResult(reads=context.reads)
+        updated = replaced.lost.total()
+        ensure_same_count(updated, count_written_rows(replaced.fresh))
+        revised = revise_files(files, replaced.words, replaced.lost, context.all_rows(replaced.lost))
+        return ChangeResult(
+            removed=tuple(context.adds[key] for key in replaced.lost),
+            added=tuple(replaced.fresh),
+            revised=tuple(revised),
+            recorded=tuple(replaced.recorded),
+            rows=Counter({0: updated}),
+            folders=files.folders,
+            reads=context.reads,
+        )
 
 
 def _in_one_pass(

@@ -6,19 +6,17 @@ Source: PROTOCOL.md#deletion-vectors, #add-file-and-remove-file, #add-cdc-file
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import reduce
 from typing import TypeAlias
 
-import msgspec
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from widen.model.types import quote_name
 from widen.protocol.actions import Add, AddCdc
 from widen.protocol.change_data_files import CHANGE_TYPE
-from widen.protocol.skipping.file_statistics import with_loose_bounds
 from widen.spark.dml.change_context import (
     ChangeContext,
     ChangeFiles,
@@ -28,11 +26,11 @@ from widen.spark.dml.change_context import (
     ensure_same_count,
 )
 from widen.spark.dml.copied_files import copy_without_marked
+from widen.spark.dml.revised_files import revise_files
 from widen.spark.dml.row_decision import BEFORE, CLAUSE, ChangeCounts, ChangeKind, RowDecision, keep_decided_rows
 from widen.spark.dml.rows_and_changes import can_write_rows_and_changes, write_rows_and_changes
 from widen.spark.read.deleted_rows import BROADCAST_ROWS, DISTINCT, FILE, MASK, ROW, mark_rows, without_marked
 from widen.spark.spark_errors import translate_spark_errors
-from widen.spark.write.deletion_vector_writer import write_vectors
 
 Check: TypeAlias = Callable[[DataFrame], None]
 """Checks the decided rows, and raises if the change is not allowed."""
@@ -127,7 +125,7 @@ class _MaterializedChange:
         left = {key: rows[key] - count_deleted_rows(context.adds[key]) - lost for key, lost in self._lost.items()}
         partial = {key: count for key, count in left.items() if count}
         has_vectors = context.has("deletionVectors")
-        revised = self._revised(partial, rows) if partial and has_vectors else []
+        revised = revise_files(self._files, self._words, self._lost, rows) if has_vectors else []
         copies = self._copies(partial) if partial and not has_vectors else []
         fresh, recorded = self._write_new_rows(new, records=self._records(has_copies=bool(copies)))
         return ChangeResult(
@@ -146,21 +144,6 @@ class _MaterializedChange:
 
     def _rows(self, *kinds: ChangeKind) -> DataFrame:
         return self._changed.where(F.col(CLAUSE).isin(_codes(self._kinds, *kinds)))
-
-    def _revised(self, partial: Collection[str], rows: Mapping[str, int]) -> list[Add]:
-        """Write deletion vectors for the old rows, and return the files with them."""
-        context = self._context
-        old = {key: context.adds[key] for key in partial}
-        old_vectors = {key: add.deletion_vector for key, add in old.items()}
-        vectors = write_vectors(context.spark, context.store, self._words, old_vectors, self._files.new_folder())
-        for key, add in old.items():
-            ensure_same_count(self._lost[key] + count_deleted_rows(add), vectors[key].cardinality)
-        return [
-            msgspec.structs.replace(
-                add, deletion_vector=vectors[key], stats=with_loose_bounds(add.stats, rows[key]), data_change=True
-            )
-            for key, add in old.items()
-        ]
 
     def _copies(self, partial: Mapping[str, int]) -> list[Add]:
         """Rewrite the files without the updated and deleted rows, as far as possible with Arrow."""

@@ -27,6 +27,7 @@ from widen.protocol.type_changes import ensure_readable
 from widen.spark.dml.change_context import ChangeContext
 from widen.spark.read.local_rows import LocalScan, NotLocal, RowSlice
 from widen.spark.spark_errors import translate_spark_errors
+from widen.spark.worker_memory import freeze_imports
 from widen.spark.write.deletion_vector_writer import gather_words, spread_words
 from widen.spark.write.iceberg_writer import ArrowLayout, open_writer
 from widen.spark.write.parquet_writer import arrow_layout
@@ -97,6 +98,7 @@ def copy_files(scan: LocalScan, layout: ArrowLayout, batches: Iterable[pa.Record
 
     Files that Spark has to copy are yielded without a path.
     """
+    freeze_imports()
     texts, marked = gather_words(batches)
     partitions: dict[Texts, dict[str, Add]] = {}
     for key, text in texts.items():

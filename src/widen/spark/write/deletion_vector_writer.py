@@ -23,6 +23,7 @@ from widen.protocol.actions import DeletionVector
 from widen.protocol.deletion_vector_format import pack_vectors, vector_file_path
 from widen.spark.read.deleted_rows import FILE, MASK, WORD, load_vector, marked_rows
 from widen.spark.spark_errors import translate_spark_errors
+from widen.spark.worker_memory import freeze_imports
 
 FILES_PER_TASK = 16
 """The number of vectors that one task writes into one file."""
@@ -74,15 +75,33 @@ def gather_words(batches: Iterable[pa.RecordBatch]) -> tuple[dict[str, str], Map
         keys, values = batch.filter(pc.invert(is_word)).columns[:2]
         texts.update(zip(keys.to_pylist(), values.to_pylist(), strict=True))
         keys, _, words, masks = batch.filter(is_word).columns
-        files = keys.dictionary_encode()
-        for code, key in enumerate(files.dictionary.to_pylist()):
-            of_file = pc.equal(files.indices, pa.scalar(code, files.indices.type))
+        for key, of_file in _rows_by_file(keys):
             bitmaps[key] |= BitMap64(_row_numbers(marked_rows(words.filter(of_file), masks.filter(of_file))))
     return texts, bitmaps
 
 
+def add_positions(bitmaps: defaultdict[str, BitMap64], files: pa.Array, positions: pa.Array) -> None:
+    """Add rows to bitmaps.
+
+    Args:
+        bitmaps: The rows of each file, which are changed.
+        files: The key of the file of each row.
+        positions: The position of each row in its file.
+    """
+    for key, of_file in _rows_by_file(files):
+        bitmaps[key] |= BitMap64(_row_numbers(positions.filter(of_file)))
+
+
+def _rows_by_file(keys: pa.Array) -> Iterator[tuple[str, pa.Array]]:
+    """Yield each file, with whether each row belongs to it."""
+    files = keys.dictionary_encode()
+    for code, key in enumerate(files.dictionary.to_pylist()):
+        yield key, pc.equal(files.indices, pa.scalar(code, files.indices.type))
+
+
 def _write_vector_file(store: LogStore, folder: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Merge the words of each file with its current vector, whose text may be empty, and write the results."""
+    freeze_imports()
     current, bitmaps = gather_words(batches)
     # More tasks than files: some have none.
     if not current:

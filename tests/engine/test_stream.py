@@ -15,6 +15,7 @@ from threading import Timer
 from typing import Any
 
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
 import widen
@@ -249,16 +250,11 @@ def child(*words: str) -> subprocess.Popen[str]:
     )
 
 
-def test_every_record_is_there_once_after_a_kill_at_any_point(spark: SparkSession, tmp_path: Path) -> None:
-    for number in range(2):
-        put(tmp_path / "in", f"{number}.json", {"n": number, "a": [1, "x"][number]})
-    for where in ("before the files", "before the commit", "after the commit"):
-        with child("-c", CHILD, str(tmp_path), where) as killed:
-            said = killed.communicate()
-        assert killed.returncode == -signal.SIGKILL, said
-    table, events = str(tmp_path / "table"), tmp_path / "events.jsonl"
-    words = (str(tmp_path / "in"), "--into", table, "--checkpoint", str(tmp_path / "checkpoint"))
-    with child(*FOLLOW, *words, "--events", str(events), "--json") as following:
+def follow(place: Path, *words: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Run a stream on the command line, stop it after two intervals, and return what it said of them and its events."""
+    events = place / "events.jsonl"
+    words = (str(place / "in"), *words, "--checkpoint", str(place / "checkpoint"), "--events", str(events), "--json")
+    with child(*FOLLOW, *words) as following:
         assert following.stdout is not None
         watchdog = Timer(300, following.kill)
         watchdog.start()
@@ -267,8 +263,35 @@ def test_every_record_is_there_once_after_a_kill_at_any_point(spark: SparkSessio
         _, said = following.communicate()
         watchdog.cancel()
     assert (following.returncode, "run it again with this checkpoint to continue" in said) == (0, True), said
+    return told, [json.loads(line) for line in events.read_text().splitlines()]
+
+
+def test_every_record_is_there_once_after_a_kill_at_any_point(spark: SparkSession, tmp_path: Path) -> None:
+    for number in range(2):
+        put(tmp_path / "in", f"{number}.json", {"n": number, "a": [1, "x"][number]})
+    for where in ("before the files", "before the commit", "after the commit"):
+        with child("-c", CHILD, str(tmp_path), where) as killed:
+            said = killed.communicate()
+        assert killed.returncode == -signal.SIGKILL, said
+    told, events = follow(tmp_path, "--into", str(tmp_path / "table"))
     assert [(each["interval"], each["isRepeated"], each["records"]) for each in told] == [(0, True, 0), (1, False, 1)]
     assert numbers(spark, tmp_path) == {0: 1, 1: 1}
-    assert Table(table).version == 1
-    [event] = [json.loads(line) for line in events.read_text().splitlines()]
+    assert Table(str(tmp_path / "table")).version == 1
+    [event] = events
     assert (event["interval"], event["version"], event["column"], event["grade"]) == (1, 1, ["a_string"], "conflict")
+
+
+def test_a_stream_into_iceberg_is_followed_until_it_is_stopped(tmp_path: Path) -> None:
+    for number in range(2):
+        put(tmp_path / "in", f"{number}.json", {"n": number, "a": [1, "x"][number]})
+    catalog = str(tmp_path / "catalog.db")
+    told, events = follow(tmp_path, "--into", "shop.orders", "--to", "iceberg", "--catalog", catalog)
+    assert [(each["interval"], each["records"]) for each in told] == [(0, 1), (1, 1)]
+    table = SqlCatalog("default", uri=f"sqlite:///{catalog}").load_table("shop.orders")
+    versions = [each.snapshot_id for each in table.snapshots()]
+    assert [(each["version"], each["column"]) for each in events] == [
+        (versions[0], ["a"]),
+        (versions[0], ["n"]),
+        (versions[1], ["a_string"]),
+    ]
+    assert sorted(row["n"] for row in table.scan().to_arrow().to_pylist()) == [0, 1]

@@ -228,11 +228,11 @@ def test_an_append_that_loses_the_race_is_planned_again(
 ) -> None:
     table, checks = widen.IcebergTable("ns.t", catalog=catalog), []
 
-    def race(frame: DataFrame, *others: object) -> DataFrame:
+    def race(frame: DataFrame, *others: object, **limits: object) -> DataFrame:
         checks.append(len(others))
         if len(checks) == 1:
             partitioned.append(pa.Table.from_pylist([{"id": 7}], schema=partitioned.schema().as_arrow()))
-        return unpatched(frame, *others)  # type: ignore[arg-type]
+        return unpatched(frame, *others, **limits)  # type: ignore[arg-type]
 
     unpatched = append.check_rows
     monkeypatch.setattr(append, "check_rows", race)

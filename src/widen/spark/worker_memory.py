@@ -9,8 +9,14 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from typing import TYPE_CHECKING
 
-from pyspark import TaskContext
+from widen.model.lazy_module import import_lazily
+
+if TYPE_CHECKING:
+    import pyspark
+else:  # the report reads footers without Spark
+    pyspark = import_lazily("pyspark")
 
 
 @cache
@@ -20,7 +26,7 @@ def freeze_imports() -> None:
     Modules are never garbage, but each collection looks at all of their objects, which takes longer than a small task.
     Once is enough: the objects of later tasks must stay collectable.
     """
-    if TaskContext.get() is not None:
+    if pyspark.TaskContext.get() is not None:
         gc.freeze()
 
 

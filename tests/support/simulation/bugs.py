@@ -13,6 +13,7 @@ from widen.errors import StorageError, StorageRefused
 from widen.log.read import snapshot, version_checksum
 from widen.log.store.log_store import LogStore
 from widen.log.write import checkpoint_writer, commit, conflict, log_cleanup, post_commit, staged_files
+from widen.log.write.conflict import WinningCommit
 from widen.table import restore
 
 
@@ -158,7 +159,7 @@ BUGS: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     "another schema is not a conflict": _without_rules("_both_change_metadata", "_metadata_differs"),
     "the same batch is not a conflict": _without_rules("_same_application"),
     "only the newest winner is checked": _check_last_winner_only,
-    "our own commit is mistaken for another one": lambda: _patched(commit, _txn_id=lambda _: object()),
+    "our own commit is mistaken for another one": lambda: _patched(WinningCommit, info={}),
     "a lost answer is reported as a refusal": _report_lost_answer_as_refusal,
     "files of an unknown commit are deleted": lambda: _patched(staged_files.StagedFiles, mark_visible=lambda _: None),
     "row ids of a winner are assigned again": _after(row_ids=""),

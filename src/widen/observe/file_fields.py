@@ -15,6 +15,8 @@ from functools import lru_cache
 from typing import TypeVar
 from urllib.parse import unquote, unquote_to_bytes
 
+from widen.protocol.partition_values import HIVE_NULL
+
 _Value = TypeVar("_Value")
 
 SIGN = "="
@@ -22,9 +24,6 @@ SIGN = "="
 
 SOURCE_FILE, LOADED_AT = "_source_file", "_loaded_at"
 """The names of the fields with the URI of the file and the time of the load."""
-
-HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
-"""The value in a folder name that means null."""
 
 _PART = re.compile(r" from byte \d+$")
 

@@ -245,7 +245,7 @@ def _changes_table(changes: Sequence[ColumnChange], length: int) -> Group:
 
 
 def _is_notable(change: ColumnChange) -> bool:
-    """Tell whether a change is for values that readers may stumble over, or for lines that are no records."""
+    """Tell whether a change is for values that readers may stumble over, or for lines that are not records."""
     main = change.reasons[0] if change.reasons else None
     return main is not None and bool(main.file) and (change.grade in GRADES[2:] or not main.kinds)
 

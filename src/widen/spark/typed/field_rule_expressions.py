@@ -98,7 +98,7 @@ def _apply_map_rules(values: Column, data_type: MapType, rules: FieldRules) -> T
         [k for k, at in rules.below.items() if at.take is t] for t in (FieldRule.LEFT_OUT, FieldRule.MASKED)
     )
     _, inner = _apply_nested_rules(F.lit(None), data_type.value, rules)
-    # Other values of the map keep their type, in which there is no mask.
+    # Other values of the map keep their type, which has no form for a mask.
     mask = F.lit(MASK if str(inner) == str(STRING) else None)
 
     def value_of(key: Column, value: Column) -> Column:

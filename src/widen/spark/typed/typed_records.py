@@ -18,7 +18,6 @@ from pyspark.sql import functions as F
 from widen.model.column_path import format_path
 from widen.model.types import DataType, StructType, quote_name
 from widen.observe.file_fields import (
-    HIVE_NULL,
     LOADED_AT,
     SIGN,
     SOURCE_FILE,
@@ -27,6 +26,7 @@ from widen.observe.file_fields import (
     partition_folders,
     unescape_folder,
 )
+from widen.protocol.partition_values import HIVE_NULL
 from widen.spark.file_sources import FILE_SOURCES
 from widen.spark.pinned_settings import SKIP_NO_FILE
 from widen.spark.source.field_names import duplicate_fields, with_field_steps

@@ -444,6 +444,18 @@ def test_many_files_are_read_through_a_manifest_and_footers_by_executors(
         opened(table).read(spark=spark)
 
 
+def test_another_thread_may_empty_the_cache_of_footers(
+    spark: SparkSession, catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = catalog.create_table("ns.cached", by_id((1, "id", LongType())))
+    append(table, data_file(write_file(table, [field("x", pa.int64(), 1)], [{"x": 1}]), 1))
+    assert [row[0] for row in rows(table, spark)] == [1]
+    append(table, data_file(write_file(table, [field("id", pa.int64(), 1)], [{"id": 2}]), 1))
+    read = file_columns.read_files
+    monkeypatch.setattr(file_columns, "read_files", lambda *args: (file_columns._cache.clear(), read(*args))[1])
+    assert [row[0] for row in rows(table, spark)] == [1, 2]
+
+
 # ---- deleted rows ---------------------------------------------------------------------------------
 
 

@@ -39,6 +39,8 @@ from widen.errors import (
 )
 from widen.iceberg.commit import IcebergTransaction
 from widen.ingestion import IngestResult, ingest, ingest_stream, replay
+from widen.report.iceberg_report import build_iceberg_report
+from widen.report.report_summary import summarize_report
 
 UTC = timezone.utc
 
@@ -397,7 +399,10 @@ def test_replay_moves_what_fits_now(spark: SparkSession, tmp_path: Path, catalog
     left = catalog.load_table("shop.orders_quarantine").scan().to_arrow().to_pylist()
     assert [(row["text"], row["position"]) for row in left] == [('{"n":3,"k":"x"}', 2)]
     assert replay("shop.orders_quarantine", "shop.orders", **place).replayed == 0
-    assert [row["n"] for row in rows(catalog.load_table("shop.orders"))] == [1, 2, 4]
+    table = catalog.load_table("shop.orders")
+    assert [row["n"] for row in rows(table)] == [1, 2, 4]
+    checks = {check.name: check.text for check in summarize_report(build_iceberg_report(table, "shop.orders")).checks}
+    assert checks["Kept out"] == "1 record of the last 3 loads is in quarantine"
 
 
 def test_an_interrupted_replay_is_finished_by_the_next(

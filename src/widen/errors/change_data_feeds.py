@@ -34,7 +34,11 @@ class ChangeFeedSchemaMismatch(ChangeFeedRefused):
         "Cannot read the changes from version {first} to {last} with the columns of version {shown}, {schema}: "
         "version {version} has other columns or types."
     )
-    hint = "Open the table at one of these versions and read the changes there."
+    hint = (
+        "Read them with the columns of one of these versions: "
+        'spark.read.format("widen").option("readChangeFeed", "true").option("startingVersion", {first})'
+        '.option("endingVersion", {last}).option("versionAsOf", {last})'
+    )
 
 
 class ChangeFeedSchemaChanged(ChangeFeedRefused):

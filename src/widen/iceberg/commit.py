@@ -17,6 +17,7 @@ from widen.errors import (
     CatalogError,
     CatalogRefused,
     ColumnChangeUnknown,
+    InvalidOption,
     SnapshotUnknown,
     TableAlreadyExists,
     TableChanged,
@@ -65,6 +66,10 @@ WRITABLE_VERSIONS = (1, 2)
 _ROUNDED = "partitions by a double, whose values PyIceberg would round when it writes a manifest again"
 
 _RETRIES, _MERGES_MANIFESTS = "commit.retry.num-retries", "commit.manifest-merge.enabled"
+
+_INTEGERS = ("write.summary.partition-limit", "write.metadata.previous-versions-max")
+_MERGE_INTEGERS = ("commit.manifest.target-size-bytes", "commit.manifest.min-count-to-merge")
+"""The properties of a table that PyIceberg reads as integers in every commit, and those that it reads to merge."""
 
 
 def ensure_writable(name: TableName, table: Table) -> None:
@@ -231,16 +236,18 @@ class IcebergTransaction:
 
         Raises:
             UnsupportedFeatureForWrite: files are removed, and a double column is a partition column.
+            InvalidOption: a property of the table is not an integer.
             CatalogError: the store of the table cannot be written.
         """
         metadata, removed = self.metadata, list(removed)
         is_rounded = bool(rounded_sources(metadata))
         if removed and is_rounded:
             raise UnsupportedFeatureForWrite(verb="change rows of", location=str(self.name), features=_ROUNDED)
+        # Merging writes the entries of older manifests again, which rounds doubles.
+        merges = metadata.properties.get(_MERGES_MANIFESTS, "").lower() == "true" and not is_rounded
+        _ensure_integers(metadata.properties, _INTEGERS + _MERGE_INTEGERS * merges)
         with translate_catalog_errors(str(self.name)):
             update = self.transaction.update_snapshot(snapshot_properties=dict(summary))
-            # Merging writes the entries of older manifests again, which rounds doubles.
-            merges = metadata.properties.get(_MERGES_MANIFESTS, "").lower() == "true" and not is_rounded
             producer = update.overwrite() if removed else update.merge_append() if merges else update.fast_append()
             for file in added:
                 producer.append_data_file(to_data_file(file, metadata) if isinstance(file, IcebergFile) else file)
@@ -335,6 +342,15 @@ class IcebergTransaction:
             own = [each for each in snapshot.manifests(io) if each.added_snapshot_id == self.snapshot_id]
             for path in (*(each.manifest_path for each in own), snapshot.manifest_list):
                 io.delete(path)
+
+
+def _ensure_integers(properties: Mapping[str, str], names: Iterable[str]) -> None:
+    # PyIceberg's error about the value looks like one of the catalog, and comes without the name of the property.
+    for name in names:
+        try:
+            int(properties.get(name, "0"))
+        except ValueError as error:
+            raise InvalidOption(option=name, value=properties[name], expected="Must be an integer.") from error
 
 
 def _is_sqlite(name: TableName) -> bool:

@@ -34,6 +34,8 @@ METADATA = "metadata of the table"
 """Where the numbers of the report are from."""
 
 _DELETES = "total-position-deletes"
+_PARAMETERS = {"mode": names.MODE, "queryId": names.APP_ID, "epochId": names.INTERVAL}
+"""The parameters of a commit, as Delta's history names them, and their names in the summary of a snapshot."""
 
 
 def build_iceberg_report(table: Table, name: str, options: str = "") -> Report:
@@ -122,7 +124,7 @@ class _History:
             int(summary.get("added-data-files", 0)),
             int(summary.get("added-files-size", 0)),
             changes,
-            {"mode": summary[names.MODE]} if names.MODE in summary else {},
+            {key: summary[name] for key, name in _PARAMETERS.items() if name in summary},
             is_first=is_first,
             quarantined=int(summary.get(names.QUARANTINED, 0)),
             rounded=int(summary.get(names.ROUNDED, 0)),

@@ -175,8 +175,13 @@ def _quarantine_check(recent: Sequence[IntervalRecord]) -> Check:
 
 def _count_kept_out(loads: Sequence[IntervalRecord]) -> int:
     """Return how many records the quarantine got and has not given back since."""
-    replays = (each for each in loads if str(each.parameters.get("queryId", "")).startswith(REPLAY_PREFIX))
-    return max(0, sum(each.quarantined or 0 for each in loads) - sum(each.records or 0 for each in replays))
+    # What a replay quarantines was in the quarantine before, so only its records count.
+    changes = (-(each.records or 0) if _is_replay(each) else each.quarantined or 0 for each in loads)
+    return max(0, sum(changes))
+
+
+def _is_replay(interval: IntervalRecord) -> bool:
+    return str(interval.parameters.get("queryId", "")).startswith(REPLAY_PREFIX)
 
 
 def _drift_check(recent: Sequence[IntervalRecord]) -> Check:

@@ -16,6 +16,7 @@ from widen.errors import (
     CatalogError,
     CatalogRefused,
     ColumnChangeUnknown,
+    InvalidOption,
     SnapshotUnknown,
     TableAlreadyExists,
     TableChanged,
@@ -112,6 +113,23 @@ def test_manifests_are_merged_if_the_table_says_so(name: TableName) -> None:
     table = name.load()
     assert len(table.inspect.manifests()) == 1
     assert len(table.inspect.files()) == 4
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "commit.manifest.min-count-to-merge",
+        "commit.manifest.target-size-bytes",
+        "write.metadata.previous-versions-max",
+        "write.summary.partition-limit",
+    ],
+)
+def test_a_property_that_is_not_an_integer_is_named(name: TableName, key: str) -> None:
+    append(name, NewTable(SCHEMA))
+    transaction = open_transaction(name, name.load(), ())
+    transaction.set_properties({"commit.manifest-merge.enabled": "true", key: "many"})
+    with pytest.raises(InvalidOption, match=rf"{key}.*'many'.*integer"):
+        transaction.add_snapshot([], {})
 
 
 def test_new_columns_have_ids_before_anything_is_committed(table: TableName) -> None:

@@ -225,16 +225,16 @@ def read_schemas(spark: SparkSession, io: FileIO, paths: Sequence[str]) -> list[
     Raises:
         CorruptFile: a file is missing, cannot be read or is not Parquet.
     """
-    new = [path for path in dict.fromkeys(paths) if path not in _cache]
+    # Another thread may clear the caches at any moment, so the result does not depend on them.
+    found = {path: _cache.get(path) for path in paths}
+    new = [path for path, columns in found.items() if columns is None]
     if len(_cache) + len(new) > CACHED_FILES:
         _cache.clear()
         _schemas.clear()
-        new = list(dict.fromkeys(paths))
     for path, fields in zip(new, read_files(lambda: spark, partial(_read, io), new, DRIVER_FILES), strict=True):
-        if fields not in _schemas:
-            _schemas[fields] = pa.ipc.read_schema(pa.py_buffer(fields))
-        _cache[path] = _schemas[fields]
-    return [_cache[path] for path in paths]
+        columns = _schemas.get(fields) or _schemas.setdefault(fields, pa.ipc.read_schema(pa.py_buffer(fields)))
+        found[path] = _cache[path] = columns
+    return [columns for path in paths if (columns := found[path]) is not None]
 
 
 def _read(io: FileIO, path: str) -> bytes:

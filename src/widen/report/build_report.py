@@ -179,7 +179,7 @@ class _CommitScan:
             tally = count.tallies.get(self.corrupt) if self.corrupt is not None else None
             corrupt = 0 if tally is None else tally.values if tally.is_known else None
         size_bytes = sum(add.size for add in adds)
-        return replace(to_interval(record), records=count.rows, corrupt=corrupt, files=len(adds), size_bytes=size_bytes)
+        return replace(to_interval(record), rows=count.rows, corrupt=corrupt, files=len(adds), size_bytes=size_bytes)
 
 
 def _count_live_files(

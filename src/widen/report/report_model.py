@@ -34,8 +34,8 @@ class IntervalRecord:
     """One commit with its written records and column changes.
 
     Args:
-        records: How many rows its files have; None if the log does not record it.
-        corrupt: How many of them are corrupt records; None if the log does not record it.
+        rows: How many rows its files have; None if the log does not record it.
+        corrupt: How many of them keep a line that is not a record; None if the log does not record it.
         quarantined: How many records were quarantined; None if the log does not record it.
         changed_rows: How many rows it inserted, updated and deleted, as its metrics say.
         rounded: How many numbers its ingestion rounded to doubles.
@@ -43,7 +43,7 @@ class IntervalRecord:
 
     moment: VersionTime
     operation: str
-    records: int | None
+    rows: int | None
     corrupt: int | None
     files: int
     size_bytes: int
@@ -53,6 +53,11 @@ class IntervalRecord:
     quarantined: int | None = None
     changed_rows: Mapping[str, int] = field(default_factory=dict)
     rounded: int = 0
+
+    @property
+    def records(self) -> int | None:
+        """How many records it wrote; None if the log does not record it."""
+        return None if self.rows is None else max(0, self.rows - (self.corrupt or 0))
 
     @property
     def schema_changes(self) -> tuple[ColumnChange, ...]:

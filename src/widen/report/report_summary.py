@@ -145,9 +145,10 @@ def _lines_check(recent: Sequence[IntervalRecord]) -> Check:
     corrupt, records = (sum(getattr(each, name) or 0 for each in recent) for name in ("corrupt", "records"))
     if not corrupt:
         return Check("Readable lines", Status.OK, f"every line of the last {_loads(recent)} was a record")
-    share = share_text(corrupt / max(records, corrupt))
+    lines = records + corrupt
+    share = share_text(corrupt / lines)
     rest = "is not a record" if corrupt == 1 else "are not records"
-    text = f"{corrupt:,} of {records:,} lines ({share}) of the last {_loads(recent)} {rest}"
+    text = f"{corrupt:,} of {lines:,} lines ({share}) of the last {_loads(recent)} {rest}"
     return Check("Readable lines", _corrupt_status(recent), text)
 
 
@@ -160,7 +161,7 @@ def _rounding_checks(recent: Sequence[IntervalRecord]) -> tuple[Check, ...]:
 
 def _corrupt_status(recent: Sequence[IntervalRecord]) -> Status:
     newest = recent[-1]
-    is_bad = (newest.corrupt or 0) >= MAX_CORRUPT_SHARE * max(newest.records or 0, 1)
+    is_bad = (newest.corrupt or 0) >= MAX_CORRUPT_SHARE * max(newest.rows or 0, 1)
     return Status.ACT if is_bad else Status.WATCH
 
 

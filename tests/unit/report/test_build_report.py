@@ -71,7 +71,7 @@ def test_the_intervals_and_what_they_changed(report: Report) -> None:
     intervals = [(i.moment.version, i.operation, i.records, i.corrupt, i.files, i.size_bytes) for i in report.intervals]
     assert intervals == [
         (0, "WRITE", 10, 0, 1, 1000),
-        (1, "WRITE", 20, 1, 1, 3000),
+        (1, "WRITE", 19, 1, 1, 3000),
         (2, "CHANGE COLUMN", 0, 0, 0, 0),
     ]
     widened, added, corrupt = report.intervals[1].changes

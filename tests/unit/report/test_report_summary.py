@@ -26,10 +26,8 @@ def with_intervals(report: Report, *intervals: IntervalRecord) -> Report:
     return replace(report, intervals=intervals, columns=(), families=())
 
 
-def load(version: int, records: int, **more: int) -> IntervalRecord:
-    return IntervalRecord(
-        VersionTime(version, 0), "WRITE", records, **{"corrupt": 0, "files": 1, "size_bytes": 1, **more}
-    )
+def load(version: int, rows: int, **more: int) -> IntervalRecord:
+    return IntervalRecord(VersionTime(version, 0), "WRITE", rows, **{"corrupt": 0, "files": 1, "size_bytes": 1, **more})
 
 
 def test_a_table_without_trouble_is_healthy(wide: Report) -> None:
@@ -63,6 +61,15 @@ def test_replayed_records_are_no_longer_kept_out(wide: Report, replayed: int, le
     check = summary.checks[2]
     assert (check.status is Status.ACT, f" {left} record" in f" {check.text}") == (left > 0, left > 0)
     assert [decision.brief.split()[0] for decision in summary.decisions] == [str(left)] * (left > 0)
+
+
+def test_a_line_that_is_not_a_record_counts_as_none(wide: Report) -> None:
+    interval = load(0, 30, corrupt=1)
+    assert (interval.records, interval_text(interval)[0]) == (
+        29,
+        "wrote 29 records in 1 file, 1 B; 1 line kept whole: not a JSON record",
+    )
+    assert summarize_report(with_intervals(wide, interval)).checks[0].text == "last load on 1970-01-01: 29 records"
 
 
 def test_one_line_or_record_is_not_a_plural(wide: Report) -> None:

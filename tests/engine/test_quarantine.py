@@ -122,3 +122,26 @@ def test_texts_that_a_partition_cannot_hold_are_quarantined(
     assert sorted((row["id"], row["p"]) for row in rows) == [(1, "a/b"), (3, " "), (4, None)]
     reasons = Table(str(tmp_path / "t_quarantine")).read(spark=spark).select("reason").collect()
     assert all(row["reason"].startswith("The partition column p (p IS NULL OR p NOT IN (") for row in reasons)
+
+
+@pytest.mark.parametrize("rule", [None, "CHECK", "DEFAULT"])
+def test_quarantined_records_of_a_partition_keep_their_texts(
+    spark: SparkSession, tmp_path: Path, rule: str | None
+) -> None:
+    at = str(tmp_path / "t")
+    columns = "id INT, p STRING DEFAULT ''" if rule == "DEFAULT" else "id INT, p STRING"
+    widen.sql(f"CREATE TABLE delta.`{at}` ({columns}) PARTITIONED BY (p)", spark=spark)
+    if rule == "CHECK":
+        widen.sql(f"ALTER TABLE delta.`{at}` ADD CONSTRAINT small CHECK (id < 4)", spark=spark)
+    # The array makes its line a case for the exact path, like the number in a column of texts.
+    lines = ['{"id":1,"p":""}', '{"id":2,"p":"x"}', '[{"id":3,"p":""}]', '{"id":4,"p":7}', '{"id":5}']
+    (tmp_path / "s.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    done = ingest(str(tmp_path / "s.jsonl"), at, verify=True, spark=spark)
+    broken = {None: [1, 3], "CHECK": [1, 3, 4, 5], "DEFAULT": [1, 3, 5]}[rule]
+    kept = Table(f"{at}_quarantine").read(spark=spark).collect()
+    assert sorted(json.loads(row["text"])["id"] for row in kept) == broken
+    assert {row["file"].rsplit("/", 1)[-1] for row in kept} == {"s.jsonl"}
+    assert sorted(row["position"] for row in kept) == broken
+    rows = Table(at).read(spark=spark).collect()
+    assert sorted(row["id"] for row in rows) == sorted({1, 2, 3, 4, 5} - {*broken})
+    assert (done.records, done.quarantined) == (len(rows), len(broken))

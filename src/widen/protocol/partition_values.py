@@ -22,6 +22,9 @@ from widen.model.types import DataType, DecimalType, StructType, quote_name
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 """The directory name that Hive and Spark use for null."""
 
+NULL_TEXTS = ("", HIVE_NULL)
+"""The texts that stand for null in partitions, so that no partition holds them."""
+
 
 class UnknownValue(Enum):
     """The result for text that is not a value of its type, or whose value depends on an unknown time zone."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -49,11 +49,17 @@ class OriginColumn:
     """The column with the source text of each row.
 
     Args:
-        is_for_all: Whether every row has it; else only quarantined records.
+        is_for_all: Whether every row has it; else only quarantined records, and rows with one of `values`.
+        values: Texts by column.
     """
 
     column: str
     is_for_all: bool = False
+    values: Mapping[str, Collection[str]] = field(default_factory=dict)
+
+    def is_for(self, row: Row) -> bool:
+        """Tell whether a row of the table has it."""
+        return self.is_for_all or any(row.get(name) in texts for name, texts in self.values.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +100,7 @@ class RowBuilder:
     ) -> None:
         policy = policy or Policy()
         self.schema, self._policy, self._base_schema = schema, policy, base
-        self.observation, self._origin, self._file_fields = Observation(), origin, file_fields
+        self.observation, self.origin, self._file_fields = Observation(), origin, file_fields
         self._file_prefixes: dict[str, bytes] = {}  # by file
         self._route, self._rules = build_routes(schema, policy), build_field_rules(schema, policy)
         self._fixed_route, self._refuses_nulls = fixed_column_route(self._route), policy.refuses_nulls
@@ -110,7 +116,7 @@ class RowBuilder:
 
         Call it only when no texts are waiting.
         """
-        builder = RowBuilder(schema, self._policy, self._base_schema, self._origin, self._file_fields)
+        builder = RowBuilder(schema, self._policy, self._base_schema, self.origin, self._file_fields)
         builder.observation, builder._search_budgets = self.observation, self._search_budgets
         builder.adapt()
         return builder
@@ -118,7 +124,7 @@ class RowBuilder:
     @property
     def takes_columns(self) -> bool:
         """Whether records of scalars may become columns without their texts."""
-        return self._origin is None and not self._search_budgets
+        return self.origin is None and not self._search_budgets
 
     def scalar_field(self, key: str) -> ScalarField:
         """Return a field of records of scalars."""
@@ -260,14 +266,13 @@ class RowBuilder:
         if _BEGINS_RECORD.match(text):
             self.observation.unclosed = min(at, self.observation.unclosed or at)
         values = {CORRUPT: kept, CORRUPT_AT: position_text(at)}
-        yield {self._roles[role]: value for role, value in values.items() if role in self._roles} | self._origin_cell(
-            kept, at
-        )
+        row = {self._roles[role]: value for role, value in values.items() if role in self._roles}
+        yield row | self._origin_cell(kept, at) if self._has_origin(row) else row
 
     def _kept_out(self, text: str, at: RecordPosition, reason: str) -> Iterator[Row]:
         """Count a quarantined record or text; yield the row with its text if there is an origin column."""
         self.observation.quarantined += 1
-        if self._origin:
+        if self.origin:
             yield self._origin_cell(text, at, reason)
 
     def _exact_row(
@@ -290,22 +295,23 @@ class RowBuilder:
         row = to_row(self._route, ruled)
         if RESCUED in self._roles:
             row[self._roles[RESCUED]] = rescue(self._route, ruled)
-        has_origin = self._origin is not None and self._origin.is_for_all
+        has_origin = self._has_origin(row)
         yield row | self._origin_cell(self._redactor.redact_record(record, text), at) if has_origin else row
 
-    def _origin_cell(self, text: str, at: RecordPosition, reason: str | None = None) -> Row:
-        """Return the origin column of a row, if the row has one."""
-        if self._origin is None or (reason is None and not self._origin.is_for_all):
-            return {}
-        return {self._origin.column: dict(zip(ORIGIN_FIELDS, (text, *at, reason), strict=True))}
+    def _has_origin(self, row: Row) -> bool:
+        return self.origin is not None and self.origin.is_for(row)
 
-    def origin_column(self, chunk: DecodedChunk) -> dict[str, list[Any]]:
-        """Return the origin column of decoded records, if every row has one."""
-        if self._origin is None or not self._origin.is_for_all:
-            return {}
-        texts = [self._kept_text(text, at) for text, at in zip(chunk.texts, chunk.positions, strict=True)]
-        rows = (self._origin_cell(text, at) for text, at in zip(texts, chunk.positions, strict=True))
-        return {self._origin.column: [row[self._origin.column] for row in rows]}
+    def _origin_cell(self, text: str, at: RecordPosition, reason: str | None = None) -> Row:
+        assert self.origin is not None
+        return {self.origin.column: dict(zip(ORIGIN_FIELDS, (text, *at, reason), strict=True))}
+
+    def origin_cells(self, chunk: DecodedChunk, is_wanted: Sequence[bool]) -> list[Any]:
+        """Return the origin column of decoded records; None for those that are not wanted."""
+        records = zip(chunk.texts, chunk.positions, is_wanted, strict=True)
+        return [
+            dict(zip(ORIGIN_FIELDS, (self._kept_text(text, at), *at, None), strict=True)) if wanted else None
+            for text, at, wanted in records
+        ]
 
     def _kept_text(self, text: bytes, at: RecordPosition) -> str:
         """Return the text of a record as the table may keep it, with the fields of its file."""

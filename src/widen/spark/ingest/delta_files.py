@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -13,9 +13,10 @@ from widen.log.read.snapshot import Snapshot
 from widen.log.store.log_store import LogStore
 from widen.log.write.staged_files import discard
 from widen.model.schema_json import from_json
-from widen.model.types import StructType
+from widen.model.types import BINARY, STRING, StructType
 from widen.protocol.actions import Add, Metadata, Protocol
-from widen.protocol.partition_values import partition_limits
+from widen.protocol.column_metadata import is_computed
+from widen.protocol.partition_values import NULL_TEXTS, partition_limits
 from widen.spark.dml.change_context import count_written_rows
 from widen.spark.ingest.table_files import TableRows, TableWriter, TaskFiles
 from widen.spark.read.scan import read_snapshot
@@ -57,6 +58,16 @@ class DeltaWriter(TableWriter):
         schema = from_json(self.metadata.schema_string)
         limits = partition_limits(schema, self.metadata.partition_columns)
         return first_violated_rule(schema, self.protocol, self.metadata.configuration, limits)
+
+    def refused_values(self) -> Mapping[str, Collection[str]] | None:
+        schema = from_json(self.metadata.schema_string)
+        columns = [field for field in schema if field.name in self.metadata.partition_columns]
+        # The table computes values after the tasks have decided which rows carry their texts.
+        if any(field.type == BINARY or is_computed(field) for field in columns):
+            return None
+        if first_violated_rule(schema, self.protocol, self.metadata.configuration) is not None:
+            return None
+        return {field.name: NULL_TEXTS for field in columns if field.type == STRING}
 
     def write(self, rows: DataFrame) -> list[Add]:
         return write_parquet(rows, self.store, self.protocol, self.metadata)

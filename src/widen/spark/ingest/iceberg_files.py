@@ -89,6 +89,9 @@ class IcebergWriter(TableWriter):
         limits = truncation_limits(self.partition_by, self.schema)
         return first_violated_rule(self.schema, _NO_PROTOCOL, {}, limits)
 
+    def refused_values(self) -> None:
+        """Return None: which values a partition cannot hold depends on its transform."""
+
     def write(self, rows: DataFrame) -> list[IcebergFile]:
         sink = self._new_sink()
         columns = [F.col(quote_name(each.name)).cast(type_to_spark(each.type)) for each in as_nullable(self.schema)]

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -45,6 +45,9 @@ class TableWriter(Protocol):
 
         NOT NULL columns and struct fields are not included: the fixed columns of an ingestion cover them.
         """
+
+    def refused_values(self) -> Mapping[str, Collection[str]] | None:
+        """Return the texts by column of which every row that violates a rule has one; None if others may, too."""
 
     def write(self, rows: DataFrame) -> Sequence[WrittenFile]:
         """Write rows in the columns of the table. If that fails, the files are deleted as far as the store allows.

@@ -5,16 +5,18 @@ Source: the Arrow format
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
 from itertools import accumulate, chain
 from typing import Any
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from widen.routing.native.column_assembler import ColumnAssembler
 from widen.routing.native.record_shape import RecordShape
-from widen.routing.native.row_builder import DecodedChunk, RowBuilder
+from widen.routing.native.row_builder import DecodedChunk, OriginColumn, RowBuilder
 
 
 def drain_arrow_batches(builder: RowBuilder, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -54,10 +56,23 @@ def _root_arrays(
     assembler: ColumnAssembler, builder: RowBuilder, chunk: DecodedChunk, schema: pa.Schema
 ) -> list[pa.Array]:
     """Return the arrays of the columns, and of the origin column if the rows have one."""
-    origins = builder.origin_column(chunk)
-    arrays = _struct(assembler, chunk.shape, chunk.records, [field for field in schema if field.name not in origins])
-    places = {name: pa.array(cells, schema.field(name).type) for name, cells in origins.items()}
-    return [places[field.name] if field.name in origins else arrays.pop(0) for field in schema]
+    arrays = _struct(assembler, chunk.shape, chunk.records, list(schema))
+    if builder.origin is not None:
+        at = schema.get_field_index(builder.origin.column)
+        is_wanted = _has_origin(builder.origin, dict(zip(schema.names, arrays, strict=True)), len(chunk.records))
+        if any(is_wanted):
+            arrays[at] = pa.array(builder.origin_cells(chunk, is_wanted), schema.field(at).type)
+    return arrays
+
+
+def _has_origin(origin: OriginColumn, columns: Mapping[str, pa.Array], rows: int) -> list[bool]:
+    """Tell for each row whether it has the origin column."""
+    if origin.is_for_all:
+        return [True] * rows
+    masks = [
+        pc.is_in(columns[name], value_set=pa.array(texts, columns[name].type)) for name, texts in origin.values.items()
+    ]
+    return reduce(pc.or_, masks).to_pylist() if masks else []
 
 
 def _struct(

@@ -72,8 +72,10 @@ def write_fitting(texts: RawTexts, spec: BatchWriteSpec, writer: TableWriter) ->
         with observable_jobs(rows.sparkSession):
             files = writer.write(rows.where(F.col(NOTE).isNull()).drop(NOTE))
         return BatchResult(files, _to_observation(metrics.get))
-    rows = build_rows(texts, replace(spec, origin=OriginColumn(ORIGIN, is_for_all=rule is not None)))
-    rows = writer.fill(rows)
+    # Where only some values violate the rule, the other rows need not carry their texts.
+    values = writer.refused_values() if rule is not None else {}
+    origin = OriginColumn(ORIGIN, is_for_all=values is None, values=values or {})
+    rows = writer.fill(build_rows(texts, replace(spec, origin=origin)))
     reason = F.col(f"{ORIGIN}.{_REASON}")
     # A row with a note has no data, and would violate most rules.
     broken = F.coalesce(reason, F.lit(None).cast("string") if rule is None else F.when(F.col(NOTE).isNull(), rule))

@@ -72,6 +72,80 @@ def test_inserts_go_by_position_at_every_level(spark: SparkSession, tmp_path: Pa
         assert rows(spark, mine) == rows(spark, theirs), text
 
 
+LIMITED = """id int, c char(4), s struct<a: varchar(3), b: char(4)>, l array<varchar(2)>,
+    m map<char(2), struct<x: varchar(1)>>"""
+LIMITED_ROWS = [
+    "INSERT INTO {t} VALUES (1, 'c', named_struct('a', 'abc', 'b', 'b'), array('ab', null), map('k', struct('x'))),"
+    " (2, null, null, null, null)",
+    "INSERT INTO {t} VALUES (3, 'chars', null, null, null)",
+    "INSERT INTO {t} VALUES (3, 'char ', null, null, null)",
+    "INSERT INTO {t} VALUES (3, 'c', struct('abcd', 'b'), null, null)",
+    "INSERT INTO {t} VALUES (3, 'c', struct('abc ', 'b'), null, null)",
+    "INSERT INTO {t} VALUES (3, 'c', null, array('a', null, 'abc'), null)",
+    "INSERT INTO {t} VALUES (3, 'c', null, null, map('key', struct('x')))",
+    "INSERT INTO {t} VALUES (3, 'c', null, null, map('k', struct('xy')))",
+    "UPDATE {t} SET s.a = 'abcd'",
+    "UPDATE {t} SET s.b = 'wxyz' WHERE c = 'c '",
+    "MERGE INTO {t} t USING (SELECT 2 id, array('abc') l) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET l = s.l",
+    "MERGE INTO {t} t USING (SELECT 2 id, array('ab') l) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET l = s.l",
+    "ALTER TABLE {t} ALTER COLUMN s.a TYPE int",
+]
+
+
+def test_texts_of_limited_length_at_any_depth(spark: SparkSession, tmp_path: Path) -> None:
+    mine, theirs = str(tmp_path / "mine"), str(tmp_path / "theirs")
+    create = f"CREATE TABLE {{t}} ({LIMITED}) USING delta TBLPROPERTIES ('delta.columnMapping.mode' = 'name')"
+    compare(spark, mine, theirs, [create, *LIMITED_ROWS])
+    # Delta Lake leaves the old names in the declared type, and then reads the fields under these.
+    widen.sql(f"ALTER TABLE delta.`{mine}` RENAME COLUMN s.a TO z", spark=spark)
+    widen.sql(f"ALTER TABLE delta.`{mine}` ADD COLUMNS (s.n int FIRST)", spark=spark)
+    insert = f"INSERT INTO delta.`{mine}` VALUES (3, 'c', struct(1, '{{}}', 'b'), null, null)"
+    for run in (spark.sql, lambda text: widen.sql(text, spark=spark)):
+        assert _is_refused(lambda run=run: run(insert.format("abcd")))
+        run(insert.format("abc"))
+    assert rows(spark, mine) == read(spark, mine)
+    assert "Row(id=3, c='c   ', s=Row(n=1, z='abc', b='b   '), l=None, m=None)" in read(spark, mine)
+
+
+DEFAULTS = [
+    ("varchar(5) DEFAULT 'abcde'", False),
+    ("varchar(5) DEFAULT 'abcdef'", True),
+    ("char(5) DEFAULT concat('abc', 'def')", True),
+    ("varchar(5) DEFAULT 123456", True),
+    ("varchar(5) DEFAULT NULL", False),
+]
+
+
+@pytest.mark.parametrize(("column", "is_refused"), DEFAULTS)
+def test_a_default_that_is_too_long_is_refused(
+    spark: SparkSession, tmp_path: Path, column: str, is_refused: bool
+) -> None:
+    create = (
+        f"CREATE TABLE {{t}} (v {column}) USING delta TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported')"
+    )
+    found = [
+        _is_refused(lambda: widen.sql(create.format(t=f"delta.`{tmp_path}/mine`"), spark=spark)),
+        _is_refused(lambda: spark.sql(create.format(t=f"delta.`{tmp_path}/theirs`"))),
+    ]
+    assert found == [is_refused, is_refused]
+
+
+def compare(spark: SparkSession, mine: str, theirs: str, statements: list[str]) -> None:
+    """Run statements on two tables; after each, both have the same rows, or both refused it."""
+    wrong = []
+    for statement in statements:
+        refused = _is_refused(lambda s=statement: widen.sql(s.format(t=f"delta.`{mine}`"), spark=spark))
+        expected = _is_refused(lambda s=statement: spark.sql(s.format(t=f"delta.`{theirs}`")))
+        if refused is not expected:
+            wrong.append(f"{statement}\n  Widen {'refused' if refused else 'ran'} it")
+        if (found := read(spark, mine)) != (rest := rows(spark, theirs)):
+            wrong.append(f"{statement}\n  Widen: {found}\n  Delta Lake: {rest}")
+        if refused is not expected or found != rest:
+            shutil.rmtree(mine)
+            shutil.copytree(theirs, mine)
+    assert not wrong, "\n".join(wrong)
+
+
 def _is_refused(run: Callable[[], object]) -> bool:
     try:
         run()

@@ -15,7 +15,6 @@ from widen.model.column_path import Path, format_path
 from widen.model.types import (
     ATOMIC_NAMES,
     LONG,
-    STRING,
     ArrayType,
     AtomicType,
     DataType,
@@ -24,6 +23,7 @@ from widen.model.types import (
     MapType,
     StructType,
 )
+from widen.protocol.text_limits import to_stored
 from widen.sql_commands import statements
 from widen.sql_commands.grammar import UNDERSTOOD
 from widen.sql_commands.parser import parse_statement
@@ -64,7 +64,8 @@ def tables() -> st.SearchStrategy[TableName]:
 
 def types() -> st.SearchStrategy[DataType]:
     digits = st.integers(1, 38).flatmap(lambda p: st.integers(0, p).map(lambda s: DecimalType(p, s)))
-    atoms = st.sampled_from(sorted(ATOMIC_NAMES)).map(AtomicType) | digits
+    texts = st.builds("{}({})".format, st.sampled_from(["char", "varchar"]), st.integers(1, 99))
+    atoms = (st.sampled_from(sorted(ATOMIC_NAMES)) | texts).map(AtomicType) | digits
     return st.recursive(
         atoms,
         lambda inner: (
@@ -82,10 +83,6 @@ def metadata(said: Mapping[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[di
     return st.fixed_dictionaries({}, optional=dict(said))
 
 
-def kinds() -> st.SearchStrategy[DataType | str]:
-    return types() | st.integers(1, 99).map(lambda n: f"varchar({n})")
-
-
 def one_of(*said: Mapping[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[dict[str, Any]]:
     """One of these at most."""
     return st.one_of(st.just({}), *(st.fixed_dictionaries(dict(each)) for each in said))
@@ -95,13 +92,13 @@ PLACE = one_of({"first": st.just(True)}, {"after": NAMES})
 DEFAULT = one_of({"default": EXPRESSIONS}, {"drop_default": st.just(True)})
 CHANGES = st.builds(
     lambda *parts: {key: said for part in parts for key, said in part.items()},
-    metadata({"type": kinds(), "comment": TEXTS, "nullable": st.booleans()}),
+    metadata({"type": types(), "comment": TEXTS, "nullable": st.booleans()}),
     DEFAULT,
     PLACE,
 ).filter(bool)
 NEW_COLUMNS = st.builds(
     lambda data_type, *parts: {"type": data_type, **{key: said for part in parts for key, said in part.items()}},
-    kinds(),
+    types(),
     metadata({"comment": TEXTS, "nullable": st.just(False), "default": EXPRESSIONS}),
     PLACE,
 )
@@ -117,19 +114,14 @@ def schemas(fields: st.SearchStrategy[Field]) -> st.SearchStrategy[StructType]:
     return listed.map(lambda found: StructType(tuple(found)))
 
 
-PLAIN_FIELDS = st.builds(Field, NAMES, types(), st.booleans(), metadata({"comment": TEXTS}))
-LIMITED_FIELDS = st.builds(
-    lambda name, n: Field(name, STRING, metadata={"__CHAR_VARCHAR_TYPE_STRING": f"varchar({n})"}),
-    NAMES,
-    st.integers(1, 99),
-)
+PLAIN_FIELDS = st.builds(Field, NAMES, types(), st.booleans(), metadata({"comment": TEXTS})).map(to_stored)
 MADE_FIELDS = st.builds(
     Field,
     NAMES,
     types(),
     st.booleans(),
     one_of({"CURRENT_DEFAULT": EXPRESSIONS}, {"delta.generationExpression": EXPRESSIONS}),
-)
+).map(to_stored)
 IDENTITY_FIELDS = st.builds(
     lambda name, start, step, explicit: Field(
         name,
@@ -152,7 +144,7 @@ STATEMENTS: st.SearchStrategy[Statement] = st.one_of(
     st.builds(statements.RenameColumn, tables(), PATHS, NAMES),
     st.builds(statements.AddColumns, tables(), by_path(NEW_COLUMNS)),
     st.builds(statements.DropColumns, tables(), st.lists(PATHS, min_size=1, max_size=3).map(tuple), st.booleans()),
-    st.builds(statements.ReplaceColumns, tables(), schemas(PLAIN_FIELDS | LIMITED_FIELDS)),
+    st.builds(statements.ReplaceColumns, tables(), schemas(PLAIN_FIELDS)),
     st.builds(statements.SyncIdentity, tables(), PATHS),
     st.builds(statements.AddConstraint, tables(), NAMES, CONDITIONS),
     st.builds(statements.DropConstraint, tables(), NAMES, st.booleans()),
@@ -162,7 +154,7 @@ STATEMENTS: st.SearchStrategy[Statement] = st.one_of(
     st.builds(
         statements.CreateTable,
         tables(),
-        schemas(PLAIN_FIELDS | LIMITED_FIELDS | MADE_FIELDS | IDENTITY_FIELDS),
+        schemas(PLAIN_FIELDS | MADE_FIELDS | IDENTITY_FIELDS),
         st.lists(NAMES, max_size=2).map(tuple),
         st.none() | TEXTS,
         st.none() | TEXTS,

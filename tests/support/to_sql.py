@@ -14,7 +14,8 @@ from widen.model.column_path import Path
 from widen.model.sql_literal import to_identifier, to_literal
 from widen.model.types import ArrayType, DataType, Field, MapType, StructType
 from widen.planning.evolution.source_metadata import COMMENT
-from widen.protocol.column_metadata import DEFAULT, GENERATION, TEXT_LIMIT, find_identity
+from widen.protocol.column_metadata import DEFAULT, GENERATION, find_identity
+from widen.protocol.text_limits import to_declared
 from widen.sql_commands.statements import (
     AddColumns,
     AddConstraint,
@@ -163,7 +164,7 @@ def _definitions(schema: StructType) -> str:
 
 def _definition(field: Field) -> str:
     metadata, identity = field.metadata, find_identity(field)
-    parts = [str(metadata.get(TEXT_LIMIT) or _type(field.type))]
+    parts = [_type(to_declared(field).type)]
     if not field.nullable:
         parts.append("NOT NULL")
     if GENERATION in metadata:

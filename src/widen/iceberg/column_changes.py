@@ -45,7 +45,7 @@ from widen.planning.table.operation import (
     WidenType,
 )
 from widen.protocol.column_mapping import COLUMN_ID
-from widen.protocol.column_metadata import TEXT_LIMIT
+from widen.protocol.text_limits import TEXT_LIMIT
 
 if TYPE_CHECKING:
     from pyiceberg.table import Transaction

@@ -20,16 +20,19 @@ _ALIASES: Mapping[str, str] = {
     "real": "float",
     "timestamp_ltz": "timestamp",
 }
+_LIMITED: Mapping[str, str] = {"char": "char", "character": "char", "varchar": "varchar"}
 _TOKEN = re.compile(r"\s*(?:`((?:[^`]|``)+)`|(\w+)|([<>(),:]))")
 _TEXT = re.compile(rf"\s*({LITERAL})")
 
 
-def parse_type(text: str) -> DataType:
+def parse_type(text: str, *, allow_limits: bool = False) -> DataType:
     """Return the parsed type.
 
     Args:
         text: A type of Spark SQL or of the schema JSON, in any case, e.g. ``bigint``, ``long``, ``decimal(6, 2)``,
             ``array<struct<a: int not null, b: string comment 'x'>>``.
+        allow_limits: Whether the text may have ``char(n)`` and ``varchar(n)``. They are no types of a schema, see
+            `widen.protocol.text_limits`.
 
     Raises:
         InvalidType: the text is not a valid type; the error has the position.
@@ -40,7 +43,7 @@ def parse_type(text: str) -> DataType:
         >>> str(parse_type("map<string, decimal(6, 2)>"))
         'map<string,decimal(6,2)>'
     """
-    reader = _TypeParser(text)
+    reader = _TypeParser(text, allow_limits=allow_limits)
     try:
         result = reader.data_type()
     except RecursionError as error:
@@ -52,9 +55,10 @@ def parse_type(text: str) -> DataType:
 class _TypeParser:
     """A recursive descent parser of one type."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, allow_limits: bool) -> None:
         self._text = text
         self._position = 0
+        self._limited = _LIMITED if allow_limits else {}
 
     def _fail(self, reason: str) -> InvalidType:
         return InvalidType(text=self._text, reason=f"{reason} at position {self._position + 1}")
@@ -110,6 +114,8 @@ class _TypeParser:
                 return self._struct()
             case "decimal" | "dec" | "numeric":
                 return self._decimal()
+        if name in self._limited:
+            return self._limited_text(self._limited[name])
         name = _ALIASES.get(name, name)
         if name not in ATOMIC_NAMES:
             raise self._fail(f"unknown type {name}")
@@ -145,6 +151,12 @@ class _TypeParser:
         if not (1 <= precision <= 38 and 0 <= scale <= precision):
             raise self._fail("the precision must be 1 to 38 and the scale 0 to the precision")
         return DecimalType(precision, scale)
+
+    def _limited_text(self, name: str) -> AtomicType:
+        self._expect("(")
+        limit = self._number()
+        self._expect(")")
+        return AtomicType(f"{name}({limit})")
 
     def _number(self) -> int:
         word = self._word()

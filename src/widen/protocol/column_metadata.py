@@ -1,28 +1,23 @@
-"""Column metadata for identity, generated and default columns, invariants and length limits.
+"""Column metadata for identity, generated and default columns, and invariants.
 
 Source: PROTOCOL.md#column-invariants, #generated-columns, #default-columns, #identity-columns
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import msgspec
 
-from widen.errors import CorruptLog, InvalidType
-from widen.model.column_path import Path, leaves, map_fields
-from widen.model.type_parser import parse_type
-from widen.model.types import VOID, Field, StructType
+from widen.errors import CorruptLog
+from widen.model.column_path import map_fields
+from widen.model.types import Field, StructType
 
 INVARIANT, GENERATION, DEFAULT = "delta.invariants", "delta.generationExpression", "CURRENT_DEFAULT"
 START, STEP = "delta.identity.start", "delta.identity.step"
 HIGH_WATER_MARK, ALLOWS_EXPLICIT = "delta.identity.highWaterMark", "delta.identity.allowExplicitInsert"
-TEXT_LIMIT = "__CHAR_VARCHAR_TYPE_STRING"
 HIDDEN_PREFIX = "delta."
 """The prefix of metadata keys that are internal to the log."""
-
-_LIMIT = re.compile(r"\b(?:char|character|varchar)\s*\(\s*(\d+)\s*\)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,25 +109,6 @@ def is_computed(field: Field) -> bool:
 
 
 _COMPUTED = frozenset({GENERATION, START, DEFAULT})
-
-
-def text_limits(field: Field) -> dict[Path, int]:
-    """Return the maximum lengths of char and varchar strings in a column, by their path relative to the column.
-
-    Raises:
-        CorruptLog: the original type in the metadata cannot be parsed.
-
-    Source: Spark, which stores char(n) and varchar(n) as string and keeps the original type in the metadata.
-    """
-    original = str(field.metadata.get(TEXT_LIMIT, ""))
-    numbers = [int(number) for number in _LIMIT.findall(original)]
-    if not numbers:
-        return {}
-    try:
-        data_type = parse_type(_LIMIT.sub(str(VOID), original))
-    except InvalidType as error:
-        raise _corrupt(field, f"{TEXT_LIMIT} is {original!r} ({error})") from error
-    return dict(zip((path for path, leaf in leaves(data_type) if leaf == VOID), numbers, strict=True))
 
 
 def visible_schema(schema: StructType) -> StructType:

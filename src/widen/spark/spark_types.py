@@ -18,6 +18,7 @@ from widen.model.type_parser import parse_type
 from widen.model.types import DataType, Field, StructType
 from widen.protocol.column_mapping import COLUMN_ID
 from widen.protocol.column_metadata import visible_schema
+from widen.protocol.text_limits import stored_schema
 
 __all__ = [
     "Column",
@@ -50,9 +51,9 @@ def to_schema(schema: SchemaLike) -> StructType:
     if isinstance(schema, StructType):
         return schema
     if isinstance(schema, str):
-        parsed = parse_type(f"struct<{schema}>")
+        parsed = parse_type(f"struct<{schema}>", allow_limits=True)
         assert isinstance(parsed, StructType)
-        return parsed
+        return stored_schema(parsed)
     if not isinstance(schema, spark_types.StructType):
         raise InvalidOption(option="schema", value=schema, expected="Must be a StructType or columns in SQL.")
     return from_spark(schema)

@@ -20,10 +20,11 @@ from widen.errors import InvalidStatement, WidenError
 from widen.model.column_path import Path, format_path
 from widen.model.sql_literal import LITERAL, from_literal
 from widen.model.type_parser import parse_type
-from widen.model.types import LONG, STRING, DataType, Field, StructType
+from widen.model.types import LONG, DataType, Field, StructType
 from widen.planning.alter.set_properties import DESCRIPTION
 from widen.planning.evolution.source_metadata import COMMENT
-from widen.protocol.column_metadata import ALLOWS_EXPLICIT, DEFAULT, GENERATION, START, STEP, TEXT_LIMIT
+from widen.protocol.column_metadata import ALLOWS_EXPLICIT, DEFAULT, GENERATION, START, STEP
+from widen.protocol.text_limits import to_stored
 from widen.sql_commands import statements as statements
 from widen.sql_commands.grammar import QUOTED, REMARK, grammar
 from widen.sql_commands.row_parser import parse_row_statement, split_create_as
@@ -99,7 +100,6 @@ class _Option:
     meaning: Any
 
 
-_TEXT_TYPE = re.compile(r"(var)?char(?:acter)?\s*\(\s*(\d+)\s*\)", re.IGNORECASE)
 _REMARK = re.compile(rf"({LITERAL}|{QUOTED})|{REMARK}")
 
 
@@ -135,7 +135,7 @@ class _StatementBuilder(Transformer[Token, Statement]):
         return statements.AlterColumns(table, dict(self._once(changes)))
 
     def change_column(
-        self, meta: Meta, table: TableName, column: Path, name: str, data_type: DataType | str, *options: _Option
+        self, meta: Meta, table: TableName, column: Path, name: str, data_type: DataType, *options: _Option
     ) -> Statement:
         if name.casefold() != column[-1].casefold():
             raise self._refusal(meta, "this form of CHANGE cannot rename a column; use RENAME COLUMN")
@@ -213,14 +213,14 @@ class _StatementBuilder(Transformer[Token, Statement]):
     def change(self, meta: Meta, column: Path, *actions: _Option) -> _Option:
         return _Option(meta.start_pos, format_path(column).casefold(), (column, self._merge(actions)))
 
-    def addition(self, meta: Meta, column: Path, data_type: DataType | str, *details: _Option) -> _Option:
+    def addition(self, meta: Meta, column: Path, data_type: DataType, *details: _Option) -> _Option:
         new = {"type": data_type, **self._merge(details)}
         return _Option(meta.start_pos, format_path(column).casefold(), (column, new))
 
     def additions(self, _: Meta, *columns: _Option) -> dict[Path, NewColumn]:
         return dict(self._once(columns))
 
-    def definition(self, meta: Meta, name: str, data_type: DataType | str, *details: _Option) -> _Option:
+    def definition(self, meta: Meta, name: str, data_type: DataType, *details: _Option) -> _Option:
         metadata = self._merge(details)
         if START in metadata and data_type != LONG:
             raise self._refusal(meta, "an identity column must be a bigint")
@@ -229,16 +229,14 @@ class _StatementBuilder(Transformer[Token, Statement]):
             metadata[COMMENT] = comment
         if "default" in metadata:
             metadata[DEFAULT] = metadata.pop("default")
-        if isinstance(data_type, str):
-            metadata[TEXT_LIMIT], data_type = data_type, STRING
-        return _Option(meta.start_pos, name.casefold(), Field(name, data_type, nullable, metadata))
+        return _Option(meta.start_pos, name.casefold(), to_stored(Field(name, data_type, nullable, metadata)))
 
     replacement = definition
 
     def definitions(self, _: Meta, *columns: _Option) -> StructType:
         return StructType(tuple(self._once(columns)))
 
-    def set_type(self, meta: Meta, data_type: DataType | str) -> _Option:
+    def set_type(self, meta: Meta, data_type: DataType) -> _Option:
         return _Option(meta.start_pos, "TYPE", {"type": data_type})
 
     def comment(self, meta: Meta, text: str) -> _Option:
@@ -357,11 +355,9 @@ class _StatementBuilder(Transformer[Token, Statement]):
     def integer(self, _: Meta, minus: Token | None, digits: Token) -> int:
         return -int(digits) if minus else int(digits)
 
-    def type(self, meta: Meta, *_: object) -> DataType | str:
-        """Return the type; ``char`` and ``varchar`` stay strings, as they only limit the length of a string."""
+    def type(self, meta: Meta, *_: object) -> DataType:
         text = _REMARK.sub(lambda match: match[1] or " ", self._text[meta.start_pos : meta.end_pos])
-        limited = _TEXT_TYPE.fullmatch(text)
-        return f"{(limited[1] or '').lower()}char({limited[2]})" if limited else parse_type(text)
+        return parse_type(text, allow_limits=True)
 
     def expression(self, meta: Meta, *_: object) -> str:
         return self._text[meta.start_pos : meta.end_pos]

@@ -90,9 +90,13 @@ FORM_OF: list[tuple[str, str, Statement]] = [
     (
         "alter_columns",
         "ALTER TABLE delta.t ALTER c TYPE VARCHAR ( 20 )",
-        AlterColumns(T, {("c",): {"type": "varchar(20)"}}),
+        AlterColumns(T, {("c",): {"type": AtomicType("varchar(20)")}}),
     ),
-    ("alter_columns", "ALTER TABLE delta.t ALTER c TYPE character(3)", AlterColumns(T, {("c",): {"type": "char(3)"}})),
+    (
+        "alter_columns",
+        "ALTER TABLE delta.t ALTER c TYPE character(3)",
+        AlterColumns(T, {("c",): {"type": AtomicType("char(3)")}}),
+    ),
     (
         "change_column",
         "ALTER TABLE delta.t CHANGE COLUMN s.c C bigint COMMENT 'x' AFTER d",

@@ -5,7 +5,6 @@ A request that changes nothing yields no operation. Names are matched exactly fi
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any, TypeAlias, TypedDict, TypeVar
@@ -19,7 +18,8 @@ from widen.planning.evolution.source_metadata import COMMENT
 from widen.planning.table import operation as op
 from widen.planning.table.apply_operation import apply_operations
 from widen.planning.table.field_position import AfterField, FieldPosition, StructEnd
-from widen.protocol.column_metadata import DEFAULT, TEXT_LIMIT, find_default, visible_schema
+from widen.protocol.column_metadata import DEFAULT, find_default, visible_schema
+from widen.protocol.text_limits import declared_schema, stored_schema, text_limit, without_limits
 
 
 class ColumnChanges(TypedDict, total=False):
@@ -71,8 +71,6 @@ _ChangeFields = TypeVar("_ChangeFields")
 ByPath: TypeAlias = Mapping[str, _ChangeFields] | Mapping[Path, _ChangeFields] | Mapping[AnyPath, _ChangeFields]
 """Changes by column path."""
 
-_TEXT = re.compile(r"\s*(char|character|varchar)\s*\(\s*(\d+)\s*\)\s*", re.IGNORECASE)
-
 
 def to_path(path: AnyPath) -> Path:
     """Return a path as a tuple of steps.
@@ -105,7 +103,7 @@ def parse_column_changes(schema: StructType, changes: ByPath[ColumnChanges]) -> 
 
 
 def _parse_column_change(schema: StructType, path: Path, change: ColumnChanges) -> Iterator[op.Operation]:
-    field = find_item(schema, path)
+    field = find_item(declared_schema(schema), path)
     if "comment" in change and change["comment"] != field.metadata.get(COMMENT):
         yield op.SetComment(path, change["comment"])
     if "type" in change:
@@ -122,24 +120,14 @@ def _parse_column_change(schema: StructType, path: Path, change: ColumnChanges) 
 
 
 def _parse_type_change(path: Path, field: Field, requested: DataType | str) -> Iterator[op.Operation]:
-    """Yield the change of type. In the schema, char and varchar are strings with the limit in their metadata."""
-    limit = str(field.metadata.get(TEXT_LIMIT, "string")).lower()
-    new = _limit(requested)
-    if new is not None:
-        if new != limit:
-            yield op.LoosenText(path, new)
+    """Yield the change of a declared type: in the log, char and varchar are strings."""
+    new = parse_type(requested, allow_limits=True) if isinstance(requested, str) else requested
+    if new.sql == field.type.sql:
         return
-    data_type = parse_type(requested) if isinstance(requested, str) else requested
-    if data_type == field.type == STRING and limit != "string":
-        yield op.LoosenText(path, "string")
-    elif data_type.sql != field.type.sql:
-        yield op.WidenType(path, field.type, data_type)
-
-
-def _limit(requested: DataType | str) -> str | None:
-    """Return the normalized text of a char or varchar type; None for any other type."""
-    text = _TEXT.fullmatch(requested) if isinstance(requested, str) else None
-    return f"{'varchar' if text[1].lower() == 'varchar' else 'char'}({int(text[2])})" if text else None
+    if text_limit(new) or (new == STRING and text_limit(field.type)):
+        yield op.LoosenText(path, new.sql)
+    else:
+        yield op.WidenType(path, without_limits(field.type), new)
 
 
 def _place(path: Path, change: Mapping[str, Any]) -> FieldPosition:
@@ -188,14 +176,12 @@ def _new_field(path: Path, column_spec: Mapping[str, Any]) -> Field:
     if "type" not in column_spec:
         raise InvalidOption(option=format_path(path), value=dict(column_spec), expected="A new column needs a type.")
     given = column_spec["type"]
-    limit = _limit(given)
-    data_type = STRING if limit else parse_type(given) if isinstance(given, str) else given
+    data_type = parse_type(given, allow_limits=True) if isinstance(given, str) else given
     metadata = {
         key: column_spec[name] for name, key in (("comment", COMMENT), ("default", DEFAULT)) if name in column_spec
     }
-    limited = {TEXT_LIMIT: limit} if limit else {}
-    field = Field(path[-1], data_type, column_spec.get("nullable", True), {**metadata, **limited})
-    return visible_schema(StructType((field,))).fields[0]
+    field = Field(path[-1], data_type, column_spec.get("nullable", True), metadata)
+    return visible_schema(stored_schema(StructType((field,)))).fields[0]
 
 
 def parse_rename(schema: StructType, path: AnyPath, name: str) -> tuple[op.Operation, ...]:

@@ -19,7 +19,7 @@ from widen.planning.table.apply_operation import apply_operations
 from widen.planning.table.dependent_expressions import find_constraint
 from widen.planning.table.field_position import FieldPosition, StructEnd
 from widen.planning.table.table_state import TableState
-from widen.protocol.column_metadata import TEXT_LIMIT
+from widen.protocol.text_limits import to_declared
 
 
 def operation_parameters(state: TableState, operations: Sequence[op.Operation]) -> tuple[str, Mapping[str, object]]:
@@ -104,8 +104,7 @@ def _column(path: Path, field: Field) -> dict[str, Any]:
 
 def _new_column(addition: op.AddColumn) -> dict[str, Any]:
     """Describe a new column; char and varchar by the type that was requested."""
-    described = _column(addition.path, addition.field.without_metadata(TEXT_LIMIT))
-    return {**described, "type": addition.field.metadata.get(TEXT_LIMIT, described["type"])}
+    return _column(addition.path, to_declared(addition.field))
 
 
 _KINDS: Mapping[type[DataType], str] = {StructType: "struct", ArrayType: "array", MapType: "map"}

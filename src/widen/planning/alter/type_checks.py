@@ -5,25 +5,25 @@ Source: PROTOCOL.md#writer-requirements-for-type-widening; Delta Lake's ALTER TA
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from widen.errors import EnabledWithoutFeature, GeneratedColumnTypeFixed, NestedTypeChangeRefused, TypeChangeRefused
-from widen.model.column_path import Path, find_field, format_path, nearest_field, resolve
+from widen.model.column_path import Path, format_path, nearest_field, resolve
+from widen.model.type_parser import parse_type
 from widen.model.types import STRING, VOID, ArrayType, DataType, MapType, StructType, is_atomic
 from widen.planning.evolution.format_capability import TableFormat
 from widen.planning.table.dependent_expressions import ensure_independent
 from widen.planning.table.operation import LoosenText
 from widen.planning.table.table_state import TableState
 from widen.protocol import iceberg_compat
-from widen.protocol.column_metadata import TEXT_LIMIT, find_generation
+from widen.protocol.column_metadata import find_generation
 from widen.protocol.iceberg_compat import type_change_compat
 from widen.protocol.table_features import TYPE_WIDENING, TYPE_WIDENING_PREVIEW, is_supported
 from widen.protocol.table_properties import ENABLE_TYPE_WIDENING, is_on
+from widen.protocol.text_limits import declared_schema, text_limit
 from widen.protocol.type_widening import is_iceberg_compatible, is_widening
 
 _NEW_COLUMN = "Write the values to a new column instead."
-_TEXT = re.compile(r"(char|varchar)\((\d+)\)")
 
 
 def is_type_widening_enabled(state: TableState) -> bool:
@@ -131,16 +131,15 @@ def ensure_looser_text(state: TableState, operation: LoosenText) -> None:
 
     Source: Spark's ALTER TABLE for char and varchar; this is not type widening.
     """
-    path, limit = operation.path, operation.limit
-    field = find_field(state.schema, path)
-    current = "none" if field is None or field.type != STRING else str(field.metadata.get(TEXT_LIMIT, "string")).lower()
-    old, new = _TEXT.fullmatch(current), _TEXT.fullmatch(limit)
-    is_longer = old is not None and new is not None and new[1] == "varchar" and int(old[2]) <= int(new[2])
-    if not (limit == current or is_longer or (old is not None and limit == "string")):
+    path, new = operation.path, parse_type(operation.limit, allow_limits=True)
+    current = resolve(declared_schema(state.schema), path)[1]
+    old_limit, new_limit = text_limit(current), text_limit(new)
+    is_longer = old_limit and new_limit and new_limit[0] == "varchar" and old_limit[1] <= new_limit[1]
+    if not (new == current or is_longer or (old_limit and new == STRING)):
         raise TypeChangeRefused(
             column=format_path(path),
-            old=resolve(state.schema, path)[1].sql.upper() if old is None else current.upper(),
-            new=limit.upper(),
-            reason="it is not a string column" if current == "none" else "the limit would shrink",
-            fix="char(n) and varchar(n) can change to a longer varchar or to string, outside of arrays and maps.",
+            old=current.sql.upper(),
+            new=operation.limit.upper(),
+            reason="the limit would shrink" if old_limit or current == STRING else "it is not a string column",
+            fix="char(n) and varchar(n) can change to a longer varchar or to string.",
         )

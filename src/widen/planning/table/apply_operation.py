@@ -11,12 +11,14 @@ from typing import TypeAlias
 
 from widen.errors import InternalError
 from widen.model.column_path import Path, format_path, replace_type, resolve
+from widen.model.type_parser import parse_type
 from widen.model.types import Field, StructType
 from widen.planning.evolution.source_metadata import COMMENT
 from widen.planning.table import operation as op
 from widen.planning.table.field_position import insert_field
 from widen.planning.table.replace_columns import replace_schema
-from widen.protocol.column_metadata import DEFAULT, HIGH_WATER_MARK, TEXT_LIMIT
+from widen.protocol.column_metadata import DEFAULT, HIGH_WATER_MARK
+from widen.protocol.text_limits import declared_schema, stored_schema, to_declared
 
 _Change: TypeAlias = Callable[[StructType, Field], StructType]
 
@@ -32,23 +34,25 @@ def apply_operations(schema: StructType | None, operations: Iterable[op.Operatio
         ColumnNotFound: an operation names a struct or a leaf that does not exist.
         InternalError: an operation does not fit the schema: a name exists already, or a type differs from the expected.
     """
-    current = schema
+    current = None if schema is None else declared_schema(schema)
     for operation in operations:
         current = _apply(current, operation)
-    return current if current is not None else StructType()
+    return stored_schema(current or StructType())
 
 
 def _apply(schema: StructType | None, operation: op.Operation) -> StructType:
     existing = schema or StructType()
     match operation:
         case op.CreateTable():
-            return operation.schema
+            return declared_schema(operation.schema)
         case op.ReplaceColumns():
-            return replace_schema(existing, operation.schema)
+            return replace_schema(existing, declared_schema(operation.schema))
         case op.AddColumn():
             return _with_column(existing, operation)
         case op.WidenType():
             return _with_type(existing, operation)
+        case op.LoosenText(path, limit):
+            return replace_type(existing, resolve(existing, path)[0], parse_type(limit, allow_limits=True))
         case op.AddConstraint() | op.DropConstraint():
             return existing
         case op.RenameColumn(path, name):
@@ -66,9 +70,7 @@ def _apply(schema: StructType | None, operation: op.Operation) -> StructType:
     )
 
 
-_Detail: TypeAlias = (
-    op.SetComment | op.SetDefault | op.DropDefault | op.SetNotNull | op.DropNotNull | op.LoosenText | op.SyncIdentity
-)
+_Detail: TypeAlias = op.SetComment | op.SetDefault | op.DropDefault | op.SetNotNull | op.DropNotNull | op.SyncIdentity
 
 
 def _with_detail(field: Field, operation: _Detail) -> Field:
@@ -84,10 +86,6 @@ def _with_detail(field: Field, operation: _Detail) -> Field:
             return replace(field, nullable=isinstance(operation, op.DropNotNull))
         case op.SyncIdentity(_, high_water_mark):
             return field.with_metadata(**{HIGH_WATER_MARK: high_water_mark})
-        case op.LoosenText(_, "string"):
-            return field.without_metadata(TEXT_LIMIT)
-        case op.LoosenText(_, limit):
-            return field.with_metadata(**{TEXT_LIMIT: limit})
 
 
 def _change_struct(schema: StructType, path: Path, change: _Change) -> StructType:
@@ -109,7 +107,7 @@ def _with_column(schema: StructType, operation: op.AddColumn) -> StructType:
         raise InternalError(
             reason=f"{format_path(operation.path)} cannot be added: the name exists, or the parent is not a struct"
         )
-    return replace_type(schema, path, insert_field(struct, operation.field, operation.place))
+    return replace_type(schema, path, insert_field(struct, to_declared(operation.field), operation.place))
 
 
 def _with_type(schema: StructType, operation: op.WidenType) -> StructType:

@@ -16,6 +16,7 @@ from widen.model.column_path import ELEMENT, KEY, VALUE, Path, format_path
 from widen.model.types import ArrayType, DataType, Field, MapType, StructType
 from widen.planning.evolution.source_metadata import COMMENT
 from widen.planning.table.operation import AddColumn, DropColumn, SetNotNull, WidenType
+from widen.protocol.text_limits import text_limit
 
 Difference: TypeAlias = AddColumn | DropColumn | SetNotNull | WidenType
 
@@ -88,7 +89,7 @@ def _merge_type(old: DataType, given: DataType) -> DataType:
             return replace(old, element=_merge_type(old.element, given.element))
         case MapType(), MapType():
             return replace(old, key=_merge_type(old.key, given.key), value=_merge_type(old.value, given.value))
-    return given
+    return old if text_limit(old) else given
 
 
 def _field(old: Field | None, given: Field) -> Field:

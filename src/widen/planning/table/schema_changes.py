@@ -32,7 +32,8 @@ from widen.planning.table.field_position import AfterField, StructEnd
 from widen.planning.table.operation import AddColumn, CreateTable, Operation, WidenType
 from widen.protocol.actions import CommitInfo
 from widen.protocol.column_mapping import COLUMN_ID
-from widen.protocol.column_metadata import HIGH_WATER_MARK, TEXT_LIMIT, find_default
+from widen.protocol.column_metadata import HIGH_WATER_MARK, find_default
+from widen.protocol.text_limits import TEXT_LIMIT
 from widen.protocol.type_widening import is_widening
 
 EVENTS = "events"

@@ -28,10 +28,11 @@ from widen.planning.table.table_state import to_table_state
 from widen.planning.write.schema_growth import grow_schema, schema_change_options
 from widen.protocol.actions import Metadata, Protocol
 from widen.protocol.column_mapping import PHYSICAL_NAME, mapping_mode, to_physical
-from widen.protocol.column_metadata import DEFAULT, GENERATION, INVARIANT, START, TEXT_LIMIT
+from widen.protocol.column_metadata import DEFAULT, GENERATION, INVARIANT, START
 from widen.protocol.iceberg_compat import enabled_compat
 from widen.protocol.table_features import ensure_writable
 from widen.protocol.table_properties import FEATURE_PREFIX, canonical_properties
+from widen.protocol.text_limits import TEXT_LIMIT
 from widen.spark.arrow_types import to_arrow
 from widen.spark.data_source.source_options import SourceOptions
 from widen.spark.read.local_rows import NotLocal, convert_column

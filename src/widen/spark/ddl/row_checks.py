@@ -31,6 +31,7 @@ from widen.planning.table.apply_operation import apply_operations
 from widen.planning.table.operation import AddConstraint, Operation, SetDefault, SetNotNull
 from widen.planning.table.operation_requirements import row_checks
 from widen.planning.write.store_assignment import can_assign
+from widen.protocol.text_limits import declared_schema, text_limit
 from widen.spark.expression import ensure_deterministic_condition, to_column, translate_analysis_errors
 from widen.spark.read.scan import read_snapshot
 from widen.spark.spark_errors import translate_spark_errors
@@ -126,7 +127,7 @@ def ensure_defaults(spark: SparkSession, defaults: Sequence[SetDefault], schema:
         schema: The schema of the table afterwards.
 
     Raises:
-        InvalidDefault: a default is not a constant, or its type cannot be assigned to the column.
+        InvalidDefault: a default is not a constant, its type cannot be assigned to the column, or it is too long.
 
     Source: Spark's DEFAULT clause, which allows what can be assigned without an explicit cast.
     """
@@ -146,6 +147,23 @@ def ensure_defaults(spark: SparkSession, defaults: Sequence[SetDefault], schema:
         ):
             reason = f"its type is {default_type.sql}, but the column is {column_type.sql}"
             raise InvalidDefault(column=format_path(default.path), expression=expression, reason=reason)
+        _ensure_short_enough(spark, default, schema)
+
+
+def _ensure_short_enough(spark: SparkSession, default: SetDefault, schema: StructType) -> None:
+    """Check that a default is not too long for its column: no row that takes it could be written.
+
+    Source: Spark's CREATE TABLE; it accepts such a default in ALTER COLUMN, and with spaces at the end.
+    """
+    column_type = resolve(declared_schema(schema), default.path)[1]
+    limit = text_limit(column_type)
+    if limit is None:
+        return
+    with translate_spark_errors():  # one row without a table is computed without a job
+        length = spark.sql("SELECT 1").select(F.length(F.expr(default.expression))).collect()[0][0]
+    if length is not None and length > limit[1]:
+        reason = f"its value has {length} characters, but the column is {column_type.sql}"
+        raise InvalidDefault(column=format_path(default.path), expression=default.expression, reason=reason)
 
 
 def column_bound(

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from widen.model.column_path import Path, fields, map_fields, replace_type
 from widen.model.types import STRING, VOID, DataType, Field, StructType, quote_name
 from widen.protocol.column_mapping import physical_name
+from widen.protocol.text_limits import respell_declared
 from widen.spark.read.old_decimals import unsafe_decimals
 from widen.spark.read.scan_groups import ScanGroup, ScanPlan
 from widen.spark.spark_types import as_nullable, type_to_spark, visible_schema
@@ -49,7 +50,7 @@ def data_columns(scan: ScanPlan, group: ScanGroup) -> dict[str, DataColumn]:
     for path, old in group.types.items():
         schema = replace_type(schema, path, old)
     named = map_fields(schema, lambda at, f: replace(f, name=group.renamed.get(at) or physical_name(f, scan.mode)))
-    read = as_nullable(visible_schema(named))
+    read = as_nullable(visible_schema(respell_declared(named)))
     unsafe = unsafe_decimals(scan.schema, scan.partition_by) if group.stored is None else ()
     guarded = [path_in_files(scan, group, path) for path in unsafe]
     return {

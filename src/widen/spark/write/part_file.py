@@ -29,11 +29,12 @@ from widen.model.schema_json import from_json
 from widen.planning.table.dependent_expressions import check_constraints
 from widen.protocol.actions import Add, Metadata, Protocol
 from widen.protocol.column_mapping import NONE, mapping_mode
-from widen.protocol.column_metadata import DEFAULT, GENERATION, INVARIANT, START, TEXT_LIMIT
+from widen.protocol.column_metadata import DEFAULT, GENERATION, INVARIANT, START
 from widen.protocol.leaf_counts import LEAF_COUNTS
 from widen.protocol.parquet_calendar import PROLEPTIC
 from widen.protocol.skipping.file_statistics import indexed_leaves
 from widen.protocol.table_features import is_supported
+from widen.protocol.text_limits import TEXT_LIMIT
 from widen.spark.parquet.footer import footer_of, leaf_paths
 from widen.spark.write.physical_layout import is_fully_nullable
 

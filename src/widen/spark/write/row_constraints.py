@@ -18,8 +18,9 @@ from widen.model.types import VOID, ArrayType, DataType, Field, MapType, StructT
 from widen.planning.table.dependent_expressions import row_conditions
 from widen.planning.table.expression_columns import referenced_columns
 from widen.protocol.actions import Protocol
-from widen.protocol.column_metadata import find_generation, text_limits
+from widen.protocol.column_metadata import find_generation
 from widen.protocol.table_features import is_supported
+from widen.protocol.text_limits import text_limits
 from widen.spark.masked_values import show_values
 from widen.spark.spark_errors import raise_expression, refusal_text
 from widen.spark.spark_types import type_to_spark

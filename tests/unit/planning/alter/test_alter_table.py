@@ -240,6 +240,22 @@ def test_texts_of_limited_length_get_more_room_only() -> None:
         alter(state("a int"), "a", type="varchar(5)")
 
 
+def test_limits_inside_of_columns_get_more_room_only() -> None:
+    declared = "struct<a:varchar(5),l:array<char(2)>>"
+    inner = Field(
+        "s", parse_type("struct<a:string,l:array<string>>"), metadata={"__CHAR_VARCHAR_TYPE_STRING": declared}
+    )
+    before = state(StructType((inner,)))
+    longer = after(before, alter(before, "s.l.element", type="varchar(3)"))
+    assert dict(field(longer, "s").metadata) == {
+        "__CHAR_VARCHAR_TYPE_STRING": "struct<a:varchar(5),l:array<varchar(3)>>"
+    }
+    with pytest.raises(TypeChangeRefused, match=r"from VARCHAR\(5\)"):
+        alter(before, "s.a", type="varchar(4)")
+    with pytest.raises(TypeChangeRefused, match="nested"):
+        alter(before, "s", type="struct<a:varchar(9),l:array<char(2)>>")
+
+
 # ---- comment, nullability, default, place ----------------------------------------------------------
 
 

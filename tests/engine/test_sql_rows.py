@@ -16,10 +16,10 @@ from support.command_line import run, run_json
 from support.old_table import age
 from widen.cli.app import app
 from widen.errors import (
+    CastOverflow,
     InvalidOption,
     InvalidStatement,
     RetentionTooShort,
-    SchemaMismatch,
     TableAlreadyExists,
     TableNotFound,
     VersionNotFound,
@@ -159,7 +159,7 @@ def test_rows_are_inserted_updated_deleted_and_merged(spark: SparkSession, tmp_p
     for text in ("INSERT INTO {t} SELECT 1", "INSERT INTO {t} (a, A) SELECT 1, 2"):
         with pytest.raises(InvalidOption, match="INSERT cannot be"):
             found(text)
-    with pytest.raises(SchemaMismatch):
+    with pytest.raises(CastOverflow, match="does not fit column a"):
         found("INSERT INTO {t} SELECT 'one', 'o', 1, 1")
     spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
     try:

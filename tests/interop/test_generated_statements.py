@@ -49,9 +49,6 @@ CONDITIONS = (
 
 KNOWN: Mapping[str, str] = {
     "is string in the table and binary in the data": "Bytes may not be text, so Widen does not cast them to strings.",
-    r"is (int|bigint|smallint|double|decimal\S*) in the table and string in the data": (
-        "Delta Lake casts strings in an INSERT. Widen refuses them, as in an append of a DataFrame."
-    ),
     "Cannot change nullable column to non-nullable": "Widen looks at the rows, and refuses only if one has a null.",
     r"EVOLUTION INTO \{t\} BY NAME .*named_struct\('b'": "By name, Widen also matches the fields of structs by name.",
     "DELTA_MERGE_UNRESOLVED_EXPRESSION": "Where a merge has no value for a generated column, Widen computes it.",

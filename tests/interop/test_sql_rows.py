@@ -130,12 +130,132 @@ def test_a_default_that_is_too_long_is_refused(
     assert found == [is_refused, is_refused]
 
 
+DEFAULTED = "id int, a int, b string DEFAULT 'bb', c struct<x: int>"
+WITH_DEFAULT = [
+    "(id, b) SELECT 1, DEFAULT",
+    "(b, id) SELECT DEFAULT, 2",
+    "SELECT 3, DEFAULT, DEFAULT, DEFAULT",
+    "(id, b) SELECT id, default FROM range(4, 9) WHERE id > 4 ORDER BY id LIMIT 1",
+    "(id, b) (SELECT 6, DEFAULT)",
+    "(id, b) FROM range(7, 8) SELECT id, DEFAULT",
+    "(id, b) SELECT 8 AS x, (DEFAULT)",
+    "(id, b) SELECT 9, `DEFAULT`",
+    "(id, b) VALUES (10, DEFAULT), (DEFAULT, 'x')",
+    "(id) VALUES DEFAULT, 11",
+    "(id, b) SELECT * FROM VALUES (12, DEFAULT)",
+    "(id, b) SELECT 13, DEFAULT AS q",
+    "(id, b) SELECT 14, concat(DEFAULT, 'x')",
+    "(id, b) SELECT DISTINCT 15, DEFAULT",
+    "(id, b) SELECT 16, DEFAULT UNION ALL SELECT 17, 'x'",
+    "(id, b) SELECT 18, 'x' UNION ALL SELECT 19, DEFAULT",
+    "(id, b) WITH x AS (SELECT 20 AS i) SELECT i, DEFAULT FROM x",
+    "SELECT 21, DEFAULT",
+    "(id, b) SELECT 22, DEFAULT FROM range(2) GROUP BY id",
+]
+
+
+def test_default_where_spark_takes_it(spark: SparkSession, tmp_path: Path) -> None:
+    mine, theirs = str(tmp_path / "mine"), str(tmp_path / "theirs")
+    properties = "TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported')"
+    inserts = [f"INSERT INTO {{t}} {text}" for text in WITH_DEFAULT]
+    compare(spark, mine, theirs, [f"CREATE TABLE {{t}} ({DEFAULTED}) USING delta {properties}", *inserts])
+
+
+IN_PARTITIONS = [
+    "INTO {t} PARTITION (p, q) SELECT 10, 'v', 'a', 5",
+    "INTO {t} PARTITION (q, P) SELECT 11, 'v', 5, 'a'",
+    "INTO {t} PARTITION (p, q = 1) SELECT 12, 'v', 'a'",
+    "INTO {t} PARTITION (id) SELECT 13, 'v', 5, 'a'",
+    "INTO {t} PARTITION (p, p = 'a') SELECT 14, 'v', 5",
+    "INTO {t} PARTITION (p, q = 1) (v, id, p) SELECT 'w', 15, 'a'",
+    "INTO {t} PARTITION (p, q = 1) (v, id) SELECT 'w', 16",
+    "INTO {t} PARTITION (p, q = 1) BY NAME SELECT 'w' v, 17 id, 'c' p",
+    "INTO {t} PARTITION (p, q = 1) VALUES (18, DEFAULT, 'p')",
+    "OVERWRITE {t} PARTITION (p, q = 1) SELECT 19, 'd', 'v'",
+    "OVERWRITE {t} PARTITION (p = 'a') SELECT 20, 3, 'v'",
+    "OVERWRITE {t} PARTITION (p = 'd', q = 1) SELECT 21, 'v' WHERE false",
+    "OVERWRITE {t} PARTITION (p, q) SELECT 22, 'a', 3, 'v'",
+    "OVERWRITE {t} PARTITION (p, q = 1) SELECT 23, 'v', 'w', 4",
+]
+
+
+@pytest.mark.parametrize("mode", ["static", "dynamic"])
+def test_partitions_with_and_without_values(spark: SparkSession, tmp_path: Path, mode: str) -> None:
+    mine, theirs = str(tmp_path / "mine"), str(tmp_path / "theirs")
+    create = "CREATE TABLE {t} (id int, p string, q int, v string) USING delta PARTITIONED BY (p, q)"
+    first = "INSERT INTO {t} VALUES (1, 'a', 1, 'x'), (2, 'a', 2, 'y'), (3, 'b', 1, 'z'), (4, null, 1, 'n')"
+    spark.conf.set("spark.sql.sources.partitionOverwriteMode", mode)
+    try:
+        compare(spark, mine, theirs, [create, first, *(f"INSERT {text}" for text in IN_PARTITIONS)])
+    finally:
+        spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
+
+
+BY_PATH = [
+    "MERGE INTO {t} USING (SELECT 1 k, 'a' n) ON id = k WHEN MATCHED THEN UPDATE SET v = n",
+    "MERGE INTO {t} USING (SELECT 1 k, 'b' n) s ON {t}.id = s.k WHEN MATCHED THEN UPDATE SET {t}.v = {t}.v || n",
+    "MERGE INTO {t} USING (SELECT 1 k, 'c' n) s ON {p}.id = s.k WHEN MATCHED THEN UPDATE SET {p}.v = {p}.v || n",
+    "MERGE INTO {t} USING (SELECT 1 id, 'd' v) s ON id = s.id WHEN MATCHED THEN UPDATE SET v = s.v",
+    "MERGE INTO {t} USING (SELECT 1 id, 'e' v) s ON {t}.id = s.id WHEN MATCHED AND {t}.v = 'x' THEN DELETE"
+    " WHEN NOT MATCHED BY SOURCE AND v = 'y' THEN UPDATE SET v = v || {t}.v",
+    "MERGE INTO {t} USING {t} s ON {t}.id = s.id WHEN MATCHED THEN UPDATE SET v = s.v || 'f'",
+    "MERGE INTO {t} AS x USING {t} ON x.id = {t}.id WHEN MATCHED THEN UPDATE SET v = {t}.v || 'g'",
+    "MERGE INTO {t} USING {u} ON {t}.id = {u}.id WHEN MATCHED THEN UPDATE SET v = {u}.v || {t}.v"
+    " WHEN NOT MATCHED THEN INSERT ({t}.id, v) VALUES ({u}.id, {u}.v)",
+    "MERGE INTO {t} AS x USING (SELECT 1 id) s ON {t}.id = s.id WHEN MATCHED THEN DELETE",
+    "UPDATE {t} SET {t}.v = {t}.v || 'u' WHERE {p}.id = 1",
+    "UPDATE {t} SET v = 'u' WHERE delta.id = 1",
+    "DELETE FROM {t} WHERE {t}.id = 1",
+]
+
+
+def test_columns_of_paths_without_an_alias(spark: SparkSession, tmp_path: Path) -> None:
+    mine, theirs, other = (str(tmp_path / name) for name in ("mine", "theirs", "other"))
+    spark.sql(f"CREATE TABLE delta.`{other}` USING delta AS SELECT 1 id, 'u' v UNION ALL SELECT 3, 'w'")
+    create = "CREATE TABLE {t} USING delta AS SELECT 1 id, 'x' v UNION ALL SELECT 2, 'y'"
+    compare(spark, mine, theirs, [create, *(text.replace("{u}", f"delta.`{other}`") for text in BY_PATH)])
+
+
+CASTS = {
+    "int": ["'8'", "' 8 '", "'x'", "'5000000000'", "''", "'1.5'", "true", "1.5D", "5000000000", "date'2020-01-01'"],
+    "tinyint": ["'300'", "'1'", "timestamp'1970-01-01 00:00:09'", "X'00'"],
+    "double": ["'NaN'", "'1e400'", "'x'"],
+    "decimal(5,2)": ["'1.256'", "'12345.6'", "'x'", "12345.6", "1.256D"],
+    "boolean": ["'yes'", "'maybe'", "1", "0.5"],
+    "date": ["'2020-1-2'", "'x'", "'2020-01-02 03:04:05'", "timestamp'2020-01-01 10:00:00'", "1"],
+    "timestamp": ["'2020-01-02T03:04:05+02:00'", "'2020-01-02 03:04:05'", "'x'", "date'2020-01-01'", "1"],
+    "timestamp_ntz": ["'2020-01-02T03:04:05+02:00'"],
+    "binary": ["'abc'", "1"],
+    "string": ["1.5D", "date'2020-01-01'", "true", "array(1)"],
+    "array<int>": ["array('1', '2')", "array('x')"],
+    "struct<a: int>": ["named_struct('a', '1')", "named_struct('a', 'x')"],
+    "map<int,int>": ["map('1', '1')"],
+}
+FORMS = ("INTO {t} VALUES", "INTO {t} BY NAME SELECT", "OVERWRITE {t} SELECT", "INTO {t} REPLACE WHERE true SELECT")
+
+
+@pytest.mark.parametrize("data_type", CASTS)
+def test_an_insert_casts_what_delta_lake_casts(spark: SparkSession, tmp_path: Path, data_type: str) -> None:
+    mine, theirs = str(tmp_path / "mine"), str(tmp_path / "theirs")
+    statements = [f"CREATE TABLE {{t}} (id int, c {data_type}) USING delta"]
+    for number, value in enumerate(CASTS[data_type]):
+        form = FORMS[number % len(FORMS)]
+        row = f"{number} AS id, {value} AS c" if "SELECT" in form else f"({number}, {value})"
+        statements.append(f"INSERT {form} {row}")
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        compare(spark, mine, theirs, statements)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
 def compare(spark: SparkSession, mine: str, theirs: str, statements: list[str]) -> None:
     """Run statements on two tables; after each, both have the same rows, or both refused it."""
     wrong = []
     for statement in statements:
-        refused = _is_refused(lambda s=statement: widen.sql(s.format(t=f"delta.`{mine}`"), spark=spark))
-        expected = _is_refused(lambda s=statement: spark.sql(s.format(t=f"delta.`{theirs}`")))
+        ours, others = (statement.format(t=f"delta.`{place}`", p=f"`{place}`") for place in (mine, theirs))
+        refused = _is_refused(lambda text=ours: widen.sql(text, spark=spark))
+        expected = _is_refused(lambda text=others: spark.sql(text))
         if refused is not expected:
             wrong.append(f"{statement}\n  Widen {'refused' if refused else 'ran'} it")
         if (found := read(spark, mine)) != (rest := rows(spark, theirs)):

@@ -97,10 +97,10 @@ class WrongLength(RowRefused):
 
 
 class CastOverflow(RowRefused):
-    """A value is out of range for the type of its column."""
+    """A value cannot be cast to the type of its column."""
 
     code = "CAST_OVERFLOW_IN_TABLE_INSERT"
-    template = "The value {value} ({old}) is out of range for column {column}, which is {new}."
+    template = "The value {value} ({old}) does not fit column {column}, which is {new}."
     hint = "Nothing was written. Widen the column, or use try_cast, which replaces such values by null."
 
 

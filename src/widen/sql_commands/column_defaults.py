@@ -5,7 +5,7 @@ Source: Spark's DEFAULT; PROTOCOL.md#default-columns
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from widen.model.schema_json import from_json
@@ -42,25 +42,62 @@ class ColumnDefaults:
         return clause if values is None else replace(clause, values=self.fill_assignments(values))
 
     def fill_rows(self, query: str, names: Sequence[str]) -> str:
-        """Return a query in which no row of VALUES has DEFAULT; other queries stay as they are.
+        """Return a query without DEFAULT in the rows of VALUES, and in the list of a plain SELECT.
 
         Args:
             names: The columns that the values go to.
         """
-        reader, filled, at = TokenReader(query), "", 0
-        if not reader.accept("VALUES"):
-            return query
-        for row in reader.items():
-            values = row.group().items() if row.token.word == "(" else [row]
-            for name, value in zip(names, values, strict=False):
-                token = value.token
-                if value.rest().upper() == _DEFAULT:
-                    filled, at = f"{filled}{query[at : token.start]}{self._of(name)}", token.end
+        filled, at = "", 0
+        for row in _find_rows(TokenReader(query)):
+            for name, (start, text) in zip(names, row, strict=False):
+                if text.strip("()` ").upper() == _DEFAULT:
+                    filled, at = f"{filled}{query[at:start]}{self._of(name)}", start + len(text)
         return filled + query[at:]
 
     def _of(self, column: str) -> str:
         text = self.texts.get(column.casefold())
         return "NULL" if text is None else f"({text})"
+
+
+_COMBINING = ("GROUP BY", "HAVING", "UNION", "EXCEPT", "INTERSECT", "MINUS")
+_AFTER_LIST = (
+    "FROM",
+    "WHERE",
+    "ORDER BY",
+    "SORT BY",
+    "CLUSTER BY",
+    "DISTRIBUTE BY",
+    "LIMIT",
+    "OFFSET",
+    "LATERAL",
+    "WINDOW",
+)
+
+
+def _find_rows(query: TokenReader) -> Iterator[list[tuple[int, str]]]:
+    """Yield the values whose positions are those of the columns, each with its position in the text.
+
+    Source: Spark, which takes DEFAULT in no query that groups, combines or removes duplicates, or has a WITH clause.
+    """
+    if query.token.word == "(" and not query.peek_after_group():
+        yield from _find_rows(query.group())
+        return
+    if query.accept("FROM"):
+        query.until("SELECT")
+    query.accept("SELECT", "*", "FROM")
+    if query.accept("VALUES"):
+        for row in query.items(*_COMBINING):
+            yield _values(row.group().items() if row.token.word == "(" else [row])
+    elif query.accept("SELECT") and query.token.word != "DISTINCT":
+        values = _values(query.items(*_AFTER_LIST, *_COMBINING))
+        if not query.is_done and query.token.word not in _COMBINING:
+            query.until(*_COMBINING)
+        if query.is_done and not any(text.endswith("*") for _, text in values):
+            yield values
+
+
+def _values(items: Iterable[TokenReader]) -> list[tuple[int, str]]:
+    return [(item.token.start, item.rest()) for item in items]
 
 
 def find_defaults(table: Table) -> ColumnDefaults:

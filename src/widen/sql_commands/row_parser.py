@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import cast
 
 from widen.spark.dml.merge_clause import MergeClause, MergeSide
 from widen.spark.dml.row_decision import ChangeKind
 from widen.sql_commands.row_statements import Delete, Insert, Merge, Query, RowStatement, Update
 from widen.sql_commands.statements import TableName
-from widen.sql_commands.token_reader import TokenReader, without_qualifier
+from widen.sql_commands.token_reader import TokenReader, replace_qualifiers, table_qualifiers
 
 _FIRST = re.compile(r"(?:\s|--[^\r\n]*|/\*[\s\S]*?\*/|\()*([A-Za-z]*)")
 _QUERY = ("SELECT", "WITH", "VALUES", "FROM", "TABLE", "(", "MAP", "REDUCE")
@@ -83,18 +83,20 @@ def _insert(reader: TokenReader) -> Insert:
     return Insert(table, reader.rest(), columns, by_name, overwrites, evolves=evolves, partition=partition)
 
 
-def _partition(reader: TokenReader) -> dict[str, str]:
-    """Read the PARTITION clause, if there is one: each of its columns has a value."""
-    if not reader.accept("PARTITION"):
-        return {}
-    values = {}
-    for item in reader.group().items():
-        name = item.name()
-        if item.is_done:
-            raise item.refuse("a partition column needs a value; without one, name it in the column list")
-        item.expect("=")
-        values[name] = item.rest()
+def _partition(reader: TokenReader) -> dict[str, str | None]:
+    """Read the PARTITION clause, if there is one; a column without a value gets it from the rows."""
+    values: dict[str, str | None] = {}
+    for item in reader.group().items() if reader.accept("PARTITION") else ():
+        first, name = item.token, item.name()
+        if name.casefold() in map(str.casefold, values):
+            raise item.refuse(f"{name} occurs twice", first)
+        values[name] = None if item.is_done else _value(item)
     return values
+
+
+def _value(item: TokenReader) -> str:
+    item.expect("=")
+    return item.rest()
 
 
 def _column(reader: TokenReader) -> str:
@@ -106,38 +108,36 @@ def _column(reader: TokenReader) -> str:
 def _update(reader: TokenReader) -> Update:
     reader.expect("UPDATE")
     table = reader.table()
-    alias = reader.alias("SET") or _short_name(table)
+    name = table_qualifiers(_name_of(table, reader.alias("SET")))
     reader.expect("SET")
-    assignments = _assignments(reader, alias, "WHERE")
-    return Update(table, assignments, _where(reader, alias))
-
-
-def _assignments(reader: TokenReader, alias: str | None, *stops: str, keeps: bool = False) -> dict[str, str]:
-    """Read assignments up to a stop word; values keep their qualifiers only where two tables may be named."""
     assignments = {}
-    for item in reader.items(*stops):
-        first, text = item.token, item.until("=", "==")
-        if not (item.accept("=") or item.accept("==")):
-            raise item.refuse(f"{text!r} is not an assignment", first)
-        if not keeps:
-            _ensure_no_subquery(item)
-        value = item.rest()
-        assignments[without_qualifier(text, alias)] = value if keeps else without_qualifier(value, alias)
-    return assignments
+    for item in reader.items("WHERE"):
+        column, value = _assignment(item)
+        _ensure_no_subquery(value)
+        assignments[replace_qualifiers(column, name)] = replace_qualifiers(value.rest(), name)
+    return Update(table, assignments, _where(reader, name))
+
+
+def _assignment(item: TokenReader) -> tuple[str, TokenReader]:
+    """Read the column of an assignment; return it, and a reader of the value."""
+    first, column = item.token, item.until("=", "==")
+    if not (item.accept("=") or item.accept("==")):
+        raise item.refuse(f"{column!r} is not an assignment", first)
+    return column, item
 
 
 def _delete(reader: TokenReader) -> Delete:
     reader.expect("DELETE")
     reader.expect("FROM")
     table = reader.table()
-    alias = reader.alias("WHERE") or _short_name(table)
-    return Delete(table, _where(reader, alias))
+    name = table_qualifiers(_name_of(table, reader.alias("WHERE")))
+    return Delete(table, _where(reader, name))
 
 
-def _where(reader: TokenReader, alias: str | None) -> str | None:
+def _where(reader: TokenReader, name: Mapping[tuple[str, ...], str]) -> str | None:
     if reader.accept("WHERE"):
         _ensure_no_subquery(reader)
-        return without_qualifier(reader.rest(), alias)
+        return replace_qualifiers(reader.rest(), name)
     reader.end()
     return None
 
@@ -159,35 +159,75 @@ def _truncate(reader: TokenReader) -> Delete:
 # ---- MERGE -----------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """The names of the tables of a merge.
+
+    Args:
+        target: The parts of the name by which expressions refer to the target.
+        source: Likewise; empty for a query without an alias.
+    """
+
+    target: tuple[str, ...]
+    source: tuple[str, ...]
+
+    @property
+    def aliases(self) -> tuple[str, str]:
+        """The aliases of target and source: the last parts of their names, unless they are paths or the same."""
+        target, source = _last_name(self.target), _last_name(self.source)
+        if target is not None and source is not None and target.casefold() == source.casefold():
+            target = source = None
+        return target or "__widen_target", source or "__widen_source"
+
+    @property
+    def qualifiers(self) -> dict[tuple[str, ...], str]:
+        """What replaces the names; one that both tables have stays, and is refused."""
+        target, source = map(table_qualifiers, (self.target, self.source), self.aliases)
+        return {name: alias for name, alias in (target | source).items() if not (name in target and name in source)}
+
+    def resolve(self, text: str) -> str:
+        """Return an expression in which columns are qualified by the aliases."""
+        return replace_qualifiers(text, self.qualifiers)
+
+    def to_column(self, text: str) -> str:
+        """Return a column of the target without its qualifier."""
+        return replace_qualifiers(text, table_qualifiers(self.target))
+
+
+def _last_name(parts: tuple[str, ...]) -> str | None:
+    return parts[-1] if parts and TableName(parts).location is None else None
+
+
 def _merge(reader: TokenReader) -> Merge:
     reader.expect("MERGE")
     evolves = reader.accept("WITH", "SCHEMA", "EVOLUTION")
     reader.expect("INTO")
     table = reader.table()
-    target_alias = reader.alias("USING") or _short_name(table) or "__widen_target"
+    target = _name_of(table, reader.alias("USING"))
     reader.expect("USING")
-    source, default = _source(reader)
-    source_alias = reader.alias("ON") or default
+    source, parts = _source(reader)
+    alias = reader.alias("ON")
+    names = _Names(target, (alias,) if alias else parts)
     reader.expect("ON")
-    on = reader.until("WHEN")
+    on = names.resolve(reader.until("WHEN"))
     clauses = []
     while not reader.is_done:
-        clauses.append(_clause(reader, target_alias))
-    return Merge(table, source, on, tuple(clauses), target_alias, source_alias, evolves)
+        clauses.append(_clause(reader, names))
+    return Merge(table, source, on, tuple(clauses), *names.aliases, evolves)
 
 
-def _source(reader: TokenReader) -> tuple[str, str]:
-    """Read the source of a merge; return its text, and its alias if there is no other."""
+def _source(reader: TokenReader) -> tuple[str, tuple[str, ...]]:
+    """Read the source of a merge; return its text, and its name."""
     if reader.token.word == "(":
-        return f"({reader.enclosed()})", "__widen_source"
+        return f"({reader.enclosed()})", ()
     start = reader.token.start
     table = reader.table()
     if reader.token.word in ("(", "VERSION", "TIMESTAMP", "FOR"):
         raise reader.refuse("a query as the source needs parentheses: (SELECT * FROM ...)")
-    return reader.text[start : reader.token.start].rstrip(), _short_name(table) or "__widen_source"
+    return reader.text[start : reader.token.start].rstrip(), table.parts
 
 
-def _clause(reader: TokenReader, alias: str) -> MergeClause:
+def _clause(reader: TokenReader, names: _Names) -> MergeClause:
     reader.expect("WHEN")
     side = MergeSide.MATCHED
     if reader.accept("NOT"):
@@ -197,34 +237,36 @@ def _clause(reader: TokenReader, alias: str) -> MergeClause:
         side = MergeSide.NOT_MATCHED_BY_SOURCE
     elif side is MergeSide.NOT_MATCHED:
         reader.accept("BY", "TARGET")
-    condition = reader.until("THEN") if reader.accept("AND") else None
+    condition = names.resolve(reader.until("THEN")) if reader.accept("AND") else None
     reader.expect("THEN")
     if side is MergeSide.NOT_MATCHED:
-        return MergeClause(side, ChangeKind.INSERT, condition, _insert_values(reader, alias))
+        return MergeClause(side, ChangeKind.INSERT, condition, _insert_values(reader, names))
     if reader.accept("DELETE"):
         return MergeClause(side, ChangeKind.DELETE, condition)
     reader.expect("UPDATE", "SET")
     if side is MergeSide.MATCHED and reader.accept("*"):
         return MergeClause(side, ChangeKind.UPDATE, condition)
-    return MergeClause(side, ChangeKind.UPDATE, condition, _assignments(reader, alias, "WHEN", keeps=True))
+    assignments = map(_assignment, reader.items("WHEN"))
+    values = {names.to_column(column): names.resolve(value.rest()) for column, value in assignments}
+    return MergeClause(side, ChangeKind.UPDATE, condition, values)
 
 
-def _insert_values(reader: TokenReader, alias: str) -> dict[str, str] | None:
+def _insert_values(reader: TokenReader, names: _Names) -> dict[str, str] | None:
     reader.expect("INSERT")
     if reader.accept("*"):
         return None
-    columns = [without_qualifier(item.rest(), alias) for item in reader.group().items()]
+    columns = [names.to_column(item.rest()) for item in reader.group().items()]
     reader.expect("VALUES")
     first = reader.token
-    values = [item.rest() for item in reader.group().items()]
+    values = [names.resolve(item.rest()) for item in reader.group().items()]
     if len(columns) != len(values):
         raise reader.refuse(f"{len(columns)} columns are named, but there are {len(values)} values", first)
     return dict(zip(columns, values, strict=True))
 
 
-def _short_name(table: TableName) -> str | None:
-    """Return the name by which a statement can refer to its table without an alias; None for a path."""
-    return table.parts[-1] if table.location is None else None
+def _name_of(table: TableName, alias: str | None) -> tuple[str, ...]:
+    """Return the parts of the name by which expressions refer to a table."""
+    return table.parts if alias is None else (alias,)
 
 
 _PARSERS = cast(

@@ -34,7 +34,8 @@ class Insert(TableStatement):
         columns: The columns that the values of a row go to, in order; None for all columns of the table.
         by_name: Whether columns are matched by name instead.
         where: The condition on the rows to replace; None to replace all.
-        partition: The values of columns that the rows do not have; an overwrite replaces the rows with these values.
+        partition: Partition columns, with the values that the rows do not have. An overwrite replaces the rows with
+            these values, or in the mode dynamic the partitions that it writes.
     """
 
     query: str
@@ -43,7 +44,7 @@ class Insert(TableStatement):
     overwrites: bool = False
     where: str | None = None
     evolves: bool = False
-    partition: Mapping[str, str] = field(default_factory=dict)
+    partition: Mapping[str, str | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ ROW_FORMS: Mapping[str, str] = {
     "select": "SELECT values FROM table ... (or any other query)\n"
     "    table: name | delta.`path`, with [VERSION AS OF number | TIMESTAMP AS OF time], or delta.`path@vnumber`\n"
     "        | table_changes('table', first [, last])",
-    "insert": "INSERT [WITH SCHEMA EVOLUTION] (INTO | OVERWRITE) [TABLE] table [PARTITION (column = value, ...)]"
+    "insert": "INSERT [WITH SCHEMA EVOLUTION] (INTO | OVERWRITE) [TABLE] table [PARTITION (column [= value], ...)]"
     " [BY NAME | (column, ...)] query",
     "replace_where": "INSERT INTO [TABLE] table REPLACE WHERE condition query",
     "update": "UPDATE table [[AS] alias] SET column = value, ... [WHERE condition]",

@@ -56,9 +56,10 @@ def _insert(statement: Insert, table: Table, runner: QueryRunner) -> Table:
     rows = rows.selectExpr("*", *(f"{value} AS {quote_name(name)}" for name, value in fixed.items()))
     if not statement.overwrites:
         return table.append(rows, merge_schema=merges, cast=True).table
-    where = statement.where or " AND ".join(_equality(name, value) for name, value in fixed.items()) or None
     mode = str(runner.spark.conf.get(_PARTITIONS, "static")).lower()
-    partitions = "static" if where is not None else mode
+    partitions = "static" if statement.where is not None else mode
+    same = " AND ".join(_equality(name, value) for name, value in fixed.items()) if partitions == "static" else ""
+    where = statement.where or same or None
     return table.overwrite(rows, where=where, partitions=partitions, merge_schema=merges, cast=True).table
 
 
@@ -70,11 +71,11 @@ def _fixed_columns(statement: Insert, table: Table, spark: SparkSession) -> dict
         if name.casefold() not in partitions:
             expected = f"Must name partition columns: {', '.join(partitions.values()) or 'the table has none'}."
             raise InvalidOption(option="PARTITION", value=name, expected=expected)
-        if name.casefold() in listed:
+        if statement.partition[name] is not None and name.casefold() in listed:
             raise InvalidOption(option="PARTITION", value=name, expected="The column list must not name it, too.")
     types = {field.name: field.type.sql for field in table.schema}
     columns = {partitions[name.casefold()]: value for name, value in statement.partition.items()}
-    return {name: _constant(name, value, types[name], spark) for name, value in columns.items()}
+    return {name: _constant(name, value, types[name], spark) for name, value in columns.items() if value is not None}
 
 
 def _constant(name: str, value: str, data_type: str, spark: SparkSession) -> str:

@@ -8,13 +8,14 @@ Source: Spark SQL's grammar, as sqlglot reads its tokens.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from sqlglot import Dialect
 from sqlglot.errors import SqlglotError
 
+from widen.model.types import quote_name
 from widen.sql_commands.statements import TableName
 from widen.sql_commands.syntax_error import refused_message
 
@@ -273,16 +274,39 @@ def split_list(text: str) -> list[str]:
     return [item.rest() for item in TokenReader(text).items()]
 
 
-def without_qualifier(text: str, alias: str | None) -> str:
-    """Return an expression in which columns are not qualified by an alias of their table.
+def table_qualifiers(parts: tuple[str, ...], alias: str = "") -> dict[tuple[str, ...], str]:
+    """Return what replaces the names of a table, for `replace_qualifiers`: an alias, or nothing.
+
+    Args:
+        parts: The parts of its name. Expressions may leave out the first ones, as in `path`.column for delta.`path`.
+    """
+    name = tuple(part.casefold() for part in parts)
+    return {name[start:]: f"{quote_name(alias)}." if alias else "" for start in range(len(name))}
+
+
+def replace_qualifiers(text: str, qualifiers: Mapping[tuple[str, ...], str]) -> str:
+    """Return an expression with the names of tables replaced where they qualify columns.
+
+    Args:
+        qualifiers: What replaces each name, as from `table_qualifiers`.
 
     Raises:
         InvalidStatement: a quote is not closed.
     """
-    tokens, cut, at = tokenize(text), "", 0
-    for index, token in enumerate(tokens[:-2]):
-        before, after = tokens[index - 1].word if index else "", tokens[index + 1].word
-        is_alias = alias is not None and token.is_name and token.text.casefold() == alias.casefold()
-        if is_alias and after == "." and before != ".":
-            cut, at = cut + text[at : token.start], tokens[index + 1].end
-    return cut + text[at:]
+    tokens, changed, at = tokenize(text), "", 0
+    for index, token in enumerate(tokens):
+        if index and tokens[index - 1].word == ".":
+            continue
+        for name, qualifier in sorted(qualifiers.items(), key=lambda item: -len(item[0])):
+            found = tokens[index : index + 2 * len(name)]
+            if _are_name(found, name) and index + len(found) < len(tokens):
+                changed, at = changed + text[at : token.start] + qualifier, found[-1].end
+                break
+    return changed + text[at:]
+
+
+def _are_name(tokens: Sequence[Token], name: tuple[str, ...]) -> bool:
+    """Tell whether tokens are the parts of a name, each with a dot after it."""
+    parts, dots = tokens[::2], tokens[1::2]
+    is_named = all(part.is_name for part in parts) and tuple(part.text.casefold() for part in parts) == name
+    return is_named and len(dots) == len(name) and all(dot.word == "." for dot in dots)

@@ -12,8 +12,17 @@ DEFAULTS = ColumnDefaults({"a": "1 + 1", "b c": "'x'"})
 ROWS = [
     ("VALUES (1, DEFAULT), (default, 2)", "VALUES (1, ('x')), ((1 + 1), 2)"),
     ("VALUES DEFAULT", "VALUES (1 + 1)"),
-    ("VALUES (1, 'DEFAULT'), (f(DEFAULT), `DEFAULT`)", "VALUES (1, 'DEFAULT'), (f(DEFAULT), `DEFAULT`)"),
-    ("SELECT DEFAULT", "SELECT DEFAULT"),
+    ("VALUES (1, 'DEFAULT'), (f(DEFAULT), `DEFAULT`)", "VALUES (1, 'DEFAULT'), (f(DEFAULT), ('x'))"),
+    ("SELECT DEFAULT", "SELECT (1 + 1)"),
+    (
+        "(SELECT 1, (DEFAULT) FROM x WHERE a IN (SELECT 1 GROUP BY 1) LIMIT 1)",
+        "(SELECT 1, ('x') FROM x WHERE a IN (SELECT 1 GROUP BY 1) LIMIT 1)",
+    ),
+    ("FROM x SELECT DEFAULT, DEFAULT", "FROM x SELECT (1 + 1), ('x')"),
+    ("SELECT * FROM VALUES (1, DEFAULT)", "SELECT * FROM VALUES (1, ('x'))"),
+    *((text, text) for text in ("SELECT DISTINCT DEFAULT", "SELECT DEFAULT FROM x GROUP BY 1", "SELECT 1, DEFAULT b")),
+    *((text, text) for text in ("SELECT DEFAULT UNION SELECT 1", "SELECT 1 UNION SELECT DEFAULT", "SELECT *, DEFAULT")),
+    *((text, text) for text in ("WITH x AS (SELECT 1) SELECT DEFAULT FROM x", "SELECT f(DEFAULT)", "TABLE x")),
 ]
 
 

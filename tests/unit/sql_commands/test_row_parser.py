@@ -18,7 +18,7 @@ from widen.sql_commands.row_statements import (
     Update,
 )
 from widen.sql_commands.statements import CreateTable, TableName
-from widen.sql_commands.token_reader import split_statements, without_qualifier
+from widen.sql_commands.token_reader import replace_qualifiers, split_statements, table_qualifiers
 
 T = TableName(("delta", "/d/t"))
 NAMED = TableName(("shop", "orders"))
@@ -84,7 +84,7 @@ STATEMENTS: list[tuple[str, RowStatement]] = [
 
 WRONG = [
     ("INSERT t SELECT 1", 8, "expected INTO, not 't'"),
-    ("INSERT INTO t PARTITION (a = 1, b) SELECT 1", 34, "a partition column needs a value"),
+    ("INSERT INTO t PARTITION (a = 1, A) SELECT 1", 33, "A occurs twice"),
     ("INSERT INTO t PARTITION (a > 1) SELECT 1", 28, "expected =, not '>'"),
     ("INSERT INTO t (a, b c) SELECT 1", 21, "expected the end, not 'c'"),
     ("INSERT INTO t", 14, "expected an expression"),
@@ -128,6 +128,26 @@ def test_statements_are_divided_by_semicolons() -> None:
     assert split_statements(text) == ["SELECT ';'", "-- no; end\n\n UPDATE t SET a = 1", "SELECT `;` FROM t"]
 
 
-def test_only_the_alias_of_the_table_is_cut() -> None:
-    assert without_qualifier("t.a + T.b + s.t.c + `t`.d + f(t)", "t") == "a + b + s.t.c + d + f(t)"
-    assert without_qualifier("t.a", None) == "t.a"
+def test_only_the_name_of_the_table_is_cut() -> None:
+    text = "t.a + T.b + s.t.c + `t`.d + f(t) + shop . T .e + shop.u.t"
+    assert replace_qualifiers(text, table_qualifiers(("shop", "t"))) == "a + b + s.t.c + d + f(t) + e + shop.u.t"
+    assert replace_qualifiers("delta.`/d`.a + `/d`.b + delta.c", table_qualifiers(("delta", "/d"), "x y")) == (
+        "`x y`.a + `x y`.b + delta.c"
+    )
+    assert replace_qualifiers("t.a", {}) == "t.a"
+
+
+MERGE_NAMES = [
+    ("delta.`/a` USING delta.`/b`", "delta.`/a`.x = `/b`.x", "__widen_target.x = __widen_source.x"),
+    ("delta.`/a` USING (SELECT 1 x)", "`/a`.x = x", "__widen_target.x = x"),
+    ("delta.`/a` t USING delta.`/a`", "t.x = `/a`.x", "t.x = __widen_source.x"),
+    ("shop.a USING shop.b b", "a.x = shop.a.y + b.x", "a.x = a.y + b.x"),
+    ("shop.a USING old.a", "shop.a.x = old.a.x AND a.x", "__widen_target.x = __widen_source.x AND a.x"),
+]
+
+
+@pytest.mark.parametrize(("tables", "on", "expected"), MERGE_NAMES)
+def test_a_merge_finds_tables_by_their_names(tables: str, on: str, expected: str) -> None:
+    statement = parse_sql(f"MERGE INTO {tables} ON {on} WHEN MATCHED AND {on} THEN DELETE")
+    assert isinstance(statement, Merge)
+    assert (statement.on, statement.clauses[0].condition) == (expected, expected)

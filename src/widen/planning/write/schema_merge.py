@@ -16,7 +16,7 @@ from widen.model.column_path import ELEMENT, KEY, VALUE, Path, as_nullable, form
 from widen.model.types import VOID, ArrayType, DataType, Field, MapType, StructType
 from widen.planning.evolution.source_metadata import COMMENT
 from widen.planning.table.operation import AddColumn, Operation, WidenType
-from widen.planning.write.store_assignment import can_assign
+from widen.planning.write.store_assignment import can_assign, can_cast
 from widen.protocol.column_metadata import find_identity, has_generated_values
 from widen.protocol.type_widening import is_widening
 
@@ -37,6 +37,7 @@ class SchemaChangeOptions:
         adds: Whether new columns and nested fields may be added, and void columns may get a type.
         casts: Whether values may be cast to the type of the table even if that can fail or lose digits.
         fills: Whether structs may lack fields, which become null.
+        can_cast: Which types may be cast then. Without casts, only those of `can_assign` are offered as a remedy.
         widen_fix: What an error says about how to widen types.
     """
 
@@ -46,7 +47,7 @@ class SchemaChangeOptions:
     widens: Widens = never
     casts: bool = False
     fills: bool = True
-    can_cast: Widens = can_assign
+    can_cast: Widens = can_cast
     widen_fix: str = (
         "Widen the types with merge_schema=True, set_properties({'delta.enableTypeWidening': 'true'}) and "
         "widening='always'."
@@ -232,7 +233,7 @@ def _leaf(current: DataType, incoming: DataType, at: Path, options: SchemaChange
     # values are cast instead.
     elif options.widens(current, incoming) or (is_widening(current, incoming) and not options.casts):
         yield WidenType(at, current, incoming)
-    elif options.can_cast(incoming, current):
+    elif (options.can_cast if options.casts else can_assign)(incoming, current):
         yield CastValues(at, incoming, current)
     else:
         yield IncompatibleTypePair(at, f"is {current.sql} in the table and {incoming.sql} in the data")

@@ -2,7 +2,8 @@
 
 A value that does not fit fails the write. Any other pair of types is refused before the write.
 
-Source: Spark's ANSI store assignment, which INSERT follows; Spark's ANSI casts, which UPDATE and MERGE follow.
+Source: Spark's ANSI store assignment, which defaults follow; Spark's ANSI casts, which Delta Lake's INSERT, UPDATE and
+    MERGE follow.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _NOT_TO_STRING = (VOID, VARIANT, BINARY)
 
 
 def can_assign(old: DataType, new: DataType) -> bool:
-    """Tell whether values of one atomic type can be written to a column of another.
+    """Tell whether a default of one atomic type can be that of a column of another.
 
     Source: Spark's ANSI store assignment. Differs: binary cannot be assigned to string, since it may not be UTF-8.
     """
@@ -44,12 +45,12 @@ _CASTS: Mapping[str, frozenset[str]] = {
 
 
 def can_cast(old: DataType, new: DataType) -> bool:
-    """Tell whether UPDATE and MERGE cast values of one type to another.
+    """Tell whether INSERT, UPDATE and MERGE cast values of one type to another.
 
     Args:
         old: The type of the value, not of the same structure as the new one.
 
-    Source: Delta Lake's UPDATE and MERGE: an explicit cast in ANSI mode, which fails for a value that does not fit.
+    Source: Delta Lake's INSERT, UPDATE and MERGE: an explicit cast in ANSI mode, which fails if a value does not fit.
         Differs: binary is not cast to string, since it may not be UTF-8.
     """
     if new == STRING:

@@ -19,7 +19,6 @@ from widen.planning.table.table_state import TableState
 from widen.planning.write.assigned_columns import Relation, assigned_paths, overlay_types
 from widen.planning.write.schema_growth import SchemaGrowth, grow_schema
 from widen.planning.write.schema_merge import SchemaChangeOptions, merge_schema
-from widen.planning.write.store_assignment import can_cast
 from widen.protocol.column_metadata import has_generated_values
 from widen.spark.dml.assignment import AssignedValue, to_assigned_values
 from widen.spark.dml.merge import ResolvedMerge
@@ -156,7 +155,7 @@ class _MergeResolution:
         """Check that the values can be cast to the types of their columns."""
         schema = from_json(growth.metadata.schema_string)
         types = {path: value.type for path, value in values.items()}
-        options = SchemaChangeOptions(casts=True, fills=self._options.adds, can_cast=can_cast)
+        options = SchemaChangeOptions(casts=True, fills=self._options.adds)
         merge_schema(schema, overlay_types(schema, types), options)
 
 

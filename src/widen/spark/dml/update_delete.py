@@ -15,7 +15,6 @@ from widen.model.column_path import as_nullable
 from widen.model.types import quote_name
 from widen.planning.write.assigned_columns import Relation, assigned_paths, overlay_types
 from widen.planning.write.schema_merge import SchemaChangeOptions, merge_schema
-from widen.planning.write.store_assignment import can_cast
 from widen.protocol.actions import Metadata
 from widen.protocol.skipping.predicate import UnknownPredicate
 from widen.spark.dml.assignment import assign_columns, to_assigned_values, translate_overflow
@@ -80,7 +79,7 @@ def update(
         _empty_result(spark, snapshot), {path: assignments[text] for text, path in paths.items()}
     )
     incoming = overlay_types(snapshot.schema, {path: value.type for path, value in values.items()})
-    merge_schema(snapshot.schema, incoming, SchemaChangeOptions(casts=True, fills=False, can_cast=can_cast))
+    merge_schema(snapshot.schema, incoming, SchemaChangeOptions(casts=True, fills=False))
     context = _change_context(spark, snapshot, where, snapshot.metadata)
     new = assign_columns(snapshot.schema, values, lambda name: F.col(quote_name(name)))
     with translate_overflow():

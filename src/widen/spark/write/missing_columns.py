@@ -151,9 +151,9 @@ def cast_to_table_type(column: Column, have: DataType, want: DataType, path: Pat
     """Return a column cast to the type of a table column: struct fields by name, missing fields as null.
 
     Args:
-        want: The type of the table column; a value outside its range fails the job.
+        want: The type of the table column; a value that it cannot hold fails the job.
 
-    Source: Spark's ANSI store assignment
+    Source: Delta Lake's INSERT, which casts in ANSI mode
     """
     if _is_same(have, want):
         return column
@@ -191,7 +191,7 @@ def _reshape_struct(column: Column, have: StructType, want: StructType, path: Pa
 
 
 def _cast_with_check(column: Column, have: DataType, want: DataType, path: Path) -> Column:
-    """Return a column cast to a narrower type; a value outside its range fails the job."""
+    """Return a column cast to another type; a value that it cannot hold fails the job."""
     spark_type = type_to_spark(want)
     result = column.try_cast(spark_type)
     facts = {"column": format_path(path), "old": have.sql, "new": want.sql}

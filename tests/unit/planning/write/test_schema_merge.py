@@ -89,15 +89,15 @@ CASTS = (
     ("string", "boolean"),
     ("string", "timestamp"),
 )
+ONLY_IF_ASKED = (
+    *(("int", "string"), ("date", "string"), ("timestamp", "string"), ("binary", "string"), ("boolean", "string")),
+    *(("boolean", "int"), ("int", "boolean"), ("timestamp", "int"), ("bigint", "timestamp")),
+)
 NO_CASTS = (
-    ("int", "string"),
-    ("boolean", "int"),
-    ("int", "boolean"),
     ("date", "int"),
     ("int", "date"),
     ("string", "binary"),
-    ("binary", "string"),
-    ("date", "string"),
+    ("array<int>", "string"),
     ("struct<x: int>", "int"),
     ("int", "struct<x: int>"),
     ("array<int>", "map<int, int>"),
@@ -111,6 +111,15 @@ def test_what_only_a_cast_makes_fit_is_refused_unless_casts_are_asked_for(table:
         with pytest.raises(SchemaMismatch, match="cast=True") as caught:
             merge_schema(current, incoming, SchemaChangeOptions(adds=True))
         assert f"{parse_type(table).sql} in the table and {parse_type(data).sql} in the data" in caught.value.message
+        assert merge_schema(current, incoming, SchemaChangeOptions(casts=True)) == ()
+
+
+@pytest.mark.parametrize(("table", "data"), ONLY_IF_ASKED)
+def test_what_delta_lake_casts_in_an_insert_is_incompatible_without_casts(table: str, data: str) -> None:
+    for depth in ("c {}", "c struct<x: {}>", "c array<{}>", "c map<int, {}>", "c map<{}, int>"):
+        current, incoming = schema(depth.format(table)), schema(depth.format(data))
+        with pytest.raises(IncompatibleTypes):
+            merge_schema(current, incoming, SchemaChangeOptions(adds=True))
         assert merge_schema(current, incoming, SchemaChangeOptions(casts=True)) == ()
 
 

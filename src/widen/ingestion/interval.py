@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from os import PathLike
 
+from widen.errors import InvalidOption
 from widen.formats import find_table
 from widen.formats.table_format import Conflicted, IngestTarget, StreamInterval, retry_conflicts
 from widen.iceberg.catalog import CatalogSource
@@ -20,10 +21,11 @@ from widen.ingestion.new_files import FileChoice, is_by_content, open_batch, par
 from widen.ingestion.options import parse_options, to_quarantine
 from widen.ingestion.result import IngestResult
 from widen.ingestion.stable_plan import WrittenBatch, write_until_plan_is_stable
+from widen.log.read.loads import APP_ID
 from widen.model.argument_types import check_arguments
 from widen.model.progress import Progress, no_progress
 from widen.model.types import StructType
-from widen.planning.evolution.plan import Plan
+from widen.planning.evolution.plan import REPLAY_PREFIX, Plan
 from widen.spark.hadoop_options import with_store_settings
 from widen.spark.ingest.batch import Batch
 from widen.spark.ingest.open_source import IngestSource
@@ -166,8 +168,8 @@ def ingest(
         verify: Whether to rebuild each record from the table after the commit and compare all its values; or the share
             of the records to verify, between 0 and 1. The rows of a DataFrame source are persisted for that.
         plan_hash: The hash of the expected plan; another plan is refused.
-        txn: The id of an application and the version of this batch, a number that increases from batch to batch. A
-            batch that the table already has is not written again.
+        txn: The id of an application and the version of this batch, a number >= 0 that increases from batch to batch.
+            A batch that the table already has is not written again.
         to: The format of the table: ``delta`` or ``iceberg``; by default ``iceberg`` if there is a catalog.
         catalog: The catalog of an Iceberg table: the name of a catalog in the configuration of PyIceberg, a file
             ``NAME.db`` for an embedded catalog, which is created if it does not exist, or a PyIceberg catalog.
@@ -231,6 +233,7 @@ def ingest(
     Source: docs/evolution-rules.md#one-interval
     """
     reader, policy = parse_options(locals(), storage_options)
+    interval = None if txn is None else _to_interval(*txn)
     places = () if isinstance(source, DataFrame) else to_paths(source)
     session = with_store_settings(find_session(spark), places, storage_options)
     table = find_table(into, storage_options, to=to, catalog=catalog, partition_by=partition_by)
@@ -238,7 +241,7 @@ def ingest(
         table=table,
         policy=policy,
         plan_hash=plan_hash,
-        interval=None if txn is None else StreamInterval(*txn),
+        interval=interval,
         progress=progress,
         quarantine=to_quarantine(quarantine, table),
         is_strict=strict,
@@ -255,6 +258,16 @@ def ingest(
             assert target.version is not None
             return IngestResult(target.version, Plan((), target.schema or StructType()), compared=choice.comparison)
         return replace(to_result(*done, request, watch), compared=choice.comparison)
+
+
+def _to_interval(app_id: str, number: int) -> StreamInterval:
+    # Applications that forgot to set their ids would take the batches of each other for their own. Delta Lake refuses
+    # negative numbers, too, and nobody can read a larger one from the log.
+    is_own = app_id == APP_ID or app_id.startswith(REPLAY_PREFIX)
+    if not app_id or is_own or not 0 <= number < 2**63:
+        expected = "Must be an id that is not empty and not one of Widen's own, and a number from 0 to 2^63 - 1."
+        raise InvalidOption(option="txn", value=(app_id, number), expected=expected)
+    return StreamInterval(app_id, number)
 
 
 def _build_choice(

@@ -15,9 +15,10 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.transforms import IdentityTransform, TruncateTransform
+from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform, Transform, TruncateTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import (
+    DateType,
     DecimalType,
     DoubleType,
     FixedType,
@@ -28,6 +29,8 @@ from pyiceberg.types import (
     NestedField,
     PrimitiveType,
     StringType,
+    TimestampType,
+    TimestamptzType,
     UUIDType,
 )
 from pyspark.sql import Row, SparkSession
@@ -120,6 +123,38 @@ def test_a_number_that_cannot_be_truncated_is_refused_and_quarantined(
     found = [row["x"] for row in theirs.refresh().scan().to_arrow().to_pylist()]
     assert sorted(map(str, found)) == sorted([fits, "None"])
     assert table.refresh().read(f"x = {fits}", spark=spark).count() == 1
+
+
+@pytest.mark.parametrize(
+    ("data_type", "transform"),
+    [(DateType(), IdentityTransform()), (TimestamptzType(), DayTransform()), (TimestampType(), HourTransform())],
+    ids=str,
+)
+def test_a_date_that_cannot_be_committed_as_a_partition_is_refused_and_quarantined(
+    spark: SparkSession, catalog: SqlCatalog, data_type: PrimitiveType, transform: Transform[Any, Any]
+) -> None:
+    schema = Schema(NestedField(1, "n", IntegerType(), False), NestedField(2, "x", data_type, False))
+    catalog.create_table("ns.far", schema, partition_spec=PartitionSpec(PartitionField(2, 1000, transform, "x_part")))
+    table = widen.IcebergTable("ns.far", catalog=catalog)
+    sql = f"CAST(timestamp_micros({{}}) AS {table.schema.fields[1].type.sql})"
+    moments = (
+        -62135769600000000,
+        -62135596800000000 + 10**11,
+        None,
+        253402300799999999 - 10**11,
+        253402300800000000 + 10**11,
+    )
+    queries = (f"SELECT {n} n, {'NULL' if m is None else sql.format(m)} x" for n, m in enumerate(moments))
+    frame = spark.sql(" UNION ALL ".join(queries))
+    with pytest.raises(CheckViolated, match=r"partition field x_part"):
+        table.append(frame)
+    done = widen.ingest(frame, "ns.far", catalog=catalog, verify=True, spark=spark)
+    assert done.verification is not None
+    assert done.verification.is_clean
+    assert (done.records, done.quarantined) == (3, 2)
+    assert sorted(row[0] for row in table.refresh().read(spark=spark).select("n").collect()) == [1, 2, 3]
+    kept = widen.IcebergTable("ns.far_quarantine", catalog=catalog).read(spark=spark)
+    assert sorted(row["text"][:6] for row in kept.collect()) == ['{"n":0', '{"n":4']
 
 
 ROUNDED = struct.unpack("f", struct.pack("f", 0.1))[0]

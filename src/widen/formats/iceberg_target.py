@@ -34,6 +34,7 @@ from widen.iceberg.data_file import IcebergFile, data_location
 from widen.iceberg.loads import read_loads, record_load
 from widen.iceberg.partitions import (
     PartitionField,
+    are_in_calendar,
     partition_columns,
     read_partition_fields,
     resolve_partition_fields,
@@ -282,6 +283,10 @@ class IcebergDraft(RowReplacingDraft):
             return BatchResult([], batch.observe(spec))
         writer = self.writer
         result = batch.write(spec, writer)
+        if not are_in_calendar((file.partition for file in _files(result)), self.transaction.metadata):
+            self.discard(result)
+            writer = replace(writer, keeps_calendar=True)
+            result = batch.write(spec, writer)
         rows = writer.count_rows(_files(result))
         return replace(result, is_complete=rows == result.seen.records + result.seen.corrupt)
 

@@ -25,10 +25,12 @@ if TYPE_CHECKING:
     from pyiceberg import partitioning as iceberg_partitioning
     from pyiceberg import schema as iceberg_schema
     from pyiceberg import transforms as iceberg_transforms
+    from pyiceberg import typedef as iceberg_typedef
     from pyiceberg.table.metadata import TableMetadata
 else:
     iceberg_partitioning = import_lazily("pyiceberg.partitioning")
     iceberg_transforms = import_lazily("pyiceberg.transforms")
+    iceberg_typedef = import_lazily("pyiceberg.typedef")
 
 IDENTITY, VOID = "identity", "void"
 _SIZED = frozenset({"bucket", "truncate"})
@@ -364,6 +366,47 @@ def truncation_limits(fields: Iterable[PartitionField], schema: StructType) -> M
 
 
 _SMALLEST: Mapping[DataType | None, int] = {INTEGER: -(2**31), LONG: -(2**63)}
+
+
+def calendar_limits(fields: Iterable[PartitionField], schema: StructType) -> Mapping[str, str]:
+    """Return the conditions in SQL under which PyIceberg can commit dates and times, by the partition field.
+
+    It writes days, hours and the values themselves with Python's calendar into the summary of a snapshot.
+
+    Args:
+        schema: The columns of the table.
+    """
+    limits = {}
+    for each in fields:
+        data_type = resolve(schema, each.source)[1] if each.transform in _IN_CALENDAR else None
+        condition = _CALENDAR.get(str(data_type))
+        if condition is not None:
+            column = format_path(each.source)
+            limits[f"partition field {each.name}"] = f"{column} IS NULL OR {column} BETWEEN {condition}"
+    return limits
+
+
+_IN_CALENDAR = frozenset({IDENTITY, "day", "hour"})
+_CALENDAR: Mapping[str, str] = {
+    "date": "DATE'0001-01-01' AND DATE'9999-12-31'",
+    "timestamp": "TIMESTAMP'0001-01-01 00:00:00Z' AND TIMESTAMP'9999-12-31 23:59:59.999999Z'",
+    "timestamp_ntz": "TIMESTAMP_NTZ'0001-01-01 00:00:00' AND TIMESTAMP_NTZ'9999-12-31 23:59:59.999999'",
+}
+
+
+def are_in_calendar(partitions: Iterable[str], metadata: TableMetadata) -> bool:
+    """Tell whether PyIceberg can commit files with these partition values; see `calendar_limits`.
+
+    Args:
+        partitions: The values of files as `encode_partition` returns them.
+    """
+    spec, schema = metadata.spec(), metadata.schema()
+    try:
+        for text in dict.fromkeys(partitions):
+            spec.partition_to_path(iceberg_typedef.Record(*decode_partition(text)), schema)
+    except OverflowError:
+        return False
+    return True
 
 
 def truncate_value(value: Any, width: int) -> Any:

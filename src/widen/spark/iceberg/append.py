@@ -8,7 +8,7 @@ from __future__ import annotations
 from widen.iceberg.catalog import TableName
 from widen.iceberg.commit import CommitResult, IcebergTransaction, ensure_writable, open_transaction
 from widen.iceberg.data_file import data_location
-from widen.iceberg.partitions import truncation_limits
+from widen.iceberg.partitions import calendar_limits, truncation_limits
 from widen.iceberg.properties import APPEND, OPERATION, read_sources
 from widen.iceberg.schema_conversion import ensure_names_distinct, to_model
 from widen.iceberg.storage_options import open_store
@@ -46,7 +46,8 @@ def append_rows(name: TableName, frame: DataFrame, options: SchemaChangeOptions)
     ensure_names_distinct(current, str(name))
     transaction = open_transaction(name, table, merge_schema(current, from_spark(frame.schema), options))
     schema = to_model(transaction.schema)
-    limits = truncation_limits(transaction.partition_fields, schema)
+    fields = transaction.partition_fields
+    limits = {**truncation_limits(fields, schema), **calendar_limits(fields, schema)}
     rows = check_rows(fill_missing_columns(frame, schema, _NO_FEATURES), schema, _NO_FEATURES, {}, limits=limits)
     with StagedFiles() as staged:
         writer = open_writer(transaction, schema)

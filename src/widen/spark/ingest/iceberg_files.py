@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from widen.errors import InvalidOption
 from widen.iceberg.data_file import IcebergFile
 from widen.iceberg.file_metrics import metrics_modes
-from widen.iceberg.partitions import PartitionField, truncation_limits
+from widen.iceberg.partitions import PartitionField, calendar_limits, truncation_limits
 from widen.log.store.log_store import LogStore
 from widen.log.write.staged_files import discard_folder
 from widen.model.types import StructType, quote_name
@@ -63,6 +63,8 @@ class IcebergWriter(TableWriter):
         schema: The columns when the files are committed, with field ids.
         footer: Entries for the footers of the files.
         folder: How the name of their folder begins.
+        keeps_calendar: Whether rows violate a rule whose dates and times PyIceberg cannot commit as partitions. Every
+            record of such an ingestion carries its origin, so the rule is for batches that have such a row.
     """
 
     store: LogStore
@@ -71,6 +73,7 @@ class IcebergWriter(TableWriter):
     properties: Mapping[str, str] = field(default_factory=dict)
     footer: Mapping[str, str] = field(default_factory=dict)
     folder: str = ""
+    keeps_calendar: bool = False
 
     def find_sink(self, _: SparkSession) -> PartSink | None:
         # Tasks that write their own files neither check rules nor split rows by partition.
@@ -87,6 +90,8 @@ class IcebergWriter(TableWriter):
     def violated_rule(self) -> Column | None:
         """Return the message of the first value that no file can hold, or no partition."""
         limits = truncation_limits(self.partition_by, self.schema)
+        if self.keeps_calendar:
+            limits = {**limits, **calendar_limits(self.partition_by, self.schema)}
         return first_violated_rule(self.schema, _NO_PROTOCOL, {}, limits)
 
     def refused_values(self) -> None:

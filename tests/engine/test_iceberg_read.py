@@ -15,7 +15,7 @@ from pyiceberg.expressions import EqualTo
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
+from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform, TruncateTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import (
     BinaryType,
@@ -29,6 +29,7 @@ from pyiceberg.types import (
     LongType,
     MapType,
     NestedField,
+    PrimitiveType,
     StringType,
     StructType,
     TimestampType,
@@ -427,6 +428,32 @@ def test_files_without_their_partition_columns_have_them_from_the_partition(
     append(table, *files)
     assert rows(table, spark) == sorted((at + more, *days[at]) for at in range(3) for more in (0, 10))
     assert [row[0] for row in rows(table, spark, "kind = 'a b' or day < date'1970-01-01'")] == [1, 2, 11, 12]
+
+
+@pytest.mark.parametrize(
+    ("first", "later"), [(IntegerType(), None), (LongType(), None), (IntegerType(), LongType())], ids=str
+)
+def test_rows_are_found_in_partitions_whose_truncated_number_has_overflowed(
+    spark: SparkSession, catalog: SqlCatalog, first: PrimitiveType, later: PrimitiveType | None
+) -> None:
+    """Iceberg for Spark gives the smallest numbers a partition at the other end of the type."""
+    bits = 32 if isinstance(first, IntegerType) else 64
+    by_tens = PartitionSpec(PartitionField(1, 1000, TruncateTransform(10), "x_trunc"))
+    table = catalog.create_table("ns.low", by_id((1, "x", first)), partition_spec=by_tens)
+    low = -(2 ** (bits - 1))
+    for number, partition in ((low, low - low % 10 + 2**bits), (low + 9, low + 9 - (low + 9) % 10), (5, 0)):
+        path = write_file(table, [field("x", pa.int32() if bits == 32 else pa.int64(), 1)], [{"x": number}])
+        append(table, data_file(path, 1, partition=Record(partition)))
+    if later is not None:
+        with table.update_schema() as update:
+            update.update_column("x", later)
+    for where, expected in (
+        (f"x = {low}", [low]),
+        ("x < 0", [low, low + 9]),
+        (f"x IN (5, {low})", [low, 5]),
+        ("x > 0", [5]),
+    ):
+        assert [row[0] for row in rows(table, spark, where)] == expected
 
 
 def test_many_files_are_read_through_a_manifest_and_footers_by_executors(

@@ -22,12 +22,14 @@ if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.io import FileIO
     from pyiceberg.manifest import DataFile, ManifestEntry, ManifestFile
+    from pyiceberg.partitioning import PartitionField
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
 ice_manifest = import_lazily("pyiceberg.manifest")
 ice_table = import_lazily("pyiceberg.table")
 ice_transforms = import_lazily("pyiceberg.transforms")
+overflowed_truncation = import_lazily("widen.iceberg.overflowed_truncation")
 
 
 class DeleteKind(str, Enum):
@@ -108,7 +110,7 @@ def plan_scan(metadata: TableMetadata, io: FileIO, snapshot: Snapshot, row_filte
     """
     manifests = snapshot.manifests(io)
     data = [each for each in manifests if each.content == ice_manifest.ManifestContent.DATA]
-    planner = ice_table.ManifestGroupPlanner(_without_rounded_partitions(metadata), io, row_filter)
+    planner = ice_table.ManifestGroupPlanner(_with_safe_partitions(metadata), io, row_filter)
     entries = chain.from_iterable(planner.plan_manifest_entries(data))
     files = tuple(_to_scanned_file(metadata, entry) for entry in entries)
     deletes = _deletes(
@@ -117,24 +119,23 @@ def plan_scan(metadata: TableMetadata, io: FileIO, snapshot: Snapshot, row_filte
     return IcebergScan(files, tuple(_find_applying(files, deletes)))
 
 
-def _without_rounded_partitions(metadata: TableMetadata) -> TableMetadata:
-    """Return metadata by which no file is skipped for a partition value that PyIceberg has rounded."""
+def _with_safe_partitions(metadata: TableMetadata) -> TableMetadata:
+    """Return metadata by which no file is skipped for a partition value that was rounded or has overflowed."""
     rounded = rounded_sources(metadata)
-    if not rounded:
-        return metadata
-    void = ice_transforms.VoidTransform()
     specs = [
-        spec.model_copy(
-            update={
-                "fields": tuple(
-                    field.model_copy(update={"transform": void}) if field.source_id in rounded else field
-                    for field in spec.fields
-                )
-            }
-        )
+        spec.model_copy(update={"fields": tuple(_with_safe_transform(field, rounded) for field in spec.fields)})
         for spec in metadata.partition_specs
     ]
     return metadata.model_copy(update={"partition_specs": specs})
+
+
+def _with_safe_transform(field: PartitionField, rounded: frozenset[int]) -> PartitionField:
+    transform = field.transform
+    if field.source_id in rounded:
+        transform = ice_transforms.VoidTransform()
+    elif isinstance(transform, ice_transforms.TruncateTransform):
+        transform = overflowed_truncation.OverflowingTruncation(transform.width)
+    return field.model_copy(update={"transform": transform})
 
 
 def added_by(metadata: TableMetadata, io: FileIO, snapshot: Snapshot) -> tuple[ScannedFile, ...]:

@@ -78,7 +78,8 @@ def handover(
 
 def _lines(plan: HandoverPlan, *, is_done: bool) -> list[str]:
     verb = "dropped" if is_done else "would drop"
-    lines = [f"{verb} {name}" for name in plan.drops] or [f"nothing to drop: {plan.client} reads the table as it is"]
+    as_it_is = f"{plan.client} can read the table as it is: no feature has to be dropped"
+    lines = [f"{verb} {name}" for name in plan.drops] or [as_it_is]
     lines += [f"  lost: {loss}" for loss in plan.losses]
     if plan.unwritable:
         lines.append(f"  {plan.client} reads it, and cannot append: {', '.join(plan.unwritable)}")

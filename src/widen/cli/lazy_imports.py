@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from widen.report.row_scan import scan_report
     from widen.report.sample_masking import mask_report, sample_formatter, shown_intervals
     from widen.report.table_summary import summarize_table
-    from widen.report.terminal import loads_parts
+    from widen.report.terminal_loads import loads_parts
     from widen.report.terminal_report import report_parts
     from widen.spark.job_progress import watch_jobs
     from widen.spark.maintain.rewrite_files import REWRITE
@@ -89,7 +89,7 @@ _NAMES = {
     "widen.report.row_scan": ("scan_report",),
     "widen.report.sample_masking": ("mask_report", "sample_formatter", "shown_intervals"),
     "widen.report.table_summary": ("summarize_table",),
-    "widen.report.terminal": ("loads_parts",),
+    "widen.report.terminal_loads": ("loads_parts",),
     "widen.report.terminal_report": ("report_parts",),
     "widen.spark.job_progress": ("watch_jobs",),
     "widen.spark.maintain.rewrite_files": ("REWRITE",),

@@ -1,4 +1,4 @@
-"""Summaries, histories, plans, rows, breaches of contracts and loads for the terminal."""
+"""Summaries, histories, plans, rows and breaches of contracts for the terminal."""
 
 from __future__ import annotations
 
@@ -37,7 +37,6 @@ from widen.report.widgets import facts_line, heading_part, table_of, title_part,
 from widen.report.widgets import pairs_table as pairs_table
 
 if TYPE_CHECKING:
-    from widen.log.read.loads import Load
     from widen.report.table_summary import SummaryLine, TableSummary, TypeStep
     from widen.spark.parquet.old_type_files import OldType
     from widen.spark.text.contract_check import ContractReport
@@ -59,12 +58,13 @@ _Item = TypeVar("_Item")
 class Fitting:
     """A part that shortens its values until it fits the terminal."""
 
-    def __init__(self, make: Callable[[int], RenderableType]) -> None:
+    def __init__(self, make: Callable[[int], RenderableType], lengths: Sequence[int] = LENGTHS) -> None:
         self._make = make
+        self._lengths = lengths
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         unlimited = options.update(width=_UNLIMITED)
-        for length in LENGTHS:
+        for length in self._lengths:
             part = self._make(length)
             if Measurement.get(console, unlimited, part).maximum <= options.max_width:
                 break
@@ -328,53 +328,3 @@ def contract_parts(report: ContractReport) -> Iterator[RenderableType]:
         yield Text(f"  {printable(file)}:{number}: {printable(path)} {printable(reason)}")
     if report.breaches > _MAX_BREACHES:
         yield Text(f"  … and {count_text(report.breaches - _MAX_BREACHES)} more; --json lists the first 100", "dim")
-
-
-# ---- loads ------------------------------------------------------------------------------------------
-
-
-def loads_parts(location: str, loads: Sequence[Load], *, lists_files: bool) -> Iterator[RenderableType]:
-    """Yield the loads of a table, one row per load, or one per file."""
-    yield title_part(location)
-    files = [file for load in loads for file in load.files]
-    size = size_text(sum(file.size_bytes for file in files))
-    skipped = sum(len(load.bad_files) for load in loads)
-    facts = [count_noun(len(loads), "load"), count_noun(len(files), "file"), size]
-    yield facts_line(*facts, *([f"{count_noun(skipped, 'file')} skipped"] if skipped else []))
-    yield _file_table(loads) if lists_files else _load_table(loads)
-
-
-def _load_table(loads: Sequence[Load]) -> Table:
-    counts = {
-        "files": [len(load.files) for load in loads],
-        "records": [load.records for load in loads],
-        "corrupt": [load.corrupt for load in loads],
-        "kept out": [load.kept_out for load in loads],
-        "skipped": [len(load.bad_files) for load in loads],
-    }
-    shown = {name: numbers for name, numbers in counts.items() if name in ("files", "records") or any(numbers)}
-    table = table_of("version", "time (UTC)", *shown, "first file")
-    table.columns[1].min_width = len("2026-01-31")
-    for column in (table.columns[0], *table.columns[2:-1]):
-        column.justify = "right"
-    for load, *numbers in zip(loads, *shown.values(), strict=True):
-        table.add_row(
-            Text(str(load.version), "bold"),
-            Text(moment_text(load.loaded_ms), "dim"),
-            *(Text(count_text(number)) for number in numbers),
-            Text(next((printable(file.path) for file in (*load.files, *load.bad_files)), "")),
-        )
-    return table
-
-
-def _file_table(loads: Sequence[Load]) -> Table:
-    table = table_of("version", "file", "size", "modified (UTC)")
-    table.columns[0].justify = table.columns[2].justify = "right"
-    for load in loads:
-        for file in (*load.files, *load.bad_files):
-            path = Text(printable(file.path))
-            if file in load.bad_files:
-                path.append("  skipped: it could not be read", "bold red")
-            size, modified = Text(size_text(file.size_bytes)), Text(moment_text(file.modified_ms), "dim")
-            table.add_row(Text(str(load.version), "bold"), path, size, modified)
-    return table

@@ -16,7 +16,8 @@ from widen.log.store.log_store import LogStore
 from widen.report.build_report import build_report
 from widen.report.commit_history import read_history
 from widen.report.table_summary import summarize_table
-from widen.report.terminal import history_parts, loads_parts, rows_parts, summary_parts
+from widen.report.terminal import history_parts, rows_parts, summary_parts
+from widen.report.terminal_loads import loads_parts
 from widen.report.terminal_report import report_parts
 
 
@@ -85,6 +86,11 @@ def test_loads_fit_a_narrow_terminal_without_counts_that_are_all_zero() -> None:
     text = render(loads_parts("orders", loads, lists_files=False), 80)
     assert "version   time (UTC)            files   records   first file" in text
     assert text.count("2023-11-14 22:13:20") == 2
+    assert text.count(" …026-11-23/orders-000001.jsonl") == 2
+    assert text.count("\n") == 6
+    for width in (60, 120):
+        listed = render(loads_parts("orders", loads, lists_files=True), width)
+        assert (listed.count(file.path), listed.count("\n")) == (2, 6)
     odd = Load(version=2, loaded_ms=1_700_000_000_000, files=(file,), records=123_456_789, corrupt=3, kept_out=4)
     narrow = render(loads_parts("orders", [*loads, odd], lists_files=False), 50)
     assert narrow.count("2023-11-14") == 3

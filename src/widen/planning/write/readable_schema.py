@@ -57,7 +57,15 @@ def _field_has_grown(old: Field, new: Field | None, may_be: Callable[[bool, bool
 
 
 def _is_same_column(old: Field, new: Field) -> bool:
-    return all(old.metadata.get(key) == new.metadata.get(key) for key in (COLUMN_ID, PHYSICAL_NAME))
+    """Tell whether two fields of one name are one column.
+
+    It stays the same when column mapping is enabled: its name becomes its physical name.
+    """
+    if PHYSICAL_NAME in old.metadata and PHYSICAL_NAME in new.metadata:
+        return all(old.metadata.get(key) == new.metadata.get(key) for key in (COLUMN_ID, PHYSICAL_NAME))
+    mapped = [field for field in (old, new) if PHYSICAL_NAME in field.metadata]
+    ids = {field.metadata.get(COLUMN_ID) for field in (old, new)}
+    return mapped[0].metadata[PHYSICAL_NAME] == mapped[0].name if mapped else len(ids) < 2
 
 
 def is_readable_in(old: DataType, new: DataType, *, may_drop: bool = False) -> bool:

@@ -229,7 +229,8 @@ class StreamPlan:
         if schema is not self.snapshot.schema and not is_readable_in(schema, self.snapshot.schema, may_drop=True):
             old, new = (visible_schema(each).sql for each in (schema, self.snapshot.schema))
             reason = (
-                f"the rows of version {version} have the types of {old}, and the columns that it reads are now {new}"
+                f"the rows of version {version}, {old}, have wider types than the columns that it reads now, {new}, or "
+                "a column that another one of the same name has replaced"
             )
             fix = "Start a new stream after that version, with a new checkpoint location."
             raise DataSourceRefused(verb="stream", location=self.snapshot.location, reason=reason, fix=fix)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from widen.model.type_parser import parse_type
-from widen.model.types import Field, StructType
-from widen.planning.write.readable_schema import is_readable_in, is_representable_in
+from widen.model.types import LONG, Field, StructType
+from widen.planning.write.readable_schema import has_same_columns, is_readable_in, is_representable_in
 from widen.protocol.column_mapping import PHYSICAL_NAME
 
 
@@ -92,3 +92,13 @@ def test_rows_of_a_column_that_was_added_again_are_not_readable() -> None:
     assert is_readable_in(schema("x"), schema("x"))
     assert not is_readable_in(schema("x"), schema("y"))
     assert not is_readable_in(schema("x"), schema("y"), may_drop=True)
+
+
+@pytest.mark.parametrize(("physical", "expected"), [("a", True), ("col-1f", False)])
+def test_a_column_stays_the_same_when_column_mapping_is_enabled(physical: str, *, expected: bool) -> None:
+    metadata = {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": physical}
+    before, after = (StructType((Field("a", LONG, metadata=each),)) for each in ({}, metadata))
+    for old, new in ((before, after), (after, before)):
+        assert has_same_columns(old, new) is expected
+        assert is_readable_in(old, new, may_drop=True) is expected
+        assert is_representable_in(old, 1, new, 2) is expected

@@ -32,9 +32,9 @@ from widen.iceberg.catalog import TableName
 from widen.iceberg.commit import IcebergTransaction, NewTable, ensure_writable, open_transaction
 from widen.iceberg.data_file import IcebergFile, data_location
 from widen.iceberg.loads import read_loads, record_load
+from widen.iceberg.partition_limits import are_in_calendar
 from widen.iceberg.partitions import (
     PartitionField,
-    are_in_calendar,
     partition_columns,
     read_partition_fields,
     resolve_partition_fields,

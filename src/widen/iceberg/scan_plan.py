@@ -15,6 +15,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from widen.errors import UnsupportedFeatureForRead
+from widen.iceberg.overflowed_truncation import overflowing_truncation
 from widen.iceberg.partitions import rounded_sources
 from widen.model.lazy_module import import_lazily
 
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 ice_manifest = import_lazily("pyiceberg.manifest")
 ice_table = import_lazily("pyiceberg.table")
 ice_transforms = import_lazily("pyiceberg.transforms")
-overflowed_truncation = import_lazily("widen.iceberg.overflowed_truncation")
 
 
 class DeleteKind(str, Enum):
@@ -134,7 +134,7 @@ def _with_safe_transform(field: PartitionField, rounded: frozenset[int]) -> Part
     if field.source_id in rounded:
         transform = ice_transforms.VoidTransform()
     elif isinstance(transform, ice_transforms.TruncateTransform):
-        transform = overflowed_truncation.OverflowingTruncation(transform.width)
+        transform = overflowing_truncation(transform.width)
     return field.model_copy(update={"transform": transform})
 
 

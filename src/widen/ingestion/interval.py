@@ -21,7 +21,6 @@ from widen.ingestion.new_files import FileChoice, is_by_content, open_batch, par
 from widen.ingestion.options import parse_options, to_quarantine
 from widen.ingestion.result import IngestResult
 from widen.ingestion.stable_plan import WrittenBatch, write_until_plan_is_stable
-from widen.log.read.loads import APP_ID
 from widen.model.argument_types import check_arguments
 from widen.model.progress import Progress, no_progress
 from widen.model.types import StructType
@@ -263,11 +262,14 @@ def ingest(
 def _to_interval(app_id: str, number: int) -> StreamInterval:
     # Applications that forgot to set their ids would take the batches of each other for their own. Delta Lake refuses
     # negative numbers, too, and nobody can read a larger one from the log.
-    is_own = app_id == APP_ID or app_id.startswith(REPLAY_PREFIX)
-    if not app_id or is_own or not 0 <= number < 2**63:
+    if not app_id or app_id.startswith(_OWN_IDS) or not 0 <= number < 2**63:
         expected = "Must be an id that is not empty and not one of Widen's own, and a number from 0 to 2^63 - 1."
         raise InvalidOption(option="txn", value=(app_id, number), expected=expected)
     return StreamInterval(app_id, number)
+
+
+_OWN_IDS = ("widen.", REPLAY_PREFIX)
+"""How the ids begin under which tables have a record of loads and replays."""
 
 
 def _build_choice(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from widen.iceberg.catalog import TableName
 from widen.iceberg.commit import CommitResult, IcebergTransaction, ensure_writable, open_transaction
 from widen.iceberg.data_file import data_location
-from widen.iceberg.partitions import calendar_limits, truncation_limits
+from widen.iceberg.partition_limits import calendar_limits, truncation_limits
 from widen.iceberg.properties import APPEND, OPERATION, read_sources
 from widen.iceberg.schema_conversion import ensure_names_distinct, to_model
 from widen.iceberg.storage_options import open_store

@@ -18,7 +18,8 @@ from pyspark.sql import functions as F
 from widen.errors import InvalidOption
 from widen.iceberg.data_file import IcebergFile
 from widen.iceberg.file_metrics import metrics_modes
-from widen.iceberg.partitions import PartitionField, calendar_limits, truncation_limits
+from widen.iceberg.partition_limits import calendar_limits, truncation_limits
+from widen.iceberg.partitions import PartitionField
 from widen.log.store.log_store import LogStore
 from widen.log.write.staged_files import discard_folder
 from widen.model.types import StructType, quote_name

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -62,6 +63,7 @@ _PROVEN: set[tuple[str, ...]] = set()
 """The stores that this process has seen refuse to overwrite an existing file."""
 
 _FAMILIES = ("aws_", "google_", "azure_")
+_VALID = "Give valid credentials (storage_options or environment)."
 _REASONS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], str, str], ...] = (
     (
         (exceptions.PermissionDeniedError, PermissionError),
@@ -71,9 +73,13 @@ _REASONS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], str, str], 
     (
         exceptions.UnauthenticatedError,
         "the credentials were not accepted",
-        "Give valid credentials (storage_options or environment).",
+        _VALID,
     ),
 )
+_DENIED = re.compile("ExpiredToken|InvalidToken|InvalidAccessKeyId|SignatureDoesNotMatch|AccessDenied|403 Forbidden")
+"""What answers say that obstore reports as errors of any kind: S3 answers an expired token with the status 400, and
+the errors of a listing have one class."""
+
 OBSTORE_ERRORS = (exceptions.BaseError, OSError, ValueError)
 """What obstore raises: its own errors and some built-in ones."""
 
@@ -255,6 +261,10 @@ class ObjectStoreFiles(FileStore):
         for kinds, reason, fix in _REASONS:
             if isinstance(error, kinds):
                 return StorageRefused(location=location, reason=reason, fix=fix)
+        denied = _DENIED.search(str(error))
+        if denied:
+            reason, fix = f"the credentials were not accepted ({denied[0]})", _VALID
+            return StorageError(location=location, reason=reason, fix=fix)
         fix = "Check the network, the endpoint and the storage options, and repeat the call."
         return StorageError(location=location, reason=first_line(error), fix=fix)
 

@@ -8,7 +8,9 @@ import pickle
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import obstore
 import pytest
@@ -314,3 +316,39 @@ def test_an_unreachable_endpoint_is_reported() -> None:
     with pytest.raises(StorageError, match="network") as caught:
         LogStore("s3://b/t", options).read("x")
     assert not isinstance(caught.value, FileMissing)
+
+
+class _Denial(BaseHTTPRequestHandler):
+    """Answers like S3 to a request with an expired token."""
+
+    def do_GET(self) -> None:
+        self._answer(b"<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>")
+
+    def do_HEAD(self) -> None:
+        self._answer(b"")
+
+    def _answer(self, body: bytes) -> None:
+        self.send_response(403 if "list-type" in self.path else 400)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Do not print the requests."""
+
+
+def test_credentials_that_expire_are_named() -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Denial) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        options = {
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}",
+            "AWS_ALLOW_HTTP": "true",
+            "AWS_REGION": "us-east-1",
+            "AWS_ACCESS_KEY_ID": "a",
+            "AWS_SECRET_ACCESS_KEY": "b",
+        }
+        store = LogStore(f"s3://{BUCKET}/t", options)
+        for call in (lambda: store.read("a"), lambda: list(store.list("_delta_log"))):
+            with pytest.raises(StorageError, match=r"were not accepted \((ExpiredToken|403 Forbidden)\)\. Give"):
+                call()
+        server.shutdown()

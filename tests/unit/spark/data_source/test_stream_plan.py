@@ -95,13 +95,13 @@ def test_rows_of_wider_types_than_a_table_went_back_to_are_refused(table: Path, 
     write_commit(table, 7, add("d"))
     stream = plan(table, reads_changes=reads_changes, skips_changes=True)
     assert batches(stream, stream.start(7)) == ["d"]
-    with pytest.raises(DataSourceRefused, match="the rows of version 5 have the types"):
+    with pytest.raises(DataSourceRefused, match=r"the rows of version 5, .* have wider types"):
         batches(stream, stream.start(5))
     if reads_changes:
-        with pytest.raises(DataSourceRefused, match="the rows of version 5 have the types"):
+        with pytest.raises(DataSourceRefused, match=r"the rows of version 5, .* have wider types"):
             batches(stream, stream.start(6))
     initial = StreamOffset(stream.snapshot.metadata.id, 5, is_initial=True)
-    with pytest.raises(DataSourceRefused, match="the rows of version 5 have the types"):
+    with pytest.raises(DataSourceRefused, match=r"the rows of version 5, .* have wider types"):
         batches(stream, initial)
 
 

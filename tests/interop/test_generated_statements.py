@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 
 import widen
+from widen.errors import WidenError
 
 FIRST, _, LAST = os.environ.get("WIDEN_STATEMENT_SEEDS", "0-2").partition("-")
 SEEDS = range(int(FIRST), int(LAST or FIRST) + 1)
@@ -29,7 +30,14 @@ PROPERTIES = (
     ("delta.enableRowTracking", ("true", None)),
 )
 COLUMNS = "id int, p string, n smallint, d double, e decimal(5,2), x struct<a: int, b: string>"
-EXTRA = ("", "", ", g int GENERATED ALWAYS AS (id * 2)", ", v int DEFAULT 7")
+START, STEP = 3, -2
+SEQUENCE = f"AS IDENTITY (START WITH {START} INCREMENT BY {STEP})"
+EXTRA = (
+    *("", "", ", g int GENERATED ALWAYS AS (id * 2)", ", v int DEFAULT 7"),
+    *(f", k bigint GENERATED {kind} {SEQUENCE}" for kind in ("ALWAYS", "BY DEFAULT")),
+)
+COMPUTED = ("g", "k")
+"""The columns that statements give no values for."""
 LITERALS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "int": (("0", "7", "-2147483648", "NULL", "3"), ("5000000000", "'8'", "1.5")),
     "bigint": (("5000000000L", "NULL", "3L", "7L"), ("'8'", "2.5D")),
@@ -50,7 +58,20 @@ CONDITIONS = (
 KNOWN: Mapping[str, str] = {
     "is string in the table and binary in the data": "Bytes may not be text, so Widen does not cast them to strings.",
     "Cannot change nullable column to non-nullable": "Widen looks at the rows, and refuses only if one has a null.",
-    r"EVOLUTION INTO \{t\} BY NAME .*named_struct\('b'": "By name, Widen also matches the fields of structs by name.",
+    r"INTO \{t\} BY NAME .*named_struct\('b'": "By name, Widen also matches the fields of structs by name.",
+    r"cannot merge the table at \S+: it does not support identityColumns": (
+        "Widen numbers the rows of appends and overwrites only; a merge must give the values."
+    ),
+    r"(?s)MERGE .*Widen: None.*CHECK constraint Generated Column": (
+        "Delta Lake computes generated columns from the values before they are cast, and then refuses the row."
+    ),
+    r"(?s)MERGE .*Widen: None.*ARITHMETIC_OVERFLOW.*id \* 2": (
+        "Delta Lake also computes the generated columns of rows that it does not insert."
+    ),
+    r"(?s)^(?!.*WHEN MATCHED).*Widen: None.*DELTA_MULTIPLE_SOURCE_ROW": (
+        "Where no clause changes matched rows, it does not matter how many rows match."
+    ),
+    r"=\\x00: permission to write": "A value with NUL cannot be part of the folder that Spark writes a partition into.",
     "DELTA_MERGE_UNRESOLVED_EXPRESSION": "Where a merge has no value for a generated column, Widen computes it.",
 }
 """Patterns of differences that are decisions, each with the reason."""
@@ -68,6 +89,7 @@ class Twins:
         listed = ", ".join(f"'{key}' = '{value}'" for key, value in told.items())
         split = self.rng.choice(("", "PARTITIONED BY (p)", "PARTITIONED BY (p, n)"))
         columns = COLUMNS + self.rng.choice(EXTRA)
+        self.is_tracked, self.has_feed = ("delta.enableRowTracking" in told, "delta.enableChangeDataFeed" in told)
         self.done = [f"CREATE TABLE {{t}} ({columns}) USING delta {split} TBLPROPERTIES ({listed})"]
         spark.sql(self.done[0].format(t=f"delta.`{self.theirs}`"))
         self.copy()
@@ -77,6 +99,7 @@ class Twins:
         shutil.rmtree(self.mine, ignore_errors=True)
         shutil.copytree(self.theirs, self.mine)
         self.spark.catalog.clearCache()
+        self.known = {number for number, _ in self.tracked(self.theirs)}
 
     def differences(self) -> Iterator[str]:
         """Run random statements and yield those that do not do the same."""
@@ -92,11 +115,36 @@ class Twins:
             else:
                 continue
             self.copy()
+        if self.has_feed and (ours := self.feed(self.mine)) != (wanted := self.feed(self.theirs)):
+            yield "\n  ".join([*self.done, "The feeds differ.", f"Widen: {ours}", f"Delta Lake: {wanted}"])
 
-    def content(self, place: str) -> tuple[str, list[str]]:
-        """Return the columns and the rows, which tell -0.0 from 0.0."""
-        rows = widen.Table(place).read(spark=self.spark)
-        return rows.schema.simpleString(), sorted(map(repr, rows.collect()))
+    def content(self, place: str) -> tuple[object, ...]:
+        """Return the columns and the rows, which tell -0.0 from 0.0, with the ids of rows that both began with."""
+        frame = widen.Table(place).read(spark=self.spark)
+        rows = frame.collect()
+        numbers = [row["k"] for row in rows if "k" in frame.columns]
+        is_sequence = (
+            None not in numbers
+            and all((number - START) % STEP == 0 for number in numbers)
+            and len({*numbers}) == len(numbers)
+        )
+        tracked = sorted((number, text) for number, text in self.tracked(place) if number in self.known)
+        return frame.schema.simpleString(), is_sequence, sorted(map(_without_number, rows)), tracked
+
+    def tracked(self, place: str) -> list[tuple[int, str]]:
+        """Return the rows with their ids, as Delta Lake reads them."""
+        if not self.is_tracked:
+            return []
+        rows = self.spark.read.format("delta").load(place).selectExpr("*", "_metadata.row_id AS row_id")
+        return [(row["row_id"], _without_number(row)) for row in rows.collect()]
+
+    def feed(self, place: str) -> list[str] | str:
+        """Return the changes of all versions without the numbers of the versions, which the engines may count apart."""
+        try:
+            changes = widen.Table(place).changes(0, spark=self.spark).drop("_commit_version", "_commit_timestamp")
+            return sorted(map(_without_number, changes.collect()))
+        except WidenError as error:  # a feed across a change of columns
+            return type(error).__name__
 
     # ---- parts of statements -------------------------------------------------------------------------
 
@@ -104,7 +152,7 @@ class Twins:
     def types(self) -> dict[str, str]:
         """The types of the columns that take values."""
         schema = self.spark.read.format("delta").load(self.theirs).schema
-        return {field.name: field.dataType.simpleString() for field in schema if field.name != "g"}
+        return {field.name: field.dataType.simpleString() for field in schema if field.name not in COMPUTED}
 
     def value(self, data_type: str, *, is_odd: bool = False) -> str:
         plain, odd = LITERALS.get(data_type, (("NULL",), ("1",)))
@@ -124,6 +172,11 @@ class Twins:
 
     def condition(self) -> str:
         return " AND ".join(self.rng.sample(CONDITIONS, self.rng.randint(1, 2)))
+
+
+def _without_number(row: Row) -> str:
+    """Return a row without the values of the sequence and of row tracking, which the engines give in other orders."""
+    return repr({name: value for name, value in row.asDict().items() if name not in ("k", "row_id")})
 
 
 def refusal(run: Callable[[], object]) -> str | None:

@@ -165,7 +165,7 @@ class IcebergTable(FoldMixin, ColumnMethodsMixin):
                 `spark.databricks.delta.schema.autoMerge.enabled`.
             widening: Which types may widen then: ``always``, ``same_family`` or ``never``; the default is
                 `spark.databricks.delta.typeWidening.allowAutomaticWidening`.
-            cast: Whether to cast to narrower types too; a value that is out of range fails the append.
+            cast: Whether to cast to other types too; a value that does not fit fails the append.
 
         Raises:
             SchemaMismatch: the data do not fit; the error names the columns, both types, and what would make them fit.

@@ -68,7 +68,7 @@ class RowChangesMixin(TableVersion):
                 `spark.databricks.delta.schema.autoMerge.enabled`.
             widening: Which types may widen then: ``always``, ``same_family`` or ``never``; the default is
                 `spark.databricks.delta.typeWidening.allowAutomaticWidening`.
-            cast: Whether to cast to narrower types too; a value that is out of range fails the overwrite.
+            cast: Whether to cast to other types too; a value that does not fit fails the overwrite.
 
         Raises:
             AppendOnlyTable: the table is append-only.

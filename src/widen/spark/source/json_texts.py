@@ -55,7 +55,7 @@ _SAMPLED_FILES, _SAMPLED_BYTES, _MAX_SAMPLED_BYTES = 8, 2**18, 2**28
 """Maximum number of files in a sample, of bytes of each, and of bytes of a source for which the sample is enough."""
 
 _SIZE, _VALUE = "size", "value"
-_HEAD_CHUNKS, _PARALLEL_CHECKS = 5_000, 8
+_FEW_CHUNKS, _HEAD_CHUNKS, _PARALLEL_CHECKS = 50, 5_000, 8
 
 
 @dataclass(frozen=True)
@@ -214,9 +214,14 @@ def has_lines(spark: SparkSession, path: str) -> bool:
 
     If the first line does not end there, the file may be a single line, and the answer is no.
     """
-    # Spark holds a whole line in memory, and the file may be a single line. So it is read in the pieces between commas.
-    chunks = spark.read.text(as_literal(path), lineSep=",").limit(_HEAD_CHUNKS).collect()
-    return begins_with_line(",".join(row["value"] for row in chunks).encode("utf-8", "replace"))
+    # Spark holds a whole line in memory, and the file may be a single line. So it is read in the pieces between commas,
+    # and first in few of them: they may be long.
+    pieces, head = spark.read.text(as_literal(path), lineSep=","), b""
+    for count in (_FEW_CHUNKS, _HEAD_CHUNKS):
+        head = ",".join(row["value"] for row in pieces.limit(count).collect()).encode("utf-8", "replace")
+        if b"\n" in head.removeprefix(BOM).lstrip():
+            break
+    return begins_with_line(head)
 
 
 def begins_with_line(head: bytes) -> bool:

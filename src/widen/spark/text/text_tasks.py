@@ -46,6 +46,9 @@ NOTES = "notes"
 ROWS_PER_BATCH, FIELD_ROWS_PER_BATCH = 1_000, 10_000
 """Number of rows in an Arrow batch: of records that are texts, and of those that are columns."""
 
+MAX_BATCH_BYTES = 256 * 2**20
+"""Size of the texts from which on their rows are made: an Arrow column of texts holds at most 2 GiB."""
+
 EARLY_CHECKS = (10, 200, 1_000, 2_000)
 """Row counts after which a task checks its observation, before it does so with every batch. Early checks notice a new
 field in the first rows."""
@@ -190,6 +193,7 @@ class _TextTask:
         self._spec, self._schema, self._makes_rows = spec, schema, makes_rows
         self._builder = RowBuilder(spec.schema, spec.policy, spec.base, spec.origin, spec.file_fields)
         self._rows, self._next_check, self._next_schema_rows = 0, EARLY_CHECKS[0], MIN_COUNTED_RECORDS
+        self._size_bytes = 0  # of the texts that wait
         self._columns: list[pa.RecordBatch] = []  # the rows of the records that needed no text
         self._signature: object = None
         self._positions = RecordPositions()
@@ -221,8 +225,12 @@ class _TextTask:
 
     def _run_texts(self, texts: list[bytes], positions: list[RecordPosition]) -> Iterator[pa.RecordBatch]:
         for chunk in self._chunks(len(texts)):
-            self._builder.add(texts[chunk], positions[chunk])
+            part = texts[chunk]
+            self._builder.add(part, positions[chunk])
+            self._size_bytes += sum(map(len, part))
             yield from self._end_chunk(chunk, ROWS_PER_BATCH)
+            if self._size_bytes >= MAX_BATCH_BYTES:
+                yield from self._drain()
 
     def _run_fields(self, group: FieldGroup) -> Iterator[pa.RecordBatch]:
         numbers = group.record_numbers()
@@ -263,7 +271,7 @@ class _TextTask:
         """
         makes_rows = self._makes_rows and not self.will_replan
         batches = [*self._columns, *drain_arrow_batches(self._builder, self._schema)] if makes_rows else []
-        self._columns = []
+        self._columns, self._size_bytes = [], 0
         if not makes_rows:
             observe_chunk(self._builder)
         signature = observation_signature(self._builder.observation)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pyarrow as pa
 import pytest
 
-from widen.model.types import StructType
+from widen.model.types import STRING, Field, StructType
 from widen.observe.kind import Kind
 from widen.observe.observation import Observation
 from widen.planning.evolution.evolve import evolve
@@ -113,3 +114,13 @@ def test_rows_that_come_with_their_texts_are_observed_in_the_same_way() -> None:
     [rows] = _run_task(first_pass(origin=OriginColumn("origin", is_for_all=True)), [texts])
     [note] = split_notes(rows.column(NOTE)[0].as_py().decode())
     assert counts(merge_notes([note])) == {"long": MIN_COUNTED_RECORDS, "string": 1}
+
+
+def test_rows_of_long_texts_are_made_before_they_are_too_large_for_a_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text_tasks, "MAX_BATCH_BYTES", 50_000)
+    texts = [b'{"a": "%s"}' % (b"x" * 10_000) for _ in range(9)]
+    schema = StructType((Field("a", STRING),))
+    spec = replace(first_pass(), base=schema, schema=schema)
+    task = text_tasks._TextTask(spec, pa.schema([("a", pa.string())]))
+    batches = [each.num_rows for each in task.run(as_raw_records([text], "file:/a.jsonl") for text in texts)]
+    assert batches == [5, 4]

@@ -193,6 +193,24 @@ def test_rules_that_they_made_bind_our_appends(spark: SparkSession, place: str) 
     assert_same(table.refresh().read(spark=spark).collect(), found)
 
 
+def test_merges_of_both_number_the_rows_of_an_identity_column(spark: SparkSession, place: str) -> None:
+    columns = "n bigint GENERATED ALWAYS AS IDENTITY (START WITH 7 INCREMENT BY 5), id int, p string"
+    theirs(spark, place, columns, WIDENING, "PARTITIONED BY (p)")
+    for turn in range(4):
+        rows = spark.range(5 * turn, 5 * turn + 8).selectExpr("int(id) id", f"'{turn}' p")
+        if turn % 2:
+            rows.createOrReplaceTempView("s")
+            matched = "WHEN MATCHED THEN UPDATE SET p = s.p WHEN NOT MATCHED THEN INSERT (id, p) VALUES (s.id, s.p)"
+            sql(spark, place, f"MERGE INTO {{t}} t USING s ON t.id = s.id {matched}")
+        else:
+            merge = Table(place).merge(rows, "t.id = s.id").when_matched_update({"p": "s.p"})
+            merge.when_not_matched_insert_all().execute()
+        found = they_read(spark, place).collect()
+        assert len({row.n for row in found}) == len(found) == 5 * turn + 8
+        assert {(row.n - 7) % 5 for row in found} == {0}
+    assert_same(Table(place).read(spark=spark).collect(), found)
+
+
 def test_rules_that_we_keep_bind_their_appends(spark: SparkSession, place: str) -> None:
     table = create_table(place, "a tinyint, b tinyint", properties={**WIDENING, "delta.constraints.ck": "hash(a) <> 0"})
     with pytest.raises(SchemaMismatch, match="DELTA_CONSTRAINT_DATA_TYPE_MISMATCH"):

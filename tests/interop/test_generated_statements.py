@@ -59,9 +59,6 @@ KNOWN: Mapping[str, str] = {
     "is string in the table and binary in the data": "Bytes may not be text, so Widen does not cast them to strings.",
     "Cannot change nullable column to non-nullable": "Widen looks at the rows, and refuses only if one has a null.",
     r"INTO \{t\} BY NAME .*named_struct\('b'": "By name, Widen also matches the fields of structs by name.",
-    r"cannot merge the table at \S+: it does not support identityColumns": (
-        "Widen numbers the rows of appends and overwrites only; a merge must give the values."
-    ),
     r"(?s)MERGE .*Widen: None.*CHECK constraint Generated Column": (
         "Delta Lake computes generated columns from the values before they are cast, and then refuses the row."
     ),

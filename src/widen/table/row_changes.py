@@ -9,7 +9,7 @@ from widen.errors import AppendOnlyTable, InvalidOption
 from widen.log.write.commit import StagedFiles, commit
 from widen.model.argument_types import check_arguments
 from widen.model.schema_json import from_json
-from widen.planning.alter.identity_columns import advance_identities
+from widen.planning.alter.identity_columns import advance_identities, with_used_values
 from widen.planning.evolution.format_capability import AutomaticWidening
 from widen.planning.write.overwrite_schema import ensure_consistent, with_new_schema
 from widen.planning.write.schema_growth import grow_schema, schema_change_options
@@ -235,6 +235,7 @@ class RowChangesMixin(TableVersion):
         options = schema_change_options(self._state, merge_schema=merges, widening=mode, cast=True)
         merge, growth = resolve_merge(self._state, sides, numbered, options)
         result = merge_rows(self._snapshot, growth, merge)
+        metadata = with_used_values(growth.metadata, result.totals)
         predicates = {side: [clause.to_value() for clause in numbered if clause.side is side] for side in MergeSide}
         parameters = {
             "predicate": [to_text(sides.on)],
@@ -243,7 +244,7 @@ class RowChangesMixin(TableVersion):
             "notMatchedBySourcePredicates": predicates[MergeSide.NOT_MATCHED_BY_SOURCE],
         }
         metrics = partial(merge_metrics, clauses=numbered)
-        return self._commit_change(result, "MERGE", parameters, metrics, growth.metadata)
+        return self._commit_change(result, "MERGE", parameters, metrics, metadata)
 
     def _ensure_changeable(self, operation: str, *, loses_rows: bool = True) -> None:
         """Refresh, and check before any job runs that the rows may be changed."""

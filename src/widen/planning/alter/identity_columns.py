@@ -5,7 +5,7 @@ Source: PROTOCOL.md#identity-columns; Delta Lake's SYNC IDENTITY.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from widen.model.schema_json import from_json
 from widen.model.types import LONG, Field, StructType
@@ -46,16 +46,32 @@ def advance_identities(metadata: Metadata, names: Collection[str], mode: str, ad
     written = [FileStatistics(add.stats) for add in adds]
     if not names or not written:
         return metadata
-    fields = [
-        _advance(field, mode, written) if field.name in names else field for field in from_json(metadata.schema_string)
-    ]
+    fields = [field for field in from_json(metadata.schema_string) if field.name in names]
+    return with_used_values(metadata, {field.name: _bounds(field, mode, written) for field in fields})
+
+
+def with_used_values(metadata: Metadata, values: Mapping[str, Collection[int]]) -> Metadata:
+    """Return the metadata after identity values were used.
+
+    Args:
+        values: The values, or their bounds, by the name of the identity column.
+
+    Source: PROTOCOL.md#identity-columns
+    """
+    used = {name: some for name, some in values.items() if some}
+    if not used:
+        return metadata
+    fields = [_advance(field, used.get(field.name, ())) for field in from_json(metadata.schema_string)]
     return metadata.with_schema(StructType(tuple(fields)))
 
 
-def _advance(field: Field, mode: str, written: Iterable[FileStatistics]) -> Field:
-    identity, path = find_identity(field), (physical_name(field, mode),)
-    columns = [statistics.column(path, LONG) for statistics in written]
-    values = [value for each in columns for value in (each.low, each.high) if isinstance(value, int)]
+def _bounds(field: Field, mode: str, written: Iterable[FileStatistics]) -> list[int]:
+    columns = [statistics.column((physical_name(field, mode),), LONG) for statistics in written]
+    return [value for each in columns for value in (each.low, each.high) if isinstance(value, int)]
+
+
+def _advance(field: Field, values: Collection[int]) -> Field:
+    identity = find_identity(field)
     if identity is None or not values:
         return field
     mark = identity.advance(max(values) if identity.step > 0 else min(values))

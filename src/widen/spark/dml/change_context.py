@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -152,6 +153,7 @@ class ChangeResult:
         rows: The number of changed rows of each clause, by the number of the clause.
         copied: The number of unchanged rows that are written again.
         folders: The folders of the written files, to delete if the commit fails.
+        totals: Aggregates of the changed rows that the caller asked for.
     """
 
     removed: tuple[Add, ...] = ()
@@ -162,6 +164,7 @@ class ChangeResult:
     copied: int = 0
     folders: tuple[str, ...] = ()
     reads: ReadSet = ReadSet.NOTHING
+    totals: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import reduce
 from typing import TypeAlias
 
@@ -36,10 +37,15 @@ Check: TypeAlias = Callable[[DataFrame], None]
 """Checks the decided rows, and raises if the change is not allowed."""
 
 _ROWS = "__widen_rows"
+_NO_TOTALS: Mapping[str, Column] = {}
 
 
 def change_via_materialized_rows(
-    context: ChangeContext, decide: RowDecision, kinds: Sequence[ChangeKind], check: Check | None = None
+    context: ChangeContext,
+    decide: RowDecision,
+    kinds: Sequence[ChangeKind],
+    check: Check | None = None,
+    totals: Mapping[str, Column] = _NO_TOTALS,
 ) -> ChangeResult:
     """Write the rows that a decision changes, and return the result.
 
@@ -49,6 +55,7 @@ def change_via_materialized_rows(
         decide: The decision; it may omit rows without a clause. It must not return an updated or deleted row twice.
         kinds: What each clause does, by the number of the clause; other numbers do nothing.
         check: Called before anything is written, if a row of the table was decided twice.
+        totals: Aggregates of the decided rows, for the result.
 
     Raises:
         UnsupportedFeatureForWrite: row tracking is enabled, but the properties do not name its columns.
@@ -75,7 +82,12 @@ def change_via_materialized_rows(
             change = _MaterializedChange(context, changed, words, kinds, files)
             if check is not None and change.has_row_twice:
                 check(changed)
-            return change.outcome()
+            outcome = change.outcome()
+            if not totals or outcome.is_empty:
+                return outcome
+            with translate_spark_errors():
+                row = changed.agg(*(total.alias(name) for name, total in totals.items())).first()
+            return replace(outcome, totals=row.asDict() if row else {})
 
 
 def _may_record(context: ChangeContext, kinds: Sequence[ChangeKind]) -> bool:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from widen.errors import AmbiguousMerge, UnsupportedFeatureForWrite
+from widen.errors import AmbiguousMerge
 from widen.log.read.snapshot import Snapshot
 from widen.model.column_path import Path
 from widen.model.types import Field, quote_name
@@ -34,7 +34,7 @@ from widen.spark.read.scan import select_files
 from widen.spark.read.sql_predicate import PredicateScope, parse_predicate
 from widen.spark.spark_errors import translate_spark_errors
 from widen.spark.spark_types import type_to_spark
-from widen.spark.write.missing_columns import cast_to_table_type, default_value
+from widen.spark.write.missing_columns import cast_to_table_type, default_value, next_identity_values
 
 _NEW = "__widen_new"
 
@@ -83,30 +83,24 @@ class ResolvedMerge:
 def merge_rows(snapshot: Snapshot, growth: SchemaGrowth, merge: ResolvedMerge) -> ChangeResult:
     """Merge rows, and return the result. Nothing is committed.
 
+    The totals of the result are the bounds of the values that inserted rows got from identity columns, by their names.
+
     If anything fails, the written files are deleted (best effort).
 
     Raises:
         AmbiguousMerge: several rows of the source match one row that is changed.
         RowRefused: a row violates a column rule or a constraint.
-        UnsupportedFeatureForWrite: an inserted row lacks an identity column, or row tracking is enabled but the
-            properties do not name its columns.
+        UnsupportedFeatureForWrite: row tracking is enabled, but the properties do not name its columns.
     """
     predicate: Predicate = UnknownPredicate()
     # A row without a match may change then, so no file can be left out.
     if isinstance(merge.on, str) and not merge.has(MergeSide.NOT_MATCHED_BY_SOURCE):
         predicate = parse_predicate(merge.on, PredicateScope(snapshot.schema, merge.target_alias, merge.source_alias))
     context = ChangeContext(merge.source.sparkSession, snapshot, growth.metadata, select_files(snapshot, predicate))
-    _ensure_no_identities(context, merge)
     check = None if merge.takes_any else _refuse_several_matches
+    decision = _MergeDecision(context, merge)
     with translate_overflow():
-        return change_via_materialized_rows(context, _MergeDecision(context, merge).decide, merge.kinds, check)
-
-
-def _ensure_no_identities(context: ChangeContext, merge: ResolvedMerge) -> None:
-    for clause, values in zip(merge.clauses, merge.values, strict=True):
-        lacks = any(find_identity(field) and (field.name,) not in values for field in context.schema)
-        if clause.kind is ChangeKind.INSERT and lacks and is_supported(context.protocol, "identityColumns"):
-            raise UnsupportedFeatureForWrite(location=context.store.location, features="identityColumns", verb="merge")
+        return change_via_materialized_rows(context, decision.decide, merge.kinds, check, decision.used_identities())
 
 
 def _refuse_several_matches(changed: DataFrame) -> None:
@@ -116,12 +110,38 @@ def _refuse_several_matches(changed: DataFrame) -> None:
     raise AmbiguousMerge(count=twice)
 
 
+def _identity_column(column: str) -> str:
+    return f"__widen_identity_{column}"
+
+
 class _MergeDecision:
     """The row decision of a merge."""
 
     def __init__(self, context: ChangeContext, merge: ResolvedMerge) -> None:
         self._context, self._merge = context, merge
         self._before = {field.name: field.type for field in context.before}
+        self._numbering = {
+            field.name: clauses
+            for field in context.schema
+            if find_identity(field) and is_supported(context.protocol, "identityColumns")
+            if (clauses := self._clauses_without(field))
+        }  # by identity column, the clauses whose rows get its next values
+
+    def _clauses_without(self, field: Field) -> list[int]:
+        merge = self._merge
+        return [
+            number
+            for number, (kind, values) in enumerate(zip(merge.kinds, merge.values, strict=True))
+            if kind is ChangeKind.INSERT and (field.name,) not in values
+        ]
+
+    def used_identities(self) -> dict[str, Column]:
+        """Return aggregates of the decided rows: an array with the bounds of the new values of each identity column."""
+        new = {
+            name: F.when(F.col(CLAUSE).isin(clauses), F.col(quote_name(name)))
+            for name, clauses in self._numbering.items()
+        }
+        return {name: F.array_compact(F.array(F.min(value), F.max(value))) for name, value in new.items()}
 
     def decide(self, rows: DataFrame) -> DataFrame:
         """Join rows of the table with the source, and decide what each clause changes."""
@@ -148,7 +168,13 @@ class _MergeDecision:
         sides = Sides(merge.target_alias, names, merge.source_alias, merge.source.columns)
         evaluated_rows = evaluate_clauses(rows, sides, merge.clauses, merge.values)
         old = [F.col(quote_name(old_column(name))).alias(name) for name in names] or [F.lit(None)]
-        judged = evaluated_rows.select("*", F.struct(*old).alias(BEFORE))
+        next_values = next_identity_values(context.schema, context.protocol, context.spark, self._numbering)
+        # One column for all clauses, since the values are unique only within one expression.
+        identities = [
+            F.when(F.col(CLAUSE).isin(self._numbering[name]), value).alias(_identity_column(name))
+            for name, value in next_values.items()
+        ]
+        judged = evaluated_rows.select("*", F.struct(*old).alias(BEFORE), *identities)
         columns = self._after(has_target=has_target)
         after = judged.select(*(column.alias(name) for name, column in columns.items()), FILE, ROW, CLAUSE, BEFORE)
         given = [
@@ -162,6 +188,7 @@ class _MergeDecision:
         schema = self._context.schema
         old = {field.name: self._old(field, has_target=has_target) for field in schema}
         missing = {field.name: default_value(field, supported_features(self._context.protocol)) for field in schema}
+        missing |= {name: F.col(quote_name(_identity_column(name))) for name in self._numbering}
         tracking = self._context.tracking
         # Null stands for the version of the commit, which the new file has as its default.
         changed = {tracking.version: F.lit(None).cast("bigint")} if tracking else {}

@@ -81,6 +81,17 @@ def fill_computed_columns(rows: DataFrame, schema: StructType, protocol: Protoco
     return rows
 
 
+def next_identity_values(
+    schema: StructType, protocol: Protocol, spark: SparkSession, names: Collection[str]
+) -> dict[str, Column]:
+    """Return the next values of some identity columns, unique for each row.
+
+    Source: PROTOCOL.md#identity-columns
+    """
+    filler = _ColumnFiller(protocol, spark)
+    return {field.name: filler.fill(field) for field in schema if field.name in names}
+
+
 def missing_identities(frame: DataFrame, schema: StructType) -> list[Field]:
     """Return the identity columns that rows lack, so that the table generates their values."""
     incoming = from_spark(frame.schema)

@@ -68,7 +68,7 @@ KNOWN: Mapping[str, str] = {
     r"(?s)^(?!.*WHEN MATCHED).*Widen: None.*DELTA_MULTIPLE_SOURCE_ROW": (
         "Where no clause changes matched rows, it does not matter how many rows match."
     ),
-    r"=\\x00: permission to write": "A value with NUL cannot be part of the folder that Spark writes a partition into.",
+    "for one of its values, which has a NUL": "Spark cannot write a partition into a folder whose name has a NUL.",
     "DELTA_MERGE_UNRESOLVED_EXPRESSION": "Where a merge has no value for a generated column, Widen computes it.",
 }
 """Patterns of differences that are decisions, each with the reason."""

@@ -59,9 +59,11 @@ _SENT_ERROR = re.compile(_SENT + r" (\w+) ")
 _REFUSED_ROW = re.compile(_REFUSED + r" (\w+) (\{.*?\}) VALUE (.*?) END", re.DOTALL)
 _DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded")
 _CREDENTIALS = re.compile(r"NoAuthWithAWSException|NoAwsCredentialsException|Unable to load credentials from any")
-_DENIED = re.compile(
-    r"Mkdirs failed to create (\S+)|(?:Permission denied|AccessDenied)[^\n]*|(\S+) \(Permission denied\)"
-)
+_NO_FOLDER = re.compile(r"Mkdirs failed to create (.+?)(?: \(exists=|\n|$)")
+_DENIED = re.compile(r"(?:Permission denied|AccessDenied)[^\n]*|(\S+) \(Permission denied\)")
+_MAX_NAME_BYTES = 255
+"""The length of a name in most file systems."""
+
 _MISSING_PACKAGE = re.compile(r"ModuleNotFoundError: No module named '(\w+)")
 _OTHER_PYTHON = re.compile(
     r"PYTHON_VERSION_MISMATCH.*?version:? (\d+\.\d+) than that in driver:? (\d+\.\d+)", re.DOTALL
@@ -194,10 +196,24 @@ def _disk_full_error(match: re.Match[str]) -> WidenError:
     return StorageError(location="The table", reason="the disk is full", fix="Free some space and try again.")
 
 
+def _no_folder_error(match: re.Match[str]) -> WidenError:
+    for name in match[1].split("/"):
+        size = len(name.encode())
+        fault = "has a NUL" if "\0" in name else f"makes a name of {size} bytes" if size > _MAX_NAME_BYTES else ""
+        if fault and "=" in name:
+            return StorageError(
+                location=f"Partition column {name.partition('=')[0]}",
+                reason=f"the store has no folder for one of its values, which {fault}",
+                fix="Repair the value in the source, or partition the table by another column.",
+            )
+    return _permission_error(match)
+
+
 def _permission_error(match: re.Match[str]) -> WidenError:
-    where = match[1] or match[2] or "The table"
     return StorageError(
-        location=where, reason="permission to write is missing", fix="Choose another location, or grant the permission."
+        location=match[1] or "The table",
+        reason="permission to write is missing",
+        fix="Choose another location, or grant the permission.",
     )
 
 
@@ -231,6 +247,7 @@ _TRANSLATIONS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], WidenError
     (_REFUSED_ROW, _row_error),
     (_CREDENTIALS, _no_credentials_error),
     (_DISK_FULL, _disk_full_error),
+    (_NO_FOLDER, _no_folder_error),
     (_DENIED, _permission_error),
     (_COMPRESSION, _compression_error),
     (_READ_FAILURE, _read_error),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.errors import PySparkException
 
-from widen.errors import CorruptFile, EvolutionRefused, JobFailed
+from widen.errors import CorruptFile, EvolutionRefused, JobFailed, StorageError
 from widen.spark.spark_errors import find_known_failure, is_out_of_memory, to_error_text, translate_spark_errors
 
 MISSING = (
@@ -61,3 +61,22 @@ def test_java_without_memory_is_noticed(text: str, is_it: bool) -> None:
     error = RuntimeError("a job failed")
     error.__cause__ = RuntimeError(text)
     assert is_out_of_memory(error) is is_it
+
+
+@pytest.mark.parametrize(
+    ("folder", "told"),
+    [
+        ("q=1/p=a\0b", "Partition column p: the store has no folder for one of its values, which has a NUL."),
+        (
+            f"col={'x y' * 100}/r=2",
+            "Partition column col: the store has no folder for one of its values, which makes a",
+        ),
+        ("p=a b", "file:/t/p=a b: permission to write is missing."),
+        (f"{'x' * 300}", f"file:/t/{'x' * 300}: permission to write is missing."),
+    ],
+)
+def test_a_partition_whose_folder_cannot_be_made_is_named(folder: str, told: str) -> None:
+    text = f"java.io.IOException: Mkdirs failed to create file:/t/{folder} (exists=false, cwd=file:/)\n\tat x"
+    error = find_known_failure(RuntimeError(text))
+    assert isinstance(error, StorageError)
+    assert told in str(error)

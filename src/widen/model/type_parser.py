@@ -31,8 +31,8 @@ def parse_type(text: str, *, allow_limits: bool = False) -> DataType:
     Args:
         text: A type of Spark SQL or of the schema JSON, in any case, e.g. ``bigint``, ``long``, ``decimal(6, 2)``,
             ``array<struct<a: int not null, b: string comment 'x'>>``.
-        allow_limits: Whether the text may have ``char(n)`` and ``varchar(n)``. They are no types of a schema, see
-            `widen.protocol.text_limits`.
+        allow_limits: Whether the text may have ``char(n)`` and ``varchar(n)``. The types of a schema
+            do not include them, see `widen.protocol.text_limits`.
 
     Raises:
         InvalidType: the text is not a valid type; the error has the position.

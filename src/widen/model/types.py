@@ -7,7 +7,7 @@ Source: PROTOCOL.md#schema-serialization-format
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -191,6 +191,22 @@ def quote_name(name: str) -> str:
     """Return the name for Spark SQL, in backticks unless it is a plain identifier."""
     plain = name.isascii() and name.replace("_", "a").isalnum() and not name[0].isdigit()
     return name if plain else "`" + name.replace("`", "``") + "`"
+
+
+def compact_sql(data_type: DataType, spell: Callable[[str], str] = quote_name) -> str:
+    """Return a type in Spark SQL without spaces, comments and NOT NULL.
+
+    Args:
+        spell: Returns the name of a field as it is written.
+    """
+    match data_type:
+        case StructType(items):
+            return f"struct<{','.join(f'{spell(item.name)}:{compact_sql(item.type, spell)}' for item in items)}>"
+        case ArrayType(element):
+            return f"array<{compact_sql(element, spell)}>"
+        case MapType(key, value):
+            return f"map<{compact_sql(key, spell)},{compact_sql(value, spell)}>"
+    return data_type.sql
 
 
 def plain_name(data_type: DataType) -> str:

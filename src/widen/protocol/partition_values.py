@@ -240,14 +240,16 @@ def partition_limits(schema: StructType, partition_columns: Iterable[str]) -> Ma
     types = {field.name: str(field.type) for field in schema}
     limits = {}
     for name in partition_columns:
-        column = quote_name(name)
-        if types.get(name) == "string":
-            limits[f"partition column {name}"] = f"{column} IS NULL OR {column} NOT IN ('', '{HIVE_NULL}')"
-        elif types.get(name) == "binary":
-            limits[f"partition column {name}"] = (
-                f"{column} IS NULL OR {column} NOT IN (X'', X'{HIVE_NULL.encode().hex()}')"
-            )
+        column, texts = quote_name(name), _NULL_LITERALS.get(types.get(name, ""))
+        if texts is not None:
+            limits[f"partition column {name}"] = f"{column} IS NULL OR {column} NOT IN ({', '.join(texts)})"
     return limits
+
+
+_NULL_LITERALS: Mapping[str, Sequence[str]] = {
+    "string": [f"'{text}'" for text in NULL_TEXTS],
+    "binary": [f"X'{text.encode().hex()}'" for text in NULL_TEXTS],
+}
 
 
 def is_hive_path(path: str, columns: Sequence[str], values: Mapping[str, str | None]) -> bool:

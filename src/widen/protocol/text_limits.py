@@ -15,7 +15,7 @@ from dataclasses import replace
 from widen.errors import CorruptLog, InvalidType
 from widen.model.column_path import Path, leaves, map_children
 from widen.model.type_parser import parse_type
-from widen.model.types import STRING, ArrayType, AtomicType, DataType, Field, MapType, StructType, quote_name
+from widen.model.types import STRING, ArrayType, AtomicType, DataType, Field, MapType, StructType, compact_sql
 
 TEXT_LIMIT = "__CHAR_VARCHAR_TYPE_STRING"
 
@@ -68,7 +68,7 @@ def to_stored(field: Field) -> Field:
     """Return a column of a declared type as it is in the log."""
     if not has_limits(field.type):
         return field
-    return replace(field, type=without_limits(field.type)).with_metadata(**{TEXT_LIMIT: _text(field.type)})
+    return replace(field, type=without_limits(field.type)).with_metadata(**{TEXT_LIMIT: compact_sql(field.type)})
 
 
 def declared_schema(schema: StructType) -> StructType:
@@ -109,15 +109,3 @@ def _with_limits(stored: DataType, declared: DataType) -> DataType:
         case MapType(key, value), MapType(declared_key, declared_value):
             return replace(stored, key=_with_limits(key, declared_key), value=_with_limits(value, declared_value))
     return declared if stored == STRING and text_limit(declared) else stored
-
-
-def _text(data_type: DataType) -> str:
-    """Return a declared type as Spark writes it: without spaces, comments and NOT NULL."""
-    match data_type:
-        case StructType(items):
-            return f"struct<{','.join(f'{quote_name(item.name)}:{_text(item.type)}' for item in items)}>"
-        case ArrayType(element):
-            return f"array<{_text(element)}>"
-        case MapType(key, value):
-            return f"map<{_text(key)},{_text(value)}>"
-    return data_type.sql

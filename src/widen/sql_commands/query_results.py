@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from widen.log.read.commit_timestamps import time_text
 from widen.model.column_path import Path, fields, format_path
 from widen.model.sql_literal import to_literal
-from widen.model.types import ArrayType, DataType, MapType, StructType, quote_name
+from widen.model.types import compact_sql, quote_name
 from widen.planning.evolution.source_metadata import COMMENT
 from widen.protocol.clustering import clustering_columns
 from widen.protocol.column_mapping import mapping_mode, to_physical_path
@@ -172,7 +172,9 @@ def _clustering(table: Table) -> Iterator[Path]:
 
 
 def _describe_table(table: Table, *, extended: bool) -> Iterator[_Row]:
-    columns = {field.name: (field.name, _brief(field.type), field.metadata.get(COMMENT)) for field in table.schema}
+    columns = {
+        field.name: (field.name, compact_sql(field.type, str), field.metadata.get(COMMENT)) for field in table.schema
+    }
     yield from columns.values()
     if table.partition_by:
         yield from (_heading("# Partition Information"), ("# col_name", "data_type", "comment"))
@@ -184,7 +186,7 @@ def _describe_table(table: Table, *, extended: bool) -> Iterator[_Row]:
     defaults = [field for field in table.schema if DEFAULT in field.metadata]
     if defaults:
         yield from (_heading(""), _heading("# Column Default Values"))
-        yield from ((field.name, _brief(field.type), field.metadata[DEFAULT]) for field in defaults)
+        yield from ((field.name, compact_sql(field.type, str), field.metadata[DEFAULT]) for field in defaults)
 
 
 def _facts(table: Table) -> Iterator[tuple[str, str | None]]:
@@ -197,15 +199,3 @@ def _facts(table: Table) -> Iterator[tuple[str, str | None]]:
 
 def _heading(text: str) -> _Row:
     return text, "", ""
-
-
-def _brief(data_type: DataType) -> str:
-    """Return a type in the format of Spark: without spaces, quotes and nullability."""
-    match data_type:
-        case StructType(items):
-            return f"struct<{','.join(f'{item.name}:{_brief(item.type)}' for item in items)}>"
-        case ArrayType(element):
-            return f"array<{_brief(element)}>"
-        case MapType(key, value):
-            return f"map<{_brief(key)},{_brief(value)}>"
-    return data_type.sql

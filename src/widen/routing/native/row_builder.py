@@ -303,15 +303,12 @@ class RowBuilder:
 
     def _origin_cell(self, text: str, at: RecordPosition, reason: str | None = None) -> Row:
         assert self.origin is not None
-        return {self.origin.column: dict(zip(ORIGIN_FIELDS, (text, *at, reason), strict=True))}
+        return {self.origin.column: _origin(text, at, reason)}
 
     def origin_cells(self, chunk: DecodedChunk, is_wanted: Sequence[bool]) -> list[Any]:
         """Return the origin column of decoded records; None for those that are not wanted."""
         records = zip(chunk.texts, chunk.positions, is_wanted, strict=True)
-        return [
-            dict(zip(ORIGIN_FIELDS, (self._kept_text(text, at), *at, None), strict=True)) if wanted else None
-            for text, at, wanted in records
-        ]
+        return [_origin(self._kept_text(text, at), at) if wanted else None for text, at, wanted in records]
 
     def _kept_text(self, text: bytes, at: RecordPosition) -> str:
         """Return the text of a record as the table may keep it, with the fields of its file."""
@@ -323,6 +320,10 @@ class RowBuilder:
 
 _BEGINS_RECORD = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{(?:\s*"[^"\\]*"\s*:.*[,{\[])?\s*\Z', re.DOTALL)
 """The first line of a record over several lines: it ends where a field, an object or an array goes on."""
+
+
+def _origin(text: str, at: RecordPosition, reason: str | None = None) -> Row:
+    return dict(zip(ORIGIN_FIELDS, (text, *at, reason), strict=True))
 
 
 def _split_text(text: bytes) -> list[bytes]:

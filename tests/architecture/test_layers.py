@@ -101,17 +101,6 @@ def test_foreign_packages_stay_in_their_rooms() -> None:
     assert strangers == []
 
 
-def test_no_import_hides_inside_a_function() -> None:
-    hidden = [
-        module.where(node)
-        for module in modules()
-        for function in module.functions()
-        for node in ast.walk(function)
-        if isinstance(node, ast.Import | ast.ImportFrom)
-    ]
-    assert hidden == []
-
-
 @pytest.mark.parametrize("room", WITHOUT_SPARK)
 def test_imports_where_other_packages_are_not_installed(room: str) -> None:
     names = [module.name for module in modules() if module.room == room]

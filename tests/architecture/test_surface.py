@@ -81,6 +81,11 @@ def _callables() -> Iterator[tuple[str, Callable[..., Any]]]:
 CALLABLES = dict(_callables())
 
 
+@pytest.mark.parametrize("name", [*widen.__all__, *CALLABLES])
+def test_every_public_name_has_a_docstring(name: str) -> None:
+    assert name.endswith(".__init__") or inspect.getdoc(CALLABLES.get(name) or getattr(widen, name))
+
+
 @pytest.mark.parametrize("name", CALLABLES)
 def test_type_hints_resolve(name: str) -> None:
     assert isinstance(typing.get_type_hints(CALLABLES[name]), dict)

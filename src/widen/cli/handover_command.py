@@ -1,4 +1,4 @@
-"""The commands ``handover`` and ``mirror``: make a table readable for other clients, and prove that they open it.
+"""The commands ``handover`` and ``mirror``: make a table readable for other clients, and prove that they read it right.
 
 Source: docs/guide/hand-over.md
 """
@@ -15,11 +15,11 @@ import msgspec
 import typer
 from rich.text import Text
 
-from widen.cli import lazy_imports, maintenance_commands, shared_options
+from widen.cli import lazy_imports, maintenance_commands, shared_options, spark_session
 from widen.cli.follow import stop_requested
 from widen.cli.output import note, show, show_json
 from widen.cli.step_display import progress
-from widen.errors import ProtectedVersionsRemain, RetentionNotExpired, StorageError
+from widen.errors import HandoverUnproven, ProtectedVersionsRemain, RetentionNotExpired
 
 ICEBERG = "iceberg"
 """The client that gets a mirror of the table."""
@@ -27,6 +27,7 @@ ICEBERG = "iceberg"
 if TYPE_CHECKING:
     from widen.iceberg.mirror import Mirrored
     from widen.planning.alter.handover import HandoverPlan
+    from widen.proof.column_digests import TableDigest
     from widen.table import Table
 
 
@@ -61,19 +62,29 @@ def handover(
         raise typer.BadParameter("--catalog and --identifier are for --to iceberg.")
     plan = lazy_imports.plan_handover(lazy_imports.to_table_state(opened.snapshot), to, appends=append)
     plan, pending = (plan, "") if dry_run else _drop(opened, plan)
-    rows = None if dry_run else _prove(opened, to, settings)
+    asked = {"location": opened.location, "settings": settings, "version": opened.version}
+    proof = None if dry_run else _prove(opened, to, asked)
     facts: dict[str, Any] = {"client": to, "drops": plan.drops, "losses": plan.losses, "unwritable": plan.unwritable}
     if json:
-        show_json({**facts, "version": opened.version, "dryRun": dry_run, "pending": pending or None, "rows": rows})
+        done = {"version": opened.version, "dryRun": dry_run, "pending": pending or None}
+        show_json({**facts, **done, **_proof_facts(proof)})
         return
     show(Text(line) for line in _lines(plan, is_done=not dry_run))
     if pending:
         note(pending)
-    if rows is not None:
-        count = lazy_imports.text_format.count_noun(rows, "row")
-        show([Text.assemble(("✓ ", "bold green"), f"{to} reads version {opened.version}: {count}")])
+    if proof is not None:
+        show([Text.assemble(("✓ ", "bold green"), f"{to} reads version {opened.version}: {_proof_text(proof)}")])
     elif not dry_run:
         note(f"{to} is not installed here. To check: {_CHECKS[to].format(repr(opened.location))}")
+
+
+def _proof_facts(proof: tuple[int, list[str]] | None) -> dict[str, Any]:
+    return {"rows": proof and proof[0], "readers": proof and proof[1]}
+
+
+def _proof_text(proof: tuple[int, list[str]]) -> str:
+    rows, readers = proof
+    return f"{lazy_imports.text_format.count_noun(rows, 'row')}, all values equal ({', '.join(readers)})"
 
 
 def _lines(plan: HandoverPlan, *, is_done: bool) -> list[str]:
@@ -99,33 +110,47 @@ def _drop(table: Table, plan: HandoverPlan) -> tuple[HandoverPlan, str]:
     return plan, ""
 
 
-def _prove(table: Table, client: str, settings: Mapping[str, str]) -> int | None:
-    """Return the number of rows that the client reads, in a separate process; None if it is not installed."""
-    if find_spec(client) is None:
-        return None
-    expected = lazy_imports.build_report(table.snapshot, lazy_imports.FooterUse("none")).rows
-    return _count(client, table.location, {"location": table.location, "settings": settings}, expected)
+def _prove(table: Table, client: str, asked: Mapping[str, object]) -> tuple[int, list[str]] | None:
+    """Compare the values that the client reads with those of the table, with every reader of the client.
 
-
-def _count(client: str, location: str, asked: Mapping[str, object], expected: int | None) -> int:
-    """Return the number of rows that a client reads, in a separate process.
+    Return the number of rows and the readers, or None if the client is not installed.
 
     Args:
-        client: A key of `_COUNTS`.
-        asked: What the program of the client needs to know.
-        expected: The number of rows of the table; None if it is not known.
+        asked: What the client needs to know to open the table.
+
+    Raises:
+        HandoverUnproven: a reader fails, or returns something else.
     """
-    command = [sys.executable, "-c", _COUNTS[client]]
+    if find_spec(client) is None:
+        return None
+    with progress("comparing values") as update:
+        try:
+            expected = lazy_imports.digest_locally(table.snapshot)
+        except lazy_imports.NotLocal:
+            spark = update.watch(spark_session.spark_session())
+            expected = lazy_imports.digest_with_spark(spark, table.snapshot)
+    readers = lazy_imports.find_readers(client, expected.rows)
+    for reader in readers:
+        found = _read({**asked, "client": client, "reader": reader})
+        difference = f"fails: {found}" if isinstance(found, str) else lazy_imports.describe_difference(expected, found)
+        if difference is not None:
+            raise HandoverUnproven(
+                client=client,
+                version=table.version,
+                location=table.location,
+                reader=reader,
+                difference=difference.rstrip("."),
+            )
+    return expected.rows, readers
+
+
+def _read(asked: Mapping[str, object]) -> TableDigest | str:
+    """Return the digest of what one reader of a client returns, in a separate process, or why it fails."""
+    program = f"import sys; sys.path[:] = {sys.path!r}; from widen.proof import client_readers; client_readers.main()"
     question = msgspec.json.encode(asked).decode()
-    done = subprocess.run(command, input=question, capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", program], input=question, capture_output=True, text=True, check=False)
     last = (done.stdout if done.returncode == 0 else done.stderr).strip().rpartition("\n")[2]
-    fix = "Report this, with the protocol of the table."
-    if done.returncode or not last.isdecimal():
-        raise StorageError(location=location, reason=f"{client} does not read it: {last}", fix=fix)
-    if expected is not None and int(last) != expected:
-        reason = f"{client} reads {last} rows, and the table has {expected}"
-        raise StorageError(location=location, reason=reason, fix=fix)
-    return int(last)
+    return last if done.returncode else lazy_imports.TableDigest.from_json(last)
 
 
 def _hand_to_iceberg(
@@ -136,42 +161,24 @@ def _hand_to_iceberg(
         raise typer.BadParameter("--to iceberg needs --catalog and --identifier.")
     if appends:
         raise typer.BadParameter("--append does not apply: writers of the Iceberg table do not change the Delta table.")
-    rows = None
+    proof = None
     if is_dry:
         lazy_imports.ensure_mirrorable(table.snapshot)
     else:
         table.mirror(catalog=catalog, identifier=identifier)
         opened = lazy_imports.to_catalog(catalog).open()
         asked = {"name": opened.name, "properties": opened.properties, "identifier": identifier}
-        expected = lazy_imports.build_report(table.snapshot, lazy_imports.FooterUse("none")).rows
-        rows = _count("pyiceberg", identifier, asked, expected)
+        proof = _prove(table, "pyiceberg", asked)
     if json:
-        show_json(
-            {"client": ICEBERG, "identifier": identifier, "version": table.version, "dryRun": is_dry, "rows": rows}
-        )
-    elif rows is None:
+        facts = {"client": ICEBERG, "identifier": identifier, "version": table.version, "dryRun": is_dry}
+        show_json({**facts, **_proof_facts(proof)})
+    elif proof is None:
         show([Text(f"would mirror version {table.version} as {identifier}")])
     else:
-        count = lazy_imports.text_format.count_noun(rows, "row")
-        show([Text.assemble(("✓ ", "bold green"), f"PyIceberg reads version {table.version} as {identifier}: {count}")])
+        read = f"PyIceberg reads version {table.version} as {identifier}: {_proof_text(proof)}"
+        show([Text.assemble(("✓ ", "bold green"), read)])
         note("Run `widen mirror --follow` to keep it up to date.")
 
-
-_QUESTION = "import json, sys; asked = json.load(sys.stdin); "
-_COUNTS: Mapping[str, str] = {
-    "deltalake": f"{_QUESTION}import deltalake; "
-    "table = deltalake.DeltaTable(asked['location'], storage_options=asked['settings']); "
-    "query = deltalake.QueryBuilder().register('handed_over', table); "
-    "print(query.execute('SELECT count(*) AS n FROM handed_over').read_all()['n'][0].as_py())",
-    "polars": f"{_QUESTION}import polars; "
-    "rows = polars.scan_delta(asked['location'], storage_options=asked['settings'] or None); "
-    "print(rows.select(polars.len()).collect().item())",
-    "pyiceberg": f"{_QUESTION}from pyiceberg.catalog import load_catalog; "
-    "table = load_catalog(asked['name'], **asked['properties']).load_table(asked['identifier']); "
-    "scan = table.scan(selected_fields=(table.schema().fields[0].name,)); "
-    "print(sum(rows.num_rows for rows in scan.to_arrow_batch_reader()))",
-}
-"""A program for each client: it counts the rows of the table that it is asked about."""
 
 _CHECKS: Mapping[str, str] = {
     "deltalake": "deltalake.DeltaTable({}).to_pyarrow_table()",

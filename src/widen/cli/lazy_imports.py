@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from widen.planning.alter.handover import plan_handover
     from widen.planning.table.table_state import to_table_state
     from widen.planning.unify.contract import build_contract
+    from widen.proof.client_readers import find_readers
+    from widen.proof.column_digests import TableDigest, describe_difference
     from widen.protocol.table_features import PROTECTION, supported_features
     from widen.protocol.type_changes import has_type_changes
     from widen.report import terminal, text_format, widgets
@@ -42,7 +44,8 @@ if TYPE_CHECKING:
     from widen.spark.job_progress import watch_jobs
     from widen.spark.maintain.rewrite_files import REWRITE
     from widen.spark.parquet.old_type_files import find_old_files, summarize_old_types
-    from widen.spark.read.scan import read_snapshot
+    from widen.spark.read.local_rows import NotLocal, digest_locally
+    from widen.spark.read.scan import digest_with_spark, read_snapshot
     from widen.spark.session import find_session, is_driver
     from widen.spark.spark_errors import SPARK_ERRORS, translate_spark_errors
     from widen.sql_commands.execute import needs_session, run_statement
@@ -76,6 +79,8 @@ _NAMES = {
     "widen.planning.alter.handover": ("plan_handover",),
     "widen.planning.table.table_state": ("to_table_state",),
     "widen.planning.unify.contract": ("build_contract",),
+    "widen.proof.client_readers": ("find_readers",),
+    "widen.proof.column_digests": ("TableDigest", "describe_difference"),
     "widen.protocol.table_features": ("PROTECTION", "supported_features"),
     "widen.protocol.type_changes": ("has_type_changes",),
     "widen.report": ("terminal", "text_format", "widgets"),
@@ -94,7 +99,8 @@ _NAMES = {
     "widen.spark.job_progress": ("watch_jobs",),
     "widen.spark.maintain.rewrite_files": ("REWRITE",),
     "widen.spark.parquet.old_type_files": ("find_old_files", "summarize_old_types"),
-    "widen.spark.read.scan": ("read_snapshot",),
+    "widen.spark.read.local_rows": ("NotLocal", "digest_locally"),
+    "widen.spark.read.scan": ("digest_with_spark", "read_snapshot"),
     "widen.spark.session": ("find_session", "is_driver"),
     "widen.spark.spark_errors": ("SPARK_ERRORS", "translate_spark_errors"),
     "widen.sql_commands.execute": ("needs_session", "run_statement"),

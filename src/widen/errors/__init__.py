@@ -70,6 +70,7 @@ WidenError
 │   ├── ProtectedVersionsRemain
 │   ├── CheckpointBarrierFailed   a checkpoint that a downgrade needs could not be written
 │   ├── JobFailed           a Spark job failed
+│   ├── HandoverUnproven    another client does not return the values of the table
 │   ├── SourceHistoryLost   the source of a flow has lost changes that the flow has not read
 │   ├── PostCommitFailed    the change is committed, but a step after the commit failed
 │   └── StorageError        the store reported an error: permission, space, network

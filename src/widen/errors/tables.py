@@ -115,6 +115,14 @@ class JobFailed(TableError):
     hint = "Changes that were not committed are not visible. The Spark log has more details."
 
 
+class HandoverUnproven(TableError):
+    """Another client does not return the values of the table, so that it must not read it."""
+
+    code = "WIDEN_HANDOVER_UNPROVEN"
+    template = "{client} misreads version {version} of {location}: {reader} {difference}."
+    hint = "Do not read the table with {client}. Write its rows to a new table for that, and report this."
+
+
 class StorageError(TableError):
     """The store reported an error, e.g. missing permission, no space left or no connection."""
 

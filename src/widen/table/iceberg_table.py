@@ -86,6 +86,7 @@ class IcebergTable(FoldMixin, ColumnMethodsMixin):
 
     @property
     def version(self) -> int | None:
+        """The id of the snapshot; None if there is none yet."""
         snapshot = self._table.current_snapshot()
         return None if snapshot is None else snapshot.snapshot_id
 

@@ -55,6 +55,7 @@ class TableVersion(OpenTable):
 
     @property
     def version(self) -> int:
+        """The number of the version."""
         return self._snapshot.version
 
     @property

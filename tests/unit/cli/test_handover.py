@@ -6,12 +6,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from support.command_line import run, run_json
 from support.drift_log import write_drift
 from widen.cli import follow, handover_command, lazy_imports
-from widen.table import create_table
+from widen.proof.column_digests import digest_batches
+from widen.table import Table, create_table
 
 
 @pytest.fixture
@@ -53,23 +55,38 @@ def test_iceberg_gets_a_mirror_that_pyiceberg_reads(tmp_path: Path) -> None:
     assert not (tmp_path / "lake.db").exists()
     assert run_json(*words) == {
         "client": "iceberg", "identifier": "shop.orders", "version": 0, "dryRun": False, "rows": 0,
+        "readers": ["to_arrow_batch_reader", "to_arrow"],
     }  # fmt: skip
     assert "--append does not apply" in run(*words, "--append").stderr
     assert "needs --catalog and --identifier" in run("handover", place, "--to", "iceberg").stderr
     assert "are for --to iceberg" in run("handover", place, "--to", "polars", *words[-2:]).stderr
 
 
-def test_a_client_that_does_not_read_the_table_is_an_error(table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_whose_values_differ_is_refused(table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    snapshot = Table(table).snapshot
+    right = digest_batches([pa.table({"id": [1, 2], "total": [0.0, None]})])
+    wrong = digest_batches([pa.table({"id": [1, 2], "total": [None, None]})])
     monkeypatch.setattr(handover_command, "_drop", lambda _, plan: (plan, ""))
     monkeypatch.setattr(handover_command, "find_spec", lambda _: object())
-    programs = {"deltalake": "import sys; sys.exit('does not open')", "polars": "print(29)"}
-    monkeypatch.setattr(handover_command, "_COUNTS", programs)
-    for client, words in (("deltalake", "does not open"), ("polars", "polars reads 29 rows, and the table has 30")):
-        done = run("handover", table, "--to", client)
+    monkeypatch.setattr(lazy_imports, "digest_locally", lambda _: right, raising=False)
+    answers: dict[str, Any] = {"scan_delta": right, "read_delta": "does not open"}
+    monkeypatch.setattr(handover_command, "_read", lambda asked: answers[asked["reader"]])
+    for answer, words in (("it panicked.", "read_delta fails: it panicked."), (wrong, "returns wrong values in total")):
+        answers["read_delta"] = answer
+        done = run("handover", table, "--to", "polars")
         assert done.exit_code == 1
+        assert f"polars misreads version {snapshot.version} of {table}: read_delta" in done.stderr
         assert words in done.stderr
-    programs["polars"] = "print(30)"
-    assert "polars reads version 2: 30 rows" in run("handover", table, "--to", "polars").stdout
+    answers["read_delta"] = right
+    assert (
+        "polars reads version 2: 2 rows, all values equal (scan_delta, read_delta)"
+        in run("handover", table, "--to", "polars").stdout
+    )
+
+
+def test_a_reader_that_fails_says_why(table: str) -> None:
+    asked = {"client": "pyiceberg", "reader": "to_arrow", "name": "no", "properties": {}, "identifier": "a.b"}
+    assert "URI missing" in str(handover_command._read(asked))
 
 
 def test_a_client_that_is_not_installed_is_named_with_a_check(table: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ def test_every_command_has_a_schema() -> None:
         ("diff", {"from": 1, "to": 2, "changes": []}, []),
         ("diff", {"from": True, "changes": [], "more": 1}, [".to is missing", ".from: True is not integer", "more"]),
         ("explain", [{"code": "U8", "title": "t", "text": None}], ["[].text: None is not string"]),
-        ("handover", {}, ["missing"] * 5),
+        ("handover", {}, ["missing"] * 6),
         ("alter", {"version": 1, "changed": True}, [".changes is missing"]),
     ],
 )

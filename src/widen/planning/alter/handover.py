@@ -38,10 +38,14 @@ class Client:
 
 
 CLIENTS: Mapping[str, Client] = {
-    DELTALAKE: Client(_WIDENING | {"vacuumProtocolCheck"}, _NOT_WRITTEN),
+    DELTALAKE: Client(_WIDENING | {"columnMapping", "deletionVectors", "vacuumProtocolCheck"}, _NOT_WRITTEN),
     POLARS: Client(_WIDENING | {"columnMapping", "v2Checkpoint", "vacuumProtocolCheck"}, _NOT_WRITTEN),
 }
-"""The clients by name: each feature was tried on a table with it alone, with deltalake 1.6 and polars 2.1."""
+"""The clients by name: each feature was tried on a table with it alone, with deltalake 1.6 and polars 2.1.
+
+Not every reader of deltalake knows column mapping and deletion vectors: its query engine does; `to_pyarrow_dataset`,
+and so `to_pandas`, refuses them, or, with the old protocol versions (2, 5), returns null for mapped columns.
+"""
 
 
 @dataclass(frozen=True, slots=True)

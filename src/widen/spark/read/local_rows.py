@@ -22,6 +22,7 @@ from widen.log.read.file_list import to_adds
 from widen.log.read.snapshot import Snapshot
 from widen.log.store.log_store import LogStore
 from widen.model.types import ArrayType, DataType, Field, MapType, StructType
+from widen.proof.column_digests import TableDigest, digest_batches
 from widen.protocol.actions import Add
 from widen.protocol.column_mapping import ID, NONE, mapping_mode, physical_name
 from widen.protocol.parquet_calendar import is_legacy, is_legacy_int96
@@ -141,6 +142,17 @@ def read_locally(snapshot: Snapshot, limit: int | None = None) -> pa.Table:
             break
     whole = pa.concat_tables(tables)
     return whole if limit is None else whole.slice(0, min(limit, rows))
+
+
+def digest_locally(snapshot: Snapshot) -> TableDigest:
+    """Return the digest of the rows of a version, read batch by batch.
+
+    Raises:
+        NotLocal: only Spark can read the table exactly.
+    """
+    scan = plan_local_scan(snapshot)
+    parts = (part for file in to_adds(snapshot.files()) for part in scan.read(RowSlice(file)))
+    return digest_batches(parts, scan.arrow_schema.names)
 
 
 def _batches(file: pq.ParquetFile, rows: RowSlice) -> Iterator[tuple[int, pa.Table]]:

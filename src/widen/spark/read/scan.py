@@ -8,7 +8,7 @@ Source: PROTOCOL.md#reader-requirements-for-type-widening, #column-mapping, #del
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from urllib.parse import unquote
@@ -25,6 +25,7 @@ from widen.model.column_path import leaves
 from widen.model.sql_literal import to_identifier
 from widen.model.types import DOUBLE, FLOAT, LONG, STRING, Field, StructType, quote_name
 from widen.planning.unify.unified_columns import unify_schema
+from widen.proof.column_digests import TableDigest, digest_batches
 from widen.protocol.actions import DeletionVector
 from widen.protocol.column_mapping import ID, mapping_mode
 from widen.protocol.skipping.file_selection import FileSelection
@@ -84,6 +85,26 @@ def read_snapshot(
     scan = _with_old_types(spark, snapshot, plan_scan(snapshot, predicate, only))
     whole = _union(spark, store, scan, is_located=False)
     return filter_rows(whole, where)
+
+
+def digest_with_spark(spark: SparkSession, snapshot: Snapshot) -> TableDigest:
+    """Return the digest of the rows of a version, as Spark reads them: each task sums its share.
+
+    Raises:
+        JobFailed: the job failed.
+    """
+    # One struct column, since mapInArrow reads a dot in a column name as a nested field.
+    rows = read_snapshot(spark, snapshot.store, snapshot).select(F.struct("*").alias("row"))
+    digest = digest_batches((), [field.name for field in snapshot.schema])
+    with translate_spark_errors():
+        for part in rows.mapInArrow(_digest_rows, "digest string").toArrow()["digest"].to_pylist():
+            digest.merge(TableDigest.from_json(part))
+    return digest
+
+
+def _digest_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    tables = (pa.Table.from_struct_array(batch.column(0)) for batch in batches)
+    yield pa.RecordBatch.from_pydict({"digest": [digest_batches(tables).to_json()]})
 
 
 def read_with_locations(spark: SparkSession, store: LogStore, snapshot: Snapshot, files: pa.Table) -> DataFrame:

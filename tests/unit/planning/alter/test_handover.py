@@ -35,7 +35,6 @@ def test_clients_name_features_that_exist() -> None:
         (("checkpointProtection",), "deltalake", True, ("checkpointProtection",), ()),
         (("inCommitTimestamp", "rowTracking"), "deltalake", False, (), ("inCommitTimestamp", "rowTracking")),
         (("inCommitTimestamp",), "polars", True, ("inCommitTimestamp",), ()),
-        (("columnMapping",), "deltalake", True, (), ()),
     ],
 )
 def test_what_is_dropped(
@@ -56,6 +55,7 @@ def test_what_is_lost_is_said() -> None:
 @pytest.mark.parametrize(
     ("features", "client", "appends", "words"),
     [
+        (("columnMapping",), "deltalake", False, "does not read tables with columnMapping, which cannot be dropped"),
         (("columnMapping",), "polars", False, "does not read tables with columnMapping, which cannot be dropped"),
         (("rowTracking",), "deltalake", True, "does not write tables with rowTracking, which cannot be dropped"),
         ((), "duckdb", False, "Must be deltalake, polars or iceberg."),

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from widen.errors import FlowKeyRefused, FlowTaken
 from widen.formats.table_format import IngestTarget, ReplacedRows, RowReplacingDraft, StreamInterval, TableDraft
 from widen.ingestion.commit_batch import CommitGuard
+from widen.model.types import is_same_name
 from widen.planning.evolution.plan import Plan
 from widen.planning.evolution.source_metadata import source_key
 
@@ -51,7 +52,9 @@ class FlowGuard(CommitGuard):
         if self.replaced is None:
             return draft
         for key in self.replaced.columns:
-            columns = [field.name for field in plan.schema if source_key(field).casefold() == key.casefold()]
+            sources = {field.name: source_key(field) for field in plan.schema}
+            exact = [name for name, source in sources.items() if source == key]
+            columns = exact or [name for name, source in sources.items() if is_same_name(source, key)]
             is_kept_as_text = any(each.source == (key,) for each in plan.rescued)
             if len(columns) != 1 or is_kept_as_text:
                 reason = "its values have a type that its column cannot hold"

@@ -17,7 +17,7 @@ import msgspec
 from widen.errors import InvalidOption
 from widen.model.column_path import Path, format_path, parse_path, resolve
 from widen.model.lazy_module import import_lazily
-from widen.model.types import ArrayType, DataType, DecimalType, MapType, StructType, is_atomic
+from widen.model.types import ArrayType, DataType, DecimalType, MapType, StructType, is_atomic, name_key
 from widen.planning.evolution.policy import FixedColumn
 from widen.planning.evolution.source_metadata import NameAllocator
 
@@ -64,7 +64,7 @@ class PartitionField:
     @property
     def key(self) -> tuple[Path, str, int]:
         """What the field is made of, to be compared without regard to case."""
-        return tuple(step.casefold() for step in self.source), self.transform, self.size
+        return tuple(name_key(step) for step in self.source), self.transform, self.size
 
 
 def read_partition_fields(metadata: TableMetadata) -> tuple[PartitionField, ...]:

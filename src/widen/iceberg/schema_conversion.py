@@ -34,6 +34,7 @@ from widen.model.types import (
     Field,
     MapType,
     StructType,
+    name_keys,
 )
 from widen.planning.evolution.source_metadata import COMMENT
 from widen.protocol.column_mapping import COLUMN_ID, NESTED_IDS, nested_ids
@@ -193,9 +194,10 @@ def ensure_names_distinct(schema: StructType, location: str) -> None:
     """
     seen: dict[tuple[Path, str], Path] = {}
     for path, _ in fields(schema):
-        other = seen.setdefault((path[:-1], path[-1].casefold()), path)
-        if other != path:
-            raise AmbiguousColumns(location=location, column=format_path(other), other=format_path(path))
+        for key in name_keys(path[-1]):
+            other = seen.setdefault((path[:-1], key), path)
+            if other != path:
+                raise AmbiguousColumns(location=location, column=format_path(other), other=format_path(path))
 
 
 def from_model(schema: StructType) -> iceberg_schema.Schema:

@@ -7,8 +7,10 @@ Source: PROTOCOL.md#schema-serialization-format
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
 
 SQL_NAMES: Mapping[str, str] = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
@@ -135,7 +137,7 @@ class Field:
         return replace(self, metadata={k: v for k, v in self.metadata.items() if k in keys})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StructType:
     """An ordered list of fields; also the schema of a table."""
 
@@ -150,6 +152,9 @@ class StructType:
     def __len__(self) -> int:
         return len(self.fields)
 
+    def __reduce__(self) -> tuple[type[StructType], tuple[tuple[Field, ...]]]:
+        return StructType, (self.fields,)  # without the index of names
+
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the fields, in order."""
@@ -160,20 +165,33 @@ class StructType:
         """The type in Spark SQL."""
         return f"struct<{', '.join(f.sql for f in self.fields)}>"
 
+    @cached_property
+    def _by_name(self) -> Mapping[str, Field]:
+        return {f.name: f for f in reversed(self.fields)}
+
+    @cached_property
+    def _by_key(self) -> Mapping[str, list[Field]]:
+        fields: dict[str, list[Field]] = {}
+        for each in self.fields:
+            for key in name_keys(each.name):
+                fields.setdefault(key, []).append(each)
+        return fields
+
     def find(self, name: str) -> Field | None:
-        """Return the field of that name, or None; an exact match comes before one that differs only in case."""
-        folded = name.casefold()
-        same_ignoring_case = None
-        for candidate in self.fields:
-            if candidate.name == name:
-                return candidate
-            if same_ignoring_case is None and candidate.name.casefold() == folded:
-                same_ignoring_case = candidate
-        return same_ignoring_case
+        """Return the field of that name, or None.
+
+        An exact match comes first, then one that is equal in lower case, then any that Spark takes for the same name:
+        with columns ``sira`` and ``sıra``, ``SIRA`` is the first.
+        """
+        exact = self._by_name.get(name)
+        if exact is not None:
+            return exact
+        same = [field for key in name_keys(name) for field in self._by_key.get(key, ())]
+        return next((field for field in same if field.name.lower() == name.lower()), same[0] if same else None)
 
     def with_field(self, new: Field) -> StructType:
         """Return the struct with the field of that exact name replaced, or with the field appended."""
-        if all(f.name != new.name for f in self.fields):
+        if new.name not in self._by_name:
             return StructType((*self.fields, new))
         return StructType(tuple(new if f.name == new.name else f for f in self.fields))
 
@@ -191,6 +209,60 @@ def quote_name(name: str) -> str:
     """Return the name for Spark SQL, in backticks unless it is a plain identifier."""
     plain = name.isascii() and name.replace("_", "a").isalnum() and not name[0].isdigit()
     return name if plain else "`" + name.replace("`", "``") + "`"
+
+
+def name_key(name: str) -> str:
+    """Return a key that is equal for two names exactly if Spark takes them for one column.
+
+    Spark compares names with Java's ``String.equalsIgnoreCase``: each character becomes upper case and then lower case,
+    and stays one character. So ``ı``, ``i`` and ``İ`` are the same, but not ``ß`` and ``ss``.
+
+    Example:
+        >>> name_key("SIRA"), name_key("sıra"), name_key("straße")
+        ('sira', 'sira', 'straße')
+    """
+    return name.lower() if name.isascii() else "".join(map(_char_key, name))
+
+
+@lru_cache(maxsize=4096)
+def _char_key(char: str) -> str:
+    upper = next((text for text in (char.upper(), char.title()) if len(text) == 1), char)
+    return upper.lower()[0]  # only İ has two characters in lower case: i and a dot above it
+
+
+def name_keys(name: str) -> tuple[str, ...]:
+    """Return the keys of a name: Spark or Delta Lake takes two names for one if they have a key in common.
+
+    Delta Lake compares names in lower case, which adds one case to `name_key`: ``İ``, and ``i`` with a dot above it.
+    """
+    key, lower = name_key(name), name.lower()
+    return (key,) if key == lower else (key, lower)
+
+
+def is_same_name(name: str, other: str) -> bool:
+    """Return whether Spark or Delta Lake takes two names for one column."""
+    return not set(name_keys(name)).isdisjoint(name_keys(other))
+
+
+def find_name(names: Iterable[str], name: str) -> str | None:
+    """Return the one of some names that is the same column, as `StructType.find` does; None if there is none."""
+    found = StructType(tuple(Field(each, VOID) for each in names)).find(name)
+    return None if found is None else found.name
+
+
+def similarity_key(name: str) -> str:
+    """Return a key that is equal for two names if any reader may take them for one column.
+
+    Readers compare names in lower case (Delta Lake, Trino, PyIceberg), in upper case, or with other rules of Unicode.
+    The key is equal if any of these is: ``ß``, ``ẞ`` and ``SS`` have the same, and ``ŉ`` and ``ʼn``.
+    """
+    if name.isascii():
+        return name.lower()
+    # A dot above an i comes from İ, which Java compares with i.
+    return _DOTTED_I.sub("i", name.upper().casefold())
+
+
+_DOTTED_I = re.compile("i\u0307+")
 
 
 def compact_sql(data_type: DataType, spell: Callable[[str], str] = quote_name) -> str:

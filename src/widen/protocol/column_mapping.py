@@ -83,7 +83,7 @@ def similar_stored_names(schema: StructType, mode: str) -> tuple[Path, Path] | N
         return None
     seen: dict[Path, Path] = {}
     for (path, _), (physical, _) in zip(fields(schema), fields(to_physical(schema, mode)), strict=True):
-        stored = tuple(step.casefold() for step in physical)
+        stored = tuple(step.lower() for step in physical)  # as Spark's Parquet reader compares names
         if stored in seen:
             return seen[stored], path
         seen[stored] = path

@@ -13,6 +13,7 @@ from widen.errors import NameNotFound
 from widen.errors.foreign import first_line
 from widen.model.column_path import Path, format_path
 from widen.model.sql_literal import to_identifier, to_literal
+from widen.model.types import name_key
 from widen.spark.spark_errors import SPARK_ERRORS
 from widen.spark.spark_types import SparkSession
 
@@ -48,7 +49,7 @@ def _list_table(spark: SparkSession, name: Path) -> dict[str, str]:
     """
     within = f" IN {_quote_path(name[:-1])}" if name[:-1] else ""
     rows = spark.sql(f"SHOW TABLE EXTENDED{within} LIKE {to_literal(name[-1])}").collect()
-    entries = [row["information"] for row in rows if row["tableName"].casefold() == name[-1].casefold()]
+    entries = [row["information"] for row in rows if name_key(row["tableName"]) == name_key(name[-1])]
     lines = [line.partition(": ") for line in entries[0].splitlines()] if entries else []
     providers, locations = ([value for key, _, value in lines if key == wanted] for wanted in (_PROVIDER, _LOCATION))
     return {_PROVIDER: providers[0], _LOCATION: locations[-1]} if providers and locations else {}

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from widen.model.schema_json import from_json
+from widen.model.types import name_key
 from widen.protocol.column_metadata import find_default
 from widen.protocol.table_features import supported_features
 from widen.spark.dml.merge_clause import MergeClause
@@ -55,7 +56,7 @@ class ColumnDefaults:
         return filled + query[at:]
 
     def _of(self, column: str) -> str:
-        text = self.texts.get(column.casefold())
+        text = self.texts.get(name_key(column))
         return "NULL" if text is None else f"({text})"
 
 
@@ -104,7 +105,7 @@ def find_defaults(table: Table) -> ColumnDefaults:
     """Return the defaults of the columns of a table."""
     if "allowColumnDefaults" not in supported_features(table.protocol):
         return ColumnDefaults({})
-    defaults = {field.name.casefold(): find_default(field) for field in from_json(table.metadata.schema_string)}
+    defaults = {name_key(field.name): find_default(field) for field in from_json(table.metadata.schema_string)}
     return ColumnDefaults({name: text for name, text in defaults.items() if text is not None})
 
 

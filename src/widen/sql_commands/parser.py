@@ -20,7 +20,7 @@ from widen.errors import InvalidStatement, WidenError
 from widen.model.column_path import Path, format_path
 from widen.model.sql_literal import LITERAL, from_literal
 from widen.model.type_parser import parse_type
-from widen.model.types import LONG, DataType, Field, StructType
+from widen.model.types import LONG, DataType, Field, StructType, name_key
 from widen.planning.alter.set_properties import DESCRIPTION
 from widen.planning.evolution.source_metadata import COMMENT
 from widen.protocol.column_metadata import ALLOWS_EXPLICIT, DEFAULT, GENERATION, START, STEP
@@ -137,7 +137,7 @@ class _StatementBuilder(Transformer[Token, Statement]):
     def change_column(
         self, meta: Meta, table: TableName, column: Path, name: str, data_type: DataType, *options: _Option
     ) -> Statement:
-        if name.casefold() != column[-1].casefold():
+        if name_key(name) != name_key(column[-1]):
             raise self._refusal(meta, "this form of CHANGE cannot rename a column; use RENAME COLUMN")
         changes = cast("ColumnChanges", {"type": data_type, **self._merge(options)})
         return statements.AlterColumns(table, {column: changes})
@@ -211,11 +211,11 @@ class _StatementBuilder(Transformer[Token, Statement]):
     # ---- clauses of a column ----------------------------------------------------------------------
 
     def change(self, meta: Meta, column: Path, *actions: _Option) -> _Option:
-        return _Option(meta.start_pos, format_path(column).casefold(), (column, self._merge(actions)))
+        return _Option(meta.start_pos, name_key(format_path(column)), (column, self._merge(actions)))
 
     def addition(self, meta: Meta, column: Path, data_type: DataType, *details: _Option) -> _Option:
         new = {"type": data_type, **self._merge(details)}
-        return _Option(meta.start_pos, format_path(column).casefold(), (column, new))
+        return _Option(meta.start_pos, name_key(format_path(column)), (column, new))
 
     def additions(self, _: Meta, *columns: _Option) -> dict[Path, NewColumn]:
         return dict(self._once(columns))
@@ -229,7 +229,7 @@ class _StatementBuilder(Transformer[Token, Statement]):
             metadata[COMMENT] = comment
         if "default" in metadata:
             metadata[DEFAULT] = metadata.pop("default")
-        return _Option(meta.start_pos, name.casefold(), to_stored(Field(name, data_type, nullable, metadata)))
+        return _Option(meta.start_pos, name_key(name), to_stored(Field(name, data_type, nullable, metadata)))
 
     replacement = definition
 

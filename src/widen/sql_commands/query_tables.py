@@ -21,6 +21,7 @@ from widen.log.read.commit_timestamps import to_ms
 from widen.log.read.snapshot import open_snapshot
 from widen.log.store.log_store import LogStore
 from widen.model.sql_literal import to_identifier
+from widen.model.types import name_key
 from widen.spark.catalog import find_table_location
 from widen.spark.spark_errors import SPARK_ERRORS
 from widen.spark.spark_types import DataFrame, SparkSession
@@ -183,12 +184,12 @@ def _tables(text: str, tokens: Sequence[Token]) -> Iterator[tuple[int, tuple[str
     except (SqlglotError, RecursionError):
         yield from _paths(tokens)
         return
-    with_names = {each.alias.casefold() for each in tree.find_all(sql.CTE)}
+    with_names = {name_key(each.alias) for each in tree.find_all(sql.CTE)}
     for table in tree.find_all(sql.Table):
         names = [part for part in table.parts if isinstance(part, sql.Identifier)]
         is_plain = bool(names) and len(names) == len(table.parts)
         last = ends.get(names[-1].meta.get("end", -2) + 1) if is_plain else None
-        if last is None or (len(names) == 1 and names[0].name.casefold() in with_names):
+        if last is None or (len(names) == 1 and name_key(names[0].name) in with_names):
             continue
         parts = tuple(name.name for name in names)
         is_named = to_table_name(parts).location is None and not table.alias

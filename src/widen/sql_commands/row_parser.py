@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import cast
 
+from widen.model.types import name_key
 from widen.spark.dml.merge_clause import MergeClause, MergeSide
 from widen.spark.dml.row_decision import ChangeKind
 from widen.sql_commands.row_statements import Delete, Insert, Merge, Query, RowStatement, Update
@@ -88,7 +89,7 @@ def _partition(reader: TokenReader) -> dict[str, str | None]:
     values: dict[str, str | None] = {}
     for item in reader.group().items() if reader.accept("PARTITION") else ():
         first, name = item.token, item.name()
-        if name.casefold() in map(str.casefold, values):
+        if name_key(name) in map(name_key, values):
             raise item.refuse(f"{name} occurs twice", first)
         values[name] = None if item.is_done else _value(item)
     return values
@@ -175,7 +176,7 @@ class _Names:
     def aliases(self) -> tuple[str, str]:
         """The aliases of target and source: the last parts of their names, unless they are paths or the same."""
         target, source = _last_name(self.target), _last_name(self.source)
-        if target is not None and source is not None and target.casefold() == source.casefold():
+        if target is not None and source is not None and name_key(target) == name_key(source):
             target = source = None
         return target or "__widen_target", source or "__widen_source"
 

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import replace
 
 from widen.errors import InvalidOption
-from widen.model.types import ArrayType, DataType, MapType, StructType, quote_name
+from widen.model.types import ArrayType, DataType, MapType, StructType, name_key, quote_name
 from widen.spark.delta_settings import schema_evolution_settings
 from widen.spark.spark_errors import translate_spark_errors
 from widen.spark.spark_types import DataFrame, SparkSession, from_spark, type_to_spark
@@ -65,16 +65,16 @@ def _insert(statement: Insert, table: Table, runner: QueryRunner) -> Table:
 
 def _fixed_columns(statement: Insert, table: Table, spark: SparkSession) -> dict[str, str]:
     """Return the values of PARTITION in the types of their columns, by the columns of the table."""
-    partitions = {name.casefold(): name for name in table.partition_by}
-    listed = {name.casefold() for name in statement.columns or ()}
+    partitions = {name_key(name): name for name in table.partition_by}
+    listed = {name_key(name) for name in statement.columns or ()}
     for name in statement.partition:
-        if name.casefold() not in partitions:
+        if name_key(name) not in partitions:
             expected = f"Must name partition columns: {', '.join(partitions.values()) or 'the table has none'}."
             raise InvalidOption(option="PARTITION", value=name, expected=expected)
-        if statement.partition[name] is not None and name.casefold() in listed:
+        if statement.partition[name] is not None and name_key(name) in listed:
             raise InvalidOption(option="PARTITION", value=name, expected="The column list must not name it, too.")
     types = {field.name: field.type.sql for field in table.schema}
-    columns = {partitions[name.casefold()]: value for name, value in statement.partition.items()}
+    columns = {partitions[name_key(name)]: value for name, value in statement.partition.items()}
     return {name: _constant(name, value, types[name], spark) for name, value in columns.items() if value is not None}
 
 
@@ -98,7 +98,7 @@ def _by_position(rows: DataFrame, names: tuple[str, ...], schema: StructType) ->
     if len(rows.columns) != len(names):
         expected = f"Each row must have {len(names)} values, for {', '.join(names)}; or use BY NAME."
         raise InvalidOption(option="INSERT", value=", ".join(rows.columns), expected=expected)
-    twice = [name for name, count in Counter(name.casefold() for name in names).items() if count > 1]
+    twice = [name for name, count in Counter(name_key(name) for name in names).items() if count > 1]
     if twice:
         raise InvalidOption(option="INSERT", value=twice[0], expected="Must name a column once.")
     named = rows.toDF(*names)

@@ -15,7 +15,7 @@ from itertools import pairwise
 from sqlglot import Dialect
 from sqlglot.errors import SqlglotError
 
-from widen.model.types import quote_name
+from widen.model.types import name_key, quote_name
 from widen.sql_commands.statements import TableName
 from widen.sql_commands.syntax_error import refused_message
 
@@ -280,7 +280,7 @@ def table_qualifiers(parts: tuple[str, ...], alias: str = "") -> dict[tuple[str,
     Args:
         parts: The parts of its name. Expressions may leave out the first ones, as in `path`.column for delta.`path`.
     """
-    name = tuple(part.casefold() for part in parts)
+    name = tuple(name_key(part) for part in parts)
     return {name[start:]: f"{quote_name(alias)}." if alias else "" for start in range(len(name))}
 
 
@@ -308,5 +308,5 @@ def replace_qualifiers(text: str, qualifiers: Mapping[tuple[str, ...], str]) -> 
 def _are_name(tokens: Sequence[Token], name: tuple[str, ...]) -> bool:
     """Tell whether tokens are the parts of a name, each with a dot after it."""
     parts, dots = tokens[::2], tokens[1::2]
-    is_named = all(part.is_name for part in parts) and tuple(part.text.casefold() for part in parts) == name
+    is_named = all(part.is_name for part in parts) and tuple(name_key(part.text) for part in parts) == name
     return is_named and len(dots) == len(name) and all(dot.word == "." for dot in dots)

@@ -22,7 +22,7 @@ from widen.errors import (
     ReplaceColumnsRefused,
 )
 from widen.model.column_path import Path, fields, find_field, format_path, resolve
-from widen.model.types import VOID, Field, StructType, is_atomic
+from widen.model.types import VOID, Field, StructType, is_atomic, name_key, name_keys
 from widen.planning.alter.type_checks import ensure_type_change, type_change_objections
 from widen.planning.evolution.source_metadata import FORBIDDEN
 from widen.planning.table.dependent_expressions import ensure_independent
@@ -96,10 +96,10 @@ def ensure_names_allowed(new: Iterable[Field], properties: Mapping[str, str], pa
     """
     folded_names: set[Path] = set()
     for path, field in fields(StructType(tuple(new))):
-        folded = (*path[:-1], field.name.casefold())
-        if folded in folded_names:
+        folded = {(*path[:-1], key) for key in name_keys(field.name)}
+        if folded_names & folded:
             raise ColumnAlreadyExists(column=format_path((*parent, *path)))
-        folded_names.add(folded)
+        folded_names |= folded
         _ensure_name((*parent, *path), properties)
 
 
@@ -212,7 +212,7 @@ def ensure_replaceable(state: TableState, operation: ReplaceColumns) -> None:
     ensure_names_allowed(new, state.properties)
     for difference in tuple(schema_differences(state.schema, new)):
         _ensure_difference(state, new, difference)
-    if {field.name.casefold() for field in new} <= {name.casefold() for name in state.metadata.partition_columns}:
+    if {name_key(field.name) for field in new} <= {name_key(name) for name in state.metadata.partition_columns}:
         raise LastColumnDropRefused(column=", ".join(state.schema.names), place="the files")
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from widen.model.column_path import KEY, Path, as_nullable, format_path, map_children, map_fields
-from widen.model.types import STRING, DataType, Field, StructType
+from widen.model.types import STRING, DataType, Field, StructType, similarity_key
 from widen.observe.file_fields import SIGN
 from widen.planning.evolution.format_capability import TableFormat
 from widen.protocol.change_data_files import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
@@ -212,11 +212,11 @@ class NameAllocator:
 
     def __init__(self, used: Iterable[str]) -> None:
         # Stricter than the lower case of Spark and Iceberg clients, so that no engine takes two names for one.
-        self._used = {name.casefold() for name in used}
+        self._used = {similarity_key(name) for name in used}
 
     def is_free(self, name: str) -> bool:
         """Tell whether a name is free."""
-        return name.casefold() not in self._used
+        return similarity_key(name) not in self._used
 
     def take(self, base: str) -> str:
         """Reserve a name. If it is not free, the first free one of ``name_2``, ``name_3``… is reserved and returned.
@@ -226,7 +226,7 @@ class NameAllocator:
         name, number = base, 2
         while not self.is_free(name):
             name, number = f"{base}_{number}", number + 1
-        self._used.add(name.casefold())
+        self._used.add(similarity_key(name))
         return name
 
 

@@ -18,7 +18,7 @@ from sqlglot import expressions as sql
 from sqlglot.errors import ParseError, SqlglotError
 
 from widen.model.column_path import ELEMENT, KEY, VALUE, Path, resolve
-from widen.model.types import ArrayType, DataType, MapType, StructType
+from widen.model.types import ArrayType, DataType, MapType, StructType, name_key
 
 _WORD = re.compile(r"`((?:[^`]|``)+)`|(\w+)")
 
@@ -37,8 +37,8 @@ def referenced_columns(text: str, schema: StructType) -> frozenset[Path]:
         parsed = parse_expression(text)
         return frozenset(_ReferenceResolver(schema).resolve(parsed))
     except (SqlglotError, RecursionError, _UnresolvedName):
-        words = {(quoted.replace("``", "`") or plain).casefold() for quoted, plain in _WORD.findall(text)}
-        return frozenset((field.name,) for field in schema if field.name.casefold() in words)
+        words = {name_key(quoted.replace("``", "`") or plain) for quoted, plain in _WORD.findall(text)}
+        return frozenset((field.name,) for field in schema if name_key(field.name) in words)
 
 
 def is_referenced(changed: Path, references: Iterable[Path]) -> bool:
@@ -49,7 +49,7 @@ def is_referenced(changed: Path, references: Iterable[Path]) -> bool:
         (False, True)
     """
     return any(
-        all(old.casefold() == new.casefold() for old, new in zip(changed, path, strict=False)) for path in references
+        all(name_key(old) == name_key(new) for old, new in zip(changed, path, strict=False)) for path in references
     )
 
 

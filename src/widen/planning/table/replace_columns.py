@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from widen.errors import AmbiguousReplacement
 from widen.model.column_path import ELEMENT, KEY, VALUE, Path, format_path
-from widen.model.types import ArrayType, DataType, Field, MapType, StructType
+from widen.model.types import ArrayType, DataType, Field, MapType, StructType, name_key
 from widen.planning.evolution.source_metadata import COMMENT
 from widen.planning.table.operation import AddColumn, DropColumn, SetNotNull, WidenType
 from widen.protocol.text_limits import text_limit
@@ -42,8 +42,8 @@ def schema_differences(old: StructType, given: StructType, parent: Path = ()) ->
 
     Source: Delta Lake's REPLACE COLUMNS: adding and dropping in one struct is ambiguous.
     """
-    names = {field.name.casefold() for field in given}
-    dropped = [field.name for field in old if field.name.casefold() not in names]
+    names = {name_key(field.name) for field in given}
+    dropped = [field.name for field in old if name_key(field.name) not in names]
     added = [field for field in given if old.find(field.name) is None]
     if dropped and added:
         raise AmbiguousReplacement(

@@ -27,6 +27,7 @@ from widen.model.types import (
     MapType,
     StructType,
     quote_name,
+    similarity_key,
 )
 from widen.observe.kind import BOOLEAN_WORD, DECIMAL_WORD, DOUBLE_WORD, LONG_WORD, NUMBER_WORDS, TIMESTAMP_WORD, word_of
 from widen.planning.evolution.source_metadata import EVOLVED_FROM, fields_by_source, role_of
@@ -81,7 +82,7 @@ def view_sql(schema: StructType, name: str, rows: str, *, is_temporary: bool = F
 
 def _free_prefix(names: Iterable[str]) -> str:
     """Return a prefix that no column name starts with, since a lambda variable hides a column of the same name."""
-    folded_names = tuple(name.casefold() for name in names)
+    folded_names = tuple(similarity_key(name) for name in names)
     candidates = ("x" + "_" * at for at in count())
     return next(text for text in candidates if not any(name.startswith(text) for name in folded_names))
 

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from widen.errors import AssignmentConflict, ColumnNotFound, ItemAssignmentRefused
 from widen.model.column_path import Path, format_path, parse_path, resolve
-from widen.model.types import DataType, Field, StructType
+from widen.model.types import DataType, Field, StructType, name_key
 from widen.protocol.column_metadata import has_generated_values
 
 
@@ -33,7 +33,7 @@ class Relation:
             ColumnNotFound: the column does not exist.
             ItemAssignmentRefused: the path leads into an array or a map.
         """
-        is_aliased = len(path) > 1 and self.alias is not None and path[0].casefold() == self.alias.casefold()
+        is_aliased = len(path) > 1 and self.alias is not None and name_key(path[0]) == name_key(self.alias)
         if is_aliased and self.schema.find(path[1]) is not None:
             path = path[1:]
         resolved, _ = resolve(self.schema, path)

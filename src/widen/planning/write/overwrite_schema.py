@@ -19,7 +19,7 @@ from widen.errors import (
 )
 from widen.model.column_path import Path, as_nullable, map_fields
 from widen.model.column_path import fields as all_fields
-from widen.model.types import Field, StructType
+from widen.model.types import Field, StructType, name_key
 from widen.planning.alter.column_checks import ensure_names_allowed
 from widen.planning.alter.metadata_change import ensure_types, with_schema
 from widen.planning.evolution.source_metadata import COMMENT
@@ -86,13 +86,13 @@ def with_new_schema(state: TableState, incoming: StructType) -> Metadata:
 
 
 def _mapped_fields(state: TableState) -> dict[Path, Field]:
-    """Return the fields of a table with column mapping, by their paths in lower case."""
+    """Return the fields of a table with column mapping, by the keys of their paths."""
     is_mapped = mapping_mode(state.properties, state.protocol) != NONE
-    return {tuple(map(str.casefold, path)): field for path, field in all_fields(state.schema)} if is_mapped else {}
+    return {tuple(map(name_key, path)): field for path, field in all_fields(state.schema)} if is_mapped else {}
 
 
 def _new_field(known: Mapping[Path, Field], path: Path, field: Field) -> Field:
-    old = known.get(tuple(map(str.casefold, path)))
+    old = known.get(tuple(map(name_key, path)))
     kept = {} if old is None else {key: old.metadata[key] for key in (COLUMN_ID, PHYSICAL_NAME) if key in old.metadata}
     return field.only_metadata(COMMENT).with_metadata(**kept)
 

@@ -13,7 +13,7 @@ from typing import ClassVar, TypeAlias
 
 from widen.errors import IdentityColumnGiven, IncompatibleTypes, SchemaMismatch
 from widen.model.column_path import ELEMENT, KEY, VALUE, Path, as_nullable, format_path, map_fields
-from widen.model.types import VOID, ArrayType, DataType, Field, MapType, StructType
+from widen.model.types import VOID, ArrayType, DataType, Field, MapType, StructType, name_keys
 from widen.planning.evolution.source_metadata import COMMENT
 from widen.planning.table.operation import AddColumn, Operation, WidenType
 from widen.planning.write.store_assignment import can_assign, can_cast
@@ -185,20 +185,22 @@ def _gets_type(need: SchemaNeed) -> bool:
 
 
 def _struct(current: StructType, incoming: StructType, at: Path, options: SchemaChangeOptions) -> Iterator[SchemaNeed]:
-    folded: dict[str, str] = {}
+    given: dict[str, str] = {}
     for field in incoming:
-        other = folded.get(field.name.casefold())
+        existing = current.find(field.name)
+        # A table of another writer may have two columns whose names Spark takes for one; each finds its own.
+        keys = name_keys(field.name) if existing is None else (existing.name,)
+        other = next((given[key] for key in keys if key in given), None)
         if other is not None:
             yield TypeMismatch((*at, field.name), f"is a duplicate of {other}")
             continue
-        folded[field.name.casefold()] = field.name
-        existing = current.find(field.name)
+        given.update(dict.fromkeys(keys, field.name))
         if existing is None:
             yield AddColumn(at, _as_new_field(field))
         else:
             yield from _type(existing.type, field.type, (*at, existing.name), options)
     for existing in current:
-        if existing.name.casefold() in folded:
+        if existing.name in given:
             continue
         if not existing.nullable and not (has_generated_values(existing) and not at):
             yield TypeMismatch((*at, existing.name), "must not be null and is not in the data")

@@ -20,7 +20,7 @@ from widen.log.read.snapshot import Snapshot, open_snapshot
 from widen.log.store.log_store import LogStore
 from widen.model.column_path import as_nullable, fields, format_path, map_fields
 from widen.model.schema_json import from_json
-from widen.model.types import ArrayType, DataType, Field, MapType, StructType
+from widen.model.types import ArrayType, DataType, Field, MapType, StructType, name_key
 from widen.planning.alter.create_table import plan_create_table
 from widen.planning.evolution.format_capability import parse_automatic_widening
 from widen.planning.table.dependent_expressions import check_constraints
@@ -147,8 +147,8 @@ def _grow(options: SourceOptions, incoming: StructType, snapshot: Snapshot) -> M
 
 
 def _ensure_same_layout(options: SourceOptions, snapshot: Snapshot) -> None:
-    given = [name.casefold() for name in options.partition_by]
-    if given and given != [name.casefold() for name in snapshot.partition_columns]:
+    given = [name_key(name) for name in options.partition_by]
+    if given and given != [name_key(name) for name in snapshot.partition_columns]:
         expected = (
             f"The table is partitioned by {', '.join(snapshot.partition_columns) or 'nothing'}. Remove the option."
         )

@@ -15,7 +15,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
 from widen.errors import NotNullViolated, StorageError
-from widen.model.types import DataType, Field
+from widen.model.types import DataType, Field, find_name
 from widen.protocol.column_mapping import NAME
 from widen.spark.arrow_types import to_arrow, to_utc
 from widen.spark.data_source.write_plan import WritePlan
@@ -75,10 +75,10 @@ class _PartitionedWriter:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Write the rows of a batch, each to the file of its partition."""
-        names = {name.casefold(): name for name in batch.schema.names}
-        given = {folded: batch.column(name) for folded, name in names.items()}
+        names = batch.schema.names
+        given = {name: batch.column(found) for name in self._plan.stored if (found := find_name(names, name))}
         columns, values = (
-            [_to_table_type(name, field, given.get(name.casefold()), batch.num_rows) for name, field in chosen]
+            [_to_table_type(name, field, given.get(name), batch.num_rows) for name, field in chosen]
             for chosen in (self._stored, self._partitions)
         )
         types = [field.type for _, field in self._partitions]

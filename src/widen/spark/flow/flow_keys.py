@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from widen.errors import FlowKeyRefused
 from widen.errors.foreign import first_line
-from widen.model.types import quote_name
+from widen.model.types import name_key, quote_name
 from widen.protocol.type_widening import is_widening
 from widen.spark.dml.replaced_rows import KEY, semi_join_keys
 from widen.spark.spark_errors import SPARK_ERRORS, translate_spark_errors
@@ -71,9 +71,9 @@ class FlowKeys:
         Raises:
             FlowKeyRefused: the query does not return a key column, or returns another key.
         """
-        returned = {name.casefold() for name in result.columns}
+        returned = {name_key(name) for name in result.columns}
         for name in self.columns:
-            if name.casefold() not in returned:
+            if name_key(name) not in returned:
                 raise self._refusal(name, "the query does not return it", "Select it, or correct keys.")
         names = [quote_name(name) for name in self.columns]
         with translate_spark_errors():

@@ -41,6 +41,7 @@ from widen.model.types import (
     MapType,
     StructType,
     is_atomic,
+    similarity_key,
 )
 from widen.protocol.column_mapping import COLUMN_ID, ID, PHYSICAL_NAME, physical_name
 from widen.protocol.type_widening import is_widening
@@ -185,11 +186,11 @@ def names_in_file(store: LogStore, schema: StructType, path: str) -> Names:
 def names_of_columns(columns: list[Any], struct: StructType, path: Path = ()) -> Iterator[tuple[Path, str]]:
     """Yield the columns that have another name in a file, as `names_in_file` returns them."""
     by_field = {field.name: column for column in columns if (field := _find_field(column, struct, ID))}
-    used_names = {column.name.casefold() for column in columns}
+    used_names = {similarity_key(column.name) for column in columns}
     for field in struct:
         column, physical = by_field.get(field.name), field.metadata.get(PHYSICAL_NAME, field.name)
         if column is None:
-            if physical.casefold() in used_names:
+            if similarity_key(physical) in used_names:
                 name = _free_name(used_names)
                 used_names.add(name)
                 yield (*path, field.name), name

@@ -21,7 +21,7 @@ from widen.errors import InvalidOption
 from widen.log.read.file_list import to_adds
 from widen.log.read.snapshot import Snapshot
 from widen.log.store.log_store import LogStore
-from widen.model.types import ArrayType, DataType, Field, MapType, StructType
+from widen.model.types import ArrayType, DataType, Field, MapType, StructType, is_same_name
 from widen.proof.column_digests import TableDigest, digest_batches
 from widen.protocol.actions import Add
 from widen.protocol.column_mapping import ID, NONE, mapping_mode, physical_name
@@ -219,7 +219,7 @@ def _stored_name(field: Field, stored: Collection[str], mode: str) -> str | None
     name = physical_name(field, mode)
     if name in stored:
         return name
-    if any(other.casefold() == name.casefold() for other in stored):
+    if any(is_same_name(other, name) for other in stored):
         raise NotLocal(f"the file spells the column {name} differently")  # Spark may take it for the same column
     return None
 

@@ -14,7 +14,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from widen.model.column_path import Path, fields, map_fields, replace_type
-from widen.model.types import STRING, VOID, DataType, Field, StructType, quote_name
+from widen.model.types import STRING, VOID, DataType, Field, StructType, quote_name, similarity_key
 from widen.protocol.column_mapping import physical_name
 from widen.protocol.text_limits import respell_declared
 from widen.spark.read.old_decimals import unsafe_decimals
@@ -138,5 +138,5 @@ def _is_tangled(have: StructType, want: StructType) -> bool:
 
     Fields are renamed one after the other, so a new name could collide with an old one that is still there.
     """
-    old_names, new_names = ({name.casefold() for name in struct.names} for struct in (have, want))
+    old_names, new_names = ({similarity_key(name) for name in struct.names} for struct in (have, want))
     return have.names != want.names and bool(old_names & new_names)

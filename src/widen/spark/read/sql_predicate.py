@@ -16,7 +16,7 @@ from sqlglot.errors import SqlglotError
 
 from widen.errors import ColumnNotFound
 from widen.model.column_path import Path, is_struct_path, resolve
-from widen.model.types import DATE, STRING, TIMESTAMP, TIMESTAMP_NTZ, DataType, StructType, is_atomic
+from widen.model.types import DATE, STRING, TIMESTAMP, TIMESTAMP_NTZ, DataType, StructType, is_atomic, name_key
 from widen.planning.table.expression_columns import parse_expression
 from widen.protocol.partition_values import UNKNOWN, Scalar, UnknownValue, parse_partition_value
 from widen.protocol.skipping.predicate import And, Compare, IsNull, Not, Or, Predicate, UnknownPredicate, to_comparable
@@ -49,10 +49,10 @@ class PredicateScope:
 
     def find(self, names: tuple[str, ...]) -> tuple[Path, DataType] | None:
         """Return a leaf column that is not inside an array or a map, or None."""
-        first = names[0].casefold()
-        if len(names) > 1 and self.other is not None and first == self.other.casefold():
+        first = name_key(names[0])
+        if len(names) > 1 and self.other is not None and first == name_key(self.other):
             return None
-        has_alias = len(names) > 1 and self.alias is not None and first == self.alias.casefold()
+        has_alias = len(names) > 1 and self.alias is not None and first == name_key(self.alias)
         try:
             path, data_type = resolve(self.schema, names[1:] if has_alias else names)
         except ColumnNotFound:

@@ -14,7 +14,7 @@ from typing import TypeAlias
 from pyspark.sql import Column
 
 from widen.model.column_path import Path
-from widen.model.types import ArrayType, DataType, Field, MapType, StructType
+from widen.model.types import ArrayType, DataType, Field, MapType, StructType, similarity_key
 
 Typed: TypeAlias = tuple[Column, DataType]
 """Values with their type; the names of record fields are those of `with_field_steps`."""
@@ -22,7 +22,7 @@ Typed: TypeAlias = tuple[Column, DataType]
 
 def field_steps(record: StructType) -> list[str]:
     """Return the names by which Spark reads the fields of a record."""
-    is_plain = len({name.casefold() for name in record.names}) == len(record.fields)
+    is_plain = len({similarity_key(name) for name in record.names}) == len(record.fields)
     return list(record.names) if is_plain else [str(position) for position in range(len(record.fields))]
 
 

@@ -18,7 +18,9 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
 import widen
+from support import similar_names
 from support.iceberg_files import embedded_catalog, field
+from widen.model.types import quote_name
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / ".work" / "venv-4.1" / "bin" / "python"
@@ -494,3 +496,19 @@ def test_a_mirror_and_an_ingestion_are_read_by_others(
     assert len(agree(spark, iceberg, opened(folder, "ns.drift"), ("n > 1", "n = 2 OR v IS NULL"))) == 3
     docs = {name: doc for name, _, doc in iceberg.sql("DESCRIBE default.ns.drift")}
     assert docs["v_double"] == "evolved_from:v"
+
+
+def test_every_name_gets_a_column_that_iceberg_for_spark_finds(
+    spark: SparkSession, iceberg: IcebergSpark, folder: Path, tmp_path: Path
+) -> None:
+    for at, paths in enumerate(similar_names.write_batches(tmp_path)):
+        name = f"ns.similar{at}"
+        for path in paths:
+            widen.ingest(path, name, to="iceberg", catalog=folder / "catalog.db", spark=spark)
+        columns = [text for (text, *_) in iceberg.sql(f"DESCRIBE default.{name}") if text != "r" and text[:1] == "n"]
+        rows = iceberg.sql(f"SELECT * FROM default.{name}")
+        assert sorted(v for row in rows for v in row if isinstance(v, str)) == similar_names.expected(paths)
+        listed = iceberg.sql(f"SELECT {', '.join(map(quote_name, columns))} FROM default.{name}")
+        assert sorted(v for row in listed for v in row if v is not None) == similar_names.expected(paths)
+        table = widen.IcebergTable(name, catalog=folder / "catalog.db")
+        assert similar_names.values(table.read(spark=spark).collect()) == similar_names.expected(paths)

@@ -76,8 +76,9 @@ faults: setup ## every fault that a store can have in every operation, and hundr
 	@export WIDEN_TEST_FAULTS=1 && $(PYTEST) tests/property/test_log_faults.py tests/property/test_log_kills.py \
 	  tests/engine/test_faults.py tests/engine/test_kill.py tests/engine/test_flow.py tests/engine/test_connect.py $(ARGS)
 
-fuzz: setup ## 10,000 damaged logs: none may do more than raise an error of ours
-	@export WIDEN_FUZZ_COUNT=$${WIDEN_FUZZ_COUNT:-10000} && $(PYTEST) tests/property/test_log_fuzz.py $(ARGS)
+fuzz: setup ## 10,000 damaged logs and 5,000 damaged Iceberg tables: none may do more than raise an error of ours
+	@export WIDEN_FUZZ_COUNT=$${WIDEN_FUZZ_COUNT:-10000} WIDEN_ICEBERG_FUZZ_COUNT=$${WIDEN_ICEBERG_FUZZ_COUNT:-5000} && \
+	$(PYTEST) tests/property/test_log_fuzz.py tests/property/test_iceberg_fuzz.py $(ARGS)
 
 real-data: $(WORK)/data/real.stamp ## fetch the public documents that `make real` reads
 

@@ -94,6 +94,7 @@ def test_no_error_of_python_is_raised() -> None:
 AROUND_COMMITS = {
     "iceberg/catalog.py",
     "iceberg/commit.py",
+    "iceberg/metadata_files.py",
     "log/write/commit.py",
     "log/write/commit_outcome.py",
     "log/write/post_commit.py",

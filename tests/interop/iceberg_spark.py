@@ -2,8 +2,8 @@
 
     python iceberg_spark.py JARS CATALOG_FILE WAREHOUSE
 
-A request is ``{"sql": text}``, or ``{"equality_delete": [table, file, size_bytes, rows, field_ids]}``. An answer is
-``{"rows": [...]}``, or ``{"error": text}``.
+A request is ``{"sql": text}``, ``{"equality_delete": [table, file, size_bytes, rows, field_ids]}``, or
+``{"defaults": [table, [[parent, name, type, value], ...]]}``. An answer is ``{"rows": [...]}``, or ``{"error": text}``.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ def main(jars: str, catalog: str, warehouse: str) -> None:
 def _run(spark: SparkSession, request: dict[str, Any]) -> list[Any]:
     if "equality_delete" in request:
         return _delete_equal(spark, *request["equality_delete"])
+    if "defaults" in request:
+        return _add_with_defaults(spark, *request["defaults"])
     return [list(row) for row in spark.sql(request["sql"]).collect()]
 
 
@@ -62,6 +64,20 @@ def _delete_equal(spark: SparkSession, name: str, path: str, size: int, rows: in
     builder = iceberg.FileMetadata.deleteFileBuilder(table.spec()).ofEqualityDeletes(numbers)
     builder = builder.withPath(path).withFormat("PARQUET").withFileSizeInBytes(size).withRecordCount(rows)
     table.newRowDelta().addDeletes(builder.build()).commit()
+    return []
+
+
+def _add_with_defaults(spark: SparkSession, name: str, columns: list[list[Any]]) -> list[Any]:
+    """Add columns with defaults, which Spark's DDL cannot do; bytes are given in hex."""
+    jvm: Any = spark._jvm
+    iceberg = jvm.org.apache.iceberg
+    update = iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, name).updateSchema()
+    for parent, column, kind, value in columns:
+        data_type = iceberg.types.Types.fromPrimitiveString(kind)
+        if kind == "binary" or kind.startswith("fixed"):
+            value = jvm.java.nio.ByteBuffer.wrap(bytearray.fromhex(value))
+        update.addColumn(parent, column, data_type, None, iceberg.expressions.Literal.of(value).to(data_type))
+    update.commit()
     return []
 
 

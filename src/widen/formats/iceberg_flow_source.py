@@ -28,6 +28,7 @@ from widen.iceberg.catalog import TableName
 from widen.iceberg.properties import read_sources
 from widen.iceberg.scan_plan import IcebergScan, ScannedFile, added_by, plan_scan
 from widen.iceberg.schema_conversion import to_model
+from widen.iceberg.snapshot_history import summary_count
 from widen.iceberg.snapshots import ReadPoint, SnapshotReference, ancestors, find_read_point
 from widen.model.lazy_module import import_lazily
 from widen.model.types import StructType
@@ -173,8 +174,7 @@ class _Version:
     @property
     def added_bytes(self) -> int:
         """The size of the files that the snapshot added."""
-        summary = self.point.snapshot.summary if self.point.snapshot else None
-        return int(summary.additional_properties.get("added-files-size", 0)) if summary else 0
+        return summary_count(self.point.snapshot, "added-files-size")
 
     @cached_property
     def scan(self) -> IcebergScan:

@@ -32,6 +32,7 @@ from widen.iceberg import properties as names
 from widen.iceberg.catalog import TableName, to_table_name
 from widen.iceberg.commit import IcebergTransaction, NewTable, ensure_writable, open_transaction
 from widen.iceberg.data_file import IcebergFile, data_location
+from widen.iceberg.metadata_files import live_entries
 from widen.iceberg.schema_conversion import to_model, with_field_ids
 from widen.iceberg.storage_options import open_store
 from widen.log.store.log_store import LogStore
@@ -46,7 +47,7 @@ from widen.spark.text.quarantined_rows import with_original_positions, with_quar
 
 if TYPE_CHECKING:
     from widen.iceberg.catalog import Table
-    from widen.iceberg.snapshots import Snapshot
+    from widen.iceberg.snapshot_history import summary_of
 
 NO_TAG: Mapping[str, str] = {}
 
@@ -320,7 +321,7 @@ def find_tag(store: LogStore, file: LiveFile) -> str | None:
 def live_files(table: Table) -> list[LiveFile]:
     """Return the data files of the newest snapshot of a quarantine; it has no row-level deletes."""
     snapshot, root = table.current_snapshot(), data_location(table.metadata)
-    summaries = {each.snapshot_id: _summary(each) for each in table.snapshots()}
+    summaries = {each.snapshot_id: summary_of(each) for each in table.snapshots()}
     return [
         LiveFile(
             entry.data_file.file_path.removeprefix(f"{root}/"),
@@ -328,13 +329,8 @@ def live_files(table: Table) -> list[LiveFile]:
             entry.data_file,
             summaries.get(entry.snapshot_id or 0),
         )
-        for manifest in (snapshot.manifests(table.io) if snapshot else ())
-        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+        for entry in live_entries(table.metadata, table.io, snapshot)
     ]
-
-
-def _summary(snapshot: Snapshot) -> Mapping[str, str]:
-    return snapshot.summary.additional_properties if snapshot.summary else {}
 
 
 def _columns(table: Table) -> StructType:

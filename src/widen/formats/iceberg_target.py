@@ -41,6 +41,7 @@ from widen.iceberg.partitions import (
 )
 from widen.iceberg.scan_plan import added_by
 from widen.iceberg.schema_conversion import ensure_names_distinct, to_model, with_field_ids
+from widen.iceberg.snapshot_history import summary_of
 from widen.iceberg.snapshots import ReadPoint, SnapshotReference, find_read_point
 from widen.iceberg.storage_options import open_store
 from widen.log.store.log_store import LogStore
@@ -197,7 +198,7 @@ class IcebergTarget(IngestTarget):
         """Return the parameters in the summary of the snapshot of an interval; None if it has expired."""
         wanted = {names.APP_ID: interval.app_id, names.INTERVAL: str(interval.number)}
         for snapshot in reversed(self.table.snapshots() if self.table else []):
-            summary = snapshot.summary.additional_properties if snapshot.summary else {}
+            summary = summary_of(snapshot)
             if all(summary.get(key) == value for key, value in wanted.items()):
                 return msgspec.json.decode(summary.get(names.PARAMETERS, "{}"))  # type: ignore[no-any-return]
         return None

@@ -25,19 +25,24 @@ from widen.errors import (
     WidenError,
 )
 from widen.errors.foreign import first_line
+from widen.iceberg.metadata_files import ensure_consistent, ensure_regular, translate_file_errors
 from widen.log.store.local_files import absolute_path
 from widen.model.lazy_module import import_lazily
 
 if TYPE_CHECKING:
+    import sqlalchemy as sql
     from pyiceberg import catalog as iceberg_catalog
     from pyiceberg import exceptions as iceberg_errors
     from pyiceberg.catalog import sql as sql_catalog
     from pyiceberg.table import Table as Table
+    from sqlalchemy import orm as sql_orm
     from sqlalchemy.engine import url as sql_urls
 else:
     iceberg_catalog = import_lazily("pyiceberg.catalog")
     iceberg_errors = import_lazily("pyiceberg.exceptions")
     sql_catalog = import_lazily("pyiceberg.catalog.sql")
+    sql = import_lazily("sqlalchemy")
+    sql_orm = import_lazily("sqlalchemy.orm")
     sql_urls = import_lazily("sqlalchemy.engine.url")
 
 CatalogSource: TypeAlias = str | os.PathLike[str] | Any
@@ -156,12 +161,16 @@ def _embedded_name(path: str) -> str:
     """Return the name under which a SQLite file has its tables: the only one in it, else the default."""
     if not os.path.exists(path):
         return EMBEDDED_NAME
+    if not os.path.isfile(path):  # SQLite would wait for a pipe
+        raise CatalogNotFound(catalog=path, reason="it is not a file")
     query = "SELECT catalog_name FROM iceberg_tables UNION SELECT catalog_name FROM iceberg_namespace_properties"
     try:
         with closing(sqlite3.connect(f"{Path(path).as_uri()}?mode=ro", uri=True)) as connection:
             names = {name for (name,) in connection.execute(query)}
     except sqlite3.OperationalError:  # a file without these tables is a new catalog
         return EMBEDDED_NAME
+    except UnicodeDecodeError as error:
+        raise CatalogNotFound(catalog=path, reason="the name of a catalog in it is damaged") from error
     except sqlite3.DatabaseError as error:
         raise CatalogNotFound(catalog=path, reason=f"the file is not a SQLite database ({error})") from error
     if len(names) > 1 and EMBEDDED_NAME not in names:
@@ -207,10 +216,18 @@ class TableName:
             raise self.not_found()
         catalog = self.catalog.open()
         with translate_catalog_errors(str(self)):
+            path = _metadata_file(catalog, self.identifier)
             try:
-                return catalog.load_table(self.identifier)
+                if path is None:
+                    table = catalog.load_table(self.identifier)
+                else:
+                    with _translate_metadata_errors(path):
+                        ensure_regular(path)
+                        table = catalog.load_table(self.identifier)
             except (iceberg_errors.NoSuchTableError, iceberg_errors.NoSuchNamespaceError) as error:
                 raise self.not_found() from error
+            ensure_consistent(table.metadata, table.metadata_location, _METADATA_FIX)
+            return table
 
     def not_found(self) -> IcebergTableNotFound:
         """Return the error for a table that the catalog does not have."""
@@ -245,6 +262,37 @@ class TableName:
                     expected = f"{'.'.join(part)} is a table, so it cannot hold tables. Choose another name."
                     raise InvalidOption(option="into", value=str(self), expected=expected)
                 catalog.create_namespace_if_not_exists(part)
+
+
+_METADATA_FIX = "Restore the file from a backup, or register an older metadata file of the table in the catalog."
+
+
+def _metadata_file(catalog: iceberg_catalog.Catalog, identifier: tuple[str, ...]) -> str | None:
+    """Return the location of the metadata of a table, if the catalog reads a file that an error can name."""
+    if not isinstance(catalog, sql_catalog.SqlCatalog):
+        return None
+    tables = sql_catalog.IcebergTables
+    query = sql.select(tables.metadata_location).where(
+        tables.catalog_name == catalog.name,
+        tables.table_namespace == ".".join(identifier[:-1]),
+        tables.table_name == identifier[-1],
+    )
+    with sql_orm.Session(catalog.engine) as session:
+        return session.scalar(query)
+
+
+@contextmanager
+def _translate_metadata_errors(path: str) -> Iterator[None]:
+    """Translate what is wrong with a metadata file; errors of the catalog itself stay as they are."""
+    try:
+        yield
+    except Exception as error:
+        if type(error).__module__.startswith(("sqlalchemy", "sqlite3", "pyiceberg.exceptions")) and not isinstance(
+            error, iceberg_errors.ValidationError
+        ):
+            raise
+        with translate_file_errors(path, _METADATA_FIX):
+            raise
 
 
 _UNUSABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")

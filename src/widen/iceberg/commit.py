@@ -65,6 +65,8 @@ WRITABLE_VERSIONS = (1, 2)
 
 _ROUNDED = "partitions by a double, whose values PyIceberg would round when it writes a manifest again"
 
+_OUTSIDE_CALENDAR = "partitions by a day, an hour, a date or a timestamp outside of the years 1 to 9999"
+
 _RETRIES, _MERGES_MANIFESTS = "commit.retry.num-retries", "commit.manifest-merge.enabled"
 
 _INTEGERS = ("write.summary.partition-limit", "write.metadata.previous-versions-max")
@@ -235,7 +237,8 @@ class IcebergTransaction:
         """Add a snapshot that adds files and removes others.
 
         Raises:
-            UnsupportedFeatureForWrite: files are removed, and a double column is a partition column.
+            UnsupportedFeatureForWrite: files are removed, and a double column is a partition column, or a partition is
+                outside of Python's calendar.
             InvalidOption: a property of the table is not an integer.
             CatalogError: the store of the table cannot be written.
         """
@@ -253,7 +256,12 @@ class IcebergTransaction:
                 producer.append_data_file(to_data_file(file, metadata) if isinstance(file, IcebergFile) else file)
             for data_file in removed:
                 producer.delete_data_file(data_file)
-            producer.commit()
+            try:
+                producer.commit()
+            except OverflowError as error:  # PyIceberg spells partitions as dates of Python in the summary
+                raise UnsupportedFeatureForWrite(
+                    verb="change rows of", location=str(self.name), features=_OUTSIDE_CALENDAR
+                ) from error
         self.snapshot_id = producer.snapshot_id
 
     def commit(self, staged: StagedFiles) -> CommitResult:
@@ -350,7 +358,8 @@ def _ensure_integers(properties: Mapping[str, str], names: Iterable[str]) -> Non
         try:
             int(properties.get(name, "0"))
         except ValueError as error:
-            raise InvalidOption(option=name, value=properties[name], expected="Must be an integer.") from error
+            expected = f"The property {name} of the table must be an integer. Set it to one, or remove it."
+            raise InvalidOption(option=name, value=properties[name], expected=expected) from error
 
 
 def _is_sqlite(name: TableName) -> bool:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from widen.errors import CorruptLog, CorruptMetadata, FileMissing
+from widen.iceberg.snapshot_history import summary_count
 from widen.iceberg.snapshots import ancestors_since
 from widen.log.read.loads import Load, Record, RecordFolder, record_file
 from widen.log.store.log_store import LogStore
@@ -108,9 +109,7 @@ def _current(table: Table, loads: Sequence[Load]) -> tuple[Load, ...]:
     metadata = table.metadata
     line = ancestors_since(metadata, table.io, max((load.loaded_ms for load in loads), default=0))
     kept = {each.snapshot_id for each in line}
-    for each in line:
-        picked = each.summary.additional_properties.get(_CHERRY_PICKED) if each.summary else None
-        kept |= {int(picked)} if picked else set()
+    kept |= {summary_count(each, _CHERRY_PICKED) for each in line}
     oldest_ms = line[-1].timestamp_ms if line else 0
     expired = [load for load in loads if metadata.snapshot_by_id(load.version) is None]
     kept |= {load.version for load in expired if load.loaded_ms < oldest_ms}

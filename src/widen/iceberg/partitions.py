@@ -115,6 +115,16 @@ def partition_columns(fields: Iterable[PartitionField]) -> dict[Path, FixedColum
     return {each.source: FixedColumn(each.source[-1], "a partition column") for each in fields if each.source}
 
 
+def is_unpartitioned(spec: iceberg_partitioning.PartitionSpec) -> bool:
+    """Return whether files of a specification are in one partition: it has no fields, or only void ones.
+
+    A field that is dropped from a table of format version 1 stays as a void one.
+
+    Source: Iceberg's table specification, "Scan Planning": equality deletes of an unpartitioned spec apply to all files
+    """
+    return all(isinstance(field.transform, iceberg_transforms.VoidTransform) for field in spec.fields)
+
+
 def rounded_sources(metadata: TableMetadata) -> frozenset[int]:
     """Return the ids of the double columns whose values are partition values: PyIceberg rounds those to a float.
 

@@ -175,7 +175,13 @@ def stream_mark(app_id: str, number: int) -> dict[str, str]:
 def last_interval(properties: Mapping[str, str], app_id: str) -> int | None:
     """Return the number of the last interval of a stream that the table has; None if it has none."""
     number = properties.get(f"{STREAM}{app_id}")
-    return None if number is None else int(number)
+    if number is None:
+        return None
+    try:
+        return int(number)
+    except ValueError as error:
+        name, fix = f"{STREAM}{app_id}", "Set it to the number of the last interval that the table has."
+        raise CorruptMetadata(location=app_id, name=name, reason=f"{number!r} is not a number", fix=fix) from error
 
 
 def report_summary(

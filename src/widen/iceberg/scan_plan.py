@@ -15,14 +15,15 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from widen.errors import UnsupportedFeatureForRead
+from widen.iceberg.metadata_files import read_manifests, translate_file_errors
 from widen.iceberg.overflowed_truncation import overflowing_truncation
-from widen.iceberg.partitions import rounded_sources
+from widen.iceberg.partitions import is_unpartitioned, rounded_sources
 from widen.model.lazy_module import import_lazily
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.io import FileIO
-    from pyiceberg.manifest import DataFile, ManifestEntry, ManifestFile
+    from pyiceberg.manifest import DataFile, ManifestEntry
     from pyiceberg.partitioning import PartitionField
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
@@ -108,13 +109,16 @@ def plan_scan(metadata: TableMetadata, io: FileIO, snapshot: Snapshot, row_filte
     Raises:
         UnsupportedFeatureForRead: a file is not Parquet.
     """
-    manifests = snapshot.manifests(io)
-    data = [each for each in manifests if each.content == ice_manifest.ManifestContent.DATA]
+    manifests = read_manifests(metadata, io, snapshot)
     planner = ice_table.ManifestGroupPlanner(_with_safe_partitions(metadata), io, row_filter)
-    entries = chain.from_iterable(planner.plan_manifest_entries(data))
-    files = tuple(_to_scanned_file(metadata, entry) for entry in entries)
-    deletes = _deletes(
-        metadata, io, [each for each in manifests if each.content == ice_manifest.ManifestContent.DELETES]
+    with translate_file_errors(snapshot.manifest_list):  # bounds that cannot be compared
+        entries = chain.from_iterable(planner.plan_manifest_entries([each for each in manifests if each.is_data]))
+        files = tuple(_to_scanned_file(metadata, entry) for entry in entries)
+    deletes = (
+        _delete_file(metadata, entry)
+        for manifest in manifests
+        if not manifest.is_data
+        for entry in manifest.fetch_manifest_entry()
     )
     return IcebergScan(files, tuple(_find_applying(files, deletes)))
 
@@ -146,9 +150,9 @@ def added_by(metadata: TableMetadata, io: FileIO, snapshot: Snapshot) -> tuple[S
     """
     return tuple(
         _to_scanned_file(metadata, entry)
-        for manifest in snapshot.manifests(io)
-        if manifest.added_snapshot_id == snapshot.snapshot_id and manifest.content == ice_manifest.ManifestContent.DATA
-        for entry in manifest.fetch_manifest_entry(io, discard_deleted=True)
+        for manifest in read_manifests(metadata, io, snapshot)
+        if manifest.added_snapshot_id == snapshot.snapshot_id and manifest.is_data
+        for entry in manifest.fetch_manifest_entry()
         if entry.snapshot_id == snapshot.snapshot_id
     )
 
@@ -173,17 +177,11 @@ def _partition(metadata: TableMetadata, file: DataFile) -> str:
     return f"{file.spec_id}:{values!r}"
 
 
-def _deletes(metadata: TableMetadata, io: FileIO, manifests: list[ManifestFile]) -> Iterator[DeleteFile]:
-    for manifest in manifests:
-        for entry in manifest.fetch_manifest_entry(io, discard_deleted=True):
-            yield _delete_file(metadata, entry)
-
-
 def _delete_file(metadata: TableMetadata, entry: ManifestEntry) -> DeleteFile:
     file = entry.data_file
     _ensure_parquet(metadata, file, (ice_manifest.FileFormat.PARQUET, ice_manifest.FileFormat.PUFFIN))
     kind = _kind(file)
-    is_global = kind is DeleteKind.EQUALITY and not metadata.specs()[file.spec_id].fields
+    is_global = kind is DeleteKind.EQUALITY and is_unpartitioned(metadata.specs()[file.spec_id])
     return DeleteFile(
         kind=kind,
         path=file.file_path,
@@ -209,7 +207,7 @@ _PATH_ID = 2147483546
 def _only_data_file(file: DataFile) -> str | None:
     """Return the data file that both bounds of the paths name; bounds that may be cut off differ."""
     low, high = ((bounds or {}).get(_PATH_ID) for bounds in (file.lower_bounds, file.upper_bounds))
-    return low.decode() if low is not None and low == high else None
+    return low.decode(errors="replace") if low is not None and low == high else None
 
 
 def _ensure_parquet(metadata: TableMetadata, file: DataFile, supported: tuple[Any, ...]) -> None:

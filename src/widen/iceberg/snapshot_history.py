@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from widen.iceberg import properties as names
+from widen.iceberg.metadata_files import live_entries
 from widen.iceberg.snapshots import ancestors
 from widen.model.column_path import Path
-from widen.model.lazy_module import import_lazily
 from widen.planning.table.column_change import ChangeReason
 from widen.planning.table.schema_changes import EVENTS, recorded_reasons
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from pyiceberg.manifest import ManifestEntry as ManifestEntry
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
-
-ice_manifest = import_lazily("pyiceberg.manifest")
 
 _COUNTS = ("added-", "deleted-", "removed-", "total-", "changed-")
 
@@ -36,10 +34,9 @@ def snapshot_commits(metadata: TableMetadata, limit: int | None = None) -> Itera
 
 
 def _describe(snapshot: Snapshot) -> dict[str, Any]:
-    summary = snapshot.summary
+    summary, properties = snapshot.summary, summary_of(snapshot)
     if summary is None:
         return {"operation": ""}
-    properties: Mapping[str, str] = summary.additional_properties
     metrics = {key: value for key, value in properties.items() if key.startswith(_COUNTS)}
     parameters = {key: value for key, value in properties.items() if key not in metrics}
     return {"operation": summary.operation.value, "operationParameters": parameters, "operationMetrics": metrics}
@@ -47,7 +44,19 @@ def _describe(snapshot: Snapshot) -> dict[str, Any]:
 
 def summary_of(snapshot: Snapshot | None) -> Mapping[str, str]:
     """Return the summary of a snapshot without its operation; empty if it has none."""
-    return snapshot.summary.additional_properties if snapshot is not None and snapshot.summary else {}
+    if snapshot is None or snapshot.summary is None:
+        return {}
+    # PyIceberg does not check that the values are texts.
+    return {key: str(value) for key, value in snapshot.summary.additional_properties.items()}
+
+
+def summary_count(snapshot: Snapshot | None, name: str) -> int:
+    """Return a number in the summary of a snapshot; 0 if it is missing or not a number."""
+    text = summary_of(snapshot).get(name, "0")
+    return int(text) if text.isdecimal() and len(text) <= _LONG_DIGITS else 0
+
+
+_LONG_DIGITS = 19
 
 
 def event_reasons(snapshot: Snapshot) -> list[tuple[Path, ChangeReason]]:
@@ -83,27 +92,16 @@ def list_files(metadata: TableMetadata, io: FileIO, snapshot: Snapshot | None) -
     Args:
         snapshot: The snapshot; None yields nothing.
     """
-    for entry in live_entries(io, snapshot):
+    for entry in live_entries(metadata, io, snapshot):
         file = entry.data_file
         partition = _partition_text(metadata, file)
         size_bytes, sequence = file.file_size_in_bytes, entry.sequence_number or 0
         yield file.file_path, partition, file.record_count, size_bytes, file.spec_id, sequence
 
 
-def live_entries(io: FileIO, snapshot: Snapshot | None) -> Iterator[ManifestEntry]:
-    """Yield the manifest entries of the data files of a snapshot.
-
-    Args:
-        snapshot: The snapshot; None yields nothing.
-    """
-    for manifest in snapshot.manifests(io) if snapshot is not None else ():
-        if manifest.content == ice_manifest.ManifestContent.DATA:
-            yield from manifest.fetch_manifest_entry(io, discard_deleted=True)
-
-
 def _partition_text(metadata: TableMetadata, file: DataFile) -> str:
     spec = metadata.specs()[file.spec_id]
     try:
         return str(spec.partition_to_path(file.partition, metadata.schema())) if spec.fields else ""
-    except OverflowError:  # PyIceberg writes a day as a date of Python, which has none before the year 1
+    except (OverflowError, ValueError, TypeError):  # PyIceberg writes days as dates of Python: none before the year 1
         return "/".join(f"{field.name}={file.partition[at]}" for at, field in enumerate(spec.fields))

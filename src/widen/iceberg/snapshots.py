@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from widen.errors import InvalidOption, VersionNotFound
+from widen.errors import CorruptFile, InvalidOption, VersionNotFound
+from widen.iceberg.metadata_files import ensure_regular, translate_file_errors
 from widen.model.lazy_module import import_lazily
 
 if TYPE_CHECKING:
@@ -93,6 +94,13 @@ def find_read_point(metadata: TableMetadata, wanted: SnapshotReference) -> ReadP
         snapshot = _as_of(metadata, wanted.timestamp_ms or 0)
     if snapshot.schema_id is None:
         return ReadPoint(metadata, snapshot)
+    if metadata.schema_by_id(snapshot.schema_id) is None:
+        raise VersionNotFound(
+            location=metadata.location,
+            wanted=f"the snapshot {snapshot.snapshot_id}",
+            reason=f"the table does not have its schema {snapshot.schema_id}",
+            fix="Read a newer snapshot.",
+        )
     return ReadPoint(metadata.model_copy(update={"current_schema_id": snapshot.schema_id}), snapshot)
 
 
@@ -140,10 +148,12 @@ def ancestors(metadata: TableMetadata, newest: Snapshot | None = None) -> Iterat
         newest: The snapshot; by default the current one.
     """
     snapshot = newest or metadata.current_snapshot()
+    by_id = {each.snapshot_id: each for each in metadata.snapshots}
     while snapshot is not None:
         yield snapshot
+        by_id.pop(snapshot.snapshot_id, None)  # damaged metadata may say that a snapshot comes before itself
         parent = snapshot.parent_snapshot_id
-        snapshot = None if parent is None else metadata.snapshot_by_id(parent)
+        snapshot = None if parent is None else by_id.get(parent)
 
 
 def ancestors_since(metadata: TableMetadata, io: FileIO, time_ms: int) -> list[Snapshot]:
@@ -169,11 +179,11 @@ def ancestors_since(metadata: TableMetadata, io: FileIO, time_ms: int) -> list[S
 
 
 def _snapshots_in(file: str, io: FileIO) -> dict[int, Snapshot]:
-    """Return the snapshots in a metadata file; none if it was deleted."""
+    """Return the snapshots in a metadata file; none if it was deleted or is damaged."""
     try:
-        return {
-            each.snapshot_id: each
-            for each in ice_serializers.FromInputFile.table_metadata(io.new_input(file)).snapshots
-        }
-    except OSError:
+        with translate_file_errors(file):
+            ensure_regular(file)
+            metadata = ice_serializers.FromInputFile.table_metadata(io.new_input(file))
+    except CorruptFile:
         return {}
+    return {each.snapshot_id: each for each in metadata.snapshots}

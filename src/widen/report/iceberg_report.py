@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from widen.iceberg import properties as names
 from widen.iceberg.column_bounds import ColumnIds, column_ids, read_bound
+from widen.iceberg.metadata_files import live_entries
 from widen.iceberg.schema_conversion import to_model
-from widen.iceberg.snapshot_history import event_reasons, live_entries, summary_of
+from widen.iceberg.snapshot_history import event_reasons, summary_count, summary_of
 from widen.iceberg.snapshots import ancestors
 from widen.model.column_path import Path, is_struct_path, leaves
 from widen.model.types import StructType
@@ -47,7 +48,7 @@ def build_iceberg_report(table: Table, name: str, options: str = "") -> Report:
     Raises:
         CorruptMetadata: a property of Widen cannot be read.
         UnsupportedColumnType: Spark has no type for a column.
-        OSError: a manifest cannot be read.
+        CorruptFile: a manifest cannot be read.
     """
     metadata = table.metadata
     history = _History(metadata, name)
@@ -56,14 +57,14 @@ def build_iceberg_report(table: Table, name: str, options: str = "") -> Report:
     counts = CommitCounts(intervals=list(history.intervals(line)))
     leaf_columns = [LeafColumn(path, path, leaf, is_struct_path(schema, path)) for path, leaf in leaves(schema)]
     files = _LiveFiles(metadata, leaf_columns)
-    count = files.add_live(list(live_entries(table.io, table.current_snapshot())), line, counts)
+    count = files.add_live(list(live_entries(metadata, table.io, table.current_snapshot())), line, counts)
     types = _types_before(metadata)
     columns = tuple(
         replace(column, types_before=types.get(column.path, ())) for column in report_columns(schema, count, counts)
     )
     families = drifted_fields(schema, columns, dict(counts.origins()))
     last = line[-1] if line else None
-    deleted = int(summary_of(last).get(_DELETES, 0))
+    deleted = summary_count(last, _DELETES)
     return Report(
         name,
         VersionTime(last.snapshot_id, last.timestamp_ms) if last else VersionTime(0, metadata.last_updated_ms),
@@ -119,15 +120,15 @@ class _History:
         return IntervalRecord(
             VersionTime(snapshot.snapshot_id, snapshot.timestamp_ms),
             summary.get(names.OPERATION, operation),
-            int(summary.get("added-records", 0)),
-            int(summary.get(names.CORRUPT, 0)),
-            int(summary.get("added-data-files", 0)),
-            int(summary.get("added-files-size", 0)),
+            summary_count(snapshot, "added-records"),
+            summary_count(snapshot, names.CORRUPT),
+            summary_count(snapshot, "added-data-files"),
+            summary_count(snapshot, "added-files-size"),
             changes,
             {key: summary[name] for key, name in _PARAMETERS.items() if name in summary},
             is_first=is_first,
-            quarantined=int(summary.get(names.QUARANTINED, 0)),
-            rounded=int(summary.get(names.ROUNDED, 0)),
+            quarantined=summary_count(snapshot, names.QUARANTINED),
+            rounded=summary_count(snapshot, names.ROUNDED),
         )
 
 

@@ -103,7 +103,7 @@ class IcebergTable(FoldMixin, ColumnMethodsMixin):
         """Return the data files of the current snapshot: a row for each, with the columns of `FILE_COLUMNS`.
 
         Raises:
-            OSError: a manifest cannot be read.
+            CorruptFile: a manifest cannot be read.
         """
         rows = list(list_files(self._table.metadata, self._table.io, self._table.current_snapshot()))
         kinds = (pa.string(), pa.string(), pa.int64(), pa.int64(), pa.int32(), pa.int64())

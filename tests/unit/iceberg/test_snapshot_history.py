@@ -33,7 +33,7 @@ def test_partitions_may_be_days_that_python_has_no_date_for(tmp_path: Path, monk
     # PyIceberg does not commit such a file, but Iceberg for Spark does.
     old = data_file(path, 1, partition=Record(-733578, -733578))
     old.spec_id = table.spec().spec_id
-    (entry,) = snapshot_history.live_entries(table.io, table.current_snapshot())
+    (entry,) = snapshot_history.live_entries(table.metadata, table.io, table.current_snapshot())
     entry.data_file = old
     monkeypatch.setattr(snapshot_history, "live_entries", lambda *_: [entry])
     assert partitions() == ["d=-733578/i=-733578"]

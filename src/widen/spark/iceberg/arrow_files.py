@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from widen.errors import CorruptFile
 from widen.errors.foreign import first_line
+from widen.iceberg.metadata_files import ensure_regular
 from widen.model.column_path import map_fields
 from widen.model.types import LONG, STRING, Field, StructType
 from widen.protocol.column_mapping import NAME, PHYSICAL_NAME
@@ -32,6 +33,7 @@ PLACE, POSITION = "__widen_place", "__widen_position"
 """The columns with the key of the file of a row, and with its position there."""
 
 _PATH, _BATCH_ROWS, _MOST_TASKS = "path", 65_536, 200
+_FIX_FILE = "Restore the file from a backup, or check that its store can be reached."
 _FIX = "Set spark.sql.caseSensitive to true, so that Spark can read the file."
 
 
@@ -60,13 +62,17 @@ def _read_files(io: FileIO, stored: StructType, batches: Iterable[pa.RecordBatch
         for path, place in zip(*(column.to_pylist() for column in batch.columns), strict=True):
             try:
                 yield from _read_file(io, stored, path, place)
-            except (NotLocal, pa.ArrowException) as error:
+            except NotLocal as error:
                 raise CorruptFile(path=path, reason=first_line(error), fix=_FIX) from error
+            except (pa.ArrowException, OSError) as error:
+                reason = "the file does not exist" if isinstance(error, FileNotFoundError) else first_line(error)
+                raise CorruptFile(path=path, reason=reason, fix=_FIX_FILE) from error
 
 
 def _read_file(io: FileIO, stored: StructType, path: str, place: str) -> Iterator[pa.RecordBatch]:
     schema = to_arrow_schema(stored).append(pa.field(PLACE, pa.string())).append(pa.field(POSITION, pa.int64()))
     first = 0
+    ensure_regular(path)
     with io.new_input(path).open() as stream:
         file = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")
         for batch in file.iter_batches(_BATCH_ROWS):

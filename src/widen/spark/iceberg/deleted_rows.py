@@ -19,6 +19,7 @@ from pyroaring import BitMap64
 from pyspark.sql import SparkSession
 
 from widen.errors import CorruptFile
+from widen.iceberg.metadata_files import ensure_regular, translate_file_errors
 from widen.model.types import LONG, STRING, Field, StructType
 from widen.protocol.column_mapping import COLUMN_ID
 from widen.spark.read.deleted_rows import FILE, ROW, bitmap_batches
@@ -61,8 +62,10 @@ def vector_positions(spark: SparkSession, io: FileIO, sequences: Mapping[str, in
 def _expand(io: FileIO, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for path, sequence in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-            with io.new_input(path).open() as stream:
-                content = stream.read()
+            with translate_file_errors(path, _FIX):
+                ensure_regular(path)
+                with io.new_input(path).open() as stream:
+                    content = stream.read()
             for data_file, bitmap in read_vectors(content, path):
                 for rows in bitmap_batches(data_file, bitmap):
                     yield rows.append_column(SEQUENCE, pa.array([sequence] * len(rows), pa.int64()))
@@ -79,8 +82,10 @@ def read_vectors(content: bytes, path: str) -> Iterator[tuple[str, BitMap64]]:
     for blob in _read_footer(content, path).blobs:
         if blob.type != "deletion-vector-v1":
             continue
-        data = content[blob.offset : blob.offset + blob.length]
-        yield blob.properties["referenced-data-file"], _decode_vector(data, path)
+        file = blob.properties.get("referenced-data-file")
+        if file is None or not 0 <= blob.offset <= blob.offset + blob.length <= len(content):
+            raise CorruptFile(path=path, reason="its footer names no data file, or bytes beyond its end", fix=_FIX)
+        yield file, _decode_vector(content[blob.offset : blob.offset + blob.length], path)
 
 
 def _read_footer(content: bytes, path: str) -> _Footer:
@@ -89,9 +94,11 @@ def _read_footer(content: bytes, path: str) -> _Footer:
     size, flags = struct.unpack("<iI", content[-12:-4])
     if flags & 1:
         raise CorruptFile(path=path, reason="its footer is compressed, which Widen does not support", fix=_FIX)
+    if not 0 <= size <= len(content) - 16:
+        raise CorruptFile(path=path, reason="its footer has a wrong size", fix=_FIX)
     try:
         return msgspec.json.decode(content[-12 - size : -12], type=_Footer)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise CorruptFile(path=path, reason=f"its footer cannot be read ({error})", fix=_FIX) from error
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from threading import Lock
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from pyspark.sql import SparkSession
 
 from widen.errors import CorruptFile
 from widen.errors.foreign import first_line
+from widen.iceberg.metadata_files import ensure_regular
 from widen.model.column_path import ELEMENT, KEY, VALUE, Path, format_path
 from widen.model.types import ArrayType, DataType, DecimalType, MapType, StructType
 from widen.protocol.column_mapping import COLUMN_ID
@@ -212,6 +214,7 @@ CACHED_FILES = 100_000
 
 _cache: dict[str, pa.Schema] = {}
 _schemas: dict[bytes, pa.Schema] = {}
+_lock = Lock()
 _FIX = "Restore the file from a backup, or check that its store can be reached."
 
 
@@ -225,25 +228,29 @@ def read_schemas(spark: SparkSession, io: FileIO, paths: Sequence[str]) -> list[
     Raises:
         CorruptFile: a file is missing, cannot be read or is not Parquet.
     """
-    # Another thread may clear the caches at any moment, so the result does not depend on them.
-    found = {path: _cache.get(path) for path in paths}
-    new = [path for path, columns in found.items() if columns is None]
-    if len(_cache) + len(new) > CACHED_FILES:
-        _cache.clear()
-        _schemas.clear()
-    for path, fields in zip(new, read_files(lambda: spark, partial(_read, io), new, DRIVER_FILES), strict=True):
-        columns = _schemas.get(fields) or _schemas.setdefault(fields, pa.ipc.read_schema(pa.py_buffer(fields)))
-        found[path] = _cache[path] = columns
+    # Another thread may clear the caches between the two locks, so the result does not depend on them.
+    with _lock:
+        found = {path: _cache.get(path) for path in paths}
+        new = [path for path, columns in found.items() if columns is None]
+        if len(_cache) + len(new) > CACHED_FILES:
+            _cache.clear()
+            _schemas.clear()
+    footers = list(read_files(lambda: spark, partial(_read, io), new, DRIVER_FILES))
+    with _lock:
+        for path, fields in zip(new, footers, strict=True):
+            columns = _schemas.get(fields) or _schemas.setdefault(fields, pa.ipc.read_schema(pa.py_buffer(fields)))
+            found[path] = _cache[path] = columns
     return [columns for path in paths if (columns := found[path]) is not None]
 
 
 def _read(io: FileIO, path: str) -> bytes:
     """Return the columns of a file in Arrow's form."""
     try:
+        ensure_regular(path)
         with io.new_input(path).open() as stream:
             columns = pq.read_schema(stream)
     except FileNotFoundError as error:
         raise CorruptFile(path=path, reason="the file does not exist", fix=_FIX) from error
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise CorruptFile(path=path, reason=first_line(error), fix=_FIX) from error
     return columns.remove_metadata().serialize().to_pybytes()  # type: ignore[no-any-return]

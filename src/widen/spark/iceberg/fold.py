@@ -18,11 +18,11 @@ from widen.errors import ColumnRefused
 from widen.iceberg.catalog import TableName
 from widen.iceberg.column_changes import change_columns, to_column_state
 from widen.iceberg.commit import CommitResult, ensure_writable, open_transaction, plan_columns
+from widen.iceberg.metadata_files import live_entries
 from widen.iceberg.properties import FOLD, OPERATION, SOURCES, encode_sources, read_sources
 from widen.iceberg.row_filter import to_row_filter
 from widen.iceberg.scan_plan import IcebergScan, plan_scan
 from widen.iceberg.schema_conversion import to_model
-from widen.iceberg.snapshot_history import live_entries
 from widen.iceberg.snapshots import SnapshotReference, find_read_point
 from widen.log.write.staged_files import StagedFiles
 from widen.model.column_path import Path, find_field
@@ -38,8 +38,9 @@ from widen.spark.iceberg.source import IcebergSource
 from widen.spark.read.sql_predicate import parse_predicate
 
 if TYPE_CHECKING:
+    from pyiceberg.manifest import ManifestEntry
+
     from widen.iceberg.catalog import Table
-    from widen.iceberg.snapshot_history import ManifestEntry
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ class IcebergFold:
 
     @cached_property
     def _entries(self) -> list[ManifestEntry]:
-        return list(live_entries(self.table.io, self.table.current_snapshot()))
+        return list(live_entries(self.table.metadata, self.table.io, self.table.current_snapshot()))
 
     def _is_older(self, entry: ManifestEntry) -> bool:
         """Tell whether a file was added before the column. Its metrics say nothing of a column that it lacks."""

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from widen.iceberg.data_file import IcebergFile
+from widen.iceberg.metadata_files import live_entries
 from widen.iceberg.row_filter import to_row_filter
 from widen.iceberg.scan_plan import IcebergScan, plan_scan
-from widen.iceberg.snapshot_history import live_entries
 from widen.iceberg.snapshots import ReadPoint
 from widen.model.types import StructType, quote_name
 from widen.protocol.skipping.predicate import Predicate, UnknownPredicate
@@ -54,7 +54,7 @@ def remove_replaced_rows(
     """
     if point.snapshot is None:
         return RemovedRows()
-    entries = [entry.data_file for entry in live_entries(io, point.snapshot)]
+    entries = [entry.data_file for entry in live_entries(point.metadata, io, point.snapshot)]
     if replaced.keys is None:
         return RemovedRows(entries)
     columns = [field for name in replaced.columns if (field := schema.find(name)) is not None]

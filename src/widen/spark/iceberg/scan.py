@@ -23,12 +23,12 @@ from widen.iceberg.partitions import rounded_sources
 from widen.iceberg.row_filter import to_row_filter
 from widen.iceberg.scan_plan import DeleteFile, DeleteKind, IcebergScan, ScannedFile, plan_scan
 from widen.iceberg.schema_conversion import ensure_names_distinct, to_model
-from widen.model.column_path import Path, fields, format_path, is_struct_path, resolve
+from widen.model.column_path import Path, fields, format_path, resolve
 from widen.model.types import DOUBLE, FLOAT, DataType, Field, StructType
 from widen.protocol.column_mapping import COLUMN_ID
 from widen.protocol.skipping.predicate import Predicate, UnknownPredicate
 from widen.spark.expression import filter_rows
-from widen.spark.iceberg.constants import initial_defaults, to_column, to_values
+from widen.spark.iceberg.constants import initial_defaults, place_constant, to_column, to_values
 from widen.spark.iceberg.deleted_rows import POSITION_DELETES, SEQUENCE, vector_positions
 from widen.spark.iceberg.file_columns import FileColumns, find_columns, read_schemas
 from widen.spark.iceberg.source import IcebergSource, to_uris
@@ -213,7 +213,7 @@ def _constants(point: ReadPoint, schema: StructType, group: _Group) -> tuple[dic
     partitioned: dict[Path, int] = {}
     numbers = {path: number for number, path in _paths(schema).items()}
     identities = {number for file in group.files for number, _ in file.values}
-    initial, rounded = initial_defaults(point.schema), rounded_sources(point.metadata)
+    initial, rounded = initial_defaults(point.schema, point.metadata.location), rounded_sources(point.metadata)
     for path in group.columns.missing:
         number = numbers[path]
         if number in identities & rounded:
@@ -222,10 +222,6 @@ def _constants(point: ReadPoint, schema: StructType, group: _Group) -> tuple[dic
             partitioned[path] = number
         elif (default := initial.get(number)) is not None:
             defaults[path] = default
-            if not is_struct_path(schema, path):
-                raise _unsupported_error(
-                    point, f"the default of {format_path(path)}, which is inside an array or a map"
-                )
     return defaults, partitioned
 
 
@@ -235,7 +231,7 @@ def _with_constants(field: Field, column: Column, constants: Mapping[Path, Colum
     if not below:
         return column
     for path, value in below.items():
-        column = column.withField(format_path(path), value) if path else value
+        column = place_constant(column, field.type, path, value)
     (shown,) = visible_schema(StructType((field,)))
     return column.alias(field.name, metadata=dict(shown.metadata))
 

@@ -232,4 +232,12 @@ def _replace(data_type: DataType, path: Path, new: DataType) -> DataType:
         return new
     if is_atomic(data_type):
         raise ColumnNotFound(column=format_path(path), available="nothing")
+    if isinstance(data_type, StructType):
+        # Only the one field is looked at, so that a change of every column of a wide table stays fast.
+        names, items = [field.name for field in data_type.fields], data_type.fields
+        if path[0] not in names:
+            return data_type
+        at = names.index(path[0])
+        changed = replace(items[at], type=_replace(items[at].type, path[1:], new))
+        return StructType((*items[:at], changed, *items[at + 1 :]))
     return map_children(data_type, lambda step, child: _replace(child, path[1:], new) if step == path[0] else child)

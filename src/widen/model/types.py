@@ -158,7 +158,7 @@ class StructType:
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the fields, in order."""
-        return tuple(f.name for f in self.fields)
+        return tuple([f.name for f in self.fields])
 
     @property
     def sql(self) -> str:

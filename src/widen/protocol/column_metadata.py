@@ -16,6 +16,8 @@ from widen.model.types import Field, StructType
 INVARIANT, GENERATION, DEFAULT = "delta.invariants", "delta.generationExpression", "CURRENT_DEFAULT"
 START, STEP = "delta.identity.start", "delta.identity.step"
 HIGH_WATER_MARK, ALLOWS_EXPLICIT = "delta.identity.highWaterMark", "delta.identity.allowExplicitInsert"
+COLLATIONS = "__COLLATIONS"
+"""The key under which Spark stores the collations of texts in a column."""
 HIDDEN_PREFIX = "delta."
 """The prefix of metadata keys that are internal to the log."""
 

@@ -6,6 +6,7 @@ Source: PROTOCOL.md#schema-serialization-format
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 from typing import TypeAlias
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -61,7 +62,8 @@ def to_schema(schema: SchemaLike) -> StructType:
 
 def to_spark(schema: StructType) -> spark_types.StructType:
     """Return the schema as a Spark schema, metadata included."""
-    return spark_types.StructType.fromJson(type_to_value(schema))
+    # A copy, because PySpark changes the metadata of collated columns, which is the metadata of the table.
+    return spark_types.StructType.fromJson(deepcopy(type_to_value(schema)))
 
 
 def type_to_spark(data_type: DataType) -> spark_types.DataType:

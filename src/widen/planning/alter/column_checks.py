@@ -161,7 +161,7 @@ def ensure_droppable(state: TableState, operation: DropColumn) -> None:
     if mapping_mode(state.properties, state.protocol) == NONE:
         raise DropRefused(column=format_path(path))
     ensure_not_structural(state, path)
-    remaining = {field.name for field in parent} - {path[-1]}
+    remaining = {*parent.names} - {path[-1]}
     if len(path) == 1:
         remaining -= set(state.metadata.partition_columns)
     if not remaining:

@@ -61,7 +61,7 @@ def _apply(schema: StructType | None, operation: op.Operation) -> StructType:
             )
         case op.DropColumn(path):
             return _change_struct(
-                existing, path, lambda struct, field: StructType(tuple(f for f in struct if f is not field))
+                existing, path, lambda struct, field: StructType(tuple([f for f in struct.fields if f is not field]))
             )
         case op.MoveColumn(path, place):
             return _change_struct(existing, path, lambda struct, field: insert_field(struct, field, place))
@@ -98,7 +98,7 @@ def _change_struct(schema: StructType, path: Path, change: _Change) -> StructTyp
 
 
 def _swap_field(struct: StructType, old: Field, new: Field) -> StructType:
-    return StructType(tuple(new if field is old else field for field in struct))
+    return StructType(tuple([new if field is old else field for field in struct.fields]))
 
 
 def _with_column(schema: StructType, operation: op.AddColumn) -> StructType:

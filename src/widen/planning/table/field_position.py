@@ -55,7 +55,7 @@ def insert_field(struct: StructType, field: Field, place: FieldPosition) -> Stru
     Raises:
         ColumnNotFound: the struct has no field of the name to insert after.
     """
-    others = StructType(tuple(other for other in struct if other.name != field.name))
+    others = StructType(tuple([other for other in struct.fields if other.name != field.name]))
     match place:
         case StructEnd.FIRST:
             index = 0

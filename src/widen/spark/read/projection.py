@@ -16,10 +16,11 @@ from pyspark.sql import functions as F
 from widen.model.column_path import Path, fields, map_fields, replace_type
 from widen.model.types import STRING, VOID, DataType, Field, StructType, quote_name, similarity_key
 from widen.protocol.column_mapping import physical_name
+from widen.protocol.column_metadata import COLLATIONS
 from widen.protocol.text_limits import respell_declared
 from widen.spark.read.old_decimals import unsafe_decimals
 from widen.spark.read.scan_groups import ScanGroup, ScanPlan
-from widen.spark.spark_types import as_nullable, type_to_spark, visible_schema
+from widen.spark.spark_types import as_nullable, to_spark, type_to_spark, visible_schema
 
 VALUE = "__widen_value_"
 """The prefix of the columns with joined partition texts."""
@@ -100,6 +101,8 @@ def _partition_column(scan: ScanPlan, group: ScanGroup, field: Field) -> Column:
         text = F.col(quote_name(VALUE + name))
     else:
         text = F.lit(group.values.get(name) or None).cast("string")
+    if COLLATIONS in field.metadata:
+        return text.cast(to_spark(StructType((field,)))[0].dataType)
     return from_partition_text(text, field.type)
 
 

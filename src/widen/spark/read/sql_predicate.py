@@ -15,9 +15,10 @@ from sqlglot import expressions as sql
 from sqlglot.errors import SqlglotError
 
 from widen.errors import ColumnNotFound
-from widen.model.column_path import Path, is_struct_path, resolve
+from widen.model.column_path import Path, is_struct_path, nearest_field, resolve
 from widen.model.types import DATE, STRING, TIMESTAMP, TIMESTAMP_NTZ, DataType, StructType, is_atomic, name_key
 from widen.planning.table.expression_columns import parse_expression
+from widen.protocol.column_metadata import COLLATIONS
 from widen.protocol.partition_values import UNKNOWN, Scalar, UnknownValue, parse_partition_value
 from widen.protocol.skipping.predicate import And, Compare, IsNull, Not, Or, Predicate, UnknownPredicate, to_comparable
 
@@ -48,7 +49,7 @@ class PredicateScope:
     other: str | None = None
 
     def find(self, names: tuple[str, ...]) -> tuple[Path, DataType] | None:
-        """Return a leaf column that is not inside an array or a map, or None."""
+        """Return a leaf column that is not inside an array or a map, and not collated, or None."""
         first = name_key(names[0])
         if len(names) > 1 and self.other is not None and first == name_key(self.other):
             return None
@@ -57,7 +58,10 @@ class PredicateScope:
             path, data_type = resolve(self.schema, names[1:] if has_alias else names)
         except ColumnNotFound:
             return None
-        return (path, data_type) if is_atomic(data_type) and is_struct_path(self.schema, path) else None
+        if not is_atomic(data_type) or not is_struct_path(self.schema, path):
+            return None
+        # Statistics and partition values are compared byte by byte, which is not how a collation compares texts.
+        return None if COLLATIONS in nearest_field(self.schema, path).metadata else (path, data_type)
 
 
 def parse_predicate(text: str, scope: StructType | PredicateScope) -> Predicate:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -15,11 +16,22 @@ from widen.errors import EnabledWithoutFeature, FeatureRequired, TypeChangeRefus
 from widen.model.column_path import fields, find_field, parse_path, resolve
 from widen.model.schema_json import from_json
 from widen.model.type_parser import parse_type
-from widen.model.types import Field, StructType
+from widen.model.types import INTEGER, LONG, Field, StructType
 from widen.planning.alter import alter_request
 from widen.planning.alter.alter_table import plan_alter
 from widen.planning.alter.set_properties import plan_set_properties
-from widen.planning.table.operation import AddConstraint, DropConstraint, SyncIdentity
+from widen.planning.table.field_position import StructEnd
+from widen.planning.table.operation import (
+    AddColumn,
+    AddConstraint,
+    DropColumn,
+    DropConstraint,
+    MoveColumn,
+    Operation,
+    SetComment,
+    SyncIdentity,
+    WidenType,
+)
 from widen.planning.table.table_state import MetadataChange, TableState
 from widen.protocol.actions import Metadata
 from widen.protocol.column_mapping import COLUMN_ID, PHYSICAL_NAME
@@ -851,3 +863,57 @@ def test_a_commit_that_changes_columns_has_metadata_and_nothing_else() -> None:
     change = alter(before, "a", type="bigint")
     assert change is not None
     assert [type(action) for action in change.actions] == [Metadata]
+
+
+# ---- many columns at once --------------------------------------------------------------------------
+
+
+def calls_of(run: Callable[[], object]) -> int:
+    """Return how many functions of Python a call enters."""
+    count = 0
+
+    def note(_: object, event: str, __: object) -> None:
+        nonlocal count
+        count += event == "call"
+
+    sys.setprofile(note)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize("kind", ["types", "types and comments", "places", "additions", "drops", "fields of a struct"])
+def test_a_change_of_every_column_takes_work_in_proportion_to_them(kind: str) -> None:
+    def work(count: int) -> int:
+        columns = ", ".join(f"c{each}: int" for each in range(count))
+        before = state(f"k int, s struct<{columns}>, {columns}", {**WIDE, **MAPPED})
+        names = [f"c{each}" for each in range(count)]
+        operations: list[Operation] = {
+            "types": [WidenType((name,), INTEGER, LONG) for name in names],
+            "types and comments": [
+                each for name in names for each in (WidenType((name,), INTEGER, LONG), SetComment((name,), "x"))
+            ],
+            "places": [MoveColumn((name,), StructEnd.FIRST) for name in names],
+            "additions": [AddColumn((), Field(f"n{name}", LONG)) for name in names],
+            "drops": [DropColumn((name,)) for name in names],
+            "fields of a struct": [WidenType(("s", name), INTEGER, LONG) for name in names],
+        }[kind]
+        return calls_of(lambda: plan_alter(before, operations))
+
+    assert work(160) < 4.6 * work(40)
+
+
+def test_operations_on_one_column_and_on_what_is_in_it_are_checked_one_after_the_other() -> None:
+    before = state("a int, s struct<x: int, y: int>", {**WIDE, **MAPPED})
+    for operations in (
+        [WidenType(("a",), INTEGER, LONG), WidenType(("A",), INTEGER, LONG)],
+        [AddColumn((), Field("n", LONG)), AddColumn((), Field("N", LONG))],
+        [DropColumn(("s", "x")), DropColumn(("s", "y"))],
+        [DropColumn(("s",)), DropColumn(("a",))],
+    ):
+        with pytest.raises(WidenError):
+            plan_alter(before, operations)
+    nested = [AddColumn((), Field("n", schema("b int"))), AddColumn(("n",), Field("c", LONG))]
+    assert after(before, plan_alter(before, nested)).schema.sql.endswith("n: struct<b: int, c: bigint>>")

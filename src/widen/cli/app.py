@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any
 
@@ -29,11 +29,12 @@ from widen.cli import (
     spark_session,
 )
 from widen.cli.help_examples import examples_text
-from widen.cli.output import discard_output, note, prepare_streams, show_error, show_line
+from widen.cli.output import STDOUT, discard_output, note, prepare_streams, show_error, show_line
 from widen.cli.table_formats import for_both_formats
-from widen.errors import LimitExceeded, WidenError
+from widen.errors import LimitExceeded, PostCommitFailed, StorageError, WidenError
 from widen.errors.foreign import notes_of
 from widen.model.lazy_module import import_lazily
+from widen.model.progress import recorded_commits
 
 OVER_LIMIT, INTERRUPTED, BROKEN_PIPE = 3, 130, 141
 DEBUG = "WIDEN_DEBUG"
@@ -57,12 +58,28 @@ class WidenGroup(TyperGroup):
         Raises:
             typer.Exit: the pipe is broken.
         """
+        with recorded_commits() as made:
+            return self._invoke(ctx, made)
+
+    def _invoke(self, ctx: typer.Context, made: Sequence[tuple[str, int]]) -> Any:
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError:
             discard_output()
+            for location, version in made[-1:]:
+                note(f"Version {version} of {location} is committed; its output was not read.", "bold")
             raise typer.Exit(BROKEN_PIPE) from None
+        except PostCommitFailed as error:
+            if not isinstance(error.__cause__, BrokenPipeError):
+                raise
+            discard_output()
+            show_error(error)
+            raise typer.Exit(BROKEN_PIPE) from None
+        except StorageError as error:
+            if made and error.fields.get("location") == STDOUT:
+                error.committed = made[-1]
+            raise
         except KeyboardInterrupt as interrupt:
             for text in notes_of(interrupt):
                 note(text, "bold")

@@ -14,7 +14,7 @@ import typer
 from rich.text import Text
 
 from widen.cli import ingest_options, lazy_imports, shared_options, spark_session
-from widen.cli.follow import EventFile, stop_requested
+from widen.cli.follow import stop_requested, to_event_file
 from widen.cli.output import note, show, show_json
 from widen.cli.step_display import progress
 
@@ -91,8 +91,6 @@ def flow(
         "every_seconds": every,
         "rebuild": rebuild,
         "storage_options": shared_options.storage(storage_option),
-        "on_event": None if events is None else EventFile(events),
-        "on_batch": partial(_report, json),
     }
     if source.endswith(CHAIN):
         _ensure_alone(given)
@@ -100,22 +98,25 @@ def flow(
     else:
         _ensure_given(given, "into", "checkpoint")
         start = partial(lazy_imports.flow, source, **given, removed=removed.value, verify=verify, **shared)
-    _run(start, once=once)
+    _run(partial(start, on_event=to_event_file(events), on_batch=partial(_report, json)), once=once)
 
 
 def _run(start: Callable[..., Flow], *, once: bool) -> None:
     with progress("starting Spark") as update:
         spark = update.watch(spark_session.spark_session())
         if once:
-            start(spark=spark, progress=update, once=True)
-            return
-        with stop_requested() as stop:
-            running = start(spark=spark, progress=update)
-            while not running.wait(1):
-                if stop.is_set():
-                    update("finishing the batch")
-                    running.stop()
-    note("stopped; run it again with this checkpoint to continue.")
+            running = start(spark=spark, progress=update, once=True)
+        else:
+            with stop_requested() as stop:
+                running = start(spark=spark, progress=update)
+                while not running.wait(1):
+                    if stop.is_set():
+                        update("finishing the batch")
+                        running.stop()
+    if not once:
+        note("stopped; run it again with this checkpoint to continue.")
+    elif not running.batches:
+        note("nothing to do: the target has everything that the source has now.")
 
 
 def _report(as_json: bool, batch: FlowBatch) -> None:

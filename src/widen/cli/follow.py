@@ -5,6 +5,7 @@ Source: docs/evolution-rules.md#one-interval
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -52,10 +53,30 @@ class EventFile:
 
     path: Path
 
+    def ensure_writable(self) -> EventFile:
+        """Create the file if it does not exist, before anything is loaded, and return this.
+
+        Raises:
+            StorageError: it cannot be written.
+        """
+        with writing(self.path):
+            # Without waiting: a pipe that no process reads would block the commit that comes before the first event.
+            os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NONBLOCK", 0), 0o666))
+        return self
+
     def __call__(self, event: IntervalEvent) -> None:
         """Append an event."""
         with writing(self.path), self.path.open("ab") as file:
             file.write(msgspec.json.encode(event.to_value()) + b"\n")
+
+
+def to_event_file(path: Path | None) -> EventFile | None:
+    """Return the file for events, which can be written.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    return None if path is None else EventFile(path).ensure_writable()
 
 
 def ensure_options_apply(alone: Mapping[str, object], followed: Mapping[str, object], *, follows: bool) -> None:

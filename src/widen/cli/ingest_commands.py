@@ -13,7 +13,7 @@ import typer
 from rich.text import Text
 
 from widen.cli import follow, lazy_imports, shared_options, spark_session
-from widen.cli.follow import EventFile, ensure_options_apply, follow_source
+from widen.cli.follow import ensure_options_apply, follow_source, to_event_file
 from widen.cli.ingest_options import ensure_options_valid, with_ingest_options
 from widen.cli.output import note, show, show_json
 from widen.cli.step_display import progress
@@ -60,7 +60,6 @@ def ingest(
     """Write the records of a source to a table. The schema evolves to fit them, in the same commit."""
     settings = shared_options.storage(storage_option)
     arguments = {**options, "verify": verify_share or verify, "storage_options": settings}
-    arguments["on_event"] = None if events is None else EventFile(events)
     report = partial(_report_result, into, json)
     limits = {"--checkpoint": checkpoint, "--max-files": max_files, "--max-bytes": max_bytes}
     gate = {"max_corrupt": max_corrupt, "max_kept_out": max_kept_out, "fail_on": fail_on and fail_on.value}
@@ -73,9 +72,11 @@ def ingest(
     ensure_options_apply(alone, limits, follows=follow or once)
     ensure_options_valid(into, options, settings)
     lazy_imports.parse_limits(**gate)
+    if (follow or once) and checkpoint is None:
+        raise OptionMissing(option="--checkpoint", expected="Name a directory that outlives the process.")
+    arguments["on_event"] = to_event_file(events)
     if follow or once:
-        if checkpoint is None:
-            raise OptionMissing(option="--checkpoint", expected="Name a directory that outlives the process.")
+        assert checkpoint is not None
         arguments |= {"max_files": max_files, "max_bytes": max_bytes, "every_seconds": every, "once": once}
         follow_source(source, into, checkpoint, report, arguments)
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from rich.text import Text
 from widen.errors import StorageError, WidenError
 from widen.errors.printable import printable_json, printable_lines
 
+STDOUT = "stdout"
 WIDE = 4096
 """The width of tables without a terminal, so that other programs get whole lines."""
 
@@ -73,7 +74,7 @@ def _writing_output() -> Iterator[None]:
     except OSError as error:
         discard_output()
         fix = "Free some space or send the output elsewhere. Do not repeat a change of a table: it has ended."
-        raise StorageError(location="stdout", reason=error.strerror or str(error), fix=fix) from error
+        raise StorageError(location=STDOUT, reason=error.strerror or str(error), fix=fix) from error
 
 
 def discard_output() -> None:
@@ -128,8 +129,12 @@ def _usage_message(error: Exception) -> str:
 
 
 def note(text: str, style: str = "dim") -> None:
-    """Write a note to stderr, for people and not for programs that read the result."""
-    console_of(sys.stderr).print(Text(text, style), soft_wrap=True)
+    """Write a note to stderr, for people and not for programs that read the result.
+
+    If nobody can read it, that does not end the command: what the note is about has happened.
+    """
+    with suppress(OSError):
+        console_of(sys.stderr).print(Text(text, style), soft_wrap=True)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,8 @@ from widen.cli import lazy_imports
 from widen.cli.output import console_of
 
 if TYPE_CHECKING:
+    from rich.status import Status
+
     from widen.spark.job_progress import JobProgress
     from widen.spark.spark_types import SparkSession
 
@@ -41,8 +43,13 @@ class StepDisplay:
     def __call__(self, step: str) -> None:
         """Show the next step."""
         self.step, self.started = step, self.clock()
-        if self.show is not None:
-            self.show(f"{step} …")
+        self._show(f"{step} …")
+
+    def _show(self, text: str) -> None:
+        """Show a text. A terminal that is gone does not end the command, whose change may be committed already."""
+        with suppress(OSError):
+            if self.show is not None:
+                self.show(text)
 
     def watch(self, spark: SparkSession) -> SparkSession:
         """Show the progress of the jobs of a session too; return the session."""
@@ -52,8 +59,7 @@ class StepDisplay:
 
     def add_jobs(self, jobs: JobProgress) -> None:
         """Show how far the running jobs are."""
-        if self.show is not None:
-            self.show(f"{self.step} … {', '.join(self._facts(jobs))}")
+        self._show(f"{self.step} … {', '.join(self._facts(jobs))}")
 
     def _facts(self, jobs: JobProgress) -> Iterator[str]:
         share, elapsed = jobs.done_tasks / jobs.tasks, self.clock() - self.started
@@ -94,7 +100,16 @@ def progress(first: str) -> Iterator[StepDisplay]:
     if not console.is_terminal:
         yield StepDisplay(None)
         return
-    with ExitStack() as resources, console.status(Text(f"{first} …")) as status:
+    status = console.status(Text(f"{first} …"))
+    with ExitStack() as resources:
+        with suppress(OSError):
+            status.start()
+        resources.callback(_stop, status)
         display = StepDisplay(lambda text: status.update(Text(text)), resources)
         display(first)
         yield display
+
+
+def _stop(status: Status) -> None:
+    with suppress(OSError):
+        status.stop()

@@ -17,6 +17,9 @@ class WidenError(Exception):
     A subclass declares its ``code``, a ``template`` for the message and a ``hint``. The fields are passed as
     keywords; they fill both texts and stay readable on the exception.
 
+    ``committed`` is the location and the version of the last commit, if the call that failed has several steps that
+    commit on their own.
+
     Args:
         fields: The values for the placeholders of ``template`` and ``hint``.
     """
@@ -27,15 +30,19 @@ class WidenError(Exception):
 
     def __init__(self, **fields: object) -> None:
         self.fields = fields
+        self.committed: tuple[str, int] | None = None
         super().__init__(self.template.format(**fields))
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild, (type(self), self.fields)
+        return _rebuild, (type(self), self.fields), {"committed": self.committed}
 
     @property
     def message(self) -> str:
         """What is wrong and where, without code and hint."""
-        return str(self.args[0])
+        if self.committed is None:
+            return str(self.args[0])
+        location, version = self.committed
+        return f"{self.args[0]} Version {version} of {location}, from an earlier step of the call, is committed."
 
     @property
     def advice(self) -> str:
@@ -66,6 +73,15 @@ class ContentionError(WidenError):
 
     template = "Version {version} of {location} was committed by another writer in the meantime: {reason}."
     hint = "Nothing of this attempt is visible. Open the table again and repeat the call."
+
+    @property
+    def advice(self) -> str:
+        """What to do about it."""
+        return super().advice if self.committed is None else super().advice.replace(_NOT_VISIBLE, "")
+
+
+_NOT_VISIBLE = "Nothing of this attempt is visible. "
+"""The part of the hint that is not true of a call whose earlier steps are committed."""
 
 
 class InternalError(WidenError):

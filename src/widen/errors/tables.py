@@ -156,4 +156,7 @@ class PostCommitFailed(TableError):
 
     code = "WIDEN_AFTER_COMMIT_FAILED"
     template = "Version {version} of {location} is committed, but a step after the commit failed: {reason}."
-    hint = "Do not repeat the call: the change is in the table. Open the table again."
+    hint = (
+        "Do not write the same rows again: they are in the table. Open the table again. An ingestion with new (--new), "
+        "txn or a checkpoint can be repeated: it leaves out what the table has."
+    )

@@ -5,10 +5,12 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import TypeAlias
 
 from widen.flows.flow_result import FlowBatch
 from widen.flows.flow_step import FlowStep
+from widen.formats.table_format import after_commit
 
 OnBatch: TypeAlias = Callable[[FlowBatch], object]
 """Called with the result of each batch after its commit."""
@@ -74,7 +76,8 @@ class Flow:
             for batch in step.run():
                 self._batches.append(batch)
                 if self._on_batch is not None:
-                    self._on_batch(batch)
+                    with nullcontext() if batch.result is None else after_commit(batch.into, batch.result.version):
+                        self._on_batch(batch)
                 if self._stop.is_set():
                     return
 

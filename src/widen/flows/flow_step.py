@@ -9,6 +9,7 @@ Source: docs/guide/flow.md
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,11 +20,12 @@ from widen.flows.batch_guard import FlowGuard
 from widen.flows.checkpoint import Checkpoint, FlowProgress, to_flow_id
 from widen.flows.flow_result import FlowBatch
 from widen.formats.flow_source import FlowSource, RangeLimits, SourceVersion, VersionRange
-from widen.formats.table_format import IngestTarget, ReplacedRows, StreamInterval
+from widen.formats.table_format import IngestTarget, ReplacedRows, StreamInterval, after_commit
 from widen.ingestion.batch_limits import parse_limits
 from widen.ingestion.commit_batch import BatchRequest, commit_batch
 from widen.ingestion.finish_interval import IntervalWatch, persist_if_reread, to_result
 from widen.ingestion.result import IngestResult
+from widen.log.write.commit_outcome import several_commits
 from widen.planning.evolution.policy import Mode
 from widen.spark.flow.flow_keys import FlowKeys
 from widen.spark.flow.flow_query import FlowQuery, to_layout, type_features
@@ -97,16 +99,27 @@ class FlowStep:
             SourceHistoryLost: the source has lost changes that the flow has not read.
             WidenError: as in `widen.ingest`.
         """
+        with self._settings.watch.publish_failure(self._settings.into):
+            if not self._open():
+                return
+        while (batch := self._publish_next()) is not None:
+            yield batch
+
+    def _publish_next(self) -> FlowBatch | None:
+        with self._settings.watch.publish_failure(self._settings.into):
+            return self._next()
+
+    def _open(self) -> bool:
+        """Read where the flow stands; return False if its source does not exist yet."""
         activate_session(self._spark)
         try:
             self._newest = self._settings.source.newest()
         except TableNotFound:
             if self._waits:
-                return
+                return False
             raise
         self._progress = self._begin()
-        while (batch := self._next()) is not None:
-            yield batch
+        return True
 
     def _begin(self) -> FlowProgress:
         """Return the progress of the flow, after a check that it is the same flow."""
@@ -232,7 +245,8 @@ class FlowStep:
         result = self._commit(rows, interval, None if is_last else written)
         if is_last:
             return self._finish(version, version, result, part=number)
-        self._advance(parts=number + 1)
+        with self._after(result):
+            self._advance(parts=number + 1)
         return FlowBatch(settings.source.location, settings.into, version, version, result=result, part=number)
 
     def _forget_version(self) -> None:
@@ -316,16 +330,17 @@ class FlowStep:
             request = replace(request, limits=parse_limits(max_kept_out=0))
         # An ingestion adds no table features, and a type of the source may need one.
         features = type_features(rows) & self._newest.features
-        if features:
-            request.table.add_features(features)
-        target = request.open_target()
-        if target.version is None and settings.keeps_layout:
-            request = replace(request, policy=replace(request.policy, layout=to_layout(rows)))
+        with several_commits() if features else nullcontext():
+            if features:
+                request.table.add_features(features)
             target = request.open_target()
-        with persist_if_reread(rows, target, settings.watch) as source:
-            batch = settings.reader.open(self._spark, source)
-            written = commit_batch(batch, request, target)
-            return None if written is None else to_result(batch, written, request, settings.watch)
+            if target.version is None and settings.keeps_layout:
+                request = replace(request, policy=replace(request.policy, layout=to_layout(rows)))
+                target = request.open_target()
+            with persist_if_reread(rows, target, settings.watch) as source:
+                batch = settings.reader.open(self._spark, source)
+                written = commit_batch(batch, request, target)
+                return None if written is None else to_result(batch, written, request, settings.watch)
 
     # ---- progress --------------------------------------------------------------------------------------
 
@@ -333,8 +348,13 @@ class FlowStep:
         """Record that all versions up to the last one have been read."""
         committed = self._progress.committed if result is None else last
         ended = {"pending": None, "snapshot": None, "part_bytes": None, "parts": 0, "is_rebuild": False}
-        self._advance(version=last, committed=committed, **ended)
+        with self._after(result):
+            self._advance(version=last, committed=committed, **ended)
         return FlowBatch(self._settings.source.location, self._settings.into, first, last, result=result, **more)
+
+    def _after(self, result: IngestResult | None) -> AbstractContextManager[None]:
+        """Return a context for the work that follows a batch: its errors say if the batch is committed."""
+        return nullcontext() if result is None else after_commit(self._settings.into, result.version)
 
     def _advance(self, **changes: Any) -> None:
         new = msgspec.structs.replace(self._progress, **changes)

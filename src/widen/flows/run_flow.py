@@ -100,7 +100,7 @@ def flow(
         storage_options: Settings and credentials of the stores of both tables and of the checkpoint.
         spark: The session to work in; by default the active one, else a local one.
         progress: Called with a description of each step.
-        on_event: Called with each change of the schema of the target after its commit.
+        on_event: Called with the events of each batch after its commit; see `ingest`.
         on_batch: Called with the `FlowBatch` of each batch after its commit.
         quarantine: See `ingest`; for flows without keys.
 

@@ -25,7 +25,7 @@ from widen.errors import (
     UnsupportedIcebergVersion,
     WidenError,
 )
-from widen.errors.foreign import first_line
+from widen.errors.foreign import add_note, first_line
 from widen.iceberg.catalog import TableName, translate_catalog_errors
 from widen.iceberg.column_changes import change_columns, to_column_state
 from widen.iceberg.data_file import IcebergFile, to_data_file
@@ -40,6 +40,7 @@ from widen.iceberg.schema_conversion import from_model, to_model
 from widen.log.write.commit_outcome import Conflicted
 from widen.log.write.staged_files import StagedFiles
 from widen.model.lazy_module import import_lazily
+from widen.model.progress import record_commit
 from widen.model.types import StructType
 from widen.planning.table.operation import Operation
 
@@ -179,12 +180,29 @@ def commit_columns(name: TableName, operations: Iterable[Operation]) -> Table:
     with translate_catalog_errors(location):
         try:
             return transaction.commit_transaction()
-        except iceberg_errors.CommitFailedException as error:
-            raise TableChanged(location=location, reason=first_line(error)) from error
         except Exception as error:  # a catalog may raise errors of any library, before or after it has committed
-            if type(error).__name__ in _NOT_COMMITTED or _is_sqlite(name):
+            if type(error).__name__ in _NOT_COMMITTED:
+                raise
+            changed = _find_changed(name, transaction)
+            if changed is not None:  # also after a lost race: a client that repeats a request loses against itself
+                return changed
+            if isinstance(error, iceberg_errors.CommitFailedException):
+                raise TableChanged(location=location, reason=first_line(error)) from error
+            if _is_sqlite(name):
                 raise
             raise ColumnChangeUnknown(location=location, reason=first_line(error) or type(error).__name__) from error
+        except BaseException as interrupt:
+            add_note(interrupt, f"Whether the columns of {location} were changed is not known.")
+            raise
+
+
+def _find_changed(name: TableName, transaction: Transaction) -> Table | None:
+    """Return the table if it has the columns of a transaction although the commit reported an error."""
+    try:
+        table = name.load()
+    except WidenError:
+        return None
+    return table if table.schema() == transaction.table_metadata.schema() else None
 
 
 @dataclass
@@ -286,6 +304,10 @@ class IcebergTransaction:
             elif not self._is_committed(error):  # a client that repeats a lost request loses against itself
                 self._undo(staged)
                 return conflict
+        except BaseException as interrupt:
+            add_note(interrupt, f"Whether snapshot {self.snapshot_id} of {self.name} was committed is not known.")
+            raise
+        record_commit(str(self.name), self.snapshot_id)
         return self.snapshot_id
 
     def _to_outcome(self, error: Exception) -> Conflicted | None:

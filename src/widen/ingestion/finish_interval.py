@@ -5,29 +5,31 @@ Source: docs/evolution-rules.md#one-interval
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from typing import TypeAlias, TypeVar
 
-from widen.errors import InvalidOption
+from widen.errors import InvalidOption, PostCommitFailed, WidenError
 from widen.formats.table_format import IngestTarget, after_commit
 from widen.ingestion.commit_batch import BatchRequest
-from widen.ingestion.result import IngestResult, IntervalEvent
+from widen.ingestion.result import EventDetail, FailureEvent, IngestResult, IntervalEvent, LoadEvent
 from widen.ingestion.stable_plan import WrittenBatch
+from widen.log.read.commit_timestamps import current_ms
+from widen.log.write.commit_outcome import reason_of
 from widen.model.progress import Step
 from widen.observe.observation import Observation, position_text
-from widen.planning.evolution.plan import BadFile, PlanEvent
-from widen.planning.evolution.unmatched_fields import Unmatched
 from widen.spark.ingest.batch import Batch
 from widen.spark.ingest.open_source import IngestSource, persist_source
 from widen.spark.source.changed_files import ensure_unchanged, explain_changes
 from widen.spark.source.json_texts import is_small
 
 _Source = TypeVar("_Source", bound=IngestSource)
+_log = logging.getLogger(__name__)
 
 OnEvent: TypeAlias = Callable[[IntervalEvent], object]
-"""Called with each event of an interval after its commit."""
+"""Called with each event of an interval after its commit, and with an event of each interval that fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,31 @@ class IntervalWatch:
 
     verified: float = 0.0
     on_event: OnEvent | None = None
+
+    def publish(
+        self, location: str, number: int | None, events: Iterable[EventDetail], *, version: int | None = None
+    ) -> None:
+        """Call the listener with events of one interval, which all have the same time."""
+        if self.on_event is None:
+            return
+        time_ms = current_ms()
+        for event in events:
+            self.on_event(IntervalEvent(location, version, number, event, time_ms))
+
+    @contextmanager
+    def publish_failure(self, location: str, number: int | None = None) -> Iterator[None]:
+        """Publish an event if the interval fails, and raise its error."""
+        try:
+            yield
+        except Exception as error:  # any kind, also one of a query or a listener of the caller
+            version = error.fields["version"] if isinstance(error, PostCommitFailed) else None
+            code = error.code if isinstance(error, WidenError) else type(error).__name__
+            failure = FailureEvent(code, reason_of(error))
+            try:
+                self.publish(location, number, [failure], version=version if isinstance(version, int) else None)
+            except Exception as second:  # any kind: the first error matters more
+                _log.warning("Cannot publish that the load failed: %s", second)
+            raise
 
 
 def persist_if_reread(source: _Source, target: IngestTarget, watch: IntervalWatch) -> AbstractContextManager[_Source]:
@@ -56,27 +83,39 @@ def to_result(batch: Batch, written: WrittenBatch, request: BatchRequest, watch:
     """Return the result of a committed interval, verified on request, and publish its events.
 
     Raises:
-        PostCommitFailed: the interval is committed, but its verification failed to run.
+        PostCommitFailed: the interval is committed, but an event could not be published, or the verification failed.
     """
+    assert written.version is not None
+    with after_commit(request.table.location, written.version):
+        result = _build_result(batch, written, request)
+        # After the commit only: a listener must not hear of a change that nobody can see.
+        plan = written.plan
+        watch.publish(
+            request.table.location,
+            result.interval,
+            (*plan.events, *plan.unmatched, *plan.bad_files, LoadEvent.of(result)),
+            version=result.version,
+        )
+        if not watch.verified or result.is_repeated:
+            return result
+        size_bytes = sum(file.size_bytes for file in batch.files)
+        request.progress(Step("verifying", size_bytes, result.records))
+        with explain_changes(batch.spark, batch.files):
+            verification = written.target.verify(
+                batch, written.result, result.version, written.quarantine, watch.verified
+            )
+            # A source that changed since it was read would look like loss.
+            if not verification.is_clean:
+                ensure_unchanged(batch.spark, batch.files)
+        return replace(result, verification=verification)
+
+
+def _build_result(batch: Batch, written: WrittenBatch, request: BatchRequest) -> IngestResult:
+    """Return the result of an interval that is not verified yet."""
     version, number = written.version, request.interval.number if request.interval else None
     assert version is not None
     if written.is_repeated:
         return IngestResult(version, written.plan, interval=number, is_repeated=True)
-    # After the commit only: a listener must not hear of a change that nobody can see.
-    if watch.on_event:
-        plan = written.plan
-        events: list[PlanEvent | Unmatched | BadFile] = [*plan.events, *plan.unmatched, *plan.bad_files]
-        for event in events:
-            watch.on_event(IntervalEvent(request.table.location, version, number, event))
-    verification = None
-    if watch.verified:
-        size_bytes = sum(file.size_bytes for file in batch.files)
-        request.progress(Step("verifying", size_bytes, written.result.seen.records))
-        with after_commit(request.table.location, version), explain_changes(batch.spark, batch.files):
-            verification = written.target.verify(batch, written.result, version, written.quarantine, watch.verified)
-            # A source that changed since it was read would look like loss.
-            if not verification.is_clean:
-                ensure_unchanged(batch.spark, batch.files)
     result = written.result
     return IngestResult(
         version,
@@ -89,7 +128,6 @@ def to_result(batch: Batch, written: WrittenBatch, request: BatchRequest, watch:
         size_bytes=sum(file.size for file in result.files),
         left_out=batch.left_out,
         bad_files=batch.bad_files,
-        verification=verification,
         interval=number,
         quarantined=result.seen.quarantined,
         quarantine=written.quarantine.location if written.quarantine else None,

@@ -176,7 +176,8 @@ def ingest(
         storage_options: Settings and credentials of the store of the table, and of a source in S3.
         spark: The session to work in; by default the active one, else a local one.
         progress: Called with a description of each step.
-        on_event: Called with each event of the plan after the commit.
+        on_event: Called with each event of the plan after the commit, then with one for the load; or with one that says
+            why the load failed. An error that it raises after the commit is a `PostCommitFailed`.
         format: What the files hold: ``json`` (lines, arrays of records, or one document per file), ``csv``, ``text``,
             ``parquet``, ``avro`` or ``orc``; by default the file names decide. With a DataFrame, ``json`` reads JSON
             from its column ``value``, or from its only column.
@@ -226,7 +227,8 @@ def ingest(
         InvalidOption: an argument cannot be used, or ``into`` exists and is not a table.
         ContentionError: concurrent commits kept conflicting; nothing is visible.
         CommitUnknown: the outcome of the commit is unknown.
-        PostCommitFailed: the interval is committed, but its verification failed to run.
+        PostCommitFailed: the interval is committed, but ``on_event`` or the verification raised an error. With ``new``
+            or ``txn`` the call can be repeated: it does not load the records again.
         TableError: the table cannot be read or written; nothing is visible.
 
     Source: docs/evolution-rules.md#one-interval
@@ -249,7 +251,7 @@ def ingest(
     )
     watch, target = IntervalWatch(parse_share(verify), on_event), request.open_target()
     choice = _build_choice(session, target, new=new, new_by=new_by, changed=changed, skips_bad=skip_bad_files)
-    with persist_if_reread(source, target, watch) as persisted:
+    with watch.publish_failure(table.location), persist_if_reread(source, target, watch) as persisted:
         progress("looking at the source")
         done = commit_source(request, choice, partial(open_batch, reader, session, persisted, choice))
         if done is None:

@@ -1,16 +1,19 @@
-"""The result of an interval, and its events: one for each change of its plan, published after the commit.
+"""The result of an interval, and its events: one for each change of its plan, and one for its end.
 
 Source: docs/evolution-rules.md#one-interval, #d17
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from datetime import datetime, timezone
+from typing import Any, TypeAlias
 
 import msgspec
 
 from widen.ingestion.new_files import NO_COMPARISON, FileComparison
+from widen.log.read.commit_timestamps import time_text
 from widen.model.notebook import html_table
 from widen.planning.evolution.plan import BadFile, Grade, Plan, PlanEvent
 from widen.planning.evolution.unmatched_fields import Unmatched
@@ -97,20 +100,86 @@ class IngestResult:
 
 
 @dataclass(frozen=True, slots=True)
+class LoadEvent:
+    """The event of every interval that is committed: what it has loaded.
+
+    Args:
+        is_repeated: Whether the table had the interval already. Then nothing was written, and the other numbers are 0.
+    """
+
+    records: int
+    corrupt: int
+    quarantined: int
+    files: int
+    size_bytes: int
+    is_repeated: bool = False
+
+    @classmethod
+    def of(cls, result: IngestResult) -> LoadEvent:
+        """Return the event of a result."""
+        counts = (result.records, result.corrupt, result.quarantined, result.files, result.size_bytes)
+        return cls(*counts, is_repeated=result.is_repeated)
+
+    def to_value(self) -> dict[str, Any]:
+        """Return the event as a JSON object."""
+        counts = {"records": self.records, "corrupt": self.corrupt, "quarantined": self.quarantined}
+        return {**counts, "files": self.files, "bytes": self.size_bytes, "isRepeated": self.is_repeated}
+
+
+@dataclass(frozen=True, slots=True)
+class FailureEvent:
+    """The event of an interval that fails.
+
+    Args:
+        code: The code of the error; of an error that is not one of Widen, its class.
+        message: What is wrong and where.
+    """
+
+    code: str
+    message: str
+
+
+EventDetail: TypeAlias = PlanEvent | Unmatched | BadFile | LoadEvent | FailureEvent
+"""What an event is about."""
+
+_KINDS: Mapping[type, str] = {
+    PlanEvent: "change",
+    Unmatched: "unmatched",
+    BadFile: "badFile",
+    LoadEvent: "load",
+    FailureEvent: "failure",
+}
+"""The word for each kind of event."""
+
+
+@dataclass(frozen=True, slots=True)
 class IntervalEvent:
-    """One change that an interval has made to a table.
+    """One event of an interval: a change that it has made to a table, its end, or its failure.
 
     Args:
         table: The location of the table.
-        version: The version that the interval made.
+        version: The version that the interval made; None if it failed and nothing is visible.
         interval: The number of the interval in its stream; None outside of a stream.
-        event: The change and its reason in the records; an option without effect; or a file that is skipped.
+        event: The change and its reason in the records; an option without effect; a file that is skipped; what the
+            interval has loaded, which is the last event of each; or why it failed.
+        time_ms: When it was published, in ms since 1970 UTC.
     """
 
     table: str
-    version: int
+    version: int | None
     interval: int | None
-    event: PlanEvent | Unmatched | BadFile
+    event: EventDetail
+    time_ms: int
+
+    @property
+    def kind(self) -> str:
+        """The kind of the event: ``change``, ``unmatched``, ``badFile``, ``load`` or ``failure``."""
+        return _KINDS[type(self.event)]
+
+    @property
+    def time(self) -> datetime:
+        """When it was published, in UTC."""
+        return datetime.fromtimestamp(self.time_ms / 1000, timezone.utc)
 
     @property
     def grade(self) -> Grade | None:
@@ -120,4 +189,5 @@ class IntervalEvent:
     def to_value(self) -> dict[str, Any]:
         """Return the event as a JSON object."""
         origin = {"table": self.table, "version": self.version, "interval": self.interval}
-        return {**origin, **msgspec.to_builtins(self.event)}
+        detail = self.event.to_value() if isinstance(self.event, LoadEvent) else msgspec.to_builtins(self.event)
+        return {"event": self.kind, "time": time_text(self.time_ms), **origin, **detail}

@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from widen.errors import InvalidOption
 from widen.formats import find_table
-from widen.formats.table_format import StreamInterval
+from widen.formats.table_format import StreamInterval, after_commit
 from widen.iceberg.catalog import CatalogSource
 from widen.ingestion.commit_batch import BatchRequest, commit_batch
 from widen.ingestion.finish_interval import IntervalWatch, OnEvent, parse_share, persist_if_reread, to_result
@@ -158,7 +158,11 @@ class _StreamWork:
         spark = rows.sparkSession
         self.stream_id = self.stream_id or query_id(spark, self.checkpoint)
         request = replace(self.request, interval=StreamInterval(self.stream_id, number))
-        target = request.open_target()
+        with self.watch.publish_failure(request.table.location, number):
+            self._write(rows, request)
+
+    def _write(self, rows: DataFrame, request: BatchRequest) -> None:
+        spark, target = rows.sparkSession, request.open_target()
         with nullcontext(rows) if self.lists_files else persist_if_reread(rows, target, self.watch) as source:
             reader = self.reader.for_table(target.schema)
             batch = reader.open_new_files(spark, source) if self.lists_files else reader.open(spark, source)
@@ -166,7 +170,8 @@ class _StreamWork:
             if batch is not None and written is not None:
                 result = to_result(batch, written, request, self.watch)
                 if self.on_interval:
-                    self.on_interval(result)
+                    with after_commit(request.table.location, result.version):
+                        self.on_interval(result)
 
 
 def _ensure_limits(limits: Mapping[str, tuple[float | None, int]]) -> None:

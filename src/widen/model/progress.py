@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TypeAlias
 
 
@@ -30,3 +32,23 @@ Progress: TypeAlias = Callable[[str], object]
 
 def no_progress(_: str) -> None:
     """Ignore the step."""
+
+
+_recorders: ContextVar[tuple[list[tuple[str, int]], ...]] = ContextVar("widen_commits", default=())
+
+
+@contextmanager
+def recorded_commits() -> Iterator[list[tuple[str, int]]]:
+    """Yield a list that gets the location and the version of each commit that this thread makes meanwhile."""
+    made: list[tuple[str, int]] = []
+    token = _recorders.set((*_recorders.get(), made))
+    try:
+        yield made
+    finally:
+        _recorders.reset(token)
+
+
+def record_commit(location: str, version: int) -> None:
+    """Tell all open `recorded_commits` of a commit; called as soon as it is known to be visible."""
+    for made in _recorders.get():
+        made.append((location, version))

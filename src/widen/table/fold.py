@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import replace
 
 from widen.errors import ColumnRefused, FoldLosesValues, InvalidOption
+from widen.log.write.commit_outcome import several_commits
 from widen.model.argument_types import check_arguments
 from widen.model.column_path import Path, format_path
 from widen.planning.alter.alter_request import AnyPath, parse_drops, to_path
@@ -124,9 +125,10 @@ class DeltaFoldMixin(FoldMixin, RowChangesMixin, ColumnChangesMixin):
         fold = preview.fold
         result = fold_rows(spark, self._snapshot, fold, rest)
         parameters = {"column": format_path(fold.column), "into": format_path(fold.into), "rest": rest.value}
-        change = self._commit_change(result, FOLD, parameters, update_metrics)
-        if preview.is_dropped and (rest is Rest.LOSE or not preview.lost):
-            self.drop_columns(fold.column)
+        with several_commits():
+            change = self._commit_change(result, FOLD, parameters, update_metrics)
+            if preview.is_dropped and (rest is Rest.LOSE or not preview.lost):
+                self.drop_columns(fold.column)
         return replace(change, version=self.version)
 
 

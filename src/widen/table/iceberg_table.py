@@ -19,8 +19,7 @@ from widen.iceberg.snapshots import ReadPoint, SnapshotReference, find_read_poin
 from widen.iceberg.storage_options import open_store
 from widen.log.read.commit_timestamps import to_ms
 from widen.log.read.loads import Load
-from widen.log.write.commit import retry_conflicts
-from widen.log.write.commit_outcome import Conflicted
+from widen.log.write.commit_outcome import Conflicted, after_commit, retry_conflicts
 from widen.model.argument_types import check_arguments
 from widen.model.column_path import Path
 from widen.model.types import DataType, StructType
@@ -182,8 +181,10 @@ class IcebergTable(FoldMixin, ColumnMethodsMixin):
         widens = partial(can_widen_automatically, TableFormat.ICEBERG_V2, mode) if merges else never
         options = SchemaChangeOptions(merges, widens, cast, widen_fix=_WIDEN)
         version = retry_conflicts(lambda _: append_rows(self._name, frame, options))
-        entry = next(each for each in self.refresh().history() if each.version == version)
-        return TableChange(self, entry.operation, version, {name: int(value) for name, value in entry.metrics.items()})
+        with after_commit(self.name, version):
+            entry = next(each for each in self.refresh().history() if each.version == version)
+            metrics = {name: int(value) for name, value in entry.metrics.items()}
+        return TableChange(self, entry.operation, version, metrics)
 
     @check_arguments
     def alter_column(
@@ -302,7 +303,8 @@ class IcebergTable(FoldMixin, ColumnMethodsMixin):
             return fold.commit(rest)
 
         version = retry_conflicts(attempt)
-        return TableChange(self.refresh(), FOLD, version, metrics)
+        with after_commit(self.name, version):
+            return TableChange(self.refresh(), FOLD, version, metrics)
 
     def _point(self, version: int | None) -> ReadPoint:
         return find_read_point(self._table.metadata, SnapshotReference(version))

@@ -9,7 +9,7 @@ from functools import partial
 
 from widen.errors import InvalidOption, OptionMissing, WidenError
 from widen.log.read.snapshot import Snapshot
-from widen.log.write.commit import Committed, ReadSet, after_commit, commit
+from widen.log.write.commit import Committed, ReadSet, after_commit, commit, several_commits
 from widen.model.argument_types import check_arguments
 from widen.spark.delta_settings import FAST_DROP, is_on
 from widen.spark.maintain.compact_files import OPTIMIZE, Compaction, CompactionRequest
@@ -152,7 +152,8 @@ class MaintenanceMixin(PropertyChangesMixin):
     def _after(self, steps: Callable[[], Committed | Snapshot | None]) -> Self:
         """Run steps that commit on their own, and refresh this object, also if a step fails."""
         try:
-            done = steps()
+            with several_commits():
+                done = steps()
         except Exception:  # an error of the refresh must not hide the error of the step
             with suppress(WidenError):
                 self.refresh()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from widen.log.write.commit_outcome import several_commits
 from widen.log.write.row_id_backfill import backfill_row_ids
 from widen.model.argument_types import check_arguments
 from widen.planning.alter.set_properties import (
@@ -42,10 +43,11 @@ class PropertyChangesMixin(TableVersion):
 
         Source: PROTOCOL.md#table-features
         """
-        if needs_backfill(self.refresh()._state, properties):
-            self.add_feature(tracking_columns.FEATURE)
-            self._snapshot = backfill_row_ids(self._store)
-        return self._change(plan_set_properties(self._state, dict(properties)))
+        with several_commits():
+            if needs_backfill(self.refresh()._state, properties):
+                self.add_feature(tracking_columns.FEATURE)
+                self._snapshot = backfill_row_ids(self._store)
+            return self._change(plan_set_properties(self._state, dict(properties)))
 
     @check_arguments
     def unset_properties(self, keys: Iterable[str]) -> Self:

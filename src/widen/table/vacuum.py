@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from widen.log.write.commit import Committed, Conflicted, retry_conflicts
+from widen.log.write.commit import Committed, Conflicted, retry_conflicts, several_commits
 from widen.log.write.vacuum import VacuumPlan, plan_vacuum, run_vacuum, to_retention_ms
 from widen.model.argument_types import check_arguments
 from widen.table import lazy_spark
@@ -67,7 +67,8 @@ class VacuumMixin(TableVersion):
         if dry_run:
             plan = plan_vacuum(self._store, retention_ms, force=force, walk=walk)
         else:
-            plan, done = retry_conflicts(attempt)
+            with several_commits():
+                plan, done = retry_conflicts(attempt)
             self._at(done)
         files = tuple(entry.path for entry in plan.files)
         return Vacuumed(self, self.version, files, plan.size_bytes, to_datetime(plan.cutoff_ms), is_dry_run=dry_run)

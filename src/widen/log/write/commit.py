@@ -39,6 +39,7 @@ from widen.log.write.commit_outcome import (
     after_commit,
     reason_of,
     retry_conflicts,
+    several_commits,
 )
 from widen.log.write.conflict import ROW_TRACKING_DOMAIN, ReadSet, Transaction, WinningCommit, find_conflict
 from widen.log.write.iceberg_files import ensure_files_compatible
@@ -46,6 +47,7 @@ from widen.log.write.post_commit import run_post_commit_hooks
 from widen.log.write.row_ids import high_water_mark, with_row_ids
 from widen.log.write.staged_files import StagedFiles
 from widen.log.write.version_expiry import PAUSE_MS, find_expired, is_reachable
+from widen.model.progress import record_commit
 from widen.model.schema_json import from_json
 from widen.protocol.actions import Action, Add, CommitInfo, Metadata, Protocol, Remove, encode_lines
 from widen.protocol.iceberg_compat import ensure_compatible, ensure_same_partitions
@@ -66,6 +68,7 @@ __all__ = [
     "after_commit",
     "commit",
     "retry_conflicts",
+    "several_commits",
     "write_metrics",
 ]
 
@@ -381,6 +384,7 @@ def _is_reachable(store: LogStore, base: Snapshot | None, version: int, began_ms
 
 
 def _conclude(store: LogStore, attempt: _CommitAttempt, info: CommitInfo, actions: Sequence[Action]) -> Committed:
+    record_commit(store.location, attempt.version)
     with after_commit(store.location, attempt.version):
         run_post_commit_hooks(store, attempt.version, info, actions, attempt.metadata.configuration)
     return Committed(attempt.version, store)

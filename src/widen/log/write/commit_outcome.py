@@ -23,6 +23,7 @@ from widen.errors import (
 from widen.errors.foreign import add_note, first_line
 from widen.log.read.snapshot import Snapshot, open_snapshot
 from widen.log.store.log_store import LogStore
+from widen.model.progress import recorded_commits
 
 _Result = TypeVar("_Result")
 
@@ -106,6 +107,34 @@ def retry_conflicts(attempt: Callable[[Conflicted | None], _Result | Conflicted]
 
 
 @contextmanager
+def several_commits() -> Iterator[None]:
+    """Run steps that commit on their own; every error and interrupt then names the last version that they committed.
+
+    Raises:
+        PostCommitFailed: another error than one of Widen followed a commit.
+    """
+    with recorded_commits() as made:
+        try:
+            yield
+        except PostCommitFailed:
+            raise
+        except WidenError as error:
+            if made:
+                error.committed = made[-1]
+            raise
+        except Exception as error:  # any kind: a caller who does not know of the commits would believe there are none
+            if not made:
+                raise
+            location, version = made[-1]
+            raise PostCommitFailed(version=version, location=location, reason=reason_of(error)) from error
+        except BaseException as interrupt:
+            if made:
+                location, version = made[-1]
+                add_note(interrupt, f"Version {version} of {location} is committed.")
+            raise
+
+
+@contextmanager
 def after_commit(location: str, version: int) -> Iterator[None]:
     """Run work that follows a commit; every error and interrupt then says that the version is committed.
 
@@ -114,6 +143,8 @@ def after_commit(location: str, version: int) -> Iterator[None]:
     """
     try:
         yield
+    except PostCommitFailed:
+        raise
     except Exception as error:  # any kind: a caller that retried would commit twice
         raise PostCommitFailed(version=version, location=location, reason=reason_of(error)) from error
     except BaseException as interrupt:

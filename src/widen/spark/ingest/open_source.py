@@ -6,7 +6,7 @@ Source: docs/evolution-rules.md#d16
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from functools import partial
@@ -40,6 +40,7 @@ from widen.spark.source.source_files import (
     find_source,
     to_paths,
 )
+from widen.spark.spark_errors import SPARK_ERRORS
 from widen.spark.typed.typed_records import read_columnar, to_typed_records
 
 IngestSource: TypeAlias = FilePath | Sequence[FilePath] | DataFrame
@@ -215,7 +216,9 @@ def persist_source(source: _Source) -> Iterator[_Source]:
     try:
         yield source
     finally:
-        source.unpersist()
+        # The batch may be committed: that memory is not freed must not look like a failed load.
+        with suppress(*SPARK_ERRORS):
+            source.unpersist()
 
 
 _FEW_FILES = 32

@@ -16,6 +16,7 @@ from typer.testing import Result
 
 import widen
 from support.command_line import run
+from support.json_schema import SCHEMAS, breaches
 from widen.cli import output
 from widen.errors import PostCommitFailed, StorageError, UnmatchedFields, WidenError
 from widen.ingestion import replay
@@ -193,6 +194,7 @@ def test_a_file_for_events_is_opened_before_the_load(shop: Shop) -> None:
     assert done.exit_code == 0, done.stderr
     events = [json.loads(line) for line in path.read_text().splitlines()]
     assert [event["event"] for event in events] == ["change", "load"]
+    assert [wrong for event in events for wrong in breaches(SCHEMAS["events"], event)] == []
     shop.add(2)
     done = run(*words, "--events", "/dev/full")  # it can be opened, but not written
     ensure_shown(done, 1, shop)
@@ -264,7 +266,7 @@ def test_an_iceberg_table_that_cannot_be_read_after_its_commit(spark: SparkSessi
     shop.ingest()
     table = shop.table
     with mock.patch.object(IcebergTable, "history", side_effect=fail), pytest.raises(PostCommitFailed) as caught:
-        table.append(spark.createDataFrame([(2,)], "id bigint"))
+        table.append(spark.createDataFrame([(2,)], "id int"))
     ensure_said(caught, shop)
     assert shop.ids() == [1, 2]
 

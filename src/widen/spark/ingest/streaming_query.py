@@ -123,7 +123,7 @@ class IngestStream:
         if self._loop is not None and self._loop.is_ended:
             return
         if self._loop is not None and self._loop.failure is not None:
-            raise self._loop.failure from error
+            raise self._loop.failure from self._loop.failure.__cause__ or error
         with translate_spark_errors():
             raise error
 

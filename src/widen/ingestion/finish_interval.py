@@ -5,10 +5,10 @@ Source: docs/evolution-rules.md#one-interval
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeAlias, TypeVar
 
 from widen.errors import InvalidOption, PostCommitFailed, WidenError
@@ -17,7 +17,7 @@ from widen.ingestion.commit_batch import BatchRequest
 from widen.ingestion.result import EventDetail, FailureEvent, IngestResult, IntervalEvent, LoadEvent
 from widen.ingestion.stable_plan import WrittenBatch
 from widen.log.read.commit_timestamps import current_ms
-from widen.log.write.commit_outcome import reason_of
+from widen.log.write.commit_outcome import reason_of, run_logged
 from widen.model.progress import Step
 from widen.observe.observation import Observation, position_text
 from widen.spark.ingest.batch import Batch
@@ -26,7 +26,6 @@ from widen.spark.source.changed_files import ensure_unchanged, explain_changes
 from widen.spark.source.json_texts import is_small
 
 _Source = TypeVar("_Source", bound=IngestSource)
-_log = logging.getLogger(__name__)
 
 OnEvent: TypeAlias = Callable[[IntervalEvent], object]
 """Called with each event of an interval after its commit, and with an event of each interval that fails."""
@@ -62,10 +61,9 @@ class IntervalWatch:
             version = error.fields["version"] if isinstance(error, PostCommitFailed) else None
             code = error.code if isinstance(error, WidenError) else type(error).__name__
             failure = FailureEvent(code, reason_of(error))
-            try:
-                self.publish(location, number, [failure], version=version if isinstance(version, int) else None)
-            except Exception as second:  # any kind: the first error matters more
-                _log.warning("Cannot publish that the load failed: %s", second)
+            visible = version if isinstance(version, int) else None
+            publish = partial(self.publish, location, number, [failure], version=visible)
+            run_logged(publish, "publish that a load has failed")
             raise
 
 

@@ -7,6 +7,7 @@ Source: PROTOCOL.md#delta-log-entries
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from widen.log.store.log_store import LogStore
 from widen.model.progress import recorded_commits
 
 _Result = TypeVar("_Result")
+_log = logging.getLogger(__name__)
 
 MAX_CONFLICTS = 10
 """How many times a change is planned, written and committed if each commit conflicts with another writer's."""
@@ -150,6 +152,18 @@ def after_commit(location: str, version: int) -> Iterator[None]:
     except BaseException as interrupt:
         add_note(interrupt, f"Version {version} of {location} is committed.")
         raise
+
+
+def run_logged(work: Callable[[], object], what: str) -> None:
+    """Run work while an error is being raised; if it fails as well, log that: the first error matters more.
+
+    Args:
+        what: What the work does, for the log.
+    """
+    try:
+        work()
+    except Exception as error:  # any kind
+        _log.warning("Cannot %s: %s", what, error)
 
 
 def reason_of(error: Exception) -> str:

@@ -8,18 +8,16 @@ orphaned files cost space, missing files lose rows.
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
 
 from widen.errors import StorageError
 from widen.log.store.log_store import LogStore
+from widen.log.write.commit_outcome import run_logged
 from widen.protocol.actions import Add
 
 SCANS = "_widen/scans"
 """The folder in a table for lists of files that scans read; see `widen.spark.read.file_manifest`."""
-
-_log = logging.getLogger(__name__)
 
 
 class StagedFiles:
@@ -38,7 +36,8 @@ class StagedFiles:
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         if not self._may_be_visible:
             for undo in reversed(self._undo):
-                _run_logged(undo)
+                # Orphaned files only cost space.
+                run_logged(undo, "undo a part of an uncommitted change")
 
     def add_files(self, store: LogStore, adds: Iterable[Add]) -> None:
         """Register files, and everything else in the folders of the jobs that wrote them."""
@@ -79,10 +78,3 @@ def discard_folder(store: LogStore, folder: str, but: Collection[str] = ()) -> N
     assert folder, "it would be the whole table"
     with contextlib.suppress(StorageError):
         store.delete([entry.path for entry in store.list(folder) if entry.path not in but])
-
-
-def _run_logged(undo: Callable[[], object]) -> None:
-    try:
-        undo()
-    except Exception as error:  # orphaned files only cost space; the error that ended the change matters more
-        _log.warning("Cannot undo a part of an uncommitted change: %s", error)

@@ -20,12 +20,11 @@ from widen.flows.batch_guard import FlowGuard
 from widen.flows.checkpoint import Checkpoint, FlowProgress, to_flow_id
 from widen.flows.flow_result import FlowBatch
 from widen.formats.flow_source import FlowSource, RangeLimits, SourceVersion, VersionRange
-from widen.formats.table_format import IngestTarget, ReplacedRows, StreamInterval, after_commit
+from widen.formats.table_format import IngestTarget, ReplacedRows, StreamInterval, after_commit, several_commits
 from widen.ingestion.batch_limits import parse_limits
 from widen.ingestion.commit_batch import BatchRequest, commit_batch
 from widen.ingestion.finish_interval import IntervalWatch, persist_if_reread, to_result
 from widen.ingestion.result import IngestResult
-from widen.log.write.commit_outcome import several_commits
 from widen.planning.evolution.policy import Mode
 from widen.spark.flow.flow_keys import FlowKeys
 from widen.spark.flow.flow_query import FlowQuery, to_layout, type_features

@@ -15,7 +15,14 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from widen.errors import TableNotFound
 from widen.log.read.loads import Load, LoadedFile
-from widen.log.write.commit_outcome import Conflicted, after_commit, retry_conflicts
+from widen.log.write.commit_outcome import (
+    Conflicted,
+    after_commit,
+    reason_of,
+    retry_conflicts,
+    run_logged,
+    several_commits,
+)
 from widen.log.write.staged_files import StagedFiles
 from widen.model.types import StructType
 from widen.planning.evolution.plan import Plan
@@ -47,7 +54,10 @@ __all__ = [
     "TableDraft",
     "TableLocation",
     "after_commit",
+    "reason_of",
     "retry_conflicts",
+    "run_logged",
+    "several_commits",
     "verify_rows",
 ]
 

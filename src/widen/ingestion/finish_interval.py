@@ -5,6 +5,7 @@ Source: docs/evolution-rules.md#one-interval
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -12,12 +13,10 @@ from functools import partial
 from typing import TypeAlias, TypeVar
 
 from widen.errors import InvalidOption, PostCommitFailed, WidenError
-from widen.formats.table_format import IngestTarget, after_commit
+from widen.formats.table_format import IngestTarget, after_commit, reason_of, run_logged
 from widen.ingestion.commit_batch import BatchRequest
 from widen.ingestion.result import EventDetail, FailureEvent, IngestResult, IntervalEvent, LoadEvent
 from widen.ingestion.stable_plan import WrittenBatch
-from widen.log.read.commit_timestamps import current_ms
-from widen.log.write.commit_outcome import reason_of, run_logged
 from widen.model.progress import Step
 from widen.observe.observation import Observation, position_text
 from widen.spark.ingest.batch import Batch
@@ -48,7 +47,7 @@ class IntervalWatch:
         """Call the listener with events of one interval, which all have the same time."""
         if self.on_event is None:
             return
-        time_ms = current_ms()
+        time_ms = time.time_ns() // 1_000_000
         for event in events:
             self.on_event(IntervalEvent(location, version, number, event, time_ms))
 

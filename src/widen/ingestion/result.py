@@ -13,7 +13,6 @@ from typing import Any, TypeAlias
 import msgspec
 
 from widen.ingestion.new_files import NO_COMPARISON, FileComparison
-from widen.log.read.commit_timestamps import time_text
 from widen.model.notebook import html_table
 from widen.planning.evolution.plan import BadFile, Grade, Plan, PlanEvent
 from widen.planning.evolution.unmatched_fields import Unmatched
@@ -190,4 +189,9 @@ class IntervalEvent:
         """Return the event as a JSON object."""
         origin = {"table": self.table, "version": self.version, "interval": self.interval}
         detail = self.event.to_value() if isinstance(self.event, LoadEvent) else msgspec.to_builtins(self.event)
-        return {"event": self.kind, "time": time_text(self.time_ms), **origin, **detail}
+        return {
+            "event": self.kind,
+            "time": self.time.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            **origin,
+            **detail,
+        }

@@ -37,6 +37,7 @@ from pyiceberg.types import (
     TimeType,
     UUIDType,
 )
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 
 import widen
@@ -286,6 +287,25 @@ def test_a_missing_file_is_named(spark: SparkSession, catalog: SqlCatalog) -> No
     path.unlink()
     with pytest.raises(CorruptFile, match=f"{path} cannot be read: the file does not exist"):
         opened(table).read(spark=spark)
+
+
+def test_a_file_that_is_deleted_during_a_read_is_an_error(spark: SparkSession, catalog: SqlCatalog) -> None:
+    """Also with a setting of Spark that skips missing files, and after its footer has been read."""
+    table = catalog.create_table("ns.leaving", by_id((1, "id", LongType())))
+    paths = [write_file(table, [field("id", pa.int64(), 1)], [{"id": number}]) for number in range(2)]
+    append(table, *(data_file(path, 1) for path in paths))
+    append_deletes(table, position_deletes(table, [(paths[0], 0)]))
+    frame = opened(table).read(spark=spark)
+    assert [row[0] for row in frame.collect()] == [1]
+    paths[1].unlink()
+    spark.conf.set("spark.sql.files.ignoreMissingFiles", "true")
+    try:
+        with pytest.raises(PySparkException, match=paths[1].name):
+            frame.collect()
+        with pytest.raises((PySparkException, CorruptFile), match=paths[1].name):
+            opened(table).read(spark=spark).collect()
+    finally:
+        spark.conf.unset("spark.sql.files.ignoreMissingFiles")
 
 
 TYPES = by_id(

@@ -494,6 +494,34 @@ def test_a_flow_follows_the_snapshots_of_iceberg_for_spark(
     assert flow() == [1]
 
 
+def test_rows_in_partitions_outside_of_the_calendar_are_replaced_or_refused(
+    spark: SparkSession, iceberg: IcebergSpark, folder: Path
+) -> None:
+    """PyIceberg spells partitions as dates of Python, which begin with the year 1 and end with 9999."""
+    name, source = "default.ns.ages", "default.ns.ages_new"
+    rows = "(1, date'2024-01-01', 'a'), (2, date'+12000-01-01', 'b'), (3, date'-0044-03-15', 'c')"
+    iceberg.sql(
+        f"CREATE TABLE {name} (id int, day date, v string) USING iceberg PARTITIONED BY (days(day)) "
+        "TBLPROPERTIES ('format-version'='2')",
+        f"INSERT INTO {name} VALUES {rows}",
+        f"CREATE TABLE {source} (id int, day date, v string) USING iceberg TBLPROPERTIES ('format-version'='2')",
+        f"INSERT INTO {source} VALUES (1, date'2024-01-01', 'new')",
+    )
+    table = opened(folder, "ns.ages")
+    filters = ("day > date'9999-12-31'", "day < date'0001-01-01'", "id = 2")
+    assert len(agree(spark, iceberg, table, filters)) == 3
+    assert len(table.files()) == 3
+    words = {"source_catalog": folder / "catalog.db", "catalog": folder / "catalog.db", "once": True, "spark": spark}
+    words |= {"keys": ["id"], "checkpoint": folder / "_ages"}
+    widen.flow("ns.ages_new", "ns.ages", **words)
+    assert iceberg.sql(f"SELECT v FROM {name} ORDER BY id") == [["new"], ["b"], ["c"]]
+    iceberg.sql(f"INSERT INTO {source} VALUES (2, date'2024-01-01', 'moved')")
+    with pytest.raises(widen.TableError, match="outside of the years 1 to 9999"):
+        widen.flow("ns.ages_new", "ns.ages", **words)
+    assert iceberg.sql(f"SELECT v FROM {name} ORDER BY id") == [["new"], ["b"], ["c"]]
+    assert len(agree(spark, iceberg, table.refresh(), filters)) == 3
+
+
 def test_writers_alternate(spark: SparkSession, iceberg: IcebergSpark, catalog: SqlCatalog, folder: Path) -> None:
     """Iceberg for Spark, PyIceberg and Widen change one table in turns; a model says which rows it must have."""
     name, chance = "default.ns.turns", random.Random(12)

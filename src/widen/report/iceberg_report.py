@@ -137,7 +137,10 @@ class _LiveFiles:
 
     def __init__(self, metadata: TableMetadata, columns: Sequence[LeafColumn]) -> None:
         self.files = self.size_bytes = 0
-        self._columns, self._ids = columns, column_ids(metadata.schema())
+        schema = metadata.schema()
+        self._columns, self._ids = columns, column_ids(schema)
+        # Files that lack these columns have a value in them; inside of null structs and lists they do not.
+        self._defaults = {each for each in schema.field_ids if schema.find_field(each).initial_default is not None}
         ids_of = {
             schema.schema_id: {each.number for each in column_ids(schema).values()} for schema in metadata.schemas
         }
@@ -155,7 +158,8 @@ class _LiveFiles:
             self.files += 1
             self.size_bytes += entry.data_file.file_size_in_bytes
             for count in (total, own):
-                self._add(count, entry.data_file, self._ids_by_snapshot.get(entry.snapshot_id or 0))
+                existing = self._ids_by_snapshot.get(entry.snapshot_id or 0)
+                self._add(count, entry.data_file, None if existing is None else existing | self._defaults)
         for snapshot in line:
             if snapshot.snapshot_id in by_snapshot:
                 moment = VersionTime(snapshot.snapshot_id, snapshot.timestamp_ms)

@@ -1,15 +1,14 @@
 """Values of Iceberg's metadata as values of Spark: initial defaults, and the values of identity partitions.
 
-PyIceberg gives dates as days and timestamps as microseconds since 1970.
+PyIceberg gives dates of partitions as days and times as microseconds since 1970, those of defaults as Python's.
 
 Source: Iceberg's table specification, "Column Projection"
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
-from datetime import date
+from collections.abc import Iterable, Mapping
+from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -112,10 +111,7 @@ def initial_defaults(schema: Schema, location: str) -> dict[int, Any]:
     for number in schema.field_ids:
         field = schema.find_field(number)
         if field.initial_default is not None:
-            try:
-                value = _default_of(field.field_type, field.initial_default)
-            except (ValueError, ArithmeticError):
-                value = None
+            value = _default_of(field.field_type, field.initial_default)
             if value is None:
                 name = f"initial-default of the column {field.name}"
                 reason = f"{field.initial_default!r} is not a value of the type {field.field_type}"
@@ -128,53 +124,43 @@ _FIX = "Set another default with the client that made it."
 
 
 def _default_of(data_type: IcebergType, value: Any) -> Any:
-    """Return a default as `to_column` takes it: in metadata, dates, times, decimals and bytes are texts.
+    """Return a default as `to_column` takes it; None if it is not a value of its type.
 
     A default of a struct names no fields: each field has its own default.
 
-    Source: Iceberg's table specification, "JSON single-value serialization" and "Default values"
+    Source: Iceberg's table specification, "Default values"
     """
     if isinstance(data_type, ice_types.StructType):
-        return {each.name: _default_of(each.field_type, each.initial_default) for each in data_type.fields}
-    if not isinstance(value, str):
-        return value
-    match data_type:
-        case ice_types.DateType():
-            micros = _to_micros(value)
-            return None if micros is None else micros // _DAY_MICROS
-        case ice_types.TimestampType() | ice_types.TimestamptzType():
-            return _to_micros(value)
-        case ice_types.DecimalType():
-            return Decimal(value)
-        case ice_types.UUIDType():
-            return UUID(value).bytes
-        case ice_types.BinaryType() | ice_types.FixedType():
-            return bytes.fromhex(value)
-    return value
+        return {
+            each.name: None if each.initial_default is None else _default_of(each.field_type, each.initial_default)
+            for each in data_type.fields
+        }
+    plain = _plain(value)
+    expected = _TYPES.get(type(data_type).__name__, ())
+    return plain if type(plain) in expected else None
 
 
-_TIME = re.compile(
-    r"([+-]?\d+)-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,6})\d*)?)?)?(?:Z|([+-]\d\d):(\d\d))?", re.ASCII
-)
-_YEARS, _DAYS_OF_YEARS = 400, 146_097
-"""After so many years the calendar repeats: Python's dates end with the year 9999."""
-
-
-def _to_micros(text: str) -> int | None:
-    """Return the microseconds since 1970 of a date or a time; None if the text is neither."""
-    match = _TIME.fullmatch(text)
-    if match is None:
-        return None
-    year, month, day, *time = (int(part or 0) for part in match.groups()[:6])
-    cycles, year_in_cycle = divmod(year - 1, _YEARS)
-    days = (date(year_in_cycle + 1, month, day) - date(1970, 1, 1)).days + cycles * _DAYS_OF_YEARS
-    seconds = (time[0] * 60 + time[1]) * 60 + time[2]
-    hours, minutes = match[8] or "+00", int(match[9] or 0)
-    offset = int(hours) * 60 + (-minutes if hours[0] == "-" else minutes)
-    return days * _DAY_MICROS + (seconds - offset * 60) * 1_000_000 + int((match[7] or "").ljust(6, "0"))
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "BooleanType": (bool,),
+    **dict.fromkeys(("IntegerType", "LongType", "DateType", "TimestampType", "TimestamptzType"), (int,)),
+    **dict.fromkeys(("FloatType", "DoubleType"), (int, float)),
+    "DecimalType": (Decimal, int),
+    "StringType": (str,),
+    **dict.fromkeys(("BinaryType", "FixedType", "UUIDType"), (bytes,)),
+}
+"""The types of the values that `_plain` returns for each type of Iceberg."""
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, UUID):
-        return value.bytes
-    return (value - date(1970, 1, 1)).days if type(value) is date else value
+    """Return a value of PyIceberg with dates as days and times as microseconds since 1970."""
+    match value:
+        case UUID():
+            return value.bytes
+        case datetime():
+            return (value.replace(tzinfo=value.tzinfo or timezone.utc) - _EPOCH) // timedelta(microseconds=1)
+        case date():
+            return (value - _EPOCH.date()).days
+    return value
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)

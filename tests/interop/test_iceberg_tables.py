@@ -1,0 +1,234 @@
+"""Generated histories of Iceberg tables: what we read of every one of them is what Iceberg for Spark reads.
+
+``WIDEN_ICEBERG_TABLES=60`` makes more tables, WIDEN_ICEBERG_TABLES_FIRST chooses the first.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyspark.sql import SparkSession
+
+import widen
+from interop.test_iceberg_spark import IcebergSpark, opened, ours
+from support.iceberg_files import embedded_catalog, field
+from widen.model.types import ArrayType, DataType, DecimalType, MapType, StructType
+
+FIRST = int(os.environ.get("WIDEN_ICEBERG_TABLES_FIRST", "0"))
+COUNT = int(os.environ.get("WIDEN_ICEBERG_TABLES", "2"))
+
+COLUMNS = (
+    "id int, p string, d date, ts timestamp, v float, c decimal(9,2), s struct<x: int, y: string>, "
+    "l array<struct<a: int, b: string>>, m map<string, struct<k: int>>"
+)
+KINDS = ("int", "bigint", "float", "string", "date", "timestamp", "timestamp_ntz", "decimal(8,3)", "boolean", "binary")
+TRANSFORMS = ("{0}", "bucket(3, {0})", "truncate(2, {0})", "years({0})", "months({0})", "days({0})", "hours({0})")
+DEFAULTS = {
+    "int": 7,
+    "long": -5,
+    "string": "dflt",
+    "double": 2.5,
+    "date": "2020-02-29",
+    "timestamptz": "2020-01-01T00:00:00+00:00",
+    "timestamp": "2019-12-31T23:59:59.5",
+    "decimal(9, 3)": "-12.345",
+    "binary": "00ff",
+    "boolean": True,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("iceberg")
+
+
+@pytest.fixture(scope="module")
+def catalog(folder: Path) -> SqlCatalog:
+    return embedded_catalog(folder)
+
+
+@pytest.fixture(scope="module")
+def iceberg(catalog: SqlCatalog, folder: Path) -> Iterator[IcebergSpark]:
+    judge = IcebergSpark(catalog, folder)
+    with judge.process:
+        yield judge
+
+
+def test_generated_tables_are_read_as_iceberg_for_spark_reads_them(
+    spark: SparkSession, iceberg: IcebergSpark, folder: Path
+) -> None:
+    wrong = [
+        line for seed in range(FIRST, FIRST + COUNT) for line in History(seed, spark, iceberg, folder).differences()
+    ]
+    assert wrong == []
+
+
+class History:
+    """A table with a random history; statements that Iceberg refuses have no effect."""
+
+    def __init__(self, seed: int, spark: SparkSession, iceberg: IcebergSpark, folder: Path) -> None:
+        self.chance, self.spark, self.iceberg, self.folder = random.Random(seed), spark, iceberg, folder
+        self.name, self.rows, self.said = f"default.ns.t{seed}", 0, [f"seed {seed}"]
+        self.version = self.chance.choice((1, 2, 2, 3, 3))
+        mode = self.chance.choice(("merge-on-read", "merge-on-read", "copy-on-write"))
+        by = self.chance.choice(("", "PARTITIONED BY (p)", "PARTITIONED BY (bucket(2, id), p)", "PARTITIONED BY (d)"))
+        self.run(
+            f"CREATE TABLE {self.name} ({COLUMNS}) USING iceberg {by} TBLPROPERTIES ("
+            f"'format-version'='{self.version}', 'write.delete.mode'='{mode}', 'write.update.mode'='{mode}')"
+        )
+        self.table = opened(folder, f"ns.t{seed}")
+
+    def run(self, statement: str) -> bool:
+        try:
+            self.iceberg.sql(statement)
+        except AssertionError as error:
+            if os.environ.get("WIDEN_ICEBERG_SHOW"):
+                print("refused:", str(error)[:250])
+            return False
+        self.said.append(statement)
+        return True
+
+    @property
+    def schema(self) -> StructType:
+        return self.table.refresh().schema
+
+    def pick(self, *kinds: str) -> str:
+        """A column, or a field of a struct."""
+        names = [f.name for f in self.schema if f.name != "id" and (not kinds or f.type.sql.lower() in kinds)]
+        inner = [
+            f"{f.name}.{each.name}" for f in self.schema if isinstance(f.type, StructType) for each in f.type
+            if not kinds or each.type.sql.lower() in kinds
+        ]  # fmt: skip
+        return self.chance.choice([*names, *inner] or ["p"])
+
+    def insert(self, where: str = "") -> None:
+        columns = ", ".join(self.expression(each.type) for each in self.schema)
+        first, self.rows = self.rows, self.rows + self.chance.randrange(3, 9)
+        self.run(f"INSERT INTO {self.name}{where} SELECT {columns} FROM range({first}, {self.rows}, 1, 1)")
+
+    def expression(self, kind: DataType) -> str:
+        salt, nulls = self.chance.randrange(1, 9), self.chance.choice((2, 3, 5, 50))
+        match kind:
+            case StructType():
+                text = "named_struct(" + ", ".join(f"'{f.name}', {self.expression(f.type)}" for f in kind) + ")"
+            case ArrayType(element):
+                text = f"array({self.expression(element)}, {self.expression(element)})"
+            case MapType(_, value):
+                text = f"map('k', {self.expression(value)}, 'n', {self.expression(value)})"
+            case DecimalType():
+                text = f"(id * {salt} - 9) / 4"
+            case _:
+                text = {
+                    "STRING": f"concat(substr('abcdef', 1 + id % {salt}, 2), id % 3)", "BOOLEAN": "id % 2 = 0",
+                    "DATE": f"date_add(date'1969-12-20', CAST(id * {salt} AS int))", "BINARY": "concat('b', id)",
+                    "TIMESTAMP": f"timestamp_seconds(id * {salt} * 10000 - 9999)",
+                    "TIMESTAMP_NTZ": "timestamp_ntz'1970-01-01 00:00:00' + make_dt_interval(CAST(id AS int) - 3)",
+                }.get(kind.sql, f"id * {salt} - 5")  # fmt: skip
+        return f"IF(id % {nulls} = 1, NULL, CAST({text} AS {kind.sql}))"
+
+    def change(self) -> None:
+        """Do one random thing."""
+        name, chance, new = self.name, self.chance, f"n{len(self.said)}"
+        kind = chance.choice((
+            "insert", "insert", "insert", "delete", "delete", "update", "equal", "equal", "add", "add", "drop",
+            "rename", "widen", "by", "by", "unpartition", "default", "default", "branch", "upgrade",
+        ))  # fmt: skip
+        if kind == "insert":
+            self.insert()
+        elif kind == "delete":
+            self.run(f"DELETE FROM {name} WHERE {self.condition()}")
+        elif kind == "update":
+            self.run(f"UPDATE {name} SET p = 'upd' WHERE {self.condition()}")
+        elif kind == "equal":
+            self.delete_equal()
+        elif kind == "add":
+            inside = chance.choice(("", "", "s.", "l.element.", "m.value."))
+            place = chance.choice(("", "", " FIRST"))
+            self.run(f"ALTER TABLE {name} ADD COLUMN {inside}{new} {chance.choice(KINDS)}{place}")
+        elif kind == "drop":
+            self.run(f"ALTER TABLE {name} DROP COLUMN {self.pick()}")
+        elif kind == "rename":
+            to = chance.choice((new, new, "p", "x"))
+            self.run(f"ALTER TABLE {name} RENAME COLUMN {self.pick()} TO {to}")
+        elif kind == "widen":
+            old, to = chance.choice((("int", "bigint"), ("float", "double"), ("decimal(9,2)", "decimal(20,2)")))
+            self.run(f"ALTER TABLE {name} ALTER COLUMN {self.pick(old)} TYPE {to}")
+        elif kind == "by":
+            self.run(f"ALTER TABLE {name} ADD PARTITION FIELD {chance.choice(TRANSFORMS).format(self.pick())}")
+        elif kind == "unpartition":
+            for each in list(self.table.refresh().table.spec().fields):
+                self.run(f"ALTER TABLE {name} DROP PARTITION FIELD `{each.name}`")
+        elif kind == "default" and self.version == 3:
+            kind = chance.choice(list(DEFAULTS))
+            parent = chance.choice((None, None, "s", "l", "m"))
+            try:
+                self.iceberg.ask(defaults=[name, [[parent, new, kind, DEFAULTS[kind]]]])
+                self.said.append(f"default {parent} {new} {kind}")
+            except AssertionError:
+                pass
+        elif kind == "branch" and self.run(f"ALTER TABLE {name} CREATE BRANCH b{len(self.said)}"):
+            self.insert(f".branch_b{len(self.said) - 1}")
+        elif kind == "upgrade" and self.version < 3:
+            self.version += 1
+            self.run(f"ALTER TABLE {name} SET TBLPROPERTIES ('format-version'='{self.version}')")
+
+    def delete_equal(self) -> None:
+        """Commit equality deletes where they are for all partitions."""
+        table = self.table.refresh().table
+        if self.version == 1 or any(str(each.transform) != "void" for each in table.spec().fields):
+            return
+        kinds = {"int": pa.int32(), "long": pa.int64(), "string": pa.string()}
+        columns = [each for each in table.schema().fields if str(each.field_type) in kinds]
+        chosen = self.chance.sample(columns, min(len(columns), self.chance.choice((1, 1, 2))))
+        arrow = pa.schema([field(each.name, kinds[str(each.field_type)], each.field_id) for each in chosen])
+        odd = [[self.chance.choice(["a0", "bc1", "upd", None]), self.chance.randrange(9), None] for _ in range(3)]
+        rows = [{f.name: values[0] if pa.types.is_string(f.type) else values[1] for f in arrow} for values in odd]
+        path = self.folder / f"{self.name}-{len(self.said)}.parquet"
+        pq.write_table(pa.Table.from_pylist(rows, schema=arrow), path)
+        numbers = [each.field_id for each in chosen]
+        self.iceberg.ask(equality_delete=[self.name, f"file://{path}", path.stat().st_size, len(rows), numbers])
+        self.said.append(f"equality delete {rows}")
+
+    def condition(self) -> str:
+        column = self.pick()
+        values = ("2", "'bc1'", "date'1969-12-31'", "timestamp'1970-01-01 06:00:00Z'", "true", "1.25")
+        tests = ("IS NULL", "IS NOT NULL", *(f"{op} {value}" for op in ("=", "<", ">=", "<>") for value in values))
+        text = f"{column} {self.chance.choice(tests)}"
+        return text if self.chance.random() < 0.6 else f"{text} OR id % 4 = 1"
+
+    def differences(self) -> Iterator[str]:
+        """Yield where we read something else."""
+        self.insert()
+        for _ in range(self.chance.randrange(5, 11)):
+            self.change()
+        wheres = [None, *(self.condition() for _ in range(3))]
+        for where in wheres:
+            yield from self.compare("", where)
+        snapshots = [row[0] for row in self.iceberg.sql(f"SELECT snapshot_id FROM {self.name}.snapshots")]
+        number = self.chance.choice(snapshots)
+        yield from self.compare(f" VERSION AS OF {number}", None, version=number)
+        for (branch,) in self.iceberg.sql(f"SELECT name FROM {self.name}.refs WHERE name <> 'main'")[:1]:
+            yield from self.compare(f" VERSION AS OF '{branch}'", None, branch=branch)
+
+    def compare(self, point: str, where: str | None, **words: object) -> Iterator[str]:
+        query = f"SELECT * FROM {self.name}{point}" + (f" WHERE {where}" if where else "")
+        try:
+            wanted = self.iceberg.json(query)
+        except AssertionError:  # the condition does not fit the types
+            return
+        try:
+            found = ours(self.spark, self.table, where, **words)
+            unified = ours(self.spark, self.table, where, unified=True, **words) if not where else found
+        except (widen.errors.WidenError, Exception) as error:
+            found = unified = [f"{type(error).__name__}: {error}"[:600]]
+        if not found == unified == wanted:
+            less, more = sorted(set(wanted) - set(found)), sorted(set(found) - set(wanted))
+            counts = f"{len(found)} rows instead of {len(wanted)}"
+            yield f"{self.said} {query}: {counts}, missing {less[:2]}, surplus {more[:2]}"

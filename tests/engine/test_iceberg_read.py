@@ -564,6 +564,27 @@ def test_equality_deletes_name_dropped_columns(spark: SparkSession, numbers: tup
     assert rows(table, spark) == [(at, None) for at in (0, 2, 3, 4, 5, 6, 8, 9)]
 
 
+def test_equality_deletes_of_a_spec_with_only_void_fields_are_for_all_partitions(
+    spark: SparkSession, catalog: SqlCatalog
+) -> None:
+    schema = by_id((1, "id", LongType()), (2, "p", StringType()))
+    spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "p"))
+    table = catalog.create_table("ns.void", schema, partition_spec=spec, properties={"format-version": "1"})
+    columns = [field("id", pa.int64(), 1), field("p", pa.string(), 2)]
+    for p in ("a", "b"):
+        path = write_file(table, columns, [{"id": at, "p": p} for at in range(3)])
+        append(table, data_file(path, 3, partition=Record(p)))
+    with table.update_spec() as update:
+        update.remove_field("p")
+    with table.transaction() as transaction:
+        transaction.upgrade_table_version(2)
+    assert [str(each.transform) for each in table.spec().fields] == ["void"]
+    deletes = equality_deletes(table, columns[:1], [{"id": 1}], [1], partition=Record(None))
+    deletes.spec_id = table.spec().spec_id
+    append_deletes(table, deletes)
+    assert set(rows(table, spark)) == {(0, "a"), (0, "b"), (2, "a"), (2, "b")}
+
+
 def test_deletes_stay_in_their_partition(spark: SparkSession, catalog: SqlCatalog) -> None:
     schema = by_id((1, "id", LongType()), (2, "p", StringType()))
     spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "p"))

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 from collections.abc import Iterator
@@ -109,7 +110,9 @@ class History:
         return self.chance.choice([*names, *inner] or ["p"])
 
     def insert(self, where: str = "") -> None:
-        columns = ", ".join(self.expression(each.type) for each in self.schema)
+        columns = ", ".join(
+            "CAST(id AS int)" if each.name == "id" else self.expression(each.type) for each in self.schema
+        )
         first, self.rows = self.rows, self.rows + self.chance.randrange(3, 9)
         self.run(f"INSERT INTO {self.name}{where} SELECT {columns} FROM range({first}, {self.rows}, 1, 1)")
 
@@ -130,7 +133,7 @@ class History:
                     "DATE": f"date_add(date'1969-12-20', CAST(id * {salt} AS int))", "BINARY": "concat('b', id)",
                     "TIMESTAMP": f"timestamp_seconds(id * {salt} * 10000 - 9999)",
                     "TIMESTAMP_NTZ": "timestamp_ntz'1970-01-01 00:00:00' + make_dt_interval(CAST(id AS int) - 3)",
-                }.get(kind.sql, f"id * {salt} - 5")  # fmt: skip
+                }.get(kind.sql.upper(), f"id * {salt} - 5")  # fmt: skip
         return f"IF(id % {nulls} = 1, NULL, CAST({text} AS {kind.sql}))"
 
     def change(self) -> None:
@@ -232,3 +235,65 @@ class History:
             less, more = sorted(set(wanted) - set(found)), sorted(set(found) - set(wanted))
             counts = f"{len(found)} rows instead of {len(wanted)}"
             yield f"{self.said} {query}: {counts}, missing {less[:2]}, surplus {more[:2]}"
+
+
+TURNS = int(os.environ.get("WIDEN_ICEBERG_TURNS", "8"))
+
+
+def test_ingestions_folds_and_flows_alternate_with_other_writers(
+    spark: SparkSession, iceberg: IcebergSpark, catalog: SqlCatalog, folder: Path
+) -> None:
+    """Iceberg for Spark, PyIceberg and Widen write one table in turns; a model says which value each row must have."""
+    name, chance, model, number = "default.ns.mixed", random.Random(7), dict[int, str | None](), 0
+    place = {"catalog": folder / "catalog.db", "spark": spark}
+    iceberg.sql(
+        f"CREATE TABLE {name} (id bigint, a bigint) USING iceberg PARTITIONED BY (bucket(2, id)) TBLPROPERTIES ("
+        "'format-version'='2', 'write.delete.mode'='merge-on-read', 'write.update.mode'='merge-on-read')",
+        "CREATE TABLE default.ns.mixed_source (id bigint, a bigint) USING iceberg TBLPROPERTIES ('format-version'='2')",
+    )
+    table = opened(folder, "ns.mixed")
+    for turn in range(TURNS):
+        kind = chance.choice(["spark", "delete", "update", "pyiceberg", "pydelete", "ingest", "ingest", "fold", "flow"])
+        key = chance.choice([*model, -1])
+        if kind == "spark":
+            iceberg.sql(f"INSERT INTO {name} (id, a) VALUES ({number}, {number}), ({number + 1}, NULL)")
+            model |= {number: str(number), number + 1: None}
+            number += 2
+        elif kind == "delete":
+            iceberg.sql(f"DELETE FROM {name} WHERE id = {key}")
+            model.pop(key, None)
+        elif kind == "update":
+            iceberg.sql(f"UPDATE {name} SET a = 7000 WHERE id = {key} AND a IS NOT NULL")
+            model |= {key: "7000"} if (model.get(key) or "x").isdecimal() else {}
+        elif kind == "pyiceberg":
+            added = pa.table({"id": pa.array([number], pa.int64()), "a": pa.array([5], pa.int64())})
+            catalog.load_table("ns.mixed").append(added)
+            model[number] = "5"
+            number += 1
+        elif kind == "pydelete":
+            catalog.load_table("ns.mixed").delete(f"id == {key}")
+            model.pop(key, None)
+        elif kind == "ingest":
+            values: list[object] = [number, chance.choice([3, "text", "41", None])]
+            path = folder / f"mixed-{turn}.json"
+            path.write_text(
+                "".join(json.dumps({"id": number + at, "a": each}) + "\n" for at, each in enumerate(values))
+            )
+            widen.ingest(path, into="ns.mixed", verify=True, **place)
+            model |= {number + at: None if each is None else str(each) for at, each in enumerate(values)}
+            number += 2
+        elif kind == "fold" and "a_string" in table.refresh().schema.names:
+            table.fold("a_string", rest="keep", spark=spark)
+        elif kind == "flow":
+            key = key if key >= 0 else number
+            number = max(number, key + 1)
+            iceberg.sql(f"INSERT INTO default.ns.mixed_source VALUES ({key}, {turn})")
+            words = {"source_catalog": folder / "catalog.db", "once": True, "checkpoint": folder / "_mixed"}
+            widen.flow("ns.mixed_source", "ns.mixed", keys=["id"], **words, **place)
+            model[key] = str(turn)
+        beside = [each for each in table.refresh().schema.names if each.startswith("a")]
+        value = f"coalesce({', '.join(f'string({each})' for each in beside)})"
+        wanted = sorted(model.items())
+        assert sorted(map(tuple, iceberg.sql(f"SELECT id, {value} FROM {name}"))) == wanted, (turn, kind)
+        assert sorted(map(tuple, table.read(spark=spark).selectExpr("id", value).collect())) == wanted, (turn, kind)
+    assert ours(spark, table) == iceberg.json(f"SELECT * FROM {name}")

@@ -33,6 +33,7 @@ ice_avro = import_lazily("pyiceberg.avro.file")
 ice_manifest = import_lazily("pyiceberg.manifest")
 
 _RESTORE = "Restore the file from a backup, or roll the table back to a snapshot whose files can be read."
+_REACH = "Check the address and the state of the store, and repeat the call."
 _PERMISSION = "Check the credentials of the store and what they allow."
 _SYNC_BYTES = 16
 _LONG, _LAST_MS = 2**63, 253_402_300_799_999
@@ -54,7 +55,8 @@ def translate_file_errors(path: str, fix: str = _RESTORE) -> Iterator[None]:
     except Exception as error:  # PyIceberg, its stores and codecs have no common class of errors
         if isinstance(error, PermissionError):
             raise CatalogRefused(location=path, reason=first_line(error), fix=_PERMISSION) from error
-        raise CorruptFile(path=path, reason=_reason(error), fix=fix) from error
+        is_store = isinstance(error, OSError) and not isinstance(error, FileNotFoundError)
+        raise CorruptFile(path=path, reason=_reason(error), fix=_REACH if is_store else fix) from error
 
 
 def _reason(error: Exception) -> str:

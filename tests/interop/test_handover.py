@@ -1,20 +1,35 @@
-"""A table that widened is handed over: the client reads every row, and appends once the history has expired."""
+"""Tables are handed over: the client reads every value, or the hand-over is refused.
+
+The generated tables are described by their number; WIDEN_TEST_HANDOVERS says how many there are. polars and DuckDB read
+them, too, where they are installed.
+"""
 
 from __future__ import annotations
 
 import os
+import random
 import time
+from collections.abc import Callable, Iterator
+from datetime import date, datetime, timezone
+from decimal import Decimal
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from deltalake.exceptions import DeltaError
+from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
 from support.command_line import run, run_json
-from widen.table import create_table
+from widen.cli import lazy_imports
+from widen.planning.alter import handover
+from widen.table import Table, create_table
 
+COUNT = int(os.environ.get("WIDEN_TEST_HANDOVERS", "4"))
 RETENTION = "delta.dropFeatureTruncateHistory.retentionDuration"
 
 
@@ -50,3 +65,286 @@ def test_deltalake_reads_and_then_appends(spark: SparkSession, tmp_path: Path) -
     assert (final["drops"], final["pending"], final["rows"]) == (["checkpointProtection"], None, 2)
     write_deltalake(path, new, mode="append")
     assert [row["id"] for row in rows(path)] == [1, 3, 2**40]
+
+
+# ---- generated tables ------------------------------------------------------------------------------
+
+VALUES: dict[str, list[Any]] = {
+    "byte": [0, 127, -128],
+    "int": [0, 2**31 - 1, -(2**31)],
+    "bigint": [2**53 + 1, -(2**63)],
+    "float": [0.5, -0.0, float("nan"), float("-inf")],
+    "double": [0.1, -0.0, float("nan"), 5e-324],
+    "string": ["", "a", "ä/ =%", "NULL"],
+    "binary": [b"", b"\x00\xff"],
+    "boolean": [True, False],
+    "date": [date(1, 1, 1), date(2024, 2, 29)],
+    "timestamp": [datetime(2024, 2, 29, 1, 2, 3, 4, timezone.utc), datetime(1969, 12, 31, 23, 59, tzinfo=timezone.utc)],
+    "timestamp_ntz": [datetime(2024, 2, 29, 1, 2, 3, 4), datetime(9999, 12, 31)],
+    "decimal(10,2)": [Decimal("99999999.99"), Decimal("-0.01")],
+}
+WIDER: dict[str, list[tuple[str, Callable[[Any], Any]]]] = {
+    "byte": [("int", int), ("bigint", int)],
+    "int": [
+        ("bigint", int),
+        ("double", float),
+        ("decimal(12,1)", lambda value: Decimal(value).quantize(Decimal("0.1"))),
+    ],
+    "float": [("double", float)],
+    "date": [("timestamp_ntz", lambda value: datetime(value.year, value.month, value.day))],
+    "decimal(10,2)": [("decimal(14,4)", lambda value: value.quantize(Decimal("0.0001")))],
+}
+"""The types that a column can get, and what becomes of its values."""
+
+PARTITIONS = ("int", "string", "date", "boolean")
+Kind = Any
+"""The name of a type, ("array", kind), ("map", kind) with strings as keys, or {name: kind} for a struct."""
+
+
+class Model:
+    """A generated table, and the rows that it must have."""
+
+    def __init__(self, seed: int, path: str) -> None:
+        self.chance, self.path = random.Random(seed), path
+        self.is_iceberg = seed % 6 == 5
+        self.mode = "name" if self.is_iceberg else self.chance.choice(["none", "none", "name", "name", "id"])
+        self.kinds: dict[str, Kind] = {"id": "int", "part": self.chance.choice(PARTITIONS)}
+        for number in range(self.chance.randint(3, 6)):
+            self.kinds[f"c{number}"] = self.kind(2)
+        self.partition = ["part"] * (self.chance.random() < 0.4)
+        self.rows: list[dict[str, Any]] = []
+        self.steps: list[str] = []
+
+    def kind(self, depth: int) -> Kind:
+        form = self.chance.randrange(8 if depth else 4)
+        if form < 5:
+            return self.chance.choice(list(VALUES))
+        if form == 5:
+            return ("array", self.kind(depth - 1))
+        return ("map", self.kind(depth - 1)) if form == 6 else {name: self.kind(depth - 1) for name in ("x", "y")}
+
+    def value(self, kind: Kind) -> Any:
+        if self.chance.random() < 0.25:
+            return None
+        if isinstance(kind, dict):
+            return {name: self.value(part) for name, part in kind.items()}
+        if isinstance(kind, str):
+            return self.chance.choice(VALUES.get(kind, [None]))
+        items = [self.value(kind[1]) for _ in range(self.chance.randrange(3))]
+        return items if kind[0] == "array" else {f"k{at}": item for at, item in enumerate(items)}
+
+    def properties(self) -> dict[str, str]:
+        if self.is_iceberg:
+            return {
+                "delta.feature.timestampNtz": "supported",
+                "delta.enableIcebergCompatV2": "true",
+                "delta.columnMapping.mode": "name",
+            }
+        chosen = {
+            "delta.feature.timestampNtz": "supported",
+            "delta.columnMapping.mode": self.mode,
+            "delta.enableTypeWidening": "true",
+            RETENTION: "interval 0 hours",
+        }
+        some = {
+            "delta.enableDeletionVectors": 0.4,
+            "delta.enableRowTracking": 0.15,
+            "delta.enableInCommitTimestamps": 0.15,
+            "delta.enableChangeDataFeed": 0.15,
+        }
+        return {**chosen, **{key: "true" for key, share in some.items() if self.chance.random() < share}}
+
+    def build(self, spark: SparkSession) -> Table:
+        ddl = ", ".join(f"{name} {to_ddl(kind)}" for name, kind in self.kinds.items())
+        table = create_table(self.path, ddl, partition_by=tuple(self.partition), properties=self.properties())
+        self.append(spark, table)
+        for _ in range(self.chance.randint(1, 4)):
+            step = self.chance.choice((self.rename, self.drop, self.add, self.widen, self.delete))
+            step(spark, table)
+            self.steps.append(step.__name__)
+        self.append(spark, table)
+        return table
+
+    def append(self, spark: SparkSession, table: Table) -> None:
+        first = len(self.rows) and max(row["id"] for row in self.rows) + 1
+        new = [
+            {name: first + at if name == "id" else self.value(kind) for name, kind in self.kinds.items()}
+            for at in range(self.chance.randint(1, 5))
+        ]
+        ddl = ", ".join(f"{name} {to_ddl(kind)}" for name, kind in self.kinds.items())
+        table.append(spark.createDataFrame(new, ddl))
+        self.rows += new
+
+    def rename(self, _: SparkSession, table: Table) -> None:
+        if self.mode != "none":
+            old = self.chance.choice([name for name in self.kinds if name != "id"])
+            name = f"{old}_new"
+            table.rename_column(old, name)
+            self.partition = [name if each == old else each for each in self.partition]
+            self.kinds = {name if each == old else each: kind for each, kind in self.kinds.items()}
+            self.rows = [{name if each == old else each: value for each, value in row.items()} for row in self.rows]
+
+    def drop(self, _: SparkSession, table: Table) -> None:
+        names = [name for name in self.kinds if name not in ("id", *self.partition)]
+        if self.mode != "none" and len(names) > 1:
+            name = self.chance.choice(names)
+            table.drop_columns(name)
+            del self.kinds[name]
+            self.rows = [{each: value for each, value in row.items() if each != name} for row in self.rows]
+
+    def add(self, _: SparkSession, table: Table) -> None:
+        free = [f"c{at}" for at in range(20) if f"c{at}" not in self.kinds]  # also the name of a dropped one
+        self.kinds[free[0]] = self.kind(1)
+        table.add_columns({free[0]: to_ddl(self.kinds[free[0]])})
+        self.rows = [{**row, free[0]: None} for row in self.rows]
+
+    def widen(self, _: SparkSession, table: Table) -> None:
+        names = [name for name, kind in self.kinds.items() if isinstance(kind, str) and kind in WIDER and name != "id"]
+        names = [name for name in names if name not in self.partition]
+        if names and not self.is_iceberg:
+            name = self.chance.choice(names)
+            kind, convert = self.chance.choice(WIDER[self.kinds[name]])
+            table.alter_column(name, type=kind)
+            self.kinds[name] = kind
+            for row in self.rows:
+                row[name] = None if row[name] is None else convert(row[name])
+
+    def delete(self, spark: SparkSession, table: Table) -> None:
+        if self.rows:
+            chosen = self.chance.choice(self.rows)["id"]
+            table.delete(f"id = {chosen}", spark=spark)
+            self.rows = [row for row in self.rows if row["id"] != chosen]
+
+    def expected(self) -> list[Any]:
+        return sorted(([to_form(row[name], kind) for name, kind in self.kinds.items()] for row in self.rows), key=repr)
+
+    def found(self, rows: list[dict[str, Any]]) -> list[Any]:
+        """The rows of a client in the form of the expected ones; without a form if the columns differ."""
+        if any(row.keys() != self.kinds.keys() for row in rows):
+            return [list(row) for row in rows]
+        return sorted(([to_form(row[name], kind) for name, kind in self.kinds.items()] for row in rows), key=repr)
+
+
+def to_ddl(kind: Kind) -> str:
+    if isinstance(kind, str):
+        return kind
+    if isinstance(kind, dict):
+        return f"struct<{', '.join(f'{name}: {to_ddl(part)}' for name, part in kind.items())}>"
+    return f"array<{to_ddl(kind[1])}>" if kind[0] == "array" else f"map<string, {to_ddl(kind[1])}>"
+
+
+def to_form(value: Any, kind: Kind) -> Any:
+    """A form in which NaN equals itself, 0.0 differs from -0.0 and an integer from a double."""
+    if value is None:
+        return None
+    if isinstance(kind, dict):
+        is_struct = isinstance(value, dict) and value.keys() == kind.keys()
+        return {name: to_form(value[name], part) for name, part in kind.items()} if is_struct else repr(value)
+    if not isinstance(kind, str):
+        if kind[0] == "array":
+            return [to_form(item, kind[1]) for item in value]
+        pairs = value.items() if isinstance(value, dict) else [tuple(_pair(each)) for each in value]
+        return sorted([key, to_form(item, kind[1])] for key, item in pairs)
+    if isinstance(value, datetime) and value.tzinfo:
+        return value.astimezone(timezone.utc).isoformat()
+    if kind == "float":
+        return repr(pa.scalar(value, pa.float32()).as_py())
+    return f"{type(value).__name__} {value!r}" if not isinstance(value, bytearray) else repr(bytes(value))
+
+
+def _pair(entry: Any) -> Any:
+    return entry.values() if isinstance(entry, dict) else entry
+
+
+def _deltalake(path: str) -> Iterator[tuple[str, Callable[[], list[dict[str, Any]]]]]:
+    yield "to_pyarrow_table", lambda: DeltaTable(path).to_pyarrow_table().to_pylist()
+    yield (
+        "to_pandas",
+        lambda: pa.Table.from_pandas(
+            DeltaTable(path).to_pandas(types_mapper=import_module("pandas").ArrowDtype), preserve_index=False
+        ).to_pylist(),
+    )
+    yield (
+        "QueryBuilder",
+        lambda: pa.table(
+            QueryBuilder().register("t", DeltaTable(path)).execute("SELECT * FROM t").read_all()
+        ).to_pylist(),
+    )
+    yield "columns", lambda: _by_column(DeltaTable(path))
+    if find_spec("duckdb"):
+        yield "duckdb", lambda: _duckdb(DeltaTable(path).to_pyarrow_dataset())
+
+
+def _by_column(table: DeltaTable) -> list[dict[str, Any]]:
+    names = [field.name for field in table.schema().fields]
+    columns = [table.to_pyarrow_table(columns=[name])[name] for name in names]
+    return pa.Table.from_arrays(columns, names).to_pylist()
+
+
+def _duckdb(source: Any) -> list[dict[str, Any]]:
+    module = import_module("duckdb")
+    module.execute("SET TimeZone = 'UTC'")
+    found = module.from_arrow(source).to_arrow_table()
+    return found.to_pylist()  # type: ignore[no-any-return]
+
+
+def _polars(path: str) -> Iterator[tuple[str, Callable[[], list[dict[str, Any]]]]]:
+    polars = import_module("polars")
+    yield "read_delta", lambda: polars.read_delta(path).to_arrow().to_pylist()
+    yield "scan_delta", lambda: polars.scan_delta(path).collect(engine="streaming").to_arrow().to_pylist()
+
+
+CLIENTS = {"deltalake": _deltalake, **({"polars": _polars} if find_spec("polars") else {})}
+
+
+def misread(model: Model, client: str) -> dict[str, str]:
+    """The readers of a client that fail or return something else than the rows of the model."""
+    wrong = {}
+    for name, read in CLIENTS[client](model.path):
+        try:
+            found = model.found(read())
+        except BaseException as error:  # also the panics of Rust
+            wrong[name] = f"fails: {error}"[:200]
+        else:
+            if found != model.expected():
+                wrong[name] = f"{found} instead of {model.expected()}"
+    return wrong
+
+
+@pytest.mark.parametrize("seed", range(COUNT))
+def test_what_is_handed_over_is_read_by_value(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    model = Model(seed, str(tmp_path / "t"))
+    table = model.build(spark)
+    if model.is_iceberg:
+        _hand_to_iceberg(model, tmp_path)
+        return
+    for client in CLIENTS:
+        with monkeypatch.context() as patch:  # the proof alone, if the plan knows of no limits
+            unlimited = {name: handover.Client(frozenset(), frozenset()) for name in handover.CLIENTS}
+            patch.setattr(handover, "CLIENTS", unlimited)
+            done = run("handover", model.path, "--to", client)
+        wrong = misread(model, client)
+        print("unplanned", seed, client, model.mode, *model.steps, done.exit_code, sorted(wrong), done.stderr[:300])
+        assert (done.exit_code == 0) == (not wrong), (model.steps, wrong, done.stderr)
+    for client in CLIENTS:
+        done = run("handover", model.path, "--to", client)
+        print("planned", seed, client, done.exit_code, done.stderr[:300])
+        if done.exit_code == 0:
+            assert misread(model, client) == {}, (model.steps, done.stdout)
+        else:
+            assert "does not read tables with" in done.stderr, (model.steps, done.stderr)
+    assert model.found(table.refresh().to_arrow(spark=spark).to_pylist()) == model.expected()
+
+
+def _hand_to_iceberg(model: Model, folder: Path) -> None:
+    words = ("--catalog", str(folder / "lake.db"), "--identifier", "shop.t")
+    done = run("handover", model.path, "--to", "iceberg", *words)
+    assert done.exit_code == 0, (model.steps, done.stderr)
+    catalog = lazy_imports.to_catalog(str(folder / "lake.db")).open()
+    assert isinstance(catalog, SqlCatalog)
+    scan = catalog.load_table("shop.t").scan()
+    assert model.found(scan.to_arrow().to_pylist()) == model.expected()
+    by_batch = [row for batch in scan.to_arrow_batch_reader() for row in batch.to_pylist()]
+    assert model.found(by_batch) == model.expected()

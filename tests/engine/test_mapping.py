@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -12,9 +13,9 @@ from pyspark.sql import Row, SparkSession
 
 import widen
 from support.exact import assert_same
-from widen.errors import InvalidColumnName, InvalidOption, SimilarStoredNames
+from widen.errors import FeatureStillNeeded, InvalidColumnName, InvalidOption, SimilarStoredNames, WidenError
 from widen.model.column_path import fields
-from widen.table import Table
+from widen.table import Table, drop_feature
 
 COLUMNS = "`a b` int, s struct<x: int, `y.z`: array<struct<`k,v`: map<string, struct<w: int>>>>>, p string"
 VALUES = Row("a b", "s", "p")
@@ -89,8 +90,94 @@ def test_an_existing_table_begins_to_map(spark: SparkSession, tmp_path: Path) ->
     assert_same(table.read(spark=spark).collect(), [Row(a=1, s=Row(x=2)), Row(a=3, s=Row(x=2**40))])
     with pytest.raises(InvalidOption, match="only from none to name"):
         table.set_properties({"delta.columnMapping.mode": "id"})
-    with pytest.raises(InvalidOption, match="cannot be disabled"):
-        table.unset_properties(["delta.columnMapping.mode"])
+
+
+def mapped(spark: SparkSession, place: str, mode: str, **more: str) -> tuple[widen.Table, list[Row]]:
+    """A table with renamed, dropped and widened columns, and its rows."""
+    properties = {"delta.columnMapping.mode": mode, "delta.enableTypeWidening": "true", **more}
+    ddl = "id int, part string, s struct<x: int, y: string>, gone int"
+    table = widen.create_table(place, ddl, partition_by=("part",), properties=properties)
+    table.append(spark.createDataFrame([(1, "a", (2, "b"), 3), (2, None, None, 4), (9, "a", (1, "x"), 1)], ddl))
+    table.rename_column("s.x", "z").rename_column("part", "kind").rename_column("id", "number").drop_columns("gone")
+    table.add_columns({"gone": "string"}).alter_column("number", type="bigint")
+    new = [(2**40, "b", (5, "y"), "here")]
+    table.append(spark.createDataFrame(new, "number bigint, kind string, s struct<z: int, y: string>, gone string"))
+    table.delete("number = 9", spark=spark)
+    expected = [
+        Row(number=1, kind="a", s=Row(z=2, y="b"), gone=None),
+        Row(number=2, kind=None, s=None, gone=None),
+        Row(number=2**40, kind="b", s=Row(z=5, y="y"), gone="here"),
+    ]
+    return table, expected
+
+
+def numbered(rows: list[Row]) -> list[Row]:
+    return sorted(rows, key=lambda row: int(row["number"]))
+
+
+@pytest.mark.parametrize("mode", ["name", "id"])
+def test_mapping_ends(spark: SparkSession, tmp_path: Path, mode: str) -> None:
+    more = {"delta.enableDeletionVectors": "true", "delta.enableRowTracking": "true"}
+    table, expected = mapped(spark, str(tmp_path), mode, **more)
+    before = table.version
+    table.set_properties({"delta.columnMapping.mode": "none", "own.note": "x"}, spark=spark)
+    assert [info["operation"] for _, _, info in table.history(2)] == ["SET TBLPROPERTIES", "REMOVE COLUMN MAPPING"]
+    assert not [key for key in table.properties if "columnMapping" in key]
+    assert [f.metadata for _, f in fields(table.snapshot.schema) if "columnMapping" in str(f.metadata)] == []
+    assert_same(numbered(table.read(spark=spark).collect()), expected)
+    files = table.files()
+    for path in files["path"].to_pylist():
+        assert {"number", "s", "gone"} <= set(pq.read_schema(tmp_path / path).names)
+    assert {key for values in table.snapshot.files()["partition_values"].to_pylist() for key, _ in values} == {"kind"}
+    assert_same(numbered(table.read(version=before, spark=spark).collect()), expected)
+    with pytest.raises(WidenError, match="Enable column mapping"):
+        table.rename_column("gone", "back")
+    table.set_properties({"delta.columnMapping.mode": "name"}).rename_column("gone", "back")
+    assert numbered(table.read(spark=spark).collect())[2]["back"] == "here"
+
+
+def test_mapping_ends_by_sql_and_as_a_feature(spark: SparkSession, tmp_path: Path) -> None:
+    table, expected = mapped(spark, str(tmp_path), "name")
+    widen.sql(f"ALTER TABLE delta.`{tmp_path}` UNSET TBLPROPERTIES ('delta.columnMapping.mode')", spark=spark)
+    assert "delta.columnMapping.mode" not in table.refresh().properties
+    table.drop_feature("columnMapping", spark=spark)
+    assert "columnMapping" not in str(table.protocol)
+    assert_same(numbered(table.read(spark=spark).collect()), expected)
+
+
+def test_files_that_others_add_before_mapping_ends_are_rewritten_too(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, expected = mapped(spark, str(tmp_path), "name")
+    other, rewrite = widen.Table(str(tmp_path)), drop_feature.rewrite_files
+    row = (3, "late", None, "theirs")
+
+    def after_another(*args: Any, **words: Any) -> Any:
+        monkeypatch.undo()
+        ddl = "number bigint, kind string, s struct<z: int, y: string>, gone string"
+        other.append(spark.createDataFrame([row], ddl))
+        return rewrite(*args, **words)
+
+    monkeypatch.setattr(drop_feature, "rewrite_files", after_another)
+    table.drop_feature("columnMapping", spark=spark)
+    found = numbered(table.read(spark=spark).collect())
+    assert_same(found, [*expected[:2], Row(number=3, kind="late", s=None, gone="theirs"), expected[2]])
+
+
+def test_what_hinders_the_end_of_mapping(tmp_path: Path) -> None:
+    table = widen.create_table(str(tmp_path / "a"), "`a b` int", properties={"delta.columnMapping.mode": "name"})
+    with pytest.raises(InvalidColumnName, match="Rename it first"):
+        table.set_properties({"delta.columnMapping.mode": "none"})
+    with pytest.raises(InvalidOption, match=r"delta\.appendOnly"):
+        table.rename_column("`a b`", "a").set_properties(
+            {"delta.columnMapping.mode": "none", "delta.appendOnly": "maybe"}
+        )
+    assert table.refresh().properties["delta.columnMapping.mode"] == "name"
+    table.set_properties({"delta.columnMapping.mode": "none"})  # no files: no Spark
+    compatible = {"delta.enableIcebergCompatV2": "true"}
+    table = widen.create_table(str(tmp_path / "b"), "a int", properties=compatible)
+    with pytest.raises(FeatureStillNeeded, match="icebergCompatV2"):
+        table.set_properties({"delta.columnMapping.mode": "none"})
 
 
 def test_names_that_files_cannot_hold_need_mapping(tmp_path: Path) -> None:

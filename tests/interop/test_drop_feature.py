@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+import widen
 from interop import rows
 from support.old_table import age, file_types, live
 from widen.errors import HistoryUsesFeature, ProtectedVersionsRemain
@@ -249,3 +250,58 @@ def test_each_goes_on_after_a_restore_of_the_other(spark: SparkSession, place: s
     assert rows.exact(table.refresh().read(spark=spark)) == rows.expected(rows.OLD_WIDE + rows.NEW)
     assert len(live(Path(place))) == len(table.files())
     assert rows.exact(table.rewrite(spark=spark).table.read(spark=spark)) == rows.expected(rows.OLD_WIDE + rows.NEW)
+
+
+@pytest.mark.parametrize("mode", ["name", "id"])
+def test_column_mapping_ends_as_delta_lake_ends_it(spark: SparkSession, tmp_path: Path, mode: str) -> None:
+    """Ours and theirs have the same rows, ids, schema, properties and protocol; deltalake reads both."""
+    found = []
+    for name in ("ours", "theirs"):
+        place = str(tmp_path / name)
+        spark.sql(
+            f"CREATE TABLE delta.`{place}` (id INT, part STRING, s STRUCT<x: INT>, gone INT) USING delta "
+            f"PARTITIONED BY (part) TBLPROPERTIES ('delta.columnMapping.mode' = '{mode}', "
+            "'delta.enableDeletionVectors' = 'false', 'delta.enableRowTracking' = 'true')"
+        )
+        spark.sql(
+            f"INSERT INTO delta.`{place}` SELECT /*+ COALESCE(1) */ * FROM VALUES "
+            "(1, 'a', struct(2), 3), (2, NULL, NULL, 4), (9, 'b', struct(NULL), 5)"
+        )
+        for change in (
+            "RENAME COLUMN s.x TO z",
+            "RENAME COLUMN part TO kind",
+            "DROP COLUMN gone",
+            "ADD COLUMN gone INT",
+        ):
+            spark.sql(f"ALTER TABLE delta.`{place}` {change}")
+        change = f"ALTER TABLE delta.`{place}` SET TBLPROPERTIES ('delta.columnMapping.mode' = 'none')"
+        if name == "theirs":
+            spark.sql(change)
+        else:
+            ids = spark.sql(f"SELECT id, _metadata.row_id FROM delta.`{place}` ORDER BY id").collect()
+            widen.sql(change, spark=spark)
+            assert spark.sql(f"SELECT id, _metadata.row_id FROM delta.`{place}` ORDER BY id").collect() == ids
+        rows = spark.sql(f"SELECT * FROM delta.`{place}` ORDER BY id").collect()
+        last = spark.sql(f"DESCRIBE HISTORY delta.`{place}` LIMIT 1").collect()[0]
+        table = Table(place)
+        own = {key: text for key, text in table.properties.items() if "rowTracking" not in key}
+        dataset = sorted(DeltaTable(place).to_pyarrow_table().to_pylist(), key=lambda row: int(row["id"]))
+        found.append((rows, last["operation"], table.metadata.schema_string, own, table.protocol, dataset))
+    assert found[0] == found[1]
+    assert found[0][-1][0] == {"id": 1, "kind": "a", "s": {"z": 2}, "gone": None}
+    Table(str(tmp_path / "ours")).drop_feature("columnMapping", spark=spark)
+    assert spark.sql(f"SELECT * FROM delta.`{tmp_path}/ours` ORDER BY id").collect() == found[0][0]
+
+
+def test_clustering_columns_have_their_names_after_column_mapping(spark: SparkSession, tmp_path: Path) -> None:
+    place = str(tmp_path / "t")
+    spark.sql(
+        f"CREATE TABLE delta.`{place}` (id INT, a INT) USING delta CLUSTER BY (a) "
+        "TBLPROPERTIES ('delta.columnMapping.mode' = 'name')"
+    )
+    spark.sql(f"INSERT INTO delta.`{place}` VALUES (1, 2)")
+    Table(place).set_properties({"delta.columnMapping.mode": "none"}, spark=spark)
+    assert spark.sql(f"DESCRIBE DETAIL delta.`{place}`").collect()[0]["clusteringColumns"] == ["a"]
+    spark.sql(f"INSERT INTO delta.`{place}` VALUES (3, 4)")
+    spark.sql(f"OPTIMIZE delta.`{place}`")
+    assert {tuple(row) for row in spark.sql(f"SELECT * FROM delta.`{place}`").collect()} == {(1, 2), (3, 4)}

@@ -5,6 +5,7 @@ Source: docs/guide/hand-over.md
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -103,7 +104,8 @@ def _drop(table: Table, plan: HandoverPlan) -> tuple[HandoverPlan, str]:
         for name in plan.drops:
             truncates = name == lazy_imports.PROTECTION
             try:
-                session = maintenance_commands.session_for(table, update)
+                is_mapping = name == lazy_imports.COLUMN_MAPPING
+                session = maintenance_commands.session_for(table, update, all_files=is_mapping)
                 table.drop_feature(name, truncate_history=truncates, spark=session)
             except (RetentionNotExpired, ProtectedVersionsRemain) as error:
                 return plan.until(name), f"{error.message} Run the same command again then."
@@ -149,8 +151,14 @@ def _read(asked: Mapping[str, object]) -> TableDigest | str:
     program = f"import sys; sys.path[:] = {sys.path!r}; from widen.proof import client_readers; client_readers.main()"
     question = msgspec.json.encode(asked).decode()
     done = subprocess.run([sys.executable, "-c", program], input=question, capture_output=True, text=True, check=False)
-    last = (done.stdout if done.returncode == 0 else done.stderr).strip().rpartition("\n")[2]
-    return last if done.returncode else lazy_imports.TableDigest.from_json(last)
+    if done.returncode == 0:
+        return lazy_imports.TableDigest.from_json(done.stdout.strip().rpartition("\n")[2])
+    lines = done.stderr.strip().split("\n")
+    return next((line for line in reversed(lines) if _RAISED.match(line)), lines[-1])
+
+
+_RAISED = re.compile(r"[\w.]*(Error|Exception|Panic\w*):? ")
+"""The line of a traceback that says what was raised; some messages go on for lines."""
 
 
 def _hand_to_iceberg(

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from widen.planning.unify.contract import build_contract
     from widen.proof.client_readers import find_readers
     from widen.proof.column_digests import TableDigest, describe_difference
-    from widen.protocol.table_features import PROTECTION, supported_features
+    from widen.protocol.column_mapping import MODE, NONE
+    from widen.protocol.table_features import COLUMN_MAPPING, PROTECTION, supported_features
     from widen.protocol.type_changes import has_type_changes
     from widen.report import terminal, text_format, widgets
     from widen.report.build_report import build_report
@@ -81,7 +82,8 @@ _NAMES = {
     "widen.planning.unify.contract": ("build_contract",),
     "widen.proof.client_readers": ("find_readers",),
     "widen.proof.column_digests": ("TableDigest", "describe_difference"),
-    "widen.protocol.table_features": ("PROTECTION", "supported_features"),
+    "widen.protocol.column_mapping": ("MODE", "NONE"),
+    "widen.protocol.table_features": ("COLUMN_MAPPING", "PROTECTION", "supported_features"),
     "widen.protocol.type_changes": ("has_type_changes",),
     "widen.report": ("terminal", "text_format", "widgets"),
     "widen.report.build_report": ("build_report",),

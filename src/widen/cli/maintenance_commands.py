@@ -13,7 +13,7 @@ from rich.text import Text
 
 from widen.cli import lazy_imports, shared_options, show_commands, spark_session
 from widen.cli.output import show, show_json
-from widen.cli.properties_and_sql import report_change, show_unchanged
+from widen.cli.properties_and_sql import report_change, show_unchanged, start_unmapping
 from widen.cli.step_display import progress
 from widen.model.progress import Step
 
@@ -172,7 +172,8 @@ def drop_feature(
     opened = lazy_imports.Table(table, shared_options.storage(storage_option))
     before = opened.version
     with progress("reading the footers") as update:
-        opened.drop_feature(feature, truncate_history=truncate_history, spark=session_for(opened, update))
+        session = session_for(opened, update, all_files=feature == lazy_imports.COLUMN_MAPPING)
+        opened.drop_feature(feature, truncate_history=truncate_history, spark=session)
     files, size_bytes = _count_rewritten(opened, before)
     features = sorted(lazy_imports.supported_features(opened.snapshot.protocol))
     done = f"dropped {feature}"
@@ -182,12 +183,17 @@ def drop_feature(
     report_change(before, opened, json=json, done=f"{done}; left: {', '.join(features) or 'none'}", facts=facts)
 
 
-def session_for(table: Table, update: StepDisplay) -> SparkSession | None:
+def session_for(table: Table, update: StepDisplay, *, all_files: bool = False) -> SparkSession | None:
     """Return the session for rewriting files; None if there are none, so that Spark is not started.
+
+    Args:
+        all_files: Whether all files are rewritten, to end column mapping, instead of those in old types.
 
     Raises:
         SparkUnavailable: Spark or Java is not installed, or does not start.
     """
+    if all_files:
+        return start_unmapping(table, update)
     files, _ = show_commands.find_old_types(table.snapshot)
     if files == []:
         return None

@@ -14,11 +14,14 @@ import typer
 from rich.text import Text
 
 from widen.cli import lazy_imports, shared_options, spark_session
-from widen.cli.output import show, show_json
+from widen.cli.output import note, show, show_json
 from widen.cli.show_commands import show_rows
+from widen.cli.step_display import progress
 from widen.errors import InvalidOption
 
 if TYPE_CHECKING:
+    from widen.cli.step_display import StepDisplay
+    from widen.spark.spark_types import SparkSession
     from widen.table.table_version import TableVersion
 
 NO_FACTS: Mapping[str, object] = {}
@@ -54,7 +57,15 @@ def properties(
     if missing:
         names = ", ".join(sorted(opened.properties)) or "none"
         raise InvalidOption(option="--unset", value=missing[0], expected=f"Must be a property that is set: {names}.")
-    after = opened.set_properties(properties_to_set) if properties_to_set else opened.unset_properties(unset or ())
+    given = properties_to_set or dict.fromkeys(unset or (), lazy_imports.NONE)
+    with progress("changing properties") as update:
+        is_mapped = opened.properties.get(lazy_imports.MODE, lazy_imports.NONE) != lazy_imports.NONE
+        ends = {key.lower(): value for key, value in given.items()}.get(lazy_imports.MODE.lower()) == lazy_imports.NONE
+        session = start_unmapping(opened, update) if is_mapped and ends else None
+        if properties_to_set:
+            after = opened.set_properties(properties_to_set, spark=session)
+        else:
+            after = opened.unset_properties(unset or (), spark=session)
     report_change(before, after, json=json)
 
 
@@ -88,6 +99,16 @@ def _run_statement(text: str, settings: dict[str, str], limit: int | None, *, js
     else:
         lines = [dumps(row) for row in done.to_values()]
         show(lazy_imports.terminal.rows_parts(done.names, lines, folds=len(done.names) <= FEW_COLUMNS))
+
+
+def start_unmapping(table: TableVersion, update: StepDisplay) -> SparkSession | None:
+    """Say that the files are rewritten without column mapping, and return the session for it; None without files."""
+    sizes = table.snapshot.files()["size_bytes"].to_pylist()
+    if not sizes:
+        return None
+    size = lazy_imports.text_format.count_noun(len(sizes), "file")
+    note(f"rewriting {size} ({lazy_imports.text_format.size_text(sum(sizes))}) with the names of the columns")
+    return update.watch(spark_session.spark_session())
 
 
 def report_change(

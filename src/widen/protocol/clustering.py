@@ -20,6 +20,12 @@ class _Clustering(msgspec.Struct, rename="camel"):
     clustering_columns: tuple[tuple[str, ...], ...]
 
 
+def to_domain(columns: tuple[Path, ...]) -> DomainMetadata:
+    """Return the action that records clustering columns by their physical paths."""
+    configuration = msgspec.json.encode(_Clustering(columns)).decode()
+    return DomainMetadata(domain=DOMAIN, configuration=configuration, removed=False)
+
+
 def clustering_columns(domains: Mapping[str, DomainMetadata]) -> tuple[Path, ...]:
     """Return the physical paths of the clustering columns.
 

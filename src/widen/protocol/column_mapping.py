@@ -8,16 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
+import msgspec
+
 from widen.errors import CorruptLog, InvalidOption
 from widen.model.column_path import Path, children, fields, map_fields
+from widen.model.schema_json import from_json, to_json
 from widen.model.types import DataType, Field, StructType
-from widen.protocol.actions import Protocol
-from widen.protocol.table_features import is_supported
+from widen.protocol.actions import Metadata, Protocol
+from widen.protocol.table_features import COLUMN_MAPPING, is_supported
 
 MODE, MAX_COLUMN_ID = "delta.columnMapping.mode", "delta.columnMapping.maxColumnId"
 COLUMN_ID, PHYSICAL_NAME = "delta.columnMapping.id", "delta.columnMapping.physicalName"
 NESTED_IDS = "delta.columnMapping.nested.ids"
-FEATURE = "columnMapping"
+FEATURE = COLUMN_MAPPING
 NONE, NAME, ID = "none", "name", "id"
 MODES = (NONE, NAME, ID)
 
@@ -111,6 +114,20 @@ def to_physical_path(schema: StructType, path: Path, mode: str) -> Path:
             steps.append(step)
             current = dict(children(current))[step]
     return tuple(steps)
+
+
+def without_mapping(metadata: Metadata) -> Metadata:
+    """Return the metadata of a table whose files have the logical names of its columns, without column mapping.
+
+    Source: Delta Spark, which removes the properties, too, when the mode is set to none
+    """
+
+    def plain(_: Path, field: Field) -> Field:
+        return field.without_metadata(COLUMN_ID).without_metadata(PHYSICAL_NAME).without_metadata(NESTED_IDS)
+
+    schema = map_fields(from_json(metadata.schema_string), plain)
+    configuration = {key: text for key, text in metadata.configuration.items() if key not in (MODE, MAX_COLUMN_ID)}
+    return msgspec.structs.replace(metadata, schema_string=to_json(schema), configuration=configuration)
 
 
 def max_column_id(schema: StructType, properties: Mapping[str, str]) -> int:

@@ -27,6 +27,7 @@ from widen.protocol.table_properties import (
 MIN_READER_VERSION, MIN_WRITER_VERSION = "delta.minReaderVersion", "delta.minWriterVersion"
 IGNORE_DEFAULTS = "delta.ignoreProtocolDefaults"
 PROTECTION = "checkpointProtection"
+COLUMN_MAPPING = "columnMapping"
 PROTECTED_BEFORE = "delta.requireCheckpointProtectionBeforeVersion"
 TABLE_FEATURES_READER, TABLE_FEATURES_WRITER = 3, 7
 TYPE_WIDENING, TYPE_WIDENING_PREVIEW = "typeWidening", "typeWidening-preview"
@@ -75,7 +76,7 @@ FEATURES: tuple[Feature, ...] = (
     Feature(name="changeDataFeed", writer_version=4, switch=_on(ENABLE_CHANGE_DATA_FEED)),
     Feature(name="generatedColumns", writer_version=4, column_key=GENERATION, stops_writers=True),
     Feature(
-        name="columnMapping",
+        name=COLUMN_MAPPING,
         is_reader=True,
         reader_version=2,
         writer_version=5,

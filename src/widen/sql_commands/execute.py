@@ -143,10 +143,10 @@ def _execute(statement: Command, table: Table, spark: SparkSession | None) -> Ta
         case DropConstraint(_, name, if_exists):
             return table.drop_constraint(name, if_exists=if_exists)
         case SetProperties(_, properties):
-            return table.set_properties(properties)
+            return table.set_properties(properties, spark=spark)
         case UnsetProperties(_, keys, if_exists):
             _ensure_set(table, () if if_exists else keys)
-            return table.unset_properties(keys)
+            return table.unset_properties(keys, spark=spark)
         case DropFeature(_, name, truncate_history):
             return table.drop_feature(name, truncate_history=truncate_history, spark=spark)
         case Restore(_, moment):

@@ -21,14 +21,20 @@ from widen.errors import (
 from widen.log.read.snapshot import Snapshot, open_snapshot
 from widen.log.store.log_store import LogStore
 from widen.log.write.checkpoint_barrier import ensure_checkpoint, history_contains, write_barrier_commit
-from widen.log.write.commit import Committed, Conflicted, after_commit, commit
+from widen.log.write.commit import Committed, Conflicted, StagedFiles, after_commit, commit
 from widen.log.write.log_cleanup import DAY_MS, MINUTE_MS, clean_up, is_truncated
 from widen.planning.alter import feature_removal
 from widen.planning.alter.feature_removal import RemovableFeature
 from widen.planning.table.table_state import MetadataChange, TableState, to_table_state
 from widen.protocol.duration import LOG_RETENTION, TRUNCATE_HISTORY_RETENTION, duration_ms, duration_text
 from widen.protocol.table_features import PROTECTION, protected_before
-from widen.spark.maintain.rewrite_old_files import OldFileRewrite
+from widen.spark.maintain.compact_files import live_rows
+from widen.spark.maintain.rewrite_files import RewrittenFiles, rewrite_files
+from widen.spark.maintain.rewrite_old_files import MOST_CONFLICTS, OldFileRewrite
+from widen.spark.spark_types import SparkSession
+
+UNMAPPING = "REMOVE COLUMN MAPPING"
+"""The operation name of the commit that ends column mapping, as Delta Spark has it."""
 
 CLEARING = "CLEAR TYPE HISTORY"
 """The operation name of a commit that removes the recorded type changes and keeps the feature."""
@@ -95,6 +101,8 @@ class FeatureRemoval:
             lambda: open_snapshot(self.store),
             lambda state: feature_removal.unset_feature_properties(state, row),
         )
+        if row.has_mapping:
+            return remove_column_mapping(self.store, self.renewal.session) is not None
         if not row.has_types:
             return False
         stripped = without_type_changes(self.renewal, feature_removal.OPERATION)
@@ -126,6 +134,8 @@ class FeatureRemoval:
         """Change the protocol on top of a version that has no trace of the feature."""
 
         def newest() -> Snapshot:
+            if row.has_mapping:
+                remove_column_mapping(self.store, self.renewal.session)
             snapshot = self.renewal.run() if row.has_types else open_snapshot(self.store)
             self._row(snapshot)
             if not row.is_clean(to_table_state(snapshot)):
@@ -153,6 +163,38 @@ class FeatureRemoval:
             retention=duration_text(snapshot.properties, LOG_RETENTION),
             truncate_retention=duration_text(snapshot.properties, TRUNCATE_HISTORY_RETENTION),
         )
+
+
+def remove_column_mapping(store: LogStore, session: Callable[[], SparkSession]) -> Committed | None:
+    """End column mapping in one commit; return it, or None if the table does not have column mapping.
+
+    All files are rewritten with the logical names of the columns. If another commit comes first, all is done again: the
+    files that it added have the physical names.
+
+    Raises:
+        InvalidColumnName: a column has a name that files without column mapping cannot have.
+        FeatureStillNeeded: Iceberg compatibility is enabled.
+        ContentionError: too many conflicts, or the outcome of a commit is unknown.
+
+    Source: Delta Spark's ALTER TABLE SET TBLPROPERTIES ('delta.columnMapping.mode' = 'none')
+    """
+    for attempt in range(1, MOST_CONFLICTS + 1):
+        snapshot = open_snapshot(store)
+        actions, files = feature_removal.plan_mapping_removal(to_table_state(snapshot)), snapshot.files()
+        if not actions:
+            return None
+        with StagedFiles() as staged:
+            rewrite = RewrittenFiles((), ())
+            if files.num_rows:
+                rows = sum(live_rows(session(), snapshot, files))
+                rewrite = rewrite_files(session(), snapshot, files, rows, unmapped=True)
+                staged.add_files(store, rewrite.adds)
+            whole = [*actions, *rewrite.actions]
+            numbers = {name: rewrite.metrics[name] for name in ("numAddedFiles", "numRemovedFiles")}
+            result = commit(store, snapshot, whole, UNMAPPING, {}, metrics=numbers, max_attempts=1, staged=staged)
+        if not isinstance(result, Conflicted) or attempt == MOST_CONFLICTS:
+            return result.or_raise()
+    return None
 
 
 def without_type_changes(renewal: OldFileRewrite, operation: str) -> Committed | None:

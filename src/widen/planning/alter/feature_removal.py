@@ -16,6 +16,7 @@ from widen.errors import (
     FeatureNotPresent,
     FeatureNotRemovable,
     FeatureStillNeeded,
+    InvalidColumnName,
     TruncationNotAllowed,
     TruncationRequired,
     UnknownFeature,
@@ -24,9 +25,12 @@ from widen.model.column_path import fields, format_path
 from widen.model.schema_json import from_json
 from widen.model.types import Field, is_atomic
 from widen.planning.alter.set_properties import plan_unset_properties
+from widen.planning.evolution.source_metadata import FORBIDDEN
 from widen.planning.table.dependent_expressions import check_constraints
 from widen.planning.table.table_state import MetadataChange, TableState
-from widen.protocol.actions import Metadata
+from widen.protocol.actions import DomainMetadata, Metadata
+from widen.protocol.clustering import to_domain
+from widen.protocol.column_mapping import FEATURE, MODE, NONE, mapping_mode, to_physical, without_mapping
 from widen.protocol.table_features import (
     PROTECTED_BEFORE,
     PROTECTION,
@@ -58,6 +62,7 @@ class RemovableFeature:
     """A feature that can be dropped.
 
     Args:
+        has_mapping: Whether its traces are the mode of column mapping, and names and ids of columns.
         has_types: Whether its traces are type changes, in files and in the metadata of columns.
         keeps_history: Whether older versions need it, so that they must be truncated or protected before.
         is_trace: Whether a metadata action in the history uses the feature.
@@ -65,6 +70,7 @@ class RemovableFeature:
 
     name: str
     properties: tuple[str, ...] = ()
+    has_mapping: bool = False
     has_types: bool = False
     keeps_history: bool = False
     is_trace: Callable[[Metadata], bool] = _never
@@ -72,11 +78,16 @@ class RemovableFeature:
     def is_clean(self, state: TableState) -> bool:
         """Tell whether a version lists the feature without using it."""
         is_set = any(key in state.properties for key in self.properties)
-        return not is_set and not (self.has_types and has_type_changes(state.schema))
+        is_mapped = self.has_mapping and mapping_mode(state.properties, state.protocol) != NONE
+        return not is_set and not is_mapped and not (self.has_types and has_type_changes(state.schema))
 
 
 def _has_type_changes(metadata: Metadata) -> bool:
     return has_type_changes(from_json(metadata.schema_string))
+
+
+def _is_mapped(metadata: Metadata) -> bool:
+    return metadata.configuration.get(MODE, NONE) != NONE
 
 
 def _widening(name: str) -> RemovableFeature:
@@ -88,6 +99,7 @@ REMOVABLE_FEATURES: Mapping[str, RemovableFeature] = {
     row.name: row
     for row in (
         RemovableFeature(name="checkConstraints"),
+        RemovableFeature(name=FEATURE, has_mapping=True, keeps_history=True, is_trace=_is_mapped),
         RemovableFeature(name=PROTECTION, properties=(PROTECTED_BEFORE,)),
         RemovableFeature(
             name="inCommitTimestamp",
@@ -138,6 +150,37 @@ def find_removable_feature(state: TableState, name: str, *, truncates: bool) -> 
     if name == "checkConstraints" and (left := check_constraints(state.properties)):
         raise ConstraintsRemain(feature=name, constraints=", ".join(sorted(left)))
     return row
+
+
+def plan_mapping_removal(state: TableState) -> tuple[Metadata | DomainMetadata, ...]:
+    """Return the actions that end column mapping, beside those of the rewritten files; empty without column mapping.
+
+    Raises:
+        InvalidColumnName: a column has a name that files without column mapping cannot have.
+        FeatureStillNeeded: Iceberg compatibility is enabled.
+
+    Source: Delta Spark's ALTER TABLE SET TBLPROPERTIES ('delta.columnMapping.mode' = 'none')
+    """
+    mode = mapping_mode(state.properties, state.protocol)
+    if mode == NONE:
+        return ()
+    if needed := dependent_features(state.protocol, FEATURE):
+        raise FeatureStillNeeded(feature=FEATURE, dependents=", ".join(needed))
+    for path, field in fields(state.schema):
+        if any(char in FORBIDDEN for char in field.name):
+            reason = f"without column mapping a name cannot contain any of {FORBIDDEN!r}"
+            fix = f"Rename it first: rename_column({format_path(path)!r}, ...)."
+            raise InvalidColumnName(name=format_path(path), reason=reason, fix=fix)
+    actions: tuple[Metadata | DomainMetadata, ...] = (without_mapping(state.metadata),)
+    if state.clustered_by:
+        logical = {
+            physical: path
+            for (physical, _), (path, _) in zip(
+                fields(to_physical(state.schema, mode)), fields(state.schema), strict=True
+            )
+        }
+        actions += (to_domain(tuple(logical[path] for path in state.clustered_by)),)
+    return actions
 
 
 def unset_feature_properties(state: TableState, row: RemovableFeature) -> MetadataChange | None:

@@ -140,7 +140,7 @@ class Compaction:
                 raise
 
     def _rewrite(self, snapshot: Snapshot, staged: StagedFiles, task: CompactionTask) -> RewrittenFiles:
-        rows = sum(_live_rows(self.session(), snapshot, task.files))
+        rows = sum(live_rows(self.session(), snapshot, task.files))
         columns = sort_columns(snapshot, self.request.zorder_by)
         outputs = ceil(task.size_bytes / self.request.target_bytes)
 
@@ -232,7 +232,7 @@ def _join(parts: Sequence[RewrittenFiles]) -> RewrittenFiles:
     )
 
 
-def _live_rows(spark: SparkSession, snapshot: Snapshot, files: pa.Table) -> list[int]:
+def live_rows(spark: SparkSession, snapshot: Snapshot, files: pa.Table) -> list[int]:
     """Return the number of rows of each file without the deleted ones; footers tell what statistics do not."""
     counts = [FileStatistics(stats).rows for stats in files["stats"].to_pylist()]
     unknown = [

@@ -24,6 +24,7 @@ from widen.model.types import STRING, Field, StructType
 from widen.planning.table.dependent_expressions import check_constraints
 from widen.protocol import iceberg_compat
 from widen.protocol.actions import Action, Add, Metadata, Remove
+from widen.protocol.column_mapping import without_mapping
 from widen.protocol.skipping.file_statistics import INDEXED_COLUMNS, indexed_leaves
 from widen.protocol.tracking_columns import TrackingColumns, tracking_columns
 from widen.protocol.type_changes import TYPE_CHANGES, ensure_readable
@@ -82,6 +83,8 @@ def rewrite_files(
     files: pa.Table,
     rows: int,
     arrange: Callable[[DataFrame], DataFrame] | None = None,
+    *,
+    unmapped: bool = False,
 ) -> RewrittenFiles:
     """Write the rows of files to new files in the current types; commits nothing.
 
@@ -91,6 +94,7 @@ def rewrite_files(
         files: Rows of its list of files.
         rows: The number of their rows that are not deleted.
         arrange: Distributes and sorts the rows; each partition of its result becomes a file for each table partition.
+        unmapped: Whether the new files have the logical names of the columns, instead of those of column mapping.
 
     Raises:
         UnsupportedTypeChange: the schema records a type change that the protocol does not list.
@@ -108,7 +112,8 @@ def rewrite_files(
         if columns
         else read_snapshot(spark, view.store, view, only=_paths(files))
     )
-    adds = write_parquet(arrange(frame) if arrange else frame, snapshot.store, snapshot.protocol, stored)
+    target = without_mapping(stored) if unmapped else stored
+    adds = write_parquet(arrange(frame) if arrange else frame, snapshot.store, snapshot.protocol, target)
     written = count_written_rows(adds)
     if written != rows:
         discard(snapshot.store, adds)

@@ -34,6 +34,8 @@ def test_clients_name_features_that_exist() -> None:
         (("checkpointProtection",), "deltalake", False, (), ("checkpointProtection",)),
         (("checkpointProtection",), "deltalake", True, ("checkpointProtection",), ()),
         (("inCommitTimestamp", "rowTracking"), "deltalake", False, (), ("inCommitTimestamp", "rowTracking")),
+        (("columnMapping",), "deltalake", False, ("columnMapping",), ("checkpointProtection",)),
+        (("columnMapping",), "polars", True, ("columnMapping", "checkpointProtection"), ()),
         (("inCommitTimestamp",), "polars", True, ("inCommitTimestamp",), ()),
     ],
 )
@@ -55,8 +57,12 @@ def test_what_is_lost_is_said() -> None:
 @pytest.mark.parametrize(
     ("features", "client", "appends", "words"),
     [
-        (("columnMapping",), "deltalake", False, "does not read tables with columnMapping, which cannot be dropped"),
-        (("columnMapping",), "polars", False, "does not read tables with columnMapping, which cannot be dropped"),
+        (
+            ("columnMapping", "icebergCompatV2"),
+            "polars",
+            False,
+            "does not read tables with columnMapping, which cannot be dropped",
+        ),
         (("rowTracking",), "deltalake", True, "does not write tables with rowTracking, which cannot be dropped"),
         ((), "duckdb", False, "Must be deltalake, polars or iceberg."),
     ],

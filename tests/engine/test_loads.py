@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from support.command_line import run, run_json
-from widen.errors import CorruptFile, FilesChanged, InvalidOption
+from widen.errors import CorruptFile, FilesChanged, InvalidOption, LimitExceeded
 from widen.ingestion import ingest, ingest_stream, plan
 from widen.log.read.loads import FOLDER
 from widen.log.store.log_store import LogStore
@@ -248,3 +248,80 @@ def test_an_unchanged_bad_file_is_skipped_once(spark: SparkSession, landing: Pat
     (landing / "bad.json.gz").write_bytes(gzip.compress(b'{"n":2}\n'))
     assert load_new().records == 1
     assert numbers(spark, table) == [1, 2]
+
+
+# ---- parked files ----------------------------------------------------------------------------------
+
+
+def test_files_over_a_limit_are_parked(spark: SparkSession, landing: Path, table: str) -> None:
+    for number in range(7):
+        put(landing, f"{number}.jsonl", *range(number * 10, number * 10 + 10))
+    (landing / "bad.jsonl").write_text('{"n": 1000}\n' + "no record\n" * 3)
+    (landing / "cut.jsonl.gz").write_bytes(gzip.compress(b'{"n": 2000}\n' * 1000)[:-9])
+    park = partial(ingest, str(landing), table, new=True, max_corrupt=2, park_over_limit=True, spark=spark)
+    done = park(verify=True)
+    assert (done.records, done.corrupt, numbers(spark, table)) == (70, 0, [*range(70)])
+    assert done.verification is not None
+    assert done.verification.is_clean
+    found = {Path(file.path).name: (file.is_parked, file.reason) for file in done.bad_files}
+    assert found["cut.jsonl.gz"][0] is False
+    assert found["bad.jsonl"][0] is True
+    assert "3 of " in found["bad.jsonl"][1]
+    assert "the limit is 2" in found["bad.jsonl"][1]
+    assert "parked" in run("loads", table, "--files").stdout
+    assert "1 file parked" in run("loads", table).stdout
+    assert run_json("loads", table)[0]["badFiles"]
+
+    assert park().is_unchanged
+    put(landing, "8.jsonl", 80)
+    words = ("--into", table, "--new", "--max-corrupt", "2", "--park-over-limit")
+    answer = run("ingest", str(landing), *words)
+    assert (answer.exit_code, "park-over-limit" in answer.stderr) == (0, True)
+    assert numbers(spark, table) == [*range(70), 80]
+    reasons = [row.reason for row in Table(f"{table}_quarantine").read(spark=spark).collect()]
+    assert sorted(reason.split(":")[0] for reason in reasons) == ["the file cannot be read", "the file is parked"]
+
+    (landing / "cut.jsonl.gz").unlink()
+    done = ingest(str(landing), table, new=True, max_corrupt=5, spark=spark)
+    assert (done.records, done.corrupt) == (1, 3)
+    assert "parked" not in run("loads", table).stdout
+
+
+def test_parked_files_that_change_are_new(spark: SparkSession, landing: Path, table: str) -> None:
+    park = partial(ingest, str(landing), table, new=True, fail_on="conflict", park_over_limit=True, spark=spark)
+    put(landing, "a.jsonl", 1)
+    park()
+    (landing / "b.jsonl").write_text('{"n": "x"}\n')
+    done = park()
+    assert ([Path(file.path).name for file in done.bad_files], numbers(spark, table)) == (["b.jsonl"], [1])
+    assert "conflict" in done.bad_files[0].reason
+    put(landing, "b.jsonl", 2)
+    assert park().records == 1
+    assert numbers(spark, table) == [1, 2]
+
+
+def test_files_that_a_mode_refuses_are_parked(spark: SparkSession, landing: Path, table: str) -> None:
+    put(landing, "a.jsonl", 1)
+    ingest(str(landing), table, new=True, spark=spark)
+    (landing / "b.jsonl").write_text('{"n": 2, "m": 1}\n')
+    put(landing, "c.jsonl", 3)
+    done = ingest(str(landing), table, new=True, evolve="fail", park_over_limit=True, spark=spark)
+    assert (done.records, [Path(file.path).name for file in done.bad_files]) == (1, ["b.jsonl"])
+
+
+def test_nothing_is_parked_without_a_table(spark: SparkSession, landing: Path, table: str) -> None:
+    (landing / "a.jsonl").write_text('{"n": 1}\nno record\n')
+    with pytest.raises(LimitExceeded):
+        ingest(str(landing), table, new=True, max_corrupt=0, park_over_limit=True, spark=spark)
+    assert not Path(table).exists()
+    with pytest.raises(InvalidOption, match="park_over_limit"):
+        ingest(str(landing), table, max_corrupt=0, park_over_limit=True, spark=spark)
+
+
+def test_files_are_parked_for_an_iceberg_table(spark: SparkSession, landing: Path, tmp_path: Path) -> None:
+    put(landing, "a.jsonl", 1)
+    (landing / "b.jsonl").write_text('{"n": 1}\nno record\n')
+    words = {"to": "iceberg", "catalog": tmp_path / "c.db", "new": True, "max_corrupt": 0, "park_over_limit": True}
+    done = ingest(str(landing), "shop.t", spark=spark, **words)  # type: ignore[arg-type]
+    assert (done.records, [Path(file.path).name for file in done.bad_files]) == (1, ["b.jsonl"])
+    assert ingest(str(landing), "shop.t", spark=spark, **words).is_unchanged  # type: ignore[arg-type]

@@ -140,6 +140,7 @@ def _parts(batch: FlowBatch) -> Iterator[RenderableType]:
     if result is None:
         yield Text(f"{batch.into} has {span} of {batch.source}; no row has changed.")
         return
+    assert result.version is not None
     yield lazy_imports.terminal.version_line(result.version, batch.into)
     written = lazy_imports.text_format.written_text(result.records, result.files, result.size_bytes, result.corrupt)
     yield Text(f"  {written}, from {span} of {batch.source}")

@@ -42,6 +42,7 @@ def ingest(
     max_corrupt: shared_options.MaxCorrupt = None,
     max_kept_out: shared_options.MaxKeptOut = None,
     fail_on: shared_options.FailOn = None,
+    park_over_limit: shared_options.ParkOverLimit = False,
     verify: bool = typer.Option(
         False, "--verify", help="Rebuild every record from the table and compare it with the source."
     ),
@@ -66,14 +67,15 @@ def ingest(
     alone = {
         "--plan-hash": plan_hash,
         "--new": new or None,
+        "--park-over-limit": park_over_limit or None,
         "--new-by": new_by.value if new_by is shared_options.NewBy.CONTENT else None,
         **{f"--{key.replace('_', '-')}": gate[key] for key in gate},
     }
     ensure_options_apply(alone, limits, follows=follow or once)
-    ensure_options_valid(into, options, settings)
     lazy_imports.parse_limits(**gate)
     if (follow or once) and checkpoint is None:
         raise OptionMissing(option="--checkpoint", expected="Name a directory that outlives the process.")
+    ensure_options_valid(source, into, options, settings, checkpoint=checkpoint, is_new=new, follows=follow or once)
     arguments["on_event"] = to_event_file(events)
     if follow or once:
         assert checkpoint is not None
@@ -86,6 +88,7 @@ def ingest(
             **gate,
             "new": new,
             "new_by": new_by.value,
+            "park_over_limit": park_over_limit,
             "changed": changed.value,
             "plan_hash": plan_hash,
             "progress": update,
@@ -100,17 +103,21 @@ def _report_result(into: str, as_json: bool, result: IngestResult) -> bool:
     if as_json:
         show_json(result.to_value())
     elif result.is_unchanged:
-        show([Text(f"No new files: {into} has version {result.version}.")])
+        state = f"has version {result.version}" if result.version is not None else "does not exist yet"
+        show([Text(f"No new files: {into} {state}.")])
     else:
         show(_result_parts(result, into))
     _note_files(result.compared)
+    _note_table(result.plan)
     _warn_unmatched(result.plan)
     if result.quarantined:
         counted = lazy_imports.text_format.count_noun(result.quarantined, "record")
         note(f"{counted} in quarantine, because fixed columns cannot hold them: see {result.quarantine}")
-    if result.bad_files:
-        counted = lazy_imports.text_format.count_noun(len(result.bad_files), "file")
-        note(f"{counted} skipped, and named in the quarantine: see {result.quarantine}", "bold red")
+    parked = [file for file in result.bad_files if file.is_parked]
+    for files, words in ((parked, "parked"), ([file for file in result.bad_files if not file.is_parked], "skipped")):
+        if files:
+            counted = lazy_imports.text_format.count_noun(len(files), "file")
+            note(f"{counted} {words}, and named in the quarantine: see {result.quarantine}", "bold red")
     for name in result.left_out:
         note(f"ignored, because its name is not of the source format: {name}")
     if result.verification is None or result.verification.is_clean:
@@ -135,7 +142,9 @@ def plan(
     if into is None and contract is None:
         raise typer.BadParameter("Name the table, or a contract.", param_hint="--into")
     settings = shared_options.storage(storage_option)
-    ensure_options_valid(into, options, settings)
+    if contract is not None:
+        lazy_imports.read_contract(contract)
+    ensure_options_valid(source, into, options, settings, is_new=new, writes=False)
     planned = report = None
     with progress("starting Spark"):
         spark = spark_session.spark_session()
@@ -157,6 +166,7 @@ def plan(
     else:
         show([*_plan_parts(planned), *(() if report is None else lazy_imports.terminal.contract_parts(report))])
     if planned is not None:
+        _note_table(planned)
         _warn_unmatched(planned)
     code = _plan_code(planned, report)
     if code:
@@ -179,7 +189,10 @@ def _plan_code(planned: Plan | None, report: ContractReport | None) -> int:
     return CHANGES if planned is not None and not planned.is_empty else 0
 
 
-_LEFT_OUT_AS_BAD = "left out, because they could not be read before (to try again, run without --skip-bad-files):"
+_LEFT_OUT_AS_BAD = (
+    "left out, because they could not be read before, or are parked (to load them, run without --skip-bad-files and "
+    "--park-over-limit):"
+)
 
 
 def _note_files(compared: FileComparison) -> None:
@@ -198,12 +211,18 @@ def _note_files(compared: FileComparison) -> None:
             note(f"{words} {counted}: {lazy_imports.text_format.printable(lazy_imports.name_some(paths))}", style)
 
 
+def _note_table(planned: Plan) -> None:
+    if planned.source_table:
+        note(f"the source is read as a table: {lazy_imports.text_format.printable(planned.source_table)}", "dim")
+
+
 def _warn_unmatched(planned: Plan) -> None:
     for each in planned.unmatched:
         note(f"warning: {lazy_imports.text_format.printable(str(each))}", "bold red")
 
 
 def _result_parts(result: IngestResult, into: str) -> Iterator[RenderableType]:
+    assert result.version is not None
     yield lazy_imports.terminal.version_line(result.version, into)
     yield Text(
         "  "

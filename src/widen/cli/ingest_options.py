@@ -6,7 +6,7 @@ Source: docs/evolution-rules.md#d1, #d5, #d6, #d10, #d12, #d13, #d16
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from functools import wraps
 from pathlib import Path
@@ -150,21 +150,30 @@ def with_ingest_options(*names: str) -> Callable[[Callable[..., None]], Callable
     return decorator
 
 
-def ensure_options_valid(into: str | None, options: Mapping[str, Any], settings: Mapping[str, str] | None) -> None:
-    """Check the options of an ingestion before Spark starts, which takes seconds.
+def ensure_options_valid(
+    source: Sequence[str], into: str | None, options: Mapping[str, Any], settings: Mapping[str, str] | None, **how: Any
+) -> None:
+    """Check the options and places of an ingestion before Spark starts, which takes seconds.
 
     Args:
+        source: The paths of the source.
         into: The table; None without one.
+        how: Arguments of `widen.ingestion.options.check_places`.
 
     Raises:
         InvalidOption: an option cannot be used.
         InvalidConfig: the configuration file cannot be used.
+        SourceError: a path of the source cannot be used.
+        StorageRefused: the table cannot be written.
     """
     table = {name: options[name] for name in ("to", "catalog", "partition_by")}
     rest: Any = {name: options[name] for name in options if name not in (*table, "layout_of")}
     lazy_imports.parse_options(rest)
+    found = kept_in = None
     if into is not None:
-        lazy_imports.find_table(into, settings, **table)
+        found = lazy_imports.find_table(into, settings, **table)
+        kept_in = lazy_imports.to_quarantine(options["quarantine"], found)
+    lazy_imports.check_places(source, found, quarantine=kept_in, **how)
 
 
 _DEFAULTS: Mapping[str, object] = {

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from widen.iceberg.mirror import ensure_mirrorable
     from widen.ingestion import check_contract, ingest, ingest_stream, plan, replay
     from widen.ingestion.batch_limits import parse_limits
+    from widen.ingestion.contract_gate import read_contract
     from widen.ingestion.new_files import name_some
-    from widen.ingestion.options import parse_options
+    from widen.ingestion.options import check_places, parse_options, to_quarantine
     from widen.log.read.loads import read_loads
     from widen.log.read.snapshot import open_snapshot
     from widen.log.store.log_store import LogStore
@@ -69,8 +70,9 @@ _NAMES = {
     "widen.iceberg.mirror": ("ensure_mirrorable",),
     "widen.ingestion": ("check_contract", "ingest", "ingest_stream", "plan", "replay"),
     "widen.ingestion.batch_limits": ("parse_limits",),
+    "widen.ingestion.contract_gate": ("read_contract",),
     "widen.ingestion.new_files": ("name_some",),
-    "widen.ingestion.options": ("parse_options",),
+    "widen.ingestion.options": ("check_places", "parse_options", "to_quarantine"),
     "widen.log.read.loads": ("read_loads",),
     "widen.log.read.snapshot": ("open_snapshot",),
     "widen.log.store.log_store": ("LogStore",),

@@ -95,6 +95,14 @@ MaxKeptOut: TypeAlias = Annotated[
 FailOn: TypeAlias = Annotated[
     Severe | None, typer.Option("--fail-on", help="Refuse a batch whose plan has changes of this grade or worse.")
 ]
+ParkOverLimit: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--park-over-limit",
+        help="With --new: load the other files of a batch that is refused. The quarantine names the files left out, "
+        "and later loads skip them; see `widen loads`.",
+    ),
+]
 PlanHash: TypeAlias = Annotated[
     str | None,
     typer.Option("--plan-hash", metavar="HASH", help="Fail unless the plan has this hash; see `widen plan`."),

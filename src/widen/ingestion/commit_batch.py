@@ -5,10 +5,12 @@ Source: docs/evolution-rules.md#one-interval
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any, cast
 
-from widen.errors import EvolutionRefused, PlanChanged, SourceError, UnmatchedFields
+from widen.errors import EvolutionRefused, LimitExceeded, PlanChanged, SourceError, UnmatchedFields, WidenError
 from widen.formats.table_format import (
     Conflicted,
     IngestTarget,
@@ -26,11 +28,12 @@ from widen.ingestion.stable_plan import WrittenBatch, write_until_plan_is_stable
 from widen.model.progress import Progress, Step, no_progress
 from widen.observe.observation import Observation
 from widen.planning.evolution.explain_plan import explain_operations, explain_plan
-from widen.planning.evolution.plan import Plan
+from widen.planning.evolution.plan import BadFile, Plan
 from widen.planning.evolution.policy import Policy
 from widen.spark.ingest.batch import Batch
 from widen.spark.source.bad_files import with_bad_files
 from widen.spark.source.changed_files import unchanged_files
+from widen.spark.source.source_files import SourceFile
 from widen.spark.text.quarantined_rows import BatchResult
 from widen.spark.text.text_tasks import BatchWriteSpec
 
@@ -61,6 +64,7 @@ class BatchRequest:
         quarantine: The location of the quarantine; by default beside the table.
         is_strict: Whether every option that names a field must have an effect.
         is_new: Whether the batch has only files that the table has not loaded; see `widen.ingestion.new_files`.
+        parks: Whether to leave files out without which the batch is not refused.
         guard: What the batch requires of the version that it is committed to; by default, not to have the interval yet.
         replaces_rows: Whether the commit also removes rows, so that a batch without records is committed too.
     """
@@ -75,6 +79,7 @@ class BatchRequest:
     is_strict: bool = False
     limits: BatchLimits = NO_LIMITS
     is_new: bool = False
+    parks: bool = False
     guard: CommitGuard | None = None
     replaces_rows: bool = False
 
@@ -146,7 +151,8 @@ class _BatchCommit:
                 self.observed = self.observed.merged(batch.prior_observation(target.schema, target.policy), max)
                 written = write_until_plan_is_stable(target, self.observed, write)
                 staged.add_undo(partial(written.draft.discard, written.result))
-            written = replace(written, plan=replace(written.plan, bad_files=batch.bad_files))
+            plan = replace(written.plan, bad_files=batch.bad_files, source_table=batch.source_table)
+            written = replace(written, plan=plan)
             if not request.may_be_empty and not self._records_bad_files(target):
                 ensure_has_records(batch, written)
             elif not has_content(written) and (
@@ -181,6 +187,59 @@ class _BatchCommit:
         return (
             self.request.is_new and target.version is not None and not self.batch.files and bool(self.batch.bad_files)
         )
+
+
+def park_files(
+    batch: Batch, request: BatchRequest, target: IngestTarget, open_some: Callable[[Sequence[SourceFile]], Batch]
+) -> Batch:
+    """Return a batch without the files because of which it would be refused; those become bad files of it.
+
+    The halves of a refused batch are observed in turn, so that one file among n takes about 2 log n passes. A file
+    stays if the batch of all files before it that stay is not refused with it.
+
+    Args:
+        open_some: Opens some files of the batch as a batch.
+
+    Raises:
+        LimitExceeded: no file stays, and there is no table yet that could record that.
+    """
+    staying: list[SourceFile] = []
+    parked: list[BadFile] = []
+    first: WidenError | None = None
+    pending = [list(batch.files)]
+    while pending:
+        files = pending.pop()
+        refusal = _find_refusal(open_some([*staying, *files]), request, target) if files else None
+        if refusal is None:
+            staying += files
+        elif len(files) > 1:
+            pending += [files[len(files) // 2 :], files[: len(files) // 2]]
+        else:
+            first = first or refusal
+            file, reason = files[0], refusal.message.rstrip(".")
+            parked.append(BadFile(file.path, reason, file.size_bytes, file.modified_ms, file.content, is_parked=True))
+    if first is None:
+        return batch
+    if not staying and target.version is None:
+        raise first
+    rest = open_some(staying)
+    return cast(Batch, replace(cast(Any, rest), bad_files=(*batch.bad_files, *parked)))
+
+
+def _find_refusal(batch: Batch, request: BatchRequest, target: IngestTarget) -> WidenError | None:
+    """Return why a batch would be refused; None if it would not. Nothing is written."""
+    target = target.with_file_fields(batch.names)
+    with unchanged_files(batch.spark, batch.files):
+        observed = batch.prior_observation(target.schema, target.policy)
+        planned = write_until_plan_is_stable(target, observed, lambda spec, _: BatchResult([], batch.observe(spec)))
+    try:
+        ensure_plan_allowed(planned.plan, replace(request, plan_hash=None, is_strict=False))
+        request.limits.ensure_fulfilled(planned.plan, planned.result.seen)
+        if batch.files and planned.result.seen.corrupt:
+            ensure_has_records(batch, planned)
+    except (EvolutionRefused, LimitExceeded, SourceError) as error:
+        return error
+    return None
 
 
 def _repeated_batch(target: IngestTarget) -> WrittenBatch:

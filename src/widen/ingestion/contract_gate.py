@@ -14,7 +14,7 @@ import msgspec
 
 from widen.errors import InvalidConfig
 from widen.errors.foreign import open_failure
-from widen.ingestion.options import parse_options
+from widen.ingestion.options import check_places, parse_options
 from widen.model.argument_types import check_arguments
 from widen.observe.contract import ensure_contract
 from widen.spark.ingest.open_source import IngestSource
@@ -52,8 +52,9 @@ def check_contract(
     """
     schema = contract if isinstance(contract, Mapping) else read_contract(contract)
     ensure_contract(schema)
-    session = find_session(spark)
     reader, _ = parse_options(locals())
+    check_places(source, None, spark=spark)
+    session = find_session(spark)
     batch = reader.open(session, source)
     with unchanged_files(session, batch.files):
         return batch.check_contract(schema)

@@ -15,10 +15,17 @@ from widen.formats import find_table
 from widen.formats.table_format import Conflicted, IngestTarget, StreamInterval, retry_conflicts
 from widen.iceberg.catalog import CatalogSource
 from widen.ingestion.batch_limits import parse_limits
-from widen.ingestion.commit_batch import BatchRequest, commit_batch, commit_once, ensure_has_records, ensure_matched
+from widen.ingestion.commit_batch import (
+    BatchRequest,
+    commit_batch,
+    commit_once,
+    ensure_has_records,
+    ensure_matched,
+    park_files,
+)
 from widen.ingestion.finish_interval import IntervalWatch, OnEvent, parse_share, persist_if_reread, to_result
 from widen.ingestion.new_files import FileChoice, is_by_content, open_batch, parse_changed
-from widen.ingestion.options import parse_options, to_quarantine
+from widen.ingestion.options import check_places, parse_options, to_quarantine
 from widen.ingestion.result import IngestResult
 from widen.ingestion.stable_plan import WrittenBatch, write_until_plan_is_stable
 from widen.model.argument_types import check_arguments
@@ -90,9 +97,12 @@ def plan(
     """
     reader, policy = parse_options(locals(), storage_options)
     places = () if isinstance(source, DataFrame) else to_paths(source)
+    table = find_table(into, storage_options, to=to, catalog=catalog, partition_by=partition_by)
+    kept_in = to_quarantine(quarantine, table)
+    own = check_places(source, table, quarantine=kept_in, spark=spark, is_new=new, writes=False)
     session = with_store_settings(find_session(spark), places, storage_options)
-    target = find_table(into, storage_options, to=to, catalog=catalog, partition_by=partition_by).open(policy)
-    choice = _build_choice(session, target, new=new, new_by=new_by, changed=changed, skips_bad=skip_bad_files)
+    target = table.open(policy)
+    choice = _build_choice(session, target, own, new=new, new_by=new_by, changed=changed, skips_bad=skip_bad_files)
     batch = open_batch(reader, session, source, choice)
     if batch is None:
         return Plan((), target.schema or StructType())
@@ -103,7 +113,7 @@ def plan(
     ensure_has_records(batch, planned)
     if strict:
         ensure_matched(planned.plan)
-    return replace(planned.plan, bad_files=batch.bad_files)
+    return replace(planned.plan, bad_files=batch.bad_files, source_table=batch.source_table)
 
 
 @check_arguments
@@ -117,6 +127,7 @@ def ingest(
     max_corrupt: int | str | None = None,
     max_kept_out: int | str | None = None,
     fail_on: str | None = None,
+    park_over_limit: bool = False,
     verify: bool | float = False,
     plan_hash: str | None = None,
     txn: tuple[str, int] | None = None,
@@ -164,6 +175,10 @@ def ingest(
         max_kept_out: The maximum number or share of records that go to the quarantine.
         fail_on: Refuse a plan with changes of this grade or a worse one: ``conflict`` (values of types that no single
             column holds) or ``structural`` (scalars become arrays or records, or the reverse).
+        park_over_limit: With ``new``, whether to load the other files of a batch that is refused, because it is over a
+            limit or needs changes that the policy forbids, or has files that cannot be read. The quarantine and the
+            record of loads name the files that are left out, and later loads with this argument skip them. To load
+            them, ingest them by name, or with ``new`` and without this argument.
         verify: Whether to rebuild each record from the table after the commit and compare all its values; or the share
             of the records to verify, between 0 and 1. The rows of a DataFrame source are persisted for that.
         plan_hash: The hash of the expected plan; another plan is refused.
@@ -233,31 +248,38 @@ def ingest(
 
     Source: docs/evolution-rules.md#one-interval
     """
+    if park_over_limit and not new:
+        raise InvalidOption(option="park_over_limit", value=True, expected="Applies to new=True (--new) only.")
     reader, policy = parse_options(locals(), storage_options)
+    reader = replace(reader, skips_bad_files=skip_bad_files or park_over_limit)
     interval = None if txn is None else _to_interval(*txn)
     places = () if isinstance(source, DataFrame) else to_paths(source)
-    session = with_store_settings(find_session(spark), places, storage_options)
     table = find_table(into, storage_options, to=to, catalog=catalog, partition_by=partition_by)
+    kept_in = to_quarantine(quarantine, table)
+    own = check_places(source, table, quarantine=kept_in, spark=spark, is_new=new)
+    session = with_store_settings(find_session(spark), places, storage_options)
     request = BatchRequest(
         table=table,
         policy=policy,
         plan_hash=plan_hash,
         interval=interval,
         progress=progress,
-        quarantine=to_quarantine(quarantine, table),
+        quarantine=kept_in,
         is_strict=strict,
         limits=parse_limits(max_corrupt, max_kept_out, fail_on),
         is_new=new,
+        parks=park_over_limit,
     )
     watch, target = IntervalWatch(parse_share(verify), on_event), request.open_target()
-    choice = _build_choice(session, target, new=new, new_by=new_by, changed=changed, skips_bad=skip_bad_files)
+    skips_bad = reader.skips_bad_files
+    choice = _build_choice(session, target, own, new=new, new_by=new_by, changed=changed, skips_bad=skips_bad)
     with watch.publish_failure(table.location), persist_if_reread(source, target, watch) as persisted:
         progress("looking at the source")
         done = commit_source(request, choice, partial(open_batch, reader, session, persisted, choice))
         if done is None:
             target = choice.target
-            assert target.version is not None
-            return IngestResult(target.version, Plan((), target.schema or StructType()), compared=choice.comparison)
+            plan = Plan((), target.schema or StructType())
+            return IngestResult(target.version, plan, compared=choice.comparison, is_unchanged=True)
         return replace(to_result(*done, request, watch), compared=choice.comparison)
 
 
@@ -275,10 +297,18 @@ _OWN_IDS = ("widen.", REPLAY_PREFIX)
 
 
 def _build_choice(
-    session: SparkSession, target: IngestTarget, *, new: bool, new_by: str, changed: str, skips_bad: bool
+    session: SparkSession,
+    target: IngestTarget,
+    own: Mapping[str, str],
+    *,
+    new: bool,
+    new_by: str,
+    changed: str,
+    skips_bad: bool,
 ) -> FileChoice:
     hashes = partial(hash_files, session) if is_by_content(new_by) else None
-    return FileChoice(target, is_new=new, changed=parse_changed(changed), skips_bad=skips_bad, hash_files=hashes)
+    changes = parse_changed(changed)
+    return FileChoice(target, is_new=new, changed=changes, skips_bad=skips_bad, hash_files=hashes, own=own)
 
 
 def commit_source(
@@ -301,6 +331,8 @@ def commit_source(
         batch = open_source()
         if batch is None:
             return None
+        if request.parks and choice.open_some is not None:
+            batch = park_files(batch, request, choice.target, choice.open_some)
         written = (commit_once if request.is_new else commit_batch)(batch, request, choice.target)
         if isinstance(written, Conflicted):
             return written

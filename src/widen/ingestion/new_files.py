@@ -10,8 +10,8 @@ Source: docs/guide/files.md
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from typing import Any
 
@@ -21,7 +21,8 @@ from widen.observe.observation import Observation
 from widen.planning.evolution.plan import BadFile
 from widen.spark.ingest.batch import Batch
 from widen.spark.ingest.open_source import BatchReader, IngestSource
-from widen.spark.source.source_files import SourceFile, SourceFiles
+from widen.spark.source.source_files import SourceFile, SourceFiles, to_paths
+from widen.spark.source.source_places import ensure_other_table, find_table_source
 from widen.spark.spark_types import DataFrame, SparkSession
 
 MAX_NAMED = 3
@@ -153,6 +154,8 @@ class FileChoice:
         skips_bad: Whether to leave out files that could not be read before, if only new files are loaded; else they are
             tried again.
         hash_files: Adds hashes of their contents to files, by which they are compared; None to compare size and time.
+        own: What the ingestion writes, by the name of the option; see `check_source`.
+        open_some: Opens some of the files as a batch; None before the files are chosen, or without files.
     """
 
     target: IngestTarget
@@ -161,6 +164,8 @@ class FileChoice:
     skips_bad: bool = False
     hash_files: Callable[[SourceFiles], SourceFiles] | None = None
     comparison: FileComparison = NO_COMPARISON
+    own: Mapping[str, str] = field(default_factory=dict)
+    open_some: Callable[[Sequence[SourceFile]], Batch] | None = None
 
     def __call__(self, source: SourceFiles) -> SourceFiles:
         """Return the files to load.
@@ -207,15 +212,21 @@ def open_batch(reader: BatchReader, spark: SparkSession, source: IngestSource, c
         if choice.is_new:
             raise InvalidOption(option="new", value=True, expected="Applies to files; a DataFrame has none.")
         return reader.open(spark, source)
-    files = choice(reader.find_files(spark, source))
+    table = find_table_source(spark, to_paths(source), is_new=choice.is_new)
+    if table is not None:
+        ensure_other_table(table, choice.own)
+        return reader.open_table(spark, table)
+    files = choice(reader.find_files(spark, source, may_be_empty=choice.is_new))
     if choice.is_new and not any(file.size_bytes for file in files.files):
         return None
+    choice.open_some = lambda some: reader.open_files(spark, replace(files, roots=(), files=tuple(some)))
     return reader.open_files(spark, files)
 
 
 def to_loaded_file(file: SourceFile | BadFile) -> LoadedFile:
     """Return a file of a source as the record of loads has it."""
-    return LoadedFile(file.path, file.size_bytes, file.modified_ms, file.content)
+    parked = file.reason if isinstance(file, BadFile) and file.is_parked else ""
+    return LoadedFile(file.path, file.size_bytes, file.modified_ms, file.content, parked)
 
 
 def to_load_record(batch: Batch, seen: Observation, *, is_exclusive: bool) -> LoadRecord | None:

@@ -19,9 +19,12 @@ from widen.ingestion.policy_config import parse_policy
 from widen.model.types import StructType
 from widen.planning.evolution.policy import Numbers, Policy
 from widen.planning.evolution.source_metadata import to_layout
-from widen.spark.ingest.open_source import BatchReader
+from widen.spark.ingest.open_source import BatchReader, IngestSource
 from widen.spark.source.csv_rows import EXACT_VALUES, WRITTEN_VALUES
 from widen.spark.source.file_format import parse_format
+from widen.spark.source.source_files import to_paths
+from widen.spark.source.source_places import check_source, ensure_place_writable
+from widen.spark.spark_types import DataFrame, SparkSession
 
 _READER_SWITCHES = MappingProxyType(
     {
@@ -50,6 +53,42 @@ def to_quarantine(location: str | PathLike[str] | None, table: TableLocation) ->
     return None if location is None else table.quarantine(table.resolve(fspath(location))).location
 
 
+def check_places(
+    source: IngestSource,
+    table: TableLocation | None,
+    *,
+    quarantine: str | None = None,
+    checkpoint: str | None = None,
+    spark: SparkSession | None = None,
+    is_new: bool = False,
+    follows: bool = False,
+    writes: bool = True,
+) -> dict[str, str]:
+    """Check the places of an ingestion before Spark starts, and return those that it writes, by their options.
+
+    Args:
+        table: The table; None if the source is only read.
+        quarantine: The location of the quarantine; by default beside the table.
+        spark: The session of the caller, if any.
+
+    Raises:
+        SourceError: a path of the source does not exist, or is not one of files.
+        InvalidOption: the ingestion would read what it writes.
+        StorageRefused: the table cannot be written there.
+    """
+    places = {"checkpoint": checkpoint}
+    if table is not None:
+        places |= {"into": table.location, "quarantine": table.quarantine(quarantine).location}
+    # The name of a table in a catalog is no path.
+    own = {option: place for option, place in places.items() if place and "/" in place}
+    if not isinstance(source, DataFrame):
+        check_source(to_paths(source), own, spark=spark, is_new=is_new, follows=follows)
+    if writes:
+        for option in own.keys() - {"quarantine"}:
+            ensure_place_writable(own[option])
+    return own
+
+
 def parse_options(
     arguments: Mapping[str, Any], storage_options: Mapping[str, str] | None = None
 ) -> tuple[BatchReader, Policy]:
@@ -66,7 +105,8 @@ def parse_options(
     policy = parse_policy(**{name: arguments[name] for name in _POLICY_OPTIONS if name in arguments})
     detects = _value_pattern(policy.numbers) if arguments.get("detect_types") else ""
     read_as, reader_options = parse_format(arguments.get("format")), dict(arguments.get("options") or {})
-    reader = BatchReader(read_as, reader_options, detects, **switches)
+    stores = dict(storage_options or {})
+    reader = BatchReader(read_as, reader_options, detects, **switches, storage_options=stores)
     layout_of = arguments.get("layout_of")
     return reader, policy if layout_of is None else replace(policy, layout=_read_layout(layout_of, storage_options))
 

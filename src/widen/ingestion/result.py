@@ -24,7 +24,7 @@ class IngestResult:
     """The result of an interval.
 
     Args:
-        version: The version of the table that holds it.
+        version: The version of the table that holds it; None if there is no table, and no new file for one.
         plan: The changes that it brought.
         records: The records written.
         corrupt: The lines that are not records, kept in the corrupt-record column.
@@ -41,9 +41,10 @@ class IngestResult:
         quarantined: The records written to the quarantine.
         quarantine: The location of the quarantine; None if there are none.
         compared: The files of the source, compared with those that the table had loaded.
+        is_unchanged: Whether nothing was written, because the source has no new files.
     """
 
-    version: int
+    version: int | None
     plan: Plan
     _: KW_ONLY
     records: int = 0
@@ -60,13 +61,7 @@ class IngestResult:
     quarantined: int = 0
     quarantine: str | None = None
     compared: FileComparison = NO_COMPARISON
-
-    @property
-    def is_unchanged(self) -> bool:
-        """Whether nothing was written, because the table has loaded all files of the source."""
-        return bool(self.compared.skipped) and not (
-            self.files or self.quarantined or self.bad_files or self.is_repeated
-        )
+    is_unchanged: bool = False
 
     @property
     def empty_as_null(self) -> int:

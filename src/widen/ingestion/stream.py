@@ -8,10 +8,10 @@ Source: docs/evolution-rules.md#one-interval; PROTOCOL.md#transaction-identifier
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from os import PathLike, fspath
+from os import PathLike
 from typing import TypeAlias
 
 from widen.errors import InvalidOption
@@ -20,7 +20,7 @@ from widen.formats.table_format import StreamInterval, after_commit
 from widen.iceberg.catalog import CatalogSource
 from widen.ingestion.commit_batch import BatchRequest, commit_batch
 from widen.ingestion.finish_interval import IntervalWatch, OnEvent, parse_share, persist_if_reread, to_result
-from widen.ingestion.options import parse_options, to_quarantine
+from widen.ingestion.options import check_places, parse_options, to_quarantine
 from widen.ingestion.result import IngestResult
 from widen.model.argument_types import check_arguments
 from widen.model.progress import Progress, no_progress
@@ -29,6 +29,7 @@ from widen.spark.ingest.open_source import BatchReader, IngestSource
 from widen.spark.ingest.streaming_query import IngestStream, file_stream, query_id, start_stream
 from widen.spark.session import find_session
 from widen.spark.source.source_files import to_paths, to_place
+from widen.spark.source.source_places import find_table_source
 from widen.spark.spark_types import DataFrame, SparkSession
 
 OnInterval: TypeAlias = Callable[[IngestResult], object]
@@ -112,15 +113,18 @@ def ingest_stream(
     Source: docs/evolution-rules.md#one-interval
     """
     _ensure_limits({"max_files": (max_files, 1), "max_bytes": (max_bytes, 1), "every_seconds": (every_seconds, 0)})
-    (reader, policy), session = parse_options(locals(), storage_options), find_session(spark)
+    reader, policy = parse_options(locals(), storage_options)
     checkpoint = to_place(checkpoint)
     table = find_table(into, storage_options, to=to, catalog=catalog, partition_by=partition_by)
+    kept_in = to_quarantine(quarantine, table)
+    check_places(source, table, quarantine=kept_in, checkpoint=checkpoint, spark=spark, follows=True)
+    session = find_session(spark)
     request = BatchRequest(
         table=table,
         policy=policy,
         may_be_empty=True,
         progress=progress,
-        quarantine=to_quarantine(quarantine, table),
+        quarantine=kept_in,
         is_strict=strict,
     )
     if isinstance(source, DataFrame):
@@ -128,8 +132,8 @@ def ingest_stream(
         rows = source
     else:
         paths = to_paths(source)
-        _ensure_separate(paths, {"into": fspath(into), "checkpoint": checkpoint})
         session = with_store_settings(session, (*paths, checkpoint), storage_options)
+        find_table_source(session, paths, follows=True)
         rows = file_stream(session, paths, max_files, max_bytes)
     request.open_target()  # a table that cannot be written must fail here, not in the first interval
     watch, lists_files = IntervalWatch(parse_share(verify), on_event), not isinstance(source, DataFrame)
@@ -186,18 +190,3 @@ def _ensure_streaming(rows: DataFrame, limit: int | None) -> None:
     if limit:
         expected = "Limits apply to files only; set those of a DataFrame in its own source."
         raise InvalidOption(option="max_files or max_bytes", value=limit, expected=expected)
-
-
-def _ensure_separate(paths: Sequence[str], places: Mapping[str, str]) -> None:
-    """Check that the stream does not read what it writes."""
-    for path in paths:
-        for option, place in places.items():
-            root = f"{_to_local_path(path).rstrip('/')}/"
-            below = f"{_to_local_path(place)}/".removeprefix(root)
-            # Spark ignores files and folders whose names begin with a dot or an underscore.
-            if f"{_to_local_path(place)}/".startswith(root) and not below.startswith((".", "_")):
-                raise InvalidOption(option=option, value=place, expected=f"Must not be below the source {path}.")
-
-
-def _to_local_path(path: str) -> str:
-    return path.removeprefix("file://").removeprefix("file:") if path.startswith("file:") else to_place(path)

@@ -175,7 +175,7 @@ def plan_parts(plan: Plan) -> Iterator[RenderableType]:
             yield from _fold_items(plan_changes(operations, plan.events), changes_table)
     for title, warnings in (
         ("Options without effect", plan.unmatched),
-        ("Skipped, because they cannot be read", plan.bad_files),
+        ("Skipped, because they cannot be read or are over a limit", plan.bad_files),
     ):
         if warnings:
             yield heading_part(title)

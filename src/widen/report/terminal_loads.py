@@ -10,6 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from widen.log.read.loads import parked_files
 from widen.report.terminal import Fitting
 from widen.report.text_format import count_noun, count_text, moment_text, printable, size_text
 from widen.report.widgets import facts_line, table_of, title_part
@@ -26,9 +27,11 @@ def loads_parts(location: str, loads: Sequence[Load], *, lists_files: bool) -> I
     yield title_part(location)
     files = [file for load in loads for file in load.files]
     size = size_text(sum(file.size_bytes for file in files))
-    skipped = sum(len(load.bad_files) for load in loads)
+    skipped = sum(not file.parked for load in loads for file in load.bad_files)
+    parked = len(parked_files(loads))
     facts = [count_noun(len(loads), "load"), count_noun(len(files), "file"), size]
-    yield facts_line(*facts, *([f"{count_noun(skipped, 'file')} skipped"] if skipped else []))
+    counts = ((skipped, "skipped"), (parked, "parked"))
+    yield facts_line(*facts, *(f"{count_noun(count, 'file')} {words}" for count, words in counts if count))
     if lists_files:
         yield Fitting(lambda length: (_file_table if length else _file_list)(loads), (1, 0))
     else:
@@ -86,5 +89,6 @@ def _listed_files(loads: Sequence[Load]) -> Iterator[tuple[Load, LoadedFile, Tex
         for file in (*load.files, *load.bad_files):
             path = Text(printable(file.path))
             if file in load.bad_files:
-                path.append("  skipped: it could not be read", "bold red")
+                reason = f"parked: {printable(file.parked)}" if file.parked else "skipped: it could not be read"
+                path.append(f"  {reason}", "bold red")
             yield load, file, path

@@ -105,6 +105,12 @@ def is_driver(spark: SparkSession) -> bool:
     return getattr(spark, "sparkContext", None) is not None
 
 
+def will_run_here(given: SparkSession | None = None) -> bool:
+    """Tell whether the session that `find_session` returns sees the files of this process; nothing is started."""
+    existing = given or SparkSession.getActiveSession()
+    return "SPARK_REMOTE" not in os.environ if existing is None else is_driver(existing)
+
+
 _FIX = "Install Java 17 or later and set JAVA_HOME to it. Set WIDEN_DEBUG=1 to see the whole output of Java."
 
 

@@ -146,7 +146,8 @@ class Loads(list[Load]):
 
 def _file_value(file: LoadedFile) -> dict[str, Any]:
     value = {"path": file.path, "size": file.size_bytes, "modifiedMs": file.modified_ms}
-    return value | ({"content": file.content} if file.content else {})
+    known = {"content": file.content, "parked": file.parked}
+    return value | {name: text for name, text in known.items() if text}
 
 
 def to_datetime(time_ms: int) -> datetime:

@@ -35,12 +35,14 @@ class LoadedFile(msgspec.Struct, frozen=True, array_like=True):
     Args:
         modified_ms: The time of its last modification, in ms since 1970 UTC.
         content: A hash of its content; empty if it was not computed.
+        parked: Why the file was not loaded: the limit that a batch with it is over; empty for other files.
     """
 
     path: str
     size_bytes: int
     modified_ms: int
     content: str = ""
+    parked: str = ""
 
     @property
     def key(self) -> str:
@@ -60,7 +62,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
         loaded_ms: The time of the load, in ms since 1970 UTC.
         corrupt: The number of lines that are not records, kept in the corrupt-record column.
         kept_out: The number of records in the quarantine instead.
-        bad_files: The files that could not be read and were skipped.
+        bad_files: The files that could not be read and were skipped, and those that are parked.
     """
 
     version: int
@@ -135,6 +137,16 @@ class RecordFolder:
             reason = "a part of the record of loads is missing"
             raise CorruptLog(path=self.file(head), reason=reason, fix=fix) from error
         return (*chain.from_iterable(older), *record.loads)
+
+
+def parked_files(loads: Sequence[Load]) -> list[LoadedFile]:
+    """Return the files that are parked and have not been loaded since."""
+    parked: dict[str, LoadedFile] = {}
+    for load in loads:
+        for file in load.files:
+            parked.pop(file.key, None)
+        parked.update((file.key, file) for file in load.bad_files if file.parked)
+    return list(parked.values())
 
 
 def read_loads(snapshot: Snapshot | None) -> tuple[Load, ...]:

@@ -41,7 +41,7 @@ def _lines(plan: Plan) -> Iterator[str]:
         ("Rounded to double:", tuple(map(_explain_rounded, plan.rounded))),
         ("Waiting for a first value:", tuple(map(_explain_pending, plan.pending))),
         ("Options without effect:", tuple(map(str, plan.unmatched))),
-        ("Skipped, because they cannot be read:", tuple(map(str, plan.bad_files))),
+        ("Skipped, because they cannot be read or are over a limit:", tuple(map(str, plan.bad_files))),
         ("Objects that look like maps:", tuple(f"{format_path(each.source)}: {each}" for each in plan.maps)),
     ):
         if items:

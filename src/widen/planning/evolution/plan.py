@@ -150,11 +150,12 @@ class PendingField:
 
 @dataclass(frozen=True, slots=True)
 class BadFile:
-    """A file of the source that cannot be read; the quarantine names it.
+    """A file of the source that cannot be read or is parked; the quarantine names it.
 
     Args:
         modified_ms: The time of its last modification, in ms since 1970 UTC.
         content: A hash of its content; empty if it was not computed.
+        is_parked: Whether the file can be read, but a batch with it is over a limit.
     """
 
     path: str
@@ -162,6 +163,7 @@ class BadFile:
     size_bytes: int = 0
     modified_ms: int = 0
     content: str = ""
+    is_parked: bool = False
 
     def __str__(self) -> str:
         return f"{self.path}: {self.reason}"
@@ -183,6 +185,7 @@ class Plan:
         bad_files: The files that cannot be read and are skipped.
         maps: The fields whose objects look like maps, but become records.
         rounded: The fields with numbers that are rounded to doubles.
+        source_table: The version of a table that was read as the source; empty for other sources.
     """
 
     operations: tuple[Operation, ...]
@@ -196,6 +199,7 @@ class Plan:
     bad_files: tuple[BadFile, ...] = ()
     maps: tuple[MapCandidate, ...] = ()
     rounded: tuple[RoundedField, ...] = ()
+    source_table: str = ""
 
     @property
     def rounded_values(self) -> int:

@@ -62,6 +62,10 @@ class Batch(Interface):
     def bad_files(self) -> tuple[BadFile, ...]:
         """The files that cannot be read and are skipped."""
 
+    @property
+    def source_table(self) -> str:
+        """The version of a table whose rows these are; empty if the source is not a table."""
+
     def prior_observation(self, base: StructType | None, policy: Policy) -> Observation:
         """Return what is known about the records before a full pass over them.
 
@@ -147,6 +151,7 @@ class TextBatch:
     names: frozenset[str] = frozenset()
     files: tuple[SourceFile, ...] = ()
     bad_files: tuple[BadFile, ...] = ()
+    source_table: str = ""
 
     @cached_property
     def texts(self) -> RawTexts:

@@ -18,11 +18,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from widen.errors import InvalidOption
+from widen.log.read.snapshot import open_snapshot
+from widen.log.store.log_store import LogStore
 from widen.model.types import StructType
 from widen.observe.file_fields import LOADED_AT, SIGN, FileFields
 from widen.planning.evolution.source_metadata import role_of, source_key
 from widen.spark.ingest.batch import Batch, TextBatch, TextReaders
 from widen.spark.ingest.typed_batch import TypedBatch
+from widen.spark.read.scan import read_snapshot
 from widen.spark.source.bad_files import split_bad_files
 from widen.spark.source.changed_files import explain_changes, list_new_files
 from widen.spark.source.csv_dialect import parse_dialect
@@ -40,6 +43,7 @@ from widen.spark.source.source_files import (
     find_source,
     to_paths,
 )
+from widen.spark.source.source_places import FoundTable, ensure_no_table, find_table_source, to_local
 from widen.spark.spark_errors import SPARK_ERRORS
 from widen.spark.typed.typed_records import read_columnar, to_typed_records
 
@@ -60,6 +64,7 @@ class BatchReader:
         has_source_columns: Whether the URI of the file and the time of the load become fields of the records.
         skips_bad_files: Whether files that cannot be read are left out; else they are an error.
         known_fields: The columns of the table and their fields; the header of a CSV file must have one of them.
+        storage_options: Settings and credentials of the store of a table that is the source.
     """
 
     format: FileFormat | None = None
@@ -69,6 +74,7 @@ class BatchReader:
     has_source_columns: bool = False
     skips_bad_files: bool = False
     known_fields: tuple[str, ...] = ()
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def for_table(self, schema: StructType | None) -> BatchReader:
         """Return the reader for a table; a header must have one of its fields.
@@ -88,17 +94,40 @@ class BatchReader:
         Raises:
             InvalidOption: an option is invalid.
         """
-        if not isinstance(source, DataFrame):
-            return self.open_files(spark, self.find_files(spark, source))
-        return self._open_rows(source)
+        if isinstance(source, DataFrame):
+            return self._open_rows(source)
+        table = find_table_source(spark, to_paths(source))
+        return (
+            self.open_files(spark, self.find_files(spark, source)) if table is None else self.open_table(spark, table)
+        )
 
-    def find_files(self, spark: SparkSession, source: FilePath | Sequence[FilePath]) -> SourceFiles:
+    def open_table(self, spark: SparkSession, table: FoundTable) -> Batch:
+        """Return the rows of the current version of a Delta table as a batch.
+
+        Raises:
+            InvalidOption: there are options for files.
+            TableError: the table cannot be read.
+        """
+        if self.format is not None or self.options or self.detects:
+            expected = f"{table.root} is a Delta table, which is read as one: its rows have types."
+            raise InvalidOption(option="format or options", value=str(self.format or self.options), expected=expected)
+        store = LogStore(to_local(table.root) or table.root, self.storage_options)
+        snapshot = open_snapshot(store)
+        batch = self._open_rows(read_snapshot(spark, store, snapshot))
+        assert isinstance(batch, TypedBatch)
+        name = f"version {snapshot.version} of the Delta table {store.location}"
+        return replace(batch, name=name, source_table=name)
+
+    def find_files(
+        self, spark: SparkSession, source: FilePath | Sequence[FilePath], *, may_be_empty: bool = False
+    ) -> SourceFiles:
         """Return the files that paths name.
 
         Args:
             source: Files, directories and patterns.
+            may_be_empty: Whether no file, or only empty ones, are a source, too.
         """
-        return find_source(spark, to_paths(source), self.format, self.options)
+        return find_source(spark, to_paths(source), self.format, self.options, may_be_empty=may_be_empty)
 
     def open_new_files(self, spark: SparkSession, files: DataFrame) -> Batch | None:
         """Return the files of a micro-batch as a batch, or None if all of them are empty or skipped.
@@ -110,6 +139,7 @@ class BatchReader:
             SourceError: the names of the files indicate several formats, or a file was deleted.
         """
         listed = list_new_files(files)
+        ensure_no_table(None, "the source of the stream", [file.path for file in listed])
         source = choose_files(listed, self.format, self.options) or SourceFiles((), tuple(listed))
         return self.open_files(spark, source) if any(file.size_bytes for file in source.files) else None
 

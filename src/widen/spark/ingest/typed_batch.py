@@ -68,6 +68,7 @@ class TypedBatch:
     names: frozenset[str] = frozenset()
     files: tuple[SourceFile, ...] = ()
     bad_files: tuple[BadFile, ...] = ()
+    source_table: str = ""
     _homes: dict[str, int] = field(default_factory=dict)  # the part that each written folder belongs to
 
     @property

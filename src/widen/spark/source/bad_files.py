@@ -86,8 +86,9 @@ def with_bad_files(kept_out: DataFrame | None, spark: SparkSession, files: tuple
     """
     if not files:
         return kept_out
-    rows = spark.createDataFrame([(None, file.path, 0, f"{_UNREADABLE}: {file.reason}") for file in files], _COLUMNS)
+    values = [(None, file.path, 0, f"{_PARKED if file.is_parked else _UNREADABLE}: {file.reason}") for file in files]
+    rows = spark.createDataFrame(values, _COLUMNS)
     return rows if kept_out is None else kept_out.unionAll(rows)
 
 
-_UNREADABLE = "the file cannot be read"
+_UNREADABLE, _PARKED = "the file cannot be read", "the file is parked"

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from widen.errors import CorruptFile, SourceChanged, WidenError
 from widen.spark.session import is_driver
-from widen.spark.source.source_files import SourceFile, as_literal, list_files, to_source_files
+from widen.spark.source.source_files import SourceFile, as_literal, drop_repeated, list_files, to_source_files
 from widen.spark.spark_errors import translate_spark_errors
 
 _LOCAL = re.compile(r"file:/+([A-Za-z0-9/._=,@+-]+)")
@@ -30,7 +30,7 @@ def list_new_files(files: DataFrame) -> list[SourceFile]:
     """
     try:
         with translate_spark_errors():
-            return to_source_files(files)
+            return drop_repeated(to_source_files(files))
     except CorruptFile as error:
         raise SourceChanged(path=error.fields["path"], change="was deleted", fix=_REPLACE) from error
 

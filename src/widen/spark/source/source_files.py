@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from math import ceil
 from typing import TypeAlias
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -19,6 +19,7 @@ from widen.errors import SourceError
 from widen.log.store.local_files import absolute_path
 from widen.spark.session import is_driver
 from widen.spark.source.file_format import COMPRESSION_ENDINGS, FileFormat, format_of
+from widen.spark.source.source_places import ensure_no_table, expand_local, has_linked_folder, to_local, walk_files
 from widen.spark.spark_errors import NO_CREDENTIALS, SET_CREDENTIALS, SPARK_ERRORS, lacks_credentials
 
 FilePath: TypeAlias = str | os.PathLike[str]
@@ -106,25 +107,33 @@ def find_source(
     paths: Sequence[str],
     format: FileFormat | None = None,
     options: Mapping[str, str] | None = None,
+    *,
+    may_be_empty: bool = False,
 ) -> SourceFiles:
-    """Return the files that paths name.
+    """Return the files that paths name. A file that two paths or links name is listed once.
 
     Args:
         paths: Files, directories (with everything below) and glob patterns. Of a directory only files whose names tell
             a format count, if there are any.
         format: Format of the files; None to infer it from their names, with JSON as the default.
         options: How to read the files.
+        may_be_empty: Whether no file, or only empty ones, are a source, too.
 
     Raises:
-        SourceError: a path does not exist or cannot be listed, there is no file, all files are empty, or their names
-            tell several formats.
+        SourceError: a path does not exist or cannot be listed, a file is part of a table, there is no file, all files
+            are empty, or their names tell several formats.
     """
     try:
-        listed = _list_paths(spark, paths)
+        found = list_linked_files(paths) if is_driver(spark) else None
+        listed = _list_paths(spark, paths) if found is None else found
     except SPARK_ERRORS as error:
         raise to_source_error(", ".join(paths), error, "Check the path and the permission to read it.") from error
-    source = choose_files(listed, format, options or {}, roots=paths) or SourceFiles(tuple(paths), tuple(listed))
-    if not any(file.size_bytes for file in source.files):
+    ensure_no_table(spark, ", ".join(paths), [file.path for file in listed])
+    files = drop_repeated(listed)
+    # Without roots Spark reads exactly these files; a root would bring back the others.
+    roots = tuple(paths) if found is None and len(files) == len(listed) else ()
+    source = choose_files(files, format, options or {}, roots=roots) or SourceFiles(roots, tuple(files))
+    if not may_be_empty and not any(file.size_bytes for file in source.files):
         raise unusable_source(
             source.name, "the files are empty" if listed else "there is no file", "Name files with records."
         )
@@ -145,6 +154,55 @@ def _list_paths(spark: SparkSession, paths: Sequence[str]) -> list[SourceFile]:
     if len(paths) > 1:
         return sorted((file for path in paths for file in _list_paths(spark, [path])), key=lambda file: file.path)
     return to_source_files(list_files(reader.load([*map(as_literal, paths)])))
+
+
+def list_linked_files(paths: Sequence[str]) -> list[SourceFile] | None:
+    """Return the files of local folders with links to folders, each once: Spark follows a link to a parent for ever.
+
+    Returns:
+        None if the paths name no folder with such a link, and Spark can list them.
+    """
+    named = [expand_local(path) for path in paths]
+    if None in named or not any(has_linked_folder(each) for some in named for each in some or ()):
+        return None
+    listed = []
+    for path in walk_files(each for some in named for each in some or ()):
+        state = os.stat(path)
+        if state.st_size:
+            uri = f"file:{quote(path, safe=_UNQUOTED)}"
+            listed.append(SourceFile(f"file:{path}", state.st_size, state.st_mtime_ns // 1_000_000, uri))
+    return sorted(listed, key=lambda file: file.path)
+
+
+_UNQUOTED = "/._=,@+-~!$&'()*;:"
+
+
+def drop_repeated(files: Sequence[SourceFile]) -> list[SourceFile]:
+    """Return files without those that another path or a link has named before, the ones that are no link first."""
+    folders: dict[str, str] = {}
+    kept: dict[str, SourceFile] = {}
+    for file, real in sorted(
+        ((file, _real_path(file.path, folders)) for file in files),
+        key=lambda each: (each[0].path != each[1], each[0].path),
+    ):
+        kept.setdefault(real, file)
+    return sorted(kept.values(), key=lambda file: file.path)
+
+
+def _real_path(path: str, folders: dict[str, str]) -> str:
+    """Return the path of a file without links.
+
+    Args:
+        folders: The real paths of folders, which this extends.
+    """
+    plain = to_local(path)
+    if plain is None:
+        return path
+    folder, _, name = plain.rpartition("/")
+    if folder not in folders:
+        folders[folder] = os.path.realpath(folder)
+    real = f"{folders[folder]}/{name}"
+    return f"file:{os.path.realpath(real) if os.path.islink(real) else real}"
 
 
 def _list_local_files(spark: SparkSession, paths: Sequence[str]) -> list[SourceFile] | None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from widen.spark.spark_errors import SPARK_ERRORS
+from widen.spark.spark_errors import SPARK_ERRORS, ignore_failed_cleanup
 
 POLL_SECONDS = 0.3
 
@@ -100,4 +100,5 @@ def _handle_progress(spark: Any, report: Callable[[JobProgress], object]) -> Ite
     try:
         yield
     finally:
-        spark.removeProgressHandler(handle)
+        with ignore_failed_cleanup():
+            spark.removeProgressHandler(handle)

@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pyspark.sql import SparkSession
 
 from widen.spark.session import is_driver
+from widen.spark.spark_errors import ignore_failed_cleanup
 
 
 class PinnedSettings:
@@ -39,7 +40,8 @@ class PinnedSettings:
         try:
             yield
         finally:
-            self._end(spark)
+            with ignore_failed_cleanup():
+                self._end(spark)
 
     def _begin(self, spark: SparkSession) -> None:
         with self._lock:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from pyspark.errors import PySparkException
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 import widen.errors as widen_errors
@@ -94,6 +94,19 @@ def translate_spark_errors() -> Iterator[None]:
         causes = _CAUSE.findall(text)
         reason = f"{causes[-1][0].rpartition('.')[2]}: {causes[-1][1]}" if causes else text.partition("\n")[0]
         raise JobFailed(reason=show_reason(reason)[:300].rstrip(".")) from error
+
+
+@contextmanager
+def ignore_failed_cleanup() -> Iterator[None]:
+    """Let a session that has ended fail to clean up: the error that ended it matters more, and so does a commit."""
+    with suppress(*SPARK_ERRORS, OSError):
+        yield
+
+
+def unpersist(frame: DataFrame) -> None:
+    """Free the rows of a persisted DataFrame; see `ignore_failed_cleanup`."""
+    with ignore_failed_cleanup():
+        frame.unpersist()
 
 
 def is_out_of_memory(error: BaseException | None) -> bool:

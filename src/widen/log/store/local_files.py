@@ -227,7 +227,8 @@ def _staged_file(target: str, data: bytes) -> Iterator[str]:
             _stage(target, staged, data)
             yield staged
         finally:
-            with contextlib.suppress(FileNotFoundError):
+            # On a read-only disk this fails, too; the error of the write says whether the target can be there.
+            with contextlib.suppress(OSError):
                 os.unlink(staged)
         # The new name is durable only after the folder is flushed; before that, a crash can lose a committed version.
         _flush_folder(folder)
@@ -245,7 +246,7 @@ def _stage(target: str, staged: str, data: bytes) -> None:
         _remove_checksum(target)
     except OSError as error:  # nothing was moved yet, so the target is certainly not written
         reason, fix = _REASONS.get(error.errno or 0, (_reason(error), _FIX))
-        raise StorageRefused(location=target, reason=reason, fix=fix) from error
+        raise StorageRefused(location=target, reason=reason, fix=f"Nothing was written. {fix}") from error
 
 
 def _flush_folder(folder: str) -> None:

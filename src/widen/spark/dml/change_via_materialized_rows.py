@@ -31,7 +31,7 @@ from widen.spark.dml.revised_files import revise_files
 from widen.spark.dml.row_decision import BEFORE, CLAUSE, ChangeCounts, ChangeKind, RowDecision, keep_decided_rows
 from widen.spark.dml.rows_and_changes import can_write_rows_and_changes, write_rows_and_changes
 from widen.spark.read.deleted_rows import BROADCAST_ROWS, DISTINCT, FILE, MASK, ROW, mark_rows, without_marked
-from widen.spark.spark_errors import translate_spark_errors
+from widen.spark.spark_errors import translate_spark_errors, unpersist
 
 Check: TypeAlias = Callable[[DataFrame], None]
 """Checks the decided rows, and raises if the change is not allowed."""
@@ -68,7 +68,7 @@ def change_via_materialized_rows(
         with translate_spark_errors():
             changed = keep_decided_rows(decide(context.located())).select(FILE, ROW, CLAUSE, *kept)
             if kept or check:  # else the words say everything
-                persisted.callback(changed.persist().unpersist)
+                persisted.callback(unpersist, changed.persist())
             # Both frames are persisted: another evaluation of a source that is not deterministic could decide
             # otherwise.
             words = mark_rows(
@@ -77,7 +77,7 @@ def change_via_materialized_rows(
                 F.count(F.lit(1)).alias(_ROWS),
                 *(F.count_if(F.col(CLAUSE) == code).alias(_count_column(code)) for code in range(len(kinds))),
             )
-            persisted.callback(words.persist().unpersist)
+            persisted.callback(unpersist, words.persist())
         with ChangeFiles(context) as files:
             change = _MaterializedChange(context, changed, words, kinds, files)
             if check is not None and change.has_row_twice:

@@ -23,7 +23,7 @@ from widen.spark.dml.update_delete import delete
 from widen.spark.expression import Expression, to_column, to_text
 from widen.spark.read.partition_filter import files_in_same_partitions
 from widen.spark.read.scan import select_files
-from widen.spark.spark_errors import raise_expression, translate_spark_errors
+from widen.spark.spark_errors import raise_expression, translate_spark_errors, unpersist
 from widen.spark.spark_types import type_to_spark
 from widen.spark.write.missing_columns import fill_missing_columns
 
@@ -92,7 +92,7 @@ def overwrite_where(snapshot: Snapshot, frame: DataFrame, metadata: Metadata, wh
             with translate_spark_errors():
                 # The rows are written twice, as data and as change data.
                 rows = rows.persist()
-            kept.callback(rows.unpersist)
+            kept.callback(unpersist, rows)
         added = files.rows(rows)
         inserted = files.changes(rows.withColumn(CHANGE_TYPE, F.lit("insert"))) if removal.recorded else []
         undo.pop_all()

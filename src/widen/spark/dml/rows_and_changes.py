@@ -32,7 +32,7 @@ from widen.protocol.column_mapping import mapping_mode, to_physical
 from widen.spark.dml.change_context import ChangeContext, ChangeFiles
 from widen.spark.dml.row_decision import BEFORE, ChangeKind
 from widen.spark.read.deleted_rows import FILE, MASK, ROW, WORD, word_batches
-from widen.spark.spark_errors import translate_spark_errors
+from widen.spark.spark_errors import translate_spark_errors, unpersist
 from widen.spark.spark_types import type_to_spark
 from widen.spark.worker_memory import freeze_imports
 from widen.spark.write.deletion_vector_writer import add_positions
@@ -146,7 +146,7 @@ def write_replaced_rows(files: ChangeFiles, rows: DataFrame, change: Column) -> 
         words = written.select(FILE, WORD, MASK).where(F.col(FILE).isNotNull())
         yield ReplacedRows(fresh, recorded, words, Counter({row[FILE]: row.rows for row in found if row[FILE]}))
     finally:
-        written.unpersist()
+        unpersist(written)
 
 
 def _new_layouts(files: ChangeFiles) -> _Layouts:

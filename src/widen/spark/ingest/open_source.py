@@ -6,7 +6,7 @@ Source: docs/evolution-rules.md#d16
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from functools import partial
@@ -44,7 +44,7 @@ from widen.spark.source.source_files import (
     to_paths,
 )
 from widen.spark.source.source_places import FoundTable, ensure_no_table, find_table_source, to_local
-from widen.spark.spark_errors import SPARK_ERRORS
+from widen.spark.spark_errors import unpersist
 from widen.spark.typed.typed_records import read_columnar, to_typed_records
 
 IngestSource: TypeAlias = FilePath | Sequence[FilePath] | DataFrame
@@ -247,8 +247,7 @@ def persist_source(source: _Source) -> Iterator[_Source]:
         yield source
     finally:
         # The batch may be committed: that memory is not freed must not look like a failed load.
-        with suppress(*SPARK_ERRORS):
-            source.unpersist()
+        unpersist(source)
 
 
 _FEW_FILES = 32

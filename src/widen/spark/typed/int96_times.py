@@ -27,7 +27,7 @@ from widen.model.types import LONG, STRING, ArrayType, DataType, Field, MapType,
 from widen.spark.arrow_types import to_arrow_schema
 from widen.spark.parquet.footer import DRIVER_FILES, leaf_paths
 from widen.spark.source.source_files import as_literal, file_key
-from widen.spark.spark_errors import SPARK_ERRORS
+from widen.spark.spark_errors import SPARK_ERRORS, ignore_failed_cleanup
 from widen.spark.spark_types import to_spark
 
 CutTimes: TypeAlias = frozenset[Path]
@@ -112,7 +112,8 @@ def _has_int96(spark: SparkSession, paths: Sequence[str]) -> bool:
     except SPARK_ERRORS as error:
         return "INT96" in str(error)
     finally:
-        spark.conf.set(_AS_TIMES, before)
+        with ignore_failed_cleanup():
+            spark.conf.set(_AS_TIMES, before)
 
 
 def _open(path: str, content: bytes | None = None, unit: str = "us") -> pq.ParquetFile:

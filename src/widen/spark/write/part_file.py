@@ -11,6 +11,7 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
@@ -168,10 +169,15 @@ class PartWriter:
         return self._parts
 
     def discard(self) -> None:
-        """Delete the written files."""
+        """Delete the written files, also one that cannot be finished, e.g. on a full disk."""
         self._waiting = []
-        self._finish()
-        self._sink.store.delete([part.path for part in self._parts])
+        paths = [part.path for part in self._parts]
+        if self._file is not None:
+            paths.append(self._path)
+            with suppress(OSError, pa.ArrowException):
+                self._finish()
+            self._file = None
+        self._sink.store.delete(paths)
 
     def _write_group(self) -> None:
         rows = pa.Table.from_batches(self._waiting, self._schema)

@@ -16,9 +16,9 @@ import obstore
 import pytest
 
 from support.log_server import BUCKET, s3_server
-from widen.errors import FileMissing, InvalidOption, StorageError, UnsafeStore
+from widen.errors import FileMissing, InvalidOption, StorageError, StorageRefused, UnsafeStore
 from widen.log.read.snapshot import open_snapshot
-from widen.log.store import object_store
+from widen.log.store import local_files, object_store
 from widen.log.store.log_store import LogStore
 from widen.log.write.commit import Committed, Conflicted, commit
 from widen.log.write.vacuum import plan_vacuum, run_vacuum
@@ -48,6 +48,26 @@ def test_a_file_is_written_once(store: LogStore) -> None:
 
 def test_a_path_with_nul_names_no_file(tmp_path: Path) -> None:
     assert LogStore(str(tmp_path)).find("a\0b") is None
+
+
+@pytest.mark.parametrize("failing", ["makedirs", "link"])
+def test_a_read_only_disk_says_that_nothing_was_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    """There, to delete a file that was never written fails like the write: its error must not replace the first."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    store = LogStore(str(tmp_path / "t"))
+    protocol, metadata = Protocol(1, 2), Metadata(id="a", schema_string=SCHEMA, partition_columns=(), configuration={})
+    commit(store, None, [protocol, metadata], "CREATE TABLE", {}).or_raise()
+    for name in (failing, "unlink"):
+        monkeypatch.setattr(local_files.os, name, refuse)
+    with pytest.raises(StorageRefused, match="the file system is read-only"):
+        commit(store, open_snapshot(store), [], "WRITE", {}).or_raise()
+    monkeypatch.undo()
+    assert open_snapshot(store).version == 0
 
 
 def test_hadoop_verifies_no_other_content_of_a_file(tmp_path: Path) -> None:

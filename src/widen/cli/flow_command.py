@@ -94,9 +94,12 @@ def flow(
     }
     if source.endswith(CHAIN):
         _ensure_alone(given)
+        lazy_imports.check_chain(source, shared["storage_options"])
         start = partial(lazy_imports.flow_chain, source, **shared)
     else:
         _ensure_given(given, "into", "checkpoint")
+        more = {"source": source, "removed": removed.value, "verify": verify}
+        lazy_imports.check_flow({**given, **more}, shared["storage_options"])
         start = partial(lazy_imports.flow, source, **given, removed=removed.value, verify=verify, **shared)
     _run(partial(start, on_event=to_event_file(events), on_batch=partial(_report, json)), once=once)
 

@@ -17,7 +17,7 @@ from widen.cli.follow import ensure_options_apply, follow_source, to_event_file
 from widen.cli.ingest_options import ensure_options_valid, with_ingest_options
 from widen.cli.output import note, show, show_json
 from widen.cli.step_display import progress
-from widen.errors import OptionMissing
+from widen.errors import InvalidOption, OptionMissing
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -73,6 +73,8 @@ def ingest(
     }
     ensure_options_apply(alone, limits, follows=follow or once)
     lazy_imports.parse_limits(**gate)
+    if park_over_limit and not new:
+        raise InvalidOption(option="--park-over-limit", value=True, expected="Applies to --new only.")
     if (follow or once) and checkpoint is None:
         raise OptionMissing(option="--checkpoint", expected="Name a directory that outlives the process.")
     ensure_options_valid(source, into, options, settings, checkpoint=checkpoint, is_new=new, follows=follow or once)

@@ -8,6 +8,7 @@ from widen.table.lazy_spark import load
 
 if TYPE_CHECKING:
     from widen.flows import flow, flow_chain
+    from widen.flows.run_flow import check_chain, check_flow
     from widen.formats import find_table
     from widen.iceberg.catalog import to_catalog
     from widen.iceberg.mirror import ensure_mirrorable
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from widen.ingestion.contract_gate import read_contract
     from widen.ingestion.new_files import name_some
     from widen.ingestion.options import check_places, parse_options, to_quarantine
+    from widen.ingestion.replay_quarantine import ensure_replayable
     from widen.log.read.loads import read_loads
     from widen.log.read.snapshot import open_snapshot
     from widen.log.store.log_store import LogStore
@@ -65,6 +67,7 @@ if TYPE_CHECKING:
 # Type checkers read the imports above; at run time this table says where each name is. A test compares the two.
 _NAMES = {
     "widen.flows": ("flow", "flow_chain"),
+    "widen.flows.run_flow": ("check_chain", "check_flow"),
     "widen.formats": ("find_table",),
     "widen.iceberg.catalog": ("to_catalog",),
     "widen.iceberg.mirror": ("ensure_mirrorable",),
@@ -72,6 +75,7 @@ _NAMES = {
     "widen.ingestion.batch_limits": ("parse_limits",),
     "widen.ingestion.contract_gate": ("read_contract",),
     "widen.ingestion.new_files": ("name_some",),
+    "widen.ingestion.replay_quarantine": ("ensure_replayable",),
     "widen.ingestion.options": ("check_places", "parse_options", "to_quarantine"),
     "widen.log.read.loads": ("read_loads",),
     "widen.log.read.snapshot": ("open_snapshot",),

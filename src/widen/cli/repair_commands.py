@@ -183,6 +183,7 @@ def replay(
 ) -> None:
     """Move records from a quarantine to the table. Only those that the table can hold now, in one commit."""
     settings = shared_options.storage(storage_option)
+    lazy_imports.ensure_replayable(quarantine, into, catalog=catalog, storage_options=settings)
     with progress("starting Spark") as update:
         spark = update.watch(spark_session.spark_session())
         result = lazy_imports.replay(

@@ -57,7 +57,7 @@ WidenError
 │   └── FlowChanged · FlowKeyRefused · SourceRowsRemoved   a flow cannot start or go on
 ├── TableError              the table or its storage is at fault: repair it, or use another client
 │   ├── TableNotFound
-│   │   └── IcebergTableNotFound
+│   │   └── IcebergTableNotFound · QuarantineNotFound
 │   ├── UnsupportedIcebergVersion
 │   ├── TableAlreadyExists · VersionNotFound · CorruptLog · CorruptFile
 │   ├── UnsupportedFeature

@@ -13,6 +13,17 @@ class TableNotFound(TableError):
     hint = "Check the path, or create a table with widen.create_table or `widen ingest ... --into {location}`."
 
 
+class QuarantineNotFound(TableNotFound):
+    """There is no quarantine at the location."""
+
+    code = "WIDEN_QUARANTINE_NOT_FOUND"
+    template = "There is no quarantine at {location}."
+    hint = (
+        "If no load has quarantined a record, there is nothing to replay. Else name the quarantine and not its table: "
+        "by default it is beside the table, with the suffix _quarantine."
+    )
+
+
 class TableAlreadyExists(TableError):
     """There is already a table at the location."""
 

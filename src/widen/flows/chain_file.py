@@ -57,7 +57,7 @@ def read_chain(file: str | PathLike[str]) -> Sequence[ChainStep]:
         expected = "Must have a table [[step]] for each flow, with source, into, checkpoint and the options of a flow."
         raise InvalidConfig(place=name, reason=str(error).rstrip("."), expected=expected) from error
     except (OSError, ValueError) as error:
-        raise InvalidConfig(place=name, reason=open_failure(error), expected="Must be a TOML file.") from error
+        raise InvalidConfig(place=name, reason=open_failure(error), expected="Check the path of the chain.") from error
     folders = [step.checkpoint.rstrip("/") for step in steps]
     for folder in folders:
         if folders.count(folder) > 1:

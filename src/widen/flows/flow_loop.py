@@ -76,7 +76,8 @@ class Flow:
             for batch in step.run():
                 self._batches.append(batch)
                 if self._on_batch is not None:
-                    with nullcontext() if batch.result is None else after_commit(batch.into, batch.result.version):
+                    version = None if batch.result is None else batch.result.version
+                    with nullcontext() if version is None else after_commit(batch.into, version):
                         self._on_batch(batch)
                 if self._stop.is_set():
                     return

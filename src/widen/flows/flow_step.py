@@ -353,7 +353,9 @@ class FlowStep:
 
     def _after(self, result: IngestResult | None) -> AbstractContextManager[None]:
         """Return a context for the work that follows a batch: its errors say if the batch is committed."""
-        return nullcontext() if result is None else after_commit(self._settings.into, result.version)
+        if result is None or result.version is None:
+            return nullcontext()
+        return after_commit(self._settings.into, result.version)
 
     def _advance(self, **changes: Any) -> None:
         new = msgspec.structs.replace(self._progress, **changes)

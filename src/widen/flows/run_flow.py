@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike, fspath
+from typing import Any
 
 import msgspec
 
@@ -122,6 +123,7 @@ def flow(
     given = locals()
     step = ChainStep(**{name: given[name] for name in ChainStep.__struct_fields__})
     settings = _to_settings(step, FlowQuery(transform, sql), storage_options, progress, on_event)
+    settings.source.newest()  # a table that does not exist must not start Spark
     flow_step = FlowStep(find_session(spark), settings, rebuild=rebuild)
     return _run([flow_step], on_batch, every_seconds, once=once)
 
@@ -161,14 +163,38 @@ def flow_chain(
 
     Source: docs/guide/flow.md#a-chain
     """
+    flows = read_chain(chain)
+    every = [_to_settings(each, FlowQuery(sql=each.sql), storage_options, progress, on_event) for each in flows]
     session, steps = find_session(spark), []
     targets: set[str] = set()
-    for each in read_chain(chain):
-        settings = _to_settings(each, FlowQuery(sql=each.sql), storage_options, progress, on_event)
+    for each, settings in zip(flows, every, strict=True):
         waits = to_place(each.source) in targets
         steps.append(FlowStep(session, settings, rebuild=rebuild, waits=waits))
         targets.add(to_place(each.into))
     return _run(steps, on_batch, every_seconds, once=once)
+
+
+def check_flow(given: Mapping[str, object], storage_options: Mapping[str, str] | None) -> None:
+    """Check the arguments of a flow, and that its source exists, which needs no session.
+
+    Raises:
+        InvalidOption: an argument cannot be used.
+        TableNotFound: the source does not exist.
+    """
+    names: dict[str, Any] = {name: given[name] for name in ChainStep.__struct_fields__ if name in given}
+    step = ChainStep(**names)
+    _to_settings(step, FlowQuery(sql=step.sql), storage_options, no_progress, None).source.newest()
+
+
+def check_chain(chain: str, storage_options: Mapping[str, str] | None) -> None:
+    """Check the file of a chain, which needs no session.
+
+    Raises:
+        InvalidConfig: the file cannot be read, or has an unknown setting.
+        InvalidOption: an argument of a flow cannot be used.
+    """
+    for each in read_chain(chain):
+        _to_settings(each, FlowQuery(sql=each.sql), storage_options, no_progress, None)
 
 
 def _to_settings(

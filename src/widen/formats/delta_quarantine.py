@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from widen.errors import InvalidOption, SourceError, TableNotFound
+from widen.errors import InvalidOption, QuarantineNotFound, SourceError, TableNotFound
 from widen.formats.quarantine_tags import TAG, encode_tag, find_interrupted
 from widen.formats.table_format import (
     IngestTarget,
@@ -130,7 +130,7 @@ class DeltaQuarantine(Quarantine):
     def open(self) -> DeltaQuarantineContent:
         snapshot = self._newest()
         if snapshot is None:
-            raise TableNotFound(location=self.location, reason="there is no log")
+            raise QuarantineNotFound(location=self.location)
         return DeltaQuarantineContent(self.store, snapshot)
 
     def finish_replay(self, target: IngestTarget) -> None:

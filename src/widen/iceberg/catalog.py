@@ -131,12 +131,18 @@ def to_catalog(source: CatalogSource) -> CatalogReference:
 
     Raises:
         InvalidOption: it is none of these.
+        CatalogNotFound: the path is a directory, a pipe or a device.
     """
     if isinstance(source, CatalogReference):
         return source
     if isinstance(source, (str, os.PathLike)):
         text = os.fspath(source)
-        return CatalogReference(absolute_path(text) if text.endswith(EMBEDDED_SUFFIX) else text)
+        if not text.endswith(EMBEDDED_SUFFIX):
+            return CatalogReference(text)
+        # SQLite would wait for ever for the other end of a pipe.
+        if os.path.exists(text) and not os.path.isfile(text):
+            raise CatalogNotFound(catalog=text, reason="it is not a regular file")
+        return CatalogReference(absolute_path(text))
     # By its method: an instance check would import PyIceberg.
     if not hasattr(type(source), "load_table"):
         expected = "Must be the name of a catalog, a path that ends in .db, or a PyIceberg catalog."

@@ -97,6 +97,7 @@ def to_result(batch: Batch, written: WrittenBatch, request: BatchRequest, watch:
             return result
         size_bytes = sum(file.size_bytes for file in batch.files)
         request.progress(Step("verifying", size_bytes, result.records))
+        assert result.version is not None
         with explain_changes(batch.spark, batch.files):
             verification = written.target.verify(
                 batch, written.result, result.version, written.quarantine, watch.verified

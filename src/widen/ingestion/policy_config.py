@@ -171,6 +171,9 @@ def _ensure_one_rule(policy: Policy) -> None:
 # ---- the file --------------------------------------------------------------------------------------
 
 
+_CHECK_FILE = "Check the path of the configuration file; a relative one starts at the current directory."
+
+
 def _read(name: str) -> _PolicySource:
     try:
         text = FilePath(name).read_text(encoding="utf-8")
@@ -179,7 +182,7 @@ def _read(name: str) -> _PolicySource:
         expected = "Must be valid TOML; see https://toml.io."
         raise InvalidConfig(place=name, reason=str(error).rstrip("."), expected=expected) from error
     except (OSError, ValueError) as error:
-        raise InvalidConfig(place=name, reason=open_failure(error), expected="Must be a TOML file.") from error
+        raise InvalidConfig(place=name, reason=open_failure(error), expected=_CHECK_FILE) from error
     given = _PolicySource(values, lambda *keys: _place(name, text, keys))
     for key in values:
         if key not in SETTINGS:

@@ -30,6 +30,7 @@ from widen.model.argument_types import check_arguments
 from widen.model.progress import Progress, no_progress
 from widen.observe.observation import Observation
 from widen.planning.evolution.plan import Plan
+from widen.planning.evolution.policy import Policy
 from widen.spark.ingest.batch import Batch, TextBatch, TextReaders
 from widen.spark.session import find_session
 from widen.spark.spark_types import SparkSession
@@ -102,13 +103,14 @@ def replay(
 
     Source: docs/evolution-rules.md#d12
     """
-    (_, policy), session = parse_options(locals()), find_session(spark)
+    _, policy = parse_options(locals())
     request = BatchRequest(
         table=find_table(into, storage_options, to=to, catalog=catalog), policy=policy, progress=progress
     )
     quarantine = request.table.quarantine(fspath(source))
     quarantine.finish_replay(_open_existing(request))
     content = quarantine.open()
+    session = find_session(spark)
     readers = TextReaders(partial(quarantined_texts, content.rows(session)))
     batch = TextBatch(session, readers, quarantine.location)
     result = retry_conflicts(_Replay(batch, content, request).attempt)
@@ -116,6 +118,20 @@ def replay(
         with after_commit(request.table.location, result.version):
             quarantine.finish_replay(_open_existing(request))
     return result
+
+
+def ensure_replayable(
+    source: str, into: str, *, catalog: CatalogSource | None = None, storage_options: Mapping[str, str] | None = None
+) -> None:
+    """Check the tables of a replay, which needs no session; see `replay`.
+
+    Raises:
+        InvalidOption: the source is not a quarantine.
+        TableNotFound: one of the two tables does not exist.
+    """
+    request = BatchRequest(table=find_table(into, storage_options, catalog=catalog), policy=Policy())
+    _open_existing(request)
+    request.table.quarantine(source).open()
 
 
 @dataclass

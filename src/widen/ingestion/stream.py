@@ -173,7 +173,7 @@ class _StreamWork:
             written = None if batch is None else commit_batch(batch, request, target)
             if batch is not None and written is not None:
                 result = to_result(batch, written, request, self.watch)
-                if self.on_interval:
+                if self.on_interval and result.version is not None:
                     with after_commit(request.table.location, result.version):
                         self.on_interval(result)
 

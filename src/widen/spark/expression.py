@@ -95,4 +95,12 @@ def translate_analysis_errors(expression: Expression) -> Iterator[None]:
         if (error.getCondition() or "").startswith(_NOT_DETERMINISTIC):
             raise NotDeterministic(condition=to_text(expression)) from error
         reason = _OWN_COLUMN.sub("", _CODE.sub("", first_line(error))).partition(" SQLSTATE")[0].rstrip(". ")
-        raise InvalidCondition(condition=to_text(expression), reason=reason) from error
+        text = to_text(expression)
+        date = _BARE_DATE.search(_QUOTED.sub("", text))
+        if date is not None:
+            reason += f". {date[0]} without quotes is a subtraction: write DATE '{date[0]}'"
+        raise InvalidCondition(condition=text, reason=reason) from error
+
+
+_BARE_DATE = re.compile(r"(?<![\w.-])\d{4}-\d{1,2}-\d{1,2}(?![\w.-])")
+_QUOTED = re.compile(r"""'[^']*'|"[^"]*"|`[^`]*`""")

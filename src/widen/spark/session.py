@@ -119,12 +119,27 @@ def activate_session(spark: SparkSession) -> None:
     spark.createDataFrame([], "nothing int")
 
 
+def _ensure_java_home() -> None:
+    """Check the variable by which Spark finds Java; Spark itself only says that a port number is missing.
+
+    Raises:
+        SparkUnavailable: it names no Java.
+    """
+    home = os.environ.get("JAVA_HOME")
+    if home and not any(os.path.isfile(os.path.join(home, "bin", name)) for name in ("java", "java.exe")):
+        fix = (
+            "Set JAVA_HOME to the folder of Java 17 or later, the one above bin/java, or unset it to use java of PATH."
+        )
+        raise SparkUnavailable(reason=f"JAVA_HOME is {home}, where there is no bin/java", fix=fix)
+
+
 def _start_session() -> SparkSession:
     absolute_path(os.curdir)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder
     if "SPARK_REMOTE" in os.environ:
         return builder.getOrCreate()
+    _ensure_java_home()
     master = os.environ.get("MASTER", "local[*]")
     builder = builder.master(master)
     on_local_disk = stream_settings(pyspark.__version__) if master.startswith("local") else {}

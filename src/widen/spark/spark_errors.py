@@ -51,6 +51,12 @@ NO_CREDENTIALS = "Spark has no credentials for it"
 SET_CREDENTIALS = "Pass storage_options, or set spark.hadoop.fs.s3a.access.key and secret.key in the session."
 """What to do about a store in S3 that Spark has no credentials for."""
 
+ADD_STORE = (
+    "Start Spark with the package of the store, in the version of its Hadoop: for S3 (s3a://) e.g. "
+    "spark.jars.packages=org.apache.hadoop:hadoop-aws:VERSION. See docs/guide/cluster.md."
+)
+"""What to do about a store for which Spark has no package."""
+
 _MISSING_PATH = re.compile(r"\[PATH_NOT_FOUND\] Path does not exist: (.+?)\.(?: SQLSTATE|$)")
 _READ_FAILURE = re.compile(r"\[(FAILED_READ_FILE[.\w]*)\].*?file (\S+?)\.?(?:\s|$)(.*)")
 _UNREADABLE_RANGE = re.compile(r"\[WIDEN_FILE_UNREADABLE\] The file (\S+) cannot be read: (.*?)\. " + RESTORE_FILE)
@@ -59,6 +65,9 @@ _SENT_ERROR = re.compile(_SENT + r" (\w+) ")
 _REFUSED_ROW = re.compile(_REFUSED + r" (\w+) (\{.*?\}) VALUE (.*?) END", re.DOTALL)
 _DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded")
 _CREDENTIALS = re.compile(r"NoAuthWithAWSException|NoAwsCredentialsException|Unable to load credentials from any")
+_NO_STORE = re.compile(
+    r"No FileSystem for scheme \"?(\w+)|ClassNotFoundException: (?:Class )?org\.apache\.hadoop\.fs\.(\w+)\."
+)
 _NO_FOLDER = re.compile(r"Mkdirs failed to create (.+?)(?: \(exists=|\n|$)")
 _DENIED = re.compile(r"(?:Permission denied|AccessDenied)[^\n]*|(\S+) \(Permission denied\)")
 _MAX_NAME_BYTES = 255
@@ -125,6 +134,12 @@ _NO_MEMORY = re.compile(
 def lacks_credentials(error: Exception) -> bool:
     """Tell whether Spark has no credentials for a store in S3."""
     return _CREDENTIALS.search(str(error)) is not None
+
+
+def missing_store(error: Exception) -> str:
+    """Return the kind of store for which Spark has no package, e.g. ``s3``; empty if that is not the error."""
+    match = _NO_STORE.search(str(error))
+    return "" if match is None else match[1] or match[2]
 
 
 def find_known_failure(error: Exception) -> WidenError | None:
@@ -234,6 +249,10 @@ def _no_credentials_error(match: re.Match[str]) -> WidenError:
     return StorageError(location="The store in S3", reason=NO_CREDENTIALS, fix=SET_CREDENTIALS)
 
 
+def _no_store_error(match: re.Match[str]) -> WidenError:
+    return StorageError(location=match[1] or match[2], reason="this Spark cannot read from such a store", fix=ADD_STORE)
+
+
 def _missing_package_error(match: re.Match[str]) -> WidenError:
     return InvalidOption(
         option="the Spark session",
@@ -259,6 +278,7 @@ _TRANSLATIONS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], WidenError
     (_SENT_ERROR, _sent_error),
     (_REFUSED_ROW, _row_error),
     (_CREDENTIALS, _no_credentials_error),
+    (_NO_STORE, _no_store_error),
     (_DISK_FULL, _disk_full_error),
     (_NO_FOLDER, _no_folder_error),
     (_DENIED, _permission_error),

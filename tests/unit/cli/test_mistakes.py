@@ -5,6 +5,7 @@ FOLDER stands for the current folder. Every answer says what is wrong and where,
 
 from __future__ import annotations
 
+import os
 import shlex
 from pathlib import Path
 
@@ -19,6 +20,7 @@ FILES = {
     "bad.toml": 'evolve = "grow"\n',
     "bad2.toml": 'evolve "widen"\n',
     "bad3.toml": 'evolv = "widen"\n',
+    "bad5.toml": '[[step]]\nsource = "orders"\n',
     "bad4.toml": '[pins]\ntotal = "decmal(3)"\n',
 }
 TRANSCRIPT = Path(__file__).with_name("mistakes.txt").read_text(encoding="utf-8")
@@ -29,7 +31,13 @@ MISTAKES = dict(part.split("\n", 1) for part in TRANSCRIPT.rstrip("\n").removepr
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("mistakes")
     write_drift(folder / "orders")
-    (folder / "empty").mkdir()
+    for name in ("empty", "pipes", "lake/metadata", "loop"):
+        (folder / name).mkdir(parents=True)
+    for name in ("fifo.json", "fifo.db"):
+        os.mkfifo(folder / name)
+    (folder / "device").symlink_to("/dev/null")
+    (folder / "lake" / "metadata" / "00000-a.metadata.json").touch()
+    (folder / "loop" / "itself").symlink_to(folder / "loop")
     for name, text in FILES.items():
         (folder / name).write_text(text, encoding="utf-8")
     return folder

@@ -20,7 +20,14 @@ from widen.log.store.local_files import absolute_path
 from widen.spark.session import is_driver
 from widen.spark.source.file_format import COMPRESSION_ENDINGS, FileFormat, format_of
 from widen.spark.source.source_places import ensure_no_table, expand_local, has_linked_folder, to_local, walk_files
-from widen.spark.spark_errors import NO_CREDENTIALS, SET_CREDENTIALS, SPARK_ERRORS, lacks_credentials
+from widen.spark.spark_errors import (
+    ADD_STORE,
+    NO_CREDENTIALS,
+    SET_CREDENTIALS,
+    SPARK_ERRORS,
+    lacks_credentials,
+    missing_store,
+)
 
 FilePath: TypeAlias = str | os.PathLike[str]
 """A path, URL or pattern from a caller."""
@@ -394,6 +401,9 @@ def to_source_error(source: str, error: Exception, fix: str) -> SourceError:
     """Return the error for a source that Spark cannot list or read."""
     if lacks_credentials(error):
         return unusable_source(source, NO_CREDENTIALS, SET_CREDENTIALS)
+    store = missing_store(error)
+    if store:
+        return unusable_source(source, f"this Spark cannot read from {store}", ADD_STORE)
     return unusable_source(source, source_error_reason(error), fix)
 
 

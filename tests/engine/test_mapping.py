@@ -122,7 +122,8 @@ def test_mapping_ends(spark: SparkSession, tmp_path: Path, mode: str) -> None:
     before = table.version
     table.set_properties({"delta.columnMapping.mode": "none", "own.note": "x"}, spark=spark)
     assert [info["operation"] for _, _, info in table.history(2)] == ["SET TBLPROPERTIES", "REMOVE COLUMN MAPPING"]
-    assert not [key for key in table.properties if "columnMapping" in key]
+    mapping = {key: text for key, text in table.properties.items() if "columnMapping" in key}
+    assert mapping == {"delta.columnMapping.mode": "none"}
     assert [f.metadata for _, f in fields(table.snapshot.schema) if "columnMapping" in str(f.metadata)] == []
     assert_same(numbered(table.read(spark=spark).collect()), expected)
     files = table.files()

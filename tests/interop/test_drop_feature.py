@@ -289,7 +289,8 @@ def test_column_mapping_ends_as_delta_lake_ends_it(spark: SparkSession, tmp_path
         found.append((rows, last["operation"], table.metadata.schema_string, own, table.protocol, dataset))
     assert found[0] == found[1]
     assert found[0][-1][0] == {"id": 1, "kind": "a", "s": {"z": 2}, "gone": None}
-    Table(str(tmp_path / "ours")).drop_feature("columnMapping", spark=spark)
+    dropped = Table(str(tmp_path / "ours")).drop_feature("columnMapping", spark=spark)
+    assert "delta.columnMapping.mode" not in dropped.properties
     assert spark.sql(f"SELECT * FROM delta.`{tmp_path}/ours` ORDER BY id").collect() == found[0][0]
 
 

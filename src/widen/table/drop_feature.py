@@ -96,15 +96,14 @@ class FeatureRemoval:
 
         Source: Delta Spark: properties alone do not have to expire.
         """
+        is_unmapped = row.has_mapping and remove_column_mapping(self.store, self.renewal.session) is not None
         _commit_plan(
             self.store,
             lambda: open_snapshot(self.store),
             lambda state: feature_removal.unset_feature_properties(state, row),
         )
-        if row.has_mapping:
-            return remove_column_mapping(self.store, self.renewal.session) is not None
-        if not row.has_types:
-            return False
+        if row.has_mapping or not row.has_types:
+            return is_unmapped
         stripped = without_type_changes(self.renewal, feature_removal.OPERATION)
         return stripped is not None or self.renewal.files > 0
 
@@ -165,11 +164,16 @@ class FeatureRemoval:
         )
 
 
-def remove_column_mapping(store: LogStore, session: Callable[[], SparkSession]) -> Committed | None:
+def remove_column_mapping(
+    store: LogStore, session: Callable[[], SparkSession], *, explicit: bool = False
+) -> Committed | None:
     """End column mapping in one commit; return it, or None if the table does not have column mapping.
 
     All files are rewritten with the logical names of the columns. If another commit comes first, all is done again: the
     files that it added have the physical names.
+
+    Args:
+        explicit: Whether the mode is set to none, instead of not at all.
 
     Raises:
         InvalidColumnName: a column has a name that files without column mapping cannot have.
@@ -180,7 +184,10 @@ def remove_column_mapping(store: LogStore, session: Callable[[], SparkSession]) 
     """
     for attempt in range(1, MOST_CONFLICTS + 1):
         snapshot = open_snapshot(store)
-        actions, files = feature_removal.plan_mapping_removal(to_table_state(snapshot)), snapshot.files()
+        actions, files = (
+            feature_removal.plan_mapping_removal(to_table_state(snapshot), explicit=explicit),
+            snapshot.files(),
+        )
         if not actions:
             return None
         with StagedFiles() as staged:

@@ -62,7 +62,7 @@ class PropertyChangesMixin(TableVersion):
             if self._is_mapped() and properties.get(column_mapping.MODE) == column_mapping.NONE:
                 others = {key: text for key, text in properties.items() if key != column_mapping.MODE}
                 plan_set_properties(self._state, others)
-                self._remove_column_mapping(spark)
+                self._remove_column_mapping(spark, explicit=True)
                 properties = others
             if needs_backfill(self._state, properties):
                 self.add_feature(tracking_columns.FEATURE)
@@ -73,10 +73,10 @@ class PropertyChangesMixin(TableVersion):
         newest = self.refresh()
         return column_mapping.mapping_mode(newest.properties, newest.protocol) != column_mapping.NONE
 
-    def _remove_column_mapping(self, spark: SparkSession | None) -> None:
+    def _remove_column_mapping(self, spark: SparkSession | None, *, explicit: bool) -> None:
         plan_mapping_removal(self._state)
         remove: Any = lazy_spark.load("widen.table.drop_feature", "remove_column_mapping")
-        remove(self._store, lambda: lazy_spark.find_session(spark))
+        remove(self._store, lambda: lazy_spark.find_session(spark), explicit=explicit)
         self.refresh()
 
     @check_arguments
@@ -97,7 +97,7 @@ class PropertyChangesMixin(TableVersion):
         given = canonical_keys(keys)
         with several_commits():
             if self._is_mapped() and column_mapping.MODE in given:
-                self._remove_column_mapping(spark)
+                self._remove_column_mapping(spark, explicit=False)
             return self._change(plan_unset_properties(self._state, given))
 
     @check_arguments

@@ -99,7 +99,7 @@ REMOVABLE_FEATURES: Mapping[str, RemovableFeature] = {
     row.name: row
     for row in (
         RemovableFeature(name="checkConstraints"),
-        RemovableFeature(name=FEATURE, has_mapping=True, keeps_history=True, is_trace=_is_mapped),
+        RemovableFeature(name=FEATURE, properties=(MODE,), has_mapping=True, keeps_history=True, is_trace=_is_mapped),
         RemovableFeature(name=PROTECTION, properties=(PROTECTED_BEFORE,)),
         RemovableFeature(
             name="inCommitTimestamp",
@@ -152,8 +152,11 @@ def find_removable_feature(state: TableState, name: str, *, truncates: bool) -> 
     return row
 
 
-def plan_mapping_removal(state: TableState) -> tuple[Metadata | DomainMetadata, ...]:
+def plan_mapping_removal(state: TableState, *, explicit: bool = False) -> tuple[Metadata | DomainMetadata, ...]:
     """Return the actions that end column mapping, beside those of the rewritten files; empty without column mapping.
+
+    Args:
+        explicit: Whether the mode is set to none, instead of not at all.
 
     Raises:
         InvalidColumnName: a column has a name that files without column mapping cannot have.
@@ -171,7 +174,10 @@ def plan_mapping_removal(state: TableState) -> tuple[Metadata | DomainMetadata, 
             reason = f"without column mapping a name cannot contain any of {FORBIDDEN!r}"
             fix = f"Rename it first: rename_column({format_path(path)!r}, ...)."
             raise InvalidColumnName(name=format_path(path), reason=reason, fix=fix)
-    actions: tuple[Metadata | DomainMetadata, ...] = (without_mapping(state.metadata),)
+    metadata = without_mapping(state.metadata)
+    if explicit:
+        metadata = msgspec.structs.replace(metadata, configuration={**metadata.configuration, MODE: NONE})
+    actions: tuple[Metadata | DomainMetadata, ...] = (metadata,)
     if state.clustered_by:
         logical = {
             physical: path

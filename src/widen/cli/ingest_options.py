@@ -99,6 +99,12 @@ OPTIONS: Mapping[str, Any] = {
         "The maximum number of leaf columns; further fields are kept as JSON. Default: 2000.",
         min=1,
     ),
+    "max_record_size": _option(
+        str | None,
+        "--max-record-size",
+        "The maximum size of a record or a line, after decompression, e.g. 256MB. Default: 64MB.",
+        metavar="SIZE",
+    ),
     "numbers": _option(
         Numbers | None,
         "--numbers",

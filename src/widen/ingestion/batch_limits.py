@@ -65,12 +65,13 @@ class BatchLimits:
 
     def _counts(self, seen: Observation) -> Iterator[str]:
         total = seen.records + seen.corrupt + seen.quarantined
-        for limit, count, words, first in (
-            (self.max_corrupt, seen.corrupt, "lines are not records", seen.first_corrupt),
-            (self.max_kept_out, seen.quarantined, "records do not fit fixed columns", None),
+        for limit, count, words, first, why in (
+            (self.max_corrupt, seen.corrupt, "lines are not records", seen.first_corrupt, seen.corrupt_reason),
+            (self.max_kept_out, seen.quarantined, "records do not fit fixed columns", None, ""),
         ):
             if limit is not None and limit.is_exceeded(count, total):
-                yield f"{count} of {total} {words}{_first_text(first)}, the limit is {limit.text}"
+                reason = f" ({why})" if why else ""
+                yield f"{count} of {total} {words}{_first_text(first)}{reason}, the limit is {limit.text}"
 
     def _changes(self, plan: Plan) -> Iterator[str]:
         if self.fail_on is None:

@@ -70,6 +70,7 @@ def plan(
     detect_maps: bool | None = None,
     epoch_unit: Mapping[str, str] | None = None,
     max_columns: int | None = None,
+    max_record_size: int | str | None = None,
     numbers: str | None = None,
     quarantine: str | PathLike[str] | None = None,
     samples: str | None = None,
@@ -153,6 +154,7 @@ def ingest(
     detect_maps: bool | None = None,
     epoch_unit: Mapping[str, str] | None = None,
     max_columns: int | None = None,
+    max_record_size: int | str | None = None,
     numbers: str | None = None,
     quarantine: str | PathLike[str] | None = None,
     samples: str | None = None,
@@ -218,6 +220,8 @@ def ingest(
         epoch_unit: The unit of integers that go to a timestamp column, by field path: ``s``, ``ms``, ``us`` or ``ns``;
             by default their size decides.
         max_columns: The maximum number of leaf columns that ingestion may create; further fields are kept as JSON text.
+        max_record_size: The maximum size of a record, or of a line of text, after decompression: bytes, or a size such
+            as ``64MB``, which is the default. A file with a longer one cannot be read.
         numbers: What fractions become: ``exact`` (a double where that is exact, else a decimal; the default),
             ``decimal`` (a decimal with the digits as written, so that 12.50 stays 12.50) or ``double`` (a double; where
             fractions and other numbers meet in a field, they are rounded to doubles, and the plan counts them).

@@ -105,8 +105,14 @@ def parse_options(
     policy = parse_policy(**{name: arguments[name] for name in _POLICY_OPTIONS if name in arguments})
     detects = _value_pattern(policy.numbers) if arguments.get("detect_types") else ""
     read_as, reader_options = parse_format(arguments.get("format")), dict(arguments.get("options") or {})
-    stores = dict(storage_options or {})
-    reader = BatchReader(read_as, reader_options, detects, **switches, storage_options=stores)
+    reader = BatchReader(
+        read_as,
+        reader_options,
+        detects,
+        **switches,
+        storage_options=dict(storage_options or {}),
+        max_record_bytes=policy.max_record_bytes,
+    )
     layout_of = arguments.get("layout_of")
     return reader, policy if layout_of is None else replace(policy, layout=_read_layout(layout_of, storage_options))
 

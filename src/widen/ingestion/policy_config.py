@@ -29,6 +29,7 @@ _KEY = re.compile(r"""\s*((?:"[^"]*"|'[^']*'|[^=#"'])+?)\s*=""")
 SETTINGS: Mapping[str, str] = {
     "evolve": "widen, split, freeze or fail",
     "max_columns": "an integer >= 1",
+    "max_record_size": "bytes, or a size such as 64MB",
     "detect_dates": "true, false or a list of fields",
     "detect_maps": "true or false",
     "exclude": "fields to ignore",
@@ -68,6 +69,7 @@ def parse_policy(
     max_columns: int | None = None,
     numbers: str | None = None,
     samples: str | None = None,
+    max_record_size: int | str | None = None,
 ) -> Policy:
     """Return the policy from arguments of `ingest` and the file ``config``; what neither sets has its default.
 
@@ -97,6 +99,7 @@ def _override(policy: Policy, given: _PolicySource) -> Policy:
         masked=policy.masked | _parse_scalar(given, "mask", _NO_FIELDS, _parse_sources),
         samples=_parse_scalar(given, "samples", policy.samples, _parse_samples),
         numbers=_parse_scalar(given, "numbers", policy.numbers, _parse_numbers),
+        max_record_bytes=_parse_scalar(given, "max_record_size", policy.max_record_bytes, _parse_size),
         detects_maps=_parse_scalar(given, "detect_maps", policy.detects_maps, _parse_boolean),
     )
 
@@ -128,6 +131,23 @@ def _parse_integer(place: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise InvalidOption(option=place, value=value, expected="Must be an integer >= 1.")
     return value
+
+
+_SIZE = re.compile(r"([0-9]+)\s*([kmg]?)b?", re.IGNORECASE)
+
+
+def _parse_size(place: str, value: object) -> int:
+    match = (
+        None if isinstance(value, bool) or not isinstance(value, (int, str)) else _SIZE.fullmatch(str(value).strip())
+    )
+    size = int(match[1]) * 1024 ** "bkmg".index((match[2] or "b").lower()) if match else 0
+    if not 0 < size <= _MAX_SIZE:
+        raise InvalidOption(option=place, value=value, expected="Must be bytes, or a size such as 64MB, up to 1GB.")
+    return size
+
+
+_MAX_SIZE = 2**30
+"""A column of texts in a batch of Arrow holds 2 GB."""
 
 
 def _parse_boolean(place: str, value: object) -> bool:

@@ -70,6 +70,7 @@ def ingest_stream(
     detect_maps: bool | None = None,
     epoch_unit: Mapping[str, str] | None = None,
     max_columns: int | None = None,
+    max_record_size: int | str | None = None,
     numbers: str | None = None,
     quarantine: str | PathLike[str] | None = None,
     samples: str | None = None,

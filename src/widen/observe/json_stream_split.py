@@ -10,11 +10,11 @@ from collections.abc import Iterator
 
 import msgspec
 
-from widen.errors import SourceError
+from widen.errors import CorruptFile
 from widen.observe.json_document import BOM
 
-MAX_RECORD_BYTES = 256 * 2**20
-"""The maximum length of a record: a longer one means that the file is damaged or is one large document."""
+MAX_RECORD_BYTES = 64 * 2**20
+"""The default of the maximum size of a record: a longer one means that the file is damaged or is one large document."""
 
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _SEPARATORS, _BRACKETS = b" \t\r\n,", b"[]"
@@ -29,6 +29,7 @@ class RecordSplitter:
 
     Args:
         source: The file that errors name.
+        limit: Maximum size of a record.
 
     Example:
         >>> splitter = RecordSplitter()
@@ -37,8 +38,8 @@ class RecordSplitter:
         ([b'{"a":{"b":"}"}}', b'7', b'{"a":1}'], [])
     """
 
-    def __init__(self, source: str = "A large file of JSON") -> None:
-        self.source = source
+    def __init__(self, source: str = "A large file of JSON", limit: int = MAX_RECORD_BYTES) -> None:
+        self.source, self._limit = source, limit
         self._pending_piece: bytes | None = None
         self._parts: list[bytes] = []
         self._record_bytes = self._read_bytes = self._depth = 0
@@ -52,7 +53,7 @@ class RecordSplitter:
             piece: The text up to a ``}``, without it; the last piece ends at the end of the text.
 
         Raises:
-            SourceError: a record is longer than `MAX_RECORD_BYTES`.
+            CorruptFile: a record is longer than the limit.
         """
         pending, self._pending_piece = self._pending_piece, piece
         self._read_bytes += len(piece) + 1
@@ -85,8 +86,9 @@ class RecordSplitter:
         self._count_braces(piece, end)
         self._parts += [piece, end]
         self._record_bytes += len(piece) + 1
-        if self._record_bytes > MAX_RECORD_BYTES:
-            raise SourceError(source=self.source, reason=_UNCLOSED, fix=_USE_JSON_LINES)
+        if self._record_bytes > self._limit:
+            start = max(self._read_bytes - self._record_bytes - len(self._pending_piece or b"") - 1, 0)
+            raise CorruptFile(path=self.source, reason=_UNCLOSED.format(start, self._limit / 2**20), fix=SHORTEN_RECORD)
         if not self._depth:
             yield self._take_record()
 
@@ -127,5 +129,9 @@ def _is_empty_array(text: bytes) -> bool:
     return text.startswith(b"[") and not text.strip(_SEPARATORS + _BRACKETS)
 
 
-_UNCLOSED = f"what begins as a record does not end within {MAX_RECORD_BYTES // 2**20} MB"
-_USE_JSON_LINES = "Give JSON lines, e.g. with: jq -c '.[]' FILE; a document of that size is not a record."
+_UNCLOSED = "what begins as a record at byte {:,} does not end within {:g} MB"
+SHORTEN_RECORD = (
+    "If the file is one large document, split it, e.g. with: jq -c '.[]' FILE; else it may be damaged. For records of "
+    "that size, raise max_record_size (--max-record-size)."
+)
+"""What to do about a record that is longer than the limit."""

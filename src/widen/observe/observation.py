@@ -170,6 +170,7 @@ class Observation(msgspec.Struct, omit_defaults=True):
         not_objects: How many of the corrupt texts are JSON, but not an object, such as ``5`` or ``[1]``.
         unclosed: The position of the first corrupt text that begins a record over several lines; None if there is none.
         first_corrupt: The position of the first corrupt text.
+        corrupt_reason: Why that is not a record, if its format tells.
     """
 
     records: int = 0
@@ -181,6 +182,7 @@ class Observation(msgspec.Struct, omit_defaults=True):
     not_objects: int = 0
     unclosed: RecordPosition | None = None
     first_corrupt: RecordPosition | None = None
+    corrupt_reason: str = ""
 
     def merged(self, other: Observation, combine: Combine = operator.add) -> Observation:
         """Return the observation of both.
@@ -188,6 +190,7 @@ class Observation(msgspec.Struct, omit_defaults=True):
         Args:
             combine: Combines the counts: ``add`` for two parts of a batch, ``max`` for two observations of one batch.
         """
+        firsts = [(each.first_corrupt, each.corrupt_reason) for each in (self, other) if each.first_corrupt]
         return Observation(
             combine(self.records, other.records),
             combine(self.corrupt, other.corrupt),
@@ -197,7 +200,7 @@ class Observation(msgspec.Struct, omit_defaults=True):
             sorted([*self.met, *(path for path in other.met if path not in self.met)]),
             combine(self.not_objects, other.not_objects),
             min(filter(None, (self.unclosed, other.unclosed)), default=None),
-            min(filter(None, (self.first_corrupt, other.first_corrupt)), default=None),
+            *min(firsts, default=(None, "")),
         )
 
     def to_json(self) -> bytes:
@@ -276,6 +279,7 @@ class _ObservationWire(msgspec.Struct):
     not_objects: int = 0
     unclosed: RecordPosition | None = None
     first_corrupt: RecordPosition | None = None
+    corrupt_reason: str = ""
 
 
 def _from_wire(record: dict[str, _FieldWire]) -> RecordObservation:

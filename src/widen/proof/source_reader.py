@@ -62,10 +62,14 @@ class SourceReader:
             for part in parts:
                 yield from self.read_exactly(part, file_values)
         elif records is None:
-            yield ExpectedRow(to_corrupt_form(self._redactor.redact(text)), 1, int(self._redactor.is_redacting))
+            yield from self.read_refused(text)
         else:
             completed = (add_file_values(record, file_values) if file_values else record for record in records)
             yield from (_to_row(*self._expectation.expect(record)) for record in completed)
+
+    def read_refused(self, text: bytes) -> Iterator[ExpectedRow]:
+        """Yield the row of a text that is not a record, whatever it looks like."""
+        yield ExpectedRow(to_corrupt_form(self._redactor.redact(text)), 1, int(self._redactor.is_redacting))
 
     def read_kept_out(self, text: str) -> Form:
         """Return the form of a quarantined text: that of the row that its record would have, or of a corrupt text."""
@@ -103,6 +107,11 @@ class SourceEncoder:
     def _encode_exactly(self, text: bytes, file_values: FileValues) -> Iterator[EncodedRecord]:
         for row in self._reader.read(text, file_values):
             yield self._layout.encode(row.form), row.values - count_form(row.form), row.converted
+
+    def encode_refused(self, text: bytes) -> EncodedRecord:
+        """Return the encoded row of a text that is not a record."""
+        (row,) = self._reader.read_refused(text)
+        return self._layout.encode(row.form), row.values - count_form(row.form), row.converted
 
     def encode_kept_out(self, text: str) -> EncodedRecord:
         """Return the encoded form of a quarantined text, like that of a row."""

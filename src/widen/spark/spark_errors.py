@@ -28,6 +28,7 @@ from widen.errors import (
     WrongLength,
 )
 from widen.errors.foreign import missing_data_file
+from widen.observe.json_stream_split import SHORTEN_RECORD
 from widen.spark.masked_values import show_reason
 
 try:
@@ -47,6 +48,13 @@ SPARK_ERRORS: tuple[type[Exception], ...] = (PySparkException, Py4JError)
 RESTORE_FILE = "Restore the file from a backup, or exclude it."
 """What to do about a file that cannot be read."""
 
+CLOSE_QUOTE = (
+    "Repair the file. If no field spans lines, set the option multiLine=false, and only that line is corrupt; if "
+    "quotes are ordinary characters, set the option quote to an empty text."
+)
+CONVERT_FILE = "Convert the file, or exclude it."
+"""What to do about a file whose records cannot be read."""
+
 NO_CREDENTIALS = "Spark has no credentials for it"
 SET_CREDENTIALS = "Pass storage_options, or set spark.hadoop.fs.s3a.access.key and secret.key in the session."
 """What to do about a store in S3 that Spark has no credentials for."""
@@ -59,7 +67,11 @@ ADD_STORE = (
 
 _MISSING_PATH = re.compile(r"\[PATH_NOT_FOUND\] Path does not exist: (.+?)\.(?: SQLSTATE|$)")
 _READ_FAILURE = re.compile(r"\[(FAILED_READ_FILE[.\w]*)\].*?file (\S+?)\.?(?:\s|$)(.*)")
-_UNREADABLE_RANGE = re.compile(r"\[WIDEN_FILE_UNREADABLE\] The file (\S+) cannot be read: (.*?)\. " + RESTORE_FILE)
+_UNREADABLE_RANGE = re.compile(
+    r"\[WIDEN_FILE_UNREADABLE\] The file (\S+) cannot be read: ([^\n]*?)\. ("
+    + "|".join(map(re.escape, (RESTORE_FILE, CLOSE_QUOTE, SHORTEN_RECORD, CONVERT_FILE)))
+    + ")"
+)
 _UNUSABLE_SOURCE = re.compile(r"\[WIDEN_SOURCE_UNUSABLE\] (.+?): ([^.\n]+)\. ([^\n]+)")
 _SENT_ERROR = re.compile(_SENT + r" (\w+) ")
 _REFUSED_ROW = re.compile(_REFUSED + r" (\w+) (\{.*?\}) VALUE (.*?) END", re.DOTALL)
@@ -213,7 +225,7 @@ def _read_error(match: re.Match[str]) -> WidenError:
 
 
 def _range_error(match: re.Match[str]) -> WidenError:
-    return CorruptFile(path=match[1], reason=match[2], fix=RESTORE_FILE)
+    return CorruptFile(path=match[1], reason=match[2], fix=match[3])
 
 
 def _source_error(match: re.Match[str]) -> WidenError:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from widen.errors import SourceError
-from widen.observe import json_stream_split
+from widen.errors import CorruptFile
 from widen.observe.json_stream_split import RecordSplitter
 
 TEXTS = {
@@ -36,8 +35,7 @@ def test_the_outermost_records_are_assembled(text: bytes, expected: list[bytes])
     assert records + list(splitter.rest(len(text))) == expected
 
 
-def test_a_record_without_an_end_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_stream_split, "MAX_RECORD_BYTES", 10)
-    splitter = RecordSplitter()
-    with pytest.raises(SourceError, match="does not end"):
+def test_a_record_without_an_end_is_an_error() -> None:
+    splitter = RecordSplitter("file:/a.json", 10)
+    with pytest.raises(CorruptFile, match=r"file:/a\.json .* byte 0 does not end"):
         list(splitter.records(b'{"a":{"b":1')) + list(splitter.records(b""))

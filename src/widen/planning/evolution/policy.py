@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from widen.model.column_path import Path
 from widen.model.types import STRING, VOID, DataType, MapType, StructType
+from widen.observe.json_stream_split import MAX_RECORD_BYTES
 from widen.planning.evolution.format_capability import TableFormat
 from widen.planning.evolution.samples import Samples
 
@@ -109,6 +110,7 @@ class Policy:
         numbers: What fractions become in columns that ingestion adds or widens.
         layout: The columns that a new table begins with; None for no columns.
         reserved_names: More names that a new top-level column must not have.
+        max_record_bytes: The maximum size of a record or a line of text, after decompression.
     """
 
     mode: Mode = Mode.WIDEN
@@ -127,6 +129,7 @@ class Policy:
     numbers: Numbers = Numbers.EXACT
     layout: StructType | None = None
     reserved_names: frozenset[str] = frozenset()
+    max_record_bytes: int = MAX_RECORD_BYTES
 
     @property
     def refuses_nulls(self) -> bool:

@@ -166,6 +166,11 @@ class RowBuilder:
         self._chunk.texts.extend(chunk.texts)
         self._chunk.positions.extend(chunk.positions)
 
+    def add_refused(self, texts: Sequence[bytes], positions: Sequence[RecordPosition], reasons: Sequence[str]) -> None:
+        """Add texts that are not records, whatever they look like."""
+        for text, at, reason in zip(texts, positions, reasons, strict=True):
+            self._rows.extend(self._corrupt_row(text, at, InvalidJson(reason), is_json=False))
+
     def _search_excluded(self, texts: Sequence[bytes]) -> None:
         """Look for each excluded field until it is found once: no column shows that the source still has it."""
         for path, budget in list(self._search_budgets.items()):
@@ -252,7 +257,9 @@ class RowBuilder:
             case _:
                 yield from self._corrupt_row(text, at, document)
 
-    def _corrupt_row(self, text: bytes, at: RecordPosition, document: JsonDocument | InvalidJson) -> Iterator[Row]:
+    def _corrupt_row(
+        self, text: bytes, at: RecordPosition, document: JsonDocument | InvalidJson, *, is_json: bool = True
+    ) -> Iterator[Row]:
         kept = self._redactor.redact_corrupt(text)
         # The row of a corrupt text is null in all other columns, and a NOT NULL column refuses it.
         if self._refuses_nulls:
@@ -261,11 +268,13 @@ class RowBuilder:
             yield from self._kept_out(kept, at, f"not a record: {reason}")
             return
         self.observation.corrupt += 1
-        self.observation.first_corrupt = min(at, self.observation.first_corrupt or at)
+        why = "" if is_json or not isinstance(document, InvalidJson) else document.reason
+        if self.observation.first_corrupt is None or at < self.observation.first_corrupt:
+            self.observation.first_corrupt, self.observation.corrupt_reason = at, why
         self.observation.not_objects += not isinstance(document, InvalidJson)
-        if _BEGINS_RECORD.match(text):
+        if is_json and _BEGINS_RECORD.match(text):
             self.observation.unclosed = min(at, self.observation.unclosed or at)
-        values = {CORRUPT: kept, CORRUPT_AT: position_text(at)}
+        values = {CORRUPT: kept, CORRUPT_AT: position_text(at) + (f" ({why})" if why else "")}
         row = {self._roles[role]: value for role, value in values.items() if role in self._roles}
         yield row | self._origin_cell(kept, at) if self._has_origin(row) else row
 

@@ -18,6 +18,7 @@ from widen.errors import JobFailed
 from widen.log.write.staged_files import discard_folder
 from widen.model.types import StructType
 from widen.observe.file_fields import FileFields
+from widen.observe.json_stream_split import MAX_RECORD_BYTES
 from widen.observe.observation import Observation
 from widen.planning.evolution.plan import BadFile
 from widen.planning.evolution.policy import Policy
@@ -152,6 +153,7 @@ class TextBatch:
     files: tuple[SourceFile, ...] = ()
     bad_files: tuple[BadFile, ...] = ()
     source_table: str = ""
+    max_record_bytes: int = MAX_RECORD_BYTES
 
     @cached_property
     def texts(self) -> RawTexts:
@@ -200,7 +202,7 @@ class TextBatch:
         return build_row_side(self.spark, rows, table.schema, policy, kept_out, table.task_files(self.spark, paths))
 
     def _with_file_fields(self, attempt: BatchWriteSpec) -> BatchWriteSpec:
-        return replace(attempt, file_fields=self.file_fields)
+        return replace(attempt, file_fields=self.file_fields, max_record_bytes=self.max_record_bytes)
 
     def _observe_sample(self, attempt: BatchWriteSpec) -> Observation | None:
         """Return the observation of a sample if it leads to the first columns, so that another pass follows."""

@@ -5,7 +5,7 @@ Source: docs/evolution-rules.md#d16
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
@@ -13,6 +13,7 @@ from functools import partial
 from typing import TypeAlias, TypeVar
 from urllib.parse import quote
 
+import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -22,6 +23,8 @@ from widen.log.read.snapshot import open_snapshot
 from widen.log.store.log_store import LogStore
 from widen.model.types import StructType
 from widen.observe.file_fields import LOADED_AT, SIGN, FileFields
+from widen.observe.json_stream_split import MAX_RECORD_BYTES
+from widen.planning.evolution.plan import BadFile
 from widen.planning.evolution.source_metadata import role_of, source_key
 from widen.spark.ingest.batch import Batch, TextBatch, TextReaders
 from widen.spark.ingest.typed_batch import TypedBatch
@@ -33,8 +36,16 @@ from widen.spark.source.csv_ranges import read_csv_ranges, small_csv_ranges
 from widen.spark.source.csv_texts import read_csv, read_lines
 from widen.spark.source.file_format import FileFormat
 from widen.spark.source.file_ranges import RawTexts, can_read, small_ranges
-from widen.spark.source.json_texts import JsonFiles, ensure_json_options, is_small, read_column, read_json_by_spark
+from widen.spark.source.json_texts import (
+    JsonFiles,
+    ensure_json_options,
+    is_multi_line,
+    is_small,
+    read_column,
+    read_json_by_spark,
+)
 from widen.spark.source.raw_batch import RAW_SCHEMA
+from widen.spark.source.record_groups import read_record_groups
 from widen.spark.source.source_files import (
     FilePath,
     SourceFiles,
@@ -65,6 +76,7 @@ class BatchReader:
         skips_bad_files: Whether files that cannot be read are left out; else they are an error.
         known_fields: The columns of the table and their fields; the header of a CSV file must have one of them.
         storage_options: Settings and credentials of the store of a table that is the source.
+        max_record_bytes: Maximum size of a record or a line of text, after decompression.
     """
 
     format: FileFormat | None = None
@@ -75,6 +87,7 @@ class BatchReader:
     skips_bad_files: bool = False
     known_fields: tuple[str, ...] = ()
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    max_record_bytes: int = MAX_RECORD_BYTES
 
     def for_table(self, schema: StructType | None) -> BatchReader:
         """Return the reader for a table; a header must have one of its fields.
@@ -153,7 +166,10 @@ class BatchReader:
             SourceError: a file cannot be used.
             InvalidOption: an option is invalid.
         """
-        source, bad_files = split_bad_files(spark, source) if self.skips_bad_files else (source, ())
+        bad_files: tuple[BadFile, ...] = ()
+        if self.skips_bad_files:
+            probe = None if source.format.is_typed else partial(self._probe, spark)
+            source, bad_files = split_bad_files(spark, source, probe)
         if not source.files:
             return replace(_empty_batch(spark, source), bad_files=bad_files)
         with explain_changes(spark, source.files):
@@ -172,13 +188,42 @@ class BatchReader:
         read = readers.read
         readers = replace(readers, read=lambda: _coalesce(read(), count_partitions(spark, source)))
         fields = file_fields if names else None
-        return TextBatch(spark, readers, source.name, source.left_out, fields, names, source.files)
+        return TextBatch(
+            spark,
+            readers,
+            source.name,
+            source.left_out,
+            fields,
+            names,
+            source.files,
+            max_record_bytes=self.max_record_bytes,
+        )
+
+    def _probe(self, spark: SparkSession, source: SourceFiles) -> None:
+        """Read all texts of files once.
+
+        Raises:
+            CorruptFile: one of them cannot be read.
+        """
+        readers = self._text_readers(spark, source)
+        if readers.ranges is not None:
+            for _ in read_record_groups([readers.ranges], self.max_record_bytes):
+                pass
+            return
+        checked = readers.read().mapInArrow(partial(_read_all, self.max_record_bytes), "done boolean")
+        checked.write.format("noop").mode("overwrite").save()
 
     def _text_readers(self, spark: SparkSession, source: SourceFiles) -> TextReaders:
         is_few = all(map(is_small, source.files))
         if source.format is FileFormat.CSV:
             is_tabbed = all(".tsv" in file.path.lower() for file in source.files)
-            dialect = parse_dialect(self.options, detects=self.detects, is_tabbed=is_tabbed, known=self.known_fields)
+            dialect = parse_dialect(
+                self.options,
+                detects=self.detects,
+                is_tabbed=is_tabbed,
+                known=self.known_fields,
+                max_record_bytes=self.max_record_bytes,
+            )
             # The proof reads the source in another way than the ingestion, so that both cannot share an error.
             again = partial(read_csv, spark, source, dialect)
             if not can_read(source.files):
@@ -192,8 +237,9 @@ class BatchReader:
                 raise InvalidOption(option="options", value=dict(self.options), expected=expected)
             return TextReaders(partial(read_lines, spark, source, detects=self.detects))
         ensure_json_options(self.options)
-        ranges = small_ranges(spark, source.files) if is_few else None
-        files, again = JsonFiles(spark, source), partial(read_json_by_spark, spark, source)
+        limit, multi = self.max_record_bytes, is_multi_line(source)
+        ranges = small_ranges(spark, source.files, limit, is_multi_line=multi) if is_few else None
+        files, again = JsonFiles(spark, source, limit), partial(read_json_by_spark, spark, source, limit)
         return TextReaders(files.read, again, ranges, files.find_tasks, files.find_sample)
 
     def _file_fields(self) -> FileFields:
@@ -222,6 +268,12 @@ class BatchReader:
 
 def _coalesce(texts: RawTexts, partitions: int) -> RawTexts:
     return texts.coalesce(partitions) if isinstance(texts, DataFrame) else texts
+
+
+def _read_all(limit: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for _ in read_record_groups(batches, limit):
+        pass
+    yield pa.RecordBatch.from_pylist([{"done": True}])
 
 
 def _empty_batch(spark: SparkSession, source: SourceFiles) -> TextBatch:

@@ -1,24 +1,21 @@
-"""Files of a source that cannot be read: damaged Parquet, ORC or Avro, compressed texts that are cut off, and files
-that change after they are listed.
+"""Files of a source that cannot be read: damaged Parquet, ORC or Avro, compressed texts that are cut off, CSV with a
+quote that is not closed, records over the limit, and files that change after they are listed.
 
-Other texts can always be read; a line that is not a record is kept as it is.
+A line that is not a record is kept as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from widen.errors import CorruptFile
 from widen.observe.file_fields import FileFields
 from widen.planning.evolution.plan import BadFile
 from widen.routing.native.row_builder import ORIGIN_FIELDS
-from widen.spark.pinned_settings import SKIP_NO_FILE
 from widen.spark.source.changed_files import find_changes
-from widen.spark.source.file_format import COMPRESSION_ENDINGS
 from widen.spark.source.source_files import SourceFile, SourceFiles, decode_file_key, file_key
 from widen.spark.spark_errors import translate_spark_errors
 from widen.spark.typed.typed_records import read_columnar
@@ -26,10 +23,15 @@ from widen.spark.typed.typed_records import read_columnar
 _COLUMNS = "{} string, {} string, {} bigint, {} string".format(*ORIGIN_FIELDS)
 
 
-def split_bad_files(spark: SparkSession, source: SourceFiles) -> tuple[SourceFiles, tuple[BadFile, ...]]:
+def split_bad_files(
+    spark: SparkSession, source: SourceFiles, probe: Callable[[SourceFiles], None] | None = None
+) -> tuple[SourceFiles, tuple[BadFile, ...]]:
     """Return the files that can be read, and those that cannot. All files that may be damaged are read once.
 
     A file that changed since it was listed cannot be read.
+
+    Args:
+        probe: Reads all texts of files once, to find those that cannot be read; None for files with types.
 
     Raises:
         SourceError: the files cannot be used for another reason.
@@ -38,10 +40,13 @@ def split_bad_files(spark: SparkSession, source: SourceFiles) -> tuple[SourceFil
     while True:
         # Spark names only the first file that it cannot read, so the others are read again without it.
         left = [file for file in source.files if file.path not in bad]
-        suspects = [file for file in left if file.size_bytes and _may_be_bad(source, file)]
+        suspects = [file for file in left if file.size_bytes]
         try:
             with translate_spark_errors():
-                for rows in _rows(spark, replace(source, files=tuple(suspects))) if suspects else ():
+                some = replace(source, files=tuple(suspects))
+                if suspects and probe is not None:
+                    probe(some)
+                for rows in _rows(spark, some) if suspects and probe is None else ():
                     rows.write.format("noop").mode("overwrite").save()
         except CorruptFile as error:
             key = decode_file_key(str(error.fields["path"]))
@@ -65,16 +70,9 @@ def _bad_file(file: SourceFile, reason: str) -> BadFile:
     return BadFile(file.path, reason, file.size_bytes, file.modified_ms, file.content)
 
 
-def _may_be_bad(source: SourceFiles, file: SourceFile) -> bool:
-    return source.format.is_typed or file.path.lower().endswith(COMPRESSION_ENDINGS[1:])
-
-
 def _rows(spark: SparkSession, source: SourceFiles) -> Iterator[DataFrame]:
-    if source.format.is_typed:
-        for records in read_columnar(spark, source, FileFields(False, None)):
-            yield records.frame
-    else:
-        yield spark.read.options(**SKIP_NO_FILE).text(source.paths).select(F.length("value"))
+    for records in read_columnar(spark, source, FileFields(False, None)):
+        yield records.frame
 
 
 def with_bad_files(kept_out: DataFrame | None, spark: SparkSession, files: tuple[BadFile, ...]) -> DataFrame | None:

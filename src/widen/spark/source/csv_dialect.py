@@ -6,15 +6,11 @@ Source: RFC 4180; docs/evolution-rules.md#d16
 from __future__ import annotations
 
 import codecs
-import csv
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import count
 from typing import Any
 
 from widen.errors import InvalidOption, SourceError
-from widen.observe.json_document import BOM
 from widen.observe.json_stream_split import MAX_RECORD_BYTES
 
 _BOOLEANS = {"true": True, "false": False}
@@ -32,6 +28,8 @@ class CsvDialect:
         detects: The pattern of the texts that become numbers and booleans; empty if none do.
         known: The fields that the table has, as `fold_name` returns them: one of them is in each header. Empty if a
             header may have any names.
+        multi_line: Whether quoted fields may take several lines; None if they may, unless they look damaged.
+        max_record_bytes: Maximum size of a row.
     """
 
     separator: str = ","
@@ -42,6 +40,8 @@ class CsvDialect:
     encoding: str = "utf-8"
     detects: str = ""
     known: frozenset[str] = frozenset()
+    multi_line: bool | None = None
+    max_record_bytes: int = MAX_RECORD_BYTES
 
 
 def fold_name(name: str) -> str:
@@ -50,7 +50,12 @@ def fold_name(name: str) -> str:
 
 
 def parse_dialect(
-    options: Mapping[str, str], *, detects: str = "", is_tabbed: bool = False, known: Iterable[str] = ()
+    options: Mapping[str, str],
+    *,
+    detects: str = "",
+    is_tabbed: bool = False,
+    known: Iterable[str] = (),
+    max_record_bytes: int = MAX_RECORD_BYTES,
 ) -> CsvDialect:
     """Return the dialect of options with the names that Spark has for them, in any case.
 
@@ -72,12 +77,15 @@ def parse_dialect(
         if len(fields.get(key) or " ") != 1:
             raise InvalidOption(option=key, value=fields[key], expected="Must be a single character.")
     shared = () if "header" in fields else known
-    if fields.get("header", "true").lower() not in _BOOLEANS:
-        raise InvalidOption(option="header", value=fields["header"], expected="Must be true or false.")
-    fields["header"] = _BOOLEANS[fields.get("header", "true").lower()]
+    for key, option in (("header", "header"), ("multi_line", "multiLine")):
+        if key in fields:
+            if fields[key].lower() not in _BOOLEANS:
+                raise InvalidOption(option=option, value=fields[key], expected="Must be true or false.")
+            fields[key] = _BOOLEANS[fields[key].lower()]
     _ensure_encoding(fields.get("encoding", "utf-8"))
     fields |= {"quote": fields.get("quote", '"') or None, "escape": fields.get("escape") or None, "detects": detects}
-    return CsvDialect(**fields, known=frozenset(map(fold_name, shared)) - {""})
+    names = frozenset(map(fold_name, shared)) - {""}
+    return CsvDialect(**fields, known=names, max_record_bytes=max_record_bytes)
 
 
 _OPTIONS = {
@@ -87,6 +95,7 @@ _OPTIONS = {
     "escape": "escape",
     "header": "header",
     "nullvalue": "null",
+    "multiline": "multi_line",
 }
 
 
@@ -100,13 +109,18 @@ def _ensure_encoding(name: str) -> None:
         ) from error
 
 
+def is_splittable(dialect: CsvDialect) -> bool:
+    """Tell whether a line break is a single byte in the encoding, so that a file can be read in blocks."""
+    return "\n".encode(dialect.encoding) == b"\n"
+
+
 def ensure_splittable(path: str, dialect: CsvDialect) -> None:
     """Check that a large file can be read in parts.
 
     Raises:
         SourceError: a line break is not a single byte in its encoding.
     """
-    if "\n".encode(dialect.encoding) != b"\n":
+    if not is_splittable(dialect):
         reason = f"the file is too large to be read in {dialect.encoding}"
         raise SourceError(source=path, reason=reason, fix="Convert it to UTF-8, or split it.")
 
@@ -135,62 +149,3 @@ def is_utf8(text: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def read_header(data: bytes, dialect: CsvDialect, path: str) -> tuple[list[str], bytes]:
-    """Return the names of the fields, and the rows without the header line.
-
-    Args:
-        path: The file, for the error.
-
-    Raises:
-        SourceError: the table has none of the fields, so that the line is probably a record of a file without header.
-    """
-    data = data.removeprefix(BOM)
-    end, quote = data.find(b"\n"), (dialect.quote or "\0").encode()
-    # After an odd number of quotes the line break is in a quoted name.
-    while end >= 0 and data.count(quote, 0, end) % 2:
-        end = data.find(b"\n", end + 1)
-    first = (data if end < 0 else data[:end]).decode(errors="replace")
-    fields = next(csv.reader([first.rstrip("\r")], delimiter=dialect.separator, quotechar=dialect.quote), [])
-    if not dialect.header:
-        return [f"_c{at}" for at in range(len(fields))], data
-    if dialect.known and fields and dialect.known.isdisjoint(map(fold_name, fields)):
-        raise SourceError(source=path, reason="the table has none of the fields in its first line", fix=_HEADER_FIX)
-    return _unique_names(fields), b"" if end < 0 else data[end + 1 :]
-
-
-def _unique_names(fields: Iterable[str]) -> list[str]:
-    """Return names without duplicates: a later one gets the first free number from 2 as a suffix."""
-    names: list[str] = []
-    for field in fields:
-        numbered = (f"{field}_{number}" for number in count(2))
-        names.append(field if field not in names else next(name for name in numbered if name not in names))
-    return names
-
-
-def split_whole_rows(data: bytes, dialect: CsvDialect) -> tuple[bytes, bytes]:
-    """Return the complete rows, and the beginning of a row whose quoted field continues.
-
-    Raises:
-        SourceError: the field does not end.
-    """
-    quote = (dialect.quote or "\0").encode()
-    escape = dialect.escape
-    # An escaped quote does not end a field. The dots keep the offsets, which are used for the data below.
-    unescaped = data if escape is None else re.sub(re.escape(escape.encode()) + b".", b"..", data, flags=re.DOTALL)
-    if unescaped.count(quote) % 2 == 0:
-        return data, b""
-    if len(data) > MAX_RECORD_BYTES:
-        raise SourceError(source="A large CSV file", reason="a quoted field does not end", fix=_QUOTE_FIX)
-    end = len(unescaped)
-    while end and unescaped.count(quote, end) % 2 == 0:
-        end = unescaped.rfind(b"\n", 0, end - 1) + 1
-    return data[:end], data[end:]
-
-
-_HEADER_FIX = (
-    "If the file lacks its header, add the line with the names. If it has another separator, set the option sep. "
-    "If all its fields are new, set the option header=true."
-)
-_QUOTE_FIX = "Repair the file, or turn quoting off: quote=''."

@@ -9,15 +9,16 @@ Source: RFC 4180; docs/evolution-rules.md#d11, #d16
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
 import pyarrow as pa
 import pyarrow.csv
 
-from widen.spark.source.csv_dialect import CsvDialect, is_utf8, to_source_encoding
-from widen.spark.source.raw_batch import TextGroup
+from widen.spark.source.csv_dialect import CsvDialect, to_source_encoding
+from widen.spark.source.csv_scan import RefusedLine, ScannedRows
+from widen.spark.source.raw_batch import RefusedTexts, TextGroup, as_raw_records
 
 FRACTION_PATTERN = r"-?(?:0|[1-9][0-9]{0,9})\.[0-9]{0,4}[1-9]"
 """Fractions so short that a double says them, without further zeros."""
@@ -40,7 +41,8 @@ class FieldGroup:
         file: URI of the file.
         part: The byte where the split of a large file begins.
         columns: The texts of each field; null for a missing value.
-        refused: Texts that are not records, each with its index among the records and such texts.
+        lines: The line of each record in the file, or in its part.
+        refused: The lines that are not records.
         detects: The pattern of the texts that become numbers and booleans; empty if none do.
     """
 
@@ -48,7 +50,8 @@ class FieldGroup:
     part: int
     names: tuple[str, ...]
     columns: tuple[pa.Array, ...]
-    refused: tuple[tuple[int, bytes], ...]
+    lines: Sequence[int]
+    refused: tuple[RefusedLine, ...]
     detects: str
 
     @property
@@ -57,63 +60,71 @@ class FieldGroup:
         return len(self.columns[0])
 
     def take(self, indexes: pa.Array) -> FieldGroup:
-        """Return the records at some indexes, without refused texts."""
-        return replace(self, columns=tuple(column.take(indexes) for column in self.columns), refused=())
+        """Return the records at some indexes, without refused lines."""
+        columns, lines = tuple(column.take(indexes) for column in self.columns), self.lines
+        return replace(self, columns=columns, lines=[lines[at] for at in indexes.to_pylist()], refused=())
 
     def slice(self, start: int, length: int) -> FieldGroup:
-        """Return some adjacent records, without refused texts."""
-        return replace(self, columns=tuple(column.slice(start, length) for column in self.columns), refused=())
-
-    def record_numbers(self) -> Sequence[int]:
-        """Return the number of each record among the records and refused texts, from 1."""
-        refused = {index + 1 for index, _ in self.refused}
-        numbers = range(1, self.records + len(refused) + 1)
-        return [number for number in numbers if number not in refused] if refused else numbers
+        """Return some adjacent records, without refused lines."""
+        columns = tuple(column.slice(start, length) for column in self.columns)
+        return replace(self, columns=columns, lines=self.lines[start : start + length], refused=())
 
     def to_json_texts(self) -> list[bytes]:
-        """Return the JSON text of each record, with the refused texts in their places."""
+        """Return the JSON text of each record."""
         rows = zip(*(column.to_pylist() for column in self.columns), strict=True)
-        texts = [to_json_record(dict(zip(self.names, row, strict=True)), detects=self.detects) for row in rows]
-        for index, text in self.refused:
-            texts.insert(index, text)
-        return texts
+        return [to_json_record(dict(zip(self.names, row, strict=True)), detects=self.detects) for row in rows]
 
-    def to_text_group(self) -> TextGroup:
-        """Return the records as JSON texts."""
-        return TextGroup(self.file, self.part, False, self.to_json_texts())
+    def to_text_groups(self) -> Iterator[TextGroup]:
+        """Yield the records as JSON texts, and the refused lines."""
+        if self.records:
+            yield TextGroup(self.file, self.part, False, self.to_json_texts(), self.lines)
+        if self.refused:
+            texts, lines = [each.text for each in self.refused], [each.line for each in self.refused]
+            yield TextGroup(self.file, self.part, False, texts, lines, [each.reason for each in self.refused])
+
+    def to_raw(self) -> Iterator[pa.RecordBatch]:
+        """Yield the records and the refused lines as parts of a raw batch."""
+        for group in self.to_text_groups():
+            if group.reasons is None:
+                yield as_raw_records(group.texts, group.file, group.part)
+            else:
+                refused = RefusedTexts(group.part, group.texts, list(group.lines or ()), list(group.reasons))
+                yield refused.to_raw(group.file)
 
 
 def parse_rows(
-    rows: bytes, names: Sequence[str], dialect: CsvDialect, file: str = "", part: int = 0
-) -> FieldGroup | TextGroup:
-    """Return rows as columns of texts; as JSON texts if some are not UTF-8.
+    scanned: ScannedRows, names: Sequence[str], dialect: CsvDialect, file: str = "", part: int = 0
+) -> Iterator[FieldGroup]:
+    """Yield rows as columns of texts, unless there are none.
 
     Args:
-        rows: Complete rows, as `widen.spark.source.csv_dialect.to_utf8` returns them.
         file: URI of their file.
         part: The byte where their split begins.
     """
-    if not rows.strip() or not names:
-        return TextGroup(file, part, False, [])
-    if is_utf8(rows):
-        columns, refused = _read_columns(rows, len(names), dialect)
-        texts = tuple((index, text.encode()) for index, text in refused)
-        return FieldGroup(file, part, tuple(names), tuple(columns), texts, dialect.detects)
-    # Arrow decodes refused rows, so rows that are not UTF-8 are parsed with a character for each of their bytes.
-    columns, refused = _read_columns(rows.decode("latin-1").encode(), len(names), dialect)
-    records = zip(*(map(_to_bytes, column.to_pylist()) for column in columns), strict=True)
-    json_texts = [_to_json_text(record, names, dialect) for record in records]
-    for index, text in refused:
-        json_texts.insert(index, to_source_encoding(text.encode("latin-1"), dialect))
-    return TextGroup(file, part, False, json_texts)
+    if not scanned.rows.strip(b"\r\n") or not names:
+        return
+    columns, others = _read_columns(scanned.rows, len(names), dialect)
+    lines = scanned.row_lines(len(columns[0]) + len(others))
+    refused, kept, markers = [], set(range(len(lines))), iter(scanned.refused)
+    marker = scanned.marker.decode()
+    for index, text, width in others:
+        kept.discard(index)
+        if marker and text == marker:
+            refused += next(markers)
+            continue
+        reason = f"{width} field{'s' * (width != 1)}, expected {len(names)}"
+        texts = (to_source_encoding(each, dialect) for each in text.encode().splitlines())
+        refused += [RefusedLine(number, each, reason) for number, each in enumerate(texts, lines[index])]
+    record_lines = [lines[index] for index in sorted(kept)] if others else lines
+    yield FieldGroup(file, part, tuple(names), tuple(columns), record_lines, tuple(refused), dialect.detects)
 
 
-def _read_columns(rows: bytes, width: int, dialect: CsvDialect) -> tuple[list[pa.Array], list[tuple[int, str]]]:
-    """Return the columns of rows in UTF-8, and the rows with another width by their indexes."""
-    refused: list[tuple[int, str]] = []
+def _read_columns(rows: bytes, width: int, dialect: CsvDialect) -> tuple[list[pa.Array], list[tuple[int, str, int]]]:
+    """Return the columns of rows in UTF-8, and the rows with another width: their indexes, texts and widths."""
+    refused: list[tuple[int, str, int]] = []
 
     def refuse(row: pa.csv.InvalidRow) -> str:
-        refused.append((max((row.number or 0) - 1, 0), row.text))
+        refused.append((max((row.number or 0) - 1, 0), row.text, row.actual_columns))
         return "skip"
 
     keys = [str(at) for at in range(width)]
@@ -140,19 +151,6 @@ def _read_columns(rows: bytes, width: int, dialect: CsvDialect) -> tuple[list[pa
     return [column.combine_chunks() for column in table.columns], refused
 
 
-def _to_bytes(text: str | None) -> bytes | None:
-    return None if text is None else text.encode("latin-1")
-
-
-def _to_json_text(record: Sequence[bytes | None], names: Sequence[str], dialect: CsvDialect) -> bytes:
-    """Return a record as JSON; as its text if a field is not UTF-8."""
-    try:
-        texts = [None if value is None else value.decode() for value in record]
-    except UnicodeDecodeError:
-        return to_source_encoding(_join_fields(record, dialect), dialect)
-    return to_json_record(dict(zip(names, texts, strict=True)), detects=dialect.detects)
-
-
 def to_json_record(fields: Mapping[str, str | None], *, detects: str) -> bytes:
     """Return a record as JSON.
 
@@ -165,10 +163,6 @@ def to_json_record(fields: Mapping[str, str | None], *, detects: str) -> bytes:
     return _encode(
         {name: msgspec.Raw(text.encode()) if text and is_value(text) else text for name, text in fields.items()}
     )
-
-
-def _join_fields(row: Iterable[bytes | None], dialect: CsvDialect) -> bytes:
-    return dialect.separator.encode().join(field or b"" for field in row)
 
 
 _encode = msgspec.json.Encoder().encode

@@ -7,7 +7,6 @@ a record.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -22,16 +21,18 @@ from pyspark.sql import functions as F
 from widen.errors import InvalidOption, SourceError
 from widen.model.types import quote_name
 from widen.observe.json_document import BOM
-from widen.observe.json_stream_split import RecordSplitter
+from widen.observe.json_stream_split import MAX_RECORD_BYTES, RecordSplitter
 from widen.proof.file_parts import FileTasks, ProofFile
 from widen.spark.file_sources import FILE_SOURCES
 from widen.spark.pinned_settings import SKIP_NO_FILE
 from widen.spark.session import is_driver
 from widen.spark.source.file_format import COMPRESSION_ENDINGS
 from widen.spark.source.file_ranges import (
+    MAX_WHOLE_FILE_BYTES,
     FileRange,
     RawTexts,
     are_few,
+    begins_with_line,
     can_read,
     check_heads,
     range_batch,
@@ -41,9 +42,6 @@ from widen.spark.source.file_ranges import (
 )
 from widen.spark.source.raw_batch import FILE, PART, RANGES_PART, RAW_SCHEMA, TEXT, WHOLE, as_raw_records
 from widen.spark.source.source_files import SourceFile, SourceFiles, as_literal, count_partitions
-
-MAX_WHOLE_FILE_BYTES = 8 * 2**20
-"""Maximum size of a file that is read as a whole; an eighth of it for compressed files, which grow."""
 
 MULTI_LINE = "multiLine"
 """The option for records that take several lines, named as in Spark. One task then reads each large file."""
@@ -64,25 +62,29 @@ class JsonFiles:
 
     spark: SparkSession
     source: SourceFiles
+    limit: int = MAX_RECORD_BYTES
 
     def read(self) -> RawTexts:
         """Return the raw batch of the files. The tasks read plain local files themselves."""
         spark, source = self.spark, self.source
         if not can_read(source.files):
-            return read_json_by_spark(spark, source)
+            return read_json_by_spark(spark, source, self.limit)
         small, lined, streamed = self._forms
         partitions = count_partitions(spark, source)
-        ranges = read_ranges(spark, small, lined, partitions) if small or lined else None
+        multi = is_multi_line(source)
+        ranges = None
+        if small or lined:
+            ranges = read_ranges(spark, small, lined, partitions, self.limit, is_multi_line=multi)
         if ranges is not None and not streamed:
             return ranges
         frames = [] if ranges is None else [to_frame(ranges)]
-        frames += [_stream_records(spark, file.path) for file in streamed]
+        frames += [_stream_records(spark, file.path, self.limit) for file in streamed]
         return reduce(DataFrame.unionAll, frames)
 
     def find_tasks(self) -> FileTasks | None:
         """Return the files for the tasks of the proof; None if Spark has to read them."""
         spark, source = self.spark, self.source
-        if not (is_driver(spark) and can_read(source.files)):
+        if not (is_driver(spark) and can_read(source.files)) or any(file.is_compressed for file in source.files):
             return None
         small, lined, streamed = self._forms
         files = [ProofFile(file.uri, file.size_bytes, is_small(file)) for file in (*small, *lined)]
@@ -99,39 +101,42 @@ class JsonFiles:
         """
         spark, source = self.spark, self.source
         is_large = source.text_bytes > _MAX_SAMPLED_BYTES
-        if is_large or _is_multi_line(source) or not (is_driver(spark) and can_read(source.files)):
+        if is_large or is_multi_line(source) or not (is_driver(spark) and can_read(source.files)):
+            return None
+        if any(file.is_compressed for file in source.files):
             return None
         _, lined, streamed = self._forms
         files = source.files[:: max(1, len(source.files) // _SAMPLED_FILES)][:_SAMPLED_FILES]
         unknown = [file for file in files if file not in lined]
         if any(file in streamed for file in unknown) or not all(check_heads(spark, unknown, begins_with_line)):
             return None
-        ranges = [FileRange(file.uri, 0, min(file.size_bytes, _SAMPLED_BYTES)) for file in files]
+        ranges = [FileRange(file.uri, 0, min(file.size_bytes, _SAMPLED_BYTES), limit=self.limit) for file in files]
         return range_batch(msgspec.json.encode(ranges), RANGES_PART)
 
     @cached_property
     def _forms(self) -> tuple[list[SourceFile], list[SourceFile], list[SourceFile]]:
         """The small files, the large ones with a record on each line, and the other large ones."""
-        small = [file for file in self.source.files if is_small(file)]
-        large = [file for file in self.source.files if not is_small(file)]
-        if _is_multi_line(self.source):
+        # A task finds the form of a compressed file while it reads.
+        small = [file for file in self.source.files if is_small(file) or file.is_compressed]
+        large = [file for file in self.source.files if not (is_small(file) or file.is_compressed)]
+        if is_multi_line(self.source):
             return small, [], large
         heads = list(zip(large, check_heads(self.spark, large, begins_with_line), strict=True))
         return small, [file for file, has_line in heads if has_line], [file for file, has_line in heads if not has_line]
 
 
-def read_json_by_spark(spark: SparkSession, source: SourceFiles) -> DataFrame:
+def read_json_by_spark(spark: SparkSession, source: SourceFiles, limit: int = MAX_RECORD_BYTES) -> DataFrame:
     """Return the raw batch of JSON files that Spark reads."""
     small = [file for file in source.files if is_small(file)]
     large = [file.path for file in source.files if not is_small(file)]
     is_lined_by_path = dict.fromkeys(large, False)
-    if not _is_multi_line(source):
+    if not is_multi_line(source):
         with ThreadPoolExecutor(_PARALLEL_CHECKS) as pool:
             is_lined_by_path = dict(zip(large, pool.map(partial(has_lines, spark), large), strict=True))
     lines = [path for path, is_lined in is_lined_by_path.items() if is_lined]
     frames = [whole_files(spark, source, small)] if small else []
     frames += [text_lines(spark, lines)] if lines else []
-    frames += [_stream_records(spark, path) for path in large if not is_lined_by_path[path]]
+    frames += [_stream_records(spark, path, limit) for path in large if not is_lined_by_path[path]]
     return reduce(DataFrame.unionAll, frames)
 
 
@@ -149,7 +154,8 @@ def ensure_json_options(options: Mapping[str, str]) -> None:
             raise InvalidOption(option=MULTI_LINE, value=value, expected="Must be true or false.")
 
 
-def _is_multi_line(source: SourceFiles) -> bool:
+def is_multi_line(source: SourceFiles) -> bool:
+    """Tell whether the records of files may take several lines."""
     return any(value.lower() == "true" for value in source.options.values())
 
 
@@ -224,24 +230,6 @@ def has_lines(spark: SparkSession, path: str) -> bool:
     return begins_with_line(head)
 
 
-def begins_with_line(head: bytes) -> bool:
-    """Tell whether the beginning of a file has a line, and it is one JSON value but not an array.
-
-    Args:
-        head: The first bytes of the file.
-    """
-    line, newline, _ = head.removeprefix(BOM).lstrip().partition(b"\n")
-    return bool(newline) and not line.startswith(b"[") and _is_json(line)
-
-
-def _is_json(line: bytes) -> bool:
-    try:
-        json.loads(line)
-    except (ValueError, RecursionError):
-        return False
-    return True
-
-
 def _raw(texts: DataFrame, *, is_whole: bool) -> DataFrame:
     return texts.select(_text(), _file(), F.col("_metadata.file_block_start").alias(PART), F.lit(is_whole).alias(WHOLE))
 
@@ -254,17 +242,17 @@ def _file() -> Column:
     return F.col("_metadata.file_path").alias(FILE)
 
 
-def _stream_records(spark: SparkSession, path: str) -> DataFrame:
+def _stream_records(spark: SparkSession, path: str, limit: int) -> DataFrame:
     """Return the records of a large file without one record per line, as a raw batch."""
     start, size = F.col("_metadata.file_block_start").alias(PART), F.col("_metadata.file_size").alias(_SIZE)
     # Every record ends with a brace, so no piece is longer than a record.
     pieces = keep_file_order(_lines(spark, [as_literal(path)], "}").select(_text(), _file(), start, size))
     is_compressed = path.lower().endswith(COMPRESSION_ENDINGS[1:])
-    return pieces.mapInArrow(partial(_records, is_compressed), RAW_SCHEMA)
+    return pieces.mapInArrow(partial(_records, is_compressed, limit), RAW_SCHEMA)
 
 
-def _records(is_compressed: bool, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    splitter, last_start, path, size = RecordSplitter(), 0, "", 0
+def _records(is_compressed: bool, limit: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    splitter, last_start, path, size = RecordSplitter(limit=limit), 0, "", 0
     for batch in batches:
         pieces, paths, starts, sizes = (column.to_pylist() for column in batch.columns)
         # Spark does not promise the order of the splits in a task, and a record cut in two would be lost silently.

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+import msgspec
 import pyarrow as pa
 
 TEXT, FILE, PART, WHOLE = "text", "file", "part", "whole"
@@ -17,8 +18,9 @@ bytes are a whole file or one record."""
 
 RAW_SCHEMA = f"{TEXT} binary, {FILE} string, {PART} bigint, {WHOLE} boolean"
 
-RANGES_PART, CSV_RANGES_PART = -1, -2
-"""The values of `PART` in rows whose text is a list of ranges: of JSON, and of CSV with its dialect."""
+RANGES_PART, CSV_RANGES_PART, REFUSED_PART = -1, -2, -3
+"""The values of `PART` in rows whose text is a list of ranges: of JSON, and of CSV with its dialect; and in rows with
+`RefusedTexts`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +31,35 @@ class TextGroup:
         file: URI of the file.
         part: The byte where the split of a large file begins.
         is_whole: Whether each text is a whole file or one record.
+        lines: The line of each text in the file; None if the texts are all the lines of the file.
+        reasons: Why each text is not a record; None if they have to be parsed.
     """
 
     file: str
     part: int
     is_whole: bool
     texts: list[bytes]
+    lines: Sequence[int] | None = None
+    reasons: Sequence[str] | None = None
+
+
+class RefusedTexts(msgspec.Struct, frozen=True, array_like=True):
+    """Texts of one file that are not records, as the text of one row of a raw batch."""
+
+    part: int
+    texts: list[bytes]
+    lines: list[int]
+    reasons: list[str]
+
+    def to_raw(self, path: str) -> pa.RecordBatch:
+        """Return the texts as a part of a raw batch."""
+        row = {TEXT: msgspec.msgpack.encode(self), FILE: path, PART: REFUSED_PART, WHOLE: False}
+        return pa.RecordBatch.from_pylist([row])
+
+
+def read_refused(text: bytes) -> RefusedTexts:
+    """Return the texts from a row with `REFUSED_PART`."""
+    return msgspec.msgpack.decode(text, type=RefusedTexts)
 
 
 def split_groups(batch: pa.RecordBatch) -> Iterator[TextGroup]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from itertools import chain
 from typing import Any
 
 import msgspec
@@ -104,8 +103,9 @@ def _collect(frame: RawTexts, task: Any) -> ContractReport:
 
 def _check_batches(contract: object, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     positions, report = RecordPositions(), ContractReport()
-    for texts, places in chain.from_iterable(map(positions.texts, read_text_groups(batches))):
-        report = report.merged(_check(contract, texts, places))
+    for group in read_text_groups(batches):
+        for texts, places in positions.texts(group):
+            report = report.merged(_check(contract, texts, places, group.reasons))
     yield _to_note(report)
 
 
@@ -122,12 +122,14 @@ def _to_note(report: ContractReport) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([{NOTE: msgspec.json.encode(report)}])
 
 
-def _check(contract: object, texts: Sequence[bytes], places: Sequence[RecordPosition]) -> ContractReport:
+def _check(
+    contract: object, texts: Sequence[bytes], places: Sequence[RecordPosition], reasons: Sequence[str] | None = None
+) -> ContractReport:
     counts: dict[tuple[str, str], int] = {}
     listed: list[tuple[str, int, str, str]] = []
     records = 0
-    for text, (file, number) in zip(texts, places, strict=True):
-        for document in _records(text):
+    for at, (text, (file, number)) in enumerate(zip(texts, places, strict=True)):
+        for document in _records(text) if reasons is None else [InvalidJson(reasons[at])]:
             records += 1
             for breach in _breaches(contract, document):
                 key = (breach.path, breach.reason)

@@ -5,7 +5,7 @@ Source: docs/evolution-rules.md#one-interval
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,6 +20,7 @@ from widen.model.column_path import as_nullable
 from widen.model.types import BINARY, LONG, STRING, Field, StructType
 from widen.observe.file_fields import FileFields
 from widen.observe.json_split import split_records
+from widen.observe.json_stream_split import MAX_RECORD_BYTES
 from widen.observe.observation import Observation, RecordPosition, merge_observations, observation_from_json
 from widen.observe.observe_document import observation_signature
 from widen.planning.evolution.evolve import evolve
@@ -81,6 +82,7 @@ class BatchWriteSpec:
     sink: PartSink | None = None
     origin: OriginColumn | None = None
     file_fields: FileFields | None = None
+    max_record_bytes: int = MAX_RECORD_BYTES
 
     @property
     def row_schema(self) -> StructType:
@@ -207,7 +209,7 @@ class _TextTask:
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Read the records of Arrow batches and yield their rows."""
-        with closing(read_record_groups(batches)) as groups:
+        with closing(read_record_groups(batches, self._spec.max_record_bytes)) as groups:
             for group in groups:
                 yield from self._run_group(group)
                 # A task that leaves input unread costs its Python worker: Spark starts a new one for the next task.
@@ -219,9 +221,12 @@ class _TextTask:
         if isinstance(group, FieldGroup) and self._builder.takes_columns:
             yield from self._run_fields(group)
             return
-        texts = group.to_text_group() if isinstance(group, FieldGroup) else group
-        for part, positions in self._positions.texts(texts):
-            yield from self._run_texts(part, positions)
+        for texts in group.to_text_groups() if isinstance(group, FieldGroup) else (group,):
+            for part, positions in self._positions.texts(texts):
+                if texts.reasons is None:
+                    yield from self._run_texts(part, positions)
+                else:
+                    yield from self._run_refused(part, positions, texts.reasons)
 
     def _run_texts(self, texts: list[bytes], positions: list[RecordPosition]) -> Iterator[pa.RecordBatch]:
         for chunk in self._chunks(len(texts)):
@@ -232,15 +237,22 @@ class _TextTask:
             if self._size_bytes >= MAX_BATCH_BYTES:
                 yield from self._drain()
 
+    def _run_refused(
+        self, texts: list[bytes], positions: list[RecordPosition], reasons: Sequence[str]
+    ) -> Iterator[pa.RecordBatch]:
+        for chunk in self._chunks(len(texts)):
+            self._builder.add_refused(texts[chunk], positions[chunk], reasons[chunk])
+            yield from self._end_chunk(chunk, ROWS_PER_BATCH)
+
     def _run_fields(self, group: FieldGroup) -> Iterator[pa.RecordBatch]:
-        numbers = group.record_numbers()
-        # Refused rows count too, so that the numbers are those of the file.
-        name, before = self._positions.advance(group.file, group.part, group.records + len(group.refused))
-        self._builder.add([text for _, text in group.refused], [(name, before + at + 1) for at, _ in group.refused])
+        name = position_file(group.file, group.part)
+        if group.refused:
+            texts, places = [each.text for each in group.refused], [(name, each.line) for each in group.refused]
+            yield from self._run_refused(texts, places, [each.reason for each in group.refused])
         for chunk in self._chunks(group.records):
             part = group.slice(chunk.start, chunk.stop - chunk.start)
             columns = build_columns(self._builder, part, name, self._schema)
-            positions = [(name, before + numbers[chunk.start + at]) for at in columns.exact.to_pylist()]
+            positions = [(name, part.lines[at]) for at in columns.exact.to_pylist()]
             self._builder.add(part.take(columns.exact).to_json_texts(), positions)
             self._columns.append(columns.rows)
             yield from self._end_chunk(chunk, FIELD_ROWS_PER_BATCH)
@@ -313,6 +325,10 @@ class RecordPositions:
 
         In a later split of a large file the position names the byte where the split begins.
         """
+        if group.lines is not None:
+            name = position_file(group.file, group.part)
+            yield group.texts, [(name, line) for line in group.lines]
+            return
         if not group.is_whole:
             yield group.texts, self._next(group.file, group.part, len(group.texts))
             return
@@ -329,4 +345,13 @@ class RecordPositions:
         last_file, last_part, number = self._place
         number = number if (file, part) == (last_file, last_part) else 0
         self._place = (file, part, number + lines)
-        return f"{file} from byte {part}" if part else file, number
+        return position_file(file, part), number
+
+
+def position_file(file: str, part: int) -> str:
+    """Return the file in the positions of its records.
+
+    Args:
+        part: The byte where the split of a large file begins.
+    """
+    return f"{file} from byte {part}" if part else file

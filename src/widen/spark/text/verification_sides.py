@@ -30,7 +30,7 @@ from widen.proof.source_reader import SourceEncoder, SourceReader
 from widen.spark.arrow_types import to_arrow_schema
 from widen.spark.ingest.table_files import TaskFiles
 from widen.spark.source.file_ranges import open_file
-from widen.spark.source.raw_batch import FILE, PART, TEXT, WHOLE
+from widen.spark.source.raw_batch import FILE, PART, REFUSED_PART, TEXT, WHOLE, read_refused
 from widen.spark.text.verification import Encoder, RecordForm, Side, TaskReader, digest_records
 
 ROW = "row"
@@ -154,7 +154,8 @@ def _read_texts(
     values_of = cache(files.read) if files else _no_file_values
     for batch in batches:
         for text, file, place in positions.texts(batch):
-            for row in reader.read(text, values_of(file)):
+            is_refused = place is None
+            for row in reader.read_refused(text) if is_refused else reader.read(text, values_of(file)):
                 yield RecordForm(row.form, row.values, row.converted, place)
 
 
@@ -167,8 +168,11 @@ def _encode_texts(
 ) -> Iterator[EncodedRecord]:
     encoder, values_of = SourceEncoder(schema, policy, layout), cache(files.read) if files else _no_file_values
     for batch in batches:
-        columns = (batch.column(name).to_pylist() for name in (TEXT, FILE, WHOLE))
-        for text, file, is_whole in zip(*columns, strict=True):
+        columns = (batch.column(name).to_pylist() for name in (TEXT, FILE, PART, WHOLE))
+        for text, file, part, is_whole in zip(*columns, strict=True):
+            if part == REFUSED_PART:
+                yield from map(encoder.encode_refused, read_refused(text).texts)
+                continue
             yield from (encoder.encode_file if is_whole else encoder.encode)(text, values_of(file))
 
 
@@ -203,10 +207,13 @@ class _TextPositions:
         self._split: tuple[str, int] = ("", 0)
         self._number = 0
 
-    def texts(self, batch: pa.RecordBatch) -> Iterator[tuple[bytes, str, str]]:
-        """Yield the texts of a part of a raw batch, each with its file and its place."""
+    def texts(self, batch: pa.RecordBatch) -> Iterator[tuple[bytes, str, str | None]]:
+        """Yield the texts of a part of a raw batch, each with its file and its place; None if it is not a record."""
         columns = (batch.column(name).to_pylist() for name in (TEXT, FILE, PART, WHOLE))
         for text, file, part, is_whole in zip(*columns, strict=True):
+            if part == REFUSED_PART:
+                yield from ((each, file, None) for each in read_refused(text).texts)
+                continue
             if is_whole:
                 yield from ((each, file, f"{file}:{number}") for number, each in enumerate(split_file(text), 1))
                 continue

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from widen.errors import SourceError
-from widen.spark.source import csv_ranges
+from widen.spark.source import csv_ranges, line_range
 from widen.spark.source.csv_dialect import CsvDialect
 from widen.spark.source.csv_ranges import CsvRanges, read_csv_groups
 from widen.spark.source.csv_rows import FieldGroup
@@ -21,7 +21,11 @@ LAST = '{"n":"5","a b":"é"}'.encode()
 def read(path: Path, cuts: list[tuple[int, int]], dialect: CsvDialect, *, is_whole: bool = False) -> list[bytes]:
     ranges = [FileRange(f"file:{path}", *cut, is_whole) for cut in cuts]
     groups = read_csv_groups(msgspec.json.encode(CsvRanges(ranges, dialect)))
-    return [text for each in groups for text in (each.to_json_texts() if isinstance(each, FieldGroup) else each.texts)]
+    texts: list[tuple[int, int, bytes]] = []
+    for each in groups:
+        for group in each.to_text_groups() if isinstance(each, FieldGroup) else [each]:
+            texts += [(group.part, line, text) for line, text in zip(group.lines or [], group.texts, strict=True)]
+    return [text for _, _, text in sorted(texts)]
 
 
 @pytest.mark.parametrize("cut", range(1, len(ROWS.encode())))
@@ -41,7 +45,7 @@ def test_a_small_file_is_read_as_a_whole(tmp_path: Path) -> None:
 
 
 def test_a_large_file_with_line_breaks_is_read_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(csv_ranges, "MAX_WHOLE_FILE_BYTES", 4)
+    monkeypatch.setattr(line_range, "BLOCK_BYTES", 4)
     path = tmp_path / "a.csv"
     path.write_bytes('n,é\n1,"a\n\nb"\n2,"c"\n3,"d\n"'.encode("cp1252"))
     found = read(path, [(0, path.stat().st_size)], CsvDialect(encoding="cp1252"), is_whole=True)
@@ -59,7 +63,7 @@ def test_a_field_with_a_line_break_is_found(tmp_path: Path, text: str, has_break
     path = tmp_path / "a.csv"
     path.write_text(text)
     with path.open("rb") as file:
-        assert csv_ranges.has_breaks('"', file, FileRange(f"file:{path}", 0, len(text))) is has_breaks
+        assert csv_ranges.has_breaks(CsvDialect(), file, FileRange(f"file:{path}", 0, len(text))) is has_breaks
 
 
 def test_an_encoding_with_wide_line_breaks_is_not_split() -> None:

@@ -44,4 +44,4 @@ def test_blocks_of_adjacent_ranges_are_the_file(data: bytes, cuts: set[int], blo
         block for start, end in pairwise(ends) for block in read_line_blocks(io.BytesIO(data), start, end, block_bytes)
     ]
     assert b"".join(blocks) == data
-    assert all(block.endswith(b"\n") for block in blocks[:-1])
+    assert all(block.endswith((b"\n", b"\r")) for block in blocks[:-1])

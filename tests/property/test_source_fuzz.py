@@ -1,0 +1,215 @@
+"""Damaged sources: each row of a damaged file is right, or counted as corrupt, or the file is refused by name.
+
+``WIDEN_FUZZ_COUNT=2000`` reads 2,000 files of each format; ``WIDEN_FUZZ_FIRST`` chooses the first seed.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import os
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+import pyarrow as pa
+import pytest
+
+from widen.errors import WidenError
+from widen.observe.json_document import parse_document
+from widen.observe.json_split import split_records
+from widen.spark.source import csv_ranges, file_ranges
+from widen.spark.source.csv_dialect import CsvDialect
+from widen.spark.source.csv_ranges import CsvRanges
+from widen.spark.source.csv_rows import FieldGroup
+from widen.spark.source.file_ranges import FileRange
+
+FIRST, COUNT = int(os.environ.get("WIDEN_FUZZ_FIRST", "0")), int(os.environ.get("WIDEN_FUZZ_COUNT", "150"))
+SECONDS = 10
+"""Maximum time for one file, which takes milliseconds."""
+
+Found = TypeVar("Found")
+
+WORDS = (
+    "Ann",
+    "Bob, Jr.",
+    'say "yes"',
+    "",
+    "Main St\nParis, France",
+    "Dear Eve,\n\nsee below\nBob",
+    "7.5",
+    "é€",
+    "x" * 40,
+)
+
+
+@dataclass(frozen=True)
+class Damage:
+    """A damaged file.
+
+    Args:
+        start: First byte that is not as before.
+        end: The byte of the file before the damage from which all is as before.
+        inserted: What stands between them.
+    """
+
+    start: int
+    end: int
+    inserted: bytes
+
+    def apply(self, data: bytes) -> bytes:
+        return data[: self.start] + self.inserted + data[self.end :]
+
+
+def damage(chance: random.Random, data: bytes) -> Damage:
+    at = chance.randrange(len(data))
+    size = chance.choice((1, 1, 2, 5, 30, 300))
+    match chance.randrange(6):
+        case 0:
+            return Damage(at, at + 1, bytes([data[at] ^ 1 << chance.randrange(8)]))
+        case 1:
+            return Damage(at, len(data), b"")
+        case 2:
+            return Damage(at, min(at + size, len(data)), b"")
+        case 3:
+            return Damage(at, at, data[at : at + size])
+        case 4:
+            return Damage(at, at, chance.choice((b'"', b'"', b"\n", b"\r", b",", b"\0", b"\xff", b'"\n', b',"', b'""')))
+        case _:
+            return Damage(at, at, chance.randbytes(size))
+
+
+def unless_refused(read: Callable[[Path], Found], path: Path) -> Found | None:
+    """What is read of a file; None if an error of Widen names it."""
+    begun, refusal, found = time.monotonic(), "", None
+    try:
+        found = read(path)
+    except WidenError as error:
+        refusal = str(error)
+    assert time.monotonic() - begun < SECONDS
+    assert found is not None or path.name in refusal
+    return found
+
+
+def csv_rows(chance: random.Random, end: str) -> list[tuple[bytes, dict[str, str | None]]]:
+    rows = []
+    is_quoted = chance.random() < 0.3
+    for number in range(chance.choice((5, 60, 300))):
+        values = [str(number), f"k{number}", chance.choice(WORDS), str(number * 3)]
+        texts = [
+            '"' + value.replace('"', '""') + '"' if is_quoted or set(value) & set(',"\n') else value for value in values
+        ]
+        record = dict(zip(("id", "key", "word", "n"), values, strict=True))
+        rows.append(
+            ((",".join(texts) + end).encode(), {**record, "word": record["word"] or ("" if is_quoted else None)})
+        )
+    return rows
+
+
+def read_csv(path: Path) -> tuple[list[dict[str, str | None]], list[bytes]]:
+    ranges = [FileRange(f"file:{path}", 0, path.stat().st_size, True)]
+    records: list[dict[str, str | None]] = []
+    refused: list[bytes] = []
+    for found in csv_ranges.read_csv_groups(msgspec.json.encode(CsvRanges(ranges, CsvDialect()))):
+        for group in found.to_text_groups() if isinstance(found, FieldGroup) else [found]:
+            if group.reasons is None:
+                records += [msgspec.json.decode(text) for text in group.texts]
+            else:
+                refused += group.texts
+    return records, refused
+
+
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + COUNT))
+def test_damaged_csv(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    end = chance.choice(("\n", "\n", "\r\n", "\r"))
+    rows = csv_rows(chance, end)
+    header = f"id,key,word,n{end}".encode()
+    data = header + b"".join(text for text, _ in rows)
+    done = damage(chance, data)
+    (tmp_path / "a.csv").write_bytes(done.apply(data))
+    found = unless_refused(read_csv, tmp_path / "a.csv")
+    if found is None:
+        return
+    records, refused = found
+    if done.start <= len(header):
+        return
+    lines, at, known, touched = set(refused), len(header), {record["id"]: record for record in records}, 0
+    for text, record in rows:
+        start, at = at, at + len(text)
+        if at >= done.start and start <= done.end:
+            touched += 1 + text.count(b"\n") + text.count(b"\r")
+            continue
+        is_right = known.get(record["id"]) == record
+        assert is_right or all(line in lines for line in text.splitlines() if line), (record, done)
+    expected = [record for _, record in rows]
+    wrong = [record for record in records if record not in expected]
+    assert len(wrong) <= touched + len(done.inserted.splitlines()) + 1, (wrong[:3], done)
+
+
+def json_lines(chance: random.Random) -> list[bytes]:
+    return [
+        msgspec.json.encode({"id": number, "word": chance.choice(WORDS), "of": [{"a": number}]}) + b"\n"
+        for number in range(chance.choice((5, 60, 300)))
+    ]
+
+
+def read_json(path: Path) -> list[bytes]:
+    part = FileRange(f"file:{path}", 0, path.stat().st_size, True)
+    return [
+        text
+        for group in file_ranges.read_range_groups(msgspec.json.encode([part]))
+        for content in group.texts
+        for text in (split_records(content) if group.is_whole else [content])
+    ]
+
+
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + COUNT))
+def test_damaged_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """A large file is read by lines, a small one as a whole."""
+    chance = random.Random(seed)
+    if seed % 2:
+        monkeypatch.setattr(file_ranges, "MAX_WHOLE_FILE_BYTES", 64)
+    lines = json_lines(chance)
+    data = b"".join(lines)
+    done = damage(chance, data)
+    (tmp_path / "a.json").write_bytes(done.apply(data))
+    found = unless_refused(read_json, tmp_path / "a.json")
+    if found is None:
+        return
+    whole, at = b"\n".join(found), 0
+    for text in found:
+        parse_document(text)
+    for line in lines:
+        start, at = at, at + len(line)
+        if at < done.start or start > done.end:
+            # A record is a text by itself, or it is in one that is corrupt.
+            assert line.rstrip() in whole, done
+
+
+PACK: dict[str, Callable[[bytes], bytes]] = {
+    "gz": gzip.compress,
+    "bz2": bz2.compress,
+    "zst": lambda data: pa.compress(data, codec="zstd", asbytes=True),
+}
+
+
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + COUNT))
+@pytest.mark.parametrize("ending", PACK)
+def test_damaged_compressed_files(tmp_path: Path, ending: str, seed: int) -> None:
+    chance = random.Random(seed)
+    rows = csv_rows(chance, "\n")
+    data = b"id,key,word,n\n" + b"".join(text for text, _ in rows)
+    packed = PACK[ending](data)
+    done = damage(chance, packed)
+    (tmp_path / f"a.csv.{ending}").write_bytes(done.apply(packed))
+    found = unless_refused(read_csv, tmp_path / f"a.csv.{ending}")
+    if found is None:
+        return
+    records, refused = found
+    if ending != "zst":  # a frame of zstd need not have a checksum
+        assert (records, refused) == ([record for _, record in rows], [])

@@ -382,6 +382,10 @@ class RowSpan:
         return self.first_break >= 0
 
 
+_BLANKS = re.compile(rb" *")
+"""Some writers pad fields, so spaces may follow a closing quote."""
+
+
 @lru_cache(maxsize=16)
 def _patterns(dialect: CsvDialect) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
     """Return the pattern of a well-formed field on one line, and that of any quoted field; it ends with its quote."""
@@ -417,8 +421,8 @@ def _find_spans(data: bytes, dialect: CsvDialect, *, is_end: bool) -> Iterator[R
         start, end = match.span()
         has_break = data.find(b"\n", start, end) >= 0 or data.find(b"\r", start, end) >= 0
         is_open = not match[1] and dialect.multi_line is not False
-        follows = data[end : end + 1]
-        is_defect = not match[1] or follows not in (b"", b"\n", b"\r", separator)
+        after = _BLANKS.match(data, end).end()  # type: ignore[union-attr]
+        is_defect = not match[1] or data[after : after + 1] not in (b"", b"\n", b"\r", separator)
         if row is not None and start >= row.end:
             yield row
             row = None

@@ -143,7 +143,7 @@ def polars(path: Path) -> str:
 
 
 def show(names: Any, rows: Rows) -> str:
-    """The names unless they are the usual ones, and the rows."""
+    """Return the names unless they are the usual ones, and the rows."""
     head = "" if list(names) == ["n", "name"] else f"{json.dumps(list(names), ensure_ascii=False)}: "
     shown = " ".join(json.dumps(row, ensure_ascii=False, separators=(",", ":")) for row in rows)
     return head + (shown or "no rows")
@@ -161,7 +161,7 @@ def answers(read: Callable[[Path], str]) -> dict[str, str]:
             path.write_bytes(data)
             try:
                 found[name] = read(path)
-            except Exception as error:  # noqa: BLE001 - every failure of another engine is an answer
+            except Exception as error:  # every failure of another engine is an answer
                 kind = type(error).__name__
                 found[name] = f"error ({kind})"
     return found
@@ -169,24 +169,27 @@ def answers(read: Callable[[Path], str]) -> dict[str, str]:
 
 START = """# Odd CSV files
 
-What Widen, Spark, DuckDB and polars make of the same files. Each row of a result is a JSON list; the names are shown if they are not `n` and `name`.
-A corrupt line is kept as it is in `_corrupt_record`, and counts for `--max-corrupt`; a refused file is an error, or is skipped with `--skip-bad-files`.
-Spark reads with `header` and `multiLine`, DuckDB with `header` and `all_varchar`, polars without types.
+What Widen, Spark, DuckDB and polars make of the same files. Each row of a result is a JSON list; the names are shown
+if they are not `n` and `name`. A corrupt line is kept as it is in `_corrupt_record`, and counts for `--max-corrupt`; a
+refused file is an error, or is skipped with `--skip-bad-files`. Spark reads with `header` and `multiLine`, DuckDB with
+`header` and `all_varchar`, polars without types.
 
 `tools/odd_csv.py` writes this page; a test compares our column with the code.
 
-| file | Widen | Spark | DuckDB | polars |
-|---|---|---|---|---|
 """
 
 
 def cell(text: str) -> str:
+    """A result as a cell of the table."""
     return "`" + text.replace("|", "¦").replace("`", "'") + "`"
 
 
 def page(columns: dict[str, dict[str, str]]) -> str:
+    """The whole page."""
     lines = [f"| {name} | " + " | ".join(cell(column[name]) for column in columns.values()) + " |" for name in CASES]
-    return START + "\n".join(lines) + "\n"
+    names = ["file", *columns]
+    head = ["| " + " | ".join(names) + " |", "|---" * len(names) + "|"]
+    return START + "\n".join([*head, *lines]) + "\n"
 
 
 def pinned() -> dict[str, list[str]]:
@@ -196,22 +199,24 @@ def pinned() -> dict[str, list[str]]:
 
 
 def main() -> None:
+    """Write the page, or print what one reader makes of the cases."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--reader", choices=READERS, help="print what one reader makes of the cases, as JSON")
-    parser.add_argument("--others", nargs="*", default=[], metavar="FILE", help="what --reader printed, in order")
+    parser.add_argument("--others", type=Path, metavar="FOLDER", help="with NAME.json, what --reader NAME printed")
     options = parser.parse_args()
     if options.reader:
         json.dump(answers(READERS[options.reader]), sys.stdout, ensure_ascii=False)
         return
     columns = {"Widen": answers(widen)}
     if options.others:
-        columns |= dict(zip(READERS, (json.loads(Path(each).read_text("utf-8")) for each in options.others), strict=True))
-        PAGE.write_text(page(columns), "utf-8")
+        files = {name: options.others / f"{name}.json" for name in READERS}
+        columns |= {name: json.loads(file.read_text("utf-8")) for name, file in files.items() if file.exists()}
     else:
         known = pinned()
-        for at, name in enumerate(READERS, 1):
+        names = next(line for line in PAGE.read_text("utf-8").splitlines() if line.startswith("| file")).strip("| ")
+        for at, name in enumerate(names.split(" | ")[2:], 1):
             columns[name] = {case: known[case][at].strip("`") for case in CASES}
-        PAGE.write_text(page(columns), "utf-8")
+    PAGE.write_text(page(columns), "utf-8")
 
 
 if __name__ == "__main__":

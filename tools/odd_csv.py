@@ -194,7 +194,7 @@ def page(columns: dict[str, dict[str, str]]) -> str:
 
 def pinned() -> dict[str, list[str]]:
     """The cells of the page by the name of the case, without the first."""
-    rows = [line.strip("| ").split(" | ") for line in PAGE.read_text("utf-8").splitlines() if line.startswith("| ")]
+    rows = [line.strip("| ").split(" | ") for line in PAGE.read_text("utf-8").split("\n") if line.startswith("| ")]
     return {row[0]: row[1:] for row in rows[1:]}
 
 
@@ -213,7 +213,7 @@ def main() -> None:
         columns |= {name: json.loads(file.read_text("utf-8")) for name, file in files.items() if file.exists()}
     else:
         known = pinned()
-        names = next(line for line in PAGE.read_text("utf-8").splitlines() if line.startswith("| file")).strip("| ")
+        names = next(line for line in PAGE.read_text("utf-8").split("\n") if line.startswith("| file")).strip("| ")
         for at, name in enumerate(names.split(" | ")[2:], 1):
             columns[name] = {case: known[case][at].strip("`") for case in CASES}
     PAGE.write_text(page(columns), "utf-8")

@@ -14,7 +14,7 @@ TAKEN: tuple[tuple[str, str], ...] = (
     ("dataSkippingStringPrefixLength", "5"),
     ("randomPrefixLength", "2"),
     ("autoOptimize.autoCompact", "true"),
-    ("parquet.format.version", "2.12.0"),
+    ("parquet.format.version", "1.0.0"),
 )
 REFUSED: tuple[tuple[str, str], ...] = (
     ("checkpointInterval", "x"),

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from widen.errors import UnsupportedFeatureForRead, UnsupportedFeatureForWrite
+from widen.errors import CorruptLog, UnsupportedFeatureForRead, UnsupportedFeatureForWrite
 from widen.model.column_path import fields, leaves
 from widen.model.types import StructType
 from widen.protocol.actions import Protocol
@@ -106,14 +106,25 @@ FEATURES: tuple[Feature, ...] = (
     Feature(name="vacuumProtocolCheck", is_reader=True),
     Feature(name="variantType", is_reader=True, data_type="variant", stops_writers=True, writes=False),
     Feature(name="variantType-preview", is_reader=True, stops_writers=True, writes=False),
-    Feature(name="variantShredding", is_reader=True, stops_writers=True, writes=False),
+    Feature(
+        name="variantShredding",
+        is_reader=True,
+        switch=_on("delta.enableVariantShredding"),
+        requires=("variantType",),
+        stops_writers=True,
+        writes=False,
+    ),
     Feature(name="variantShredding-preview", is_reader=True, stops_writers=True, writes=False),
 )
 """Every feature that this version knows. Tables with other features are neither read nor written."""
 
 _BY_NAME: Mapping[str, Feature] = {feature.name: feature for feature in FEATURES}
 _BY_FOLDED_NAME: Mapping[str, Feature] = {feature.name.lower(): feature for feature in FEATURES}
-_PREVIEWS: Mapping[str, str] = {TYPE_WIDENING: TYPE_WIDENING_PREVIEW, "variantType": "variantType-preview"}
+_PREVIEWS: Mapping[str, str] = {
+    TYPE_WIDENING: TYPE_WIDENING_PREVIEW,
+    "variantType": "variantType-preview",
+    "variantShredding": "variantShredding-preview",
+}
 """Features whose property does not add them to a table that supports their preview."""
 
 
@@ -313,14 +324,41 @@ def ensure_readable(protocol: Protocol, location: str) -> None:
     """Check that this version can read a table with this protocol.
 
     Raises:
+        CorruptLog: no valid protocol has these versions and lists.
         UnsupportedFeatureForRead: the protocol requires a feature that this version cannot read; the error names it.
 
     Source: PROTOCOL.md#supported-features
     """
+    _ensure_valid(protocol, location)
     needed = _needed_features(protocol.min_reader_version, TABLE_FEATURES_READER, protocol.reader_features, "reader")
     missing = [name for name in needed if name not in _BY_NAME or not _BY_NAME[name].reads]
     if missing:
         raise UnsupportedFeatureForRead(location=location, features=", ".join(missing), verb="read")
+
+
+def _ensure_valid(protocol: Protocol, location: str) -> None:
+    """Check that the versions of a protocol fit each other and its lists.
+
+    Lists that a version does not need are ignored: other clients have written them.
+
+    Source: PROTOCOL.md#table-features; Delta Spark, which cannot read such a protocol either
+    """
+    reader, writer = protocol.min_reader_version, protocol.min_writer_version
+    problem = None
+    if min(reader, writer) < 0:
+        problem = "a version is negative"
+    elif reader == TABLE_FEATURES_READER and writer < TABLE_FEATURES_WRITER:
+        problem = f"reader version {reader} needs writer version {TABLE_FEATURES_WRITER}"
+    elif reader <= TABLE_FEATURES_READER and writer == TABLE_FEATURES_WRITER and protocol.writer_features is None:
+        problem = f"writer version {writer} needs writerFeatures"
+    elif reader == TABLE_FEATURES_READER and protocol.reader_features is None:
+        problem = f"reader version {reader} needs readerFeatures"
+    if problem is not None:
+        raise CorruptLog(
+            path=f"{location}/_delta_log",
+            reason=f"its protocol ({reader}, {writer}) is not valid: {problem}",
+            fix="Repair the protocol with the client that wrote it, or read an older version.",
+        )
 
 
 def ensure_writable(protocol: Protocol, location: str) -> None:

@@ -145,7 +145,7 @@ VALUES: Mapping[str, AllowedValues] = {
     "delta.isolationLevel": AllowedValues("(?i:serializable)", "Must be Serializable."),
     "delta.minReaderVersion": AllowedValues("[1-3]", "Must be 1, 2 or 3."),
     "delta.minWriterVersion": AllowedValues("[1-7]", "Must be an integer from 1 to 7."),
-    "delta.parquet.format.version": AllowedValues(r"[0-9]+\.[0-9]+\.[0-9]+", "Must be a Parquet version, e.g. 2.12.0."),
+    "delta.parquet.format.version": AllowedValues(r"1\.0\.0", "Must be 1.0.0, the only version that Widen writes."),
     "delta.randomPrefixLength": _integer(1),
     "delta.requireCheckpointProtectionBeforeVersion": _integer(0, 64),
     TIMESTAMPS_SINCE_MS: _integer(0, 64),

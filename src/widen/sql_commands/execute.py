@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from widen.errors import InvalidOption, OptionMissing, TableAlreadyExists
 from widen.model.argument_types import check_arguments
 from widen.model.column_path import format_path
-from widen.planning.alter.set_properties import DESCRIPTION
-from widen.protocol.table_properties import canonical_keys
 from widen.spark.catalog import ensure_registers, find_table_location, is_name_in_use, register_table
 from widen.spark.delta_settings import RETENTION_CHECK, is_on
 from widen.spark.session import find_session
@@ -144,22 +142,13 @@ def _execute(statement: Command, table: Table, spark: SparkSession | None) -> Ta
             return table.drop_constraint(name, if_exists=if_exists)
         case SetProperties(_, properties):
             return table.set_properties(properties, spark=spark)
-        case UnsetProperties(_, keys, if_exists):
-            _ensure_set(table, () if if_exists else keys)
+        case UnsetProperties(_, keys):  # Delta Lake ignores a property that is not set, also without IF EXISTS
             return table.unset_properties(keys, spark=spark)
         case DropFeature(_, name, truncate_history):
             return table.drop_feature(name, truncate_history=truncate_history, spark=spark)
         case Restore(_, moment):
             change = table.restore(moment) if isinstance(moment, int) else table.restore(timestamp=moment)
             return change.table
-
-
-def _ensure_set(table: Table, keys: Iterable[str]) -> None:
-    """Check that the properties are set."""
-    missing = [key for key in canonical_keys(keys) if key not in table.properties and key != DESCRIPTION]
-    if missing:
-        expected = "The property is not set. Use UNSET TBLPROPERTIES IF EXISTS to ignore that."
-        raise InvalidOption(option="UNSET TBLPROPERTIES", value=missing[0], expected=expected)
 
 
 def _create(statement: Creation, spark: SparkSession | None, options: Mapping[str, str] | None) -> ChangedTable:

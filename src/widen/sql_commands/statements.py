@@ -117,7 +117,7 @@ class SetProperties(TableStatement):
 
 @dataclass(frozen=True, slots=True)
 class UnsetProperties(TableStatement):
-    """Unset properties of a table; ``if_exists`` ignores those that are not set."""
+    """Unset properties of a table; those that are not set are ignored, with or without ``if_exists``."""
 
     keys: tuple[str, ...]
     if_exists: bool = False

@@ -59,7 +59,7 @@ def test_a_switch_is_true_or_false_in_any_case() -> None:
             ("", "a,", "a b", "1.5.", "`a", "a-b"),
         ),
         ("delta.feature.typeWidening", ("supported", "Enabled"), ("", "true", "x")),
-        ("delta.parquet.format.version", ("2.12.0",), ("2", "\u0662.12.0")),
+        ("delta.parquet.format.version", ("1.0.0",), ("2", "2.12.0", "\u0662.12.0")),
     ],
 )
 def test_a_value_that_locks_delta_lake_out_is_refused(

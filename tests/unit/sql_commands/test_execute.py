@@ -88,7 +88,6 @@ def test_one_statement_is_one_commit_and_the_second_time_none(t: str, place: str
         ("ALTER TABLE {t} ADD COLUMNS (x int, s.a int)", WidenError),
         ("ALTER TABLE {t} DROP COLUMNS (id, nowhere)", ColumnNotFound),
         ("ALTER TABLE {t} SET TBLPROPERTIES (x = 1, 'delta.appendOnly' = 'perhaps')", InvalidOption),
-        ("ALTER TABLE {t} UNSET TBLPROPERTIES (own, nothing)", InvalidOption),
         ("CREATE TABLE {t} (id int)", TableAlreadyExists),
     ],
 )

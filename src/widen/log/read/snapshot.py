@@ -103,6 +103,22 @@ def _read_checkpoint_head(store: LogStore, checkpoint: Checkpoint) -> tuple[NonF
     return tuple(checkpoints.checkpoint_non_file_actions(store, checkpoint, PROTOCOL, METADATA))
 
 
+def _ensure_valid(metadata: Metadata, location: str) -> None:
+    """Check what the codec of actions leaves open: distinct partition columns, and options that are texts.
+
+    Raises:
+        CorruptLog: it is not so.
+
+    Source: PROTOCOL.md#change-metadata, #format-specification
+    """
+    path, columns = f"{location}/_delta_log", metadata.partition_columns
+    options = metadata.format.get("options") or {}
+    if len({*columns}) < len(columns):
+        raise corrupt_log(path, f"its metaData lists a partition column twice: {', '.join(columns)}")
+    if not isinstance(options, dict) or not all(isinstance(each, str) for each in options.values()):
+        raise corrupt_log(path, "the format.options of its metaData are not an object of texts")
+
+
 def _has_schema(checksum: VersionChecksum) -> bool:
     """Tell whether the schema of a checksum can be parsed; if not, readers ignore the checksum."""
     try:
@@ -154,6 +170,7 @@ class Snapshot:
         for line in self._head_actions():
             protocol, metadata = protocol or line.protocol, metadata or line.meta_data
             if protocol and metadata:
+                _ensure_valid(metadata, self.location)
                 return protocol, metadata
         missing = "protocol" if protocol is None else "metaData"
         path = f"{self.location}/{commit_path(0)}"

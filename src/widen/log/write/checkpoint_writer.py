@@ -167,7 +167,7 @@ def _non_file_rows(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
 def _with_pairs(metadata: dict[str, Any]) -> dict[str, Any]:
     """Return the metadata with its maps as lists of pairs, the form that Arrow requires."""
     file_format = metadata.get("format", {})
-    options = list(file_format.get("options", {}).items())
+    options = list((file_format.get("options") or {}).items())
     return {
         **metadata,
         "configuration": list(metadata.get("configuration", {}).items()),

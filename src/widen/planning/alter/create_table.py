@@ -13,7 +13,7 @@ from widen.model.schema_json import to_json
 from widen.model.types import StructType, is_atomic
 from widen.planning.alter.column_checks import ensure_names_allowed
 from widen.planning.alter.metadata_change import assign_column_ids, new_physical_name
-from widen.planning.alter.set_properties import check_properties, with_tracking_columns
+from widen.planning.alter.set_properties import check_properties, ensure_statistics_columns, with_tracking_columns
 from widen.planning.table.table_state import TableCreation
 from widen.protocol import column_mapping, iceberg_compat
 from widen.protocol.actions import Metadata, Protocol
@@ -52,6 +52,7 @@ def plan_create_table(
     schema = column_mapping.without_ids(strip_type_changes(schema))
     ensure_names_allowed(schema.fields, given)
     partition_columns = _partition_columns(schema, partition_by)
+    ensure_statistics_columns(schema, partition_columns, given)
     protocol = with_features(_NEW_PROTOCOL, required_features(given, schema))
     configuration = with_tracking_columns(stored_properties(given))
     if configuration.get(column_mapping.MODE, column_mapping.NONE) != column_mapping.NONE:

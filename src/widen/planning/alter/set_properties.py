@@ -6,19 +6,21 @@ Source: Delta Spark's SET TBLPROPERTIES and UNSET TBLPROPERTIES; PROTOCOL.md#tab
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from widen.errors import InvalidOption
+from widen.errors import ColumnNotFound, InvalidOption
+from widen.model.column_path import Path, format_path, is_struct_path, leaves, resolve
 from widen.model.schema_json import from_json, to_json
-from widen.model.types import Field
+from widen.model.types import Field, StructType, name_key
 from widen.planning.alter.metadata_change import assign_column_ids, new_physical_name
 from widen.planning.table.dependent_expressions import check_constraints
 from widen.planning.table.table_state import MetadataChange, TableState
 from widen.protocol import column_mapping, iceberg_compat
 from widen.protocol.actions import Metadata, Protocol
 from widen.protocol.duration import DEFAULTS, DELETED_FILE_RETENTION, LOG_RETENTION, duration_ms, ensure_retention
+from widen.protocol.skipping.file_statistics import STATS_COLUMNS, has_bounds, named_columns
 from widen.protocol.table_features import (
     find_feature,
     is_enabled,
@@ -47,6 +49,7 @@ def plan_set_properties(state: TableState, properties: Mapping[str, str]) -> Met
     for key in check_constraints(given):
         raise InvalidOption(option=key, value=given[key], expected="Use add_constraint, which checks existing rows.")
     protocol = with_features(state.protocol, required_features(given, supported=supported_features(state.protocol)))
+    ensure_statistics_columns(state.schema, state.metadata.partition_columns, given)
     stored = stored_properties(given)
     description = stored.pop(DESCRIPTION, state.metadata.description)
     configuration = with_tracking_columns({**state.properties, **stored})
@@ -151,6 +154,39 @@ def check_properties(properties: Mapping[str, str]) -> dict[str, str]:
     for key in given.keys() & DEFAULTS.keys():
         duration_ms(given, key)
     return given
+
+
+def ensure_statistics_columns(
+    schema: StructType, partition_columns: Sequence[str], properties: Mapping[str, str]
+) -> None:
+    """Check that the columns to collect statistics for can have statistics.
+
+    Raises:
+        InvalidOption: one does not exist, occurs twice, is a partition column, or has a type without bounds.
+
+    Source: Delta Lake's delta.dataSkippingStatsColumns; it checks them again at every later change of the table.
+    """
+    partitions, seen = set(map(name_key, partition_columns)), set[Path]()
+    for path in named_columns(properties) or ():
+        name, problem = format_path(path), ""
+        try:
+            spelled, data_type = resolve(schema, path)
+        except ColumnNotFound as error:
+            problem = f"{name} does not exist: {error.message}"
+        else:
+            key = tuple(map(name_key, spelled))
+            inner = [((*spelled, *at), leaf) for at, leaf in leaves(data_type)]
+            without = [at for at, leaf in inner if not (has_bounds(leaf) and is_struct_path(schema, at))]
+            if key in seen:
+                problem = f"{name} is listed twice."
+            elif key[0] in partitions:
+                problem = f"{name} is a partition column."
+            elif without:
+                problem = f"{format_path(without[0])} has no minimum and maximum."
+            seen.add(key)
+        if problem:
+            value = properties[STATS_COLUMNS]
+            raise InvalidOption(option=STATS_COLUMNS, value=value, expected=f"{problem} List columns of the files.")
 
 
 def with_tracking_columns(properties: Mapping[str, str]) -> dict[str, str]:

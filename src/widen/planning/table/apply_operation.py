@@ -103,7 +103,8 @@ def _swap_field(struct: StructType, old: Field, new: Field) -> StructType:
 
 def _with_column(schema: StructType, operation: op.AddColumn) -> StructType:
     path, struct = resolve(schema, operation.parent)
-    if not isinstance(struct, StructType) or struct.find(operation.field.name) is not None:
+    # Not `find`, which would make an index of each new struct; names that differ otherwise are refused before.
+    if not isinstance(struct, StructType) or operation.field.name.lower() in map(str.lower, struct.names):
         raise InternalError(
             reason=f"{format_path(operation.path)} cannot be added: the name exists, or the parent is not a struct"
         )

@@ -17,7 +17,7 @@ import msgspec
 
 from widen.errors import InvalidOption
 from widen.model.column_path import Path, parse_path
-from widen.model.types import DataType, DecimalType, StructType
+from widen.model.types import DataType, DecimalType, StructType, name_key
 from widen.protocol.partition_values import UNKNOWN, Scalar, UnknownValue, parse_partition_value
 
 NUM_RECORDS, MIN_VALUES, MAX_VALUES = "numRecords", "minValues", "maxValues"
@@ -244,7 +244,9 @@ def indexed_leaves(schema: StructType, properties: Mapping[str, str], partition_
     candidates = [path for path, _ in _plain_leaves(schema) if path[0] not in partitions]
     named = named_columns(properties)
     if named is not None:
-        return frozenset(path for path in candidates if any(path[: len(n)] == n for n in named))
+        keys = {tuple(map(name_key, path)) for path in named}
+        folded = {path: tuple(map(name_key, path)) for path in candidates}
+        return frozenset(path for path, key in folded.items() if any(key[: len(each)] == each for each in keys))
     limit = properties.get(INDEXED_COLUMNS, str(DEFAULT_INDEXED_COLUMNS))
     try:
         count = int(limit)
@@ -264,6 +266,18 @@ def named_columns(properties: Mapping[str, str]) -> tuple[Path, ...] | None:
     text = properties.get(STATS_COLUMNS)
     return None if text is None else tuple(parse_path(part.strip()) for part in _LISTED.findall(text) if part.strip())
 
+
+def has_bounds(data_type: DataType) -> bool:
+    """Tell whether statistics can have the minimum and the maximum of a type.
+
+    Source: Delta Lake's data skipping properties
+    """
+    return isinstance(data_type, DecimalType) or str(data_type) in _BOUNDED
+
+
+_BOUNDED = frozenset(["byte", "short", "integer", "long", "float", "double", "string"]) | frozenset(
+    ["date", "timestamp", "timestamp_ntz"]
+)
 
 _LISTED = re.compile(r"(?:`(?:[^`]|``)*`|[^,`])+")
 

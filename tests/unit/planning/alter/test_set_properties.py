@@ -248,3 +248,33 @@ def test_a_table_needs_a_backfill_when_it_gets_row_tracking(
     protocol = Protocol(min_reader_version=1, min_writer_version=7, writer_features=features)
     metadata = Metadata(id="i", schema_string="{}", partition_columns=(), configuration=before)
     assert needs_backfill(TableState(1, protocol, metadata), asked) is expected
+
+
+# ---- values that depend on the columns -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ("nope", "nope does not exist"),
+        ("a,s.nope", "s.nope does not exist"),
+        ("p", "partition column"),
+        ("P", "partition column"),
+        ("l", "no minimum and maximum"),
+        ("l.element", "no minimum and maximum"),
+        ("a,A", "listed twice"),
+        ("s,s.x", None),
+        ("A", None),
+        ("a, s.x", None),
+    ],
+)
+def test_statistics_are_collected_for_columns_that_can_have_them(value: str, told: str | None) -> None:
+    columns, given = "a int, p int, s struct<x: int, y: date>, l array<int>", {"delta.dataSkippingStatsColumns": value}
+    before = state(columns, {}, ("p",))
+    if told is None:
+        assert plan_set_properties(before, given) is not None
+        assert state(columns, given, ("p",)).properties == given
+        return
+    for run in (lambda: plan_set_properties(before, given), lambda: state(columns, given, ("p",))):
+        with pytest.raises(InvalidOption, match=told):
+            run()

@@ -21,6 +21,7 @@ from widen.sql_commands.statements import (
     AddConstraint,
     Alteration,
     AlterColumns,
+    ClusterBy,
     CreateTable,
     DescribeDetail,
     DescribeHistory,
@@ -97,6 +98,8 @@ def _clause(statement: Alteration) -> str:
             return f"ADD CONSTRAINT {to_identifier(name)} CHECK ({condition})"
         case DropConstraint(_, name, if_exists):
             return f"DROP CONSTRAINT {_keyword('IF EXISTS ', if_exists)}{to_identifier(name)}"
+        case ClusterBy(_, columns):
+            return f"CLUSTER BY {_listed(map(_path, columns)) if columns else 'NONE'}"
         case DropFeature(_, name, truncate_history):
             return f"DROP FEATURE {to_literal(name)}{_keyword(' TRUNCATE HISTORY', truncate_history)}"
 

@@ -5,7 +5,7 @@ Source: PROTOCOL.md#clustered-table
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -24,6 +24,15 @@ def to_domain(columns: tuple[Path, ...]) -> DomainMetadata:
     """Return the action that records clustering columns by their physical paths."""
     configuration = msgspec.json.encode(_Clustering(columns)).decode()
     return DomainMetadata(domain=DOMAIN, configuration=configuration, removed=False)
+
+
+def clustering_domain(columns: Iterable[Path]) -> DomainMetadata:
+    """Return the domain of a table that is clustered by columns, given by their physical paths.
+
+    Source: PROTOCOL.md#clustered-table
+    """
+    value = {"clusteringColumns": list(columns), "domainName": DOMAIN}
+    return DomainMetadata(domain=DOMAIN, configuration=msgspec.json.encode(value).decode(), removed=False)
 
 
 def clustering_columns(domains: Mapping[str, DomainMetadata]) -> tuple[Path, ...]:

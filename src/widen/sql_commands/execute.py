@@ -21,6 +21,7 @@ from widen.sql_commands.statements import (
     AddColumns,
     AddConstraint,
     AlterColumns,
+    ClusterBy,
     Command,
     CreateTable,
     DropColumns,
@@ -144,6 +145,8 @@ def _execute(statement: Command, table: Table, spark: SparkSession | None) -> Ta
             return table.set_properties(properties, spark=spark)
         case UnsetProperties(_, keys):  # Delta Lake ignores a property that is not set, also without IF EXISTS
             return table.unset_properties(keys, spark=spark)
+        case ClusterBy(_, clustered_by):
+            return table.cluster_by(*clustered_by)
         case DropFeature(_, name, truncate_history):
             return table.drop_feature(name, truncate_history=truncate_history, spark=spark)
         case Restore(_, moment):

@@ -24,6 +24,8 @@ FORMS: Mapping[str, str] = {
     "replace_columns": 'ALTER TABLE table REPLACE COLUMNS "(" replacement ("," replacement)* ")"',
     "set_properties": "ALTER TABLE table SET TBLPROPERTIES properties",
     "unset_properties": 'ALTER TABLE table UNSET TBLPROPERTIES [if_exists] "(" key ("," key)* ")"',
+    "cluster_by": 'ALTER TABLE table CLUSTER BY "(" columns ")"',
+    "cluster_by_none": "ALTER TABLE table CLUSTER BY NONE",
     "add_constraint": 'ALTER TABLE table ADD CONSTRAINT name CHECK "(" condition ")"',
     "drop_constraint": "ALTER TABLE table DROP CONSTRAINT [if_exists] name",
     "drop_feature": "ALTER TABLE table DROP FEATURE feature [truncate_history]",

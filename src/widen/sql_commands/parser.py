@@ -168,6 +168,11 @@ class _StatementBuilder(Transformer[Token, Statement]):
     def unset_properties(self, _: Meta, table: TableName, if_exists: bool | None, *keys: str) -> Statement:
         return statements.UnsetProperties(table, keys, bool(if_exists))
 
+    def cluster_by(self, _: Meta, table: TableName, columns: tuple[Path, ...] = ()) -> Statement:
+        return statements.ClusterBy(table, columns)
+
+    cluster_by_none = cluster_by
+
     def add_constraint(self, _: Meta, table: TableName, name: str, condition: str) -> Statement:
         return statements.AddConstraint(table, name, condition)
 

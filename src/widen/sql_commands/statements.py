@@ -124,6 +124,13 @@ class UnsetProperties(TableStatement):
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterBy(TableStatement):
+    """Cluster a table by columns, or no longer."""
+
+    columns: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class DropFeature(TableStatement):
     """Drop a feature; ``truncate_history`` deletes the older versions that use it."""
 
@@ -224,6 +231,7 @@ Alteration: TypeAlias = (
     | DropConstraint
     | SetProperties
     | UnsetProperties
+    | ClusterBy
     | DropFeature
 )
 """A statement that begins with ALTER TABLE."""

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 from widen.log.write.commit_outcome import several_commits
 from widen.log.write.row_id_backfill import backfill_row_ids
 from widen.model.argument_types import check_arguments
+from widen.planning.alter.alter_request import AnyPath, to_path
 from widen.planning.alter.feature_removal import plan_mapping_removal
 from widen.planning.alter.set_properties import (
     check_properties,
     needs_backfill,
     plan_add_feature,
+    plan_cluster_by,
     plan_set_properties,
     plan_unset_properties,
 )
@@ -99,6 +101,26 @@ class PropertyChangesMixin(TableVersion):
             if self._is_mapped() and column_mapping.MODE in given:
                 self._remove_column_mapping(spark, explicit=False)
             return self._change(plan_unset_properties(self._state, given))
+
+    @check_arguments
+    def cluster_by(self, *columns: AnyPath) -> Self:
+        """Cluster the table by columns from now on, in one commit, and return the table; without columns, no longer.
+
+        No file is rewritten: Delta Lake's OPTIMIZE clusters the files.
+
+        Args:
+            columns: At most four columns that have a minimum and a maximum in the statistics of files.
+
+        Raises:
+            ColumnNotFound: a column does not exist.
+            InvalidOption: the table is partitioned, or cannot be clustered by these columns.
+            InvalidPath: a path cannot be read.
+            ContentionError: a concurrent commit changed the schema or the properties.
+            StorageError: the storage returned an error.
+
+        Source: PROTOCOL.md#clustered-table; Delta Lake's ALTER TABLE CLUSTER BY.
+        """
+        return self._change(plan_cluster_by(self.refresh()._state, [to_path(each) for each in columns]))
 
     @check_arguments
     def add_feature(self, name: str) -> Self:

@@ -19,8 +19,9 @@ from widen.planning.table.dependent_expressions import check_constraints
 from widen.planning.table.table_state import MetadataChange, TableState
 from widen.protocol import column_mapping, iceberg_compat
 from widen.protocol.actions import Metadata, Protocol
+from widen.protocol.clustering import clustering_domain
 from widen.protocol.duration import DEFAULTS, DELETED_FILE_RETENTION, LOG_RETENTION, duration_ms, ensure_retention
-from widen.protocol.skipping.file_statistics import STATS_COLUMNS, has_bounds, named_columns
+from widen.protocol.skipping.file_statistics import STATS_COLUMNS, has_bounds, indexed_leaves, named_columns
 from widen.protocol.table_features import (
     find_feature,
     is_enabled,
@@ -31,6 +32,8 @@ from widen.protocol.table_features import (
 )
 from widen.protocol.table_properties import canonical_keys, canonical_properties, is_on
 from widen.protocol.tracking_columns import ENABLE, FEATURE, ID_COLUMN, SUSPENDED, VERSION_COLUMN
+
+CLUSTERING, MOST_CLUSTERING_COLUMNS = "clustering", 4
 
 DESCRIPTION = "comment"
 """The property that sets the description of a table; Delta Spark stores it apart from the properties."""
@@ -128,6 +131,59 @@ def plan_add_feature(state: TableState, name: str) -> MetadataChange | None:
     protocol = with_features(state.protocol, [feature.name])
     parameters = {"properties": {f"delta.feature.{feature.name}": "supported"}}
     return _metadata_change(state, protocol, state.metadata, "SET TBLPROPERTIES", parameters)
+
+
+def plan_cluster_by(state: TableState, columns: Sequence[Path]) -> MetadataChange | None:
+    """Return the commit that clusters a table by columns, or by none; None if it is so already.
+
+    Raises:
+        ColumnNotFound: a column does not exist.
+        InvalidOption: the table is partitioned, or cannot be clustered by these columns.
+
+    Source: PROTOCOL.md#clustered-table; Delta Lake's ALTER TABLE CLUSTER BY
+    """
+    if state.metadata.partition_columns:
+        expected = "The table is partitioned; a table has partitions or clustering, not both."
+        raise InvalidOption(option="CLUSTER BY", value=[format_path(each) for each in columns], expected=expected)
+    spelled = _clustering_paths(state, columns)
+    mode = column_mapping.mapping_mode(state.properties, state.protocol)
+    physical = tuple(column_mapping.to_physical_path(state.schema, path, mode) for path in spelled)
+    if physical == state.clustered_by:
+        return None
+    by_physical = {
+        column_mapping.to_physical_path(state.schema, path, mode): path
+        for path, _ in leaves(state.schema)
+        if is_struct_path(state.schema, path)
+    }
+    old = [by_physical.get(path, path) for path in state.clustered_by]
+    parameters = {
+        "oldClusteringColumns": ",".join(map(format_path, old)),
+        "newClusteringColumns": ",".join(map(format_path, spelled)),
+    }
+    protocol = with_features(state.protocol, [CLUSTERING])
+    changed = (protocol,) if protocol is not state.protocol else ()
+    return MetadataChange((*changed, clustering_domain(physical)), "CLUSTER BY", parameters)
+
+
+def _clustering_paths(state: TableState, columns: Sequence[Path]) -> list[Path]:
+    """Return clustering columns as the schema spells them.
+
+    Raises:
+        InvalidOption: there are too many, one occurs twice, or the table has no statistics for one.
+    """
+    spelled = [resolve(state.schema, path)[0] for path in columns]
+    indexed = indexed_leaves(state.schema, state.properties, ())
+    problem = ""
+    if len(spelled) > MOST_CLUSTERING_COLUMNS:
+        problem = f"There can be at most {MOST_CLUSTERING_COLUMNS} columns."
+    elif len({*spelled}) < len(spelled):
+        problem = "A column occurs twice."
+    for path in spelled:
+        if not has_bounds(resolve(state.schema, path)[1]) or path not in indexed:
+            problem = problem or f"Files have no statistics for {format_path(path)}."
+    if problem:
+        raise InvalidOption(option="CLUSTER BY", value=[format_path(each) for each in columns], expected=problem)
+    return spelled
 
 
 def _metadata_change(

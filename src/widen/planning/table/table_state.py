@@ -11,7 +11,7 @@ from widen.model.column_path import Path
 from widen.model.schema_json import from_json
 from widen.model.types import StructType
 from widen.planning.table.operation import Operation
-from widen.protocol.actions import Metadata, Protocol
+from widen.protocol.actions import DomainMetadata, Metadata, Protocol
 from widen.protocol.clustering import clustering_columns
 from widen.protocol.table_features import is_supported
 
@@ -55,7 +55,7 @@ class MetadataChange:
         operations: What it does to the columns, in order; empty for other changes.
     """
 
-    actions: tuple[Metadata | Protocol, ...]
+    actions: tuple[Metadata | Protocol | DomainMetadata, ...]
     operation: str
     parameters: Mapping[str, object]
     operations: tuple[Operation, ...] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 import pytest
@@ -16,12 +17,14 @@ from widen.planning.alter.create_table import plan_create_table
 from widen.planning.alter.set_properties import (
     needs_backfill,
     plan_add_feature,
+    plan_cluster_by,
     plan_set_properties,
     plan_unset_properties,
     with_tracking_columns,
 )
 from widen.planning.table.table_state import MetadataChange, TableState
-from widen.protocol.actions import Metadata, Protocol
+from widen.protocol.actions import DomainMetadata, Metadata, Protocol
+from widen.protocol.clustering import clustering_columns
 from widen.protocol.type_changes import all_type_changes
 
 
@@ -248,6 +251,50 @@ def test_a_table_needs_a_backfill_when_it_gets_row_tracking(
     protocol = Protocol(min_reader_version=1, min_writer_version=7, writer_features=features)
     metadata = Metadata(id="i", schema_string="{}", partition_columns=(), configuration=before)
     assert needs_backfill(TableState(1, protocol, metadata), asked) is expected
+
+
+# ---- clustering ------------------------------------------------------------------------------------
+
+
+def test_a_table_is_clustered_by_the_physical_names_of_columns() -> None:
+    before = state("a int, s struct<x: int>, l array<int>", {"delta.columnMapping.mode": "name"})
+    change = plan_cluster_by(before, [("A",), ("s", "x")])
+    assert change is not None
+    assert (change.operation, change.parameters) == (
+        "CLUSTER BY",
+        {"oldClusteringColumns": "", "newClusteringColumns": "a,s.x"},
+    )
+    protocol, domain = change.actions
+    assert isinstance(protocol, Protocol)
+    assert {"clustering", "domainMetadata"} <= {*(protocol.writer_features or ())}
+    assert isinstance(domain, DomainMetadata)
+    columns = clustering_columns({domain.domain: domain})
+    assert [len(each) for each in columns] == [1, 2]
+    assert all(step.startswith("col-") for each in columns for step in each)
+    now = dataclasses.replace(after(before, change), clustered_by=columns)
+    assert plan_cluster_by(now, [("a",), ("s", "x")]) is None
+    undone = plan_cluster_by(now, [])
+    assert undone is not None
+    assert undone.parameters == {"oldClusteringColumns": "a,s.x", "newClusteringColumns": ""}
+
+
+@pytest.mark.parametrize(
+    ("columns", "told"),
+    [
+        (["l"], "no statistics for l"),
+        (["a", "A"], "twice"),
+        (["a", "b", "c", "d", "e"], "at most 4"),
+        (["s"], "no stat"),
+    ],
+)
+def test_a_table_cannot_be_clustered_by_these(columns: list[str], told: str) -> None:
+    before = state("a int, b int, c int, d int, e int, s struct<x: int>, l array<int>")
+    with pytest.raises(InvalidOption, match=told):
+        plan_cluster_by(before, [(each,) for each in columns])
+    with pytest.raises(InvalidOption, match="partitioned"):
+        plan_cluster_by(state("a int, p int", {}, ("p",)), [("a",)])
+    with pytest.raises(ColumnNotFound):
+        plan_cluster_by(before, [("nope",)])
 
 
 # ---- values that depend on the columns -------------------------------------------------------------

@@ -9,10 +9,11 @@ import json
 from copy import deepcopy
 from typing import TypeAlias
 
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import types as spark_types
 
-from widen.errors import InvalidOption
+from widen.errors import InvalidOption, UnsupportedColumnType
 from widen.model.column_path import as_nullable, map_fields
 from widen.model.schema_json import type_from_value, type_to_value
 from widen.model.type_parser import parse_type
@@ -38,6 +39,9 @@ __all__ = [
 SchemaLike: TypeAlias = StructType | spark_types.StructType | str
 """A schema as a value, as Spark's, or as SQL: ``"id bigint not null, tags array<string>"``."""
 
+_UNKNOWN = (PySparkException, AssertionError, AttributeError, KeyError, TypeError, ValueError)
+"""Raised by PySpark for types and collations that it does not know, and for metadata of a wrong shape."""
+
 FIELD_ID = "parquet.field.id"
 """The metadata key from which Spark takes the field id that it writes into Parquet."""
 
@@ -61,9 +65,21 @@ def to_schema(schema: SchemaLike) -> StructType:
 
 
 def to_spark(schema: StructType) -> spark_types.StructType:
-    """Return the schema as a Spark schema, metadata included."""
-    # A copy, because PySpark changes the metadata of collated columns, which is the metadata of the table.
-    return spark_types.StructType.fromJson(deepcopy(type_to_value(schema)))
+    """Return the schema as a Spark schema, metadata included.
+
+    Raises:
+        UnsupportedColumnType: Spark has no type for a column, or does not know its collation.
+    """
+    try:
+        # A copy, because PySpark changes the metadata of collated columns, which is the metadata of the table.
+        return spark_types.StructType.fromJson(deepcopy(type_to_value(schema)))
+    except _UNKNOWN as error:
+        if len(schema) > 1:
+            for field in schema:  # to find the column that it is about
+                to_spark(StructType((field,)))
+        column, given = ", ".join(schema.names), ", ".join(field.type.sql for field in schema)
+        reason = f"Spark cannot represent it ({error or type(error).__name__})"
+        raise UnsupportedColumnType(column=column, type=given, reason=reason) from error
 
 
 def type_to_spark(data_type: DataType) -> spark_types.DataType:

@@ -13,7 +13,7 @@ from widen.log.read.commit_lines import decode_commit
 from widen.log.read.commit_timestamps import IN_COMMIT_TIMESTAMP, file_times_ms
 from widen.log.read.log_segment import list_log
 from widen.log.store.log_store import LogStore
-from widen.protocol.actions import Add, AddCdc, Metadata, Protocol, Remove
+from widen.protocol.actions import Add, AddCdc, CommitInfo, Metadata, Protocol, Remove
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,7 @@ class VersionChanges:
         metadata: The new metadata, if the version changed it.
         change_files: The change data files. If there are any, they hold all row changes of the version.
         protocol: The new protocol, if the version changed it.
+        changed_no_row: Whether it is a merge that only wrote files again, with the rows that they had.
     """
 
     version: int
@@ -33,6 +34,7 @@ class VersionChanges:
     added: tuple[Add, ...]
     removed: tuple[Remove, ...]
     protocol: Protocol | None = None
+    changed_no_row: bool = False
 
 
 def version_changes(store: LogStore, first: int, last: int) -> Iterator[VersionChanges]:
@@ -66,7 +68,19 @@ def version_changes(store: LogStore, first: int, last: int) -> Iterator[VersionC
             tuple(line.add for line in lines if line.add is not None and line.add.data_change),
             tuple(line.remove for line in lines if line.remove is not None and line.remove.data_change),
             next((line.protocol for line in lines if line.protocol is not None), None),
+            _has_changed_no_row(info),
         )
+
+
+def _has_changed_no_row(info: CommitInfo) -> bool:
+    """Tell whether a commit is a merge whose metrics say that no row changed.
+
+    Source: Delta Lake's change data feed; its merge may write files again, without change data files
+    """
+    metrics = info.get("operationMetrics")
+    if info.get("operation") != "MERGE" or not isinstance(metrics, dict):
+        return False
+    return all(str(metrics.get(f"numTargetRows{each}")) == "0" for each in ("Inserted", "Updated", "Deleted"))
 
 
 INSERT, DELETE = "insert", "delete"
@@ -98,6 +112,8 @@ def change_slices(changes: VersionChanges) -> Iterator[ChangeSlice]:
     version, time_ms = changes.version, changes.time_ms
     if changes.change_files:
         yield from (ChangeSlice(version, time_ms, None, _as_add(cdc)) for cdc in changes.change_files)
+        return
+    if changes.changed_no_row:
         return
     before = {remove.path: removed_file(remove) for remove in changes.removed}
     after = {add.path: add for add in changes.added}

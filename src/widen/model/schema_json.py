@@ -75,11 +75,11 @@ def field_from_value(value: dict[str, Any]) -> Field:
 
     Raises:
         KeyError: the name or the type is missing.
-        TypeError: the name is not a text, or the metadata is not an object.
+        InvalidType: the name is not a text, or the metadata is not an object.
     """
     name, metadata = value["name"], value.get("metadata") or {}
     if not isinstance(name, str) or not isinstance(metadata, dict):
-        raise TypeError(f"the field {name!r} needs a text as its name and an object as its metadata")
+        raise InvalidType(text=str(name), reason="a field needs a text as its name and an object as its metadata")
     return Field(name, type_from_value(value["type"]), value.get("nullable", True), metadata)
 
 

@@ -40,7 +40,7 @@ from widen.iceberg.schema_conversion import to_model
 from widen.iceberg.snapshots import SnapshotReference, find_read_point
 from widen.planning.evolution.policy import Policy
 from widen.report.iceberg_report import build_iceberg_report
-from widen.spark.iceberg import file_columns
+from widen.spark.iceberg import deleted_rows, file_columns
 from widen.spark.iceberg.constants import initial_defaults
 from widen.spark.iceberg.deleted_rows import POSITION_DELETES, read_vectors
 from widen.spark.read.sql_predicate import parse_predicate
@@ -257,7 +257,7 @@ def _plan(table: IcebergTable, version: int | None, where: str | None) -> None:
         file_columns.find_columns(columns, schema, mapping, file.path)
     for delete in scan.deletes:
         if delete.kind is DeleteKind.VECTORS:
-            list(read_vectors(Path(delete.path.removeprefix("file://")).read_bytes(), delete.path))
+            list(read_vectors(deleted_rows._read(io, delete.path), delete.path))
         else:
             (columns,) = file_columns.read_schemas(None, io, [delete.path])
             wanted = POSITION_DELETES if delete.kind is DeleteKind.POSITIONS else schema

@@ -8,14 +8,18 @@ Source: Iceberg's table specification, "Manifests", "Manifest Lists" and "Table 
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import stat
-from collections.abc import Iterable, Iterator
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from io import BytesIO
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from widen.errors import CatalogRefused, CorruptFile, WidenError
@@ -29,7 +33,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
-ice_avro = import_lazily("pyiceberg.avro.file")
+ice_codecs = import_lazily("pyiceberg.avro.codecs")
 ice_manifest = import_lazily("pyiceberg.manifest")
 
 _RESTORE = "Restore the file from a backup, or roll the table back to a snapshot whose files can be read."
@@ -177,34 +181,242 @@ class Manifest:
 
 @dataclass(frozen=True)
 class _CompleteFiles:
-    """Avro files that are read whole and have their end; all that PyIceberg's readers need of a store."""
+    """Avro files that are read whole and checked; all that PyIceberg's readers need of a store."""
 
     io: FileIO
 
-    def new_input(self, path: str) -> _CompleteFile:
+    def new_input(self, path: str) -> _CheckedFile:
         ensure_regular(path)
         with self.io.new_input(path).open() as stream:
-            file = _CompleteFile(path, stream.read())
-        file.ensure_complete()
-        return file
+            return _CheckedFile(check_avro(stream.read(), path))
 
 
 @dataclass(frozen=True)
-class _CompleteFile:
-    path: str
+class _CheckedFile:
     content: bytes
 
     def open(self, seekable: bool = True) -> BytesIO:
         return BytesIO(self.content)
 
-    def ensure_complete(self) -> None:
-        """Check that the file ends with its sync marker, as the header and every block do."""
-        end = self.content[-_SYNC_BYTES:]
-        if len(end) == _SYNC_BYTES and self.content.count(end) > 1:
-            return
-        with ice_avro.AvroFile(self) as reader:  # a file without a block has the marker once
-            if reader.header.sync != end:
-                raise CorruptFile(path=self.path, reason="its end is missing, or followed by more", fix=_RESTORE)
+
+# ---- Avro -----------------------------------------------------------------------------------------
+# PyIceberg's decoder, which is compiled, follows any length: bytes that are damaged make it read outside of its memory
+# and end the process. It also takes a truncated file for a shorter one. So the structure is checked first.
+
+_MAGIC, _CODEC, _SCHEMA = b"Obj\x01", b"avro.codec", b"avro.schema"
+_MAX_BLOCK_BYTES = 1 << 30
+
+
+def check_avro(content: bytes, path: str) -> bytes:
+    """Return an Avro file with the same records in one block that is not compressed.
+
+    Raises:
+        CorruptFile: something in the file has another length than its place allows, or the end is missing.
+
+    Source: Avro's specification, "Object Container Files" and "Binary Encoding"
+    """
+    walker = _AvroWalker(path, content)
+    walker.skip(len(_MAGIC))
+    header = walker.entries()
+    sync = walker.take(_SYNC_BYTES)
+    if content[: len(_MAGIC)] != _MAGIC or _SCHEMA not in header:
+        raise CorruptFile(path=path, reason="it is not an Avro file", fix=_RESTORE)
+    skip_record, total, blocks = _skipper(json.loads(header[_SCHEMA])), 0, []
+    while walker.at < len(content):
+        count, packed = walker.count(), walker.take(walker.long())
+        if walker.take(_SYNC_BYTES) != sync:
+            raise walker.damaged()
+        block = _AvroWalker(path, _unpack(packed, header.get(_CODEC, b"null").decode(), path))
+        for _ in range(count):
+            skip_record(block)
+        if block.at != len(block.data):
+            raise block.damaged()
+        total += count
+        blocks.append(block.data)
+    records = b"".join(blocks)
+    plain = b"".join(_bytes(each) for entry in {**header, _CODEC: b"null"}.items() for each in entry)
+    block_head = _varint(total) + _varint(len(records))
+    content = b"".join((_MAGIC, _varint(len({**header, _CODEC: b""})), plain, b"\0", sync))
+    return b"".join((content, block_head, records, sync)) if total else content
+
+
+def _unpack(block: bytes, codec: str, path: str) -> bytes:
+    if codec == "deflate":
+        unpacker = zlib.decompressobj(-15)
+        unpacked = unpacker.decompress(block, _MAX_BLOCK_BYTES)
+        if not unpacker.eof:
+            raise CorruptFile(path=path, reason="a compressed block is damaged", fix=_RESTORE)
+        return unpacked
+    known = ice_codecs.KNOWN_CODECS[codec]
+    return block if known is None else bytes(known.decompress(block))
+
+
+def _bytes(value: bytes) -> bytes:
+    return _varint(len(value)) + value
+
+
+def _varint(number: int) -> bytes:
+    number, result = number << 1, bytearray()
+    while number > 127:
+        result.append(number & 127 | 128)
+        number >>= 7
+    return bytes((*result, number))
+
+
+@dataclass(slots=True)
+class _AvroWalker:
+    """A position in bytes, which cannot leave them."""
+
+    path: str
+    data: bytes
+    at: int = 0
+
+    def damaged(self) -> CorruptFile:
+        """Return the error for the current position."""
+        return CorruptFile(
+            path=self.path, reason=f"it is damaged, or its end is missing (byte {self.at})", fix=_RESTORE
+        )
+
+    def skip(self, size: int) -> None:
+        if not 0 <= size <= len(self.data) - self.at:
+            raise self.damaged()
+        self.at += size
+
+    def take(self, size: int) -> bytes:
+        self.skip(size)
+        return self.data[self.at - size : self.at]
+
+    def long(self) -> int:
+        result = shift = 0
+        for byte in self.data[self.at : self.at + 10]:
+            self.at += 1
+            result |= (byte & 127) << shift
+            if byte < 128:
+                return (result >> 1) ^ -(result & 1)
+            shift += 7
+        raise self.damaged()
+
+    def count(self) -> int:
+        """Return a number of things that follow; each has at least a byte."""
+        count = self.long()
+        if not 0 <= count <= len(self.data):
+            raise self.damaged()
+        return count
+
+    def items(self) -> Iterator[int]:
+        """Yield the number of items of each block of an array or a map; the caller skips them."""
+        while number := self.long():
+            size = self.long() if number < 0 else None
+            start = self.at
+            if abs(number) > len(self.data) - start:
+                raise self.damaged()
+            yield abs(number)
+            if size is not None and self.at != start + size:
+                raise self.damaged()
+
+    def entries(self) -> dict[bytes, bytes]:
+        """Return a map of bytes."""
+        return {self.take(self.long()): self.take(self.long()) for number in self.items() for _ in range(number)}
+
+    def skip_longs(self, count: int) -> None:
+        match = _longs(count).match(self.data, self.at)
+        if match is None:
+            raise self.damaged()
+        self.at = match.end()
+
+    def skip_numbered_bytes(self, count: int) -> None:
+        """Skip pairs of a number and bytes: the bounds of columns, of which large manifests have most."""
+        data, at = self.data, self.at
+        try:
+            for _ in range(count):
+                while data[at] > 127:
+                    at += 1
+                size = data[at + 1]
+                if size > 127 or size & 1:
+                    self.at = at + 1
+                    self.skip(self.long())
+                    at = self.at
+                else:
+                    at += 2 + (size >> 1)
+        except IndexError:
+            raise self.damaged() from None
+        self.at = at
+        self.skip(0)
+
+
+@lru_cache(maxsize=512)
+def _longs(count: int) -> re.Pattern[bytes]:
+    return re.compile(rb"(?:[\x80-\xff]{0,9}[\x00-\x7f]){%d}" % count)
+
+
+_Skipper: TypeAlias = "Callable[[_AvroWalker], object]"
+_PRIMITIVES: Mapping[str, _Skipper] = {
+    "null": lambda _: None,
+    "boolean": lambda walker: walker.skip(1),
+    "float": lambda walker: walker.skip(4),
+    "double": lambda walker: walker.skip(8),
+    **dict.fromkeys(("int", "long", "enum"), lambda walker: walker.long()),
+    **dict.fromkeys(("bytes", "string"), lambda walker: walker.skip(walker.long())),
+}
+
+
+def _skipper(schema: Any) -> _Skipper:
+    """Return a function that skips a value of an Avro schema; a schema that is none raises errors of Python."""
+    if isinstance(schema, list):
+        return partial(_skip_union, [_skipper(each) for each in schema])
+    kind = schema["type"] if isinstance(schema, dict) else schema
+    if not isinstance(kind, str):
+        return _skipper(kind)
+    match kind:
+        case "record":
+            return partial(_skip_record, [_skipper(each["type"]) for each in schema["fields"]])
+        case "fixed":
+            size = int(schema["size"])
+            return lambda walker: walker.skip(size)
+        case "map":
+            value = _skipper(schema["values"])
+            return partial(_skip_items, partial(_skip_record, [_PRIMITIVES["string"], value]))
+        case "array":
+            return _array_skipper(schema["items"])
+    return _PRIMITIVES[kind]
+
+
+def _array_skipper(items: Any) -> _Skipper:
+    fields = items.get("fields") if isinstance(items, dict) else None
+    kinds = tuple(each["type"] if isinstance(each["type"], str) else "" for each in fields or ())
+    if isinstance(items, str) and items in _LONGS:
+        return partial(_skip_blocks, _AvroWalker.skip_longs)
+    if len(kinds) == 2 and set(kinds) <= set(_LONGS):
+        return partial(_skip_blocks, lambda walker, count: walker.skip_longs(2 * count))
+    if len(kinds) == 2 and kinds[0] in _LONGS and kinds[1] == "bytes":
+        return partial(_skip_blocks, _AvroWalker.skip_numbered_bytes)
+    return partial(_skip_items, _skipper(items))
+
+
+_LONGS = ("int", "long")
+
+
+def _skip_record(fields: Sequence[_Skipper], walker: _AvroWalker) -> None:
+    for skip in fields:
+        skip(walker)
+
+
+def _skip_union(branches: Sequence[_Skipper], walker: _AvroWalker) -> None:
+    branch = walker.long()
+    if not 0 <= branch < len(branches):
+        raise walker.damaged()
+    branches[branch](walker)
+
+
+def _skip_blocks(skip: Callable[[_AvroWalker, int], None], walker: _AvroWalker) -> None:
+    for count in walker.items():
+        skip(walker, count)
+
+
+def _skip_items(skip: _Skipper, walker: _AvroWalker) -> None:
+    for count in walker.items():
+        for _ in range(count):
+            skip(walker)
 
 
 # ---- table metadata -------------------------------------------------------------------------------

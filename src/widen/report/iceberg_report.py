@@ -172,11 +172,15 @@ class _LiveFiles:
         rows = file.record_count
         count.rows = None if count.rows is None else count.rows + rows
         for path, tally in count.tallies.items():
-            tally.add(rows, *_statistics(file, self._ids[path], existing))
+            tally.add(rows, *_statistics(file, self._ids.get(path), existing))
 
 
-def _statistics(file: DataFile, column: ColumnIds, existing: set[int] | None) -> tuple[int | None, ColumnStatistics]:
+def _statistics(
+    file: DataFile, column: ColumnIds | None, existing: set[int] | None
+) -> tuple[int | None, ColumnStatistics]:
     """Return how many values a leaf has in a file, as far as its metrics say, and its bounds."""
+    if column is None:  # an empty struct
+        return None, ColumnStatistics()
     number, rows = column.number, file.record_count
     if existing is not None and number not in existing:
         return 0, ColumnStatistics(nulls=rows)

@@ -62,13 +62,16 @@ def vector_positions(spark: SparkSession, io: FileIO, sequences: Mapping[str, in
 def _expand(io: FileIO, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for path, sequence in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-            with translate_file_errors(path, _FIX):
-                ensure_regular(path)
-                with io.new_input(path).open() as stream:
-                    content = stream.read()
-            for data_file, bitmap in read_vectors(content, path):
+            for data_file, bitmap in read_vectors(_read(io, path), path):
                 for rows in bitmap_batches(data_file, bitmap):
                     yield rows.append_column(SEQUENCE, pa.array([sequence] * len(rows), pa.int64()))
+
+
+def _read(io: FileIO, path: str) -> bytes:
+    with translate_file_errors(path, _FIX):
+        ensure_regular(path)
+        with io.new_input(path).open() as stream:
+            return bytes(stream.read())
 
 
 def read_vectors(content: bytes, path: str) -> Iterator[tuple[str, BitMap64]]:

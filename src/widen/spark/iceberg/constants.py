@@ -18,7 +18,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from widen.errors import CorruptMetadata
-from widen.model.column_path import KEY, Path, resolve
+from widen.model.column_path import KEY, Path
 from widen.model.lazy_module import import_lazily
 from widen.model.types import (
     DATE,
@@ -27,7 +27,6 @@ from widen.model.types import (
     ArrayType,
     AtomicType,
     DataType,
-    Field,
     MapType,
     StructType,
     quote_name,
@@ -75,24 +74,44 @@ def to_column(value: Any, data_type: DataType) -> Column:
     return F.lit(plain).cast(type_to_spark(data_type))
 
 
-def place_constant(column: Column, data_type: DataType, path: Path, value: Column) -> Column:
-    """Return a column with a constant at a path; null structs, lists and maps stay null.
+def place_constants(column: Column, data_type: DataType, values: Mapping[Path, Column]) -> Column:
+    """Return a column with constants at paths; null structs, lists and maps stay null.
+
+    All at once: Spark repeats an expression for each time that a column is changed and read again.
 
     Args:
-        path: The steps below the column: fields of structs, elements of lists, keys and values of maps.
+        values: The constants by the steps below the column: fields of structs, elements of lists, keys and values of
+            maps. A path without steps is the only one.
     """
-    if not path:
-        return value
-    step, below = path[0], path[1:]
+    if () in values:
+        return values[()]
+    below: dict[str, dict[Path, Column]] = {}
+    for path, value in values.items():
+        below.setdefault(path[0], {})[path[1:]] = value
+    if isinstance(data_type, StructType):
+        return _place_in_struct(column, data_type, below)
+    for step, inner in below.items():
+        column = _place_in_items(column, data_type, step, inner)
+    return column
+
+
+def _place_in_items(column: Column, data_type: DataType, step: str, inner: Mapping[Path, Column]) -> Column:
     match data_type:
         case ArrayType(element):
-            return F.transform(column, lambda item: place_constant(item, element, below, value))
+            return F.transform(column, lambda item: place_constants(item, element, inner))
         case MapType(key, _) if step == KEY:
-            return F.transform_keys(column, lambda item, _: place_constant(item, key, below, value))
-        case MapType(_, item_type):
-            return F.transform_values(column, lambda _, item: place_constant(item, item_type, below, value))
-    below_type = resolve(StructType((Field("", data_type),)), ("", step))[1]
-    return column.withField(quote_name(step), place_constant(column.getField(step), below_type, below, value))
+            return F.transform_keys(column, lambda item, _: place_constants(item, key, inner))
+        case MapType(_, value):
+            return F.transform_values(column, lambda _, item: place_constants(item, value, inner))
+    return column
+
+
+def _place_in_struct(column: Column, data_type: StructType, below: Mapping[str, Mapping[Path, Column]]) -> Column:
+    types = {field.name: field.type for field in data_type}
+    changed = column
+    for step, inner in below.items():
+        changed = changed.withField(quote_name(step), place_constants(column.getField(step), types[step], inner))
+    return changed
 
 
 # ---- initial defaults -----------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from widen.model.types import DOUBLE, FLOAT, DataType, Field, StructType
 from widen.protocol.column_mapping import COLUMN_ID
 from widen.protocol.skipping.predicate import Predicate, UnknownPredicate
 from widen.spark.expression import filter_rows
-from widen.spark.iceberg.constants import initial_defaults, place_constant, to_column, to_values
+from widen.spark.iceberg.constants import initial_defaults, place_constants, to_column, to_values
 from widen.spark.iceberg.deleted_rows import POSITION_DELETES, SEQUENCE, vector_positions
 from widen.spark.iceberg.file_columns import FileColumns, find_columns, read_schemas
 from widen.spark.iceberg.source import IcebergSource, to_uris
@@ -230,8 +230,7 @@ def _with_constants(field: Field, column: Column, constants: Mapping[Path, Colum
     below = {path[1:]: value for path, value in constants.items() if path[0] == field.name}
     if not below:
         return column
-    for path, value in below.items():
-        column = place_constant(column, field.type, path, value)
+    column = place_constants(column, field.type, below)
     (shown,) = visible_schema(StructType((field,)))
     return column.alias(field.name, metadata=dict(shown.metadata))
 

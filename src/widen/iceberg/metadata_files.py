@@ -213,7 +213,7 @@ def check_avro(content: bytes, path: str) -> bytes:
     Raises:
         CorruptFile: something in the file has another length than its place allows, or the end is missing.
 
-    Source: Avro's specification, "Object Container Files" and "Binary Encoding"
+    The structure is that of Avro's specification, "Object Container Files" and "Binary Encoding".
     """
     walker = _AvroWalker(path, content)
     walker.skip(len(_MAGIC))

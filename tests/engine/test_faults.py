@@ -7,12 +7,14 @@ import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from pyspark.sql import SparkSession
 
 from support.fault import FULL, Operation, chosen, complaints, faults_of, from_commit_on
 from widen.ingestion import ingest, replay
+from widen.spark.maintain import compact_files
 from widen.table import Table, create_table
 
 CI_FAULTS = 2
@@ -49,6 +51,28 @@ def prepare_quarantine(spark: SparkSession, place: Path) -> None:
     ingest(str(place / "s.jsonl"), str(place / "t"), spark=spark)
     table(place).drop_constraint("positive")
     table(place).add_constraint("bounded", "amount > -100", spark=spark)
+
+
+def prepare_small_files(spark: SparkSession, place: Path) -> None:
+    """Two partitions of two files each: a compaction commits each partition on its own."""
+    made = create_table(str(place / "t"), "n int, p int", partition_by=["p"], properties=EVERY_VERSION)
+    for number in range(2):
+        made.append(spark.sql(f"SELECT {number} AS n, int(id) AS p FROM range(2)").coalesce(1))
+
+
+def compact(spark: SparkSession, place: Path) -> int:
+    with mock.patch.object(compact_files, "BATCH_BYTES", 1):
+        return table(place).optimize(spark=spark).version
+
+
+def prepare_sibling(spark: SparkSession, place: Path) -> None:
+    """A field with two columns, one of which can be folded and dropped."""
+    properties = {**EVERY_VERSION, "delta.columnMapping.mode": "name"}
+    create_table(str(place / "t"), "n int", properties=properties)
+    write_source(place, {"n": 1, "v": 5})
+    ingest(str(place / "s.jsonl"), str(place / "t"), spark=spark)
+    write_source(place, {"n": 2, "v": "6"})
+    ingest(str(place / "s.jsonl"), str(place / "t"), spark=spark)
 
 
 def write_source(place: Path, *records: object) -> None:
@@ -89,9 +113,16 @@ OPERATIONS = {
     "ingest": (prepare, take),
     "stream": (prepare, partial(take, txn=("stream", 7))),
     "rewrite": (prepare_old_types, lambda spark, place: table(place).rewrite(spark=spark).version),
+    "optimize": (prepare_small_files, compact),
+    "drop feature": (
+        prepare_old_types,
+        lambda spark, place: table(place).drop_feature("typeWidening", spark=spark).version,
+    ),
+    "fold": (prepare_sibling, lambda spark, place: table(place).fold("v_string", spark=spark).version),
     "ingest with quarantine": (prepare_constraint, take),
     "replay": (prepare_quarantine, release),
 }
+SEVERAL_COMMITS = ("optimize", "drop feature", "fold")
 SEVERAL_TABLES = ("ingest with quarantine", "replay")
 
 
@@ -105,6 +136,7 @@ def test_no_fault_of_the_store_loses_anything(
         lambda place: (place.mkdir(), prepares(spark, place)),
         partial(runs, spark),
         tables=QUARANTINE if name in SEVERAL_TABLES else ("t",),
+        is_one_commit=name not in SEVERAL_COMMITS,
     )
     template, work = tmp_path / "template", tmp_path / "work"
     spots = faults_of(operation, template, work)

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from functools import partial
+from io import StringIO
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from support.fault import Operation, chosen, complaints, faults_of
 from support.log_writer import append
+from widen.cli import handover_command
 from widen.log.read.commit_timestamps import current_ms
 from widen.log.read.snapshot import open_snapshot
 from widen.log.store.log_store import LogStore
@@ -71,6 +75,24 @@ def create(place: Path) -> int:
     return create_table(str(place / "t"), "a int", properties=EVERY_VERSION).version
 
 
+def prepare_deleted(place: Path) -> None:
+    """Leave files in the table that no version needs, some of them in folders."""
+    prepare(place)
+    old = (current_ms() - 100 * DAY_MS) / 1000
+    for name in ("a.parquet", "p=1/b.parquet", "p=2/c.parquet"):
+        path = place / "t" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"x")
+        os.utime(path, (old, old))
+
+
+def hand_over(place: Path) -> int:
+    """Hand the table to a client that is not installed: whether it reads the table is not a question of the store."""
+    with mock.patch.object(handover_command, "find_spec", return_value=None), redirect_stdout(StringIO()):
+        handover_command.handover(str(place / "t"), to="polars", append=False, dry_run=False, json=True)
+    return table(place).version
+
+
 STEPS = {
     "append": append,
     "set properties": lambda place: table(place).set_properties({"k": "v"}).version,
@@ -107,6 +129,8 @@ OPERATIONS = [
         lambda place: table(place).drop_feature("typeWidening").version,
         is_one_commit=False,
     ),
+    Operation("vacuum", prepare_deleted, lambda place: table(place).vacuum().version, is_one_commit=False),
+    Operation("handover", prepare_without_files, hand_over, is_one_commit=False),
     Operation(
         "clear type history",
         prepare_without_files,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from widen.errors import CommitUnknown, PostCommitFailed, StorageError, StorageRefused, TableNotFound, WidenError
+from widen.errors import StorageError, StorageRefused, TableNotFound, WidenError
 from widen.errors.foreign import notes_of
 from widen.log.read.snapshot import open_snapshot
 from widen.log.store.log_store import LogStore
@@ -201,15 +201,10 @@ def complaints(operation: Operation, template: Path, work: Path, spot: Spot) -> 
 
 def _error_complaints(operation: Operation, ended: BaseException, after: int) -> list[str]:
     """What an error must say that ended an operation of which something is visible."""
-    said = str(ended)
-    if isinstance(ended, KeyboardInterrupt):
-        is_told = not operation.is_one_commit or any("ersion" in note for note in notes_of(ended))
-        return [] if is_told else [f"version {after} is visible, and the interrupt does not say so"]
-    if isinstance(ended, (CommitUnknown, PostCommitFailed)):
+    said = "; ".join([str(ended), *notes_of(ended)])
+    if f"ersion {after} of" in said:
         return []
-    if operation.is_one_commit or "othing" in said:
-        return [f"version {after} is visible, and the error reads as if nothing were: {said}"]
-    return []
+    return [f"version {after} is visible, and the error of {operation.name} does not say so: {said}"]
 
 
 def table_complaints(location: Path, before: dict[int, bytes], first_kept: int = 0) -> list[str]:

@@ -62,9 +62,10 @@ def handover(
     if catalog is not None or identifier is not None:
         raise typer.BadParameter("--catalog and --identifier are for --to iceberg.")
     plan = lazy_imports.plan_handover(lazy_imports.to_table_state(opened.snapshot), to, appends=append)
-    plan, pending = (plan, "") if dry_run else _drop(opened, plan)
-    asked = {"location": opened.location, "settings": settings, "version": opened.version}
-    proof = None if dry_run else _prove(opened, to, asked)
+    with lazy_imports.several_commits():
+        plan, pending = (plan, "") if dry_run else _drop(opened, plan)
+        asked = {"location": opened.location, "settings": settings, "version": opened.version}
+        proof = None if dry_run else _prove(opened, to, asked)
     facts: dict[str, Any] = {"client": to, "drops": plan.drops, "losses": plan.losses, "unwritable": plan.unwritable}
     if json:
         done = {"version": opened.version, "dryRun": dry_run, "pending": pending or None}
@@ -173,10 +174,11 @@ def _hand_to_iceberg(
     if is_dry:
         lazy_imports.ensure_mirrorable(table.snapshot)
     else:
-        table.mirror(catalog=catalog, identifier=identifier)
-        opened = lazy_imports.to_catalog(catalog).open()
-        asked = {"name": opened.name, "properties": opened.properties, "identifier": identifier}
-        proof = _prove(table, "pyiceberg", asked)
+        with lazy_imports.several_commits():
+            table.mirror(catalog=catalog, identifier=identifier)
+            opened = lazy_imports.to_catalog(catalog).open()
+            asked = {"name": opened.name, "properties": opened.properties, "identifier": identifier}
+            proof = _prove(table, "pyiceberg", asked)
     if json:
         facts = {"client": ICEBERG, "identifier": identifier, "version": table.version, "dryRun": is_dry}
         show_json({**facts, **_proof_facts(proof)})

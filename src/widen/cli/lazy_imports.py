@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from widen.log.read.loads import read_loads
     from widen.log.read.snapshot import open_snapshot
     from widen.log.store.log_store import LogStore
+    from widen.log.write.commit_outcome import several_commits
     from widen.model.sql_literal import to_identifier, to_literal
     from widen.model.types import quote_name
     from widen.planning.alter.alter_request import parse_column_changes, parse_drops, parse_new_columns, parse_rename
@@ -80,6 +81,7 @@ _NAMES = {
     "widen.log.read.loads": ("read_loads",),
     "widen.log.read.snapshot": ("open_snapshot",),
     "widen.log.store.log_store": ("LogStore",),
+    "widen.log.write.commit_outcome": ("several_commits",),
     "widen.model.sql_literal": ("to_identifier", "to_literal"),
     "widen.model.types": ("quote_name",),
     "widen.planning.alter.alter_request": ("parse_column_changes", "parse_drops", "parse_new_columns", "parse_rename"),

@@ -1,0 +1,183 @@
+"""What `tests/property/test_log_faults.py` shows for Delta tables, for operations on Iceberg tables.
+
+The calls that go wrong are those to PyIceberg's files and catalog, and to the store of data files and records of loads.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
+from pyspark.sql import SparkSession
+
+from support.fault import FAULTS_OF, FULL, READS, Fault, Injector, OutsideError, Spot, chosen
+from widen.errors import StorageError, StorageRefused, WidenError
+from widen.errors.foreign import notes_of
+from widen.iceberg.catalog import to_table_name
+from widen.ingestion import ingest
+from widen.log.store.log_store import LogStore
+from widen.table import IcebergTable
+
+CI_FAULTS = 3
+"""How many faults of one operation a run takes that is not asked for all of them."""
+
+NAME = "shop.orders"
+WITHOUT_LATE = (Fault.REFUSED, Fault.ANSWER_LOST, Fault.INTERRUPT_BEFORE, Fault.INTERRUPT_AFTER, Fault.FOREIGN)
+CALLS = {
+    "commit_table": (SqlCatalog, (*WITHOUT_LATE, Fault.LATE)),
+    "load_table": (SqlCatalog, WITHOUT_LATE),
+    "open": (PyArrowFile, WITHOUT_LATE),
+    "create": (PyArrowFile, WITHOUT_LATE),
+    "delete": (PyArrowFileIO, WITHOUT_LATE),
+}
+
+
+class IcebergInjector(Injector):
+    """Counts the calls to files and to the catalog as well; their errors are not ours."""
+
+    def around(self, name: str, call: Callable[[], Any], half: Callable[[], Any]) -> Any:
+        try:
+            return super().around(name, call, half)
+        except (StorageRefused, StorageError) as error:
+            if len(self.calls) - 1 == self.number and "." in name:
+                raise ConnectionError("reset") from error
+            raise
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        with ExitStack() as patches:
+            for name in (*FAULTS_OF, *READS):
+                patches.enter_context(mock.patch.object(LogStore, name, self._patched(name)))
+            for name, (owner, _) in CALLS.items():
+                patches.enter_context(mock.patch.object(owner, name, self._foreign(owner, name)))
+            yield
+
+    def _foreign(self, owner: type, name: str) -> Callable[..., Any]:
+        original = getattr(owner, name)
+
+        def patched(*words: Any, **more: Any) -> Any:
+            return self.around(f"iceberg.{name}", partial(original, *words, **more), lambda: None)
+
+        return patched
+
+
+class Shop:
+    """An Iceberg table that one operation changes again and again, and what it must hold."""
+
+    def __init__(self, spark: SparkSession, place: Path) -> None:
+        self.spark, self.place, self.number = spark, place, 0
+
+    @property
+    def words(self) -> dict[str, Any]:
+        return {"catalog": str(self.place / "c.db"), "spark": self.spark}
+
+    def source(self, number: int) -> str:
+        path = self.place / f"{number}.jsonl"
+        path.write_text(json.dumps({"n": number, f"f{number % 5}": number if number % 2 else str(number)}) + "\n")
+        return str(path)
+
+    def ingest_txn(self, number: int) -> None:
+        ingest(self.source(number), NAME, txn=("loader", number), **self.words)
+
+    def ingest_new(self, number: int) -> None:
+        ingest(self.source(number), NAME, new=True, **self.words)
+
+    def append(self, number: int) -> None:
+        if number not in self.numbers():
+            self.table.append(self.spark.createDataFrame([(number,)], "n int"))
+
+    def add_column(self, number: int) -> None:
+        self.append(number)
+        if f"c{number}" not in self.table.schema.names:
+            self.table.add_columns({f"c{number}": "int"})
+
+    @property
+    def table(self) -> IcebergTable:
+        return IcebergTable(NAME, self.words["catalog"])
+
+    def newest(self) -> str:
+        """The newest metadata file, which every commit replaces, and the newest snapshot."""
+        return str(to_table_name(NAME, self.words["catalog"]).load().metadata_location)
+
+    def numbers(self) -> list[int]:
+        rows = to_table_name(NAME, self.words["catalog"]).load().scan(selected_fields=("n",)).to_arrow()
+        return sorted(rows["n"].to_pylist())
+
+
+OPERATIONS = {
+    "ingest with txn": Shop.ingest_txn,
+    "ingest new files": Shop.ingest_new,
+    "append": Shop.append,
+    "add column": Shop.add_column,
+}
+
+
+def wrong_after(shop: Shop, run: Callable[[int], None], spot: Spot) -> list[str]:
+    """Return what is wrong after an operation in which one call went wrong, and after its retry."""
+    shop.number += 1
+    injector, before, ended = IcebergInjector(spot.number, spot.fault), shop.newest(), None
+    try:
+        with injector.active():
+            run(shop.number)
+    except (WidenError, OutsideError, MemoryError, KeyboardInterrupt) as error:
+        ended = error
+    for call in injector.late:
+        with suppress(Exception):
+            call()
+    found, said = [], "; ".join([str(ended), *notes_of(ended)])
+    is_visible, snapshot = shop.newest() != before, shop.table.version
+    if ended is None and not is_visible:
+        found.append("it was acknowledged, and nothing is visible")
+    told = (f"napshot {snapshot}", f"ersion {snapshot}", "columns of")
+    if ended is not None and is_visible and not any(each in said for each in told):
+        found.append(f"snapshot {snapshot} is visible, and the error does not say so: {said}")
+    run(shop.number)
+    if shop.numbers() != list(range(shop.number + 1)):
+        found.append(f"the table has {shop.numbers()[-5:]} after number {shop.number}")
+        shop.number = max(shop.numbers())
+    return [f"{spot.call} {spot.number} {spot.fault.value}, {ended!r}: {wrong}" for wrong in found]
+
+
+@pytest.mark.parametrize("is_server", [False, True], ids=["sqlite", "server"])
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_no_fault_loses_anything(
+    spark: SparkSession,
+    tmp_path: Path,
+    name: str,
+    is_server: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    record_testsuite_property: Callable[[str, object], None],
+) -> None:
+    shop = Shop(spark, tmp_path)
+    shop.ingest_txn(0)
+    run = partial(OPERATIONS[name], shop)
+    injector = IcebergInjector()
+    with injector.active():
+        shop.number = 1
+        run(1)
+    if is_server:  # a catalog whose commits may arrive late
+        monkeypatch.setattr("widen.iceberg.commit._is_sqlite", lambda _: False)
+    spots = [
+        Spot(number, call, fault)
+        for number, call in enumerate(injector.calls)
+        for fault in CALLS.get(call.rpartition(".")[2], (None, WITHOUT_LATE))[1]
+        if is_server or fault is not Fault.LATE
+    ]
+    from_commit = min(number for number, call in enumerate(injector.calls) if call == "iceberg.commit_table")
+    if FULL not in os.environ:
+        spots = [spot for spot in spots if spot.number >= from_commit]
+    spots = [*chosen(spots, CI_FAULTS, name)]
+    random.Random(name).shuffle(spots)
+    record_testsuite_property(f"faults of {name}, {'server' if is_server else 'sqlite'}", len(spots))
+    assert len(spots) >= CI_FAULTS
+    assert [wrong for spot in spots for wrong in wrong_after(shop, run, spot)] == []

@@ -15,7 +15,15 @@ from widen.cli.alter_command import ensure_one_change, parse_operations, request
 from widen.cli.output import note, show_json
 from widen.cli.output import show as show_parts
 from widen.cli.repair_commands import Rest, print_view, run_fold
-from widen.cli.show_commands import scan_rows, select_rows, show_diff, show_loads, show_report, show_rows
+from widen.cli.show_commands import (
+    acknowledge_decisions,
+    scan_rows,
+    select_rows,
+    show_diff,
+    show_loads,
+    show_report,
+    show_rows,
+)
 from widen.cli.step_display import progress
 
 if TYPE_CHECKING:
@@ -89,9 +97,12 @@ def report(
     html: Path | None = None,
     samples: shared_options.Samples = shared_options.Shown.MASKED,
     scan: bool = False,
+    acknowledge: shared_options.Acknowledge = None,
 ) -> None:
     """Show the data in each column of an Iceberg table, and how the schema changed."""
     opened = lazy_imports.IcebergTable(table, catalog)
+    if acknowledge:
+        acknowledge_decisions(lazy_imports.build_iceberg_report(opened.table, opened.name), opened, acknowledge)
     columns = opened.columns
     built = lazy_imports.build_iceberg_report(opened.table, opened.name, f"--catalog {shlex.quote(catalog)}")
     if scan:

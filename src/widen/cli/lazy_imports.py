@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from widen.report.file_footers import FooterUse
     from widen.report.html_page import render_page
     from widen.report.iceberg_report import build_iceberg_report
-    from widen.report.report_summary import summarize_report
+    from widen.report.report_summary import find_open_subjects, summarize_report
     from widen.report.row_scan import scan_report
     from widen.report.sample_masking import mask_report, sample_formatter, shown_intervals
     from widen.report.table_summary import summarize_table
@@ -100,7 +100,7 @@ _NAMES = {
     "widen.report.file_footers": ("FooterUse",),
     "widen.report.html_page": ("render_page",),
     "widen.report.iceberg_report": ("build_iceberg_report",),
-    "widen.report.report_summary": ("summarize_report",),
+    "widen.report.report_summary": ("find_open_subjects", "summarize_report"),
     "widen.report.row_scan": ("scan_report",),
     "widen.report.sample_masking": ("mask_report", "sample_formatter", "shown_intervals"),
     "widen.report.table_summary": ("summarize_table",),

@@ -110,6 +110,14 @@ PlanHash: TypeAlias = Annotated[
 Events: TypeAlias = Annotated[
     Path | None, typer.Option("--events", metavar="FILE", help="Append each event to a file, as a line of JSON.")
 ]
+Acknowledge: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--acknowledge",
+        metavar="SUBJECT",
+        help="Record in the table that a decision of the report is made, e.g. tags; can be repeated.",
+    ),
+]
 VerifyShare: TypeAlias = Annotated[
     float | None,
     typer.Option("--verify-share", metavar="SHARE", min=0, max=1, help="Verify a share of the records, e.g. 0.1."),

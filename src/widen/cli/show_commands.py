@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from widen.spark.parquet.old_type_files import OldType
     from widen.spark.spark_types import DataFrame, SparkSession
     from widen.table import IcebergTable, Table
+    from widen.table.open_table import OpenTable
     from widen.table.results import Loads
     from widen.table.schema_diff import SchemaDiff
 
@@ -145,16 +146,37 @@ def report(
             help="Read the footers of files whose columns the log does not count; by default of at most 64.",
         ),
     ] = None,
+    acknowledge: shared_options.Acknowledge = None,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
     """Show the data in each column, and how the schema changed."""
     snapshot = _open_table(table, storage_option)
+    if acknowledge:
+        before = lazy_imports.build_report(snapshot, lazy_imports.FooterUse("automatic"))
+        opened = lazy_imports.PropertyChangesMixin(table, shared_options.storage(storage_option))
+        acknowledge_decisions(before, opened, acknowledge)
+        snapshot = opened.snapshot
     use = {None: "automatic", True: "all", False: "none"}[footers]
     built = lazy_imports.build_report(snapshot, lazy_imports.FooterUse(use))
     if scan:
         read = partial(lazy_imports.read_snapshot, store=snapshot.store, snapshot=snapshot)
         built = scan_rows(built, snapshot.schema, read)
     show_report(built, samples, html, json=json)
+
+
+def acknowledge_decisions(report: Report, table: OpenTable, subjects: Sequence[str]) -> None:
+    """Record that decisions of a report are made.
+
+    Raises:
+        InvalidOption: the report does not ask for one of them.
+    """
+    asked = lazy_imports.find_open_subjects(report)
+    for subject in subjects:
+        if subject not in asked:
+            expected = f"The report asks about {', '.join(asked)}." if asked else "The report asks for no decision."
+            raise InvalidOption(option="--acknowledge", value=subject, expected=expected)
+    table.acknowledge(*subjects)
+    note(f"acknowledged: {', '.join(subjects)}")
 
 
 def scan_rows(report: Report, schema: StructType, read: Callable[[SparkSession], DataFrame]) -> Report:

@@ -9,7 +9,7 @@ Source: Iceberg's table specification, "Optimistic Concurrency".
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -173,17 +173,45 @@ def commit_columns(name: TableName, operations: Iterable[Operation]) -> Table:
         ColumnChangeUnknown: the catalog did not say whether it has the change.
         CatalogError: the catalog cannot be read or written; nothing was changed.
     """
-    operations, location = list(operations), str(name)
+    operations = list(operations)
     if not operations:
         return name.load()
     transaction = plan_columns(name, operations)
+    schema = transaction.table_metadata.schema()
+    return _commit_metadata(name, transaction, lambda metadata: bool(metadata.schema() == schema))
+
+
+def commit_properties(name: TableName, properties: Mapping[str, str]) -> Table:
+    """Set properties of a table in one commit, and return its newest version.
+
+    Raises:
+        UnsupportedIcebergVersion: the table has a format version that PyIceberg does not write.
+        TableChanged: another writer changed the table first.
+        ColumnChangeUnknown: the catalog did not say whether it has the change.
+        CatalogError: the catalog cannot be read or written; nothing was changed.
+    """
+    table = name.load()
+    ensure_writable(name, table)
+    with translate_catalog_errors(str(name)):
+        transaction = table.transaction()
+        transaction.set_properties(dict(properties))
+    return _commit_metadata(name, transaction, lambda metadata: properties.items() <= metadata.properties.items())
+
+
+def _commit_metadata(name: TableName, transaction: Transaction, has_changed: Callable[[TableMetadata], bool]) -> Table:
+    """Commit a transaction without a snapshot.
+
+    Args:
+        has_changed: Whether a version of the table has the change.
+    """
+    location = str(name)
     with translate_catalog_errors(location):
         try:
             return transaction.commit_transaction()
         except Exception as error:  # a catalog may raise errors of any library, before or after it has committed
             if type(error).__name__ in _NOT_COMMITTED:
                 raise
-            changed = _find_changed(name, transaction)
+            changed = _find_changed(name, has_changed)
             if changed is not None:  # also after a lost race: a client that repeats a request loses against itself
                 return changed
             if isinstance(error, iceberg_errors.CommitFailedException):
@@ -196,13 +224,13 @@ def commit_columns(name: TableName, operations: Iterable[Operation]) -> Table:
             raise
 
 
-def _find_changed(name: TableName, transaction: Transaction) -> Table | None:
-    """Return the table if it has the columns of a transaction although the commit reported an error."""
+def _find_changed(name: TableName, has_changed: Callable[[TableMetadata], bool]) -> Table | None:
+    """Return the table if it has a change although the commit reported an error."""
     try:
         table = name.load()
     except WidenError:
         return None
-    return table if table.schema() == transaction.table_metadata.schema() else None
+    return table if has_changed(table.metadata) else None
 
 
 @dataclass

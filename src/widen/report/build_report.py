@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from widen.log.read.snapshot import Snapshot
+from widen.model.acknowledgement import read_acknowledgements
 from widen.model.column_path import Path, fields, leaves, map_fields
 from widen.model.types import Field, StructType
 from widen.planning.evolution.source_metadata import COMMENT, CORRUPT, EVOLVED_FROM, SOURCE, role_of
@@ -62,6 +63,7 @@ def build_report(snapshot: Snapshot, footers: FooterUse = FooterUse.AUTOMATIC) -
         tuple(counts.intervals),
         families=families,
         footers=from_footers,
+        acknowledged=read_acknowledgements(snapshot.properties, snapshot.location),
     )
 
 

@@ -15,6 +15,7 @@ from widen.iceberg.metadata_files import live_entries
 from widen.iceberg.schema_conversion import to_model
 from widen.iceberg.snapshot_history import event_reasons, summary_count, summary_of
 from widen.iceberg.snapshots import ancestors
+from widen.model.acknowledgement import read_acknowledgements
 from widen.model.column_path import Path, is_struct_path, leaves
 from widen.model.types import StructType
 from widen.planning.table.column_change import ColumnChange
@@ -77,6 +78,7 @@ def build_iceberg_report(table: Table, name: str, options: str = "") -> Report:
         families=tuple(with_interval_counts(family, counts.counts) for family in families),
         numbers_from=METADATA,
         options=options,
+        acknowledged=read_acknowledgements(metadata.properties, name),
     )
 
 

@@ -6,19 +6,23 @@ Source: docs/evolution-rules.md#report
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
 from widen.log.read.commit_timestamps import time_text
-from widen.model.column_path import ELEMENT, KEY, VALUE, format_path
+from widen.model.acknowledgement import Acknowledgement
+from widen.model.column_path import ELEMENT, KEY, VALUE, Path, format_path
 from widen.planning.evolution.plan import REPLAY_PREFIX
 from widen.planning.evolution.source_metadata import CORRUPT, RESCUED
 from widen.planning.table.column_change import GRADES, ColumnChange
 from widen.report.report_model import IntervalRecord, VersionTime
 from widen.report.table_report import Report, ReportColumn, SourceField
 from widen.report.text_format import count_noun, share_text
+
+QUARANTINE = "Quarantine"
+"""The subject of the decision about records in the quarantine."""
 
 RECENT_LOADS = 7
 """The number of intervals with records that count as recent."""
@@ -87,6 +91,7 @@ class ReportSummary:
         last_changes: The last changes of columns other than new fields, newest first.
         recent_changes: How many such changes the recent loads made.
         decisions: What needs a decision, most urgent first.
+        acknowledged: The decisions that were made.
     """
 
     status: Status
@@ -95,6 +100,7 @@ class ReportSummary:
     recent_changes: int
     recent_loads: int
     decisions: tuple[Decision, ...]
+    acknowledged: tuple[Acknowledgement, ...] = ()
 
     def to_value(self) -> dict[str, Any]:
         """Return the summary as a JSON object."""
@@ -105,6 +111,7 @@ class ReportSummary:
             "recentChanges": self.recent_changes,
             "lastChanges": [{**moment.to_value(), **change.to_value()} for moment, change in self.last_changes],
             "decisions": [decision.to_value() for decision in self.decisions],
+            "acknowledged": [each.to_value() for each in self.acknowledged],
         }
 
 
@@ -113,13 +120,15 @@ def summarize_report(report: Report) -> ReportSummary:
     loads = [each for each in report.intervals if each.operation not in _REWRITES and _has_records(each)]
     recent = loads[-RECENT_LOADS:]
     decisions = sorted(_decisions(report, loads), key=lambda each: _URGENCY.index(each.status))
-    parts = (_lines_check, _quarantine_check, _drift_check) if recent else ()
-    checks = (_load_check(recent), *(check(recent) for check in parts), *_rounding_checks(recent))
+    parts = _health_checks(report, recent) if recent else ()
+    checks = (_load_check(recent), *parts, *_rounding_checks(recent))
     status = min((check.status for check in checks), key=_URGENCY.index)
     changes = tuple(_type_changes(report.intervals))
     first = recent[0].moment.version if recent else 0
     number = sum(moment.version >= first for moment, _ in changes)
-    return ReportSummary(status, checks, changes[:SHOWN_CHANGES], number, len(recent), tuple(decisions))
+    return ReportSummary(
+        status, checks, changes[:SHOWN_CHANGES], number, len(recent), tuple(decisions), report.acknowledged
+    )
 
 
 _REWRITES = frozenset({"DELETE", "FOLD COLUMN", "OPTIMIZE", "REORG", "RESTORE", "UPDATE"})
@@ -131,6 +140,58 @@ def _has_records(interval: IntervalRecord) -> bool:
 
 
 _URGENCY = (Status.ACT, Status.WATCH, Status.OK)
+
+
+def find_open_subjects(report: Report) -> list[str]:
+    """Return what can be acknowledged: the subjects of decisions, and the fields that conflict in the last loads."""
+    loads = [each for each in report.intervals if each.operation not in _REWRITES and _has_records(each)]
+    subjects = [each.subject for each in _decisions(report, loads)]
+    drifted = (
+        change for each in _without_acknowledged(report, loads[-RECENT_LOADS:]) for change in each.listed_changes
+    )
+    fields = _fields_of_columns(report)
+    subjects += [_subject_of(change.column, fields) for change in drifted if change.grade in GRADES[2:]]
+    return list(dict.fromkeys(subjects))
+
+
+def _health_checks(report: Report, recent: Sequence[IntervalRecord]) -> Iterator[Check]:
+    """Yield the checks of the last loads, without what was acknowledged."""
+    for check, subject in ((_lines_check, CORRUPT), (_quarantine_check, QUARANTINE)):
+        asked = _not_acknowledged(report, recent, subject)
+        yield check(asked) if asked else replace(check(recent), status=Status.OK)
+    yield _drift_check(_without_acknowledged(report, recent))
+
+
+def _without_acknowledged(report: Report, loads: Sequence[IntervalRecord]) -> list[IntervalRecord]:
+    """Return the loads without the changes of columns that were acknowledged."""
+    fields = _fields_of_columns(report)
+    return [
+        replace(
+            each,
+            changes=tuple(
+                change
+                for change in each.changes
+                if not report.is_acknowledged(_subject_of(change.column, fields), each.moment.time_ms)
+            ),
+        )
+        for each in loads
+    ]
+
+
+def _fields_of_columns(report: Report) -> dict[Path, str]:
+    """Return the source fields of the columns that share one with others."""
+    siblings = {column.path: column.evolved_from for column in report.columns if column.evolved_from}
+    families = {column.path: format_path(each.source) for each in report.families for column in each.columns}
+    return siblings | families
+
+
+def _subject_of(column: Path, fields: Mapping[Path, str]) -> str:
+    """Return the field of a column that shares it with others; else the column itself."""
+    return next((field for path, field in fields.items() if path[: len(column)] == column), format_path(column))
+
+
+def _not_acknowledged(report: Report, loads: Sequence[IntervalRecord], subject: str) -> list[IntervalRecord]:
+    return [each for each in loads if not report.is_acknowledged(subject, each.moment.time_ms)]
 
 
 def _load_check(recent: Sequence[IntervalRecord]) -> Check:
@@ -212,13 +273,31 @@ def _type_changes(intervals: Sequence[IntervalRecord]) -> Iterator[tuple[Version
 
 def _decisions(report: Report, loads: Sequence[IntervalRecord]) -> Iterator[Decision]:
     table = report.command_name
-    yield from _quarantine_decisions(report, loads)
+    yield from _quarantine_decisions(report, _not_acknowledged(report, loads, QUARANTINE))
+    newest_ms = loads[-1].moment.time_ms if loads else report.moment.time_ms
     for column in report.columns:
-        if column.path[0] in _STORED_WHOLE and (column.values or column.written):
+        last_ms = newest_ms if column.last is None else column.last.time_ms
+        has_texts = column.path[0] in _STORED_WHOLE and (column.values or column.written)
+        if has_texts and not report.is_acknowledged(column.path[0], last_ms):
             yield _stored_whole_decision(column, loads, table)
     versions = [load.moment.version for load in loads]
     for family in report.families:
-        yield _several_columns_decision(family, versions, table)
+        if not report.is_acknowledged(format_path(family.source), _last_change_ms(report, family)):
+            yield _several_columns_decision(family, versions, table)
+
+
+def _last_change_ms(report: Report, family: SourceField) -> int:
+    """Return when a column of a field was last added or changed, as far as the history tells; else 0."""
+    paths = [column.path for column in family.columns]
+    return max(
+        (
+            each.moment.time_ms
+            for each in report.intervals
+            for change in each.schema_changes
+            if any(path[: len(change.column)] == change.column for path in paths)
+        ),
+        default=0,
+    )
 
 
 _STORED_WHOLE = {
@@ -239,7 +318,7 @@ def _quarantine_decisions(report: Report, loads: Sequence[IntervalRecord]) -> It
         )
         reason = f"{count_noun(kept_out, 'record')} did not fit the fixed columns of the table."
         status = Status.ACT if _count_kept_out(loads[-RECENT_LOADS:]) else Status.WATCH
-        yield Decision("Quarantine", f"{count_noun(kept_out, 'record')} kept out", reason, status, hints)
+        yield Decision(QUARANTINE, f"{count_noun(kept_out, 'record')} kept out", reason, status, hints)
 
 
 def _stored_whole_decision(column: ReportColumn, loads: Sequence[IntervalRecord], table: str) -> Decision:

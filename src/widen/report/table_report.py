@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from widen.model.acknowledgement import Acknowledgement
 from widen.model.column_path import Path, format_path
 from widen.planning.table.column_change import ChangeReason
 from widen.protocol.partition_values import Scalar
@@ -161,6 +162,7 @@ class Report:
         footers: How many files were counted from their footers, because the log does not count all their columns.
         numbers_from: Where the numbers are from if no rows were scanned.
         options: The options that commands for the table need, e.g. its catalog.
+        acknowledged: The decisions that were acknowledged.
     """
 
     location: str
@@ -176,6 +178,11 @@ class Report:
     footers: int = 0
     numbers_from: str = LOG
     options: str = ""
+    acknowledged: tuple[Acknowledgement, ...] = ()
+
+    def is_acknowledged(self, subject: str, time_ms: int) -> bool:
+        """Return whether what a commit of that time did was acknowledged under a subject."""
+        return any(each.subject == subject and each.covers(time_ms) for each in self.acknowledged)
 
     @property
     def command_name(self) -> str:

@@ -58,6 +58,9 @@ def _summary_parts(summary: ReportSummary) -> Iterator[RenderableType]:
     for check in summary.checks:
         mark, style = _MARKS[check.status]
         yield Text.assemble(("  ", ""), (mark, style), f" {check.text}")
+    for each in summary.acknowledged:
+        day = moment_text(each.time_ms)[:10]
+        yield Text(f"acknowledged by {printable(each.by)} on {day}: {printable(each.subject)}", "dim")
     if summary.decisions:
         yield heading_part("Needs a decision")
     for decision in summary.decisions:

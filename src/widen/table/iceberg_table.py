@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from widen.iceberg.catalog import CatalogSource, to_table_name
-from widen.iceberg.commit import commit_columns, plan_columns
+from widen.iceberg.commit import commit_columns, commit_properties, plan_columns
 from widen.iceberg.loads import read_loads
 from widen.iceberg.properties import read_sources
 from widen.iceberg.schema_conversion import to_model
@@ -20,6 +20,7 @@ from widen.iceberg.storage_options import open_store
 from widen.log.read.commit_timestamps import to_ms
 from widen.log.read.loads import Load
 from widen.log.write.commit_outcome import Conflicted, after_commit, retry_conflicts
+from widen.model.acknowledgement import to_properties
 from widen.model.argument_types import check_arguments
 from widen.model.column_path import Path
 from widen.model.types import DataType, StructType
@@ -286,6 +287,12 @@ class IcebergTable(FoldMixin, ColumnMethodsMixin):
 
     def _commits(self, limit: int | None) -> Iterator[tuple[int, int, dict[str, Any]]]:
         return snapshot_commits(self._table.metadata, limit)
+
+    def _acknowledge(self, subjects: Sequence[str], by: str | None) -> Self:
+        snapshot = self.refresh()._table.current_snapshot()
+        until_ms = self._table.metadata.last_updated_ms if snapshot is None else snapshot.timestamp_ms
+        self._table = commit_properties(self._name, to_properties(subjects, by, until_ms))
+        return self
 
     def _read_loads(self) -> Iterable[Load]:
         return read_loads(self._table, open_store(self.location, self._table.io.properties))

@@ -85,6 +85,25 @@ class OpenTable(ABC):
         return Loads(self._read_loads())
 
     @check_arguments
+    def acknowledge(self, *subjects: str, by: str | None = None) -> Self:
+        """Record that decisions of the report are made, in one commit, and return the table.
+
+        The report of every user then leaves them out, and its health does not count them. What happens after the newest
+        version, e.g. another conflict in the same field, is a new decision.
+
+        Args:
+            subjects: What the decisions are about, as the report names it, e.g. ``tags`` or ``Quarantine``.
+            by: Who has decided; by default the user of this process.
+
+        Raises:
+            ContentionError: a concurrent commit changed the table, or the outcome is unknown.
+            TableError: the table cannot be read or written.
+
+        Source: docs/evolution-rules.md#report
+        """
+        return self._acknowledge(subjects, by)
+
+    @check_arguments
     def contract(self, version: int | None = None) -> dict[str, Any]:
         """Return what the table has learned about its source, as a JSON Schema (draft 2020-12).
 
@@ -155,6 +174,10 @@ class OpenTable(ABC):
     @abstractmethod
     def _commits(self, limit: int | None) -> Iterable[tuple[int, int, CommitInfo]]:
         """Return version, time and provenance of the commits, newest first."""
+
+    @abstractmethod
+    def _acknowledge(self, subjects: Sequence[str], by: str | None) -> Self:
+        """Record that decisions of the report are made."""
 
     @abstractmethod
     def _read_loads(self) -> Iterable[Load]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from os import PathLike
 
@@ -13,10 +13,12 @@ from widen.log.read.loads import Load, read_loads
 from widen.log.read.snapshot import Snapshot, open_snapshot
 from widen.log.store.log_store import LogStore
 from widen.log.write.commit import Committed, Outcome, commit
+from widen.model.acknowledgement import to_properties
 from widen.model.argument_types import check_arguments
 from widen.model.column_path import Path
 from widen.model.sql_literal import to_identifier
 from widen.model.types import StructType
+from widen.planning.alter.set_properties import plan_set_properties
 from widen.planning.table.table_state import MetadataChange, TableState, to_table_state
 from widen.protocol.actions import CommitInfo, Metadata, Protocol
 from widen.protocol.type_changes import TypeChange, all_type_changes
@@ -116,6 +118,10 @@ class TableVersion(OpenTable):
 
     def _commits(self, limit: int | None) -> Iterable[tuple[int, int, CommitInfo]]:
         return self._snapshot.history(limit)
+
+    def _acknowledge(self, subjects: Sequence[str], by: str | None) -> Self:
+        properties = to_properties(subjects, by, self.refresh()._snapshot.timestamp_ms)
+        return self._change(plan_set_properties(self._state, properties))
 
     def _read_loads(self) -> Iterator[Load]:
         return (load for load in read_loads(self._snapshot) if load.version <= self.version)

@@ -46,7 +46,7 @@ def schema_changes(
     """Return the column changes: columns of the new schema in its order, then removed columns."""
     if after is before:  # most commits of a history: they change no column
         return _join_reasons((), reasons)
-    key = _key_of(before)
+    key = _key_of(before, after)
     return _join_reasons((*_added_changes(before, after, key), *_dropped_changes(before, after, key)), reasons)
 
 
@@ -156,9 +156,9 @@ _Key: TypeAlias = Callable[[Path, Field], object]
 """Returns the identity of a field."""
 
 
-def _key_of(before: StructType) -> _Key:
-    """Return the function that identifies fields across schemas: by column id with column mapping, else by path."""
-    if any(COLUMN_ID in field.metadata for _, field in fields(before)):
+def _key_of(before: StructType, after: StructType) -> _Key:
+    """Return the function that identifies fields across schemas: by column id if both are mapped, else by path."""
+    if all(any(COLUMN_ID in field.metadata for _, field in fields(schema)) for schema in (before, after)):
         return lambda path, field: field.metadata.get(COLUMN_ID, path)
     return lambda path, _: path
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,9 +11,11 @@ import pytest
 from support.state import MAPPED, WIDE, after, state
 from widen.planning.alter import alter_request
 from widen.planning.alter.alter_table import plan_alter
+from widen.planning.alter.feature_removal import plan_mapping_removal
 from widen.planning.alter.set_properties import plan_set_properties
 from widen.planning.table.schema_changes import schema_changes
 from widen.planning.table.table_state import TableState
+from widen.protocol.actions import Metadata
 from widen.report.text_format import change_text
 
 COLUMNS = "a int not null, s struct<x: int, y: int, z: int>, b string"
@@ -55,3 +58,10 @@ def test_as_few_columns_as_can_be_have_moved() -> None:
 def test_columns_that_begin_to_be_mapped_are_the_same() -> None:
     before = state(COLUMNS)
     assert change_texts(before, after(before, plan_set_properties(before, MAPPED))) == []
+
+
+def test_columns_that_are_no_longer_mapped_are_the_same() -> None:
+    mapped = state(COLUMNS, MAPPED)
+    metadata = plan_mapping_removal(mapped)[0]
+    assert isinstance(metadata, Metadata)
+    assert change_texts(mapped, replace(mapped, metadata=metadata)) == []

@@ -68,7 +68,7 @@ def test_an_append_does_not_land_in_a_similar_column(
     assert [row.asDict() for row in rows] == [{name: None, other: 1}]
 
 
-@pytest.mark.parametrize(("name", "other"), [("sira", "SIRA"), ("straße", "STRAẞE"), ("k", "\u212a"), ("σ", "Σ")])
+@pytest.mark.parametrize(("name", "other"), [("sira", "SIRA"), ("straße", "STRAẞE"), ("k", "\u212a"), ("σ", "Σ"), ("sira", "sıra"), ("i", "İ")])
 def test_an_append_lands_in_the_column_that_spark_takes_for_the_same(
     spark: SparkSession, tmp_path: Path, name: str, other: str
 ) -> None:
@@ -90,10 +90,14 @@ def test_a_table_of_delta_lake_with_both_names_is_read_and_changed(
     assert [tuple(row) for row in table.read(spark=spark).orderBy(first).collect()] == [(1, 2), (3, 4)]
     assert [tuple(row) for row in table.read(f"{quote_name(second)} = 4", spark=spark).collect()] == [(3, 4)]
     assert table.to_pandas()[[first, second]].sort_values(first).values.tolist() == [[1, 2], [3, 4]]
+    table.set_properties({"delta.enableTypeWidening": "true"})
     table.alter_column(quote_name(second), type="bigint")
     table.delete(f"{quote_name(second)} = 2", spark=spark)
+    table.update({quote_name(second): f"{quote_name(first)} + 2"}, spark=spark)
+    source = frame.selectExpr(f"3 {quote_name(first)}", f"6L {quote_name(second)}")
+    table.merge(source, f"t.{quote_name(first)} = s.{quote_name(first)}").when_matched_update_all().execute()
     rows = spark.read.format("delta").load(str(tmp_path)).collect()
-    assert [tuple(row) for row in rows] == [(3, 4)]
+    assert [tuple(row) for row in rows] == [(3, 6)]
 
 
 def test_a_column_that_spark_takes_for_another_cannot_be_added(tmp_path: Path) -> None:

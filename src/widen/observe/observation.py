@@ -219,8 +219,43 @@ def merge_observations(parts: Iterable[Observation]) -> Observation:
 def merge_records(
     left: RecordObservation, right: RecordObservation, combine: Combine = operator.add
 ) -> RecordObservation:
-    """Return the observation of the records of both, sorted by key."""
-    return {key: left.get(key, _NO_FIELD).merged(right.get(key, _NO_FIELD), combine) for key in _keys(left, right)}
+    """Return the observation of the records of both, sorted by key.
+
+    A field that only one of them has is shared with the result: where keys are data, nearly all are such fields.
+    """
+    merged = {}
+    for key in _keys(left, right):
+        one, other = left.get(key), right.get(key)
+        merged[key] = one.merged(other, combine) if one and other else one or other or _NO_FIELD
+    return merged
+
+
+def covers(known: RecordObservation, seen: RecordObservation) -> bool:
+    """Return whether a plan that knows one observation would not change with another; counts do not matter."""
+    return all(key in known and _covers_field(known[key], field) for key, field in seen.items())
+
+
+def _covers_field(known: FieldObservation, seen: FieldObservation) -> bool:
+    pairs = ((known.nulls, seen.nulls), (known.empty, seen.empty), (known.empty_records, seen.empty_records))
+    return (
+        all(old.keys() >= new.keys() for old, new in pairs)
+        and all(kind in known.kinds and _covers_facts(known.kinds[kind], each) for kind, each in seen.kinds.items())
+        and all(dim in known.records and covers(known.records[dim], each) for dim, each in seen.records.items())
+        and all(dim in known.maps and _covers_field(known.maps[dim], each) for dim, each in seen.maps.items())
+    )
+
+
+def _covers_facts(known: KindObservation, seen: KindObservation) -> bool:
+    return (
+        seen.integer_digits <= known.integer_digits
+        and seen.scale <= known.scale
+        and seen.written_scale <= known.written_scale
+        and seen.fits_int32 >= known.fits_int32
+        and seen.exact_double >= known.exact_double
+        and seen.decimal_exact >= known.decimal_exact
+        and seen.epoch_ms_exact >= known.epoch_ms_exact
+        and known.type in (seen.type, "")
+    )
 
 
 def get_field(record: RecordObservation, key: str) -> FieldObservation:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from functools import reduce
+from functools import lru_cache, reduce
+from operator import attrgetter
+from typing import TypeAlias
 
 from widen.model.types import BOOLEAN, FLOAT, STRING, TIMESTAMP_NTZ, DataType, DecimalType
 from widen.observe.kind import (
@@ -93,7 +95,7 @@ def choose_columns(
     if not kinds:
         return ColumnChoice()
     if not columns:
-        return _first_sight(kinds, mode, keeps_booleans=keeps_booleans)
+        return _first_sight(_without_counts(kinds), mode, keeps_booleans=keeps_booleans)
     # Widening comes before adding (D1): a kind that a widened column covers does not need its own column.
     widened = _plan_widenings(columns, kinds, table_format) if mode is Mode.WIDEN else ()
     columns = apply_widenings(columns, widened)
@@ -107,7 +109,23 @@ def choose_columns(
     return _with_common(choice, columns, kinds, widens, keeps_booleans=keeps_booleans)
 
 
-def _first_sight(kinds: Kinds, mode: Mode, *, keeps_booleans: bool) -> ColumnChoice:
+_Facts: TypeAlias = tuple[int, int, bool, bool, bool, bool, int, str]
+
+
+def _without_counts(kinds: Kinds) -> tuple[tuple[Kind, _Facts], ...]:
+    """Return what the choice of columns depends on. Where keys are data, thousands of fields have the same."""
+    return tuple((kind, _to_facts(observed)) for kind, observed in kinds.items())
+
+
+_to_facts = attrgetter(
+    *("integer_digits", "scale", "fits_int32", "exact_double", "decimal_exact", "epoch_ms_exact"),
+    *("written_scale", "type"),
+)
+
+
+@lru_cache(maxsize=1024)
+def _first_sight(facts: tuple[tuple[Kind, _Facts], ...], mode: Mode, *, keeps_booleans: bool) -> ColumnChoice:
+    kinds = {kind: KindObservation(1, *each) for kind, each in facts}
     # Mode widen needs no such rule: it looks for one type for all numbers of a dim anyway.
     numbers = _number_columns(kinds if mode is Mode.WIDEN else _without_long_twins(kinds), mode)
     requests = _deduplicate(replace(request, rule="U6") for request in numbers + _non_number_columns(kinds))

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from widen.model.column_path import ELEMENT, VALUE, Path, replace_type
-from widen.model.types import DataType, MapType, StructType
+from widen.model.types import DataType, Field, MapType, StructType
 from widen.observe.json_document import MAX_LEVELS
 from widen.observe.kind import NULL_WORD, Kind, leaf_and_dim, nest_in_arrays
 from widen.observe.observation import FieldObservation, Observation, RecordObservation, RecordPosition, merge_records
@@ -148,6 +148,7 @@ class _Evolution:
         """Return the struct after its records, and the operations that change it."""
         columns_of_key = columns_by_key(current, is_root=not cursor.source)
         operations: list[Operation] = []
+        added: list[Field] = []
         parts: list[FieldEvolution] = []
         # Fields with few sub-fields come first: where `max_columns` leaves no room for all, one field with thousands of
         # sub-fields must not take the room of all others. The order of names breaks ties, so that plans are repeatable.
@@ -164,8 +165,8 @@ class _Evolution:
                 self.refused.append(operation)
             else:
                 operations.append(operation)
-                current = current.with_field(new)
-        return current, operations
+                added.append(new)  # one by one, each would copy the struct
+        return StructType((*current.fields, *added)) if added else current, operations
 
     def _to_field_evolution(
         self, key: str, observed: FieldObservation, columns: tuple[FieldColumn, ...], cursor: _StructCursor

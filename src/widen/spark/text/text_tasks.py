@@ -21,7 +21,7 @@ from widen.model.types import BINARY, LONG, STRING, Field, StructType
 from widen.observe.file_fields import FileFields
 from widen.observe.json_split import split_records
 from widen.observe.json_stream_split import MAX_RECORD_BYTES
-from widen.observe.observation import Observation, RecordPosition, merge_observations, observation_from_json
+from widen.observe.observation import Observation, RecordPosition, covers, merge_observations, observation_from_json
 from widen.observe.observe_document import observation_signature
 from widen.planning.evolution.evolve import evolve
 from widen.planning.evolution.policy import Policy
@@ -199,6 +199,7 @@ class _TextTask:
         self._columns: list[pa.RecordBatch] = []  # the rows of the records that needed no text
         self._signature: object = None
         self._positions = RecordPositions()
+        self._prior: Observation | None = None
         self.will_replan = False
 
     @property
@@ -302,6 +303,8 @@ class _TextTask:
         if self.will_replan and (not can_adapt or self._rows < self._next_schema_rows):
             self._signature = None  # the next check looks again
             return
+        if can_adapt and not self.will_replan and self._is_known():
+            return
         schema = self._spec.next_schema(self._builder.observation)
         self.will_replan = self.will_replan or schema != self._spec.schema
         if not self.will_replan or not can_adapt:
@@ -312,6 +315,14 @@ class _TextTask:
             self._next_schema_rows = 2 * self._rows  # a source with new keys in every record must not plan all the time
             self._builder = self._builder.with_schema(schema)
             self._schema = to_arrow_schema(replace(self._spec, schema=schema).row_schema)
+
+    def _is_known(self) -> bool:
+        """Return whether earlier passes saw everything, so that the plan is the same."""
+        if self._prior is None:
+            self._prior = observation_from_json(self._spec.prior_observation)
+        prior, seen = self._prior, self._builder.observation
+        is_corrupt = seen.corrupt and not prior.corrupt
+        return not is_corrupt and covers(prior.root, seen.root) and covers(prior.kept_out, seen.kept_out)
 
 
 class RecordPositions:

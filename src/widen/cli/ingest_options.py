@@ -105,6 +105,12 @@ OPTIONS: Mapping[str, Any] = {
         "The maximum size of a record or a line, after decompression, e.g. 256MB. Default: 64MB.",
         metavar="SIZE",
     ),
+    "max_keys": _option(
+        int | None,
+        "--max-keys",
+        "The maximum number of keys in one field; a batch with more is refused. Default: 10000.",
+        min=1,
+    ),
     "numbers": _option(
         Numbers | None,
         "--numbers",

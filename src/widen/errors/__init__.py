@@ -52,7 +52,7 @@ WidenError
 │   ├── SourceError         the source of an ingestion cannot be used
 │   │   └── SourceChanged   a file changed while it was read
 │   ├── FilesChanged        files have changed since they were loaded
-│   ├── EvolutionRefused · LimitExceeded   the policy or a limit does not allow what a batch needs
+│   ├── EvolutionRefused · LimitExceeded · TooManyKeys   the policy or a limit does not allow what a batch needs
 │   ├── PlanChanged         the plan of a batch is not the plan that was approved
 │   └── FlowChanged · FlowKeyRefused · SourceRowsRemoved   a flow cannot start or go on
 ├── TableError              the table or its storage is at fault: repair it, or use another client

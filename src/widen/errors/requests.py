@@ -150,6 +150,22 @@ class LimitExceeded(RequestError):
     hint = "Nothing was written. Correct the source, or raise the limit."
 
 
+class TooManyKeys(RequestError):
+    """The objects of a field have so many keys that these are data and not names."""
+
+    code = "WIDEN_TOO_MANY_KEYS"
+    template = "{place} more than {limit} keys in this batch ({keys} so far): they are probably data and not names."
+    hint = "Nothing was written. {fix}"
+
+
+def too_many_keys(field: str, keys: int, limit: int) -> TooManyKeys:
+    """Return the error for a field, or for the records themselves if the name is empty."""
+    place = f"The objects of field {field} have" if field else "The records have"
+    ways = f"--detect-maps or --pin '{field}=map' reads them as a map, or --exclude leaves it out" if field else ""
+    fix = f"{ways}; or raise max_keys (--max-keys)." if ways else "Raise max_keys (--max-keys), or correct the source."
+    return TooManyKeys(place=place, keys=f"{keys:,}", limit=f"{limit:,}", fix=fix)
+
+
 class EvolutionRefused(RequestError):
     """The policy does not allow the schema changes that the batch needs."""
 

@@ -71,6 +71,7 @@ def plan(
     epoch_unit: Mapping[str, str] | None = None,
     max_columns: int | None = None,
     max_record_size: int | str | None = None,
+    max_keys: int | None = None,
     numbers: str | None = None,
     quarantine: str | PathLike[str] | None = None,
     samples: str | None = None,
@@ -155,6 +156,7 @@ def ingest(
     epoch_unit: Mapping[str, str] | None = None,
     max_columns: int | None = None,
     max_record_size: int | str | None = None,
+    max_keys: int | None = None,
     numbers: str | None = None,
     quarantine: str | PathLike[str] | None = None,
     samples: str | None = None,
@@ -222,6 +224,8 @@ def ingest(
         max_columns: The maximum number of leaf columns that ingestion may create; further fields are kept as JSON text.
         max_record_size: The maximum size of a record, or of a line of text, after decompression: bytes, or a size such
             as ``64MB``, which is the default. A file with a longer one cannot be read.
+        max_keys: The maximum number of keys that the objects of one field may have in a batch; with more, the keys are
+            probably data, and the batch is refused. 10,000 by default; it does not apply to maps and in mode freeze.
         numbers: What fractions become: ``exact`` (a double where that is exact, else a decimal; the default),
             ``decimal`` (a decimal with the digits as written, so that 12.50 stays 12.50) or ``double`` (a double; where
             fractions and other numbers meet in a field, they are rounded to doubles, and the plan counts them).

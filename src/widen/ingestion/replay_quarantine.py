@@ -78,6 +78,7 @@ def replay(
     detect_maps: bool | None = None,
     epoch_unit: Mapping[str, str] | None = None,
     max_columns: int | None = None,
+    max_keys: int | None = None,
     numbers: str | None = None,
     samples: str | None = None,
 ) -> ReplayResult:

@@ -60,8 +60,8 @@ def write_until_plan_is_stable(
         InvalidOption: a new table cannot be partitioned as the caller wants.
         InternalError: the plan changed in every pass, which should not happen; the files of all passes are deleted.
     """
+    plan = evolve(target.schema, observed, target.policy)
     for number in range(MAX_PASSES):
-        plan = evolve(target.schema, observed, target.policy)
         spec = BatchWriteSpec(target.schema, observed.to_json(), plan.schema, target.policy, number >= PATIENT_FROM)
         draft = target.draft(plan)
         result = write(spec, draft)

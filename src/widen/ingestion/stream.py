@@ -71,6 +71,7 @@ def ingest_stream(
     epoch_unit: Mapping[str, str] | None = None,
     max_columns: int | None = None,
     max_record_size: int | str | None = None,
+    max_keys: int | None = None,
     numbers: str | None = None,
     quarantine: str | PathLike[str] | None = None,
     samples: str | None = None,

@@ -33,7 +33,7 @@ from widen.planning.evolution.field_evolution import (
     sub_fields,
 )
 from widen.planning.evolution.file_fields import with_file_fields
-from widen.planning.evolution.map_detection import MapCandidate, find_map, to_maps
+from widen.planning.evolution.map_detection import MapCandidate, ensure_keys_are_names, find_map, to_maps
 from widen.planning.evolution.number_kinds import round_numbers, to_decimals
 from widen.planning.evolution.plan import (
     Grade,
@@ -67,8 +67,12 @@ def evolve(schema: StructType | None, observation: Observation, policy: Policy) 
     Args:
         schema: The columns of the table; None if it does not exist yet. Then it begins with the layout of the policy.
 
+    Raises:
+        TooManyKeys: a field has more keys than the policy allows.
+
     Source: docs/evolution-rules.md#u4 to #u18, #d1 to #d4, #d7 to #d12, #d15
     """
+    ensure_keys_are_names(observation.root, policy)
     return _Evolution(policy, observation.kept_out).plan(schema, observation)
 
 

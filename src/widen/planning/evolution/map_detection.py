@@ -14,9 +14,11 @@ from functools import reduce
 
 import msgspec
 
+from widen.errors import too_many_keys
 from widen.model.column_path import Path, format_path
 from widen.observe.kind import LONG_WORD, MAP_WORD, NUMBER_WORDS, RECORD_WORD, Kind
-from widen.observe.observation import FieldObservation
+from widen.observe.observation import FieldObservation, RecordObservation
+from widen.planning.evolution.policy import Mode, Policy
 
 MIN_KEYS, MIN_OBJECTS = 50, 5
 MAX_KEY_SHARE = 0.2
@@ -55,6 +57,36 @@ def find_map(source: Path, observed: FieldObservation) -> MapCandidate | None:
     if present > MAX_KEY_SHARE * len(names) * objects or not _have_one_shape(keys):
         return None
     return MapCandidate(source, len(names), objects)
+
+
+def find_excess_keys(root: RecordObservation, policy: Policy) -> MapCandidate | None:
+    """Return the first field whose objects have more keys than the policy allows and do not become maps.
+
+    In mode freeze no key becomes a column.
+    """
+    levels: list[tuple[Path, RecordObservation]] = [((), root)]
+    while levels:
+        source, record = levels.pop()
+        if len(record) > policy.max_keys and policy.mode_of(source) is not Mode.FREEZE:
+            return MapCandidate(source, len(record), 0)
+        for key, field in record.items():
+            if field.records:
+                path = (*source, key)
+                if not (policy.detects_maps and find_map(path, field) is not None):
+                    levels += [(path, inner) for inner in field.records.values()]
+            levels += [((*source, key), inner) for each in field.maps.values() for inner in each.records.values()]
+    return None
+
+
+def ensure_keys_are_names(root: RecordObservation, policy: Policy) -> None:
+    """Check that no field has more keys than the policy allows.
+
+    Raises:
+        TooManyKeys: a field has more.
+    """
+    excess = find_excess_keys(root, policy)
+    if excess is not None:
+        raise too_many_keys(format_path(excess.source), excess.keys, policy.max_keys)
 
 
 def to_maps(observed: FieldObservation) -> FieldObservation:

@@ -17,6 +17,7 @@ from widen.planning.evolution.format_capability import TableFormat
 from widen.planning.evolution.samples import Samples
 
 MAX_COLUMNS = 2000
+MAX_KEYS = 10_000
 """The default limit of leaves in a table that ingestion adds columns to."""
 
 ANYWHERE: Path = ()
@@ -99,6 +100,7 @@ class Policy:
         pins: For single fields, a mode for the field and everything below it; or the type or text form of its first
             column, which is never widened.
         max_columns: The limit of leaves up to which ingestion may add columns.
+        max_keys: The limit of keys in one field of a batch; more of them are data and not names.
         table_format: The format of the table, which decides what can be widened in place.
         date_fields: The fields in and below which strings that are ISO 8601 dates or timestamps are converted.
         local_time_fields: The same for strings that are ISO 8601 dates or timestamps without a time zone.
@@ -116,6 +118,7 @@ class Policy:
     mode: Mode = Mode.WIDEN
     pins: Mapping[Path, Pin] = field(default_factory=dict)
     max_columns: int = MAX_COLUMNS
+    max_keys: int = MAX_KEYS
     table_format: TableFormat = TableFormat.DELTA
     date_fields: frozenset[Path] = frozenset()
     local_time_fields: frozenset[Path] = frozenset()

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
+from sys import maxsize
 
 import msgspec
 import pyarrow as pa
@@ -24,6 +25,7 @@ from widen.observe.json_stream_split import MAX_RECORD_BYTES
 from widen.observe.observation import Observation, RecordPosition, covers, merge_observations, observation_from_json
 from widen.observe.observe_document import observation_signature
 from widen.planning.evolution.evolve import evolve
+from widen.planning.evolution.map_detection import find_excess_keys
 from widen.planning.evolution.policy import Policy
 from widen.routing.native.row_builder import ORIGIN_FIELDS, OriginColumn, RowBuilder
 from widen.spark.arrow_types import to_arrow_schema
@@ -93,7 +95,8 @@ class BatchWriteSpec:
     def next_schema(self, seen: Observation) -> StructType:
         """Return the schema of the plan for the prior and a new observation."""
         merged = observation_from_json(self.prior_observation).merged(seen)
-        return evolve(self.base, merged, self.policy).schema
+        # Only the driver refuses a batch.
+        return evolve(self.base, merged, replace(self.policy, max_keys=maxsize)).schema
 
 
 _ORIGIN = StructType(tuple(map(Field, ORIGIN_FIELDS, (STRING, STRING, LONG, STRING))))
@@ -200,11 +203,14 @@ class _TextTask:
         self._signature: object = None
         self._positions = RecordPositions()
         self._prior: Observation | None = None
-        self.will_replan = False
+        self.will_replan = self._has_excess_keys = False
+        self._next_plan_rows = 0
 
     @property
     def is_done(self) -> bool:
         """Whether more records would not improve the next plan much."""
+        if self._has_excess_keys:
+            return True
         enough = self._builder.observation.records >= MIN_OBSERVED_RECORDS
         return self.will_replan and enough and not self._spec.is_exhaustive
 
@@ -216,7 +222,7 @@ class _TextTask:
                 # A task that leaves input unread costs its Python worker: Spark starts a new one for the next task.
                 if self.is_done:
                     return
-        yield from self._drain()
+        yield from self._drain(is_last=True)
 
     def _run_group(self, group: FieldGroup | TextGroup) -> Iterator[pa.RecordBatch]:
         if isinstance(group, FieldGroup) and self._builder.takes_columns:
@@ -278,7 +284,7 @@ class _TextTask:
         """Return the note of the task."""
         return msgspec.json.encode(TaskNote(msgspec.Raw(self._builder.observation.to_json()), parts))
 
-    def _drain(self) -> Iterator[pa.RecordBatch]:
+    def _drain(self, *, is_last: bool = False) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the texts so far, unless what they hold changes the plan: then another pass makes the
         rows, and this one goes on with the schema that is known so far, so that it reads only what is new exactly.
         """
@@ -291,11 +297,11 @@ class _TextTask:
         if signature != self._signature:
             self._signature = signature
             self._builder.adapt()
-            self._adapt_schema()
+            self._adapt_schema(is_last=is_last)
         if not self.will_replan:
             yield from batches
 
-    def _adapt_schema(self) -> None:
+    def _adapt_schema(self, *, is_last: bool) -> None:
         """Find out whether the plan changes. If so, go on with the schema that is known so far: rows are not needed,
         but with it only records that bring more are read exactly.
         """
@@ -303,10 +309,18 @@ class _TextTask:
         if self.will_replan and (not can_adapt or self._rows < self._next_schema_rows):
             self._signature = None  # the next check looks again
             return
+        if not self.will_replan and self._rows < self._next_plan_rows and not is_last:
+            self._signature = None
+            return
         if can_adapt and not self.will_replan and self._is_known():
+            return
+        if find_excess_keys(self._builder.observation.root, self._spec.policy) is not None:
+            self.will_replan = self._has_excess_keys = True  # the driver refuses the batch
             return
         schema = self._spec.next_schema(self._builder.observation)
         self.will_replan = self.will_replan or schema != self._spec.schema
+        # Where every record has new keys, but there is no room for columns, each check would plan again.
+        self._next_plan_rows = 2 * self._rows
         if not self.will_replan or not can_adapt:
             return
         if self._rows < self._next_schema_rows:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from support.interval import columns
-from widen.errors import InvalidOption
+from widen.errors import InvalidOption, TooManyKeys
 from widen.ingestion.policy_config import parse_policy
 from widen.model.schema_json import from_json, to_json
 from widen.observe.field_rules import PLAIN, FieldRules
@@ -133,3 +133,25 @@ def test_the_log_has_one_event_for_a_new_record_and_those_of_its_conflicts() -> 
     assert len(plan.events) > 200
     logged = plan.logged_events()
     assert [(event["column"][0], event["grade"]) for event in logged] == [("wide", "additive"), ("wide", "conflict")]
+
+
+# ---- too many keys -----------------------------------------------------------------------------------
+
+
+def test_a_batch_with_more_keys_than_the_limit_is_refused_with_the_name_of_the_field() -> None:
+    seen = observed([{"a": record} for record in users(40)])
+    assert evolve(None, seen, parse_policy(max_keys=120)).operations
+    with pytest.raises(TooManyKeys, match="field a.by_user have more than 119 keys") as refused:
+        evolve(None, seen, parse_policy(max_keys=119))
+    assert "--detect-maps" in str(refused.value)
+    assert "--pin 'a.by_user=map'" in str(refused.value)
+
+
+@pytest.mark.parametrize("words", [{"detect_maps": True}, {"evolve": "freeze"}, {"pins": {"by_user": "freeze"}}])
+def test_keys_that_become_no_columns_are_not_limited(words: dict[str, Any]) -> None:
+    assert evolve(None, observed(users(40)), parse_policy(max_keys=50, **words)).schema is not None
+
+
+def test_records_themselves_may_have_too_many_keys() -> None:
+    with pytest.raises(TooManyKeys, match="The records have more than 3 keys"):
+        evolve(None, observed([{f"k{number}": 1} for number in range(4)]), parse_policy(max_keys=3))

@@ -14,6 +14,8 @@ from widen.ingestion import ingest
 from widen.model.types import is_same_name, name_key, quote_name
 from widen.table import Table
 
+SAME = [("sira", "SIRA"), ("straße", "STRAẞE"), ("k", "\u212a"), ("σ", "Σ"), ("sira", "sıra"), ("i", "İ")]
+
 
 def test_names_are_the_same_exactly_where_java_says_so(spark: SparkSession) -> None:
     jvm: Any = spark._jvm
@@ -68,7 +70,7 @@ def test_an_append_does_not_land_in_a_similar_column(
     assert [row.asDict() for row in rows] == [{name: None, other: 1}]
 
 
-@pytest.mark.parametrize(("name", "other"), [("sira", "SIRA"), ("straße", "STRAẞE"), ("k", "\u212a"), ("σ", "Σ"), ("sira", "sıra"), ("i", "İ")])
+@pytest.mark.parametrize(("name", "other"), SAME)
 def test_an_append_lands_in_the_column_that_spark_takes_for_the_same(
     spark: SparkSession, tmp_path: Path, name: str, other: str
 ) -> None:

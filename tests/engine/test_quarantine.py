@@ -29,9 +29,9 @@ FITTING = [
 KEPT_OUT = {
     '{"p":1,"amount":5}': "id is null, and column id is NOT NULL",
     '{"id":"x","p":1,"amount":5}': 'id: "x" is not of type bigint, and column id is NOT NULL',
-    '{"id":4,"p":"a","amount":5,"other":1}': 'p: "a" is not of type bigint, and column p is a partition column',
+    '{"id":4,"p":"a","amount":5,"other":1}': 'p: "x" is not of type bigint, and column p is a partition column',
     '{"id":5,"p":2,"amount":"7"}': (
-        'amount: "7" is not of type int, and column amount is referenced by the constraint positive'
+        'amount: "9" is not of type int, and column amount is referenced by the constraint positive'
     ),
     '{"id":6,"p":2,"amount":-5}': "The constraint positive (amount > 0) is not true",
     "nothing": "not a record",

@@ -75,9 +75,23 @@ OPTIONS: Mapping[str, Any] = {
         f"Fix the type or mode of a field: a type, text, json, map or a mode, e.g. a.b='decimal(18,4)'; {_MANY}",
         metavar="FIELD=WHAT",
     ),
-    "exclude": _option(list[str] | None, "--exclude", f"Ignore a field; {_MANY}", metavar="FIELD"),
+    "exclude": _option(
+        list[str] | None, "--exclude", f"Ignore a field, in any case of its name; {_MANY}", metavar="FIELD"
+    ),
     "mask": _option(
-        list[str] | None, "--mask", f"Write *** instead of the values of a field; {_MANY}", metavar="FIELD"
+        list[str] | None,
+        "--mask",
+        f"Write *** instead of the values of a field, in any case of its name; {_MANY}",
+        metavar="FIELD",
+    ),
+    "allow_unmatched": _option(
+        bool | None, "--allow-unmatched", "Allow --mask and --exclude to name fields that do not exist (yet)."
+    ),
+    "no_stats": _option(
+        list[str] | None,
+        "--no-stats",
+        f"Write no minimum and maximum of a field to the log and to footers; {_MANY}",
+        metavar="FIELD",
     ),
     "detect_dates": _option(
         bool | None, "--detect-dates/--no-detect-dates", "Read strings that are dates or UTC timestamps as such."

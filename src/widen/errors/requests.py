@@ -179,7 +179,10 @@ class UnmatchedFields(RequestError):
 
     code = "WIDEN_FIELDS_UNMATCHED"
     template = "Options have no effect: {fields}."
-    hint = "Nothing was written. Correct the names, or omit strict to get a warning instead."
+    hint = (
+        "Nothing was written. Correct the names. If a field comes and goes, allow_unmatched (--allow-unmatched) lets "
+        "masks and exclusions name it; for other options, omit strict to get a warning instead."
+    )
 
 
 class PlanChanged(RequestError):

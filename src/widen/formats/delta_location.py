@@ -22,6 +22,7 @@ from widen.planning.evolution.file_fields import for_file_fields
 from widen.planning.evolution.fixed_columns import find_fixed_columns
 from widen.planning.evolution.policy import Policy
 from widen.planning.evolution.policy_field_rules import with_time_fields
+from widen.protocol.skipping.file_statistics import HIDDEN_FIELDS, split_paths
 from widen.protocol.table_features import ensure_writable
 from widen.spark.source.source_files import to_place
 
@@ -69,6 +70,7 @@ class DeltaLocation(TableLocation):
             policy,
             table_format=table_format_of(state),
             fixed_columns=find_fixed_columns(state),
+            known_fields=frozenset(split_paths(state.properties.get(HIDDEN_FIELDS, ""))),
         )
         # File fields come last: a field of a file gets the rules of the column of its name, also those that the schema
         # adds.

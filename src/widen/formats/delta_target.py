@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import msgspec
+
 from widen.errors import InvalidOption
 from widen.formats.table_format import (
     NO_PARAMETERS,
@@ -35,12 +37,14 @@ from widen.planning.alter.metadata_change import with_operations
 from widen.planning.evolution.file_fields import for_file_fields
 from widen.planning.evolution.plan import BAD_FILES, CORRUPT_TEXTS, QUARANTINED, ROUNDED, Plan
 from widen.planning.evolution.policy import Mode, Policy
+from widen.planning.evolution.policy_field_rules import privacy_properties
 from widen.planning.evolution.source_metadata import CORRUPT, role_field, with_sources
 from widen.planning.table.table_state import TableState
 from widen.planning.write.schema_growth import ensure_types_unreferenced
 from widen.protocol.actions import Action, Add, Metadata, Protocol, Txn
 from widen.protocol.column_mapping import mapping_mode
 from widen.protocol.column_metadata import find_identity
+from widen.protocol.skipping.file_statistics import HIDDEN_FIELDS, NO_STATS
 from widen.protocol.table_properties import ENABLE_TYPE_WIDENING
 from widen.spark.delta_settings import default_properties
 from widen.spark.dml.change_context import ChangeResult
@@ -101,14 +105,22 @@ class DeltaTarget(IngestTarget):
             properties = {**NEW_PROPERTIES[self.policy.mode], **default_properties(SparkSession.getActiveSession())}
             actions = plan_create_table(plan.schema, (), properties, now_ms).actions
             metadata, protocol = actions
-            return DeltaDraft(self, protocol, metadata, actions)
+            return DeltaDraft(self, protocol, self._with_privacy(metadata, plan), actions)
         state = to_state(self.snapshot)
         metadata = state.metadata
         if plan.operations:
             ensure_types_unreferenced(state, plan.operations)
             metadata = with_operations(state, plan.operations)
-        metadata = _with_sources(metadata, plan.schema)
+        metadata = self._with_privacy(_with_sources(metadata, plan.schema), plan)
         return DeltaDraft(self, state.protocol, metadata, () if metadata == state.metadata else (metadata,))
+
+    def _with_privacy(self, metadata: Metadata, plan: Plan) -> Metadata:
+        """Return the metadata with the fields that are hidden and those without statistics."""
+        old = {} if self.snapshot is None else self.snapshot.properties
+        recorded = {key: old[key] for key in (HIDDEN_FIELDS, NO_STATS) if key in old}
+        recorded |= privacy_properties(self.policy, plan, old)
+        others = {key: text for key, text in metadata.configuration.items() if key not in (HIDDEN_FIELDS, NO_STATS)}
+        return msgspec.structs.replace(metadata, configuration={**others, **recorded})
 
     def has_interval(self, interval: StreamInterval) -> bool:
         return self.snapshot is not None and self.snapshot.has_written(_to_txn(interval))
@@ -179,7 +191,7 @@ class DeltaDraft(RowReplacingDraft):
         loaded: LoadRecord | None = None,
     ) -> CommitResult:
         txns = [] if interval is None else [_to_txn(interval)]
-        actions = [*self._actions_after(result), *txns, *_adds(result)]
+        actions = [*self._actions_after(plan, result), *txns, *_adds(result)]
         operation, history = "WRITE", {**self._parameters(plan), **parameters}
         if interval is not None:
             stream = {"queryId": interval.app_id, "epochId": str(interval.number)}
@@ -228,16 +240,18 @@ class DeltaDraft(RowReplacingDraft):
             return ChangeResult()
         return remove_replaced_rows(snapshot, self.metadata, self.replaced, _adds(result))
 
-    def _actions_after(self, result: BatchResult) -> Sequence[Action]:
-        """Return the actions with the values of identity columns that the rows have used up."""
+    def _actions_after(self, plan: Plan, result: BatchResult) -> Sequence[Action]:
+        """Return the actions with the values of identity columns that the rows have used up, and what is hidden."""
         schema = from_json(self.metadata.schema_string)
         identities = [field.name for field in schema if find_identity(field)]
         mode = mapping_mode(self.metadata.configuration, self.protocol)
         metadata = advance_identities(self.metadata, identities, mode, _adds(result))
-        if metadata == self.metadata:
-            return self.actions
+        # Only the plan of the whole batch says which fields it has: files are written as if it had all.
+        metadata = self.target._with_privacy(metadata, plan)
+        others = [action for action in self.actions if not isinstance(action, Metadata)]
+        snapshot = self.target.snapshot
         # A commit can have only one metadata action.
-        return [metadata, *(action for action in self.actions if not isinstance(action, Metadata))]
+        return others if snapshot is not None and metadata == snapshot.metadata else [metadata, *others]
 
     def _parameters(self, plan: Plan) -> dict[str, object]:
         """Return the parameters of every interval, for the history."""

@@ -52,8 +52,9 @@ from widen.planning.evolution.file_fields import for_file_fields
 from widen.planning.evolution.format_capability import TableFormat
 from widen.planning.evolution.plan import Plan
 from widen.planning.evolution.policy import FixedColumn, Policy
-from widen.planning.evolution.policy_field_rules import with_time_fields
+from widen.planning.evolution.policy_field_rules import privacy_properties, with_time_fields
 from widen.planning.evolution.source_metadata import CORRUPT, role_field, with_sources
+from widen.protocol.skipping.file_statistics import HIDDEN_FIELDS, split_paths
 from widen.spark.iceberg.replaced_rows import RemovedRows, remove_replaced_rows
 from widen.spark.ingest.batch import Batch
 from widen.spark.ingest.iceberg_files import IcebergRows, IcebergWriter
@@ -108,7 +109,12 @@ class IcebergLocation(TableLocation):
         self._ensure_partitions(partition_fields)
         # A column must not have the name of a partition field, also not of one of an older specification.
         reserved = frozenset(each.name for spec in table.specs().values() for each in spec.fields)
-        policy = replace(policy, fixed_columns=_fixed_columns(schema, partition_fields), reserved_names=reserved)
+        policy = replace(
+            policy,
+            fixed_columns=_fixed_columns(schema, partition_fields),
+            reserved_names=reserved,
+            known_fields=frozenset(split_paths(table.properties.get(HIDDEN_FIELDS, ""))),
+        )
         return IcebergTarget(self, table, schema, for_file_fields(with_time_fields(policy, schema)))
 
     def not_found(self) -> IcebergTableNotFound:
@@ -275,7 +281,10 @@ class IcebergDraft(RowReplacingDraft):
         transaction = self.transaction
         metadata = transaction.metadata
         store = self.target.place.store(data_location(metadata), transaction.table.io.properties)
-        return IcebergWriter(store, self.schema, transaction.partition_fields, metadata.properties)
+        # Only the plan of the whole batch says which fields it has: files are written as if it had all.
+        hidden = privacy_properties(self.target.policy, self.plan, metadata.properties)
+        properties = {**metadata.properties, **hidden}
+        return IcebergWriter(store, self.schema, transaction.partition_fields, properties)
 
     def write(self, batch: Batch, spec: BatchWriteSpec) -> BatchResult:
         try:
@@ -316,7 +325,8 @@ class IcebergDraft(RowReplacingDraft):
         transaction.add_snapshot([*_files(result), *rewrite.written], summary, rewrite.removed)
         if loaded is not None:
             marks |= self._record(loaded.load, staged)
-        transaction.set_properties({names.SOURCES: names.encode_sources(self.schema), **marks})
+        hidden = privacy_properties(self.target.policy, plan, transaction.metadata.properties)
+        transaction.set_properties({names.SOURCES: names.encode_sources(self.schema), **marks, **hidden})
         return transaction.commit(staged)
 
     def _remove_rows(self, staged: StagedFiles) -> RemovedRows:

@@ -17,6 +17,7 @@ from widen.iceberg.schema_conversion import fixed_lengths
 from widen.model.column_path import Path, children, fields
 from widen.model.types import ArrayType, DataType, MapType, StructType
 from widen.protocol.column_mapping import COLUMN_ID, nested_ids
+from widen.protocol.skipping.file_statistics import is_private, private_columns
 
 DEFAULT_MODE, COLUMN_MODE = "write.metadata.metrics.default", "write.metadata.metrics.column."
 """Table properties: the metrics of all columns, and of one column by its name."""
@@ -79,6 +80,7 @@ def metrics_modes(schema: StructType, properties: Mapping[str, str]) -> Mapping[
     default = properties.get(DEFAULT_MODE, _TRUNCATED)
     fixed = {number for _, field in fields(schema) for _, number, _ in fixed_lengths(field)}
     limit = _parse_limit(properties.get(MAX_COLUMNS, _DEFAULT_COLUMNS)) if DEFAULT_MODE not in properties else None
+    private = private_columns(schema, properties)
     for position, (path, number, is_repeated) in enumerate(leaf_ids(schema)):
         name = COLUMN_MODE + ".".join(path)
         inferred = "none" if limit is not None and position >= limit else default
@@ -86,7 +88,7 @@ def metrics_modes(schema: StructType, properties: Mapping[str, str]) -> Mapping[
         mode = _parse_mode(option, properties.get(name, inferred))
         if mode is not None:
             whole = WHOLE_BOUNDS if number in fixed and mode != COUNTS_ONLY else mode
-            modes[number] = COUNTS_ONLY if is_repeated else whole
+            modes[number] = COUNTS_ONLY if is_repeated or is_private(path, private) else whole
     return modes
 
 

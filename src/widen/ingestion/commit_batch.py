@@ -120,7 +120,7 @@ def commit_batch(batch: Batch, request: BatchRequest, target: IngestTarget) -> W
         EvolutionRefused: the policy forbids a change that the batch needs.
         PlanChanged: the plan is not the one that was approved.
         LimitExceeded: the batch is over a limit.
-        UnmatchedFields: the request is strict, and an option has no effect.
+        UnmatchedFields: a mask or an exclusion has no effect; or the request is strict, and another option has none.
         ContentionError: other writers kept committing first; nothing is visible.
         TableError: the table cannot be read or written; nothing is visible.
         InternalError: the plan changed in every pass, which should not happen.
@@ -314,21 +314,22 @@ def ensure_plan_allowed(plan: Plan, request: BatchRequest) -> None:
     Raises:
         EvolutionRefused: the policy forbids it.
         PlanChanged: it is not the plan that was approved.
-        UnmatchedFields: the request is strict, and an option has no effect.
+        UnmatchedFields: a mask or an exclusion has no effect; or the request is strict, and another option has none.
     """
-    if request.is_strict:
-        ensure_matched(plan)
+    ensure_matched(plan, request.policy, is_strict=request.is_strict)
     if plan.refused:
         raise EvolutionRefused(policy=request.policy.mode.value, plan=explain_operations(plan.refused))
     if request.plan_hash is not None and plan.hash != request.plan_hash:
         raise PlanChanged(wanted=request.plan_hash, found=plan.hash, plan="\n".join(explain_plan(plan)))
 
 
-def ensure_matched(plan: Plan) -> None:
-    """Check that every option that names a field has an effect.
+def ensure_matched(plan: Plan, policy: Policy, *, is_strict: bool) -> None:
+    """Check that every mask and exclusion has an effect, and in a strict request every option that names a field.
 
     Raises:
         UnmatchedFields: one has none.
     """
-    if plan.unmatched:
-        raise UnmatchedFields(fields="; ".join(map(str, plan.unmatched)).rstrip("."))
+    hides = not policy.allows_unmatched
+    refused = [each for each in plan.unmatched if is_strict or (hides and each.hides)]
+    if refused:
+        raise UnmatchedFields(fields="; ".join(map(str, refused)).rstrip("."))

@@ -66,6 +66,8 @@ def plan(
     config: str | PathLike[str] | None = None,
     exclude: Iterable[str] | None = None,
     mask: Iterable[str] | None = None,
+    allow_unmatched: bool | None = None,
+    no_stats: Iterable[str] | None = None,
     detect_dates: bool | Iterable[str] | None = None,
     detect_maps: bool | None = None,
     epoch_unit: Mapping[str, str] | None = None,
@@ -92,7 +94,7 @@ def plan(
         SourceError: the source cannot be used, it has no records, or a file changed while it was read.
         FilesChanged: files have changed since they were loaded, and ``changed`` is ``fail``.
         InvalidOption: an argument cannot be used.
-        UnmatchedFields: ``strict`` is set, and options name fields that do not exist.
+        UnmatchedFields: masks, exclusions, or with ``strict`` other options, name fields that do not exist.
         TableError: the table cannot be read or written.
 
     Source: docs/evolution-rules.md#dry-run
@@ -113,8 +115,7 @@ def plan(
         observed = batch.prior_observation(target.schema, target.policy)
         planned = write_until_plan_is_stable(target, observed, lambda spec, _: BatchResult([], batch.observe(spec)))
     ensure_has_records(batch, planned)
-    if strict:
-        ensure_matched(planned.plan)
+    ensure_matched(planned.plan, policy, is_strict=strict)
     return replace(planned.plan, bad_files=batch.bad_files, source_table=batch.source_table)
 
 
@@ -151,6 +152,8 @@ def ingest(
     config: str | PathLike[str] | None = None,
     exclude: Iterable[str] | None = None,
     mask: Iterable[str] | None = None,
+    allow_unmatched: bool | None = None,
+    no_stats: Iterable[str] | None = None,
     detect_dates: bool | Iterable[str] | None = None,
     detect_maps: bool | None = None,
     epoch_unit: Mapping[str, str] | None = None,
@@ -214,8 +217,14 @@ def ingest(
             needs changes. The default is ``widen``.
         pins: A mode, ``text``, ``json``, ``map`` or a type for single fields, by their path.
         config: A TOML file with ``evolve`` and the options below; arguments override it.
-        exclude: Fields to leave out.
-        mask: Fields whose values are replaced by ``***``.
+        exclude: Fields to leave out. Names match without regard to case. A field that neither the table, nor an earlier
+            load, nor the batch has is refused.
+        mask: Fields whose values are replaced by ``***``, by the same rules. Where the policy expects a record and the
+            source has a text, the whole text is masked, since it may hold the field.
+        allow_unmatched: Whether ``exclude`` and ``mask`` may name fields that do not exist: for a field that comes and
+            goes. The plan and an event then report them.
+        no_stats: Fields whose columns get no minimum and no maximum in the log, in footers and in manifests. Masked and
+            excluded fields never have them.
         detect_dates: Whether strings that are dates or timestamps become such; or the fields where they do.
         detect_maps: Whether the objects of a new field become maps if they have many keys, few of them in each object,
             with values of one shape. Otherwise each key becomes a column, and the plan says so.
@@ -233,9 +242,9 @@ def ingest(
             table, with the suffix ``_quarantine``.
         samples: How plans, events and the log show values of records: ``masked`` (letters as x, digits as 9; the
             default), ``none`` or ``raw``.
-        strict: Whether to refuse a batch if ``exclude``, ``mask``, ``pins``, ``epoch_unit`` or ``detect_dates`` name a
-            field that neither the table nor the batch has, or if a pin contradicts an existing column; otherwise the
-            plan and an event report it.
+        strict: Whether to refuse a batch if ``pins``, ``epoch_unit`` or ``detect_dates`` name a field that neither the
+            table nor the batch has, or if a pin contradicts an existing column; otherwise the plan and an event report
+            it. With ``strict``, ``allow_unmatched`` has no effect.
         layout_of: A table whose columns a new table begins with, e.g. to build a table again: the layout that comes of
             one batch after another is then that of all at once. It has no effect on a table that exists.
 
@@ -244,7 +253,8 @@ def ingest(
             untouched.
         FilesChanged: files have changed since they were loaded, and ``changed`` is ``fail``; the table is untouched.
         EvolutionRefused: the policy forbids the changes that the batch needs; the table is untouched.
-        UnmatchedFields: ``strict`` is set, and options name fields that do not exist; the table is untouched.
+        UnmatchedFields: masks, exclusions, or with ``strict`` other options, name fields that do not exist; the table
+            is untouched.
         LimitExceeded: the batch is over a limit; the table is untouched.
         PlanChanged: the hash of the plan is not ``plan_hash``; the table is untouched.
         InvalidOption: an argument cannot be used, or ``into`` exists and is not a table.

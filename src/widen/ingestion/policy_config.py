@@ -16,7 +16,7 @@ import msgspec
 
 from widen.errors import InvalidConfig, InvalidOption
 from widen.errors.foreign import open_failure
-from widen.model.column_path import Path, format_path
+from widen.model.column_path import Path, fold_path, format_path
 from widen.planning.evolution.policy import ANYWHERE, Numbers, Policy
 from widen.planning.evolution.policy_parser import parse_mode, parse_pin, parse_source, parse_unit
 from widen.planning.evolution.samples import Samples
@@ -35,6 +35,8 @@ SETTINGS: Mapping[str, str] = {
     "detect_maps": "true or false",
     "exclude": "fields to ignore",
     "mask": "fields whose values become ***",
+    "allow_unmatched": "true or false",
+    "no_stats": "fields without minimum and maximum in the log",
     "pins": "a table of fields, each with a mode, text, json or a type",
     "numbers": "exact, decimal or double",
     "samples": "masked, none or raw",
@@ -64,6 +66,8 @@ def parse_policy(
     config: str | PathLike[str] | None = None,
     exclude: Iterable[str] | None = None,
     mask: Iterable[str] | None = None,
+    allow_unmatched: bool | None = None,
+    no_stats: Iterable[str] | None = None,
     detect_dates: bool | Iterable[str] | None = None,
     detect_maps: bool | None = None,
     epoch_unit: Mapping[str, str] | None = None,
@@ -100,6 +104,8 @@ def _override(policy: Policy, given: _PolicySource) -> Policy:
         epoch_units={**policy.epoch_units, **_parse_table(given, "epoch_unit", parse_unit)},
         excluded=policy.excluded | _parse_scalar(given, "exclude", _NO_FIELDS, _parse_sources),
         masked=policy.masked | _parse_scalar(given, "mask", _NO_FIELDS, _parse_sources),
+        allows_unmatched=_parse_scalar(given, "allow_unmatched", policy.allows_unmatched, _parse_boolean),
+        no_stats=policy.no_stats | _parse_scalar(given, "no_stats", _NO_FIELDS, _parse_sources),
         samples=_parse_scalar(given, "samples", policy.samples, _parse_samples),
         numbers=_parse_scalar(given, "numbers", policy.numbers, _parse_numbers),
         max_record_bytes=_parse_scalar(given, "max_record_size", policy.max_record_bytes, _parse_size),
@@ -186,7 +192,8 @@ def _parse_sources(place: str, value: Any) -> frozenset[Path]:
 
 
 def _ensure_one_rule(policy: Policy) -> None:
-    for path in sorted(policy.excluded & policy.masked):
+    masked = set(map(fold_path, policy.masked))
+    for path in sorted(path for path in policy.excluded if fold_path(path) in masked):
         expected = "A field cannot be both excluded and masked."
         raise InvalidOption(option="mask", value=format_path(path), expected=expected)
 

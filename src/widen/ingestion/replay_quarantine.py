@@ -74,6 +74,8 @@ def replay(
     config: str | PathLike[str] | None = None,
     exclude: Iterable[str] | None = None,
     mask: Iterable[str] | None = None,
+    allow_unmatched: bool | None = None,
+    no_stats: Iterable[str] | None = None,
     detect_dates: bool | Iterable[str] | None = None,
     detect_maps: bool | None = None,
     epoch_unit: Mapping[str, str] | None = None,

@@ -8,17 +8,24 @@ Source: docs/evolution-rules.md#d6, #d10, #d13
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import product
 from typing import Any
 
+from widen.model.column_path import Path, fold_name
 from widen.observe.date_text import parse_temporal
 from widen.observe.json_document import JsonDocument, JsonText, MapEntries, document_to_json, parse_nested
 
 MASK = "***"
 """Replaces every masked value."""
+
+JSON_BEGIN = r"^\s*[\[{\"]"
+"""Texts that may be JSON with fields of their own."""
+
+_MAY_BE_JSON = re.compile(JSON_BEGIN).search
 
 
 class FieldRule(Enum):
@@ -44,6 +51,10 @@ class FieldRules:
         has_local_times: The same for strings that are dates or timestamps without a time zone.
         below: The rules for nested fields by name. Map keys and array positions are not part of the path. A nested
             field without an entry inherits only ``is_dated`` and ``has_local_times``.
+        hidden: The rules for nested fields that are masked or excluded, or have such a field below, by folded name: a
+            field that hides values does so however its name is capitalized. They apply to fields without an entry in
+            ``below``, and to keys of maps.
+        source: The field that the policy masks or excludes, as the policy spells it.
     """
 
     take: FieldRule = FieldRule.AS_IS
@@ -51,11 +62,22 @@ class FieldRules:
     is_dated: bool = False
     has_local_times: bool = False
     below: Mapping[str, FieldRules] = field(default_factory=dict)
+    hidden: Mapping[str, FieldRules] = field(default_factory=dict)
+    source: Path = ()
 
     @property
     def is_plain(self) -> bool:
         """Whether no value changes."""
-        return self.take is FieldRule.AS_IS and not (self.maps or self.reads_times or self.below)
+        return self.take is FieldRule.AS_IS and not (self.maps or self.reads_times or self.below or self.hidden)
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether the field is masked or excluded."""
+        return self.take is FieldRule.MASKED or self.take is FieldRule.LEFT_OUT
+
+    def hidden_at(self, key: str) -> FieldRules | None:
+        """Return the rules for a key of a map if it is masked or excluded, or may have such fields below."""
+        return self.hidden.get(fold_name(key)) if self.hidden else None
 
     @property
     def reads_times(self) -> bool:
@@ -65,6 +87,8 @@ class FieldRules:
     def at(self, key: str) -> FieldRules:
         """Return the rules for a nested field."""
         rules = self.below.get(key)
+        if rules is None and self.hidden:
+            rules = self.hidden.get(fold_name(key))
         return rules if rules is not None else _INHERITED[self.is_dated, self.has_local_times]
 
     def record(self, record: dict[str, JsonDocument]) -> dict[str, JsonDocument]:
@@ -90,13 +114,17 @@ class FieldRules:
         )
         return document_to_json(nested) if is_text else nested
 
-    def _apply_nested(self, value: JsonDocument, maps: int) -> JsonDocument:
+    def _apply_nested(self, value: JsonDocument, maps: int, *, is_entry: bool = False) -> JsonDocument:
         if isinstance(value, dict):
             return self._to_map(value, maps - 1) if maps else self.record(value)
         if isinstance(value, list):
-            return [self._apply_nested(item, maps) for item in value]
-        if isinstance(value, JsonText) and self.below:
-            return JsonText(document_to_json(self._apply_nested(parse_nested(value), maps)))
+            return [self._apply_nested(item, maps, is_entry=is_entry) for item in value]
+        if isinstance(value, JsonText) and (self.below or self.hidden):
+            return JsonText(document_to_json(self._apply_nested(parse_nested(value), maps, is_entry=is_entry)))
+        # A text where the policy expects a record may spell out that record, in any syntax. An entry of a map is hidden
+        # by its key; another entry only if its text may be JSON.
+        if self.hidden and type(value) is str and (not is_entry or _MAY_BE_JSON(value)):
+            return MASK
         return self.parse_temporal(value) if self.reads_times and type(value) is str else value
 
     def parse_temporal(self, text: str) -> str:
@@ -105,12 +133,40 @@ class FieldRules:
 
     def _to_map(self, entries: dict[str, Any], maps: int) -> MapEntries:
         """Return an object as a map. Rules that exclude or mask a name also apply to its keys."""
-        items = ((key, value, self.below.get(key, PLAIN).take) for key, value in entries.items())
+        items = ((key, value, self.hidden_at(key)) for key, value in entries.items())
         return MapEntries(
-            (key, MASK if take is FieldRule.MASKED and value is not None else self._apply_nested(value, maps))
-            for key, value, take in items
-            if take is not FieldRule.LEFT_OUT
+            (key, self._to_entry(value, rules, maps))
+            for key, value, rules in items
+            if rules is None or rules.take is not FieldRule.LEFT_OUT
         )
+
+    def _to_entry(self, value: JsonDocument, rules: FieldRules | None, maps: int) -> JsonDocument:
+        if rules is None or value is None:
+            return self._apply_nested(value, maps, is_entry=True)
+        if rules.is_hidden:
+            return MASK
+        # The policy names the key as if the map were a record.
+        return self._apply_nested(rules._apply_nested(value, 0), maps, is_entry=True)
+
+    def find_hidden(self, document: JsonDocument) -> Iterator[Path]:
+        """Yield the masked and excluded fields that a record has, before the rules are applied to it."""
+        yield from self._find_hidden(document, 0)
+
+    def _find_hidden(self, value: JsonDocument, maps: int) -> Iterator[Path]:
+        if isinstance(value, JsonText):
+            value = parse_nested(value)
+        if isinstance(value, list):
+            for item in value:
+                yield from self._find_hidden(item, maps)
+        for key, item in value.items() if isinstance(value, dict) else ():
+            rules = self.hidden_at(key) if maps else self.at(key)
+            if rules is not None and rules.is_hidden:
+                yield rules.source
+                continue
+            if rules is not None:
+                yield from rules._find_hidden(item, 0 if maps else rules.maps)
+            if maps:
+                yield from self._find_hidden(item, maps - 1)
 
 
 PLAIN = FieldRules()

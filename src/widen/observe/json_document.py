@@ -9,8 +9,6 @@ import json
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeAlias
 
-from widen.model.column_path import Path
-
 BOM = b"\xef\xbb\xbf"
 
 MAX_LEVELS = 41
@@ -119,17 +117,6 @@ def has_leaf(document: JsonDocument) -> bool:
     if isinstance(document, dict):
         return any(map(has_leaf, document.values()))
     return any(map(has_leaf, document)) if isinstance(document, list) else document is not None
-
-
-def has_field(document: JsonDocument | InvalidJson, path: Path) -> bool:
-    """Return whether a record has a field; in an array on the path, one element with it is enough."""
-    if not path:
-        return True
-    if isinstance(document, JsonText):
-        document = parse_nested(document)
-    if isinstance(document, list):
-        return any(has_field(item, path) for item in document)
-    return isinstance(document, dict) and path[0] in document and has_field(document[path[0]], path[1:])
 
 
 def parse_nested(text: JsonText) -> JsonDocument:

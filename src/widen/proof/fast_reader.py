@@ -46,6 +46,18 @@ class _SameHandler(dict[type, Handler]):
         return self[object]
 
 
+class _RecordHandlers(dict[str, Handlers]):
+    """The handlers of the fields of a record; those of an excluded field, however its name is capitalized."""
+
+    def __init__(self, rule: ProofRule, handlers: dict[str, Handlers]) -> None:
+        super().__init__(handlers)
+        self._rule = rule
+
+    def __missing__(self, key: str) -> Handlers:
+        # Without a handler for its type, a value needs the exact path.
+        return _SameHandler({object: _DROP}) if self._rule.rule_of(key).is_excluded else {}
+
+
 class FastReader:
     """Returns the forms of records that need no closer look."""
 
@@ -106,7 +118,8 @@ class FastReader:
 
     def _record_handlers(self, fields: ColumnsByKey, rule: ProofRule) -> dict[str, Handlers]:
         keys = fields.keys() | {key for key, below in rule.below.items() if below.is_excluded}
-        return {key: self._field_handlers(fields.get(key, ()), rule.rule_of(key)) for key in keys}
+        handlers = {key: self._field_handlers(fields.get(key, ()), rule.rule_of(key)) for key in keys}
+        return _RecordHandlers(rule, handlers)
 
     def _field_handlers(self, columns: FieldColumns, rule: ProofRule) -> Handlers:
         if rule.is_excluded:
@@ -122,7 +135,9 @@ class FastReader:
         scalar_columns = [column for column, dim in columns if not dim]
         type_names = {column.type_name for column in scalar_columns}
         handlers: Handlers = {}
-        if rule.reads_times and type_names != {"string"}:
+        if rule.hidden:
+            pass  # a text may be masked
+        elif rule.reads_times and type_names != {"string"}:
             handlers[str] = self._temporal_handler(scalar_columns, rule)
         elif "string" in type_names:
             handlers[str] = _KEEP

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from typing import Any
 
-from widen.model.column_path import Path, format_path
+from widen.model.column_path import Path, fold_name, format_path
 from widen.model.types import STRING, ArrayType, DataType, MapType, StructType
 from widen.planning.evolution.policy import Mode, Policy, TextForm
 from widen.planning.evolution.source_metadata import FORM, role_of, source_key
@@ -59,6 +59,7 @@ class ProofRule:
         has_dates: Strings that are dates or timestamps become such values, also below.
         has_local_times: Strings that are dates or timestamps without a time zone become such values, also below.
         below: The rules of the fields below, by key.
+        hidden: What is masked or excluded below, by folded key: however a name is capitalized.
     """
 
     is_excluded: bool = False
@@ -68,10 +69,12 @@ class ProofRule:
     has_dates: bool = False
     has_local_times: bool = False
     below: dict[str, ProofRule] = field(default_factory=dict)
+    hidden: dict[str, ProofRule] = field(default_factory=dict)
 
     def rule_of(self, key: str) -> ProofRule:
         """Return the rule of a key of a record."""
-        return self.below.get(key) or _WITHOUT_ENTRY[self.has_dates, self.has_local_times]
+        rule = self.below.get(key) or self.hidden.get(fold_name(key) if self.hidden else key)
+        return rule or _WITHOUT_ENTRY[self.has_dates, self.has_local_times]
 
     def get_or_add(self, path: Path) -> ProofRule:
         """Return the rule of a field; add an empty rule if there is none."""
@@ -85,6 +88,7 @@ class ProofRule:
         """Whether the rule changes no value, here or below."""
         return self == _AS_IS or (
             not (self.is_excluded or self.is_masked or self.text_form or self.map_levels or self.reads_times)
+            and not self.hidden
             and all(rule.is_plain for rule in self.below.values())
         )
 
@@ -96,7 +100,8 @@ class ProofRule:
     @property
     def has_redaction(self) -> bool:
         """Whether the rule masks or excludes anything, here or below."""
-        return self.is_excluded or self.is_masked or any(rule.has_redaction for rule in self.below.values())
+        below = (*self.below.values(), *self.hidden.values())
+        return self.is_excluded or self.is_masked or any(rule.has_redaction for rule in below)
 
     def apply_to_record(self, record: Mapping[str, Json]) -> dict[str, Json]:
         """Return a record after the rules; nulls are left out."""
@@ -119,14 +124,21 @@ class ProofRule:
                 return ReplacedText(to_text(self._apply_in_text(value, self.map_levels)))
         return self._apply_inside(value, self.map_levels)
 
-    def _apply_inside(self, value: Json, map_levels: int) -> Json:
+    def _apply_inside(self, value: Json, map_levels: int, *, is_entry: bool = False) -> Json:
         if isinstance(value, dict):
             return self._to_map(value, map_levels - 1) if map_levels else self.apply_to_record(value)
         if isinstance(value, list):
-            return [self._apply_inside(item, map_levels) for item in value]
+            return [self._apply_inside(item, map_levels, is_entry=is_entry) for item in value]
         if isinstance(value, DeepJson):
-            return DeepJson(to_text(self._apply_in_text(value, map_levels))) if self.below else value
+            has_rules = self.below or self.hidden
+            return DeepJson(to_text(self._apply_in_text(value, map_levels))) if has_rules else value
+        if self._hides_text(value, is_entry=is_entry):
+            return ReplacedText(MASK)
         return self.to_temporal(value) if self.reads_times and type(value) is str else value
+
+    def _hides_text(self, value: Json, *, is_entry: bool) -> bool:
+        """Tell whether a text may spell out a record with a hidden field; that of an entry only if it may be JSON."""
+        return bool(self.hidden) and type(value) is str and (not is_entry or value.lstrip()[:1] in ("{", "[", '"'))
 
     def to_temporal(self, text: str) -> str:
         """Return a text as a date or a timestamp if it is one that the rule reads, else the text."""
@@ -137,28 +149,50 @@ class ProofRule:
     def _to_map(self, entries: dict[str, Json], map_levels: int) -> MapObject:
         kept = MapObject()
         for key, value in entries.items():
-            rule = self.below.get(key, _AS_IS)
+            rule = self.hidden.get(fold_name(key), _AS_IS)
             if not rule.is_excluded:
                 is_masked = rule.is_masked and value is not None
-                kept[key] = ReplacedText(MASK) if is_masked else self._apply_inside(value, map_levels)
+                # The policy may name the key as if the map were a record.
+                inside = rule._apply_hidden(value)
+                kept[key] = ReplacedText(MASK) if is_masked else self._apply_inside(inside, map_levels, is_entry=True)
         return kept
 
-    def _apply_in_text(self, value: Json, map_levels: int) -> Json:
-        """Apply masks and exclusions to a value that becomes text; its nulls stay."""
-        if isinstance(value, DeepJson) and self.below:
+    def _apply_hidden(self, value: Json) -> Json:
+        """Return a value with what is hidden below, and otherwise as it is."""
+        if not self.hidden:
+            return value
+        if isinstance(value, DeepJson):
             value = read_json(value)
         if isinstance(value, list):
-            return [self._apply_in_text(item, map_levels) for item in value]
+            return [self._apply_hidden(item) for item in value]
         if not isinstance(value, dict):
-            return value
+            return ReplacedText(MASK) if self._hides_text(value, is_entry=False) else value
+        rules = {key: self.hidden.get(fold_name(key), _AS_IS) for key in value}
+        return {
+            key: ReplacedText(MASK) if rules[key].is_masked and item is not None else rules[key]._apply_hidden(item)
+            for key, item in value.items()
+            if not rules[key].is_excluded
+        }
+
+    def _apply_in_text(self, value: Json, map_levels: int, *, is_entry: bool = False) -> Json:
+        """Apply masks and exclusions to a value that becomes text; its nulls stay."""
+        if isinstance(value, DeepJson) and (self.below or self.hidden):
+            value = read_json(value)
+        if isinstance(value, list):
+            return [self._apply_in_text(item, map_levels, is_entry=is_entry) for item in value]
+        if not isinstance(value, dict):
+            return MASK if self._hides_text(value, is_entry=is_entry) else value
         if map_levels:
             kept = self._to_map(value, map_levels - 1)
-            return {key: self._map_value_in_text(item, value[key], map_levels - 1) for key, item in kept.items()}
+            return {key: self._map_value_in_text(item, key, value[key], map_levels - 1) for key, item in kept.items()}
         kept_keys = [key for key in value if not self.rule_of(key).is_excluded]
         return {key: self.rule_of(key).apply_in_text(value[key]) for key in kept_keys}
 
-    def _map_value_in_text(self, entry: Json, value: Json, map_levels: int) -> Json:
-        return entry if isinstance(entry, ReplacedText) else self._apply_in_text(value, map_levels)
+    def _map_value_in_text(self, entry: Json, key: str, value: Json, map_levels: int) -> Json:
+        if isinstance(entry, ReplacedText):
+            return entry
+        inside = self.hidden.get(fold_name(key), _AS_IS)._apply_hidden(value)
+        return self._apply_in_text(inside, map_levels, is_entry=True)
 
     def apply_in_text(self, value: Json) -> Json:
         """Return a value that is part of a value that becomes text."""
@@ -200,12 +234,33 @@ def build_proof_rules(schema: StructType, policy: Policy) -> ProofRule:
         root.get_or_add(path).has_dates = True
     for path in policy.local_time_fields:
         root.get_or_add(path).has_local_times = True
+    for key in computed_keys(schema):
+        root.get_or_add((key,)).is_excluded = True
+    hidden = ProofRule()
     for path in policy.masked:
-        root.get_or_add(path).is_masked = True
-    for path in policy.excluded | {(key,) for key in computed_keys(schema)}:
-        root.get_or_add(path).is_excluded = True
+        _hidden_rule(hidden, path).is_masked = True
+    for path in policy.excluded:
+        _hidden_rule(hidden, path).is_excluded = True
+    _hide(root, hidden)
     _inherit_times(root, _AS_IS)
     return root
+
+
+def _hidden_rule(rule: ProofRule, path: Path) -> ProofRule:
+    for key in path:
+        rule = rule.hidden.setdefault(fold_name(key), ProofRule())
+    return rule
+
+
+def _hide(rule: ProofRule, hidden: ProofRule) -> None:
+    """Add to a rule, and to those below it, what is masked or excluded however the keys are capitalized."""
+    rule.is_masked |= hidden.is_masked
+    rule.is_excluded |= hidden.is_excluded
+    rule.hidden = {key: replace(each) for key, each in hidden.hidden.items()}
+    for key, below in rule.below.items():
+        _hide(below, hidden.hidden.get(fold_name(key), _AS_IS))
+    for each in list(rule.hidden.values()):
+        _hide(each, each)
 
 
 def _add_column_rule(rule: ProofRule, data_type: DataType, text_form: object = None) -> None:
@@ -239,7 +294,7 @@ def _leaf_and_map_levels(data_type: DataType) -> tuple[DataType, int]:
 def _inherit_times(rule: ProofRule, above: ProofRule) -> None:
     rule.has_dates = rule.has_dates or above.has_dates
     rule.has_local_times = rule.has_local_times or above.has_local_times
-    for below in rule.below.values():
+    for below in (*rule.below.values(), *rule.hidden.values()):
         _inherit_times(below, rule)
 
 

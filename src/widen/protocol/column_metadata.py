@@ -18,6 +18,13 @@ START, STEP = "delta.identity.start", "delta.identity.step"
 HIGH_WATER_MARK, ALLOWS_EXPLICIT = "delta.identity.highWaterMark", "delta.identity.allowExplicitInsert"
 COLLATIONS = "__COLLATIONS"
 """The key under which Spark stores the collations of texts in a column."""
+SOURCE = "widen.source"
+"""Metadata key: the path of the source field from the root, as a list of keys without array steps."""
+
+ROLE = "widen.role"
+"""Metadata key: the role of a column that does not hold a source field, one of
+`widen.planning.evolution.source_metadata.ROLES`."""
+
 HIDDEN_PREFIX = "delta."
 """The prefix of metadata keys that are internal to the log."""
 

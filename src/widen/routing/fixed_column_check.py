@@ -18,6 +18,7 @@ from widen.observe.kind import NULL_WORD, Kind
 from widen.observe.observation import SAMPLE_CHARS, RecordObservation, RecordPosition, get_field
 from widen.observe.observe_document import observe_value
 from widen.planning.evolution.policy import FixedColumn
+from widen.planning.evolution.samples import Samples, sample_formatter
 from widen.routing.convert import MISSING
 from widen.routing.rescue import is_fully_stored
 from widen.routing.route import ColumnSlot, RecordRoute
@@ -43,16 +44,23 @@ class FixedColumnViolation:
     value: JsonDocument
 
     def __str__(self) -> str:
+        return self.reason()
+
+    def reason(self, samples: Samples = Samples.MASKED) -> str:
+        """Return why the record is quarantined.
+
+        Args:
+            samples: How to show its value.
+        """
         path = format_path(self.source)
         if self.value is None:
             return f"{path} is null, and column {self.slot.name} is {self.guard.reason}"
         if not self.guard.takes_values:
             return f"{path} has a value, but column {self.slot.name} is {self.guard.reason}"
         text = document_to_json(self.value)
-        shown = text if len(text) <= SAMPLE_CHARS else text[:SAMPLE_CHARS] + "…"
-        return (
-            f"{path}: {shown} is not of type {self.slot.type.sql}, and column {self.slot.name} is {self.guard.reason}"
-        )
+        shown = sample_formatter(samples)(text if len(text) <= SAMPLE_CHARS else text[:SAMPLE_CHARS] + "…")
+        column = f"column {self.slot.name} is {self.guard.reason}"
+        return f"{path}: {shown or 'the value'} is not of type {self.slot.type.sql}, and {column}"
 
     @property
     def source(self) -> Path:

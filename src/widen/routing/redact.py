@@ -17,11 +17,15 @@ from widen.planning.evolution.policy_field_rules import build_field_rules
 
 
 class Redactor:
-    """Hides values that the policy masks or excludes."""
+    """Hides values that the policy masks or excludes.
 
-    def __init__(self, policy: Policy) -> None:
+    Args:
+        schema: The columns of the table: where they are maps, the keys of objects are not names of fields.
+    """
+
+    def __init__(self, policy: Policy, schema: StructType | None = None) -> None:
         redacted = policy.excluded | policy.masked
-        self._rules = build_field_rules(StructType(), Policy(excluded=policy.excluded, masked=policy.masked))
+        self._rules = build_field_rules(schema or StructType(), policy, keeps_forms=True)
         self._redacted_paths = ", ".join(sorted(map(format_path, redacted)))
 
     def redact_corrupt(self, text: bytes) -> str:

@@ -60,7 +60,11 @@ def _mask_values(values: Column, data_type: DataType) -> Column:
                     _mask_values(pair["key"], key).alias("key"), _mask_values(pair["value"], value).alias("value")
                 ),
             )
-    text = values.cast("string")
+    return mask_text(values.cast("string"))
+
+
+def mask_text(text: Column) -> Column:
+    """Return texts with every letter as x or X and every digit as 9."""
     for pattern, mark in _MARKS:
         text = F.regexp_replace(text, F.lit(pattern), F.lit(mark))
     return text

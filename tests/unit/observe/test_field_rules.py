@@ -50,10 +50,25 @@ VALUES: list[tuple[FieldRules, str, Any]] = [
     (MASKED, '{"x":1}', "***"),
     (MASKED, "false", "***"),
     (MASKED, "null", None),
-    (FieldRules(below={"x": FieldRules(FieldRule.LEFT_OUT)}), '[{"x":1,"y":2}]', [{"y": "2"}]),
-    (FieldRules(FieldRule.AS_JSON, below={"x": FieldRules(FieldRule.LEFT_OUT)}), '{"x":1,"y":2}', '{"y":2}'),
-    (FieldRules(maps=1, below={"x": MASKED}), '{"x":1,"k":{"x":2}}', ("map", {"x": "***", "k": {"x": "***"}})),
-    (FieldRules(maps=1, below={"x": FieldRules(FieldRule.LEFT_OUT)}), '{"x":1,"k":2}', ("map", {"k": "2"})),
+    (FieldRules(hidden={"x": FieldRules(FieldRule.LEFT_OUT)}), '[{"x":1,"y":2}]', [{"y": "2"}]),
+    (FieldRules(FieldRule.AS_JSON, hidden={"x": FieldRules(FieldRule.LEFT_OUT)}), '{"x":1,"y":2}', '{"y":2}'),
+    (FieldRules(maps=1, hidden={"x": MASKED}), '{"x":1,"k":{"x":2}}', ("map", {"x": "***", "k": {"x": "***"}})),
+    (FieldRules(maps=1, hidden={"x": FieldRules(FieldRule.LEFT_OUT)}), '{"x":1,"k":2}', ("map", {"k": "2"})),
+    (FieldRules(hidden={"x": MASKED}), '{"x":1,"X":2,"y":3}', {"x": "***", "X": "***", "y": "3"}),
+    # A text may spell out the record; numbers and booleans cannot.
+    (FieldRules(hidden={"x": MASKED}), '["x=1",2,true,null]', ["***", "2", True, None]),
+    (FieldRules(FieldRule.AS_JSON, hidden={"x": MASKED}), '"x=1"', '"***"'),
+    # Beside the entry that a map has by that key, only texts that may be JSON are masked.
+    (
+        FieldRules(maps=1, hidden={"x": MASKED}),
+        '{"X":"1","k":"n","j":" {}"}',
+        ("map", {"X": "***", "k": "n", "j": "***"}),
+    ),
+    (
+        FieldRules(maps=1, hidden={"k": FieldRules(hidden={"x": MASKED})}),
+        '{"k":{"x":1,"y":2},"l":{"x":1}}',
+        ("map", {"k": {"x": "***", "y": "2"}, "l": {"x": "1"}}),
+    ),
 ]
 
 

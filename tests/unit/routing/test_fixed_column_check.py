@@ -11,6 +11,7 @@ from widen.observe.kind import Kind
 from widen.observe.observation import RecordObservation
 from widen.planning.evolution.policy import EpochUnit, FixedColumn, Policy
 from widen.planning.evolution.policy_field_rules import build_field_rules
+from widen.planning.evolution.samples import Samples
 from widen.routing.fixed_column_check import find_violations, fixed_column_route
 from widen.routing.route import build_routes
 
@@ -31,7 +32,7 @@ ROUTE = fixed_column_route(build_routes(TABLE, POLICY))
 
 def reasons(text: str) -> list[str]:
     record = build_field_rules(TABLE, POLICY).record(parse_document(text.encode()))
-    return [str(violation) for violation in find_violations(ROUTE, record)]
+    return [violation.reason(Samples.RAW) for violation in find_violations(ROUTE, record)]
 
 
 @pytest.mark.parametrize(
@@ -86,3 +87,10 @@ def test_a_fixed_timestamp_takes_a_number_only_in_a_known_unit(unit: EpochUnit |
     policy = Policy(fixed_columns={("t",): FixedColumn("t", "a partition column")}, epoch_units=units)
     route = fixed_column_route(build_routes(table, policy))
     assert len(list(find_violations(route, parse_document(b'{"t":1700000000}')))) == count
+
+
+def test_reasons_mask_values_unless_asked_otherwise() -> None:
+    (violation,) = find_violations(ROUTE, parse_document(b'{"id":"Ann 7"}'))
+    told = "is not of type int, and column id is NOT NULL"
+    assert str(violation) == f'id: "Xxx 9" {told}'
+    assert violation.reason(Samples.NONE) == f"id: the value {told}"

@@ -108,6 +108,9 @@ class Policy:
             value decides.
         fixed_columns: The columns that must not be rerouted, by their path in the table.
         samples: How plans, events and commits show sample values.
+        allows_unmatched: Whether masks and exclusions may name fields that neither the table nor the batch has.
+        no_stats: The fields whose columns get no minimum and no maximum, beside those masked and excluded.
+        known_fields: The fields that earlier loads into the table have masked or excluded.
         detects_maps: Whether the objects of a new field become maps if they look like maps.
         numbers: What fractions become in columns that ingestion adds or widens.
         layout: The columns that a new table begins with; None for no columns.
@@ -125,6 +128,9 @@ class Policy:
     epoch_units: Mapping[Path, EpochUnit] = field(default_factory=dict)
     excluded: frozenset[Path] = frozenset()
     masked: frozenset[Path] = frozenset()
+    allows_unmatched: bool = False
+    no_stats: frozenset[Path] = frozenset()
+    known_fields: frozenset[Path] = frozenset()
     fixed_columns: Mapping[Path, FixedColumn] = field(default_factory=dict)
     file_fields: frozenset[str] = frozenset()
     samples: Samples = Samples.MASKED

@@ -11,32 +11,35 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from widen.model.column_path import Path
-from widen.model.types import DATE, STRING, TIMESTAMP, TIMESTAMP_NTZ, ArrayType, DataType, MapType, StructType
+from widen.model.column_path import Path, fold_name, fold_path
+from widen.model.types import DATE, STRING, TIMESTAMP, TIMESTAMP_NTZ, ArrayType, DataType, Field, MapType, StructType
 from widen.observe.field_rules import PLAIN, FieldRule, FieldRules
 from widen.planning.evolution.file_fields import for_file_fields
+from widen.planning.evolution.plan import Plan
 from widen.planning.evolution.policy import ANY_MAP, Mode, Pin, Policy, TextForm
 from widen.planning.evolution.source_metadata import EVOLVED_FROM, FORM, role_of, source_key
+from widen.protocol.skipping.file_statistics import HIDDEN_FIELDS, NO_STATS, join_paths, split_paths
 
 _FIELD_RULE: Mapping[TextForm, FieldRule] = {TextForm.TEXT: FieldRule.AS_TEXT, TextForm.JSON: FieldRule.AS_JSON}
 _DATED = (DATE, TIMESTAMP)
 
 
-def build_field_rules(schema: StructType, policy: Policy) -> FieldRules:
+def build_field_rules(schema: StructType, policy: Policy, *, keeps_forms: bool = False) -> FieldRules:
     """Return the field rules for a table and a policy.
 
     Args:
         policy: The policy; its rules take precedence.
+        keeps_forms: Whether values that the table keeps as text stay values: for the text of a whole record.
 
     Source: docs/evolution-rules.md#d6, #d10, #d13
     """
     root = _RuleNode()
     for column in schema:
         if role_of(column) is None:
-            _add_column_rules(root.at((source_key(column),)), column.type, column.metadata.get(FORM))
+            _add_column_rules(root.at((source_key(column),)), column, keeps_forms=keeps_forms)
     for source, pin in policy.pins.items():
         if isinstance(pin, TextForm):
-            root.at(source).take = _FIELD_RULE[pin]
+            root.at(source).take = FieldRule.AS_IS if keeps_forms else _FIELD_RULE[pin]
         elif not isinstance(pin, Mode):
             _add_pin_rules(root.at(source), pin)
     for source in policy.date_fields:
@@ -44,10 +47,47 @@ def build_field_rules(schema: StructType, policy: Policy) -> FieldRules:
     for source in policy.local_time_fields:
         root.at(source).has_local_times = True
     # Masks and exclusions come last: no other rule may bring a hidden value back.
+    hidden = _HiddenNode()
     for sources, take in ((policy.masked, FieldRule.MASKED), (policy.excluded, FieldRule.LEFT_OUT)):
-        for source in sources:
-            root.at(source).take = take
-    return root.build(FieldRules())
+        for source in sorted(sources):
+            node = hidden.at(source)
+            node.take, node.source = take, source
+    return root.build(FieldRules(), hidden)
+
+
+def privacy_properties(policy: Policy, plan: Plan, properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the table properties that record which fields are hidden, and which have no statistics.
+
+    A later load knows these fields, also if it does not have them, and later writers write no statistics of them.
+
+    Args:
+        plan: The plan of the batch; a field that it does not match is not recorded.
+        properties: The properties of the table.
+    """
+    unmatched = {each.source for each in plan.unmatched}
+    hidden = (policy.masked | policy.excluded) - unmatched
+    recorded = {}
+    for key, sources in ((HIDDEN_FIELDS, hidden), (NO_STATS, policy.no_stats)):
+        old = split_paths(properties.get(key, ""))
+        known = set(map(fold_path, old))
+        new = [source for source in sources if fold_path(source) not in known]
+        if new:
+            recorded[key] = join_paths((*old, *new))
+    return recorded
+
+
+def unseen_hidden_fields(policy: Policy, schema: StructType) -> frozenset[Path]:
+    """Return the masked and excluded fields that no column shows: excluded ones, and those inside of maps and texts."""
+    rules = build_field_rules(schema, replace(policy, masked=frozenset(), excluded=frozenset()))
+    return policy.excluded | {source for source in policy.masked if _is_inside_closed(rules, source)}
+
+
+def _is_inside_closed(rules: FieldRules, source: Path) -> bool:
+    for key in source[:-1]:
+        rules = next((below for name, below in rules.below.items() if fold_name(name) == fold_name(key)), PLAIN)
+        if rules.maps or rules.take is not FieldRule.AS_IS:
+            return True
+    return False
 
 
 def with_time_fields(policy: Policy, schema: StructType) -> Policy:
@@ -108,23 +148,51 @@ class _RuleNode:
             node = node.below.setdefault(key, _RuleNode())
         return node
 
-    def build(self, above: FieldRules) -> FieldRules:
-        """Return the rules of the node, given those that it inherits."""
+    def build(self, above: FieldRules, hidden: _HiddenNode) -> FieldRules:
+        """Return the rules of the node, given those that it inherits, and what is hidden here and below."""
         is_dated, has_local_times = self.is_dated or above.is_dated, self.has_local_times or above.has_local_times
         inherited = FieldRules(is_dated=is_dated, has_local_times=has_local_times)
-        below = {key: node.build(inherited) for key, node in self.below.items()}
-        kept = {key: each for key, each in below.items() if each != inherited}
-        rules = FieldRules(self.take, self.maps, is_dated, has_local_times, kept)
+        hidden_below = {name: _RuleNode().build(inherited, each) for name, each in hidden.below.items()}
+        below = {
+            key: node.build(inherited, hidden.below.get(fold_name(key), _NOTHING_HIDDEN))
+            for key, node in self.below.items()
+        }
+        kept = {key: each for key, each in below.items() if each != hidden_below.get(fold_name(key), inherited)}
+        take = hidden.take or self.take
+        rules = FieldRules(take, self.maps, is_dated, has_local_times, kept, hidden_below, hidden.source)
         return PLAIN if rules.is_plain else rules
 
 
-def _add_column_rules(node: _RuleNode, data_type: DataType, form: object = None) -> None:
-    if form is not None:
+@dataclass(slots=True)
+class _HiddenNode:
+    """A tree of the masked and excluded fields, by folded names.
+
+    Args:
+        source: The field as the policy spells it.
+    """
+
+    take: FieldRule | None = None
+    source: Path = ()
+    below: dict[str, _HiddenNode] = field(default_factory=dict)
+
+    def at(self, source: Path) -> _HiddenNode:
+        node = self
+        for key in source:
+            node = node.below.setdefault(fold_name(key), _HiddenNode())
+        return node
+
+
+_NOTHING_HIDDEN = _HiddenNode()
+
+
+def _add_column_rules(node: _RuleNode, column: Field, *, keeps_forms: bool) -> None:
+    form = column.metadata.get(FORM)
+    if form is not None and not keeps_forms:
         node.take = _FIELD_RULE[TextForm(form)]
-    leaf, maps = _inside(data_type)
+    leaf, maps = _inside(column.type)
     node.maps = max(node.maps, maps)
     for item in leaf if isinstance(leaf, StructType) else ():
-        _add_column_rules(node.at((source_key(item),)), item.type, item.metadata.get(FORM))
+        _add_column_rules(node.at((source_key(item),)), item, keeps_forms=keeps_forms)
 
 
 def _add_pin_rules(node: _RuleNode, data_type: DataType) -> None:

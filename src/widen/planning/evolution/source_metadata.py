@@ -17,9 +17,8 @@ from widen.model.types import STRING, DataType, Field, StructType, similarity_ke
 from widen.observe.file_fields import SIGN
 from widen.planning.evolution.format_capability import TableFormat
 from widen.protocol.change_data_files import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
-
-SOURCE = "widen.source"
-"""Metadata key: the path of the source field from the root, as a list of keys without array steps."""
+from widen.protocol.column_metadata import ROLE as ROLE
+from widen.protocol.column_metadata import SOURCE as SOURCE
 
 EVOLVED_FROM = "widen.evolvedFrom"
 """Metadata key: the same path as text, on columns beside the one with the plain name."""
@@ -29,9 +28,6 @@ FORM = "widen.form"
 
 FILE_METADATA = "_metadata"
 """The column in which Spark describes the file of a row, unless a column of the table hides it."""
-
-ROLE = "widen.role"
-"""Metadata key: the role of a column that does not hold a source field, one of `ROLES`."""
 
 _OURS = "widen."
 

@@ -16,14 +16,19 @@ from typing import Any
 import msgspec
 
 from widen.errors import InvalidOption
-from widen.model.column_path import Path, parse_path
-from widen.model.types import DataType, DecimalType, StructType, name_key
+from widen.model.column_path import ELEMENT, Path, fold_path, format_path, parse_path
+from widen.model.types import ArrayType, DataType, DecimalType, StructType, name_key
+from widen.protocol.column_metadata import ROLE, SOURCE
 from widen.protocol.partition_values import UNKNOWN, Scalar, UnknownValue, parse_partition_value
 
 NUM_RECORDS, MIN_VALUES, MAX_VALUES = "numRecords", "minValues", "maxValues"
 NULL_COUNT, TIGHT_BOUNDS = "nullCount", "tightBounds"
 INDEXED_COLUMNS, STATS_COLUMNS = "delta.dataSkippingNumIndexedCols", "delta.dataSkippingStatsColumns"
 DEFAULT_INDEXED_COLUMNS = 32
+
+HIDDEN_FIELDS, NO_STATS = "widen.hiddenFields", "widen.noStats"
+"""Table properties: the fields that loads have masked or excluded, and further fields without statistics, each as paths
+of source fields with commas between them. Iceberg tables have the same properties."""
 MAX_TEXT = 32
 """The number of characters to which string bounds are truncated."""
 
@@ -242,17 +247,20 @@ def indexed_leaves(schema: StructType, properties: Mapping[str, str], partition_
     """
     partitions = frozenset(partition_by)
     candidates = [path for path, _ in _plain_leaves(schema) if path[0] not in partitions]
+    private = private_columns(schema, properties)
     named = named_columns(properties)
     if named is not None:
         keys = {tuple(map(name_key, path)) for path in named}
         folded = {path: tuple(map(name_key, path)) for path in candidates}
-        return frozenset(path for path, key in folded.items() if any(key[: len(each)] == each for each in keys))
+        chosen = frozenset(path for path, key in folded.items() if any(key[: len(each)] == each for each in keys))
+        return frozenset(path for path in chosen if not is_private(path, private))
     limit = properties.get(INDEXED_COLUMNS, str(DEFAULT_INDEXED_COLUMNS))
     try:
         count = int(limit)
     except ValueError as error:
         raise InvalidOption(option=INDEXED_COLUMNS, value=limit, expected="Must be an integer >= -1.") from error
-    return frozenset(candidates if count < 0 else candidates[:count])
+    chosen = frozenset(candidates if count < 0 else candidates[:count])
+    return frozenset(path for path in chosen if not is_private(path, private))
 
 
 def named_columns(properties: Mapping[str, str]) -> tuple[Path, ...] | None:
@@ -264,7 +272,58 @@ def named_columns(properties: Mapping[str, str]) -> tuple[Path, ...] | None:
     Source: Delta Lake's data skipping properties.
     """
     text = properties.get(STATS_COLUMNS)
-    return None if text is None else tuple(parse_path(part.strip()) for part in _LISTED.findall(text) if part.strip())
+    return None if text is None else split_paths(text)
+
+
+def split_paths(text: str) -> tuple[Path, ...]:
+    """Return the paths of a list with commas.
+
+    Raises:
+        InvalidPath: one of them is not a valid path.
+    """
+    return tuple(parse_path(part.strip()) for part in _LISTED.findall(text) if part.strip())
+
+
+def join_paths(paths: Iterable[Path]) -> str:
+    """Return paths as the text that `split_paths` reads."""
+    return ", ".join(sorted(map(format_path, paths)))
+
+
+def private_columns(schema: StructType, properties: Mapping[str, str]) -> frozenset[Path]:
+    """Return the columns that get no minimum and no maximum, here or below, in the log, footers and manifests.
+
+    They are the columns of the fields that the table records as hidden, or as without statistics, with all siblings;
+    and the columns for rescued and corrupt texts, which may spell out such a field.
+
+    Args:
+        schema: The columns, with their source fields in the metadata.
+
+    Raises:
+        InvalidPath: a property has a path that is not valid.
+    """
+    keys = (HIDDEN_FIELDS, NO_STATS)
+    named = frozenset(fold_path(path) for key in keys for path in split_paths(properties.get(key, "")))
+    return frozenset(_private_columns(schema, named, (), ())) if named else frozenset()
+
+
+def is_private(path: Path, private: Iterable[Path]) -> bool:
+    """Tell whether a leaf is one of the private columns, or below one."""
+    return any(path[: len(column)] == column for column in private)
+
+
+def _private_columns(struct: StructType, named: Iterable[Path], column: Path, source: Path) -> Iterator[Path]:
+    for field in struct:
+        name, key = (*column, field.name), tuple(field.metadata.get(SOURCE) or (*source, field.name))
+        leaf, steps = field.type, name
+        while isinstance(leaf, ArrayType):
+            leaf, steps = leaf.element, (*steps, ELEMENT)
+        sources = (fold_path(key), fold_path((*source, field.name)))
+        if ROLE in field.metadata or any(each[: len(path)] == path for each in sources for path in named):
+            yield name
+        elif isinstance(leaf, StructType):
+            yield from _private_columns(leaf, named, steps, key)
+        elif any(path[: len(each)] == each for each in sources for path in named):
+            yield name  # a map or a text that may hold the field
 
 
 def has_bounds(data_type: DataType) -> bool:

@@ -15,14 +15,15 @@ from typing import Any
 
 import msgspec
 
+from widen.model.column_path import Path
 from widen.model.types import StructType
 from widen.observe.file_fields import FileFields, merge_file_fields
-from widen.observe.json_document import BOM, InvalidJson, JsonDocument, has_field, parse_document
+from widen.observe.json_document import BOM, InvalidJson, JsonDocument, parse_document
 from widen.observe.json_split import split_records
 from widen.observe.observation import Observation, RecordPosition, merge_records, position_text
 from widen.observe.observe_document import observe_record
 from widen.planning.evolution.policy import Policy
-from widen.planning.evolution.policy_field_rules import build_field_rules
+from widen.planning.evolution.policy_field_rules import build_field_rules, unseen_hidden_fields
 from widen.planning.evolution.source_metadata import CORRUPT, CORRUPT_AT, RESCUED, ROLES, role_field
 from widen.routing.fixed_column_check import find_violations, fixed_column_route
 from widen.routing.native.batch_profile import adapt_profile, find_key_orders
@@ -37,7 +38,7 @@ from widen.routing.route import build_routes
 from widen.routing.row import Row, to_row
 
 MAX_SEARCHED_TEXTS = 10_000
-"""Maximum number of texts with the key of an excluded field in which a task looks for that field."""
+"""Maximum number of texts with the key of a hidden field in which a task looks for that field."""
 
 ORIGIN_FIELDS = ("text", "file", "position", "reason")
 """Fields of the origin column: the text, its file, its number in the file, and the reason if the record is
@@ -104,11 +105,12 @@ class RowBuilder:
         self._file_prefixes: dict[str, bytes] = {}  # by file
         self._route, self._rules = build_routes(schema, policy), build_field_rules(schema, policy)
         self._fixed_route, self._refuses_nulls = fixed_column_route(self._route), policy.refuses_nulls
-        self._redactor = Redactor(policy)
+        self._redactor = Redactor(policy, schema)
         self._roles = {role: field.name for role in ROLES if (field := role_field(schema, role)) is not None}
         self._base = build_routes(base or StructType(), policy)
         self._rows: list[Row] = []
-        self._search_budgets = dict.fromkeys(policy.excluded, MAX_SEARCHED_TEXTS)
+        searched = unseen_hidden_fields(policy, schema)
+        self._search_budgets = dict.fromkeys(searched, MAX_SEARCHED_TEXTS)
         self._use(BatchProfile(RESCUED in self._roles))
 
     def with_schema(self, schema: StructType) -> RowBuilder:
@@ -150,7 +152,7 @@ class RowBuilder:
             texts: JSON values as UTF-8. A text that is not a record makes a row that keeps the text.
         """
         if self._search_budgets:
-            self._search_excluded(texts)
+            self._search_hidden(texts)
         complete_texts = self._with_file_prefixes(texts, positions)
         if not self._profile.key_orders:
             self._use(replace(self._profile, key_orders=find_key_orders(complete_texts)))
@@ -171,21 +173,28 @@ class RowBuilder:
         for text, at, reason in zip(texts, positions, reasons, strict=True):
             self._rows.extend(self._corrupt_row(text, at, InvalidJson(reason), is_json=False))
 
-    def _search_excluded(self, texts: Sequence[bytes]) -> None:
-        """Look for each excluded field until it is found once: no column shows that the source still has it."""
-        for path, budget in list(self._search_budgets.items()):
+    def _search_hidden(self, texts: Sequence[bytes]) -> None:
+        """Look for each hidden field until it is found once, if no column can show that the source has it."""
+        for text in texts:
+            if not self._search_budgets:
+                break
             # A search for the bytes of the key spares parsing most texts.
-            key = msgspec.json.encode(path[-1])
-            for text in texts:
-                if key in text:
-                    budget -= 1
-                    if has_field(parse_document(text), path):
-                        self.observation.met.append([*path])
-                        budget = 0
-                    if not budget:
-                        break
-            self._search_budgets[path] = budget
-        self._search_budgets = {path: budget for path, budget in self._search_budgets.items() if budget}
+            lower = text.lower()
+            keys = {path: path[-1].lower().encode() for path in self._search_budgets}
+            likely = [path for path, key in keys.items() if key in lower or not key.isascii()]
+            found = self._find_hidden(text) if likely else frozenset()
+            for path in likely:
+                self._search_budgets[path] -= 1
+            self.observation.met += [[*path] for path in sorted(found) if path in self._search_budgets]
+            self._search_budgets = {
+                path: budget for path, budget in self._search_budgets.items() if budget and path not in found
+            }
+
+    def _find_hidden(self, text: bytes) -> frozenset[Path]:
+        """Return the masked and excluded fields that the records of a text have."""
+        documents = list(map(parse_document, _split_text(text)))
+        items = [item for document in documents for item in (document if isinstance(document, list) else [document])]
+        return frozenset(path for item in items if isinstance(item, dict) for path in self._rules.find_hidden(item))
 
     def _with_file_prefixes(self, texts: Sequence[bytes], positions: Sequence[RecordPosition]) -> Sequence[bytes]:
         """Return texts whose records begin with the fields of their file; the decoder refuses a duplicate key."""
@@ -297,7 +306,8 @@ class RowBuilder:
                 violation.observe(self.observation.kept_out, at)
             # The quarantine keeps the record as the source has it, not as the field rules read it, so that a replay
             # under other rules gets the same input.
-            yield from self._kept_out(self._redactor.redact_record(record, text), at, "; ".join(map(str, violations)))
+            reason = "; ".join(violation.reason(self._policy.samples) for violation in violations)
+            yield from self._kept_out(self._redactor.redact_record(record, text), at, reason)
             return
         self.observation.records += 1
         observe_record(self.observation.root, ruled, at)

@@ -55,7 +55,8 @@ def build_scalar_field(
 ) -> ScalarField:
     """Return a field of the records of a route."""
     slots, own_rules = route.get(key, ()), rules.at(key)
-    if own_rules.take not in (FieldRule.AS_IS, FieldRule.AS_TEXT) or any(slot.guard is not None for slot in slots):
+    is_as_written = own_rules.take in (FieldRule.AS_IS, FieldRule.AS_TEXT) and not own_rules.hidden
+    if not is_as_written or any(slot.guard is not None for slot in slots):
         return ScalarField(slots)
     if not slots:
         return ScalarField(takes_null=(key,) in profile.empty_fields)

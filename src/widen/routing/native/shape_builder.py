@@ -93,6 +93,8 @@ class _ShapedField:
         if rules.take is FieldRule.AS_JSON:
             return False
         if slot.word == STRING_WORD:
+            if rules.hidden:
+                return False  # a text may spell out the record that has a hidden field
             return not self.may_be_new_date(slot) and (rules.take is FieldRule.AS_IS or slot.dim == 0)
         if slot.entries is not None:
             return rules == FieldRules(maps=1) and slot.entries.record is None and slot.entries.entries is None
@@ -117,7 +119,8 @@ class _ShapeBuilder:
         # The decoder forbids unknown fields, so a field that is always null or empty would send every record to the
         # exact path.
         empty = {path[-1]: field for path, field in self.profile.empty_fields.items() if path[:-1] == above}
-        keys = _order_keys((*route, *empty, *_excluded_keys(rules)), self.profile.key_orders.get(above, ()))
+        order = self.profile.key_orders.get(above, ())
+        keys = _order_keys((*route, *empty, *_excluded_keys(rules, order)), order)
         # A record with a field that the shape lacks takes the exact path.
         shaped = (key for key in keys if not _UNSUPPORTED_KEY.search(key) and _takes_values(route.get(key, ())))
         for number, key in enumerate(shaped):
@@ -183,8 +186,9 @@ class _ShapeBuilder:
         shapes = {name: shape for name, (_, shape) in types.items() if shape is not None}
         natives = {slot.name: types.get(slot.name, (None, None))[0] for slot in slots}
         converter = build_fast_converter(slots, base_columns)
-        # Every value becomes JSON text first, so the Python type of the decoded value says nothing about its column.
-        if rules.take is FieldRule.AS_JSON:
+        # Every value becomes JSON text first, or a text may be masked, so the Python type of the decoded value says
+        # nothing about its column.
+        if rules.take is FieldRule.AS_JSON or rules.hidden:
             converter.conversions = {name: {} for name in converter.conversions}
         guards = [slot for slot in slots if slot.guard is not None]
         # A value that a fixed column cannot hold must not reach any other column: its whole record is quarantined.
@@ -208,7 +212,7 @@ class _ShapeBuilder:
         if native is not None:
             return native, replace(column, is_decoded=True)
         # With one array column, its own decoder takes the whole array (see `NestedColumn`), which is faster.
-        if is_simple and sum(slot.dim > 0 for slot in slots) > 1:
+        if is_simple and not rules.hidden and sum(slot.dim > 0 for slot in slots) > 1:
             add_array_conversions(converter, slots)
         return msgspec.Raw, column
 
@@ -234,8 +238,10 @@ def _takes_values(slots: Iterable[ColumnSlot]) -> bool:
     return all(slot.guard is None or slot.guard.takes_values for slot in slots)
 
 
-def _excluded_keys(rules: FieldRules) -> list[str]:
-    return [key for key, below in rules.below.items() if below.take is FieldRule.LEFT_OUT]
+def _excluded_keys(rules: FieldRules, order: Sequence[str]) -> list[str]:
+    """Return the excluded keys, in the spelling of the policy and in that of the first texts."""
+    keys = (*(below.source[-1] for below in rules.hidden.values() if below.source), *order)
+    return [key for key in keys if rules.at(key).take is FieldRule.LEFT_OUT]
 
 
 def _decoder_field(attribute: str, native: Any, *, is_required: bool) -> tuple[Any, ...]:

@@ -24,6 +24,7 @@ from widen.log.store.log_store import LogStore
 from widen.log.write.staged_files import discard_folder
 from widen.model.types import StructType, quote_name
 from widen.protocol.actions import Protocol
+from widen.protocol.skipping.file_statistics import private_columns
 from widen.spark.hadoop_options import hadoop_options
 from widen.spark.ingest.table_files import TableWriter, TaskFiles
 from widen.spark.pinned_settings import READ_OPTIONS
@@ -136,6 +137,7 @@ class IcebergWriter(TableWriter):
             to_arrow_with_ids(self.schema).with_metadata(self.footer),
             file_bytes=_FILE_BYTES if size is None else size,
             level=level,
+            private=private_columns(self.schema, self.properties),
         )
 
     def _integer(self, name: str) -> int | None:

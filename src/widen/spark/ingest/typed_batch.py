@@ -17,7 +17,7 @@ import msgspec
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from widen.model.column_path import Path
+from widen.model.column_path import Path, fold_name, fold_path
 from widen.model.types import ArrayType, DataType, MapType, StructType
 from widen.observe.observation import Observation, RecordObservation, merge_observations
 from widen.planning.evolution.evolve import evolve
@@ -36,6 +36,7 @@ from widen.spark.text.text_tasks import BatchWriteSpec
 from widen.spark.text.verification import CONVERTED, DIGEST, FORM, PLACE, VALUES, Side
 from widen.spark.typed.column_agreement import columns_agree
 from widen.spark.typed.column_expressions import to_columns
+from widen.spark.typed.field_rule_expressions import has_map_key
 from widen.spark.typed.fixed_column_violations import (
     TypedViolation,
     find_typed_violations,
@@ -91,11 +92,20 @@ class TypedBatch:
         # If the plan is the same whether the open values are exact or not, they need only be counted, for its events.
         is_decided = plan.schema == evolve(base, optimistic, policy).schema
         observation = certain if is_decided and plan.is_empty else _observe_parts(parts, counts_only=is_decided)
-        return msgspec.structs.replace(observation, met=[[*path] for path in self._excluded_fields(policy)])
+        return msgspec.structs.replace(observation, met=[[*path] for path in self._hidden_fields(policy)])
 
-    def _excluded_fields(self, policy: Policy) -> list[Path]:
-        """Return the excluded fields that the records have."""
-        return [path for path in sorted(policy.excluded) if any(_has(each.schema, path) for each in self.parts)]
+    def _hidden_fields(self, policy: Policy) -> list[Path]:
+        """Return the excluded and masked fields that the records have; those in keys of maps are looked up."""
+        paths = sorted(policy.excluded | policy.masked)
+        found = [path for path in paths if any(_has(each.schema, fold_path(path)) for each in self.parts)]
+        for part in self.parts:
+            conditions = {path: has_map_key(part.columns, part.schema, path) for path in paths if path not in found}
+            asked = {path: condition for path, condition in conditions.items() if condition is not None}
+            if asked:
+                columns = [F.max(condition).alias(str(at)) for at, condition in enumerate(asked.values())]
+                row = part.frame.select(*columns).collect()[0]
+                found += [path for path, has_key in zip(asked, row, strict=True) if has_key]
+        return found
 
     def observe(self, attempt: BatchWriteSpec) -> Observation:
         """Return the observation of all values; see `Batch`."""
@@ -164,8 +174,7 @@ def _has(data_type: DataType, path: Path) -> bool:
         case ArrayType(inner) | MapType(_, inner):
             return _has(inner, path)
         case StructType():
-            child = data_type.find(path[0])
-            return child is not None and _has(child.type, path[1:])
+            return any(fold_name(field.name) == path[0] and _has(field.type, path[1:]) for field in data_type)
     return False
 
 
@@ -198,7 +207,7 @@ class _Writing:
         """Write the records, without those that violate a rule or do not fit a fixed column."""
         schema, policy = self.attempt.schema, self.attempt.policy
         columns = to_columns(self.part.fields, schema, policy)
-        violations = find_typed_violations(self.part.fields, build_routes(schema, policy))
+        violations = find_typed_violations(self.part.fields, build_routes(schema, policy), policy.samples)
         rule = self.writer.violated_rule()
         if rule is None and not violations:
             records = self.part.records

@@ -25,7 +25,8 @@ from widen.planning.table.dependent_expressions import check_constraints
 from widen.protocol import iceberg_compat
 from widen.protocol.actions import Action, Add, Metadata, Remove
 from widen.protocol.column_mapping import without_mapping
-from widen.protocol.skipping.file_statistics import INDEXED_COLUMNS, indexed_leaves
+from widen.protocol.column_metadata import ROLE, SOURCE
+from widen.protocol.skipping.file_statistics import HIDDEN_FIELDS, INDEXED_COLUMNS, NO_STATS, indexed_leaves
 from widen.protocol.tracking_columns import TrackingColumns, tracking_columns
 from widen.protocol.type_changes import TYPE_CHANGES, ensure_readable
 from widen.spark.dml.change_context import count_written_rows
@@ -41,7 +42,7 @@ PARAMETERS: Mapping[str, object] = {"predicate": [], "applyPurge": True}
 Source: Delta Spark's REORG
 """
 
-_KEPT_KEYS = ("delta.columnMapping.", TYPE_CHANGES)
+_KEPT_KEYS = ("delta.columnMapping.", TYPE_CHANGES, SOURCE, ROLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +144,8 @@ def _as_stored(snapshot: Snapshot, columns: TrackingColumns | None) -> Metadata:
     kept = {key: value for key, value in snapshot.properties.items() if key not in rules}
     if columns:
         # The materialized row ids come after these columns, and get no statistics.
-        kept[INDEXED_COLUMNS] = str(len(indexed_leaves(schema, kept, snapshot.partition_columns)))
+        counted = {key: value for key, value in kept.items() if key not in (HIDDEN_FIELDS, NO_STATS)}
+        kept[INDEXED_COLUMNS] = str(len(indexed_leaves(schema, counted, snapshot.partition_columns)))
         schema = columns.add_to(schema)
     return msgspec.structs.replace(snapshot.metadata, schema_string=to_json(schema), configuration=kept)
 

@@ -8,14 +8,17 @@ Source: docs/evolution-rules.md#d6, #d13, #d16
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Mapping
+from functools import reduce
+from typing import cast
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from widen.model.column_path import Path
-from widen.model.types import STRING, VARIANT, VOID, ArrayType, DataType, Field, MapType, StructType
-from widen.observe.field_rules import MASK, FieldRule, FieldRules
+from widen.model.column_path import Path, fold_name, fold_path
+from widen.model.types import BINARY, STRING, VARIANT, VOID, ArrayType, DataType, Field, MapType, StructType
+from widen.observe.field_rules import JSON_BEGIN, MASK, FieldRule, FieldRules
 from widen.observe.observe_schema import TemporalString
 from widen.spark.source.field_names import Typed, field_steps, fields_of
 from widen.spark.typed.json_values import to_document, to_json_text
@@ -36,7 +39,7 @@ def apply_field_rules(fields: Mapping[str, Typed], rules: FieldRules) -> dict[st
 
 def opaque_rule_paths(data_type: DataType, rules: FieldRules, at: Path = ()) -> Iterator[Path]:
     """Yield the paths of variants with a field to exclude or mask, because rules cannot apply inside a variant."""
-    if rules.take in _HIDDEN:
+    if rules.is_hidden:
         return
     match data_type:
         case StructType(fields):
@@ -44,15 +47,8 @@ def opaque_rule_paths(data_type: DataType, rules: FieldRules, at: Path = ()) -> 
                 yield from opaque_rule_paths(field.type, rules.at(field.name), (*at, field.name))
         case ArrayType(inner) | MapType(_, inner):
             yield from opaque_rule_paths(inner, rules, at)
-        case _ if data_type == VARIANT and _redacts(rules):
+        case _ if data_type == VARIANT and rules.hidden:
             yield at
-
-
-_HIDDEN = (FieldRule.MASKED, FieldRule.LEFT_OUT)
-
-
-def _redacts(rules: FieldRules) -> bool:
-    return any(below.take in _HIDDEN or _redacts(below) for below in rules.below.values())
 
 
 def _apply_rules(values: Column, data_type: DataType, rules: FieldRules) -> Typed:
@@ -63,15 +59,21 @@ def _apply_rules(values: Column, data_type: DataType, rules: FieldRules) -> Type
         return _apply_nested_rules(values, data_type, rules)
     is_text = rules.take is FieldRule.AS_JSON or (rules.take is FieldRule.AS_TEXT and not is_scalar)
     result, result_type = (
-        (values, data_type) if is_text and not rules.below else _apply_nested_rules(values, data_type, rules)
+        (values, data_type)
+        if is_text and not rules.below and not rules.hidden
+        else _apply_nested_rules(values, data_type, rules)
     )
     if not is_text:
         return result, result_type
     return _json_text(to_document(result, result_type), is_scalar=is_scalar), STRING
 
 
-def _apply_nested_rules(values: Column, data_type: DataType, rules: FieldRules) -> Typed:
-    """Apply the field rules inside nested values."""
+def _apply_nested_rules(values: Column, data_type: DataType, rules: FieldRules, *, is_entry: bool = False) -> Typed:
+    """Apply the field rules inside nested values.
+
+    Args:
+        is_entry: Whether they are values of a map, which its key hides already where the policy says so.
+    """
     if _is_untouched(data_type, rules):
         return values, data_type
     match data_type:
@@ -83,10 +85,18 @@ def _apply_nested_rules(values: Column, data_type: DataType, rules: FieldRules) 
             ]
             return F.when(values.isNotNull(), F.struct(*columns)), inside
         case ArrayType(element):
-            _, inner = _apply_nested_rules(F.lit(None), element, rules)
-            return F.transform(values, lambda item: _apply_nested_rules(item, element, rules)[0]), ArrayType(inner)
+            _, inner = _apply_nested_rules(F.lit(None), element, rules, is_entry=is_entry)
+            items = F.transform(values, lambda item: _apply_nested_rules(item, element, rules, is_entry=is_entry)[0])
+            return items, ArrayType(inner)
         case MapType():
             return _apply_map_rules(values, data_type, rules)
+        case _ if data_type == BINARY and rules.hidden:
+            return _mask_values(values), STRING
+        case _ if data_type == STRING and rules.hidden and not is_entry:
+            # A text where the policy expects a record may spell out that record.
+            return _mask_values(values), STRING
+        case _ if data_type == STRING and rules.hidden:
+            return F.when(values.rlike(JSON_BEGIN), F.lit(MASK)).otherwise(values), STRING
         case _ if data_type == STRING and rules.reads_times:
             return values, TemporalString(has_instants=rules.is_dated, has_local_times=rules.has_local_times)
     return (F.to_json(values), STRING) if data_type == VARIANT else (values, data_type)
@@ -94,21 +104,61 @@ def _apply_nested_rules(values: Column, data_type: DataType, rules: FieldRules) 
 
 def _apply_map_rules(values: Column, data_type: MapType, rules: FieldRules) -> Typed:
     """Apply the field rules to the entries of maps, whose keys may be excluded or masked, too."""
-    left_out, masked = (
-        [k for k, at in rules.below.items() if at.take is t] for t in (FieldRule.LEFT_OUT, FieldRule.MASKED)
-    )
-    _, inner = _apply_nested_rules(F.lit(None), data_type.value, rules)
+    left_out = [key for key, at in rules.hidden.items() if at.take is FieldRule.LEFT_OUT]
+    # Where the policy names a field below a key, as if the map were a record, the whole entry is masked.
+    masked = [key for key in rules.hidden if key not in left_out]
+    _, inner = _apply_nested_rules(F.lit(None), data_type.value, rules, is_entry=True)
     # Other values of the map keep their type, which has no form for a mask.
     mask = F.lit(MASK if str(inner) == str(STRING) else None)
 
     def value_of(key: Column, value: Column) -> Column:
-        result, _ = _apply_nested_rules(value, data_type.value, rules)
-        is_masked = key.cast("string").isin(masked) & value.isNotNull()
+        result, _ = _apply_nested_rules(value, data_type.value, rules, is_entry=True)
+        is_masked = _fold_names(key).isin(masked) & value.isNotNull()
         return F.when(is_masked, mask).otherwise(result) if masked else result
 
     if left_out:
-        values = F.map_filter(values, lambda key, _: ~key.cast("string").isin(left_out))
+        values = F.map_filter(values, lambda key, _: ~_fold_names(key).isin(left_out))
     return F.transform_values(values, value_of), MapType(data_type.key, inner)
+
+
+def has_map_key(fields: Mapping[str, Column], schema: StructType, path: Path) -> Column | None:
+    """Return whether a map in a record has the key that a path names; None if no map is on the path.
+
+    Args:
+        path: The path of a masked or excluded field.
+    """
+    typed = ((fields[field.name], field) for field in schema if fold_name(field.name) == fold_name(path[0]))
+    return _any_of(_has_key(values, field.type, fold_path(path[1:])) for values, field in typed)
+
+
+def _has_key(values: Column, data_type: DataType, path: Path) -> Column | None:
+    if not path:
+        return None
+    match data_type:
+        case StructType():
+            named = (typed for name, typed in fields_of(values, data_type).items() if fold_name(name) == path[0])
+            return _any_of(_has_key(inner, inner_type, path[1:]) for inner, inner_type in named)
+        case ArrayType(element):
+            if _has_key(F.lit(None), element, path) is None:
+                return None
+            return F.exists(values, lambda item: cast(Column, _has_key(item, element, path)))
+        case MapType(_, value):
+            has_key = F.exists(F.map_keys(values), lambda key: _fold_names(key) == path[0])
+            if _has_key(F.lit(None), value, path) is None:
+                return has_key
+            return has_key | F.exists(F.map_values(values), lambda item: cast(Column, _has_key(item, value, path)))
+    return None
+
+
+def _any_of(conditions: Iterator[Column | None]) -> Column | None:
+    known = [condition for condition in conditions if condition is not None]
+    return reduce(operator.or_, known) if known else None
+
+
+def _fold_names(keys: Column) -> Column:
+    """Return keys in the form of `widen.model.column_path.fold_name`."""
+    folded = F.lower(F.upper(F.lower(keys.cast("string"))))
+    return F.translate(folded, "\u03c2\u0307", "\u03c3")
 
 
 def _mask_values(values: Column) -> Column:
@@ -125,13 +175,15 @@ def _json_text(values: Column, *, is_scalar: bool) -> Column:
 
 def _is_untouched(data_type: DataType, rules: FieldRules) -> bool:
     """Tell whether no field rule applies to values of a type, and they contain no variants and no dates in strings."""
+    if rules.hidden:
+        return False
     match data_type:
         case StructType(fields):
             return all(_is_as_is(rules.at(f.name)) and _is_untouched(f.type, rules.at(f.name)) for f in fields)
         case ArrayType(element):
             return _is_untouched(element, rules)
         case MapType(_, value):
-            return _is_untouched(value, rules) and all(map(_is_as_is, rules.below.values()))
+            return _is_untouched(value, rules)
     return data_type not in (VARIANT, VOID) and not (data_type == STRING and rules.reads_times)
 
 

@@ -19,8 +19,10 @@ from widen.observe.kind import MAP_WORD, NULL_WORD, RECORD_WORD, Kind, leaf_and_
 from widen.observe.observation import SAMPLE_CHARS, KindObservation, RecordObservation, get_field
 from widen.observe.observe_schema import type_facts
 from widen.planning.evolution.policy import FixedColumn
+from widen.planning.evolution.samples import Samples
 from widen.routing.fixed_column_check import fixed_column_route
 from widen.routing.route import ColumnSlot, RecordRoute
+from widen.spark.masked_values import mask_text
 from widen.spark.source.field_names import Typed, fields_of
 from widen.spark.typed.column_expressions import is_held_expression
 from widen.spark.typed.json_values import to_document, to_json_text
@@ -41,9 +43,15 @@ class TypedViolation:
     reason: Column
 
 
-def find_typed_violations(fields: Mapping[str, Typed], route: RecordRoute) -> list[TypedViolation]:
-    """Return the violations that records may have; empty if the table has no fixed columns."""
-    return list(_find_violations(fields, fixed_column_route(route), ()))
+def find_typed_violations(
+    fields: Mapping[str, Typed], route: RecordRoute, samples: Samples = Samples.MASKED
+) -> list[TypedViolation]:
+    """Return the violations that records may have; empty if the table has no fixed columns.
+
+    Args:
+        samples: How reasons show values.
+    """
+    return list(_find_violations(fields, fixed_column_route(route), (), samples))
 
 
 def violation_reason(violations: Sequence[TypedViolation]) -> Column:
@@ -72,18 +80,20 @@ def observe_violations(violations: Sequence[TypedViolation], counts: Sequence[in
     return root
 
 
-def _find_violations(fields: Mapping[str, Typed], route: RecordRoute, above: Path) -> Iterator[TypedViolation]:
+def _find_violations(
+    fields: Mapping[str, Typed], route: RecordRoute, above: Path, samples: Samples
+) -> Iterator[TypedViolation]:
     for key, slots in route.items():
         values, data_type = fields.get(key, (F.lit(None), None))
         for slot in slots:
             if slot.guard is not None:
-                yield from _column_violations((*above, key), values, data_type, slot, slot.guard)
+                yield from _column_violations((*above, key), values, data_type, slot, slot.guard, samples)
             if slot.record is not None and not slot.dim and isinstance(data_type, StructType):
-                yield from _find_violations(fields_of(values, data_type), slot.record, (*above, key))
+                yield from _find_violations(fields_of(values, data_type), slot.record, (*above, key), samples)
 
 
 def _column_violations(
-    source: Path, values: Column, data_type: DataType | None, slot: ColumnSlot, guard: FixedColumn
+    source: Path, values: Column, data_type: DataType | None, slot: ColumnSlot, guard: FixedColumn, samples: Samples
 ) -> Iterator[TypedViolation]:
     path, column = format_path(source), f"and column {slot.name} is {guard.reason}"
     if guard.is_required:
@@ -94,9 +104,8 @@ def _column_violations(
         return
     is_held = None if data_type is None else is_held_expression(values, data_type, (slot,), 0)
     if is_held is not None and data_type is not None:
-        text = F.concat(
-            F.lit(f"{path}: "), _show_value(values, data_type), F.lit(f" is not of type {slot.type.sql}, {column}")
-        )
+        shown = _show_value(values, data_type, samples)
+        text = F.concat(F.lit(f"{path}: "), shown, F.lit(f" is not of type {slot.type.sql}, {column}"))
         yield TypedViolation(source, _kind(data_type), ~is_held, text)
 
 
@@ -107,6 +116,9 @@ def _kind(data_type: DataType) -> Kind:
     return Kind(facts[0] if facts else word, dim)
 
 
-def _show_value(values: Column, data_type: DataType) -> Column:
+def _show_value(values: Column, data_type: DataType, samples: Samples) -> Column:
+    if samples is Samples.NONE:
+        return F.lit("the value")
     text = to_json_text(F.array(to_document(values, data_type)))
-    return text.substr(F.lit(2), F.least(F.length(text) - F.lit(2), F.lit(SAMPLE_CHARS)))
+    shown = text.substr(F.lit(2), F.least(F.length(text) - F.lit(2), F.lit(SAMPLE_CHARS)))
+    return shown if samples is Samples.RAW else mask_text(shown)

@@ -10,22 +10,23 @@ from __future__ import annotations
 
 import contextlib
 import uuid
+from collections.abc import Iterator
 from urllib.parse import unquote
 
 from pyspark.sql import DataFrame
 
 from widen.log.store.log_store import FileEntry, LogStore, percent_encode
 from widen.log.write.staged_files import discard_folder
-from widen.model.column_path import Path, as_nullable
+from widen.model.column_path import Path, as_nullable, children
 from widen.model.schema_json import from_json
-from widen.model.types import StructType
+from widen.model.types import ArrayType, DataType, MapType, StructType
 from widen.protocol.actions import Add, Metadata, Protocol
 from widen.protocol.column_mapping import mapping_mode, physical_name, to_physical, to_physical_path
 from widen.protocol.column_metadata import find_identity
 from widen.protocol.iceberg_compat import enabled_compat
 from widen.protocol.leaf_counts import LEAF_COUNTS
 from widen.protocol.partition_values import directory_values
-from widen.protocol.skipping.file_statistics import indexed_leaves
+from widen.protocol.skipping.file_statistics import indexed_leaves, is_private, private_columns
 from widen.protocol.void_columns import ensure_storable
 from widen.spark.hadoop_options import hadoop_options
 from widen.spark.parquet.footer import Footer, read_footers
@@ -76,13 +77,15 @@ def write_parquet(
     job, options = folder or uuid.uuid4().hex, hadoop_options(store)
     with contextlib.ExitStack() as undo:
         undo.callback(discard_folder, store, job)
-        indexed = indexed_columns(schema, metadata, mode)
+        indexed, private = indexed_columns(schema, metadata, mode), _private_columns(schema, metadata, mode)
         with translate_spark_errors():
             if enabled_compat(metadata.configuration):
                 rows = to_checked_rows(frame, schema, protocol, metadata)
-                sink = PartSink(store, job, codec_of(frame.sparkSession), describe_columns(indexed))
+                describe, codec = describe_columns(indexed), codec_of(frame.sparkSession)
+                sink = PartSink(store, job, codec, describe, private=private)
                 adds = write_for_iceberg(rows, sink, schema, mode, metadata.partition_columns)
             else:
+                options |= _without_statistics(to_physical(schema, mode), private)
                 writer = to_physical_layout(frame, schema, protocol, metadata).write.options(**_OPTIONS, **options)
                 with proleptic_writes(frame.sparkSession):
                     writer.partitionBy(*partition_names).parquet(unquote(store.uri(job)))
@@ -100,7 +103,11 @@ def arrow_layout(store: LogStore, protocol: Protocol, metadata: Metadata, job: s
     schema, mode = from_json(metadata.schema_string), mapping_mode(metadata.configuration, protocol)
     stored = {field.name: stored for field, stored in zip(schema, as_nullable(to_physical(schema, mode)), strict=True)}
     partitions = tuple(stored.pop(name).name for name in metadata.partition_columns)
-    sink = PartSink(store, job, codec, describe_columns(indexed_columns(schema, metadata, mode)))
+    describe, private = (
+        describe_columns(indexed_columns(schema, metadata, mode)),
+        _private_columns(schema, metadata, mode),
+    )
+    sink = PartSink(store, job, codec, describe, private=private)
     return ArrowLayout(sink, to_arrow_with_ids(StructType(tuple(stored.values()))), partitions)
 
 
@@ -110,6 +117,32 @@ def indexed_columns(schema: StructType, metadata: Metadata, mode: str) -> frozen
     leaves = indexed_leaves(schema, metadata.configuration, metadata.partition_columns)
     identities = {(field.name,) for field in schema if find_identity(field)}
     return frozenset(to_physical_path(schema, path, mode) for path in leaves | identities)
+
+
+def _private_columns(schema: StructType, metadata: Metadata, mode: str) -> frozenset[Path]:
+    """Return the physical paths of the columns that get no statistics in footers."""
+    return frozenset(to_physical_path(schema, path, mode) for path in private_columns(schema, metadata.configuration))
+
+
+def _without_statistics(stored: StructType, private: frozenset[Path]) -> dict[str, str]:
+    """Return the options with which Spark writes no statistics of some columns to footers.
+
+    Source: the Parquet format
+    """
+    if not private:
+        return {}
+    names = (name for leaf, name in _stored_leaves(stored, (), ()) if is_private(leaf, private))
+    return {f"parquet.column.statistics.enabled#{'.'.join(name)}": "false" for name in names}
+
+
+def _stored_leaves(data_type: DataType, path: Path, name: Path) -> Iterator[tuple[Path, Path]]:
+    """Yield the path of every leaf, and its path in the notation of Parquet."""
+    inner = children(data_type)
+    if not inner:
+        yield path, name
+    for step, child in inner:
+        around = {ArrayType: ("list",), MapType: ("key_value",)}.get(type(data_type), ())
+        yield from _stored_leaves(child, (*path, step), (*name, *around, step))
 
 
 def _adds(frame: DataFrame, store: LogStore, job: str, columns: frozenset[Path]) -> list[Add]:

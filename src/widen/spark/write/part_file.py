@@ -33,7 +33,7 @@ from widen.protocol.column_mapping import NONE, mapping_mode
 from widen.protocol.column_metadata import DEFAULT, GENERATION, INVARIANT, START
 from widen.protocol.leaf_counts import LEAF_COUNTS
 from widen.protocol.parquet_calendar import PROLEPTIC
-from widen.protocol.skipping.file_statistics import indexed_leaves
+from widen.protocol.skipping.file_statistics import indexed_leaves, is_private, private_columns
 from widen.protocol.table_features import is_supported
 from widen.protocol.text_limits import TEXT_LIMIT
 from widen.spark.parquet.footer import footer_of, leaf_paths
@@ -66,6 +66,7 @@ class PartSink:
         schema: The schema of the files; by default that of the rows.
         file_bytes: The number of bytes from which on a task starts another file.
         level: The compression level; None for that of Arrow.
+        private: The columns that get no statistics in footers; see `private_columns`.
     """
 
     store: LogStore
@@ -75,6 +76,7 @@ class PartSink:
     schema: pa.Schema | None = None
     file_bytes: int = FILE_BYTES
     level: int | None = None
+    private: frozenset[Path] = frozenset()
 
 
 class PartFile(msgspec.Struct, frozen=True):
@@ -121,7 +123,8 @@ def find_part_sink(spark: SparkSession, store: LogStore, protocol: Protocol, met
     if metadata.partition_columns or is_mapped or has_rules or is_iceberg or not is_fully_nullable(schema):
         return None
     describe = describe_columns(indexed_leaves(schema, metadata.configuration, ()))
-    return PartSink(store, uuid.uuid4().hex, codec_of(spark), describe)
+    private = private_columns(schema, metadata.configuration)
+    return PartSink(store, uuid.uuid4().hex, codec_of(spark), describe, private=private)
 
 
 def describe_columns(columns: frozenset[Path]) -> Callable[[pq.FileMetaData, Mapping[Path, int]], tuple[str, str]]:
@@ -203,6 +206,8 @@ class PartWriter:
         self._path = f"{self._sink.job}/part-{uuid.uuid4().hex}.{self._sink.codec}.parquet"
         self._file = self._sink.store.create(self._path)
         self._footers: list[pq.FileMetaData] = []
+        private = self._sink.private
+        omitted = unbounded | {leaf for leaf in leaf_paths(self._schema) if private and is_private(leaf, private)}
         self._nans: Counter[Path] = Counter()
         self._writer = pq.ParquetWriter(
             self._file,
@@ -211,7 +216,7 @@ class PartWriter:
             compression_level=self._sink.level,
             # As Spark writes them; the default is a byte array of fixed length, which takes more space and time.
             store_decimal_as_integer=True,
-            write_statistics=_columns_in_file(self._schema, unbounded) if unbounded else True,
+            write_statistics=_columns_in_file(self._schema, omitted) if omitted else True,
             metadata_collector=self._footers,
         )
         self._writer.add_key_value_metadata(PROLEPTIC)

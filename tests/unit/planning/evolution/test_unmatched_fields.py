@@ -42,8 +42,16 @@ NOT_THERE = "neither the table nor the batch has this field."
         ({"epoch_unit": {"att": "s"}}, [f"epoch_unit att: {NOT_THERE} Did you mean at?"]),
         ({"detect_dates": ["a"]}, [f"detect_dates a: {NOT_THERE} Did you mean at?"]),
         ({"detect_dates": True}, []),
-        ({"pins": {"user.tags": "map<string,int>"}, "mask": ["user.tags.k"]}, []),
-        ({"pins": {"user": "json"}, "mask": ["user.mail"]}, []),
+        ({"mask": ["PHONE", "User.Mail"]}, []),
+        ({"mask": ["phone.x", "user", "user.typo"]}, []),
+        # No column shows the keys of a map and the fields of a text, so they must have been seen.
+        ({"pins": {"user.tags": "map<string,int>"}, "mask": ["user.tags.k"], "met": (("user", "tags", "k"),)}, []),
+        ({"pins": {"user": "json"}, "mask": ["user.mail"], "met": (("user", "mail"),)}, []),
+        (
+            {"pins": {"user.tags": "map<string,int>"}, "mask": ["user.tags.kk"]},
+            [f"mask user.tags.kk: {NOT_THERE} Did you mean user.tags?"],
+        ),
+        ({"pins": {"user": "json"}, "mask": ["user.mial"]}, [f"mask user.mial: {NOT_THERE} Did you mean user?"]),
     ],
 )
 def test_names_of_no_field_are_told_with_the_nearest(words: dict[str, object], told: list[str]) -> None:

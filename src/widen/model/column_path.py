@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from widen.errors import ArrayStepNotFound, ColumnNotFound, InvalidPath, MapStepNotFound, PathNotNested
-from widen.model.types import ArrayType, DataType, Field, MapType, StructType, is_atomic, quote_name
+from widen.model.types import ArrayType, DataType, Field, MapType, StructType, is_atomic, quote_name, similarity_key
 
 Path: TypeAlias = tuple[str, ...]
 """The parts of a column path."""
@@ -27,26 +27,9 @@ ELEMENT, KEY, VALUE = "element", "key", "value"
 _PART = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 
 
-_SAME_LETTER = {0x3C2: 0x3C3, 0x307: None}
-"""The final sigma, which Python's and Spark's lower cases write, and the dot that the lower case of İ leaves."""
-
-
-def fold_name(name: str) -> str:
-    """Return a form that two names share if any reader may take them for one: they differ at most in case.
-
-    Rules that hide values match names by it. It joins more names than the columns of a table do, so that a mask covers
-    what Python, Java and Spark each call the same name.
-
-    Example:
-        >>> fold_name("E-MAIL"), fold_name("STRASSE") == fold_name("straße"), fold_name("İ") == fold_name("ı")
-        ('e-mail', True, True)
-    """
-    return name.lower().upper().lower().translate(_SAME_LETTER)
-
-
 def fold_path(path: Path) -> Path:
-    """Return the path with each of its names folded; see `fold_name`."""
-    return tuple(map(fold_name, path))
+    """Return the path with names that are equal for any two that a reader may take for one; see `similarity_key`."""
+    return tuple(map(similarity_key, path))
 
 
 def parse_path(text: str) -> Path:

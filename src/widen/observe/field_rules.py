@@ -15,7 +15,8 @@ from enum import Enum
 from itertools import product
 from typing import Any
 
-from widen.model.column_path import Path, fold_name
+from widen.model.column_path import Path
+from widen.model.types import similarity_key
 from widen.observe.date_text import parse_temporal
 from widen.observe.json_document import JsonDocument, JsonText, MapEntries, document_to_json, parse_nested
 
@@ -77,7 +78,7 @@ class FieldRules:
 
     def hidden_at(self, key: str) -> FieldRules | None:
         """Return the rules for a key of a map if it is masked or excluded, or may have such fields below."""
-        return self.hidden.get(fold_name(key)) if self.hidden else None
+        return self.hidden.get(similarity_key(key)) if self.hidden else None
 
     @property
     def reads_times(self) -> bool:
@@ -88,7 +89,7 @@ class FieldRules:
         """Return the rules for a nested field."""
         rules = self.below.get(key)
         if rules is None and self.hidden:
-            rules = self.hidden.get(fold_name(key))
+            rules = self.hidden.get(similarity_key(key))
         return rules if rules is not None else _INHERITED[self.is_dated, self.has_local_times]
 
     def record(self, record: dict[str, JsonDocument]) -> dict[str, JsonDocument]:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from typing import Any
 
-from widen.model.column_path import Path, fold_name, format_path
-from widen.model.types import STRING, ArrayType, DataType, MapType, StructType
+from widen.model.column_path import Path, format_path
+from widen.model.types import STRING, ArrayType, DataType, MapType, StructType, similarity_key
 from widen.planning.evolution.policy import Mode, Policy, TextForm
 from widen.planning.evolution.source_metadata import FORM, role_of, source_key
 from widen.proof.json_reader import DeepJson, Json, read_json, to_text
@@ -73,7 +73,7 @@ class ProofRule:
 
     def rule_of(self, key: str) -> ProofRule:
         """Return the rule of a key of a record."""
-        rule = self.below.get(key) or self.hidden.get(fold_name(key) if self.hidden else key)
+        rule = self.below.get(key) or self.hidden.get(similarity_key(key) if self.hidden else key)
         return rule or _WITHOUT_ENTRY[self.has_dates, self.has_local_times]
 
     def get_or_add(self, path: Path) -> ProofRule:
@@ -149,7 +149,7 @@ class ProofRule:
     def _to_map(self, entries: dict[str, Json], map_levels: int) -> MapObject:
         kept = MapObject()
         for key, value in entries.items():
-            rule = self.hidden.get(fold_name(key), _AS_IS)
+            rule = self.hidden.get(similarity_key(key), _AS_IS)
             if not rule.is_excluded:
                 is_masked = rule.is_masked and value is not None
                 # The policy may name the key as if the map were a record.
@@ -167,7 +167,7 @@ class ProofRule:
             return [self._apply_hidden(item) for item in value]
         if not isinstance(value, dict):
             return ReplacedText(MASK) if self._hides_text(value, is_entry=False) else value
-        rules = {key: self.hidden.get(fold_name(key), _AS_IS) for key in value}
+        rules = {key: self.hidden.get(similarity_key(key), _AS_IS) for key in value}
         return {
             key: ReplacedText(MASK) if rules[key].is_masked and item is not None else rules[key]._apply_hidden(item)
             for key, item in value.items()
@@ -191,7 +191,7 @@ class ProofRule:
     def _map_value_in_text(self, entry: Json, key: str, value: Json, map_levels: int) -> Json:
         if isinstance(entry, ReplacedText):
             return entry
-        inside = self.hidden.get(fold_name(key), _AS_IS)._apply_hidden(value)
+        inside = self.hidden.get(similarity_key(key), _AS_IS)._apply_hidden(value)
         return self._apply_in_text(inside, map_levels, is_entry=True)
 
     def apply_in_text(self, value: Json) -> Json:
@@ -248,7 +248,7 @@ def build_proof_rules(schema: StructType, policy: Policy) -> ProofRule:
 
 def _hidden_rule(rule: ProofRule, path: Path) -> ProofRule:
     for key in path:
-        rule = rule.hidden.setdefault(fold_name(key), ProofRule())
+        rule = rule.hidden.setdefault(similarity_key(key), ProofRule())
     return rule
 
 
@@ -258,7 +258,7 @@ def _hide(rule: ProofRule, hidden: ProofRule) -> None:
     rule.is_excluded |= hidden.is_excluded
     rule.hidden = {key: replace(each) for key, each in hidden.hidden.items()}
     for key, below in rule.below.items():
-        _hide(below, hidden.hidden.get(fold_name(key), _AS_IS))
+        _hide(below, hidden.hidden.get(similarity_key(key), _AS_IS))
     for each in list(rule.hidden.values()):
         _hide(each, each)
 

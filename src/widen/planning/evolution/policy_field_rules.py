@@ -11,8 +11,19 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from widen.model.column_path import Path, fold_name, fold_path
-from widen.model.types import DATE, STRING, TIMESTAMP, TIMESTAMP_NTZ, ArrayType, DataType, Field, MapType, StructType
+from widen.model.column_path import Path, fold_path
+from widen.model.types import (
+    DATE,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    ArrayType,
+    DataType,
+    Field,
+    MapType,
+    StructType,
+    similarity_key,
+)
 from widen.observe.field_rules import PLAIN, FieldRule, FieldRules
 from widen.planning.evolution.file_fields import for_file_fields
 from widen.planning.evolution.plan import Plan
@@ -84,7 +95,9 @@ def unseen_hidden_fields(policy: Policy, schema: StructType) -> frozenset[Path]:
 
 def _is_inside_closed(rules: FieldRules, source: Path) -> bool:
     for key in source[:-1]:
-        rules = next((below for name, below in rules.below.items() if fold_name(name) == fold_name(key)), PLAIN)
+        rules = next(
+            (below for name, below in rules.below.items() if similarity_key(name) == similarity_key(key)), PLAIN
+        )
         if rules.maps or rules.take is not FieldRule.AS_IS:
             return True
     return False
@@ -154,10 +167,10 @@ class _RuleNode:
         inherited = FieldRules(is_dated=is_dated, has_local_times=has_local_times)
         hidden_below = {name: _RuleNode().build(inherited, each) for name, each in hidden.below.items()}
         below = {
-            key: node.build(inherited, hidden.below.get(fold_name(key), _NOTHING_HIDDEN))
+            key: node.build(inherited, hidden.below.get(similarity_key(key), _NOTHING_HIDDEN))
             for key, node in self.below.items()
         }
-        kept = {key: each for key, each in below.items() if each != hidden_below.get(fold_name(key), inherited)}
+        kept = {key: each for key, each in below.items() if each != hidden_below.get(similarity_key(key), inherited)}
         take = hidden.take or self.take
         rules = FieldRules(take, self.maps, is_dated, has_local_times, kept, hidden_below, hidden.source)
         return PLAIN if rules.is_plain else rules
@@ -178,7 +191,7 @@ class _HiddenNode:
     def at(self, source: Path) -> _HiddenNode:
         node = self
         for key in source:
-            node = node.below.setdefault(fold_name(key), _HiddenNode())
+            node = node.below.setdefault(similarity_key(key), _HiddenNode())
         return node
 
 

@@ -17,8 +17,8 @@ import msgspec
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from widen.model.column_path import Path, fold_name, fold_path
-from widen.model.types import ArrayType, DataType, MapType, StructType
+from widen.model.column_path import Path, fold_path
+from widen.model.types import ArrayType, DataType, MapType, StructType, similarity_key
 from widen.observe.observation import Observation, RecordObservation, merge_observations
 from widen.planning.evolution.evolve import evolve
 from widen.planning.evolution.plan import BadFile
@@ -174,7 +174,7 @@ def _has(data_type: DataType, path: Path) -> bool:
         case ArrayType(inner) | MapType(_, inner):
             return _has(inner, path)
         case StructType():
-            return any(fold_name(field.name) == path[0] and _has(field.type, path[1:]) for field in data_type)
+            return any(similarity_key(field.name) == path[0] and _has(field.type, path[1:]) for field in data_type)
     return False
 
 

@@ -16,8 +16,19 @@ from typing import cast
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from widen.model.column_path import Path, fold_name, fold_path
-from widen.model.types import BINARY, STRING, VARIANT, VOID, ArrayType, DataType, Field, MapType, StructType
+from widen.model.column_path import Path, fold_path
+from widen.model.types import (
+    BINARY,
+    STRING,
+    VARIANT,
+    VOID,
+    ArrayType,
+    DataType,
+    Field,
+    MapType,
+    StructType,
+    similarity_key,
+)
 from widen.observe.field_rules import JSON_BEGIN, MASK, FieldRule, FieldRules
 from widen.observe.observe_schema import TemporalString
 from widen.spark.source.field_names import Typed, field_steps, fields_of
@@ -113,11 +124,11 @@ def _apply_map_rules(values: Column, data_type: MapType, rules: FieldRules) -> T
 
     def value_of(key: Column, value: Column) -> Column:
         result, _ = _apply_nested_rules(value, data_type.value, rules, is_entry=True)
-        is_masked = _fold_names(key).isin(masked) & value.isNotNull()
+        is_masked = _fold_names(key).isin(list(map(_fold_name, masked))) & value.isNotNull()
         return F.when(is_masked, mask).otherwise(result) if masked else result
 
     if left_out:
-        values = F.map_filter(values, lambda key, _: ~_fold_names(key).isin(left_out))
+        values = F.map_filter(values, lambda key, _: ~_fold_names(key).isin(list(map(_fold_name, left_out))))
     return F.transform_values(values, value_of), MapType(data_type.key, inner)
 
 
@@ -127,7 +138,7 @@ def has_map_key(fields: Mapping[str, Column], schema: StructType, path: Path) ->
     Args:
         path: The path of a masked or excluded field.
     """
-    typed = ((fields[field.name], field) for field in schema if fold_name(field.name) == fold_name(path[0]))
+    typed = ((fields[field.name], field) for field in schema if similarity_key(field.name) == similarity_key(path[0]))
     return _any_of(_has_key(values, field.type, fold_path(path[1:])) for values, field in typed)
 
 
@@ -136,14 +147,14 @@ def _has_key(values: Column, data_type: DataType, path: Path) -> Column | None:
         return None
     match data_type:
         case StructType():
-            named = (typed for name, typed in fields_of(values, data_type).items() if fold_name(name) == path[0])
+            named = (typed for name, typed in fields_of(values, data_type).items() if similarity_key(name) == path[0])
             return _any_of(_has_key(inner, inner_type, path[1:]) for inner, inner_type in named)
         case ArrayType(element):
             if _has_key(F.lit(None), element, path) is None:
                 return None
             return F.exists(values, lambda item: cast(Column, _has_key(item, element, path)))
         case MapType(_, value):
-            has_key = F.exists(F.map_keys(values), lambda key: _fold_names(key) == path[0])
+            has_key = F.exists(F.map_keys(values), lambda key: _fold_names(key) == _fold_name(path[0]))
             if _has_key(F.lit(None), value, path) is None:
                 return has_key
             return has_key | F.exists(F.map_values(values), lambda item: cast(Column, _has_key(item, value, path)))
@@ -155,8 +166,12 @@ def _any_of(conditions: Iterator[Column | None]) -> Column | None:
     return reduce(operator.or_, known) if known else None
 
 
+def _fold_name(name: str) -> str:
+    return name.lower().upper().lower().translate({0x3C2: 0x3C3, 0x307: None})
+
+
 def _fold_names(keys: Column) -> Column:
-    """Return keys in the form of `widen.model.column_path.fold_name`."""
+    """Return keys in a form that is equal if `similarity_key` is."""
     folded = F.lower(F.upper(F.lower(keys.cast("string"))))
     return F.translate(folded, "\u03c2\u0307", "\u03c3")
 

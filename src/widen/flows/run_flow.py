@@ -24,7 +24,7 @@ from widen.ingestion.options import parse_options, to_quarantine
 from widen.log.store.log_store import LogStore
 from widen.model.argument_types import check_arguments
 from widen.model.progress import Progress, no_progress
-from widen.model.types import quote_name
+from widen.model.types import quote_name, similarity_key
 from widen.planning.evolution.policy import Policy
 from widen.spark.flow.flow_keys import FlowKeys
 from widen.spark.flow.flow_query import FlowQuery
@@ -258,5 +258,5 @@ def _ensure_keys_kept(keys: Mapping[str, str], policy: Policy) -> None:
     """Check that the policy does not change the values of keys, by which their rows are found again."""
     for name in keys:
         for option, paths in {"pins": policy.pins, "exclude": policy.excluded, "mask": policy.masked}.items():
-            if (name,) in paths:
+            if any(len(path) == 1 and similarity_key(path[0]) == similarity_key(name) for path in paths):
                 raise InvalidOption(option=option, value=name, expected="Must not name a key. Use the query instead.")

@@ -36,6 +36,7 @@ from widen.planning.alter.create_table import plan_create_table
 from widen.planning.evolution.plan import REPLAY_PREFIX
 from widen.planning.evolution.source_metadata import COMMENT
 from widen.protocol.actions import Action, Add, Metadata, Protocol, Txn
+from widen.protocol.skipping.file_statistics import NO_STATS
 from widen.spark.read.scan import read_snapshot
 from widen.spark.spark_types import DataFrame, SparkSession
 from widen.spark.text.quarantined_rows import with_original_positions, with_quarantine_time
@@ -229,7 +230,8 @@ def _with_tag(adds: Sequence[Add], files: NewFiles | None) -> list[Add]:
 def _create_quarantine(snapshot: Snapshot | None) -> tuple[tuple[Action, ...], Protocol, Metadata]:
     if snapshot is not None:
         return (), snapshot.protocol, snapshot.metadata
-    metadata, protocol = plan_create_table(COLUMNS, (), {}, current_ms()).actions
+    # The beginning of a record may be a value that has no statistics in the table.
+    metadata, protocol = plan_create_table(COLUMNS, (), {NO_STATS: "text, reason"}, current_ms()).actions
     return (metadata, protocol), protocol, metadata
 
 

@@ -40,6 +40,7 @@ from widen.log.write.commit_outcome import Conflicted
 from widen.log.write.staged_files import StagedFiles
 from widen.model.types import StructType
 from widen.planning.evolution.plan import REPLAY_PREFIX
+from widen.protocol.skipping.file_statistics import NO_STATS
 from widen.spark.ingest.iceberg_files import IcebergRows, IcebergWriter, read_footer_entries
 from widen.spark.session import find_session
 from widen.spark.spark_types import DataFrame, SparkSession
@@ -199,7 +200,9 @@ class IcebergQuarantine(Quarantine):
         """Return what writes files for a transaction."""
         schema = with_field_ids(COLUMNS, transaction.schema)
         store = self.store(transaction.table, data_location(transaction.metadata))
-        return IcebergWriter(store, schema, transaction.partition_fields, transaction.metadata.properties)
+        # The beginning of a record may be a value that has no statistics in the table.
+        properties = {**transaction.metadata.properties, NO_STATS: "text, reason"}
+        return IcebergWriter(store, schema, transaction.partition_fields, properties)
 
 
 @dataclass(frozen=True, slots=True)

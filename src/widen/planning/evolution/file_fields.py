@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from widen.model.column_path import Path
+from widen.model.column_path import Path, fold_path
 from widen.model.types import StructType
 from widen.observe.file_fields import LOADED_AT, SIGN
 from widen.observe.observation import RecordObservation
@@ -36,8 +36,9 @@ def for_file_fields(policy: Policy) -> Policy:
         date_fields=frozenset(date_fields),
         local_time_fields=_add_file_fields(policy.local_time_fields, names),
         epoch_units=_with_file_fields(policy.epoch_units, names),
-        excluded=_add_file_fields(policy.excluded, names),
-        masked=_add_file_fields(policy.masked, names),
+        excluded=policy.excluded | _hidden_file_fields(policy.excluded, names),
+        masked=policy.masked | _hidden_file_fields(policy.masked, names),
+        no_stats=policy.no_stats | _hidden_file_fields(policy.no_stats, names),
     )
 
 
@@ -47,6 +48,12 @@ def _with_file_fields(rules: Mapping[Path, _Rule], names: frozenset[str]) -> dic
 
 def _add_file_fields(rules: frozenset[Path], names: frozenset[str]) -> frozenset[Path]:
     return rules | {(name + SIGN,) for name in names if (name,) in rules}
+
+
+def _hidden_file_fields(rules: frozenset[Path], names: frozenset[str]) -> frozenset[Path]:
+    """Return the file fields that rules to hide values name, however they capitalize them."""
+    hidden = set(map(fold_path, rules))
+    return frozenset((name + SIGN,) for name in names if fold_path((name,)) in hidden)
 
 
 def with_file_fields(schema: StructType, observed: RecordObservation, names: frozenset[str]) -> StructType:

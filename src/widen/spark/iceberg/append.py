@@ -42,10 +42,11 @@ def append_rows(name: TableName, frame: DataFrame, options: SchemaChangeOptions)
     """
     table = name.load()
     ensure_writable(name, table)
-    current = to_model(table.schema(), read_sources(table.properties, str(name)))
+    sources = read_sources(table.properties, str(name))
+    current = to_model(table.schema(), sources)
     ensure_names_distinct(current, str(name))
     transaction = open_transaction(name, table, merge_schema(current, from_spark(frame.schema), options))
-    schema = to_model(transaction.schema)
+    schema = to_model(transaction.schema, sources)
     fields = transaction.partition_fields
     limits = {**truncation_limits(fields, schema), **calendar_limits(fields, schema)}
     rows = check_rows(fill_missing_columns(frame, schema, _NO_FEATURES), schema, _NO_FEATURES, {}, limits=limits)

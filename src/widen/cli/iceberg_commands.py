@@ -12,7 +12,7 @@ from rich.text import Text
 
 from widen.cli import lazy_imports, shared_options
 from widen.cli.alter_command import ensure_one_change, parse_operations, requested_changes
-from widen.cli.output import note, show_json
+from widen.cli.output import ensure_writable, note, show_json
 from widen.cli.output import show as show_parts
 from widen.cli.repair_commands import Rest, print_view, run_fold
 from widen.cli.show_commands import (
@@ -100,6 +100,7 @@ def report(
     acknowledge: shared_options.Acknowledge = None,
 ) -> None:
     """Show the data in each column of an Iceberg table, and how the schema changed."""
+    ensure_writable(html)
     opened = lazy_imports.IcebergTable(table, catalog)
     if acknowledge:
         acknowledge_decisions(lazy_imports.build_iceberg_report(opened.table, opened.name), opened, acknowledge)

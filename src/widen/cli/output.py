@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -149,6 +150,26 @@ def writing(file: Path) -> Iterator[None]:
     except OSError as error:
         fix = "Name a file in a directory that exists and is writable."
         raise StorageError(location=str(file), reason=error.strerror or str(error), fix=fix) from error
+
+
+def ensure_writable(file: Path | None) -> None:
+    """Check that a file that the caller has named can be written, before the work for it.
+
+    Raises:
+        StorageError: it cannot.
+    """
+    if file is None:
+        return
+    number = 0
+    if file.is_dir():
+        number = errno.EISDIR
+    elif not file.parent.is_dir():
+        number = errno.ENOTDIR if file.parent.exists() else errno.ENOENT
+    elif not os.access(file if file.exists() else file.parent, os.W_OK):
+        number = errno.EACCES
+    with writing(file):
+        if number:
+            raise OSError(number, os.strerror(number))
 
 
 def console_of(stream: Any) -> Console:

@@ -14,7 +14,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from widen.cli import lazy_imports, shared_options, spark_session
-from widen.cli.output import note, show_json, show_json_line, writing
+from widen.cli.output import ensure_writable, note, show_json, show_json_line, writing
 from widen.cli.output import show as show_parts
 from widen.cli.step_display import progress
 from widen.errors import InvalidOption, SparkUnavailable, TableError
@@ -150,6 +150,7 @@ def report(
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
     """Show the data in each column, and how the schema changed."""
+    ensure_writable(html)
     snapshot = _open_table(table, storage_option)
     if acknowledge:
         before = lazy_imports.build_report(snapshot, lazy_imports.FooterUse("automatic"))

@@ -527,7 +527,9 @@ def test_options_that_name_no_field_are_told_or_refused(spark: SparkSession, tmp
         plan(source, str(table), spark=spark, strict=True, **slip)
     assert not [path for path in table.rglob("*") if path.is_file()]
     events: list[IntervalEvent] = []
-    done = ingest(source, str(table), spark=spark, on_event=events.append, **slip)
+    with pytest.raises(UnmatchedFields):
+        ingest(source, str(table), spark=spark, **slip)
+    done = ingest(source, str(table), spark=spark, on_event=events.append, allow_unmatched=True, **slip)
     assert [(each.option, each.source, each.nearest) for each in done.plan.unmatched] == [
         ("mask", ("pasword",), ("password",))
     ]

@@ -533,7 +533,7 @@ def test_options_that_name_no_field_are_told_or_refused(spark: SparkSession, tmp
     assert [(each.option, each.source, each.nearest) for each in done.plan.unmatched] == [
         ("mask", ("pasword",), ("password",))
     ]
-    assert events[-1].to_value()["option"] == "mask"
+    assert "mask" in [each.to_value().get("option") for each in events]
     done = ingest(source, str(table), spark=spark, strict=True, mask=["password"], exclude=["city"], pins={"n": "int"})
     assert done.plan.unmatched == ()
     with pytest.raises(UnmatchedFields, match="the table has this field as int"):

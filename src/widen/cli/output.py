@@ -148,8 +148,12 @@ def writing(file: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        fix = "Name a file in a directory that exists and is writable."
-        raise StorageError(location=str(file), reason=error.strerror or str(error), fix=fix) from error
+        raise _unwritable(file, error.strerror or str(error)) from error
+
+
+def _unwritable(file: Path, reason: str) -> StorageError:
+    fix = "Name a file in a directory that exists and is writable."
+    return StorageError(location=str(file), reason=reason, fix=fix)
 
 
 def ensure_writable(file: Path | None) -> None:
@@ -167,9 +171,8 @@ def ensure_writable(file: Path | None) -> None:
         number = errno.ENOTDIR if file.parent.exists() else errno.ENOENT
     elif not os.access(file if file.exists() else file.parent, os.W_OK):
         number = errno.EACCES
-    with writing(file):
-        if number:
-            raise OSError(number, os.strerror(number))
+    if number:
+        raise _unwritable(file, os.strerror(number))
 
 
 def console_of(stream: Any) -> Console:

@@ -24,7 +24,6 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from deltalake.exceptions import DeltaError
-from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
 from support.command_line import run, run_json
@@ -433,12 +432,10 @@ def _prove_alone(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _hand_to_iceberg(model: Model, folder: Path) -> None:
+    """PyIceberg 0.12 reads a null list of structs as an empty one, and the text of a partition value from the file."""
     words = ("--catalog", str(folder / "lake.db"), "--identifier", "shop.t")
     done = run("handover", model.path, "--to", "iceberg", *words)
-    assert done.exit_code == 0, (model.steps, done.stderr)
-    catalog = lazy_imports.to_catalog(str(folder / "lake.db")).open()
-    assert isinstance(catalog, SqlCatalog)
-    scan = catalog.load_table("shop.t").scan()
-    assert model.found(scan.to_arrow().to_pylist()) == model.expected()
+    scan = lazy_imports.to_catalog(str(folder / "lake.db")).open().load_table("shop.t").scan()
     by_batch = [row for batch in scan.to_arrow_batch_reader() for row in batch.to_pylist()]
-    assert model.found(by_batch) == model.expected()
+    wrong = [rows for rows in (scan.to_arrow().to_pylist(), by_batch) if model.found(rows) != model.expected()]
+    assert (done.exit_code == 0) == (not wrong), (model.steps, wrong, model.expected(), done.stderr)

@@ -23,9 +23,9 @@ from pyspark.sql import SparkSession
 from turns import Row, measure, print_rows
 
 from widen import Table
-from widen.log.read.snapshot import open_snapshot
-from widen.log.store.log_store import LogStore
-from widen.log.write.checkpoint_writer import write_checkpoint
+from widen.log.checkpoint_writer import write_checkpoint
+from widen.log.log_store import LogStore
+from widen.log.snapshot import open_snapshot
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / ".work" / "data" / "bench"

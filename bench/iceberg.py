@@ -28,8 +28,8 @@ from turns import Row, print_rows
 import widen
 from widen.iceberg.catalog import to_table_name
 from widen.iceberg.commit import NewTable, open_transaction
-from widen.iceberg.data_file import IcebergFile
-from widen.log.write.staged_files import StagedFiles
+from widen.iceberg.file_metrics import IcebergFile
+from widen.log.commit_outcome import StagedFiles
 from widen.model.types import LONG, Field, StructType
 
 DATA = Path(__file__).resolve().parent.parent / ".work" / "data" / "bench"

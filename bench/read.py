@@ -27,9 +27,9 @@ from pyspark.sql import functions as F
 from turns import Row, measure, print_rows, take_turns
 
 import widen
-from widen.log.read.snapshot import open_snapshot
-from widen.log.store.log_store import LogStore
-from widen.log.write.commit import commit
+from widen.log.commit import commit
+from widen.log.log_store import LogStore
+from widen.log.snapshot import open_snapshot
 from widen.protocol.actions import Add
 
 FILES = 10

@@ -22,19 +22,19 @@ from processor_time import processor_time
 from snapshot import _make_checkpoint, write_log
 
 import widen
-from widen.log.read.snapshot import open_snapshot
-from widen.log.store.log_store import LogStore
-from widen.log.write.checkpoint_writer import write_checkpoint
-from widen.log.write.commit import commit
+from widen.evolution.evolve import evolve
+from widen.evolution.policy import Policy
+from widen.json.observation import Observation
+from widen.log.checkpoint_writer import write_checkpoint
+from widen.log.commit import commit
+from widen.log.log_store import LogStore
+from widen.log.snapshot import open_snapshot
 from widen.model.types import DATE, LONG, StructType
-from widen.observe.observation import Observation
-from widen.planning.evolution.evolve import evolve
-from widen.planning.evolution.policy import Policy
 from widen.protocol.actions import Add
-from widen.protocol.skipping.predicate import Compare, Predicate
+from widen.protocol.data_skipping import Compare, Predicate
+from widen.spark.ingest.text_tasks import BatchWriteSpec, collect_notes, merge_notes
 from widen.spark.read.scan import plan_scan
-from widen.spark.source.raw_batch import as_raw_records
-from widen.spark.text.text_tasks import BatchWriteSpec, collect_notes, merge_notes
+from widen.spark.source.file_ranges import as_raw_records
 
 RUNS = 3
 Costs = Mapping[str, Callable[[], object]]

@@ -28,10 +28,10 @@ from pyspark.sql import SparkSession
 from turns import Cost, Row, measure, middle, print_rows
 
 import widen
-from widen.log.read.snapshot import open_snapshot
-from widen.log.store.log_store import LogStore
-from widen.log.write.checkpoint_writer import write_checkpoint
-from widen.log.write.commit import commit
+from widen.log.checkpoint_writer import write_checkpoint
+from widen.log.commit import commit
+from widen.log.log_store import LogStore
+from widen.log.snapshot import open_snapshot
 from widen.protocol.actions import Add
 from widen.spark.session import stream_settings
 

@@ -106,13 +106,12 @@ def _widen(work: str):
     import pyarrow.json
     import pyarrow.parquet
 
-    from widen.log.read import checkpoint_reader, log_replay
-    from widen.log.read.file_filter import filter_files
-    from widen.log.read.snapshot import open_snapshot
-    from widen.log.store.log_store import LogStore
+    from widen.log import checkpoint_reader, log_replay
+    from widen.log.file_list import filter_files
+    from widen.log.log_store import LogStore
+    from widen.log.snapshot import open_snapshot
     from widen.model.types import LONG
-    from widen.protocol.skipping.file_selection import FileSelection
-    from widen.protocol.skipping.predicate import Compare
+    from widen.protocol.data_skipping import Compare, FileSelection
 
     pa.scalar(1)  # imports pandas, as a Spark session does
     assert all((pa.json, pa.parquet.ParquetFile, checkpoint_reader.pq.ParquetFile, log_replay.pc.filter))

@@ -20,7 +20,7 @@ import typer  # noqa: E402
 
 from widen.cli.app import app  # noqa: E402
 from widen.sql_commands.grammar import FORMS, PARTS  # noqa: E402
-from widen.sql_commands.row_statements import ROW_FORMS  # noqa: E402
+from widen.sql_commands.statements import ROW_FORMS  # noqa: E402
 
 PROTOCOL = "https://github.com/delta-io/delta/blob/master/PROTOCOL.md"
 CHAPTERS: Mapping[str, tuple[str, ...]] = {

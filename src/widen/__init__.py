@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from widen.errors import ContentionError, InternalError, RequestError, TableError, WidenError
+    from widen.evolution.unify import FoldResult
     from widen.flows import Flow, FlowBatch, flow, flow_chain
     from widen.ingestion import (
         IngestResult,
@@ -22,14 +23,12 @@ if TYPE_CHECKING:
         plan,
         replay,
     )
-    from widen.planning.unify.fold_plan import FoldResult
     from widen.spark.data_source.source import register
+    from widen.spark.ingest.verification import Verification
     from widen.spark.ship import ship
-    from widen.spark.text.verification import Verification
     from widen.sql_commands.execute import sql
     from widen.table import IcebergTable, Table, create_table
-    from widen.table.results import History, Loads, TableChange, Vacuumed
-    from widen.table.schema_diff import SchemaDiff
+    from widen.table.results import History, Loads, SchemaDiff, TableChange, Vacuumed
 
 __all__ = [
     "ContentionError",
@@ -80,14 +79,13 @@ _NAMES = {
         "plan",
         "replay",
     ),
-    "widen.planning.unify.fold_plan": ("FoldResult",),
+    "widen.evolution.unify": ("FoldResult",),
     "widen.spark.data_source.source": ("register",),
     "widen.spark.ship": ("ship",),
-    "widen.spark.text.verification": ("Verification",),
+    "widen.spark.ingest.verification": ("Verification",),
     "widen.sql_commands.execute": ("sql",),
     "widen.table": ("IcebergTable", "Table", "create_table"),
-    "widen.table.results": ("History", "Loads", "TableChange", "Vacuumed"),
-    "widen.table.schema_diff": ("SchemaDiff",),
+    "widen.table.results": ("History", "Loads", "TableChange", "Vacuumed", "SchemaDiff"),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
@@ -96,7 +94,8 @@ def __getattr__(name: str) -> object:
     """Return a public name; it is imported on first use, so that the pure part works without Spark."""
     if name not in __all__:
         raise AttributeError(f"module 'widen' has no attribute {name!r}")
-    value: object = import_module("widen.table.lazy_spark").load(_MODULES.get(name, "widen.errors"), name)
+    with import_module("widen.model.lazy_module").spark_required():
+        value: object = getattr(import_module(_MODULES.get(name, "widen.errors")), name)
     return value
 
 

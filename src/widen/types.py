@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from widen.evolution.plan import Grade, PendingField, Plan, PlanEvent, QuarantinedField, RescuedField
 from widen.model.types import (
     ArrayType,
     AtomicType,
@@ -12,8 +13,8 @@ from widen.model.types import (
     OpaqueType,
     StructType,
 )
-from widen.planning.evolution.plan import Grade, PendingField, Plan, PlanEvent, QuarantinedField, RescuedField
-from widen.planning.table.operation import (
+from widen.protocol.type_widening import TypeChange
+from widen.schema.operations import (
     AddColumn,
     AddConstraint,
     CreateTable,
@@ -32,7 +33,6 @@ from widen.planning.table.operation import (
     SyncIdentity,
     WidenType,
 )
-from widen.protocol.type_changes import TypeChange
 
 __all__ = [
     "AddColumn",

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from widen.json.kinds import KIND_WORDS
 from widen.model import types
-from widen.observe.kind import KIND_WORDS
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "adding-a-type.md").read_text(encoding="utf-8")
 TYPES_PART, KINDS_PART = PAGE.split("## What a value of the type is")

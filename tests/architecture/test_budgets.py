@@ -24,7 +24,7 @@ def test_no_module_has_a_vague_name() -> None:
 
 def test_the_protocols_of_a_table_format_have_docstrings_in_full() -> None:
     """Whoever adds a format implements them from their docstrings; other internal names say what their readers need."""
-    protocols = next(module for module in modules() if module.name == "widen.formats.table_format")
+    protocols = next(module for module in modules() if module.name == "widen.targets.table_format")
     assert [name for name, node in public(protocols) if docstring(name, node) is None] == []
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import widen
-from widen.report.evolution_rules import evolution_rules
+from widen.report.html_page import evolution_rules
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"

@@ -95,10 +95,8 @@ AROUND_COMMITS = {
     "iceberg/catalog.py",
     "iceberg/commit.py",
     "iceberg/metadata_files.py",
-    "log/write/commit.py",
-    "log/write/commit_outcome.py",
-    "log/write/post_commit.py",
-    "log/write/staged_files.py",
+    "log/commit.py",
+    "log/commit_outcome.py",
 }
 """Where a commit may be visible: every kind of error must end as an outcome there, none as a failure of the commit.
 And where an Iceberg catalog is called, which may raise errors of any library that it uses."""

@@ -17,37 +17,39 @@ LAYERS = {
     "errors": 0,
     "model": 1,
     "protocol": 2,
-    "observe": 3,
+    "json": 3,
     "log": 3,
-    "planning": 4,
-    "routing": 5,
-    "proof": 5,
-    "iceberg": 5,
-    "spark": 6,
-    "formats": 7,
-    "table": 7,
-    "ingestion": 8,
-    "sql_commands": 8,
-    "report": 8,
-    "flows": 9,
-    "cli": 10,
-    "types": 11,
-    "__init__": 11,
-    "__main__": 11,
+    "schema": 4,
+    "evolution": 5,
+    "rows": 6,
+    "proof": 6,
+    "iceberg": 6,
+    "spark": 7,
+    "targets": 8,
+    "table": 8,
+    "ingestion": 9,
+    "sql_commands": 9,
+    "report": 9,
+    "flows": 10,
+    "cli": 11,
+    "types": 12,
+    "__init__": 12,
+    "__main__": 12,
 }
 
 FOREIGN = {
     "errors": set(),
     "model": {"msgspec"},
     "protocol": {"msgspec"},
-    "observe": {"msgspec"},
-    "planning": {"msgspec", "sqlglot"},
-    "routing": {"msgspec"},
+    "json": {"msgspec"},
+    "schema": {"msgspec", "sqlglot"},
+    "evolution": {"msgspec"},
+    "rows": {"msgspec"},
     "proof": {"msgspec", "pyarrow"},
     "iceberg": {"msgspec", "obstore", "pyarrow", "pyiceberg", "pyroaring", "sqlalchemy", "sqlglot"},
     "log": {"msgspec", "obstore", "pyarrow", "pyroaring"},
     "spark": {"msgspec", "py4j", "pyarrow", "pyiceberg", "pyroaring", "pyspark", "sqlglot"},
-    "formats": {"msgspec"},
+    "targets": {"msgspec"},
     "table": {"msgspec", "pyarrow", "typing_extensions"},
     "ingestion": {"msgspec", "typing_extensions"},
     "flows": {"msgspec"},
@@ -59,7 +61,7 @@ FOREIGN = {
     "__main__": set(),
 }
 
-PURE = ["model", "protocol", "observe", "planning", "routing"]
+PURE = ["model", "protocol", "json", "schema", "evolution", "rows"]
 WITHOUT_SPARK = [*PURE, "log", "iceberg"]
 
 
@@ -153,13 +155,13 @@ def test_the_tools_see_what_they_should() -> None:
 
 
 def test_an_ingestion_knows_no_format() -> None:
-    """An ingestion asks a table only what `widen.formats.table_format` lists, so a format is a module and not an if."""
-    formats = {"widen.formats", "widen.formats.table_format"}
+    """An ingestion asks a table only what `widen.targets.table_format` lists, so a format is a module and not an if."""
+    targets = {"widen.targets", "widen.targets.table_format"}
     details = [
         f"{module.where(each.node)} imports {each.target}"
         for module in modules()
         if module.room == "ingestion"
         for each in imports(module)
-        if _room(each.target) in {"log", "protocol"} or (_room(each.target) == "formats" and each.target not in formats)
+        if _room(each.target) in {"log", "protocol"} or (_room(each.target) == "targets" and each.target not in targets)
     ]
     assert details == []

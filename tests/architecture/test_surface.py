@@ -6,7 +6,6 @@ import ast
 import inspect
 import subprocess
 import sys
-import typing
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,6 +15,7 @@ import widen
 import widen.types
 from architecture.source import modules
 from widen.ingestion.options import INGEST_OPTIONS
+from widen.model.argument_types import resolve_hints
 
 
 def test_the_list_is_sorted_and_has_no_name_twice() -> None:
@@ -88,7 +88,7 @@ def test_every_public_name_has_a_docstring(name: str) -> None:
 
 @pytest.mark.parametrize("name", CALLABLES)
 def test_type_hints_resolve(name: str) -> None:
-    assert isinstance(typing.get_type_hints(CALLABLES[name]), dict)
+    assert isinstance(resolve_hints(CALLABLES[name]), dict)
 
 
 @pytest.mark.parametrize("name", CALLABLES)

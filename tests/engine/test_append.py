@@ -17,7 +17,7 @@ import widen
 from support.exact import assert_same
 from support.race import interrupt
 from widen.errors import CorruptFile, EnabledWithoutFeature, FeatureRequired, JobFailed, NotNullViolated, SchemaMismatch
-from widen.log.write.commit import commit
+from widen.log.commit import commit
 from widen.protocol.actions import Metadata
 from widen.protocol.table_properties import ENABLE_TYPE_WIDENING
 from widen.table import Table
@@ -127,7 +127,7 @@ def test_texts_that_are_not_utf8_have_no_bounds(spark: SparkSession, tmp_path: P
 
 
 def test_footers_of_many_files_are_read_by_the_executors(spark: SparkSession, tmp_path: Path) -> None:
-    from widen.spark.parquet.footer import DRIVER_FILES
+    from widen.spark.read.parquet_footer import DRIVER_FILES
 
     count = DRIVER_FILES + 6
     table = widen.create_table(str(tmp_path), "i int, p int", partition_by=["p"])

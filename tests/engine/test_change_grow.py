@@ -15,7 +15,7 @@ import widen
 from support.exact import assert_same
 from support.type_change import CASES, REFUSED
 from widen.errors import AssignedOverflow, SchemaMismatch
-from widen.model.type_parser import parse_type
+from widen.model.schema_json import parse_type
 
 ENABLED = {"delta.enableTypeWidening": "true", "delta.feature.timestampNtz": "supported"}
 

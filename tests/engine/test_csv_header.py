@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 import widen
 from widen.errors import SourceError
-from widen.spark.ingest import open_source
+from widen.spark.source import open_source
 from widen.table import Table
 
 FIRST = "Order ID,total\n1,2.5\n"

@@ -28,9 +28,10 @@ from widen.errors import (
     ProtectedVersionsRemain,
     UnsupportedTypeChange,
 )
-from widen.log.write.commit import Conflicted, commit
+from widen.log.commit import Conflicted, commit
 from widen.protocol.actions import Add
-from widen.table import Table, drop_feature
+from widen.table import Table
+from widen.table import maintenance as drop_feature
 
 FEATURE, PREVIEW = "typeWidening", "typeWidening-preview"
 SUCCESS, CURRENT, HISTORICAL = None, DropPendingRetention, HistoryUsesFeature

@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from support.log_server import BUCKET, s3_server
-from widen.log.store.log_store import LogStore
-from widen.log.write.commit import commit
+from widen.log.commit import commit
+from widen.log.log_store import LogStore
 from widen.protocol.actions import Add
 from widen.spark.maintain import executor_vacuum
 from widen.table import create_table

@@ -30,11 +30,11 @@ from pyspark.sql import functions as F
 import widen
 from support.every_pair import PROPERTIES, at, spelled
 from support.type_change import CASES, Case
-from widen.log.read.file_list import to_adds
-from widen.log.write.commit import commit
-from widen.spark.read import old_decimals
+from widen.log.commit import commit
+from widen.log.file_list import to_adds
+from widen.spark.read import projection as old_decimals
+from widen.spark.read.predicates import parse_predicate
 from widen.spark.read.scan import plan_scan
-from widen.spark.read.sql_predicate import parse_predicate
 from widen.table import Table
 
 SPLIT = ("int_to_bigint", "date_to_timestamp_ntz", "decimal_8_2_to_decimal_9_3")

@@ -24,7 +24,7 @@ from widen.errors import (
     SourceHistoryLost,
     SourceRowsRemoved,
 )
-from widen.log.store.log_store import LogStore
+from widen.log.log_store import LogStore
 from widen.table import Table, create_table
 
 SILVER = "SELECT id, day, amount * 2 AS twice FROM source"

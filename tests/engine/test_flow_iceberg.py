@@ -14,7 +14,7 @@ import widen
 from support.command_line import run
 from support.iceberg_files import embedded_catalog
 from widen.errors import FlowChanged, InvalidOption, SourceHistoryLost, SourceRowsRemoved
-from widen.formats import iceberg_target
+from widen.targets import iceberg as iceberg_target
 
 SILVER = "SELECT id, day, amount * 2 AS twice FROM source"
 GOLD = "SELECT day, sum(twice) AS total, count(*) AS orders FROM source GROUP BY day"

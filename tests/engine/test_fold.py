@@ -10,9 +10,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from widen.errors import FoldLosesValues, InvalidOption
-from widen.model.type_parser import parse_type
+from widen.model.schema_json import parse_type
 from widen.model.types import Field, StructType
-from widen.planning.evolution.source_metadata import source_field
+from widen.schema.source_metadata import source_field
 from widen.table import Table, create_table
 
 

@@ -48,8 +48,8 @@ from widen.errors import (
     WrongLength,
 )
 from widen.iceberg.catalog import to_catalog
-from widen.spark.iceberg import append
-from widen.spark.spark_types import DataFrame
+from widen.spark.iceberg import write as append
+from widen.spark.types import DataFrame
 
 SCHEMA = Schema(
     NestedField(1, "id", IntegerType(), required=True),

@@ -22,10 +22,10 @@ from pyspark.sql import SparkSession
 
 from support.fault import FAULTS_OF, FULL, READS, Fault, Injector, OutsideError, Spot, chosen
 from widen.errors import StorageError, StorageRefused, WidenError
-from widen.errors.foreign import notes_of
+from widen.errors.tables import notes_of
 from widen.iceberg.catalog import to_table_name
 from widen.ingestion import ingest
-from widen.log.store.log_store import LogStore
+from widen.log.log_store import LogStore
 from widen.table import IcebergTable
 
 CI_FAULTS = 3

@@ -18,15 +18,15 @@ from pyspark.sql import SparkSession
 
 import widen
 from widen.errors import EvolutionRefused, InvalidOption, SourceError, StorageError
+from widen.evolution.plan import explain_plan
+from widen.evolution.policy import Policy
 from widen.ingestion import IngestResult, ingest
-from widen.log.store.local_files import LocalFiles
-from widen.model.type_parser import parse_type
+from widen.log.local_files import LocalFiles
+from widen.model.schema_json import parse_type
 from widen.model.types import StructType
-from widen.planning.evolution.explain_plan import explain_plan
-from widen.planning.evolution.policy import Policy
-from widen.spark.ingest.delta_files import DeltaRows
-from widen.spark.ingest.open_source import BatchReader
-from widen.spark.text.verification import Verification, verify
+from widen.spark.ingest.verification import Verification, verify
+from widen.spark.ingest.write_files import DeltaRows
+from widen.spark.source.open_source import BatchReader
 from widen.table import Table
 
 
@@ -438,7 +438,7 @@ def test_a_store_that_refuses_the_commit_leaves_nothing_visible(
     def refuse(*_: object, **__: object) -> object:
         raise StorageError(location=str(existing), reason="no space left on the device", fix="Make room.")
 
-    monkeypatch.setattr("widen.formats.delta_target.DeltaDraft.commit", refuse)
+    monkeypatch.setattr("widen.targets.delta.DeltaDraft.commit", refuse)
     with pytest.raises(StorageError, match="no space left"):
         ingest(source, str(existing), spark=spark)
 

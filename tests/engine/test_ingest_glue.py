@@ -15,8 +15,7 @@ from widen.errors import InvalidOption
 from widen.iceberg.catalog import to_table_name
 from widen.iceberg.commit import open_transaction
 from widen.ingestion import ingest
-from widen.log.write.commit_outcome import Conflicted
-from widen.log.write.staged_files import StagedFiles
+from widen.log.commit_outcome import Conflicted, StagedFiles
 
 
 @pytest.fixture(scope="module")

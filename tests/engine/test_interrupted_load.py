@@ -12,13 +12,13 @@ from pyiceberg.table import Table as IcebergCatalogTable
 from pyspark.sql import SparkSession
 
 from widen.errors import StorageRefused
-from widen.formats.delta_quarantine import DeltaQuarantineWrite
-from widen.formats.iceberg_quarantine import IcebergQuarantineWrite
 from widen.iceberg.commit import IcebergTransaction
 from widen.ingestion import ingest
-from widen.log.store.log_store import LogStore
-from widen.log.write.staged_files import StagedFiles
+from widen.log.commit_outcome import StagedFiles
+from widen.log.log_store import LogStore
 from widen.table import Table, create_table
+from widen.targets.delta import DeltaQuarantineWrite
+from widen.targets.iceberg import IcebergQuarantineWrite
 
 
 @pytest.fixture

@@ -16,12 +16,12 @@ from pyspark.sql import SparkSession
 
 import widen
 from support.stable_interval import ingest_texts
+from widen.evolution.policy import Mode, Policy
 from widen.ingestion import ingest
-from widen.model.type_parser import parse_type
+from widen.json.kinds import leaf_and_dim
+from widen.model.schema_json import parse_type
 from widen.model.types import DATE, INTEGER, DataType, DecimalType, Field, StructType
-from widen.observe.kind import leaf_and_dim
-from widen.planning.evolution.policy import Mode, Policy
-from widen.planning.evolution.source_metadata import SOURCE, role_of, source_key
+from widen.schema.source_metadata import SOURCE, role_of, source_key
 from widen.table import Table
 
 UTC = timezone.utc

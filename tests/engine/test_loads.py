@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 from support.command_line import run, run_json
 from widen.errors import CorruptFile, FilesChanged, InvalidOption, LimitExceeded
 from widen.ingestion import ingest, ingest_stream, plan
-from widen.log.read.loads import FOLDER
-from widen.log.store.log_store import LogStore
+from widen.log.loads import FOLDER
+from widen.log.log_store import LogStore
 from widen.table import Table, create_table
 
 

@@ -14,7 +14,8 @@ from pyspark.sql import SparkSession
 
 from widen.errors import CorruptFile, InvalidOption, PackageMissing
 from widen.spark.read.local_rows import NotLocal, read_locally
-from widen.table import Table, create_table, local_frames
+from widen.table import Table, create_table
+from widen.table import read_and_append as local_frames
 
 SCHEMA = (
     "id int, part date, price decimal(6,2), at timestamp, day date, small float, "

@@ -15,7 +15,8 @@ import widen
 from support.exact import assert_same
 from widen.errors import FeatureStillNeeded, InvalidColumnName, InvalidOption, SimilarStoredNames, WidenError
 from widen.model.column_path import fields
-from widen.table import Table, drop_feature
+from widen.table import Table
+from widen.table import maintenance as drop_feature
 
 COLUMNS = "`a b` int, s struct<x: int, `y.z`: array<struct<`k,v`: map<string, struct<w: int>>>>>, p string"
 VALUES = Row("a b", "s", "p")

@@ -12,7 +12,7 @@ import widen
 from support.command_line import run_json
 from support.iceberg_files import embedded_catalog
 from widen.errors import InvalidOption, MirrorRefused
-from widen.log.store.log_store import LogStore
+from widen.log.log_store import LogStore
 
 COMPAT = {"delta.enableIcebergCompatV2": "true", "delta.enableTypeWidening": "true"}
 COLUMNS = (

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from widen.ingestion import check_contract, ingest
-from widen.routing import row
+from widen.rows import row
 from widen.table import Table
 
 

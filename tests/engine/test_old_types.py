@@ -15,8 +15,8 @@ import widen
 from support.exact import assert_same
 from widen.errors import StorageError
 from widen.model.column_path import fields
-from widen.spark.parquet.old_type_files import find_old_files
-from widen.spark.read import old_decimals
+from widen.spark.read import projection as old_decimals
+from widen.spark.read.physical_types import find_old_files
 from widen.table import Table
 
 OLD = "n int, d decimal(9,2), s struct<d: decimal(9,2), y: int, t: struct<e: decimal(9,2)>>, l array<int>"

@@ -15,7 +15,8 @@ import widen
 from engine.test_rewrite import rows_with_ids
 from support.old_table import ENABLED, file_types, live, log, operations
 from widen.errors import ColumnNotFound, CorruptFile, InvalidOption, MetadataChanged
-from widen.spark.maintain import compact_files, compaction_plan
+from widen.spark.maintain import compact_files
+from widen.spark.maintain import compact_files as compaction_plan
 from widen.spark.maintain.compact_files import Compaction
 from widen.table import Table
 

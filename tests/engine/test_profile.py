@@ -9,10 +9,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 import widen
-from widen.protocol.leaf_counts import LEAF_COUNTS
-from widen.report.build_report import build_report
-from widen.report.file_footers import FooterUse
-from widen.report.row_scan import scan_report
+from widen.protocol.parquet_files import LEAF_COUNTS
+from widen.report.build_report import FooterUse, build_report, scan_report
 from widen.table import Table, create_table
 
 ROWS = """VALUES

@@ -13,8 +13,8 @@ import widen
 from support.exact import assert_same
 from support.race import interrupt
 from widen.errors import CheckViolated, MetadataChanged, SchemaMismatch
-from widen.log.write.commit import commit
-from widen.model.type_parser import parse_type
+from widen.log.commit import commit
+from widen.model.schema_json import parse_type
 from widen.model.types import Field, StructType
 from widen.table import Table
 
@@ -195,7 +195,7 @@ def test_another_table_in_the_same_place_gets_no_rows(
 def test_attempts_are_bounded(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = widen.create_table(str(tmp_path), "a int")
     other = Table(str(tmp_path))
-    monkeypatch.setattr("widen.log.write.commit_outcome.MAX_CONFLICTS", 2)
+    monkeypatch.setattr("widen.log.commit_outcome.MAX_CONFLICTS", 2)
     interrupt(monkeypatch, *[lambda n=n: other.set_properties({"n": str(n)}) for n in range(2)])  # type: ignore[misc]
     with pytest.raises(MetadataChanged, match="it changed n"):
         table.append(frame(spark, "a int", 1))

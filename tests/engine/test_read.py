@@ -23,12 +23,12 @@ import widen
 from support.exact import assert_same
 from support.foreign_file import add_file
 from widen.errors import InvalidOption, TableNotFound, UnsupportedFeatureForRead, UnsupportedTypeChange, VersionNotFound
-from widen.log.write.commit import commit
+from widen.log.commit import commit
 from widen.model.types import Field, StructType
 from widen.protocol.actions import Protocol
 from widen.spark.read import scan as scans
+from widen.spark.read.predicates import parse_predicate
 from widen.spark.read.scan import plan_scan
-from widen.spark.read.sql_predicate import parse_predicate
 from widen.table import Table
 
 ENABLED = {"delta.enableTypeWidening": "true", "delta.feature.timestampNtz": "supported"}

@@ -79,7 +79,7 @@ def test_a_replay_that_was_killed_is_finished_by_the_next(
     def kill(*args: Any, **extra: Any) -> None:
         raise KilledError
 
-    monkeypatch.setattr("widen.formats.delta_quarantine.commit", kill)
+    monkeypatch.setattr("widen.targets.delta.commit", kill)
     with pytest.raises(KilledError):
         replay(quarantine.location, table.location, spark=spark)
     monkeypatch.undo()

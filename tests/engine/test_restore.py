@@ -15,7 +15,7 @@ from engine.test_deletion import delete, inline
 from support.exact import assert_same
 from support.old_table import ENABLED, file_types, live, log
 from widen.errors import AppendOnlyTable, ConcurrentAppend, FileMissing, InvalidOption, VersionNotFound
-from widen.log.write.commit import commit
+from widen.log.commit import commit
 from widen.table import Table, maintenance
 
 

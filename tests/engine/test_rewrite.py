@@ -17,11 +17,12 @@ from engine.test_deletion import delete, inline
 from support.exact import assert_same
 from support.old_table import ENABLED, file_types, live, log, operations, removed
 from widen.errors import CorruptFile, InternalError, MetadataChanged, UnsupportedFeatureForWrite
-from widen.log.read.file_list import to_adds, to_remove
-from widen.log.write.commit import ReadSet, commit
-from widen.spark.maintain import rewrite_files, rewrite_old_files
-from widen.spark.maintain.rewrite_old_files import OldFileRewrite
-from widen.spark.parquet.old_type_files import OldType, find_old_files
+from widen.log.commit import ReadSet, commit
+from widen.log.file_list import to_adds, to_remove
+from widen.spark.maintain import rewrite_files
+from widen.spark.maintain import rewrite_files as rewrite_old_files
+from widen.spark.maintain.rewrite_files import OldFileRewrite
+from widen.spark.read.physical_types import OldType, find_old_files
 from widen.table import Table
 
 TRACKED = {"delta.enableRowTracking": "true"}
@@ -201,7 +202,7 @@ def test_many_files_are_looked_into_by_the_executors(
 ) -> None:
     table = widened(spark, tmp_path)
     here = find_old_files(_no_session, table.snapshot, table.files())
-    monkeypatch.setattr("widen.spark.parquet.old_type_files.DRIVER_FILES", 1)
+    monkeypatch.setattr("widen.spark.read.physical_types.DRIVER_FILES", 1)
     assert find_old_files(lambda: spark, table.snapshot, table.files()) == here
     assert len(here) == 2
     (tmp_path / here[0].path).write_text("corrupted")

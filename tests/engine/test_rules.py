@@ -22,7 +22,7 @@ from widen.errors import (
     RowRefused,
     StringTooLong,
 )
-from widen.model.type_parser import parse_type
+from widen.model.schema_json import parse_type
 from widen.model.types import Field, StructType
 from widen.table import Table
 

@@ -17,10 +17,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from widen.errors import InvalidOption, UnsupportedSpark
-from widen.spark import job_progress
-from widen.spark.job_progress import JobProgress, watch_jobs
-from widen.spark.session import ensure_supported, find_session, stream_settings
-from widen.spark.spark_errors import find_known_failure
+from widen.spark import session as job_progress
+from widen.spark.errors import find_known_failure
+from widen.spark.session import JobProgress, ensure_supported, find_session, stream_settings, watch_jobs
 
 
 @pytest.mark.parametrize("version", ["4.0.0", "4.3.0", "4.2.0-SNAPSHOT", "5.0.0", "10.1"])

@@ -20,7 +20,7 @@ from support.json_schema import SCHEMAS, breaches
 from widen.cli import output
 from widen.errors import PostCommitFailed, StorageError, UnmatchedFields, WidenError
 from widen.ingestion import replay
-from widen.log.store.log_store import LogStore
+from widen.log.log_store import LogStore
 from widen.table import IcebergTable, Table, create_table
 
 FORMATS = ("delta", "iceberg")
@@ -97,7 +97,7 @@ def test_a_sink_that_fails_after_the_commit(shop: Shop, words: dict[str, Any]) -
 
 
 def test_a_verification_that_fails(shop: Shop) -> None:
-    target = "widen.formats.delta_target.verify_rows" if shop.is_delta else "widen.formats.iceberg_target.verify_rows"
+    target = "widen.targets.delta.verify_rows" if shop.is_delta else "widen.targets.iceberg.verify_rows"
     with mock.patch(target, side_effect=fail), pytest.raises(PostCommitFailed) as caught:
         shop.ingest(new=True, verify=True)
     ensure_said(caught, shop)
@@ -250,7 +250,7 @@ def test_a_replay_whose_second_commit_fails(spark: SparkSession, tmp_path: Path)
     Table(place).drop_constraint("positive")
     with (
         mock.patch(
-            "widen.formats.delta_quarantine.DeltaQuarantine.finish_replay",
+            "widen.targets.delta.DeltaQuarantine.finish_replay",
             side_effect=[None, StorageError(location="there", reason="gone", fix="")],
         ),
         pytest.raises(PostCommitFailed) as caught,

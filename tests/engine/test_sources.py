@@ -16,16 +16,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 from widen.errors import CorruptFile, InvalidOption, SourceChanged, SourceError, UnmatchedFields
+from widen.evolution.plan import BadFile
+from widen.evolution.policy import Policy
 from widen.ingestion import IngestResult, IntervalEvent, ingest, ingest_stream, plan, replay
+from widen.json.document import corrupt_text_to_bytes
+from widen.json.observation import Observation
 from widen.model.types import DATE, LONG, STRING, Field, StructType
-from widen.observe.corrupt_text import corrupt_text_to_bytes
-from widen.observe.observation import Observation
-from widen.planning.evolution.plan import BadFile
-from widen.planning.evolution.policy import Policy
-from widen.spark.ingest.open_source import BatchReader
+from widen.spark.ingest.text_tasks import BatchWriteSpec
 from widen.spark.source import file_ranges, json_texts
+from widen.spark.source.open_source import BatchReader
 from widen.spark.source.source_files import SourceFile, SourceFiles, count_partitions
-from widen.spark.text.text_tasks import BatchWriteSpec
 from widen.table import Table, create_table
 
 

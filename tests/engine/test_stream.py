@@ -215,7 +215,7 @@ import os, signal, sys
 from pyspark.sql import SparkSession
 import widen
 from widen.ingestion import commit_batch
-from widen.formats.delta_target import DeltaDraft
+from widen.targets.delta import DeltaDraft
 
 place, where = sys.argv[1:]
 

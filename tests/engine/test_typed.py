@@ -22,18 +22,19 @@ from pyspark.sql import functions as F
 
 import widen
 from widen.errors import CorruptFile, EvolutionRefused, InvalidOption, JobFailed, SourceError
+from widen.evolution.policy import Policy
 from widen.ingestion import IngestResult, ingest, plan
 from widen.model.types import DATE, INTEGER, LONG, STRING, DataType, Field, StructType
-from widen.planning.evolution.policy import Policy
 from widen.spark.expression import join_columns
-from widen.spark.ingest import typed_batch
-from widen.spark.ingest.delta_files import DeltaRows
-from widen.spark.ingest.open_source import BatchReader
-from widen.spark.text.verification import verify
-from widen.spark.typed import exact_cast, int96_times, typed_records
-from widen.spark.typed.exact_cast import Conversion
-from widen.spark.typed.prepared_records import prepare_records
+from widen.spark.ingest import batch as typed_batch
+from widen.spark.ingest.verification import verify
+from widen.spark.ingest.write_files import DeltaRows
+from widen.spark.source.open_source import BatchReader
+from widen.spark.typed import column_expressions as exact_cast
+from widen.spark.typed import int96_times, typed_records
+from widen.spark.typed.column_expressions import Conversion
 from widen.spark.typed.record_rebuild import count_leaves
+from widen.spark.typed.typed_records import prepare_records
 from widen.table import Table
 
 

@@ -10,9 +10,9 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from widen.ingestion import ingest
-from widen.model.type_parser import parse_type
+from widen.model.schema_json import parse_type
 from widen.model.types import StructType
-from widen.planning.evolution.source_metadata import source_field
+from widen.schema.source_metadata import source_field
 from widen.spark.read.scan import unify_rows
 from widen.table import Table
 

@@ -13,8 +13,8 @@ from pyspark.sql import functions as F
 
 import widen
 from widen.errors import ConcurrentDelete, CorruptFile
-from widen.log.write import commit as commits
-from widen.spark.spark_errors import SPARK_ERRORS
+from widen.log import commit as commits
+from widen.spark.errors import SPARK_ERRORS
 from widen.table import Table
 
 

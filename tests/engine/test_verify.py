@@ -12,10 +12,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from widen import Table, ingest
-from widen.planning.evolution.policy import Policy
-from widen.spark.ingest.delta_files import DeltaRows
-from widen.spark.ingest.open_source import BatchReader
-from widen.spark.text.verification import Verification, verify
+from widen.evolution.policy import Policy
+from widen.spark.ingest.verification import Verification, verify
+from widen.spark.ingest.write_files import DeltaRows
+from widen.spark.source.open_source import BatchReader
 
 LINES = [f'{{"n":{number},"s":"text {number}","r":{{"x":[{number},1.5]}}}}' for number in range(100)]
 SPOILT = ['{"n":1,"n":2}', "not json"]

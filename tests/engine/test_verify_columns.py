@@ -14,8 +14,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import widen
-from widen.formats import delta_target, iceberg_target, table_format
 from widen.ingestion import IngestResult, ingest
+from widen.targets import delta as delta_target
+from widen.targets import iceberg as iceberg_target
+from widen.targets import table_format
 
 HISTORY = (
     "0 AS n, 5L AS a, array(1) AS l, named_struct('x', 1) AS r, map('k', 1) AS m, true AS f, 'only' AS other",

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from widen.spark.worker_memory import freeze_imports
+from widen.spark.ship import freeze_imports
 
 
 def _count_frozen(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from widen.log.read.snapshot import Snapshot, open_snapshot
-from widen.log.store.log_store import LogStore
-from widen.log.write.commit import commit
+from widen.log.commit import commit
+from widen.log.log_store import LogStore
+from widen.log.snapshot import Snapshot, open_snapshot
 from widen.model.schema_json import to_json
 from widen.protocol.actions import Add, Metadata, Protocol
 

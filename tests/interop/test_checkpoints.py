@@ -12,10 +12,10 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from interop import rows
-from widen.log.read.snapshot import open_snapshot
-from widen.log.store.log_store import LogStore
-from widen.log.write.checkpoint_writer import write_checkpoint
-from widen.log.write.commit import commit
+from widen.log.checkpoint_writer import write_checkpoint
+from widen.log.commit import commit
+from widen.log.log_store import LogStore
+from widen.log.snapshot import open_snapshot
 from widen.protocol.actions import Action, DomainMetadata, Txn
 from widen.table import Table, create_table
 

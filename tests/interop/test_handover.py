@@ -25,10 +25,10 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from deltalake.exceptions import DeltaError
 from pyspark.sql import SparkSession
+from widen.schema import feature_removal as handover
 
 from support.command_line import run, run_json
-from widen.cli import lazy_imports
-from widen.planning.alter import handover
+from widen.iceberg.catalog import to_catalog
 from widen.table import Table, create_table
 
 COUNT = int(os.environ.get("WIDEN_TEST_HANDOVERS", "4"))
@@ -435,7 +435,7 @@ def _hand_to_iceberg(model: Model, folder: Path) -> None:
     """PyIceberg 0.12 reads a null list of structs as an empty one, and the text of a partition value from the file."""
     words = ("--catalog", str(folder / "lake.db"), "--identifier", "shop.t")
     done = run("handover", model.path, "--to", "iceberg", *words)
-    scan = lazy_imports.to_catalog(str(folder / "lake.db")).open().load_table("shop.t").scan()
+    scan = to_catalog(str(folder / "lake.db")).open().load_table("shop.t").scan()
     by_batch = [row for batch in scan.to_arrow_batch_reader() for row in batch.to_pylist()]
     wrong = [rows for rows in (scan.to_arrow().to_pylist(), by_batch) if model.found(rows) != model.expected()]
     assert (done.exit_code == 0) == (not wrong), (model.steps, wrong, model.expected(), done.stderr)

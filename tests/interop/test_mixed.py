@@ -20,7 +20,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from interop import rows
-from widen.log.write.checkpoint_writer import write_checkpoint
+from widen.log.checkpoint_writer import write_checkpoint
 from widen.table import Table, create_table
 
 SEEDS = [int(seed) for seed in os.environ.get("WIDEN_MIXED_SEEDS", "0").split(",")]

@@ -18,9 +18,8 @@ from interop.rest_catalog import Fault, Proxy, rest_catalog
 from widen.errors import CatalogError, CatalogRefused, InvalidOption, SnapshotUnknown, UnsupportedIcebergVersion
 from widen.iceberg.catalog import TableName, to_table_name
 from widen.iceberg.commit import CommitResult, NewTable, open_transaction
-from widen.iceberg.data_file import IcebergFile, data_location
-from widen.log.write.commit_outcome import Conflicted
-from widen.log.write.staged_files import StagedFiles
+from widen.iceberg.file_metrics import IcebergFile, data_location
+from widen.log.commit_outcome import Conflicted, StagedFiles
 from widen.model.types import LONG, Field, StructType
 
 COLUMNS = StructType((Field("n", LONG),))

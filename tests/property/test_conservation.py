@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from support.drift import records
 from support.leaf import lost
 from support.stable_interval import ingest_texts, records_of, through_arrow
+from widen.evolution.policy import Mode, Policy, build_field_rules
 from widen.model.types import ArrayType, DataType, MapType, StructType
-from widen.planning.evolution.policy import Mode, Policy
-from widen.planning.evolution.policy_field_rules import build_field_rules
 from widen.protocol.type_widening import is_widening
 
 documents = st.lists(records, min_size=1, max_size=10)

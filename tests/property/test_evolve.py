@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 
 from support.generate import batches, observed
 from support.operation import operation_from_value
+from widen.evolution.evolve import evolve
+from widen.evolution.policy import Mode, Policy
+from widen.json.kinds import Kind
+from widen.json.observation import FieldObservation, KindObservation, Observation, RecordObservation, merge_records
 from widen.model.column_path import leaves
 from widen.model.types import ArrayType, DataType, DecimalType, StructType
-from widen.observe.kind import Kind
-from widen.observe.observation import FieldObservation, KindObservation, Observation, RecordObservation, merge_records
-from widen.planning.evolution.evolve import evolve
-from widen.planning.evolution.policy import Mode, Policy
-from widen.planning.table.apply_operation import apply_operations
-from widen.planning.table.operation import AddColumn
 from widen.protocol.type_widening import is_widening
-from widen.routing.route import RecordRoute, build_routes, routes_kind
+from widen.rows.row import RecordRoute, build_routes, routes_kind
+from widen.schema.apply import apply_operations
+from widen.schema.operations import AddColumn
 
 GROWING = (Mode.SPLIT, Mode.WIDEN)
 intervals = st.lists(batches, min_size=1, max_size=3)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from widen.model.type_parser import parse_type
+from widen.evolution.type_lattice import holds_exactly
+from widen.json.document import JsonNumber
+from widen.json.kinds import number_kind, word_of
+from widen.json.observation import KindObservation
+from widen.model.schema_json import parse_type
 from widen.model.types import DataType
-from widen.observe.json_document import JsonNumber
-from widen.observe.json_number import number_kind
-from widen.observe.kind import word_of
-from widen.observe.observation import KindObservation
-from widen.planning.evolution.type_lattice import holds_exactly
-from widen.routing.convert import MISSING, convert
+from widen.rows.convert import MISSING, convert
 
 whole = st.one_of(
     st.integers(-(10**40), 10**40),

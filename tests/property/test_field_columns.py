@@ -10,18 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.stable_interval import ingest_texts
-from widen.model.type_parser import parse_type
+from widen.evolution.evolve import evolve
+from widen.evolution.policy import FixedColumn, Mode, Numbers, Policy
+from widen.json.field_rules import FileFields
+from widen.json.observation import observation_from_json
+from widen.model.schema_json import parse_type
 from widen.model.types import StructType
-from widen.observe.file_fields import FileFields
-from widen.observe.observation import observation_from_json
-from widen.planning.evolution.evolve import evolve
-from widen.planning.evolution.policy import FixedColumn, Mode, Numbers, Policy
-from widen.routing.native.row_builder import RowBuilder
-from widen.spark.arrow_types import to_arrow_schema
-from widen.spark.source.csv_dialect import CsvDialect
-from widen.spark.source.csv_rows import EXACT_VALUES, WRITTEN_VALUES, FieldGroup, parse_rows
-from widen.spark.text.arrow_columns import drain_arrow_batches
-from widen.spark.text.field_columns import build_columns
+from widen.rows.row_builder import RowBuilder
+from widen.spark.ingest.text_tasks import build_columns, drain_arrow_batches
+from widen.spark.source.csv import EXACT_VALUES, WRITTEN_VALUES, CsvDialect, FieldGroup, parse_rows
+from widen.spark.types import to_arrow_schema
 
 TEXTS = (
     *("", '""', "0", "-0", "7", "-7", "007", "+7", " 7", "7 ", "1e3", "1.5", "1.50", "1.0", ".5", "-0.5", "-0.0", "1."),

@@ -8,15 +8,14 @@ from hypothesis import strategies as st
 from support.drift import batches
 from support.leaf import lost
 from support.stable_interval import records_of, rows_of_text
-from widen.model.type_parser import parse_type
+from widen.evolution.evolve import evolve
+from widen.evolution.policy import FixedColumn, Mode, Policy, build_field_rules
+from widen.json.document import corrupt_text_to_bytes
+from widen.model.schema_json import parse_type
 from widen.model.types import Field, StructType
-from widen.observe.corrupt_text import corrupt_text_to_bytes
-from widen.planning.evolution.evolve import evolve
-from widen.planning.evolution.policy import FixedColumn, Mode, Policy
-from widen.planning.evolution.policy_field_rules import build_field_rules
-from widen.proof.record_digest import digest
+from widen.proof.canonical import digest
 from widen.proof.source_reader import SourceReader
-from widen.routing.native.row_builder import OriginColumn, RowBuilder
+from widen.rows.row_builder import OriginColumn, RowBuilder
 
 TYPES = ("int", "bigint", "string", "double", "decimal(10,2)", "boolean", "date", "array<int>", "map<string,int>")
 ORIGIN = parse_type("struct<text: string, file: string, position: bigint, reason: string>")

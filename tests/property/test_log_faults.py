@@ -17,13 +17,13 @@ import pytest
 
 from support.fault import Operation, chosen, complaints, faults_of
 from support.log_writer import append
-from widen.cli import handover_command
-from widen.log.read.commit_timestamps import current_ms
-from widen.log.read.snapshot import open_snapshot
-from widen.log.store.log_store import LogStore
-from widen.log.write.checkpoint_barrier import ensure_checkpoint
-from widen.log.write.log_cleanup import DAY_MS, clean_up
+from widen.cli import maintenance_commands as handover_command
+from widen.log.commit_files import current_ms
+from widen.log.log_cleanup import DAY_MS, clean_up
+from widen.log.log_store import LogStore
+from widen.log.snapshot import open_snapshot
 from widen.table import Table, create_table
+from widen.table.maintenance import ensure_checkpoint
 
 pytestmark = pytest.mark.sweep
 

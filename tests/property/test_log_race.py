@@ -5,9 +5,9 @@ from __future__ import annotations
 import multiprocessing
 from pathlib import Path
 
-from widen.log.read.snapshot import open_snapshot
-from widen.log.store.log_store import LogStore
-from widen.log.write.commit import Committed, commit
+from widen.log.commit import Committed, commit
+from widen.log.log_store import LogStore
+from widen.log.snapshot import open_snapshot
 from widen.protocol.actions import Add, Metadata, Protocol
 
 WRITERS, COMMITS = 2, 40

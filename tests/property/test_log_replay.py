@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.log_table import PROTOCOL, add, metadata, remove, write_commit, write_json
-from widen.log.read import line_blocks
-from widen.log.read.snapshot import open_snapshot
-from widen.log.store.log_store import LogStore
-from widen.log.write.checkpoint_writer import write_checkpoint
+from widen.log import log_replay as line_blocks
+from widen.log.checkpoint_writer import write_checkpoint
+from widen.log.log_store import LogStore
+from widen.log.snapshot import open_snapshot
 
 PATHS = st.sampled_from(["a", "b c", "d%20e", "f\u00e9", 'g"h'])
 ACTION = st.tuples(PATHS, st.booleans(), st.integers(0, 9), st.booleans())

@@ -13,21 +13,18 @@ from typing import Any
 
 import msgspec
 
+from widen.evolution.evolve import evolve
+from widen.evolution.plan import Plan, explain_plan, find_unmatched
+from widen.evolution.policy import ANY_MAP, FixedColumn, Mode, Pin, Policy, Samples, TextForm
+from widen.json.document import parse_document
+from widen.json.observation import Observation, observation_from_json
 from widen.model.column_path import format_path
-from widen.model.type_parser import parse_type
+from widen.model.schema_json import parse_type
 from widen.model.types import INTEGER, STRING, Field, StructType
-from widen.observe.json_document import parse_document
-from widen.observe.observation import Observation, observation_from_json
-from widen.planning.evolution.evolve import evolve
-from widen.planning.evolution.explain_plan import explain_plan
-from widen.planning.evolution.plan import Plan
-from widen.planning.evolution.policy import ANY_MAP, FixedColumn, Mode, Pin, Policy, TextForm
-from widen.planning.evolution.samples import Samples
-from widen.planning.evolution.unmatched_fields import find_unmatched
 from widen.proof.source_reader import SourceReader
-from widen.routing.native.row_builder import OriginColumn, RowBuilder
-from widen.spark.arrow_types import to_arrow_schema
-from widen.spark.text.arrow_columns import drain_arrow_batches
+from widen.rows.row_builder import OriginColumn, RowBuilder
+from widen.spark.ingest.text_tasks import drain_arrow_batches
+from widen.spark.types import to_arrow_schema
 
 CASES = int(os.environ.get("WIDEN_MASK_CASES", "150"))
 NAMES = ("email", "straße", "a b", "x.y", "Id", "kéy", "q`q", "ĲS", "_rescued", "email_string", "email_2", "İx")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.generate import observations
-from widen.observe.observation import Observation, merge_observations, observation_from_json
+from widen.json.observation import Observation, merge_observations, observation_from_json
 
 
 @given(observations(), observations())

@@ -12,13 +12,12 @@ from support.field_rule_policies import modes, policies
 from support.leaf import lost
 from support.proof import encode_records, encode_rows, forms_of, layouts_of, to_comparable
 from support.stable_interval import ingest_texts, records_of
-from widen.model.type_parser import parse_type
+from widen.evolution.policy import Mode, Numbers, Policy, build_field_rules
+from widen.model.schema_json import parse_type
 from widen.model.types import Field, StructType
-from widen.planning.evolution.policy import Mode, Numbers, Policy
-from widen.planning.evolution.policy_field_rules import build_field_rules
-from widen.proof.record_digest import digest
+from widen.proof.canonical import digest
 from widen.proof.source_reader import SourceReader
-from widen.spark.arrow_types import to_arrow_schema
+from widen.spark.types import to_arrow_schema
 
 bounds = st.sampled_from(
     [Policy(Mode.WIDEN), Policy(Mode.SPLIT), Policy(Mode.FREEZE), Policy(Mode.WIDEN, max_columns=3)]

@@ -20,12 +20,12 @@ import pyarrow as pa
 import pytest
 
 from widen.errors import WidenError
-from widen.observe.json_document import parse_document
-from widen.observe.json_split import split_records
-from widen.spark.source import csv_ranges, file_ranges
-from widen.spark.source.csv_dialect import CsvDialect
-from widen.spark.source.csv_ranges import CsvRanges
-from widen.spark.source.csv_rows import FieldGroup
+from widen.json.document import parse_document
+from widen.json.split import split_records
+from widen.spark.source import csv_texts as csv_ranges
+from widen.spark.source import file_ranges
+from widen.spark.source.csv import CsvDialect, FieldGroup
+from widen.spark.source.csv_texts import CsvRanges
 from widen.spark.source.file_ranges import FileRange
 
 FIRST, COUNT = int(os.environ.get("WIDEN_FUZZ_FIRST", "0")), int(os.environ.get("WIDEN_FUZZ_COUNT", "150"))

@@ -23,7 +23,7 @@ from widen.model.types import (
     MapType,
     StructType,
 )
-from widen.protocol.text_limits import to_stored
+from widen.protocol.column_metadata import to_stored
 from widen.sql_commands import statements
 from widen.sql_commands.grammar import UNDERSTOOD
 from widen.sql_commands.parser import parse_statement

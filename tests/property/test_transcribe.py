@@ -11,17 +11,14 @@ from support.drift import batches
 from support.field_rule_policies import policies
 from support.leaf import lost
 from support.stable_interval import ingest_texts, records_of, rows_of_text, through_arrow
-from widen.observe.corrupt_text import corrupt_text_to_bytes
-from widen.planning.evolution.evolve import evolve
-from widen.planning.evolution.policy import Mode, Policy
-from widen.planning.evolution.policy_field_rules import build_field_rules
-from widen.planning.evolution.source_metadata import CORRUPT, RESCUED, role_field
-from widen.routing.native.row_builder import RowBuilder
-from widen.routing.rescue import rescue
-from widen.routing.route import build_routes
-from widen.routing.row import to_row
-from widen.spark.arrow_types import to_arrow_schema
-from widen.spark.text.arrow_columns import drain_arrow_batches, observe_chunk
+from widen.evolution.evolve import evolve
+from widen.evolution.policy import Mode, Policy, build_field_rules
+from widen.json.document import corrupt_text_to_bytes
+from widen.rows.row import build_routes, rescue, to_row
+from widen.rows.row_builder import RowBuilder
+from widen.schema.source_metadata import CORRUPT, RESCUED, role_field
+from widen.spark.ingest.text_tasks import drain_arrow_batches, observe_chunk
+from widen.spark.types import to_arrow_schema
 
 modes = st.sampled_from([Mode.WIDEN, Mode.SPLIT])
 

@@ -16,13 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.state import MAPPED, WIDE, after, state
-from widen.model.type_parser import parse_type
-from widen.planning.alter import alter_request
-from widen.planning.alter.alter_table import plan_alter
-from widen.planning.evolution.format_capability import AutomaticWidening
-from widen.planning.table.operation import Operation
-from widen.planning.table.table_state import TableState
-from widen.planning.write.schema_growth import grow_schema, schema_change_options
+from widen.model.schema_json import parse_type
+from widen.schema import request as alter_request
+from widen.schema.alter import plan_alter
+from widen.schema.growth import grow_schema, schema_change_options
+from widen.schema.operations import Operation
+from widen.schema.source_metadata import AutomaticWidening
+from widen.schema.table_state import TableState
 
 PROPERTIES = {**MAPPED, **WIDE, "delta.feature.timestampNtz": "supported"}
 START = (

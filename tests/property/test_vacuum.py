@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from support.log_table import PROTOCOL, add, metadata, remove, write_commit
-from widen.log.read.snapshot import open_snapshot
-from widen.log.store.log_store import LogStore
-from widen.log.write.checkpoint_writer import write_checkpoint
-from widen.log.write.vacuum import plan_vacuum, run_vacuum
+from widen.log.checkpoint_writer import write_checkpoint
+from widen.log.log_store import LogStore
+from widen.log.snapshot import open_snapshot
+from widen.log.vacuum import plan_vacuum, run_vacuum
 
 SEEDS = range(int(os.environ.get("WIDEN_VACUUM_SEEDS", "60")))
 HOUR_S = 3600

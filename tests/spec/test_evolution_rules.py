@@ -6,15 +6,15 @@ import msgspec
 import pytest
 
 from support.interval import columns, interval, plan_of, run
-from widen.model.type_parser import parse_type
+from widen.evolution.evolve import evolve
+from widen.evolution.plan import Grade, PendingField, Plan
+from widen.evolution.policy import Mode, Policy
+from widen.json.kinds import Kind
+from widen.model.schema_json import parse_type
 from widen.model.types import LONG, STRING, Field, StructType
-from widen.observe.kind import Kind
-from widen.planning.evolution.evolve import evolve
-from widen.planning.evolution.format_capability import TableFormat
-from widen.planning.evolution.plan import Grade, PendingField, Plan
-from widen.planning.evolution.policy import Mode, Policy
-from widen.planning.table.operation import AddColumn, CreateTable
-from widen.routing.route import build_routes, routes_kind
+from widen.rows.row import build_routes, routes_kind
+from widen.schema.operations import AddColumn, CreateTable
+from widen.schema.source_metadata import TableFormat
 
 SPLIT = Policy(Mode.SPLIT)
 

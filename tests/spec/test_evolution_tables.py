@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import widen
 from widen.ingestion import IngestResult, ingest
-from widen.log.read.snapshot import open_snapshot
+from widen.log.snapshot import open_snapshot
 from widen.model.column_path import format_path
 from widen.report.build_report import build_report
 from widen.table import Table

@@ -10,16 +10,16 @@ import pytest
 
 from support.interval import columns, interval
 from support.stable_interval import ingest_texts
-from widen.model.type_parser import parse_type
+from widen.evolution.evolve import evolve
+from widen.evolution.plan import Grade, Plan
+from widen.evolution.policy import EpochUnit, FixedColumn, Mode, Policy, TextForm
+from widen.json.observation import Observation
+from widen.json.observe import observe_schema
+from widen.model.schema_json import parse_type
 from widen.model.types import LONG, ArrayType, DataType, Field, StructType
-from widen.observe.observation import Observation
-from widen.observe.observe_schema import observe_schema
-from widen.planning.evolution.evolve import evolve
-from widen.planning.evolution.format_capability import TableFormat
-from widen.planning.evolution.plan import Grade, Plan
-from widen.planning.evolution.policy import EpochUnit, FixedColumn, Mode, Policy, TextForm
 from widen.proof.expected_values import ExpectedRecord
 from widen.proof.json_reader import read_records
+from widen.schema.source_metadata import TableFormat
 
 SPLIT = Policy(Mode.SPLIT)
 DATED = Policy(Mode.SPLIT, date_fields=frozenset([()]))

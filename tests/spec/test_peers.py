@@ -14,8 +14,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from widen.ingestion import ingest
-from widen.model.type_parser import parse_type
-from widen.planning.evolution.format_capability import TableFormat, can_widen
+from widen.model.schema_json import parse_type
+from widen.schema.source_metadata import TableFormat, can_widen
 from widen.table import Table
 
 D = Decimal

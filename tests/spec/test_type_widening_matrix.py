@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from widen.model.type_parser import parse_type
-from widen.planning.evolution.format_capability import AutomaticWidening, TableFormat, can_widen_automatically
+from widen.model.schema_json import parse_type
 from widen.protocol.type_widening import (
     DECIMAL,
     WIDENINGS,
@@ -19,6 +18,7 @@ from widen.protocol.type_widening import (
     is_same_family,
     is_widening,
 )
+from widen.schema.source_metadata import AutomaticWidening, TableFormat, can_widen_automatically
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "type-widening.md"
 

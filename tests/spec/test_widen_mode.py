@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from support.interval import columns, plan_of
-from widen.model.type_parser import parse_type
+from widen.evolution.policy import Mode, Policy
+from widen.model.schema_json import parse_type
 from widen.model.types import StructType
-from widen.planning.evolution.format_capability import TableFormat
-from widen.planning.evolution.policy import Mode, Policy
-from widen.planning.table.operation import AddColumn, WidenType
+from widen.schema.operations import AddColumn, WidenType
+from widen.schema.source_metadata import TableFormat
 
 
 def schema(text: str) -> StructType:

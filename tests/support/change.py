@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 import widen
 from widen.protocol.actions import DeletionVector
-from widen.protocol.deletion_vector_format import locate_vector
+from widen.protocol.deletion_vectors import locate_vector
 from widen.table import Table
 
 SCHEMA = "id bigint, p string, s struct<x: int, y: string>"

@@ -15,9 +15,9 @@ from typing import Any
 from unittest import mock
 
 from widen.errors import StorageError, StorageRefused, TableNotFound, WidenError
-from widen.errors.foreign import notes_of
-from widen.log.read.snapshot import open_snapshot
-from widen.log.store.log_store import LogStore
+from widen.errors.tables import notes_of
+from widen.log.log_store import LogStore
+from widen.log.snapshot import open_snapshot
 from widen.table import Table
 
 READS = ("read", "read_many", "open", "create", "find", "list", "list_from")

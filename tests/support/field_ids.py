@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from widen.log.read.snapshot import open_snapshot
-from widen.log.store.log_store import LogStore
-from widen.log.write.commit import commit
+from widen.log.commit import commit
+from widen.log.log_store import LogStore
+from widen.log.snapshot import open_snapshot
 from widen.model.types import ArrayType, DataType, Field, MapType, StructType
 from widen.protocol.actions import Add
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from widen.model.type_parser import parse_type
-from widen.planning.evolution.policy import EpochUnit, Mode, Pin, Policy, TextForm
+from widen.evolution.policy import EpochUnit, Mode, Pin, Policy, TextForm
+from widen.model.schema_json import parse_type
 
 PINS: tuple[Pin, ...] = (
     *map(

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
-from widen.log.write.commit import commit
+from widen.log.commit import commit
 from widen.protocol.actions import Add
 from widen.table import Table
 

@@ -6,9 +6,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from widen.observe.json_number import NO_FACTS, ValueFacts, number_kind
-from widen.observe.kind import Kind
-from widen.observe.observation import FieldObservation, Observation, RecordObservation, get_field
+from widen.json.kinds import NO_FACTS, Kind, ValueFacts, number_kind
+from widen.json.observation import FieldObservation, Observation, RecordObservation, get_field
 
 KEYS = ("a", "b", "A", "a b", "a_string", "a_b", "a_long", "_rescued", "")
 """Keys that get into each other's way."""

@@ -32,19 +32,18 @@ from pyiceberg.types import DateType, DecimalType, ListType, LongType, MapType, 
 from support import iceberg_files as files
 from support.log_mutants import MEMORY_BYTES, OUTSIDE, SECONDS, _bytes, _json, _parquet, _where
 from widen.errors import WidenError
-from widen.formats.iceberg_target import IcebergLocation
+from widen.evolution.policy import Policy
 from widen.iceberg.catalog import to_table_name
-from widen.iceberg.row_filter import to_row_filter
-from widen.iceberg.scan_plan import DeleteKind, plan_scan
+from widen.iceberg.scan_plan import DeleteKind, plan_scan, to_row_filter
 from widen.iceberg.schema_conversion import to_model
 from widen.iceberg.snapshots import SnapshotReference, find_read_point
-from widen.planning.evolution.policy import Policy
 from widen.report.iceberg_report import build_iceberg_report
-from widen.spark.iceberg import deleted_rows, file_columns
-from widen.spark.iceberg.constants import initial_defaults
-from widen.spark.iceberg.deleted_rows import POSITION_DELETES, read_vectors
-from widen.spark.read.sql_predicate import parse_predicate
+from widen.spark.iceberg import file_columns
+from widen.spark.iceberg import scan as deleted_rows
+from widen.spark.iceberg.scan import POSITION_DELETES, initial_defaults, read_vectors
+from widen.spark.read.predicates import parse_predicate
 from widen.table import IcebergTable
+from widen.targets.iceberg import IcebergLocation
 
 NAME = "ns.t"
 COLUMNS = [

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from widen.evolution.evolve import evolve
+from widen.evolution.plan import Plan
+from widen.evolution.policy import Mode, Policy
+from widen.json.kinds import NO_FACTS, Kind, leaf_and_dim, number_kind, parse_kind, word_of
+from widen.json.observation import FieldObservation, Observation, RecordObservation, get_field
 from widen.model.types import DataType, StructType
-from widen.observe.json_number import NO_FACTS, number_kind
-from widen.observe.kind import Kind, leaf_and_dim, parse_kind, word_of
-from widen.observe.observation import FieldObservation, Observation, RecordObservation, get_field
-from widen.planning.evolution.evolve import evolve
-from widen.planning.evolution.plan import Plan
-from widen.planning.evolution.policy import Mode, Policy
 
 SAMPLES = {
     "boolean": "true",

@@ -8,8 +8,8 @@ from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+from widen.json.document import DateText, JsonNumber, LocalTimeText, MapEntries, TimestampText
 from widen.model.types import ArrayType, DataType, Field, MapType, StructType
-from widen.observe.json_document import DateText, JsonNumber, LocalTimeText, MapEntries, TimestampText
 
 Cell = tuple[Any, DataType]
 """What stands somewhere in a row, with its type."""

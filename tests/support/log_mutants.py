@@ -25,14 +25,14 @@ from pyroaring import BitMap64
 
 from support import log_table as log
 from widen.errors import WidenError
-from widen.log.read.file_list import to_adds
-from widen.log.read.snapshot import open_snapshot
-from widen.log.read.version_diff import missing_files
-from widen.log.store.log_store import LogStore
-from widen.log.write.checkpoint_writer import write_checkpoint
-from widen.log.write.commit import commit
+from widen.log.checkpoint_writer import write_checkpoint
+from widen.log.commit import commit
+from widen.log.file_list import to_adds
+from widen.log.log_store import LogStore
+from widen.log.snapshot import open_snapshot
+from widen.log.version_changes import missing_files
 from widen.protocol.actions import Add, DeletionVector, DomainMetadata, Metadata, Protocol, Remove, Txn
-from widen.protocol.deletion_vector_format import pack_vectors
+from widen.protocol.deletion_vectors import pack_vectors
 from widen.spark.read.deleted_rows import load_vector
 
 SECONDS, MEMORY_BYTES = 10, 2 << 30

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from widen.log.read.snapshot import open_snapshot
-from widen.log.store.log_store import LogStore
-from widen.log.write.commit import StagedFiles, commit
+from widen.log.commit import StagedFiles, commit
+from widen.log.log_store import LogStore
+from widen.log.snapshot import open_snapshot
 from widen.protocol.actions import Add
 
 

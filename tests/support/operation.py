@@ -7,8 +7,7 @@ from dataclasses import fields
 from typing import Any, get_args
 
 from widen.model.schema_json import field_from_value, type_from_value
-from widen.planning.table.field_position import AfterField, FieldPosition, StructEnd
-from widen.planning.table.operation import KIND, Operation
+from widen.schema.operations import KIND, AfterField, FieldPosition, Operation, StructEnd
 
 
 def operation_from_value(value: Mapping[str, Any]) -> Operation:

@@ -8,15 +8,15 @@ from typing import Any
 
 import pyarrow as pa
 
+from widen.evolution.evolve import evolve
+from widen.evolution.plan import Plan
+from widen.evolution.policy import Policy
+from widen.json.document import parse_document
+from widen.json.observation import Observation, observation_from_json
 from widen.model.types import StructType
-from widen.observe.json_document import parse_document
-from widen.observe.observation import Observation, observation_from_json
-from widen.planning.evolution.evolve import evolve
-from widen.planning.evolution.plan import Plan
-from widen.planning.evolution.policy import Policy
-from widen.routing.native.row_builder import RowBuilder
-from widen.spark.arrow_types import to_arrow_schema
-from widen.spark.text.arrow_columns import drain_arrow_batches
+from widen.rows.row_builder import RowBuilder
+from widen.spark.ingest.text_tasks import drain_arrow_batches
+from widen.spark.types import to_arrow_schema
 
 
 @dataclass(frozen=True)

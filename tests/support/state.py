@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from widen.model.type_parser import parse_type
+from widen.model.schema_json import parse_type
 from widen.model.types import StructType
-from widen.planning.alter.create_table import plan_create_table
-from widen.planning.table.table_state import MetadataChange, TableState
 from widen.protocol.actions import Metadata, Protocol
+from widen.schema.alter import plan_create_table
+from widen.schema.table_state import MetadataChange, TableState
 
 WIDE = {"delta.enableTypeWidening": "true"}
 MAPPED = {"delta.columnMapping.mode": "name"}

@@ -11,11 +11,10 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from widen.model.column_path import Path
-from widen.model.sql_literal import to_identifier, to_literal
+from widen.model.schema_json import to_identifier, to_literal
 from widen.model.types import ArrayType, DataType, Field, MapType, StructType
-from widen.planning.evolution.source_metadata import COMMENT
-from widen.protocol.column_metadata import DEFAULT, GENERATION, find_identity
-from widen.protocol.text_limits import to_declared
+from widen.protocol.column_metadata import DEFAULT, GENERATION, find_identity, to_declared
+from widen.schema.source_metadata import COMMENT
 from widen.sql_commands.statements import (
     AddColumns,
     AddConstraint,
@@ -42,7 +41,7 @@ from widen.sql_commands.statements import (
 )
 
 if TYPE_CHECKING:
-    from widen.planning.alter.alter_request import ColumnChanges, NewColumn
+    from widen.schema.request import ColumnChanges, NewColumn
 
 
 def to_sql(statement: Statement) -> str:

@@ -15,7 +15,7 @@ from support.log_table import write_commit
 from widen.model.column_path import leaves
 from widen.model.schema_json import from_json
 from widen.protocol.actions import Add
-from widen.protocol.leaf_counts import LEAF_COUNTS, file_tag, move_to_commit_info
+from widen.protocol.parquet_files import LEAF_COUNTS, file_tag, move_to_commit_info
 
 FIRST_MS = 1_746_072_000_000
 GROUPS = ("customer", "payment", "delivery", "cart", "device", "campaign", "loyalty", "invoice", "store", "audit")

@@ -7,34 +7,138 @@ Exit codes: 0, success (for ``plan``: nothing to change); 1, an error, usage err
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import partial, wraps
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from widen.cli import (
-    alter_command,
+    alter_commands,
     flow_command,
-    handover_command,
     iceberg_commands,
     ingest_commands,
     maintenance_commands,
-    properties_and_sql,
-    repair_commands,
+    shared_options,
     show_commands,
     spark_session,
 )
-from widen.cli.help_examples import examples_text
 from widen.cli.output import STDOUT, discard_output, note, prepare_streams, show_error, show_line
-from widen.cli.table_formats import for_both_formats
 from widen.errors import LimitExceeded, PostCommitFailed, StorageError, WidenError
-from widen.errors.foreign import notes_of
-from widen.model.lazy_module import import_lazily
-from widen.model.progress import recorded_commits
+from widen.errors.tables import notes_of
+from widen.model.display import recorded_commits
+from widen.model.lazy_module import import_lazily, spark_required
+
+# Examples in the help of each command; a test parses every one of them.
+
+
+EXAMPLES: Mapping[str, tuple[str, ...]] = {
+    "ingest": (
+        "widen ingest orders/monday/ --into shop/orders --verify",
+        "widen ingest landing/ --into shop/orders --new",
+        "widen ingest landing/ --into shop/orders --follow --checkpoint cp",
+        "widen ingest orders/monday/ --into shop.orders --catalog shop/catalog.db",
+    ),
+    "plan": (
+        "widen plan orders/tuesday/ --into shop/orders",
+        "widen plan orders/tuesday/ --into shop/orders --pin total=text --json",
+        "widen plan orders/tuesday/ --contract orders.json",
+    ),
+    "flow": ("widen flow shop/orders --into shop/days --keys day --checkpoint cp --once", "widen flow chain.toml"),
+    "show": ("widen show shop/orders", "widen show shop/orders --version 3 --json"),
+    "history": ("widen history shop/orders --limit 10",),
+    "contract": ("widen contract shop/orders",),
+    "diff": ("widen diff shop/orders --from 3 --to 9",),
+    "loads": ("widen loads shop/orders",),
+    "report": (
+        "widen report shop/orders",
+        "widen report shop/orders --html report.html",
+        "widen report shop/orders --scan --samples raw --json",
+    ),
+    "read": (
+        "widen read shop/orders --where 'total > 100' --select id --select total",
+        "widen read shop/orders --unified --limit 5 --json",
+    ),
+    "explain": ("widen explain U8", "widen explain"),
+    "alter": (
+        "widen alter shop/orders customer.id --type bigint",
+        "widen alter shop/orders total --comment 'in euro' --first --dry-run",
+    ),
+    "properties": ("widen properties shop/orders", "widen properties shop/orders --set delta.appendOnly=true"),
+    "rewrite": ("widen rewrite shop/orders",),
+    "optimize": ("widen optimize shop/orders --dry-run",),
+    "vacuum": ("widen vacuum shop/orders --dry-run",),
+    "restore": (
+        "widen restore shop/orders --version 3",
+        "widen restore shop/orders --timestamp '2024-01-31 12:00:00Z'",
+    ),
+    "drop-feature": ("widen drop-feature shop/orders typeWidening",),
+    "handover": ("widen handover shop/orders --to deltalake --dry-run", "widen handover shop/orders --to polars"),
+    "mirror": ("widen mirror shop/orders --catalog lake.db --identifier shop.orders",),
+    "sql": ("widen sql 'DESCRIBE DETAIL delta.`shop/orders`'",),
+    "view": ("widen view shop/orders --name orders_by_field", "widen view shop/orders --data-source"),
+    "fold": ("widen fold shop/orders total_string --dry-run",),
+    "replay": ("widen replay shop/orders_quarantine --into shop/orders",),
+}
+"""The examples by command."""
+
+_KEEP_LINES = "\b\n"
+"""The mark before a paragraph whose lines click must not join."""
+
+
+def examples_text(command: str) -> str | None:
+    """Return the examples of a command for the end of its help; None if it has none."""
+    lines = EXAMPLES.get(command)
+    return None if lines is None else _KEEP_LINES + "\n".join(("Examples:", *(f"  {line}" for line in lines)))
+
+
+# Commands for both table formats: with ``--catalog`` the table is an Iceberg table, else it is a Delta table.
+#
+# Here, and nowhere else, the command line decides between the two.
+
+
+def for_both_formats(delta: Callable[..., None], iceberg: Callable[..., None]) -> Callable[..., None]:
+    """Return a command for Delta tables with the option ``--catalog``, which then calls a function for Iceberg tables.
+
+    Args:
+        iceberg: Has the parameters ``table`` and ``catalog``, those of the options that Iceberg tables have too, and
+            with annotations those of the options that only Iceberg tables have.
+    """
+    before = inspect.signature(delta, eval_str=True).parameters
+    after = inspect.signature(iceberg, eval_str=True).parameters
+    only = [each for name, each in after.items() if name not in before and name != "catalog"]
+    catalog = inspect.Parameter(
+        "catalog", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=shared_options.Catalog
+    )
+
+    @wraps(delta)
+    def wrapper(**given: Any) -> None:
+        name = given.pop("catalog")
+        if name is None:
+            for each in only:
+                if given.pop(each.name) != each.default:
+                    raise typer.BadParameter(f"{_option(each.name)} is for Iceberg tables; name their --catalog.")
+            delta(**given)
+            return
+        for option, value in given.items():
+            if option not in after and value != before[option].default:
+                raise typer.BadParameter(f"{_option(option)} does not apply to Iceberg tables.")
+        iceberg(catalog=name, **{option: value for option, value in given.items() if option in after})
+
+    every = (*before.values(), *only)
+    parameters = [*(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in every), catalog]
+    wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    wrapper.__annotations__ = {each.name: each.annotation for each in parameters}
+    return wrapper
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
 
 OVER_LIMIT, INTERRUPTED, BROKEN_PIPE = 3, 130, 141
 DEBUG = "WIDEN_DEBUG"
@@ -126,19 +230,19 @@ _COMMANDS: Mapping[str, Callable[..., None]] = {
     "report": show_commands.report,
     "read": show_commands.read,
     "explain": show_commands.explain,
-    "alter": alter_command.alter,
-    "properties": properties_and_sql.properties,
+    "alter": alter_commands.alter,
+    "properties": alter_commands.properties,
     "rewrite": maintenance_commands.rewrite,
     "optimize": maintenance_commands.optimize,
     "vacuum": maintenance_commands.vacuum,
     "restore": maintenance_commands.restore,
     "drop-feature": maintenance_commands.drop_feature,
-    "handover": handover_command.handover,
-    "mirror": handover_command.mirror,
-    "sql": properties_and_sql.sql,
-    "view": repair_commands.view,
-    "fold": repair_commands.fold,
-    "replay": repair_commands.replay,
+    "handover": maintenance_commands.handover,
+    "mirror": maintenance_commands.mirror,
+    "sql": alter_commands.sql,
+    "view": maintenance_commands.view,
+    "fold": maintenance_commands.fold,
+    "replay": maintenance_commands.replay,
 }
 
 _FOR_ICEBERG: Mapping[str, Callable[..., None]] = {
@@ -170,7 +274,8 @@ def main() -> None:
 
 def _outcome(call: Callable[[], object]) -> int:
     try:
-        code = call()
+        with spark_required():
+            code = call()
     except WidenError as error:
         if os.environ.get(DEBUG):
             raise

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from widen.cli import ingest_options, lazy_imports, shared_options, spark_session
-from widen.cli.follow import stop_requested, to_event_file
-from widen.cli.output import note, show, show_json
-from widen.cli.step_display import progress
+from widen.cli import ingest_commands, shared_options, spark_session
+from widen.cli.ingest_commands import stop_requested, to_event_file
+from widen.cli.output import note, progress, show, show_json
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -39,7 +38,7 @@ _OPTIONS = (
 )
 
 
-@ingest_options.with_ingest_options(*_OPTIONS)
+@ingest_commands.with_ingest_options(*_OPTIONS)
 def flow(
     options: Mapping[str, Any],
     source: Annotated[
@@ -77,6 +76,9 @@ def flow(
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
     """Carry the changes of one table to another, schema included."""
+    from widen.flows import flow, flow_chain
+    from widen.flows.run_flow import check_chain, check_flow
+
     arguments: dict[str, Any] = {
         **options,
         "sql": sql,
@@ -94,13 +96,13 @@ def flow(
     }
     if source.endswith(CHAIN):
         _ensure_alone(given)
-        lazy_imports.check_chain(source, shared["storage_options"])
-        start = partial(lazy_imports.flow_chain, source, **shared)
+        check_chain(source, shared["storage_options"])
+        start = partial(flow_chain, source, **shared)
     else:
         _ensure_given(given, "into", "checkpoint")
         more = {"source": source, "removed": removed.value, "verify": verify}
-        lazy_imports.check_flow({**given, **more}, shared["storage_options"])
-        start = partial(lazy_imports.flow, source, **given, removed=removed.value, verify=verify, **shared)
+        check_flow({**given, **more}, shared["storage_options"])
+        start = partial(flow, source, **given, removed=removed.value, verify=verify, **shared)
     _run(partial(start, on_event=to_event_file(events), on_batch=partial(_report, json)), once=once)
 
 
@@ -124,36 +126,43 @@ def _run(start: Callable[..., Flow], *, once: bool) -> None:
 
 def _report(as_json: bool, batch: FlowBatch) -> None:
     """Show the result of a batch."""
+    from widen.ingestion.new_files import name_some
+    from widen.report import text_format
+
     if as_json:
         show_json(batch.to_value())
     else:
         show(_parts(batch))
     if batch.skipped:
-        versions = lazy_imports.name_some([str(version) for version in batch.skipped])
+        versions = name_some([str(version) for version in batch.skipped])
         note(f"left out, because rows were updated or removed: version {versions} of {batch.source}", "bold red")
     result = batch.result
     if result is not None and result.quarantined:
-        counted = lazy_imports.text_format.count_noun(result.quarantined, "record")
+        counted = text_format.count_noun(result.quarantined, "record")
         note(f"{counted} in quarantine, because fixed columns cannot hold them: see {result.quarantine}")
 
 
 def _parts(batch: FlowBatch) -> Iterator[RenderableType]:
+    from widen.report import terminal, text_format
+
     span = f"version {batch.last}" if batch.first == batch.last else f"versions {batch.first} to {batch.last}"
     result = batch.result
     if result is None:
         yield Text(f"{batch.into} has {span} of {batch.source}; no row has changed.")
         return
     assert result.version is not None
-    yield lazy_imports.terminal.version_line(result.version, batch.into)
-    written = lazy_imports.text_format.written_text(result.records, result.files, result.size_bytes, result.corrupt)
+    yield terminal.version_line(result.version, batch.into)
+    written = text_format.written_text(result.records, result.files, result.size_bytes, result.corrupt)
     yield Text(f"  {written}, from {span} of {batch.source}")
-    yield from lazy_imports.terminal.plan_parts(result.plan)
+    yield from terminal.plan_parts(result.plan)
 
 
 def _parse_keys(words: Sequence[str] | None) -> dict[str, str] | None:
     """Return the keys by their columns; a column alone is its own expression."""
+    from widen.model.types import quote_name
+
     parts = (word.partition("=") for word in words or ())
-    return {name: text if equals else lazy_imports.quote_name(name) for name, equals, text in parts} or None
+    return {name: text if equals else quote_name(name) for name, equals, text in parts} or None
 
 
 def _ensure_given(given: Mapping[str, object], *names: str) -> None:

@@ -1,4 +1,4 @@
-"""The commands for Iceberg tables that differ from those for Delta tables; see `widen.cli.table_formats`."""
+"""The commands for Iceberg tables that differ from those for Delta tables; see `widen.cli.app`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from widen.cli import lazy_imports, shared_options
-from widen.cli.alter_command import ensure_one_change, parse_operations, requested_changes
-from widen.cli.output import ensure_writable, note, show_json
+from widen.cli import shared_options
+from widen.cli.alter_commands import ensure_one_change, parse_operations, requested_changes
+from widen.cli.maintenance_commands import Rest, print_view, run_fold
+from widen.cli.output import ensure_writable, note, progress, show_json
 from widen.cli.output import show as show_parts
-from widen.cli.repair_commands import Rest, print_view, run_fold
 from widen.cli.show_commands import (
     acknowledge_decisions,
     scan_rows,
@@ -24,7 +24,6 @@ from widen.cli.show_commands import (
     show_report,
     show_rows,
 )
-from widen.cli.step_display import progress
 
 if TYPE_CHECKING:
     from widen.model.types import StructType
@@ -33,7 +32,10 @@ if TYPE_CHECKING:
 
 def show(table: str, catalog: str, version: int | None = None, json: bool = False) -> None:
     """Show the columns, the files and the properties of an Iceberg table."""
-    opened = lazy_imports.IcebergTable(table, catalog)
+    from widen.report import terminal, text_format
+    from widen.table import IcebergTable
+
+    opened = IcebergTable(table, catalog)
     schema = opened.schema if version is None else opened.schema_at(version)
     files = opened.files()
     size_bytes, rows = sum(files["size_bytes"].to_pylist()), sum(files["rows"].to_pylist())
@@ -42,13 +44,12 @@ def show(table: str, catalog: str, version: int | None = None, json: bool = Fals
         facts = {"files": files.num_rows, "sizeBytes": size_bytes, "rows": rows, "properties": opened.properties}
         show_json({"location": opened.location, "version": version or opened.version, "columns": columns, **facts})
         return
-    text = lazy_imports.text_format
+    text = text_format
     counted = (text.count_noun(files.num_rows, "file"), text.size_text(size_bytes), text.count_noun(rows, "row"))
-    widgets = lazy_imports.widgets
     parts = [Text(opened.name, "bold"), Text(text.printable(opened.location), "dim")]
-    show_parts([*parts, widgets.facts_line(f"snapshot {version or opened.version}", *counted), _columns_table(schema)])
+    show_parts([*parts, terminal.facts_line(f"snapshot {version or opened.version}", *counted), _columns_table(schema)])
     if opened.properties:
-        show_parts([widgets.heading_part("Properties"), widgets.pairs_table(sorted(opened.properties.items()))])
+        show_parts([terminal.heading_part("Properties"), terminal.pairs_table(sorted(opened.properties.items()))])
 
 
 def _doc(metadata: Any) -> dict[str, str]:
@@ -56,8 +57,10 @@ def _doc(metadata: Any) -> dict[str, str]:
 
 
 def _columns_table(schema: StructType) -> Any:
-    printable = lazy_imports.text_format.printable
-    table = lazy_imports.widgets.table_of("column", "type", "null", "comment")
+    from widen.report import terminal, text_format
+
+    printable = text_format.printable
+    table = terminal.table_of("column", "type", "null", "comment")
     for field in schema:
         comment = printable(_doc(field.metadata).get("comment", ""))
         kind = Text(printable(field.type.sql), "cyan")
@@ -67,7 +70,10 @@ def _columns_table(schema: StructType) -> Any:
 
 def history(table: str, catalog: str, limit: int | None = None, json: bool = False) -> None:
     """Show the snapshots of an Iceberg table, newest first."""
-    opened = lazy_imports.IcebergTable(table, catalog)
+    from widen.report import terminal, text_format
+    from widen.table import IcebergTable
+
+    opened = IcebergTable(table, catalog)
     entries = opened.history(limit)
     if json:
         show_json(
@@ -78,8 +84,8 @@ def history(table: str, catalog: str, limit: int | None = None, json: bool = Fal
             ]
         )
         return
-    printable = lazy_imports.text_format.printable
-    parts = lazy_imports.widgets.table_of("version", "time (UTC)", "operation", "changes")
+    printable = text_format.printable
+    parts = terminal.table_of("version", "time (UTC)", "operation", "changes")
     for each in entries:
         counts = [f"{key} {each.metrics[key]}" for key in _SHOWN_COUNTS if each.metrics.get(key, "0") != "0"]
         moment = Text(f"{each.timestamp:%Y-%m-%d %H:%M:%S}", "dim")
@@ -100,12 +106,15 @@ def report(
     acknowledge: shared_options.Acknowledge = None,
 ) -> None:
     """Show the data in each column of an Iceberg table, and how the schema changed."""
+    from widen.report.iceberg_report import build_iceberg_report
+    from widen.table import IcebergTable
+
     ensure_writable(html)
-    opened = lazy_imports.IcebergTable(table, catalog)
+    opened = IcebergTable(table, catalog)
     if acknowledge:
-        acknowledge_decisions(lazy_imports.build_iceberg_report(opened.table, opened.name), opened, acknowledge)
+        acknowledge_decisions(build_iceberg_report(opened.table, opened.name), opened, acknowledge)
     columns = opened.columns
-    built = lazy_imports.build_iceberg_report(opened.table, opened.name, f"--catalog {shlex.quote(catalog)}")
+    built = build_iceberg_report(opened.table, opened.name, f"--catalog {shlex.quote(catalog)}")
     if scan:
         built = scan_rows(built, columns, lambda spark: opened.read(spark=spark))
     show_report(built, samples, html, json=json)
@@ -113,17 +122,23 @@ def report(
 
 def contract(table: str, catalog: str, version: int | None = None) -> None:
     """Write what an Iceberg table has learned as JSON Schema."""
-    show_json(lazy_imports.IcebergTable(table, catalog).contract(version))
+    from widen.table import IcebergTable
+
+    show_json(IcebergTable(table, catalog).contract(version))
 
 
 def diff(table: str, catalog: str, old: int, new: int | None = None, json: bool = False) -> None:
     """Show how the schema of an Iceberg table changed between two snapshots."""
-    show_diff(lazy_imports.IcebergTable(table, catalog).diff(old, new), "snapshot", json=json)
+    from widen.table import IcebergTable
+
+    show_diff(IcebergTable(table, catalog).diff(old, new), "snapshot", json=json)
 
 
 def loads(table: str, catalog: str, files: bool = False, json: bool = False) -> None:
     """Show which source files an Iceberg table has loaded."""
-    opened = lazy_imports.IcebergTable(table, catalog)
+    from widen.table import IcebergTable
+
+    opened = IcebergTable(table, catalog)
     show_loads(opened.name, opened.loads(), lists_files=files, json=json)
 
 
@@ -141,16 +156,20 @@ def read(
     tag: Annotated[str | None, typer.Option(help="The snapshot of a tag.")] = None,
 ) -> None:
     """Show rows of an Iceberg table."""
+    from widen.table import IcebergTable
+
     point = {"version": version, "timestamp": timestamp, "branch": branch, "tag": tag}
     with progress("reading"):
-        opened = lazy_imports.IcebergTable(table, catalog)
+        opened = IcebergTable(table, catalog)
         frame = select_rows(opened, where, select or (), unified=unified, **point)
     show_rows(frame, limit, json=json)
 
 
 def view(table: str, catalog: str, name: str | None = None, rows: str | None = None, temporary: bool = False) -> None:
     """Print the SQL of a view of an Iceberg table with one column per source field."""
-    opened = lazy_imports.IcebergTable(table, catalog)
+    from widen.table import IcebergTable
+
+    opened = IcebergTable(table, catalog)
     print_view(opened.view_sql, table.rpartition(".")[2], name, rows, temporary=temporary)
 
 
@@ -165,17 +184,21 @@ def fold(
     json: bool = False,
 ) -> None:
     """Fold an evolved column of an Iceberg table into another one of its field."""
-    opened = lazy_imports.IcebergTable(table, catalog)
+    from widen.report import terminal
+    from widen.report.iceberg_report import build_iceberg_report
+    from widen.table import IcebergTable
+
+    opened = IcebergTable(table, catalog)
     size_bytes, before = sum(opened.files()["size_bytes"].to_pylist()), opened.version
     if not run_fold(opened, size_bytes, (column, into, rest), samples, is_dry=dry_run, json=json):
         return
     changed = opened.version != before
-    intervals = lazy_imports.build_iceberg_report(opened.table, opened.name).intervals[-1:] if changed else ()
+    intervals = build_iceberg_report(opened.table, opened.name).intervals[-1:] if changed else ()
     if json:
         changes = [change.to_value() for interval in intervals for change in interval.changes]
         show_json({"version": opened.version, "changed": changed, "changes": changes})
     elif intervals:
-        show_parts(lazy_imports.terminal.commit_parts(opened.name, intervals[0]))
+        show_parts(terminal.commit_parts(opened.name, intervals[0]))
     else:
         note(f"Nothing to change in snapshot {opened.version}.")
 
@@ -196,20 +219,24 @@ def alter(
     json: bool = False,
 ) -> None:
     """Change, rename, add or drop a column of an Iceberg table."""
+    from widen.table import IcebergTable
+
     changes = requested_changes(type=type, comment=comment, nullable=nullable, first=first, after=after)
     ensure_one_change(changes, rename=rename is not None, add=add, drop=drop)
-    opened = lazy_imports.IcebergTable(table, catalog)
+    opened = IcebergTable(table, catalog)
     operations = parse_operations(opened.columns, column, changes, rename, add=add, drop=drop)
     _ = opened.plan_columns(operations) if dry_run else opened.change_columns(operations)
     _show_operations(opened, operations, is_done=not dry_run, json=json)
 
 
 def _show_operations(opened: IcebergTable, operations: Sequence[Any], *, is_done: bool, json: bool) -> None:
+    from widen.report import text_format
+
     if json:
         plan = [operation.to_value() for operation in operations]
         show_json({"version": opened.version, "changed": is_done and bool(plan), "operations": plan})
     elif not operations:
         note(f"{opened.name} has these columns already.")
     else:
-        printable, verb = lazy_imports.text_format.printable, "" if is_done else "would "
+        printable, verb = text_format.printable, "" if is_done else "would "
         show_parts(Text(f"{verb}{printable(str(operation))}") for operation in operations)

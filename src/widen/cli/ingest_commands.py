@@ -5,27 +5,265 @@ Source: docs/evolution-rules.md#one-interval
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import partial
-from typing import TYPE_CHECKING, Any
+import inspect
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial, wraps
+from io import StringIO
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
+import msgspec
 import typer
 from rich.text import Text
 
-from widen.cli import follow, lazy_imports, shared_options, spark_session
-from widen.cli.follow import ensure_options_apply, follow_source, to_event_file
-from widen.cli.ingest_options import ensure_options_valid, with_ingest_options
-from widen.cli.output import note, show, show_json
-from widen.cli.step_display import progress
+from widen.cli import shared_options, spark_session
+from widen.cli.output import note, progress, show, show_json, writing
+from widen.cli.shared_options import Catalog, Shown, pairs
 from widen.errors import InvalidOption, OptionMissing
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from widen.ingestion import IngestResult
+    from widen.evolution.plan import Plan
+    from widen.ingestion import IngestResult, IntervalEvent
     from widen.ingestion.new_files import FileComparison
-    from widen.planning.evolution.plan import Plan
-    from widen.spark.text.contract_check import ContractReport
+    from widen.log.log_store import LogStore
+    from widen.spark.ingest.contract_check import ContractReport
+
+
+# The options of ingestions: how records are read, what the schema may become, and rules for single fields.
+#
+# Source: docs/evolution-rules.md#d1, #d5, #d6, #d10, #d12, #d13, #d16
+
+
+Follow: TypeAlias = Annotated[
+    bool, typer.Option("--follow", help="Keep ingesting new files until interrupted; needs --checkpoint.")
+]
+Once: TypeAlias = Annotated[
+    bool, typer.Option("--once", help="Like --follow, but stop after the files that exist now.")
+]
+Checkpoint: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--checkpoint", metavar="DIR", help="The directory that records the progress of the stream."),
+]
+Every: TypeAlias = Annotated[float, typer.Option("--every", min=0, help="Seconds between two checks for new files.")]
+MaxFiles: TypeAlias = Annotated[
+    int | None, typer.Option("--max-files", min=1, help="The maximum number of files in an interval.")
+]
+MaxBytes: TypeAlias = Annotated[
+    int | None, typer.Option("--max-bytes", min=1, help="The size of an interval in bytes; it has at least one file.")
+]
+
+
+def _choice(name: str, *values: str) -> Any:
+    """Return an enum of the values of an option; to import the enums of the planning would slow down every command."""
+    return Enum(name, {value.upper(): value for value in values}, type=str)
+
+
+Evolve = _choice("Evolve", "widen", "split", "freeze", "fail")
+Numbers = _choice("Numbers", "exact", "decimal", "double")
+Format = _choice("Format", "json", "csv", "text", "parquet", "avro", "orc")
+TableKind = _choice("TableKind", "delta", "iceberg")
+_MANY = "can be repeated."
+
+
+def _option(kind: Any, flag: str, help: str, **details: Any) -> Any:
+    return Annotated[kind, typer.Option(flag, help=help, show_default=False, **details)]
+
+
+OPTIONS: Mapping[str, Any] = {
+    "to": _option(TableKind | None, "--to", "The format of the table; iceberg if there is a --catalog."),
+    "catalog": Catalog,
+    "partition_by": _option(
+        list[str] | None,
+        "--partition-by",
+        f"A partition field of a new Iceberg table, e.g. day(placed_at) or bucket(16, id); {_MANY}",
+        metavar="FIELD",
+    ),
+    "format": _option(Format | None, "--format", "The format of the files; by default from their names."),
+    "options": _option(
+        list[str] | None,
+        "--option",
+        f"A reader option of Spark, e.g. sep=';' or header=false; {_MANY}",
+        metavar="KEY=VALUE",
+    ),
+    "detect_types": _option(bool, "--detect-types", "Read CSV values as numbers and booleans where that is exact."),
+    "partition_folders": Annotated[
+        bool,
+        typer.Option(
+            "--partition-folders/--no-partition-folders",
+            help="Read folders named KEY=VALUE above a file as fields of its records.",
+        ),
+    ],
+    "source_columns": _option(bool, "--source-columns", "Add the columns _source_file and _loaded_at."),
+    "skip_bad_files": _option(
+        bool, "--skip-bad-files", "Name files that cannot be read in the quarantine, instead of failing."
+    ),
+    "evolve": _option(
+        Evolve | None,
+        "--evolve",
+        "widen: widen columns where that is exact, else add columns; split: only add columns; freeze: change "
+        "nothing and keep values that do not fit as JSON; fail: refuse a batch that needs changes. Default: widen.",
+    ),
+    "config": _option(Path | None, "--config", "A TOML file with these options.", metavar="FILE"),
+    "pins": _option(
+        list[str] | None,
+        "--pin",
+        f"Fix the type or mode of a field: a type, text, json, map or a mode, e.g. a.b='decimal(18,4)'; {_MANY}",
+        metavar="FIELD=WHAT",
+    ),
+    "exclude": _option(
+        list[str] | None, "--exclude", f"Ignore a field, in any case of its name; {_MANY}", metavar="FIELD"
+    ),
+    "mask": _option(
+        list[str] | None,
+        "--mask",
+        f"Write *** instead of the values of a field, in any case of its name; {_MANY}",
+        metavar="FIELD",
+    ),
+    "allow_unmatched": _option(
+        bool | None, "--allow-unmatched", "Allow --mask and --exclude to name fields that do not exist (yet)."
+    ),
+    "no_stats": _option(
+        list[str] | None,
+        "--no-stats",
+        f"Write no minimum and maximum of a field to the log and to footers; {_MANY}",
+        metavar="FIELD",
+    ),
+    "detect_dates": _option(
+        bool | None, "--detect-dates/--no-detect-dates", "Read strings that are dates or UTC timestamps as such."
+    ),
+    "detect_maps": _option(
+        bool | None,
+        "--detect-maps/--no-detect-maps",
+        "Read objects with many keys, few of them in each object, as maps.",
+    ),
+    "epoch_unit": _option(
+        list[str] | None,
+        "--epoch-unit",
+        f"The unit of integers in a timestamp field: s, ms, us or ns; {_MANY}",
+        metavar="FIELD=UNIT",
+    ),
+    "max_columns": _option(
+        int | None,
+        "--max-columns",
+        "The maximum number of leaf columns; further fields are kept as JSON. Default: 2000.",
+        min=1,
+    ),
+    "max_record_size": _option(
+        str | None,
+        "--max-record-size",
+        "The maximum size of a record or a line, after decompression, e.g. 256MB. Default: 64MB.",
+        metavar="SIZE",
+    ),
+    "max_keys": _option(
+        int | None,
+        "--max-keys",
+        "The maximum number of keys in one field; a batch with more is refused. Default: 10000.",
+        min=1,
+    ),
+    "numbers": _option(
+        Numbers | None,
+        "--numbers",
+        "What fractions become. exact: double where that is exact (default); decimal: the digits as written; "
+        "double: one column of doubles, rounded where needed, but not in maps and sources with types.",
+    ),
+    "quarantine": _option(
+        str | None,
+        "--quarantine",
+        "The table for records that violate partition, NOT NULL or CHECK columns; by default beside the table.",
+        metavar="TABLE",
+    ),
+    "samples": _option(
+        Shown | None,
+        "--samples",
+        "How plans, events and the history show values. masked: letters as x, digits as 9 (default).",
+    ),
+    "strict": _option(bool, "--strict", "Fail if an option names a field that does not exist."),
+    "layout_of": _option(str | None, "--layout-of", "Begin a new table with these columns.", metavar="TABLE"),
+}
+"""The options, by the keyword arguments of an ingestion."""
+
+
+def with_ingest_options(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator that adds options to a command, which gets their values as ``options``, by argument.
+
+    Args:
+        names: Keys of `OPTIONS`; by default all.
+    """
+    options = {name: OPTIONS[name] for name in names or OPTIONS}
+    extra = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=_DEFAULTS.get(name), annotation=option)
+        for name, option in options.items()
+    ]
+
+    def decorator(command: Callable[..., None]) -> Callable[..., None]:
+        before = inspect.signature(command, eval_str=True).parameters.values()
+        own = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in before if each.name != "options"]
+
+        @wraps(command)
+        def wrapper(**given: Any) -> None:
+            values = {name: _to_argument(name, given.pop(name)) for name in options}
+            command(**given, options=values)
+
+        wrapper.__signature__ = inspect.Signature([*own, *extra])  # type: ignore[attr-defined]
+        wrapper.__annotations__ = {each.name: each.annotation for each in (*own, *extra)}
+        return wrapper
+
+    return decorator
+
+
+def ensure_options_valid(
+    source: Sequence[str], into: str | None, options: Mapping[str, Any], settings: Mapping[str, str] | None, **how: Any
+) -> None:
+    """Check the options and places of an ingestion before Spark starts, which takes seconds.
+
+    Args:
+        source: The paths of the source.
+        into: The table; None without one.
+        how: Arguments of `widen.ingestion.options.check_places`.
+
+    Raises:
+        InvalidOption: an option cannot be used.
+        InvalidConfig: the configuration file cannot be used.
+        SourceError: a path of the source cannot be used.
+        StorageRefused: the table cannot be written.
+    """
+    from widen.ingestion.options import check_places, parse_options, to_quarantine
+    from widen.targets import find_table
+
+    table = {name: options[name] for name in ("to", "catalog", "partition_by")}
+    rest: Any = {name: options[name] for name in options if name not in (*table, "layout_of")}
+    parse_options(rest)
+    found = kept_in = None
+    if into is not None:
+        found = find_table(into, settings, **table)
+        kept_in = to_quarantine(options["quarantine"], found)
+    check_places(source, found, quarantine=kept_in, **how)
+
+
+_DEFAULTS: Mapping[str, object] = {
+    "detect_types": False,
+    "partition_folders": True,
+    "source_columns": False,
+    "skip_bad_files": False,
+    "strict": False,
+}
+_PAIRS: Mapping[str, str] = {"pins": "--pin", "epoch_unit": "--epoch-unit", "options": "--option"}
+
+
+def _to_argument(name: str, value: Any) -> Any:
+    if name in _PAIRS:
+        return pairs(value, _PAIRS[name]) or None
+    return value.value if isinstance(value, Enum) else value or None if isinstance(value, list) else value
+
 
 CHANGES, KEPT_OUT = 2, 3
 """The exit codes of a plan: it has changes that the mode accepts; it refuses changes or keeps values out."""
@@ -49,16 +287,19 @@ def ingest(
     verify_share: shared_options.VerifyShare = None,
     plan_hash: shared_options.PlanHash = None,
     events: shared_options.Events = None,
-    follow: follow.Follow = False,
-    once: follow.Once = False,
-    checkpoint: follow.Checkpoint = None,
-    every: follow.Every = 5,
-    max_files: follow.MaxFiles = None,
-    max_bytes: follow.MaxBytes = None,
+    follow: Follow = False,
+    once: Once = False,
+    checkpoint: Checkpoint = None,
+    every: Every = 5,
+    max_files: MaxFiles = None,
+    max_bytes: MaxBytes = None,
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
     """Write the records of a source to a table. The schema evolves to fit them, in the same commit."""
+    from widen.ingestion import ingest
+    from widen.ingestion.options import parse_limits
+
     settings = shared_options.storage(storage_option)
     arguments = {**options, "verify": verify_share or verify, "storage_options": settings}
     report = partial(_report_result, into, json)
@@ -72,7 +313,7 @@ def ingest(
         **{f"--{key.replace('_', '-')}": gate[key] for key in gate},
     }
     ensure_options_apply(alone, limits, follows=follow or once)
-    lazy_imports.parse_limits(**gate)
+    parse_limits(**gate)
     if park_over_limit and not new:
         raise InvalidOption(option="--park-over-limit", value=True, expected="Applies to --new only.")
     if (follow or once) and checkpoint is None:
@@ -95,13 +336,15 @@ def ingest(
             "plan_hash": plan_hash,
             "progress": update,
         }
-        result = lazy_imports.ingest(source, into, spark=spark, **arguments)
+        result = ingest(source, into, spark=spark, **arguments)
     if not report(result):
         raise typer.Exit(1)
 
 
 def _report_result(into: str, as_json: bool, result: IngestResult) -> bool:
     """Show the result of an interval; return False if the verification found a difference."""
+    from widen.report import text_format
+
     if as_json:
         show_json(result.to_value())
     elif result.is_unchanged:
@@ -113,12 +356,12 @@ def _report_result(into: str, as_json: bool, result: IngestResult) -> bool:
     _note_table(result.plan)
     _warn_unmatched(result.plan)
     if result.quarantined:
-        counted = lazy_imports.text_format.count_noun(result.quarantined, "record")
+        counted = text_format.count_noun(result.quarantined, "record")
         note(f"{counted} in quarantine, because fixed columns cannot hold them: see {result.quarantine}")
     parked = [file for file in result.bad_files if file.is_parked]
     for files, words in ((parked, "parked"), ([file for file in result.bad_files if not file.is_parked], "skipped")):
         if files:
-            counted = lazy_imports.text_format.count_noun(len(files), "file")
+            counted = text_format.count_noun(len(files), "file")
             note(f"{counted} {words}, and named in the quarantine: see {result.quarantine}", "bold red")
     for name in result.left_out:
         note(f"ignored, because its name is not of the source format: {name}")
@@ -141,18 +384,22 @@ def plan(
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
     """Show what an ingestion would change. Exit code: 0, nothing; 2, changes; 3, refused or kept out; 1, an error."""
+    from widen.ingestion import check_contract, plan
+    from widen.ingestion.interval import read_contract
+    from widen.report import terminal
+
     if into is None and contract is None:
         raise typer.BadParameter("Name the table, or a contract.", param_hint="--into")
     settings = shared_options.storage(storage_option)
     if contract is not None:
-        lazy_imports.read_contract(contract)
+        read_contract(contract)
     ensure_options_valid(source, into, options, settings, is_new=new, writes=False)
     planned = report = None
     with progress("starting Spark"):
         spark = spark_session.spark_session()
         if contract is not None:
             reading = {name: options[name] for name in ("format", "options", "detect_types", "numbers")}
-            report = lazy_imports.check_contract(source, contract, spark=spark, **reading)
+            report = check_contract(source, contract, spark=spark, **reading)
         if into is not None:
             options = {
                 **options,
@@ -161,12 +408,12 @@ def plan(
                 "changed": changed.value,
                 "storage_options": settings,
             }
-            planned = lazy_imports.plan(source, into, spark=spark, **options)
+            planned = plan(source, into, spark=spark, **options)
     if json:
         shown = {} if planned is None else {"hash": planned.hash, **planned.to_value()}
         show_json({**shown, **({} if report is None else {"contract": report.to_value()})})
     else:
-        show([*_plan_parts(planned), *(() if report is None else lazy_imports.terminal.contract_parts(report))])
+        show([*_plan_parts(planned), *(() if report is None else terminal.contract_parts(report))])
     if planned is not None:
         _note_table(planned)
         _warn_unmatched(planned)
@@ -176,12 +423,14 @@ def plan(
 
 
 def _plan_parts(planned: Plan | None) -> Iterator[RenderableType]:
+    from widen.report import terminal
+
     if planned is None:
         return
     if planned.is_empty:
         yield Text("Nothing to change.")
     if not planned.is_empty or planned.rescued or planned.quarantined or planned.pending:
-        yield from lazy_imports.terminal.plan_parts(planned)
+        yield from terminal.plan_parts(planned)
         yield Text(f"hash {planned.hash}", "dim")
 
 
@@ -199,6 +448,9 @@ _LEFT_OUT_AS_BAD = (
 
 def _note_files(compared: FileComparison) -> None:
     """Tell which files the table had loaded before."""
+    from widen.ingestion.new_files import name_some
+    from widen.report import text_format
+
     skipped, bad = set(compared.skipped), set(compared.bad)
     again = [path for path in compared.changed if path not in skipped]
     for paths, words, style in (
@@ -209,36 +461,216 @@ def _note_files(compared: FileComparison) -> None:
         (again, "warning: loaded as a whole, although the table has an earlier state of", "bold red"),
     ):
         if paths:
-            counted = lazy_imports.text_format.count_noun(len(paths), "file")
-            note(f"{words} {counted}: {lazy_imports.text_format.printable(lazy_imports.name_some(paths))}", style)
+            counted = text_format.count_noun(len(paths), "file")
+            note(f"{words} {counted}: {text_format.printable(name_some(paths))}", style)
 
 
 def _note_table(planned: Plan) -> None:
+    from widen.report import text_format
+
     if planned.source_table:
-        note(f"the source is read as a table: {lazy_imports.text_format.printable(planned.source_table)}", "dim")
+        note(f"the source is read as a table: {text_format.printable(planned.source_table)}", "dim")
 
 
 def _warn_unmatched(planned: Plan) -> None:
+    from widen.report import text_format
+
     for each in planned.unmatched:
-        note(f"warning: {lazy_imports.text_format.printable(str(each))}", "bold red")
+        note(f"warning: {text_format.printable(str(each))}", "bold red")
 
 
 def _result_parts(result: IngestResult, into: str) -> Iterator[RenderableType]:
+    from widen.report import terminal, text_format
+
     assert result.version is not None
-    yield lazy_imports.terminal.version_line(result.version, into)
+    yield terminal.version_line(result.version, into)
     yield Text(
         "  "
-        + lazy_imports.text_format.written_text(
-            result.records, result.files, result.size_bytes, result.corrupt, result.not_objects
-        )
+        + text_format.written_text(result.records, result.files, result.size_bytes, result.corrupt, result.not_objects)
     )
     if result.multi_line is not None:
-        place = lazy_imports.text_format.printable(result.multi_line)
+        place = text_format.printable(result.multi_line)
         text = f"  {place} begins a record over several lines; load such files with --option multiLine=true"
         yield Text(text, "bold red")
     if result.verification is not None:
         yield Text(f"  verified: {result.verification}", "green" if result.verification.is_clean else "bold red")
-        yield from (
-            Text(f"  lost: {lazy_imports.text_format.printable(place)}", "red") for place in result.verification.places
-        )
-    yield from lazy_imports.terminal.plan_parts(result.plan)
+        yield from (Text(f"  lost: {text_format.printable(place)}", "red") for place in result.verification.places)
+    yield from terminal.plan_parts(result.plan)
+
+
+# Follow a source: ingest one interval after another until an interrupt.
+#
+# Source: docs/evolution-rules.md#one-interval
+
+
+@dataclass(frozen=True)
+class EventFile:
+    """A file that gets each event as a line of JSON."""
+
+    path: Path
+
+    def ensure_writable(self) -> EventFile:
+        """Create the file if it does not exist, before anything is loaded, and return this.
+
+        Raises:
+            StorageError: it cannot be written.
+        """
+        with writing(self.path):
+            # Without waiting: a pipe that no process reads would block the commit that comes before the first event.
+            os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NONBLOCK", 0), 0o666))
+        return self
+
+    def __call__(self, event: IntervalEvent) -> None:
+        """Append an event."""
+        with writing(self.path), self.path.open("ab") as file:
+            file.write(msgspec.json.encode(event.to_value()) + b"\n")
+
+
+def to_event_file(path: Path | None) -> EventFile | None:
+    """Return the file for events, which can be written.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    return None if path is None else EventFile(path).ensure_writable()
+
+
+def ensure_options_apply(alone: Mapping[str, object], followed: Mapping[str, object], *, follows: bool) -> None:
+    """Check that every option that is given applies.
+
+    Args:
+        alone: The options of a single ingestion, with their values.
+        followed: The options of a source that is followed, with their values.
+
+    Raises:
+        InvalidOption: one does not apply.
+    """
+    for options, reason in (
+        (alone, "Does not apply to --follow and --once."),
+        (followed, "Applies to --follow and --once only."),
+    ):
+        for option, value in options.items():
+            if value is not None and follows is (options is alone):
+                raise InvalidOption(option=option, value=value, expected=reason)
+
+
+def follow_source(
+    source: Sequence[str],
+    into: str,
+    checkpoint: str,
+    on_interval: Callable[[IngestResult], object],
+    options: Mapping[str, Any],
+) -> None:
+    """Ingest what arrives at a source until an interrupt, or once all that exists now is ingested.
+
+    Args:
+        source: Directories and patterns.
+        checkpoint: The directory that records the progress of the stream.
+        options: Keyword arguments of `widen.ingest_stream`.
+
+    Raises:
+        WidenError: an interval has failed.
+    """
+    from widen.ingestion import ingest_stream
+    from widen.log.log_store import LogStore
+    from widen.spark.session import is_driver
+
+    with progress("starting Spark") as update:
+        spark = update.watch(spark_session.spark_session())
+        reports: _LocalReports | _ServerReports
+        if is_driver(spark):
+            reports, words = _LocalReports(on_interval), {**options, "progress": update}
+        else:
+            store = LogStore(checkpoint, options["storage_options"])
+            reports, words = _ServerReports(on_interval, store), dict(options)
+        reports.show()
+        with stop_requested() as stop:
+            words |= {"checkpoint": checkpoint, "spark": spark, "on_interval": reports}
+            stream = ingest_stream(source, into, **words)
+            count = 0
+            while not stream.wait(1):
+                if stop.is_set():
+                    update("finishing the interval")
+                    stream.stop()
+                count += reports.show()
+            count += reports.show()
+    if not count:
+        note("nothing to load: no new file has records.")
+    if stop.is_set():
+        note("stopped; run it again with this checkpoint to continue.")
+
+
+@dataclass
+class _LocalReports:
+    """Shows the result of each interval at once.
+
+    Args:
+        count: The number of results since the last call of `show`.
+    """
+
+    report: Callable[[IngestResult], object]
+    count: int = 0
+
+    def __call__(self, result: IngestResult) -> None:
+        self.report(result)
+        self.count += 1
+
+    def show(self) -> int:
+        """Return how many results have been shown since the last call."""
+        count, self.count = self.count, 0
+        return count
+
+
+@dataclass(frozen=True)
+class _ServerReports:
+    """Brings reports from a server of Spark Connect, where the intervals run, to the client.
+
+    Args:
+        checkpoint: The checkpoint location, which both can reach.
+    """
+
+    report: Callable[[IngestResult], object]
+    checkpoint: LogStore
+
+    def __call__(self, result: IngestResult) -> None:
+        """Keep a report; this runs on the server."""
+        out, err = StringIO(), StringIO()
+        with redirect_stdout(out), redirect_stderr(err):
+            self.report(result)
+        report = msgspec.json.encode((out.getvalue(), err.getvalue()))
+        self.checkpoint.put(f"{_REPORTS}/{result.interval:020}.json", report)
+
+    def show(self) -> int:
+        """Show the reports that have arrived since the last call, and return their number."""
+        paths = [file.path for file in self.checkpoint.list(_REPORTS) if file.path.endswith(".json")]
+        for path in paths:
+            out, err = msgspec.json.decode(self.checkpoint.read(path), type=tuple[str, str])
+            sys.stdout.write(out)
+            sys.stderr.write(err)
+        self.checkpoint.delete(paths)
+        return len(paths)
+
+
+_REPORTS = "_widen_reports"
+
+
+@contextmanager
+def stop_requested() -> Iterator[Event]:
+    """Yield an event that is set by the first SIGINT or SIGTERM; a second one ends the process at once."""
+    stop = Event()
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def restore() -> None:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+    def request(number: int, frame: object) -> None:
+        stop.set()
+        restore()
+
+    for number in handlers:
+        signal.signal(number, request)
+    try:
+        yield stop
+    finally:
+        restore()

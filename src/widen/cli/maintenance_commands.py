@@ -5,22 +5,36 @@ Source: Delta Lake's REORG TABLE, OPTIMIZE, VACUUM, RESTORE TABLE and ALTER TABL
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 from rich.text import Text
 
-from widen.cli import lazy_imports, shared_options, show_commands, spark_session
-from widen.cli.output import show, show_json
-from widen.cli.properties_and_sql import report_change, show_unchanged, start_unmapping
-from widen.cli.step_display import progress
-from widen.model.progress import Step
+from widen.cli import shared_options, show_commands, spark_session
+from widen.cli.alter_commands import report_change, show_unchanged, start_unmapping
+from widen.cli.ingest_commands import stop_requested
+from widen.cli.output import note, progress, show, show_json, show_line
+from widen.errors import HandoverUnproven, InvalidOption, ProtectedVersionsRemain, RetentionNotExpired
+from widen.errors.family import printable_lines
+from widen.model.display import Step
 
 if TYPE_CHECKING:
-    from widen.cli.step_display import StepDisplay
-    from widen.spark.spark_types import SparkSession
-    from widen.table import Table
+    from collections.abc import Iterator
+
+    from rich.console import RenderableType
+
+    from widen.cli.output import StepDisplay
+    from widen.evolution.unify import FoldResult
+    from widen.spark.types import SparkSession
+    from widen.table import IcebergTable, Table
 
 
 def rewrite(
@@ -32,7 +46,9 @@ def rewrite(
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
     """Rewrite the files that still have old types. Other files stay as they are."""
-    opened = lazy_imports.Table(table, shared_options.storage(storage_option))
+    from widen.table import Table
+
+    opened = Table(table, shared_options.storage(storage_option))
     before = opened.version
     with progress("reading the footers") as update:
         opened.rewrite(clear_history=clear_history, spark=session_for(opened, update))
@@ -48,8 +64,10 @@ def rewrite(
 
 def _count_rewritten(table: Table, before: int) -> tuple[int, int]:
     """Return the number and the size of the files that were rewritten since a version."""
+    from widen.spark.maintain.rewrite_files import REWRITE
+
     history = table.history(table.version - before) if table.version > before else []
-    done = [info for _, _, info in history if info["operation"] == lazy_imports.REWRITE]
+    done = [info for _, _, info in history if info["operation"] == REWRITE]
     files, size_bytes = (sum(int(info["operationMetrics"][key]) for info in done) for key in _REMOVED)
     return files, size_bytes
 
@@ -70,7 +88,9 @@ def vacuum(
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
     """Delete the files that no version within the retention needs. Older versions can then no longer be read."""
-    opened = lazy_imports.VacuumMixin(table, shared_options.storage(storage_option))
+    from widen.table.maintenance import VacuumMixin
+
+    opened = VacuumMixin(table, shared_options.storage(storage_option))
     with progress("listing the files"):
         done = opened.vacuum(retention_hours, dry_run=dry_run, force=force)
     if json:
@@ -107,7 +127,9 @@ def optimize(
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
     """Write small files together into larger ones. The rows stay as they are."""
-    opened = lazy_imports.Table(table, shared_options.storage(storage_option))
+    from widen.table import Table
+
+    opened = Table(table, shared_options.storage(storage_option))
     before = opened.version
     run = partial(opened.optimize, where, target_bytes=target_bytes, zorder_by=zorder_by or ())
     change = run(dry_run=True, spark=None if where is None else spark_session.spark_session())
@@ -133,7 +155,9 @@ _ADDED = ("numAddedFiles", "numAddedBytes")
 
 
 def _files_text(files: int, size_bytes: int) -> str:
-    text = lazy_imports.text_format
+    from widen.report import text_format
+
+    text = text_format
     return f"{text.count_noun(files, 'file')}, {text.size_text(size_bytes)}"
 
 
@@ -147,11 +171,14 @@ def restore(
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
     """Restore an earlier version of a table. One commit brings back its columns, properties and rows."""
-    opened = lazy_imports.Table(table, shared_options.storage(storage_option))
+    from widen.report import text_format
+    from widen.table import Table
+
+    opened = Table(table, shared_options.storage(storage_option))
     before = opened.version
     change = opened.restore(version, timestamp=timestamp)
     back, removed = (change.metrics.get(key, 0) for key in ("numRestoredFiles", "numRemovedFiles"))
-    noun = lazy_imports.text_format.count_noun
+    noun = text_format.count_noun
     target = f"version {version}" if version is not None else f"the version of {timestamp}"
     done = f"restored {target}: {noun(back, 'file')} came back, {noun(removed, 'file')} left"
     facts = {"restoredFiles": back, "removedFiles": removed}
@@ -169,13 +196,16 @@ def drop_feature(
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
     """Drop a table feature and every use of it. Then clients without the feature can use the table."""
-    opened = lazy_imports.Table(table, shared_options.storage(storage_option))
+    from widen.protocol.table_features import COLUMN_MAPPING, supported_features
+    from widen.table import Table
+
+    opened = Table(table, shared_options.storage(storage_option))
     before = opened.version
     with progress("reading the footers") as update:
-        session = session_for(opened, update, all_files=feature == lazy_imports.COLUMN_MAPPING)
+        session = session_for(opened, update, all_files=feature == COLUMN_MAPPING)
         opened.drop_feature(feature, truncate_history=truncate_history, spark=session)
     files, size_bytes = _count_rewritten(opened, before)
-    features = sorted(lazy_imports.supported_features(opened.snapshot.protocol))
+    features = sorted(supported_features(opened.snapshot.protocol))
     done = f"dropped {feature}"
     if files:
         done += f"; rewrote {_files_text(files, size_bytes)}"
@@ -201,3 +231,436 @@ def session_for(table: Table, update: StepDisplay, *, all_files: bool = False) -
     # A file with several old types counts once.
     update(Step("rewriting files", max((old.size_bytes for old in files or ()), default=0)))
     return spark
+
+
+# The commands for fields that drifted: ``view``, ``fold`` and ``replay``.
+#
+# Source: docs/evolution-rules.md#one-logical-field, #u3, #d12
+
+
+class Rest(str, Enum):
+    """What happens to values that do not convert exactly: the values of `widen.evolution.unify.Rest`."""
+
+    REFUSE = "refuse"
+    KEEP = "keep"
+    LOSE = "lose"
+
+
+def view(
+    table: shared_options.Table,
+    name: Annotated[str | None, typer.Option(help="The name of the view; by default that of the table.")] = None,
+    rows: Annotated[
+        str | None, typer.Option("--from", metavar="SQL", help="The table in SQL; by default delta.`TABLE`.")
+    ] = None,
+    temporary: Annotated[bool, typer.Option("--temporary", help="Make it a temporary view.")] = False,
+    data_source: Annotated[
+        bool,
+        typer.Option(
+            "--data-source",
+            help="Temporary views for a Spark without Delta Lake, in a session after widen.register(spark).",
+        ),
+    ] = False,
+    storage_option: shared_options.StorageOptions = None,
+) -> None:
+    """Print the SQL of a view with one column per source field."""
+    from widen.model.schema_json import to_identifier, to_literal
+    from widen.table import Table
+
+    opened = Table(table, shared_options.storage(storage_option))
+    last = opened.location.rstrip("/").rpartition("/")[2]
+    if data_source:
+        if rows is not None:
+            raise InvalidOption(option="--from", value=rows, expected="Does not apply to --data-source.")
+        rows = to_identifier(f"{_NOT_IN_NAMES.sub('_', last)}_rows")
+        path = to_literal(opened.location)
+        show_line(f"CREATE OR REPLACE TEMPORARY VIEW {rows} USING widen OPTIONS (path {path});")
+    print_view(opened.view_sql, last, name, rows, temporary=temporary or data_source)
+
+
+def print_view(view_sql: Callable[..., str], last: str, name: str | None, rows: str | None, *, temporary: bool) -> None:
+    """Print the SQL of a view of a table of either format.
+
+    Args:
+        last: The name of the table, from which the view gets its name by default.
+        rows: The table in SQL.
+
+    Raises:
+        InvalidOption: the name is not one of SQL, or the SQL has characters that do not print.
+    """
+    from widen.model.schema_json import to_identifier
+
+    if name is not None and not _VIEW_NAME.fullmatch(name):
+        raise InvalidOption(option="--name", value=name, expected="Must be a name in SQL, e.g. shop.orders.")
+    sql = view_sql(name or to_identifier(_NOT_IN_NAMES.sub("_", last)), rows, temporary=temporary)
+    if printable_lines(sql) != sql:
+        raise InvalidOption(option="The SQL of the view", value=sql, expected=_UNPRINTABLE)
+    show_line(sql)
+
+
+_VIEW_NAME = re.compile(r"(?:\w+|`(?:[^`]|``)+`)(?:\.(?:\w+|`(?:[^`]|``)+`))*", re.ASCII)
+_NOT_IN_NAMES = re.compile(r"\W", re.ASCII)
+"""Characters that Spark does not allow in the name of a view, not even in backticks."""
+_UNPRINTABLE = "A name has characters that do not print. Rename the column, or call Table.view_sql."
+
+
+def fold(
+    table: shared_options.Table,
+    column: Annotated[str, typer.Argument(help="The column to fold, e.g. total_string.")],
+    into: Annotated[
+        str | None,
+        typer.Option(
+            "--into",
+            metavar="COLUMN",
+            help="The column that gets the values; by default the one with the name of the field.",
+        ),
+    ] = None,
+    rest: Annotated[
+        Rest,
+        typer.Option(
+            help="Values that do not convert exactly: refuse changes nothing, keep leaves them, lose drops them."
+        ),
+    ] = Rest.REFUSE,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be lost, and change nothing.")] = False,
+    samples: shared_options.Samples = shared_options.Shown.MASKED,
+    json: shared_options.Json = False,
+    storage_option: shared_options.StorageOptions = None,
+) -> None:
+    """Fold an evolved column into another one of its field. Do that after the source is fixed."""
+    from widen.table import Table
+
+    opened = Table(table, shared_options.storage(storage_option))
+    _, size_bytes = opened.snapshot.count_files()
+    before = opened.version
+    if run_fold(opened, size_bytes, (column, into, rest), samples, is_dry=dry_run, json=json):
+        report_change(before, opened, json=json)
+
+
+def run_fold(
+    opened: Table | IcebergTable,
+    size_bytes: int,
+    wanted: tuple[str, str | None, Rest],
+    samples: shared_options.Shown,
+    *,
+    is_dry: bool,
+    json: bool,
+) -> bool:
+    """Fold a column of a table of either format, and return whether it was done and not only shown.
+
+    Args:
+        wanted: The column, the target column, and what to do with the rest.
+        is_dry: Whether to show only what would be lost.
+
+    Raises:
+        FoldLosesValues: values do not convert exactly, and the rest is to be refused.
+        FoldRefused: the columns cannot be folded.
+    """
+    from widen.report.text_format import sample_formatter
+
+    column, into, rest = wanted
+    with progress("starting Spark") as update:
+        session = update.watch(spark_session.spark_session())
+        update(Step("reading the values", size_bytes))
+        result = opened.plan_fold(column, into, spark=session)
+    shown = [text for text in map(sample_formatter(samples.value), result.samples) if text]
+    if is_dry:
+        if json:
+            show_json({**result.to_value(), "samples": shown})
+        else:
+            show(_fold_preview(result, shown))
+        return False
+    if not json:
+        show(_fold_preview(result, shown))
+    before = opened.version
+    with progress("writing") as update:
+        update.watch(session)
+        update(Step("writing", size_bytes))
+        opened.fold(column, into, rest=rest.value, spark=session)
+    if not result.is_dropped and opened.version != before:
+        note(f"{column} stays, because the table has no column mapping or something depends on the column.")
+    return True
+
+
+def _fold_preview(result: FoldResult, samples: list[str]) -> Iterator[RenderableType]:
+    from widen.report import text_format
+
+    text = text_format
+    yield Text(f"{text.printable(str(result.fold))}: {text.count_noun(result.values, 'value')}")
+    yield Text(f"  {text.count_text(result.fits)} convert exactly to {result.fold.into_type.sql} and back")
+    if result.duplicates:
+        yield Text(f"  {text.count_text(result.duplicates)} are in the column already")
+    if result.lost:
+        examples = f": {', '.join(map(text.printable, samples))}" if samples else ""
+        yield Text(f"  {text.count_text(result.lost)} do not convert and would be lost{examples}", "bold red")
+
+
+def replay(
+    quarantine: Annotated[str, typer.Argument(help="The quarantine, e.g. orders_quarantine.")],
+    into: shared_options.Into,
+    catalog: shared_options.Catalog = None,
+    json: shared_options.Json = False,
+    storage_option: shared_options.StorageOptions = None,
+) -> None:
+    """Move records from a quarantine to the table. Only those that the table can hold now, in one commit."""
+    from widen.ingestion import replay
+    from widen.ingestion.replay_quarantine import ensure_replayable
+    from widen.report import terminal, text_format
+
+    settings = shared_options.storage(storage_option)
+    ensure_replayable(quarantine, into, catalog=catalog, storage_options=settings)
+    with progress("starting Spark") as update:
+        spark = update.watch(spark_session.spark_session())
+        result = replay(quarantine, into, catalog=catalog, storage_options=settings, spark=spark, progress=update)
+    if json:
+        show_json(result.to_value())
+        return
+    left = f"{text_format.count_text(result.left)} left in the quarantine"
+    if not result.replayed:
+        show([Text(f"Nothing replayed: {left}.")])
+    else:
+        show([terminal.version_line(result.version, into)])
+        show([Text(f"  replayed {text_format.count_noun(result.replayed, 'record')}; {left}")])
+    show(terminal.plan_parts(result.plan))
+
+
+# The commands ``handover`` and ``mirror``: make a table readable for other clients, and prove that they read it
+# right.
+#
+# Source: docs/guide/hand-over.md
+
+
+ICEBERG = "iceberg"
+"""The client that gets a mirror of the table."""
+
+if TYPE_CHECKING:
+    from widen.iceberg.mirror import Mirrored
+    from widen.proof.column_digests import TableDigest
+    from widen.schema.feature_removal import HandoverPlan
+    from widen.table import Table
+
+
+def _clients() -> list[str]:
+    return [*_CHECKS, ICEBERG]
+
+
+def handover(
+    table: shared_options.Table,
+    to: Annotated[
+        str, typer.Option("--to", metavar="CLIENT", help="deltalake, polars or iceberg.", autocompletion=_clients)
+    ],
+    append: Annotated[
+        bool, typer.Option("--append", help="Let it append too. Deletes older versions, once they have expired.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be lost, and change nothing.")] = False,
+    catalog: shared_options.Catalog = None,
+    identifier: Annotated[
+        str | None,
+        typer.Option("--identifier", metavar="NAME", help="With iceberg: the Iceberg table, e.g. shop.orders."),
+    ] = None,
+    json: shared_options.Json = False,
+    storage_option: shared_options.StorageOptions = None,
+) -> None:
+    """Hand a table over to deltalake, polars or Iceberg. Proves that the client reads it."""
+    from widen.log.commit_outcome import several_commits
+    from widen.schema.feature_removal import plan_handover
+    from widen.schema.table_state import to_table_state
+    from widen.table import Table
+
+    settings = shared_options.storage(storage_option)
+    opened = Table(table, settings)
+    if to == ICEBERG:
+        _hand_to_iceberg(opened, catalog, identifier, appends=append, is_dry=dry_run, json=json)
+        return
+    if catalog is not None or identifier is not None:
+        raise typer.BadParameter("--catalog and --identifier are for --to iceberg.")
+    plan = plan_handover(to_table_state(opened.snapshot), to, appends=append)
+    with several_commits():
+        plan, pending = (plan, "") if dry_run else _drop(opened, plan)
+        asked = {"location": opened.location, "settings": settings, "version": opened.version}
+        proof = None if dry_run else _prove(opened, to, asked)
+    facts: dict[str, Any] = {"client": to, "drops": plan.drops, "losses": plan.losses, "unwritable": plan.unwritable}
+    if json:
+        done = {"version": opened.version, "dryRun": dry_run, "pending": pending or None}
+        show_json({**facts, **done, **_proof_facts(proof)})
+        return
+    show(Text(line) for line in _lines(plan, is_done=not dry_run))
+    if pending:
+        note(pending)
+    if proof is not None:
+        show([Text.assemble(("✓ ", "bold green"), f"{to} reads version {opened.version}: {_proof_text(proof)}")])
+    elif not dry_run:
+        note(f"{to} is not installed here. To check: {_CHECKS[to].format(repr(opened.location))}")
+
+
+def _proof_facts(proof: tuple[int, list[str]] | None) -> dict[str, Any]:
+    return {"rows": proof and proof[0], "readers": proof and proof[1]}
+
+
+def _proof_text(proof: tuple[int, list[str]]) -> str:
+    from widen.report import text_format
+
+    rows, readers = proof
+    return f"{text_format.count_noun(rows, 'row')}, all values equal ({', '.join(readers)})"
+
+
+def _lines(plan: HandoverPlan, *, is_done: bool) -> list[str]:
+    verb = "dropped" if is_done else "would drop"
+    as_it_is = f"{plan.client} can read the table as it is: no feature has to be dropped"
+    lines = [f"{verb} {name}" for name in plan.drops] or [as_it_is]
+    lines += [f"  lost: {loss}" for loss in plan.losses]
+    if plan.unwritable:
+        lines.append(f"  {plan.client} reads it, and cannot append: {', '.join(plan.unwritable)}")
+    return lines
+
+
+def _drop(table: Table, plan: HandoverPlan) -> tuple[HandoverPlan, str]:
+    """Drop the features; return what was done, and what has to wait for the history to expire, else an empty text."""
+    from widen.protocol.table_features import COLUMN_MAPPING, PROTECTION
+
+    with progress("reading the footers") as update:
+        for name in plan.drops:
+            truncates = name == PROTECTION
+            try:
+                is_mapping = name == COLUMN_MAPPING
+                session = session_for(table, update, all_files=is_mapping)
+                table.drop_feature(name, truncate_history=truncates, spark=session)
+            except (RetentionNotExpired, ProtectedVersionsRemain) as error:
+                return plan.until(name), f"{error.message} Run the same command again then."
+    return plan, ""
+
+
+def _prove(table: Table, client: str, asked: Mapping[str, object]) -> tuple[int, list[str]] | None:
+    """Compare the values that the client reads with those of the table, with every reader of the client.
+
+    Return the number of rows and the readers, or None if the client is not installed.
+
+    Args:
+        asked: What the client needs to know to open the table.
+
+    Raises:
+        HandoverUnproven: a reader fails, or returns something else.
+    """
+    from widen.proof.client_readers import find_readers
+    from widen.proof.column_digests import describe_difference
+    from widen.spark.read.local_rows import NotLocal, digest_locally
+    from widen.spark.read.scan import digest_with_spark
+
+    if find_spec(client) is None:
+        return None
+    with progress("comparing values") as update:
+        try:
+            expected = digest_locally(table.snapshot)
+        except NotLocal:
+            spark = update.watch(spark_session.spark_session())
+            expected = digest_with_spark(spark, table.snapshot)
+    readers = find_readers(client, expected.rows)
+    for reader in readers:
+        found = _read({**asked, "client": client, "reader": reader})
+        difference = f"fails: {found}" if isinstance(found, str) else describe_difference(expected, found)
+        if difference is not None:
+            raise HandoverUnproven(
+                client=client,
+                version=table.version,
+                location=table.location,
+                reader=reader,
+                difference=difference.rstrip("."),
+            )
+    return expected.rows, readers
+
+
+def _read(asked: Mapping[str, object]) -> TableDigest | str:
+    """Return the digest of what one reader of a client returns, in a separate process, or why it fails."""
+    from widen.proof.column_digests import TableDigest
+
+    program = f"import sys; sys.path[:] = {sys.path!r}; from widen.proof import client_readers; client_readers.main()"
+    question = msgspec.json.encode(asked).decode()
+    done = subprocess.run([sys.executable, "-c", program], input=question, capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        return TableDigest.from_json(done.stdout.strip().rpartition("\n")[2])
+    lines = done.stderr.strip().split("\n")
+    return next((line for line in reversed(lines) if _RAISED.match(line)), lines[-1])
+
+
+_RAISED = re.compile(r"[\w.]*(Error|Exception|Panic\w*):? ")
+"""The line of a traceback that says what was raised; some messages go on for lines."""
+
+
+def _hand_to_iceberg(
+    table: Table, catalog: str | None, identifier: str | None, *, appends: bool, is_dry: bool, json: bool
+) -> None:
+    """Mirror a table as an Iceberg table, and prove that PyIceberg reads every file of it."""
+    from widen.iceberg.catalog import to_catalog
+    from widen.iceberg.mirror import ensure_mirrorable
+    from widen.log.commit_outcome import several_commits
+
+    if catalog is None or identifier is None:
+        raise typer.BadParameter("--to iceberg needs --catalog and --identifier.")
+    if appends:
+        raise typer.BadParameter("--append does not apply: writers of the Iceberg table do not change the Delta table.")
+    proof = None
+    if is_dry:
+        ensure_mirrorable(table.snapshot)
+    else:
+        with several_commits():
+            table.mirror(catalog=catalog, identifier=identifier)
+            opened = to_catalog(catalog).open()
+            asked = {"name": opened.name, "properties": opened.properties, "identifier": identifier}
+            proof = _prove(table, "pyiceberg", asked)
+    if json:
+        facts = {"client": ICEBERG, "identifier": identifier, "version": table.version, "dryRun": is_dry}
+        show_json({**facts, **_proof_facts(proof)})
+    elif proof is None:
+        show([Text(f"would mirror version {table.version} as {identifier}")])
+    else:
+        read = f"PyIceberg reads version {table.version} as {identifier}: {_proof_text(proof)}"
+        show([Text.assemble(("✓ ", "bold green"), read)])
+        note("Run `widen mirror --follow` to keep it up to date.")
+
+
+_CHECKS: Mapping[str, str] = {
+    "deltalake": "deltalake.DeltaTable({}).to_pyarrow_table()",
+    "polars": "polars.read_delta({})",
+}
+
+
+def mirror(
+    table: shared_options.Table,
+    catalog: Annotated[
+        str,
+        typer.Option(
+            "--catalog",
+            metavar="NAME|FILE.db",
+            help="A catalog of PyIceberg's configuration, or a file for an embedded one.",
+        ),
+    ],
+    identifier: Annotated[
+        str, typer.Option("--identifier", metavar="NAME", help="The Iceberg table, e.g. shop.orders.")
+    ],
+    follow: Annotated[bool, typer.Option("--follow", help="Keep the mirror up to date until interrupted.")] = False,
+    every: Annotated[float, typer.Option("--every", min=0, help="With --follow: seconds between two checks.")] = 10,
+    json: shared_options.Json = False,
+    storage_option: shared_options.StorageOptions = None,
+) -> None:
+    """Make an Iceberg table show a Delta table. It reads the log alone and opens no data file."""
+    from widen.table.maintenance import MirrorMixin
+
+    opened = MirrorMixin(table, shared_options.storage(storage_option))
+    _show(opened.mirror(catalog=catalog, identifier=identifier), json=json)
+    if not follow:
+        return
+    with stop_requested() as stop:
+        while not stop.wait(every):
+            done = opened.refresh().mirror(catalog=catalog, identifier=identifier)
+            if done.snapshot_id is not None:
+                _show(done, json=json)
+    note("stopped; run it again to continue.")
+
+
+def _show(done: Mirrored, *, json: bool) -> None:
+    if json:
+        changed = {"changed": done.snapshot_id is not None, "added": done.added, "removed": done.removed}
+        show_json({"identifier": done.name, "version": done.version, "snapshot": done.snapshot_id, **changed})
+    elif done.snapshot_id is None:
+        show([Text(f"{done.name} shows version {done.version} already")])
+    else:
+        counted = f"{done.added} added, {done.removed} removed"
+        show([Text.assemble(("✓ ", "bold green"), f"{done.name} shows version {done.version}: {counted}")])

@@ -19,14 +19,14 @@ class Changed(str, Enum):
 
 
 class Severe(str, Enum):
-    """The grades that a batch can fail on: values of `widen.planning.evolution.plan.Grade`."""
+    """The grades that a batch can fail on: values of `widen.evolution.plan.Grade`."""
 
     CONFLICT = "conflict"
     STRUCTURAL = "structural"
 
 
 class Shown(str, Enum):
-    """How values are shown: the values of `widen.planning.evolution.samples.Samples`."""
+    """How values are shown: the values of `widen.evolution.policy.Samples`."""
 
     NONE = "none"
     MASKED = "masked"

@@ -13,24 +13,22 @@ import typer
 from rich.padding import Padding
 from rich.text import Text
 
-from widen.cli import lazy_imports, shared_options, spark_session
-from widen.cli.output import ensure_writable, note, show_json, show_json_line, writing
+from widen.cli import shared_options, spark_session
+from widen.cli.output import ensure_writable, note, progress, show_json, show_json_line, writing
 from widen.cli.output import show as show_parts
-from widen.cli.step_display import progress
 from widen.errors import InvalidOption, SparkUnavailable, TableError
-from widen.errors.foreign import first_line
-from widen.model.progress import Step
+from widen.errors.tables import first_line
+from widen.model.display import Step
 
 if TYPE_CHECKING:
-    from widen.log.read.snapshot import Snapshot
+    from widen.log.snapshot import Snapshot
     from widen.model.types import StructType
     from widen.report.table_report import Report
-    from widen.spark.parquet.old_type_files import OldType
-    from widen.spark.spark_types import DataFrame, SparkSession
+    from widen.spark.read.physical_types import OldType
+    from widen.spark.types import DataFrame, SparkSession
     from widen.table import IcebergTable, Table
     from widen.table.open_table import OpenTable
-    from widen.table.results import Loads
-    from widen.table.schema_diff import SchemaDiff
+    from widen.table.results import Loads, SchemaDiff
 
 SHOWN_ROWS = 20
 FILES_WITHOUT_SPARK = 4096
@@ -44,13 +42,17 @@ def show(
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
     """Show the columns, files, protocol and properties of a table. Also lists its files with old types."""
+    from widen.protocol.type_widening import has_type_changes
+    from widen.report import terminal
+    from widen.report.terminal import summarize_table
+
     snapshot = _open_table(table, storage_option, version)
-    old_types = find_old_types(snapshot) if lazy_imports.has_type_changes(snapshot.schema) else ([], "")
-    outline = lazy_imports.summarize_table(snapshot, *old_types)
+    old_types = find_old_types(snapshot) if has_type_changes(snapshot.schema) else ([], "")
+    outline = summarize_table(snapshot, *old_types)
     if json:
         show_json(outline.to_value())
     else:
-        show_parts(lazy_imports.terminal.summary_parts(outline))
+        show_parts(terminal.summary_parts(outline))
 
 
 def history(
@@ -61,12 +63,16 @@ def history(
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
     """Show the versions of a table, newest first. Each one comes with what it changed."""
+    from widen.report import terminal
+    from widen.report.build_report import read_history
+    from widen.report.text_format import shown_intervals
+
     snapshot = _open_table(table, storage_option)
-    intervals = lazy_imports.shown_intervals(lazy_imports.read_history(snapshot, limit), samples.value)
+    intervals = shown_intervals(read_history(snapshot, limit), samples.value)
     if json:
         show_json([{**interval.to_value(), "parameters": dict(interval.parameters)} for interval in intervals])
     else:
-        show_parts(lazy_imports.terminal.history_parts(snapshot.location, intervals))
+        show_parts(terminal.history_parts(snapshot.location, intervals))
 
 
 def contract(
@@ -75,8 +81,10 @@ def contract(
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
     """Write what a table has learned as JSON Schema. Then widen plan --contract checks a batch."""
+    from widen.evolution.unify import build_contract
+
     snapshot = _open_table(table, storage_option, version)
-    show_json(lazy_imports.build_contract(snapshot.schema, snapshot.location.rstrip("/").rpartition("/")[2]))
+    show_json(build_contract(snapshot.schema, snapshot.location.rstrip("/").rpartition("/")[2]))
 
 
 def diff(
@@ -89,8 +97,11 @@ def diff(
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
     """Show how the schema changed between versions. Each change comes with its reasons."""
+    from widen.log.snapshot import open_snapshot
+    from widen.table.results import diff_versions
+
     now = _open_table(table, storage_option, new)
-    show_diff(lazy_imports.diff_versions(lazy_imports.open_snapshot(now.store, old), now), "version", json=json)
+    show_diff(diff_versions(open_snapshot(now.store, old), now), "version", json=json)
 
 
 def show_diff(difference: SchemaDiff, version: str, *, json: bool) -> None:
@@ -99,10 +110,12 @@ def show_diff(difference: SchemaDiff, version: str, *, json: bool) -> None:
     Args:
         version: What the format calls a version.
     """
+    from widen.report import terminal
+
     if json:
         show_json(difference.to_value())
     elif difference.changes:
-        show_parts([lazy_imports.terminal.changes_table(difference.changes)])
+        show_parts([terminal.changes_table(difference.changes)])
     else:
         note(f"The schema of {version} {difference.new} is that of {version} {difference.old}.")
 
@@ -114,17 +127,22 @@ def loads(
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
     """Show which source files a table has loaded, oldest first."""
+    from widen.log.loads import read_loads
+    from widen.table.results import Loads
+
     snapshot = _open_table(table, storage_option)
-    loaded = lazy_imports.Loads(lazy_imports.read_loads(snapshot))
+    loaded = Loads(read_loads(snapshot))
     show_loads(snapshot.location, loaded, lists_files=files, json=json)
 
 
 def show_loads(location: str, loads: Loads, *, lists_files: bool, json: bool) -> None:
     """Show the loads of a table of either format."""
+    from widen.report.terminal_report import loads_parts
+
     if json:
         show_json(loads.to_value())
     elif loads:
-        show_parts(lazy_imports.loads_parts(location, loads, lists_files=lists_files))
+        show_parts(loads_parts(location, loads, lists_files=lists_files))
     else:
         note("No load of files is recorded.")
 
@@ -150,17 +168,21 @@ def report(
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
     """Show the data in each column, and how the schema changed."""
+    from widen.report.build_report import FooterUse, build_report
+    from widen.spark.read.scan import read_snapshot
+    from widen.table.column_changes import PropertyChangesMixin
+
     ensure_writable(html)
     snapshot = _open_table(table, storage_option)
     if acknowledge:
-        before = lazy_imports.build_report(snapshot, lazy_imports.FooterUse("automatic"))
-        opened = lazy_imports.PropertyChangesMixin(table, shared_options.storage(storage_option))
+        before = build_report(snapshot, FooterUse("automatic"))
+        opened = PropertyChangesMixin(table, shared_options.storage(storage_option))
         acknowledge_decisions(before, opened, acknowledge)
         snapshot = opened.snapshot
     use = {None: "automatic", True: "all", False: "none"}[footers]
-    built = lazy_imports.build_report(snapshot, lazy_imports.FooterUse(use))
+    built = build_report(snapshot, FooterUse(use))
     if scan:
-        read = partial(lazy_imports.read_snapshot, store=snapshot.store, snapshot=snapshot)
+        read = partial(read_snapshot, store=snapshot.store, snapshot=snapshot)
         built = scan_rows(built, snapshot.schema, read)
     show_report(built, samples, html, json=json)
 
@@ -171,7 +193,9 @@ def acknowledge_decisions(report: Report, table: OpenTable, subjects: Sequence[s
     Raises:
         InvalidOption: the report does not ask for one of them.
     """
-    asked = lazy_imports.find_open_subjects(report)
+    from widen.report.report_summary import find_open_subjects
+
+    asked = find_open_subjects(report)
     for subject in subjects:
         if subject not in asked:
             expected = f"The report asks about {', '.join(asked)}." if asked else "The report asks for no decision."
@@ -182,10 +206,12 @@ def acknowledge_decisions(report: Report, table: OpenTable, subjects: Sequence[s
 
 def scan_rows(report: Report, schema: StructType, read: Callable[[SparkSession], DataFrame]) -> Report:
     """Return a report with numbers from all rows of its table."""
+    from widen.report.build_report import scan_report
+
     with progress("starting Spark") as update:
         spark = update.watch(spark_session.spark_session())
         update(Step("reading the rows", report.size_bytes, report.rows or 0))
-        return lazy_imports.scan_report(read(spark), schema, report)
+        return scan_report(read(spark), schema, report)
 
 
 def show_report(report: Report, samples: shared_options.Shown, html: Path | None, *, json: bool) -> None:
@@ -194,16 +220,21 @@ def show_report(report: Report, samples: shared_options.Shown, html: Path | None
     Args:
         html: The file of the page, if one is wanted.
     """
-    report = lazy_imports.mask_report(report, samples.value)
+    from widen.report.html_page import render_page
+    from widen.report.report_summary import summarize_report
+    from widen.report.terminal_report import report_parts
+    from widen.report.text_format import mask_report
+
+    report = mask_report(report, samples.value)
     if html is not None:
-        text = lazy_imports.render_page(report)
+        text = render_page(report)
         with writing(html):
             html.write_text(text, encoding="utf-8")
         note(f"wrote {html}")
     if json:
-        show_json({**report.to_value(), "summary": lazy_imports.summarize_report(report).to_value()})
+        show_json({**report.to_value(), "summary": summarize_report(report).to_value()})
     elif html is None:
-        show_parts(lazy_imports.report_parts(report))
+        show_parts(report_parts(report))
 
 
 def read(
@@ -224,8 +255,10 @@ def read(
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
     """Show rows in the current types of the columns. With --json, one object per line."""
+    from widen.table import Table
+
     with progress("reading"):
-        opened = lazy_imports.Table(table, shared_options.storage(storage_option))
+        opened = Table(table, shared_options.storage(storage_option))
         point = {"version": version, "timestamp": timestamp}
         frame = select_rows(opened, where, select or (), unified=unified, **point)
     show_rows(frame, limit, json=json)
@@ -237,6 +270,8 @@ def show_rows(frame: DataFrame, limit: int | None, *, json: bool) -> None:
     Args:
         limit: The maximum number of rows; by default all as JSON, and a few in a table.
     """
+    from widen.report import terminal
+
     shown_limit = limit if json or limit else SHOWN_ROWS
     if json:
         for line in _lines(frame, shown_limit):
@@ -245,22 +280,25 @@ def show_rows(frame: DataFrame, limit: int | None, *, json: bool) -> None:
     assert shown_limit is not None
     with progress("reading"):
         rows = list(_lines(frame, shown_limit + 1))
-    show_parts(lazy_imports.terminal.rows_parts(frame.columns, rows[:shown_limit]))
+    show_parts(terminal.rows_parts(frame.columns, rows[:shown_limit]))
     if len(rows) > shown_limit:
         note(f"{shown_limit} rows shown, there are more; use --limit, or --json for all.")
 
 
 def _open_table(table: str, storage_option: list[str] | None, version: int | None = None) -> Snapshot:
-    return lazy_imports.open_snapshot(lazy_imports.LogStore(table, shared_options.storage(storage_option)), version)
+    from widen.log.log_store import LogStore
+    from widen.log.snapshot import open_snapshot
+
+    return open_snapshot(LogStore(table, shared_options.storage(storage_option)), version)
 
 
 def find_old_types(snapshot: Snapshot) -> tuple[list[OldType] | None, str]:
     """Return the old types in the files of a table, or the reason why they cannot be read."""
+    from widen.spark.read.physical_types import find_old_files, summarize_old_types
+
     try:
-        old_files = lazy_imports.find_old_files(
-            spark_session.spark_session, snapshot, snapshot.files(), FILES_WITHOUT_SPARK
-        )
-        return lazy_imports.summarize_old_types(old_files), ""
+        old_files = find_old_files(spark_session.spark_session, snapshot, snapshot.files(), FILES_WITHOUT_SPARK)
+        return summarize_old_types(old_files), ""
     except (TableError, SparkUnavailable) as error:
         return None, error.message
 
@@ -277,7 +315,9 @@ def select_rows(
     Raises:
         InvalidOption: Spark cannot evaluate the condition or an expression, or two columns have one name.
     """
-    spark, failures = spark_session.spark_session(), lazy_imports.SPARK_ERRORS
+    from widen.spark.errors import SPARK_ERRORS
+
+    spark, failures = spark_session.spark_session(), SPARK_ERRORS
     try:
         frame = table.read(where, unified=unified, spark=spark, **point)
         chosen = frame.selectExpr(*select) if select else frame
@@ -294,8 +334,10 @@ def select_rows(
 
 def _lines(frame: DataFrame, limit: int | None) -> Iterator[str]:
     """Yield the rows as JSON objects with all columns, nulls included."""
+    from widen.spark.errors import translate_spark_errors
+
     texts = (frame if limit is None else frame.limit(limit)).selectExpr(_AS_JSON)
-    with lazy_imports.translate_spark_errors():
+    with translate_spark_errors():
         yield from (row[0] for row in islice(texts.toLocalIterator(), limit))
 
 
@@ -310,7 +352,9 @@ def explain(
     json: shared_options.Json = False,
 ) -> None:
     """Explain rules of schema evolution by their codes."""
-    rules = [lazy_imports.find_rule(each) for each in code or lazy_imports.evolution_rules()]
+    from widen.report.html_page import evolution_rules, find_rule
+
+    rules = [find_rule(each) for each in code or evolution_rules()]
     if json:
         show_json([msgspec.to_builtins(rule) for rule in rules])
         return

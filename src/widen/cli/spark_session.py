@@ -9,11 +9,10 @@ import tempfile
 import warnings
 from typing import IO, TYPE_CHECKING
 
-from widen.cli import lazy_imports
 from widen.errors import SparkUnavailable
 
 if TYPE_CHECKING:
-    from widen.spark.spark_types import SparkSession
+    from widen.spark.types import SparkSession
 
 _java_log: list[IO[bytes]] = []
 
@@ -37,8 +36,10 @@ def spark_session() -> SparkSession:
     Raises:
         SparkUnavailable: Spark or Java is not installed, or does not start.
     """
+    from widen.spark.session import find_session
+
     try:
-        return lazy_imports.find_session()
+        return find_session()
     except SparkUnavailable as error:
         raise SparkUnavailable(
             reason=f"{error.fields['reason']}{_last_java_line()}", fix=error.fields["fix"]

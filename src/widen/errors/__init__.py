@@ -97,17 +97,9 @@ typed fields, a message built from them (what is wrong, where) and a hint (what 
 
 from __future__ import annotations
 
-from widen.errors.change_data_feeds import *
 from widen.errors.columns import *
-from widen.errors.constraints import *
-from widen.errors.contention import *
-from widen.errors.data_source import *
 from widen.errors.family import *
-from widen.errors.feature_drops import *
-from widen.errors.flows import *
-from widen.errors.iceberg import *
 from widen.errors.requests import *
-from widen.errors.row_changes import *
 from widen.errors.rows import *
 from widen.errors.tables import *
 

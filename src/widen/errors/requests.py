@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from widen.errors.family import RequestError
+from widen.errors.family import ContentionError, RequestError, TableError
 
 
 class InvalidOption(RequestError):
@@ -191,3 +191,224 @@ class PlanChanged(RequestError):
     code = "WIDEN_PLAN_CHANGED"
     template = "The plan of the batch is {found}, not {wanted}:\n{plan}"
     hint = "Nothing was written. Review the plan of this batch, and ingest with its hash."
+
+
+# Spark's data source of Widen cannot read or write a table, or a stream of it must be started again.
+
+
+class DataSourceRefused(RequestError):
+    """The data source cannot read or write a table; a method of Table can."""
+
+    code = "WIDEN_DATA_SOURCE_REFUSED"
+    template = "The data source widen cannot {verb} {location}: {reason}."
+    hint = "{fix}"
+
+
+class StreamRowsChanged(RequestError):
+    """A version updated or deleted rows, which a stream of new rows cannot show."""
+
+    code = "DELTA_SOURCE_TABLE_IGNORE_CHANGES"
+    template = "Version {version} of {location} updated or deleted rows, which a stream of new rows cannot show."
+    hint = (
+        "Read the changes with readChangeFeed. Or skip such versions, with all their rows, with skipChangeCommits; "
+        "ignoreDeletes skips only versions that deleted rows and wrote none."
+    )
+
+
+class StreamColumnsChanged(RequestError):
+    """The columns of the table changed while a stream was reading it."""
+
+    code = "DELTA_SCHEMA_CHANGED_WITH_VERSION"
+    template = "Version {version} of {location} changed the columns that the stream reads, {old}, to {new}."
+    hint = (
+        "Start the stream again with the same checkpoint. It continues at version {version}, in the new columns and "
+        "types; all earlier rows were processed."
+    )
+
+
+# A flow cannot start, or cannot go on.
+
+
+class FlowChanged(RequestError):
+    """The checkpoint of a flow belongs to another source, table, query or keys."""
+
+    code = "WIDEN_FLOW_CHANGED"
+    template = "The checkpoint {checkpoint} belongs to another flow: {reason}."
+    hint = (
+        "To compute the table again, use rebuild=True (--rebuild), which replaces all of its rows in one commit. To "
+        "keep both, use another checkpoint and another table."
+    )
+
+
+class FlowKeyRefused(RequestError):
+    """A key of a flow cannot tell which rows to replace."""
+
+    code = "WIDEN_FLOW_KEY_REFUSED"
+    template = "The key {key} of the flow into {into} cannot be used: {reason}."
+    hint = "{fix}"
+
+
+class FlowTaken(ContentionError):
+    """Another process runs the same flow."""
+
+    code = "WIDEN_FLOW_TAKEN"
+    template = "Another process runs the flow into {location}: it has committed version {version} of the source."
+    hint = (
+        "Nothing of this batch is visible. Run each flow in one process only; it continues where the other one stopped."
+    )
+
+
+class SourceHistoryLost(TableError):
+    """The source of a flow no longer has the changes that the flow has not read."""
+
+    code = "WIDEN_SOURCE_HISTORY_LOST"
+    template = "The changes of {location} cannot be read: {reason}."
+    hint = (
+        "Use rebuild=True (--rebuild) to compute the table again. To prevent this, run the flow more often than the "
+        "source is vacuumed, or keep its log and its files longer."
+    )
+
+
+class SourceRowsRemoved(RequestError):
+    """A flow without keys reads a source in which rows were updated or removed."""
+
+    code = "WIDEN_SOURCE_ROWS_REMOVED"
+    template = "The flow into {into} only appends rows, but rows of {location} were updated or removed in {versions}."
+    hint = (
+        "Give keys (--keys), so that rows with the same key are replaced; or use removed='skip' (--removed skip) to "
+        "leave out these versions as a whole."
+    )
+
+
+# A table feature cannot be dropped, or not yet.
+#
+# Source: the error classes of Delta Spark's DROP FEATURE.
+
+
+_WAIT = "Wait until these versions have expired, then call drop_feature({feature!r}, truncate_history=True) again."
+
+
+class FeatureDropRefused(RequestError):
+    """The table feature cannot be dropped as requested."""
+
+    template = "The table feature {feature} cannot be dropped: {reason}."
+    hint = "{fix}"
+
+
+class FeatureIsProperty(FeatureDropRefused):
+    """The name belongs to a table property."""
+
+    code = "DELTA_FEATURE_DROP_FEATURE_IS_DELTA_PROPERTY"
+    template = "{property} cannot be dropped, because it is a table property, not a table feature."
+    hint = "Remove it with unset_properties([{property!r}])."
+
+
+class FeatureNotPresent(FeatureDropRefused):
+    """The table does not have the feature."""
+
+    code = "DELTA_FEATURE_DROP_FEATURE_NOT_PRESENT"
+    template = "The table feature {feature} cannot be dropped: the table does not have it."
+    hint = "Features of the table: {supported}."
+
+
+class FeatureNotRemovable(FeatureDropRefused):
+    """This version cannot remove the feature from a table."""
+
+    code = "DELTA_FEATURE_DROP_NONREMOVABLE_FEATURE"
+    template = "The table feature {feature} cannot be dropped: this version of Widen does not support removing it."
+    hint = "Features that can be dropped: {removable}."
+
+
+class UnknownFeature(FeatureDropRefused):
+    """This version does not know a feature of that name."""
+
+    code = "DELTA_FEATURE_DROP_UNSUPPORTED_CLIENT_FEATURE"
+    template = "The table feature {feature} cannot be dropped: this version of Widen does not know it."
+    hint = "Features that can be dropped: {removable}."
+
+
+class TruncationNotAllowed(FeatureDropRefused):
+    """The feature leaves no traces in the history, so there is nothing to truncate."""
+
+    code = "DELTA_FEATURE_DROP_HISTORY_TRUNCATION_NOT_ALLOWED"
+    template = "The history cannot be truncated for {feature}, because the feature leaves no traces in it."
+    hint = "Call drop_feature({feature!r}) without truncate_history."
+
+
+class TruncationRequired(FeatureDropRefused):
+    """Checkpoint protection can be dropped only together with the history that it protects."""
+
+    code = "DELTA_FEATURE_CAN_ONLY_DROP_CHECKPOINT_PROTECTION_WITH_HISTORY_TRUNCATION"
+    template = "The table feature {feature} can be dropped only together with the history that it protects."
+    hint = "Call drop_feature({feature!r}, truncate_history=True)."
+
+
+class FeatureStillNeeded(FeatureDropRefused):
+    """Other features of the table depend on it."""
+
+    code = "DELTA_FEATURE_DROP_DEPENDENT_FEATURE"
+    template = (
+        "The table feature {feature} cannot be dropped, because other features of the table need it: {dependents}."
+    )
+    hint = "Drop those features first."
+
+
+class ConstraintsRemain(FeatureDropRefused):
+    """The table still has CHECK constraints."""
+
+    code = "DELTA_CANNOT_DROP_CHECK_CONSTRAINT_FEATURE"
+    template = "The table feature {feature} cannot be dropped, because the table has the constraints {constraints}."
+    hint = "Drop them first with drop_constraint(...)."
+
+
+class RetentionNotExpired(TableError):
+    """The newest version no longer uses the feature, but older versions that can still be read do."""
+
+    template = (
+        "The newest version no longer uses the table feature {feature}, but older versions do, so the protocol must "
+        "keep it. Versions are kept for {retention} ({retention_key}), or for {truncate_retention} if the history is "
+        "truncated."
+    )
+    hint = _WAIT
+
+
+class DropPendingRetention(RetentionNotExpired):
+    """The feature was removed from the newest version; its drop is complete once older versions have expired."""
+
+    code = "DELTA_FEATURE_DROP_WAIT_FOR_RETENTION_PERIOD"
+
+
+class HistoryUsesFeature(RetentionNotExpired):
+    """Older versions that can still be read use the feature."""
+
+    code = "DELTA_FEATURE_DROP_HISTORICAL_VERSIONS_EXIST"
+
+
+class ProtectedVersionsRemain(TableError):
+    """Versions whose checkpoints are protected can still be read."""
+
+    code = "DELTA_FEATURE_DROP_CHECKPOINT_PROTECTION_WAIT_FOR_RETENTION_PERIOD"
+    template = (
+        "The table feature {feature} cannot be dropped yet, because it protects versions before {version} that still "
+        "exist. Versions are kept for {retention}."
+    )
+    hint = _WAIT
+
+
+class CheckpointBarrierFailed(TableError):
+    """A checkpoint that must exist before the protocol is downgraded could not be written."""
+
+    code = "DELTA_FEATURE_DROP_CHECKPOINT_FAILED"
+    template = "The table feature {feature} was not dropped: the checkpoint of version {version} could not be written."
+    hint = "Repeat the call. The Python log has the cause."
+
+
+class DropConflict(ContentionError):
+    """Another writer began to use the feature again while it was being dropped."""
+
+    code = "DELTA_FEATURE_DROP_CONFLICT_REVALIDATION_FAIL"
+    template = (
+        "Version {version} of {location} uses the table feature {feature} again: another writer enabled it in the "
+        "meantime."
+    )
+    hint = "The feature was not dropped. Repeat the call when no other writer uses the feature."

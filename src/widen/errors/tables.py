@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from widen.errors.family import TableError
+from widen.errors.columns import ColumnRefused
+from widen.errors.family import ContentionError, RequestError, TableError
 
 
 class TableNotFound(TableError):
@@ -170,4 +171,233 @@ class PostCommitFailed(TableError):
     hint = (
         "Do not write the same rows again: they are in the table. Open the table again. An ingestion with new (--new), "
         "txn or a checkpoint can be repeated: it leaves out what the table has."
+    )
+
+
+# Another writer committed first.
+
+
+class MetadataChanged(ContentionError):
+    """Another writer changed the schema or the properties."""
+
+    code = "DELTA_METADATA_CHANGED"
+
+
+class ProtocolChanged(ContentionError):
+    """Another writer changed the protocol."""
+
+    code = "DELTA_PROTOCOL_CHANGED"
+
+
+class ConcurrentAppend(ContentionError):
+    """Another writer added files that this change would have had to read."""
+
+    code = "DELTA_CONCURRENT_APPEND"
+
+
+class ConcurrentDelete(ContentionError):
+    """Another writer removed a file that this change reads, or a vacuum without retention one that it wrote."""
+
+    code = "DELTA_CONCURRENT_DELETE_READ"
+
+
+class ConcurrentDeleteDelete(ConcurrentDelete):
+    """Another writer removed a file that this change removes too."""
+
+    code = "DELTA_CONCURRENT_DELETE_DELETE"
+
+
+class ConcurrentTransaction(ContentionError):
+    """Another writer committed a transaction of the same application."""
+
+    code = "DELTA_CONCURRENT_TRANSACTION"
+
+
+class AttemptsExhausted(ContentionError):
+    """Another writer won the version in every attempt."""
+
+    code = "WIDEN_ATTEMPTS_EXHAUSTED"
+
+
+class BaseExpired(ContentionError):
+    """The version that the change is based on was cleaned up."""
+
+    code = "WIDEN_BASE_EXPIRED"
+    template = "The newest version of {location} is {version}: {reason}."
+
+
+class CommitUnknown(ContentionError):
+    """The store did not report whether the commit was written, or may still write it."""
+
+    code = "WIDEN_COMMIT_UNKNOWN"
+    template = "It is not known whether version {version} of {location} was written: {reason}. Its files are kept."
+    hint = (
+        "The commit may still appear. Before you repeat the call, wait a few minutes and check whether the log of the "
+        "table has that version with the txnId {txn_id}."
+    )
+
+
+# Texts of errors of other libraries, as our messages quote them.
+
+
+_NOTES = "__notes__"
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of an error's text, without the full stop that our messages add.
+
+    Args:
+        error: An error of another library; the rest of its text stays readable on ``__cause__``.
+    """
+    return str(error).strip().partition("\n")[0].rstrip(".")
+
+
+def open_failure(error: OSError | ValueError) -> str:
+    """Return why a file cannot be opened; Python raises `ValueError` for a path that no file can have."""
+    return getattr(error, "strerror", None) or str(error)
+
+
+def missing_data_file(path: str) -> CorruptFile:
+    """Return the error for a data file of a table that does not exist."""
+    return CorruptFile(path=path, reason="it does not exist (vacuumed or deleted?)", fix=_RESTORE_OR_READ_LATER)
+
+
+_RESTORE_OR_READ_LATER = (
+    "If a vacuum deleted it, read a later version. Otherwise restore the file from a backup, or restore the table to a "
+    "version that does not need it."
+)
+
+
+# Widen supports Python 3.10, where BaseException.add_note does not exist.
+def add_note(error: BaseException, text: str) -> None:
+    """Add a note to an error or an interrupt, as Python 3.11 does; newer Pythons show it in tracebacks.
+
+    Source: PEP 678
+    """
+    vars(error).setdefault(_NOTES, []).append(text)
+
+
+def notes_of(error: BaseException | None) -> list[str]:
+    """Return the notes of an error and of the errors that caused it.
+
+    Source: PEP 678
+    """
+    if error is None:
+        return []
+    return [*vars(error).get(_NOTES, ()), *notes_of(error.__cause__ or error.__context__)]
+
+
+# Iceberg tables and their catalogs.
+
+
+class IcebergUnavailable(RequestError):
+    """The call needs PyIceberg, or a part of it that is not installed."""
+
+    code = "WIDEN_ICEBERG_MISSING"
+    template = "This call needs PyIceberg: {reason}."
+    hint = "Install it with: pip install 'widen[iceberg]'"
+
+
+class CatalogNotFound(RequestError):
+    """PyIceberg's configuration does not have the catalog, or its settings are incomplete."""
+
+    code = "WIDEN_CATALOG_NOT_FOUND"
+    template = "The catalog {catalog} cannot be opened: {reason}."
+    hint = (
+        "Name a catalog of .pyiceberg.yaml or of the variables PYICEBERG_CATALOG__NAME__URI and so on, or a file "
+        "NAME.db for an embedded catalog."
+    )
+
+
+class MirrorRefused(RequestError):
+    """The Delta table has something that an Iceberg table cannot show."""
+
+    code = "WIDEN_MIRROR_REFUSED"
+    template = "The table {location} cannot be mirrored as Iceberg: {reason}."
+    hint = "{fix}"
+
+
+class IcebergTableNotFound(TableNotFound):
+    """The catalog does not have the Iceberg table."""
+
+    code = "WIDEN_ICEBERG_TABLE_NOT_FOUND"
+    template = "There is no Iceberg table {location}: {reason}."
+    hint = "Check the name and the catalog, or create the table with `widen ingest ... --into {location} --to iceberg`."
+
+
+class UnsupportedIcebergVersion(TableError):
+    """The table has a format version that cannot be written."""
+
+    code = "WIDEN_ICEBERG_VERSION"
+    template = "The Iceberg table {location} has format version {version}, which cannot be written: {reason}."
+    hint = "Use a table of format version 1 or 2. The format version of a table cannot be lowered."
+
+
+class UnsupportedColumnType(TableError):
+    """A column has a type that the other side cannot represent."""
+
+    code = "WIDEN_COLUMN_TYPE"
+    template = "The column {column} cannot have the type {type}: {reason}."
+    hint = "Drop the column or give it another type, with the client that made it."
+
+
+class AmbiguousColumns(TableError):
+    """Two columns of an Iceberg table have names that differ only in case."""
+
+    code = "WIDEN_AMBIGUOUS_COLUMNS"
+    template = "The columns {column} and {other} of {location} differ only in case, so Spark cannot tell them apart."
+    hint = "Rename one of them with rename_column, or set spark.sql.caseSensitive to true."
+
+
+class ColumnInUse(ColumnRefused):
+    """Something in an Iceberg table needs the column as it is."""
+
+    code = "WIDEN_COLUMN_IN_USE"
+    template = "Column {column} cannot be {verb}: {reason}."
+    hint = "Add another column instead, or change what needs it with a client of Iceberg first."
+
+
+class CorruptMetadata(TableError):
+    """A property of Widen in the metadata of an Iceberg table cannot be read."""
+
+    code = "WIDEN_METADATA_CORRUPT"
+    template = "The property {name} of {location} cannot be read: {reason}."
+    hint = "{fix}"
+
+
+class CatalogError(StorageError):
+    """The catalog reported an error."""
+
+    code = "WIDEN_CATALOG"
+
+
+class CatalogRefused(StorageRefused):
+    """The catalog refused the request: missing permission, or a request that it does not accept."""
+
+    code = "WIDEN_CATALOG_REFUSED"
+
+
+class TableChanged(ContentionError):
+    """Another writer committed to the Iceberg table first."""
+
+    code = "WIDEN_TABLE_CHANGED"
+    template = "Another writer committed to {location} in the meantime: {reason}."
+
+
+class ColumnChangeUnknown(CommitUnknown):
+    """The catalog did not report whether it has changed the columns, or may still change them."""
+
+    code = "WIDEN_COLUMN_CHANGE_UNKNOWN"
+    template = "It is not known whether the columns of {location} were changed: {reason}."
+    hint = "The change may still appear. Before you repeat the call, wait a few minutes and look at the columns."
+
+
+class SnapshotUnknown(CommitUnknown):
+    """The catalog did not report whether it has the snapshot, or may still add it."""
+
+    code = "WIDEN_SNAPSHOT_UNKNOWN"
+    template = "It is not known whether snapshot {version} of {location} was committed: {reason}. Its files are kept."
+    hint = (
+        "The snapshot may still appear. Before you repeat the call, wait a few minutes and check whether the history "
+        "of the table has it."
     )

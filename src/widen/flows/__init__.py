@@ -5,8 +5,7 @@ Source: docs/guide/flow.md
 
 from __future__ import annotations
 
-from widen.flows.flow_loop import Flow
-from widen.flows.flow_result import FlowBatch
-from widen.flows.run_flow import flow, flow_chain
+from widen.flows.flow_step import FlowBatch
+from widen.flows.run_flow import Flow, flow, flow_chain
 
 __all__ = ["Flow", "FlowBatch", "flow", "flow_chain"]

@@ -8,29 +8,57 @@ Source: docs/guide/flow.md
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import msgspec
 
-from widen.errors import FlowChanged, InvalidOption, SourceRowsRemoved, TableNotFound
-from widen.flows.batch_guard import FlowGuard
-from widen.flows.checkpoint import Checkpoint, FlowProgress, to_flow_id
-from widen.flows.flow_result import FlowBatch
-from widen.formats.flow_source import FlowSource, RangeLimits, SourceVersion, VersionRange
-from widen.formats.table_format import IngestTarget, ReplacedRows, StreamInterval, after_commit, several_commits
-from widen.ingestion.batch_limits import parse_limits
-from widen.ingestion.commit_batch import BatchRequest, commit_batch
-from widen.ingestion.finish_interval import IntervalWatch, persist_if_reread, to_result
+from widen.errors import (
+    FileMissing,
+    FlowChanged,
+    FlowKeyRefused,
+    FlowTaken,
+    InvalidConfig,
+    InvalidOption,
+    SourceRowsRemoved,
+    TableNotFound,
+)
+from widen.evolution.plan import Plan
+from widen.evolution.policy import Mode
+from widen.ingestion.commit_batch import (
+    BatchRequest,
+    CommitGuard,
+    IntervalWatch,
+    commit_batch,
+    persist_if_reread,
+    to_result,
+)
+from widen.ingestion.options import parse_limits
 from widen.ingestion.result import IngestResult
-from widen.planning.evolution.policy import Mode
-from widen.spark.flow.flow_keys import FlowKeys
-from widen.spark.flow.flow_query import FlowQuery, to_layout, type_features
-from widen.spark.ingest.open_source import BatchReader, persist_source
+from widen.log.log_store import LogStore
+from widen.model.display import html_table
+from widen.model.types import is_same_name
+from widen.schema.source_metadata import source_key
+from widen.spark.flow_rows import FlowKeys, FlowQuery, to_layout, type_features
 from widen.spark.session import activate_session
-from widen.spark.spark_types import DataFrame, SparkSession
+from widen.spark.source.open_source import BatchReader, persist_source
+from widen.spark.types import DataFrame, SparkSession
+from widen.targets.table_format import (
+    FlowSource,
+    IngestTarget,
+    RangeLimits,
+    ReplacedRows,
+    RowReplacingDraft,
+    SourceVersion,
+    StreamInterval,
+    TableDraft,
+    VersionRange,
+    after_commit,
+    several_commits,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -369,3 +397,211 @@ class FlowStep:
 def _parts_id(progress: FlowProgress) -> str:
     """Return the id that the target has for the parts of the first version, apart from the last one."""
     return f"{progress.flow_id}-parts"
+
+
+# What a batch of a flow requires of the version of the target that it is committed to.
+#
+# Source: docs/guide/flow.md#exactly-once
+
+
+@dataclass(frozen=True, slots=True)
+class FlowGuard(CommitGuard):
+    """Lets a batch be committed if the target is as the batch expects it.
+
+    Args:
+        previous: The last batch of the flow that the target has; None before the first.
+    """
+
+    into: str = ""
+    previous: StreamInterval | None = None
+    replaced: ReplacedRows | None = None
+
+    def is_repeated(self, target: IngestTarget) -> bool:
+        """Tell whether the target has the batch already.
+
+        Raises:
+            FlowTaken: it has another batch of the flow, of which this one does not know.
+        """
+        assert self.interval is not None
+        if self.replaced is not None and self.replaced.keys is None:
+            return False  # all rows are replaced, so that it may be done again
+        if target.has_interval(self.interval):
+            return True
+        last = target.last_interval(self.interval.app_id)
+        if last is not None and last != self.previous:
+            raise FlowTaken(location=target.location, version=last.number)
+        return False
+
+    def prepare_draft(self, draft: TableDraft, plan: Plan) -> TableDraft:
+        """Return the draft, with the rows that its commit removes.
+
+        Raises:
+            FlowKeyRefused: a key would go to a column with another name.
+        """
+        if self.replaced is None:
+            return draft
+        for key in self.replaced.columns:
+            sources = {field.name: source_key(field) for field in plan.schema}
+            exact = [name for name, source in sources.items() if source == key]
+            columns = exact or [name for name, source in sources.items() if is_same_name(source, key)]
+            is_kept_as_text = any(each.source == (key,) for each in plan.rescued)
+            if len(columns) != 1 or is_kept_as_text:
+                reason = "its values have a type that its column cannot hold"
+                raise FlowKeyRefused(key=key, into=self.into, reason=reason, fix=_FIX)
+        assert isinstance(draft, RowReplacingDraft)
+        return draft.with_replaced_rows(self.replaced)
+
+
+_FIX = "Cast the key in the query and in keys, and use rebuild=True (--rebuild); or widen the column of the target."
+
+
+# The result of one batch of a flow.
+
+
+@dataclass(frozen=True, slots=True)
+class FlowBatch:
+    """The result of one batch of a flow.
+
+    Args:
+        source: The location of the source.
+        into: The location of the target.
+        first: The first version of the source that the batch has read.
+        last: The last one.
+        result: What was written; None if no row has changed.
+        skipped: The versions of the source that were left out, because they updated or removed rows.
+        part: The number of the part, if the first version of the source is read in parts.
+        is_rebuild: Whether the batch has replaced all rows of the target.
+    """
+
+    source: str
+    into: str
+    first: int
+    last: int
+    _: KW_ONLY
+    result: IngestResult | None = None
+    skipped: tuple[int, ...] = ()
+    part: int | None = None
+    is_rebuild: bool = False
+
+    def __repr__(self) -> str:
+        done = "no row has changed" if self.result is None else f"version {self.result.version}"
+        return f"FlowBatch(source versions {self.first} to {self.last}: {done})"
+
+    def _repr_html_(self) -> str:
+        numbers = self.to_value()
+        rows = ((name, numbers[name]) for name in ("source", "into", "firstVersion", "lastVersion"))
+        return html_table("FlowBatch", ("", "value"), rows) + (self.result._repr_html_() if self.result else "")
+
+    def to_value(self) -> dict[str, Any]:
+        """Return the batch as a JSON object."""
+        return {
+            "source": self.source,
+            "into": self.into,
+            "firstVersion": self.first,
+            "lastVersion": self.last,
+            "skippedVersions": list(self.skipped),
+            "part": self.part,
+            "isRebuild": self.is_rebuild,
+            "result": None if self.result is None else self.result.to_value(),
+        }
+
+
+# The checkpoint of a flow: what the flow reads and writes, and how far it has read.
+#
+# The transactions of the target say which versions of the source it has. The checkpoint adds what they cannot say:
+# that versions without rows have been read, and where a batch ends that may have been interrupted, so that it is
+# repeated with the same rows.
+#
+# Source: docs/guide/flow.md#exactly-once
+
+
+_FILE = "flow.json"
+_FORMAT = 1
+
+
+class FlowProgress(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The progress of a flow, as its checkpoint stores it.
+
+    Args:
+        version: The last version of the source that has been read; None before the first.
+        pending: The version that the current batch ends with; None between two batches.
+        committed: The last version whose rows were committed to the target; None before the first.
+        snapshot: The version that the flow begins with, while it is read in parts.
+        part_bytes: The size of these parts; None for all at once.
+        parts: How many of them have been read.
+        is_rebuild: Whether the current batch replaces all rows of the target.
+    """
+
+    flow_id: str
+    source: str
+    source_id: str
+    into: str
+    query: str
+    keys: dict[str, str]
+    version: int | None = None
+    pending: int | None = None
+    committed: int | None = None
+    snapshot: int | None = None
+    part_bytes: int | None = None
+    parts: int = 0
+    is_rebuild: bool = False
+    format: int = _FORMAT
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The folder of a checkpoint."""
+
+    store: LogStore
+
+    @property
+    def location(self) -> str:
+        """The path or URL."""
+        return self.store.location
+
+    def read(self) -> FlowProgress | None:
+        """Return the progress of the flow; None for a new flow.
+
+        Raises:
+            InvalidConfig: the file is damaged, or a later version of Widen has written it.
+        """
+        try:
+            data = self.store.read(_FILE)
+        except FileMissing:
+            return None
+        try:
+            progress = msgspec.json.decode(data, type=FlowProgress)
+        except msgspec.DecodeError as error:
+            fix = "Delete the file: the flow then continues after the last version that its target has."
+            raise self._unusable(str(error), fix) from error
+        if progress.format > _FORMAT:
+            reason = f"it has the format {progress.format}, and this version of Widen knows {_FORMAT}"
+            raise self._unusable(reason, "Install a newer version of Widen.")
+        return progress
+
+    def create(self, progress: FlowProgress) -> FlowProgress:
+        """Write the first progress, and return it; if another process was first, return what that one has written.
+
+        Raises:
+            InvalidConfig: the other one cannot be read.
+        """
+        is_first = self.store.put_if_absent(_FILE, msgspec.json.encode(progress))
+        return progress if is_first else self.read() or progress
+
+    def write(self, progress: FlowProgress) -> FlowProgress:
+        """Write the progress, and return it."""
+        self.store.put(_FILE, msgspec.json.encode(progress))
+        return progress
+
+    def remove(self) -> None:
+        """Delete the progress."""
+        self.store.delete([_FILE])
+
+    def _unusable(self, reason: str, expected: str) -> InvalidConfig:
+        return InvalidConfig(place=f"{self.location}/{_FILE}", reason=reason, expected=expected)
+
+
+def to_flow_id(source_id: str, query: str, keys: dict[str, str]) -> str:
+    """Return the id of a flow in the transactions of its target; a flow whose checkpoint is lost gets the same one."""
+    text = msgspec.json.encode([source_id, query, keys])
+    return f"widen-flow-{hashlib.sha256(text).hexdigest()[:32]}"

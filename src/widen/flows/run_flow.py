@@ -5,32 +5,33 @@ Source: docs/guide/flow.md
 
 from __future__ import annotations
 
+import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from os import PathLike, fspath
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import msgspec
 
-from widen.errors import InvalidOption
-from widen.flows.chain_file import ChainStep, read_chain
-from widen.flows.checkpoint import Checkpoint
-from widen.flows.flow_loop import Flow, OnBatch
-from widen.flows.flow_step import FlowSettings, FlowStep
-from widen.formats import find_flow_source, find_table
+from widen.errors import InvalidConfig, InvalidOption
+from widen.errors.tables import open_failure
+from widen.evolution.policy import Policy
+from widen.flows.flow_step import Checkpoint, FlowBatch, FlowSettings, FlowStep
 from widen.iceberg.catalog import CatalogSource
-from widen.ingestion.commit_batch import BatchRequest
-from widen.ingestion.finish_interval import IntervalWatch, OnEvent, parse_share
+from widen.ingestion.commit_batch import BatchRequest, IntervalWatch, OnEvent, parse_share
 from widen.ingestion.options import parse_options, to_quarantine
-from widen.log.store.log_store import LogStore
+from widen.log.log_store import LogStore
 from widen.model.argument_types import check_arguments
-from widen.model.progress import Progress, no_progress
+from widen.model.display import Progress, no_progress
 from widen.model.types import quote_name, similarity_key
-from widen.planning.evolution.policy import Policy
-from widen.spark.flow.flow_keys import FlowKeys
-from widen.spark.flow.flow_query import FlowQuery
+from widen.spark.flow_rows import FlowKeys, FlowQuery
 from widen.spark.session import find_session
 from widen.spark.source.source_files import to_place
-from widen.spark.spark_types import DataFrame, SparkSession
+from widen.spark.types import DataFrame, SparkSession
+from widen.targets import find_flow_source, find_table
+from widen.targets.table_format import after_commit
 
 SKIP = "skip"
 REMOVED = ("fail", SKIP)
@@ -260,3 +261,161 @@ def _ensure_keys_kept(keys: Mapping[str, str], policy: Policy) -> None:
         for option, paths in {"pins": policy.pins, "exclude": policy.excluded, "mask": policy.masked}.items():
             if any(len(path) == 1 and similarity_key(path[0]) == similarity_key(name) for path in paths):
                 raise InvalidOption(option=option, value=name, expected="Must not name a key. Use the query instead.")
+
+
+# A chain of flows in a TOML file: a table ``[[step]]`` for each flow, in their order.
+#
+# Source: docs/guide/flow.md#a-chain; TOML 1.0.
+
+
+class ChainStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The arguments of `widen.flow` that a file can set; `widen.flow` describes them."""
+
+    source: str
+    into: str
+    checkpoint: str
+    sql: str | None = None
+    keys: list[str] | dict[str, str] | None = None
+    max_bytes: int | None = None
+    removed: str = "fail"
+    verify: bool | float = False
+    to: str | None = None
+    catalog: str | None = None
+    partition_by: list[str] | None = None
+    source_catalog: str | None = None
+    evolve: str | None = None
+    pins: dict[str, str] | None = None
+    config: str | None = None
+    max_columns: int | None = None
+    numbers: str | None = None
+    quarantine: str | None = None
+    samples: str | None = None
+
+
+class _Chain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    step: list[ChainStep]
+
+
+def read_chain(file: str | PathLike[str]) -> Sequence[ChainStep]:
+    """Return the flows in a file.
+
+    Raises:
+        InvalidConfig: the file cannot be read, is not TOML, has an unknown setting or an invalid value, or two of its
+            flows have one checkpoint.
+    """
+    name = fspath(file)
+    try:
+        steps = msgspec.toml.decode(Path(name).read_text(encoding="utf-8"), type=_Chain).step
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        expected = "Must have a table [[step]] for each flow, with source, into, checkpoint and the options of a flow."
+        raise InvalidConfig(place=name, reason=str(error).rstrip("."), expected=expected) from error
+    except (OSError, ValueError) as error:
+        raise InvalidConfig(place=name, reason=open_failure(error), expected="Check the path of the chain.") from error
+    folders = [step.checkpoint.rstrip("/") for step in steps]
+    for folder in folders:
+        if folders.count(folder) > 1:
+            expected = "Each flow needs its own checkpoint."
+            raise InvalidConfig(place=name, reason=f"two flows have the checkpoint {folder}", expected=expected)
+    return steps
+
+
+# Run flows until they have everything, or until they are stopped.
+
+
+OnBatch: TypeAlias = Callable[[FlowBatch], object]
+"""Called with the result of each batch after its commit."""
+
+KEPT_BATCHES = 1000
+
+
+class Flow:
+    """One flow, or a chain of flows that run one after another, again and again.
+
+    Args:
+        steps: The flows, in the order of the chain.
+        on_batch: Called with the result of each batch.
+    """
+
+    def __init__(self, steps: Sequence[FlowStep], on_batch: OnBatch | None) -> None:
+        self._steps, self._on_batch = steps, on_batch
+        self._batches: deque[FlowBatch] = deque(maxlen=KEPT_BATCHES)
+        self._stop, self._thread, self._failure = threading.Event(), threading.Thread(), _Failure()
+
+    @property
+    def batches(self) -> list[FlowBatch]:
+        """The results of the last batches, at most 1000, oldest first."""
+        return list(self._batches)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the flow is still running."""
+        return self._thread.is_alive()
+
+    def wait(self, timeout_seconds: float | None = None) -> bool:
+        """Wait until the flow has ended, and return whether it has.
+
+        Args:
+            timeout_seconds: The longest time to wait; by default unlimited.
+
+        Raises:
+            WidenError: a batch has failed. Earlier batches stay committed; a flow that is started again repeats it.
+        """
+        if self._thread.ident is not None:
+            self._thread.join(timeout_seconds)
+        if self._failure.error is not None:
+            raise self._failure.error
+        return not self._thread.is_alive()
+
+    def stop(self, timeout_seconds: float = 60) -> None:
+        """Stop the flow after the batch that is being written.
+
+        Args:
+            timeout_seconds: How long to wait for that batch.
+        """
+        self._stop.set()
+        if self._thread.ident is not None:
+            self._thread.join(timeout_seconds)
+
+    def run_once(self) -> None:
+        """Run every step until its target has what its source has now.
+
+        Raises:
+            WidenError: a batch has failed.
+        """
+        for step in self._steps:
+            for batch in step.run():
+                self._batches.append(batch)
+                if self._on_batch is not None:
+                    version = None if batch.result is None else batch.result.version
+                    with nullcontext() if version is None else after_commit(batch.into, version):
+                        self._on_batch(batch)
+                if self._stop.is_set():
+                    return
+
+    def start(self, every_seconds: float) -> None:
+        """Run in its own thread until the flow is stopped.
+
+        Args:
+            every_seconds: The time to wait before the sources are looked at again.
+        """
+        self._thread = threading.Thread(target=self._loop, args=(every_seconds,), name="widen-flow", daemon=True)
+        self._thread.start()
+
+    def _loop(self, every_seconds: float) -> None:
+        with self._failure:
+            while not self._stop.is_set():
+                self.run_once()
+                self._stop.wait(every_seconds)
+
+
+class _Failure:
+    """Keeps the error of a thread, of any kind, for the caller who waits for it."""
+
+    error: BaseException | None = None
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        self.error = error
+        return True

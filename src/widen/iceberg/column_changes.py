@@ -29,23 +29,25 @@ from widen.iceberg.schema_conversion import from_model_type
 from widen.model.column_path import KEY, Path, fields, find_field, format_path, resolve
 from widen.model.lazy_module import import_lazily
 from widen.model.types import DataType, Field, MapType, StructType, is_atomic
-from widen.planning.alter.column_checks import ensure_field_addable
-from widen.planning.evolution.format_capability import TableFormat, can_widen
-from widen.planning.evolution.source_metadata import COMMENT
-from widen.planning.table.apply_operation import apply_operations
-from widen.planning.table.field_position import AfterField, FieldPosition, StructEnd, find_anchor
-from widen.planning.table.operation import (
+from widen.protocol.column_mapping import COLUMN_ID
+from widen.protocol.column_metadata import TEXT_LIMIT
+from widen.schema.apply import apply_operations
+from widen.schema.checks import ensure_field_addable
+from widen.schema.operations import (
     AddColumn,
+    AfterField,
     DropColumn,
     DropNotNull,
+    FieldPosition,
     MoveColumn,
     Operation,
     RenameColumn,
     SetComment,
+    StructEnd,
     WidenType,
+    find_anchor,
 )
-from widen.protocol.column_mapping import COLUMN_ID
-from widen.protocol.text_limits import TEXT_LIMIT
+from widen.schema.source_metadata import COMMENT, TableFormat, can_widen
 
 if TYPE_CHECKING:
     from pyiceberg.table import Transaction

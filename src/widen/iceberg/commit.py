@@ -25,10 +25,10 @@ from widen.errors import (
     UnsupportedIcebergVersion,
     WidenError,
 )
-from widen.errors.foreign import add_note, first_line
+from widen.errors.tables import add_note, first_line
 from widen.iceberg.catalog import TableName, translate_catalog_errors
 from widen.iceberg.column_changes import change_columns, to_column_state
-from widen.iceberg.data_file import IcebergFile, to_data_file
+from widen.iceberg.file_metrics import IcebergFile, to_data_file
 from widen.iceberg.partitions import (
     PartitionField,
     read_partition_fields,
@@ -37,12 +37,11 @@ from widen.iceberg.partitions import (
 )
 from widen.iceberg.properties import read_sources
 from widen.iceberg.schema_conversion import from_model, to_model
-from widen.log.write.commit_outcome import Conflicted
-from widen.log.write.staged_files import StagedFiles
+from widen.log.commit_outcome import Conflicted, StagedFiles
+from widen.model.display import record_commit
 from widen.model.lazy_module import import_lazily
-from widen.model.progress import record_commit
 from widen.model.types import StructType
-from widen.planning.table.operation import Operation
+from widen.schema.operations import Operation
 
 if TYPE_CHECKING:
     from pyiceberg import exceptions as iceberg_errors

@@ -8,16 +8,34 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterator, Mapping
-from typing import Any
+from dataclasses import dataclass
+from datetime import date, datetime, timezone
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from widen.errors import InvalidOption
+from widen.iceberg.partitions import decode_partition
 from widen.iceberg.schema_conversion import fixed_lengths
-from widen.model.column_path import Path, children, fields
+from widen.model.column_path import ELEMENT, KEY, VALUE, Path, children, fields
+from widen.model.lazy_module import import_lazily
 from widen.model.types import ArrayType, DataType, MapType, StructType
 from widen.protocol.column_mapping import COLUMN_ID, nested_ids
-from widen.protocol.skipping.file_statistics import is_private, private_columns
+from widen.protocol.file_statistics import is_private, private_columns
+
+if TYPE_CHECKING:
+    from pyiceberg import conversions as ice_conversions
+    from pyiceberg import manifest as iceberg_manifest
+    from pyiceberg import typedef as iceberg_typedef
+    from pyiceberg import types as ice_types
+    from pyiceberg.schema import Schema
+    from pyiceberg.table.metadata import TableMetadata
+else:
+    iceberg_manifest = import_lazily("pyiceberg.manifest")
+    iceberg_typedef = import_lazily("pyiceberg.typedef")
+    ice_types = import_lazily("pyiceberg.types")
+    ice_conversions = import_lazily("pyiceberg.conversions")
+
 
 DEFAULT_MODE, COLUMN_MODE = "write.metadata.metrics.default", "write.metadata.metrics.column."
 """Table properties: the metrics of all columns, and of one column by its name."""
@@ -212,3 +230,146 @@ def _next_text(head: str) -> bytes | None:
 def _next_bytes(head: bytes) -> bytes | None:
     stripped = head.rstrip(b"\xff")
     return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else None
+
+
+# Data files that tasks have written, as PyIceberg commits them; no file is opened again.
+#
+# Source: Iceberg's table specification, "Manifests".
+
+
+_DATA_PATH = "write.data.path"
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergFile:
+    """A data file that is written but not committed.
+
+    Args:
+        path: The path below the data location of the table.
+        stats: Its metrics, as `widen.iceberg.file_metrics.FileMetrics` in JSON.
+        partition: Its partition values; see `widen.iceberg.partitions.encode_partition`.
+    """
+
+    path: str
+    size: int
+    stats: str
+    partition: str = ""
+
+    @property
+    def metrics(self) -> FileMetrics:
+        """The counts and bounds of its columns."""
+        return _decode_metrics(self.stats)
+
+
+_decode_metrics = msgspec.json.Decoder(FileMetrics).decode
+
+
+def data_location(metadata: TableMetadata) -> str:
+    """Return the location of new data files."""
+    return str(metadata.properties.get(_DATA_PATH) or f"{metadata.location.rstrip('/')}/data").rstrip("/")
+
+
+def to_data_file(file: IcebergFile, metadata: TableMetadata) -> iceberg_manifest.DataFile:
+    """Return a written file as PyIceberg's, with its counts and bounds; the file is not opened.
+
+    Args:
+        metadata: The metadata that it is committed with.
+    """
+    metrics = file.metrics
+    columns = metrics.columns
+    arguments: dict[str, Any] = {
+        "content": iceberg_manifest.DataFileContent.DATA,
+        "file_path": f"{data_location(metadata)}/{file.path}",
+        "file_format": iceberg_manifest.FileFormat.PARQUET,
+        "partition": iceberg_typedef.Record(*decode_partition(file.partition)),
+        "record_count": metrics.rows,
+        "file_size_in_bytes": file.size,
+        "column_sizes": {number: each.size_bytes for number, each in columns.items()},
+        "value_counts": {number: each.values for number, each in columns.items()},
+        "null_value_counts": {number: each.nulls for number, each in columns.items() if each.nulls is not None},
+        "nan_value_counts": {number: each.nans for number, each in columns.items() if each.nans is not None},
+        "lower_bounds": {number: each.low for number, each in columns.items() if each.low is not None},
+        "upper_bounds": {number: each.high for number, each in columns.items() if each.high is not None},
+        "key_metadata": None,
+        "split_offsets": metrics.offsets,
+        "equality_ids": None,
+        "sort_order_id": None,
+    }
+    data_file = iceberg_manifest.DataFile.from_args(**arguments)
+    data_file.spec_id = metadata.default_spec_id
+    return data_file
+
+
+# The ids of leaf columns, and their bounds in manifests as Python values.
+#
+# Source: Iceberg's table specification, "Binary single-value serialization"
+
+
+_NARROW_BYTES = 4
+"""The length of bounds that were written before the column became a long or a double."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnIds:
+    """A leaf column as manifests know it."""
+
+    number: int
+    type: Any
+
+
+def column_ids(schema: Schema) -> Mapping[Path, ColumnIds]:
+    """Return the leaf columns of a schema by their paths in the model."""
+    return dict(_below((), schema.as_struct(), -1))
+
+
+def _below(path: Path, data_type: Any, number: int) -> Iterator[tuple[Path, ColumnIds]]:
+    match data_type:
+        case ice_types.StructType(fields=fields):
+            for each in fields:
+                yield from _below((*path, each.name), each.field_type, each.field_id)
+        case ice_types.ListType():
+            yield from _below((*path, ELEMENT), data_type.element_type, data_type.element_id)
+        case ice_types.MapType():
+            yield from _below((*path, KEY), data_type.key_type, data_type.key_id)
+            yield from _below((*path, VALUE), data_type.value_type, data_type.value_id)
+        case _:
+            yield path, ColumnIds(number, data_type)
+
+
+def read_bound(column: ColumnIds, bound: bytes | None) -> Any:
+    """Return a bound as a Python value; None if there is none, or it has no simple value.
+
+    Args:
+        bound: The bound in the manifest.
+
+    Example:
+        >>> from pyiceberg.types import LongType
+        >>> read_bound(ColumnIds(1, LongType()), bytes([7, 0, 0, 0]))
+        7
+    """
+    if bound is None:
+        return None
+    data_type = column.type
+    if len(bound) == _NARROW_BYTES:
+        narrow = {ice_types.LongType(): ice_types.IntegerType(), ice_types.DoubleType(): ice_types.FloatType()}
+        data_type = narrow.get(data_type, data_type)
+    try:
+        value: Any = ice_conversions.from_bytes(data_type, bound)
+    except (ValueError, UnicodeDecodeError):  # a truncated string may end within a character
+        return None
+    match data_type:
+        case ice_types.DateType():
+            return date.fromordinal(date(1970, 1, 1).toordinal() + value)
+        case ice_types.TimestampType() | ice_types.TimestamptzType():
+            return _to_datetime(value, has_zone=isinstance(data_type, ice_types.TimestamptzType))
+        case ice_types.BinaryType() | ice_types.FixedType() | ice_types.UUIDType():
+            return None
+    return value
+
+
+def _to_datetime(micros: int, *, has_zone: bool) -> datetime | None:
+    try:
+        moment = datetime.fromtimestamp(micros // 1_000_000, timezone.utc).replace(microsecond=micros % 1_000_000)
+    except (ValueError, OverflowError):
+        return None
+    return moment if has_zone else moment.replace(tzinfo=None)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from widen.errors import CatalogRefused, CorruptFile, WidenError
-from widen.errors.foreign import first_line
+from widen.errors.tables import first_line
 from widen.model.lazy_module import import_lazily
 
 if TYPE_CHECKING:

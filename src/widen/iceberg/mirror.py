@@ -20,22 +20,21 @@ import msgspec
 from widen.errors import CorruptLog, InvalidOption, MirrorRefused, VersionNotFound
 from widen.iceberg.catalog import TableName, translate_catalog_errors
 from widen.iceberg.commit import NEW_PROPERTIES, IcebergTransaction, ensure_writable
-from widen.iceberg.delta_statistics import EPOCH, StatisticsColumn, bounds, null_counts, statistics_columns, to_micros
+from widen.iceberg.scan_plan import EPOCH, StatisticsColumn, bounds, null_counts, statistics_columns, to_micros
 from widen.iceberg.schema_conversion import from_model_type
-from widen.iceberg.snapshot_history import list_files
-from widen.log.read.file_list import to_adds
-from widen.log.read.snapshot import Snapshot, open_snapshot
-from widen.log.read.version_diff import files_only_in
-from widen.log.write.commit_outcome import Conflicted
-from widen.log.write.staged_files import StagedFiles
+from widen.iceberg.snapshots import list_files
+from widen.log.commit_outcome import Conflicted, StagedFiles
+from widen.log.file_list import to_adds
+from widen.log.snapshot import Snapshot, open_snapshot
+from widen.log.version_changes import files_only_in
 from widen.model.column_path import ELEMENT, KEY, VALUE, Path
 from widen.model.lazy_module import import_lazily
 from widen.model.types import ArrayType, DataType, Field, MapType, StructType
-from widen.planning.evolution.source_metadata import COMMENT
 from widen.protocol.actions import Add
 from widen.protocol.column_mapping import COLUMN_ID, mapping_mode, nested_ids, physical_name
 from widen.protocol.iceberg_compat import COMPATS, enabled_compat
 from widen.protocol.partition_values import UnknownValue, parse_partition_value
+from widen.schema.source_metadata import COMMENT
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile

@@ -9,26 +9,34 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cache
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from widen.errors import InvalidOption
+from widen.evolution.policy import FixedColumn
 from widen.model.column_path import Path, format_path, parse_path, resolve
 from widen.model.lazy_module import import_lazily
-from widen.model.types import ArrayType, DataType, DecimalType, MapType, StructType, is_atomic, name_key
-from widen.planning.evolution.policy import FixedColumn
-from widen.planning.evolution.source_metadata import NameAllocator
+from widen.model.types import INTEGER, LONG, ArrayType, DataType, DecimalType, MapType, StructType, is_atomic, name_key
+from widen.schema.source_metadata import NameAllocator
 
 if TYPE_CHECKING:
     from pyiceberg import partitioning as iceberg_partitioning
     from pyiceberg import schema as iceberg_schema
     from pyiceberg import transforms as iceberg_transforms
+    from pyiceberg.expressions import BooleanExpression, BoundPredicate
     from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.transforms import TruncateTransform
 else:
     iceberg_partitioning = import_lazily("pyiceberg.partitioning")
     iceberg_transforms = import_lazily("pyiceberg.transforms")
+
+iceberg_typedef = import_lazily("pyiceberg.typedef")
+ice = import_lazily("pyiceberg.expressions")
+ice_transforms = import_lazily("pyiceberg.transforms")
+
 
 IDENTITY, VOID = "identity", "void"
 _SIZED = frozenset({"bucket", "truncate"})
@@ -371,3 +379,108 @@ def truncate_value(value: Any, width: int) -> Any:
             digits = tuple(map(int, str(abs(result))))
             return Decimal((int(result < 0), digits, int(value.as_tuple().exponent)))
     return value[:width]
+
+
+# The values that cannot become partition values: their rows are refused, or quarantined.
+#
+# Source: Iceberg's table specification, "Partition Transforms".
+
+
+def truncation_limits(fields: Iterable[PartitionField], schema: StructType) -> Mapping[str, str]:
+    """Return the conditions in SQL under which numbers can be truncated, by the partition field.
+
+    A type does not hold the multiple of the width below its smallest values. Iceberg for Spark lets integers overflow
+    there, and then skips their files although they have rows that it looks for.
+
+    Args:
+        schema: The columns of the table.
+
+    Source: Iceberg's table specification, "Truncate Transform Details".
+    """
+    limits = {}
+    for each in fields:
+        data_type = resolve(schema, each.source)[1] if each.transform == "truncate" else None
+        decimals = data_type.scale if isinstance(data_type, DecimalType) else 0
+        smallest = 1 - 10**data_type.precision if isinstance(data_type, DecimalType) else _SMALLEST.get(data_type)
+        if smallest is not None and smallest % each.size:
+            limit = Decimal((1, tuple(map(int, str(-smallest // each.size * each.size))), -decimals))
+            column = format_path(each.source)
+            limits[f"partition field {each.name}"] = f"{column} IS NULL OR {column} >= {limit:f}"
+    return limits
+
+
+_SMALLEST: Mapping[DataType | None, int] = {INTEGER: -(2**31), LONG: -(2**63)}
+
+
+def calendar_limits(fields: Iterable[PartitionField], schema: StructType) -> Mapping[str, str]:
+    """Return the conditions in SQL under which PyIceberg can commit dates and times, by the partition field.
+
+    It writes days, hours and the values themselves with Python's calendar into the summary of a snapshot.
+
+    Args:
+        schema: The columns of the table.
+    """
+    limits = {}
+    for each in fields:
+        data_type = resolve(schema, each.source)[1] if each.transform in _IN_CALENDAR else None
+        condition = _CALENDAR.get(str(data_type))
+        if condition is not None:
+            column = format_path(each.source)
+            limits[f"partition field {each.name}"] = f"{column} IS NULL OR {column} BETWEEN {condition}"
+    return limits
+
+
+_IN_CALENDAR = frozenset({IDENTITY, "day", "hour"})
+_CALENDAR: Mapping[str, str] = {
+    "date": "DATE'0001-01-01' AND DATE'9999-12-31'",
+    "timestamp": "TIMESTAMP'0001-01-01 00:00:00Z' AND TIMESTAMP'9999-12-31 23:59:59.999999Z'",
+    "timestamp_ntz": "TIMESTAMP_NTZ'0001-01-01 00:00:00' AND TIMESTAMP_NTZ'9999-12-31 23:59:59.999999'",
+}
+
+
+def are_in_calendar(partitions: Iterable[str], metadata: TableMetadata) -> bool:
+    """Tell whether PyIceberg can commit files with these partition values; see `calendar_limits`.
+
+    Args:
+        partitions: The values of files as `encode_partition` returns them.
+    """
+    spec, schema = metadata.spec(), metadata.schema()
+    try:
+        for text in dict.fromkeys(partitions):
+            spec.partition_to_path(iceberg_typedef.Record(*decode_partition(text)), schema)
+    except OverflowError:
+        return False
+    return True
+
+
+# Truncated integers that have overflowed: the partitions in which Iceberg for Java puts the smallest numbers.
+#
+# A type does not hold the multiple of the width below its smallest values. Java gives these rows a partition at the
+# other end of the type, which a filter such as ``x < 0`` would skip. Rows that we write there are refused or
+# quarantined; see `widen.iceberg.partitions.truncation_limits`.
+#
+# Source: Iceberg's table specification, "Truncate Transform Details"
+
+
+_BITS = {"int": (32,), "long": (32, 64)}
+"""The sizes of the integers that a column of each type has had, since an integer may have been widened."""
+
+
+def overflowing_truncation(width: int) -> TruncateTransform[int]:
+    """Return a truncation by which no file is skipped whose partition value has overflowed."""
+    truncation: TruncateTransform[int] = _truncation_class()(width)
+    return truncation
+
+
+@cache
+def _truncation_class() -> type[TruncateTransform[int]]:
+    class OverflowingTruncation(ice_transforms.TruncateTransform):  # type: ignore[misc, name-defined]
+        def project(self, name: str, pred: BoundPredicate) -> BooleanExpression | None:
+            projected: BooleanExpression | None = super().project(name, pred)
+            sizes = _BITS.get(str(pred.term.ref().field.field_type), ())
+            overflowed = [2 ** (bits - 1) - rest for bits in sizes if (rest := -(2 ** (bits - 1)) % self.width)]
+            if projected is not None and overflowed:
+                projected = ice.Or(projected, ice.In(name, overflowed))
+            return projected
+
+    return OverflowingTruncation

@@ -15,8 +15,8 @@ import msgspec
 from widen.errors import CorruptMetadata
 from widen.model.column_path import Path, format_path
 from widen.model.types import ArrayType, DataType, Field, MapType, StructType
-from widen.planning.evolution.source_metadata import EVOLVED_FROM, FORM, ROLE, SOURCE
 from widen.protocol.column_mapping import COLUMN_ID
+from widen.schema.source_metadata import EVOLVED_FROM, FORM, ROLE, SOURCE
 
 SOURCES = "widen.sources"
 """Table property: the source field of each column, as JSON; see `encode_sources`."""
@@ -44,7 +44,7 @@ ROUNDED = "widen.rounded-values"
 """Snapshot summary: the numbers of records written and quarantined, and of texts that are not records."""
 
 NEW_FILES = "widen.new-files"
-"""Snapshot summary of a quarantine: the tag of its load; see `widen.formats.quarantine_tags`."""
+"""Snapshot summary of a quarantine: the tag of its load; see `widen.targets.delta`."""
 
 PARAMETERS = "widen.parameters"
 """Snapshot summary: more parameters of the commit, as JSON."""

@@ -8,29 +8,41 @@ Source: Iceberg's table specification, "Scan Planning"
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import date, datetime, timedelta, timezone
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from enum import Enum
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from widen.errors import UnsupportedFeatureForRead
+from widen.iceberg.file_metrics import DECIMAL, encode_value, leaf_ids
 from widen.iceberg.metadata_files import read_manifests, translate_file_errors
-from widen.iceberg.overflowed_truncation import overflowing_truncation
-from widen.iceberg.partitions import is_unpartitioned, rounded_sources
+from widen.iceberg.partitions import is_unpartitioned, overflowing_truncation, rounded_sources
+from widen.model.column_path import Path, leaves
 from widen.model.lazy_module import import_lazily
+from widen.model.types import DataType, DecimalType, StructType, plain_name
+from widen.protocol.column_mapping import to_physical_path
+from widen.protocol.data_skipping import NEGATED, And, Compare, IsNull, Not, Or, Predicate
+from widen.protocol.file_statistics import value_at
+from widen.protocol.partition_values import Scalar, is_float32, parse_timestamp
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.io import FileIO
     from pyiceberg.manifest import DataFile, ManifestEntry
     from pyiceberg.partitioning import PartitionField
+    from pyiceberg.schema import Schema
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
 ice_manifest = import_lazily("pyiceberg.manifest")
 ice_table = import_lazily("pyiceberg.table")
 ice_transforms = import_lazily("pyiceberg.transforms")
+ice = import_lazily("pyiceberg.expressions")
+literals = import_lazily("pyiceberg.expressions.literals")
 
 
 class DeleteKind(str, Enum):
@@ -229,3 +241,257 @@ def _find_applying(files: tuple[ScannedFile, ...], deletes: Iterator[DeleteFile]
             candidates = [oldest.get(delete.partition)]
         if any(file is not None and delete.applies_to(file) for file in candidates):
             yield delete
+
+
+# Statistics of files in the log of a Delta table, as counts and bounds of Iceberg.
+#
+# Source: PROTOCOL.md#per-file-statistics; Iceberg's table specification, "Binary single-value serialization"
+
+
+@dataclass(frozen=True)
+class StatisticsColumn:
+    """A column with statistics.
+
+    Args:
+        path: Its path in the statistics, in physical names.
+        encode: Returns a bound in Iceberg's binary form, given the value in the log, which was decoded with decimals
+            for fractions, and whether it is the upper one; None if there are no bounds of this type.
+    """
+
+    number: int
+    path: Path
+    encode: Callable[[Any, bool], bytes | None] | None
+
+
+def statistics_columns(schema: StructType, mode: str) -> Iterator[StatisticsColumn]:
+    """Yield the columns that can have statistics: leaves outside of arrays and maps.
+
+    Args:
+        schema: The columns, with field ids.
+    """
+    for (path, data_type), (_, number, is_repeated) in zip(leaves(schema), leaf_ids(schema), strict=True):
+        if not is_repeated:
+            name = str(data_type)
+            encode = _decimal_encoder(data_type) if isinstance(data_type, DecimalType) else _ENCODERS.get(name)
+            yield StatisticsColumn(number, to_physical_path(schema, path, mode), encode)
+
+
+def null_counts(columns: Iterable[StatisticsColumn], nulls: Any) -> Iterator[tuple[int, int]]:
+    """Yield the number of nulls of each column by field id, as far as the log has it."""
+    for leaf in columns:
+        count = value_at(nulls, leaf.path)
+        if isinstance(count, int):
+            yield leaf.number, count
+
+
+def bounds(columns: Iterable[StatisticsColumn], values: Any, *, is_upper: bool) -> Iterator[tuple[int, bytes]]:
+    """Yield the bounds of each column by field id in Iceberg's binary form, as far as the log has them."""
+    for leaf in columns:
+        value = None if leaf.encode is None else value_at(values, leaf.path)
+        bound = leaf.encode(value, is_upper) if value is not None and leaf.encode is not None else None
+        if bound is not None:
+            yield leaf.number, bound
+
+
+def _number_encoder(form: str) -> Callable[[Any, bool], bytes | None]:
+    def encode(value: Any, is_upper: bool) -> bytes | None:
+        return struct.pack(form, value) if isinstance(value, int) else None
+
+    return encode
+
+
+def _encode_double(value: Any, is_upper: bool) -> bytes | None:
+    return struct.pack("<d", float(value)) if isinstance(value, (int, Decimal)) else None
+
+
+def _encode_float(value: Any, is_upper: bool) -> bytes | None:
+    """Return a bound only where it is exactly a float, for the text in the log may be rounded."""
+    if not isinstance(value, (int, Decimal)) or not -3e38 < float(value) < 3e38:
+        return None
+    data = struct.pack("<f", float(value))
+    return data if struct.unpack("<f", data)[0] == float(value) else None
+
+
+def _encode_date(value: Any, is_upper: bool) -> bytes | None:
+    try:
+        return struct.pack("<i", (date.fromisoformat(value) - EPOCH.date()).days)
+    except (ValueError, TypeError):
+        return None
+
+
+def _encode_time(value: Any, is_upper: bool) -> bytes | None:
+    """Return a bound in microseconds. Delta cuts off what is below a millisecond, so the upper one is rounded up.
+
+    Source: PROTOCOL.md#per-file-statistics
+    """
+    moment = parse_timestamp(value) if isinstance(value, str) else None
+    return None if moment is None else struct.pack("<q", to_micros(moment) + (999 if is_upper else 0))
+
+
+def _encode_text(value: Any, is_upper: bool) -> bytes | None:
+    return value.encode() if isinstance(value, str) else None
+
+
+def _decimal_encoder(data_type: DecimalType) -> Callable[[Any, bool], bytes | None]:
+    def encode(value: Any, is_upper: bool) -> bytes | None:
+        if not isinstance(value, (int, Decimal)):
+            return None
+        rounding = ROUND_CEILING if is_upper else ROUND_FLOOR
+        unscaled = Decimal(value).scaleb(data_type.scale).to_integral_value(rounding)
+        return encode_value(DECIMAL, int(unscaled))
+
+    return encode
+
+
+_ENCODERS: Mapping[str, Callable[[Any, bool], bytes | None]] = {
+    **dict.fromkeys(("byte", "short", "integer"), _number_encoder("<i")),
+    "long": _number_encoder("<q"),
+    "float": _encode_float,
+    "double": _encode_double,
+    "string": _encode_text,
+    "date": _encode_date,
+    "timestamp": _encode_time,
+    "timestamp_ntz": _encode_time,
+}
+"""For each type, how a bound in the log becomes Iceberg's; None if it is not a bound."""
+
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+def to_micros(moment: datetime) -> int:
+    """Return a time in microseconds since 1970; UTC is the default zone."""
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
+    return (aware - EPOCH) // timedelta(microseconds=1)
+
+
+# Predicates as PyIceberg's row filters, which skip manifests and data files; a filter never skips a matching row.
+#
+# Iceberg's bounds leave NaN out, PyIceberg rounds a double to the type of a float column, and its names are paths
+# with dots. Where its answer could differ from Spark's, the filter lets everything through.
+#
+# Source: Iceberg's table specification, "Scan Planning"; Spark's NaN semantics
+
+
+def to_row_filter(predicate: Predicate, schema: Schema) -> BooleanExpression:
+    """Return a filter that is true for every row for which a predicate is true.
+
+    Args:
+        schema: The schema to which PyIceberg binds the filter.
+    """
+    return _weaken(predicate, schema, truth=True) or ice.AlwaysTrue()
+
+
+def _weaken(predicate: Predicate, schema: Schema, *, truth: bool) -> BooleanExpression | None:
+    """Return a filter for all rows that make a predicate ``truth``; None if every row could."""
+    match predicate:
+        case Not(inner):
+            return _weaken(inner, schema, truth=not truth)
+        case And(left, right) | Or(left, right):
+            parts = [_weaken(part, schema, truth=truth) for part in (left, right)]
+            filters = [part for part in parts if part is not None]
+            if isinstance(predicate, And) == truth:
+                return ice.And(*filters) if len(filters) == len(parts) else next(iter(filters), None)
+            return ice.Or(*filters) if len(filters) == len(parts) else None
+        case IsNull(path, _):
+            name = _name(path, schema)
+            # A required field of a null struct is null, but PyIceberg takes every required field for not null.
+            is_unsure = name is not None and truth and len(path) > 1 and schema.find_field(name).required
+            return None if name is None or is_unsure else ice.IsNull(name) if truth else ice.NotNull(name)
+        case Compare(path, data_type, operator, value):
+            name, literal = _name(path, schema), _to_literal(value, data_type)
+            return None if name is None or literal is None else _compare(name, data_type, operator, literal, truth)
+    return None
+
+
+def _compare(name: str, data_type: DataType, operator: str, literal: Any, truth: bool) -> Any:
+    operator = operator if truth else NEGATED[operator]
+    if str(data_type) == "boolean" and operator != "=":
+        return None
+    compared = getattr(ice, _OPERATORS[operator])(name, literal)
+    if str(data_type) in ("float", "double") and operator in (">", ">="):  # Spark: NaN is greater than every number
+        return ice.Or(compared, ice.IsNaN(name))
+    return compared
+
+
+def _name(path: Path, schema: Schema) -> str | None:
+    """Return the name of a leaf for PyIceberg; None if a dot in a name makes it ambiguous."""
+    name = ".".join(path)
+    return name if not any("." in part for part in path) and name in schema.column_names else None
+
+
+def _to_literal(value: Scalar, data_type: DataType) -> Any:
+    make = _LITERALS.get(plain_name(data_type))
+    return make(value, data_type) if make is not None else None
+
+
+def _integer(value: Scalar, _: DataType) -> Any:
+    return literals.LongLiteral(int(value)) if isinstance(value, (int, Decimal)) and value == int(value) else None
+
+
+def _double(value: Scalar, data_type: DataType) -> Any:
+    if not isinstance(value, float) or value != value:
+        return None
+    return literals.DoubleLiteral(value) if str(data_type) == "double" or is_float32(value) else None
+
+
+def _decimal(value: Scalar, data_type: DataType) -> Any:
+    assert isinstance(data_type, DecimalType)
+    if not isinstance(value, (int, Decimal)):
+        return None
+    sign, digits, exponent = Decimal(value).as_tuple()
+    unscaled = int("".join(map(str, digits))) * 10 ** max(int(exponent) + data_type.scale, 0)
+    cut = -(int(exponent) + data_type.scale)
+    if cut > 0:
+        unscaled, rest = divmod(unscaled, 10**cut)
+        if rest:
+            return None
+    if len(str(unscaled)) > data_type.precision:
+        return None
+    return literals.DecimalLiteral(Decimal((sign, tuple(map(int, str(unscaled))), -data_type.scale)))
+
+
+def _string(value: Scalar, _: DataType) -> Any:
+    return literals.StringLiteral(value) if isinstance(value, str) else None
+
+
+def _boolean(value: Scalar, _: DataType) -> Any:
+    return literals.BooleanLiteral(value) if isinstance(value, bool) else None
+
+
+def _date(value: Scalar, _: DataType) -> Any:
+    # PyIceberg looks for the partition of the day before or after, for which Python has no date here.
+    if type(value) is not date or value in (date.min, date.max):
+        return None
+    return literals.DateLiteral((value - EPOCH.date()).days)
+
+
+def _timestamp(value: Scalar, _: DataType) -> Any:
+    micros = to_micros(value) if isinstance(value, datetime) else None
+    return literals.TimestampLiteral(micros) if micros is not None and _FIRST < micros < _LAST else None
+
+
+_FIRST, _LAST = to_micros(datetime.min), to_micros(datetime.max)
+
+_LITERALS: Mapping[str, Callable[[Scalar, DataType], Any]] = {
+    "boolean": _boolean,
+    "integer": _integer,
+    "long": _integer,
+    "float": _double,
+    "double": _double,
+    "decimal": _decimal,
+    "string": _string,
+    "date": _date,
+    "timestamp": _timestamp,
+    "timestamp_ntz": _timestamp,
+}
+"""For each type, how a constant becomes a literal; None if PyIceberg could compare it in another way than Spark."""
+
+_OPERATORS: Mapping[str, str] = {
+    "=": "EqualTo",
+    "<>": "NotEqualTo",
+    "<": "LessThan",
+    "<=": "LessThanOrEqual",
+    ">": "GreaterThan",
+    ">=": "GreaterThanOrEqual",
+}
+"""The class of PyIceberg for each operator."""

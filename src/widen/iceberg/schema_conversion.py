@@ -36,8 +36,8 @@ from widen.model.types import (
     StructType,
     name_keys,
 )
-from widen.planning.evolution.source_metadata import COMMENT
 from widen.protocol.column_mapping import COLUMN_ID, NESTED_IDS, nested_ids
+from widen.schema.source_metadata import COMMENT
 
 if TYPE_CHECKING:
     from pyiceberg import schema as iceberg_schema

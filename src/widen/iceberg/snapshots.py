@@ -5,20 +5,32 @@ Source: Iceberg's table specification, "Snapshots", "Snapshot References" and "P
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from widen.errors import CorruptFile, InvalidOption, VersionNotFound
-from widen.iceberg.metadata_files import ensure_regular, translate_file_errors
+import msgspec
+
+from widen.errors import CorruptFile, CorruptLog, CorruptMetadata, FileMissing, InvalidOption, VersionNotFound
+from widen.evolution.schema_changes import EVENTS, ChangeReason, recorded_reasons
+from widen.iceberg import properties as names
+from widen.iceberg.metadata_files import ensure_regular, live_entries, translate_file_errors
+from widen.log.commit_outcome import StagedFiles
+from widen.log.loads import Load, Record, RecordFolder, put_record, record_file, write_record
+from widen.log.log_store import LogStore
+from widen.model.column_path import Path
 from widen.model.lazy_module import import_lazily
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
+    from pyiceberg.manifest import DataFile as DataFile
+    from pyiceberg.manifest import ManifestEntry as ManifestEntry
     from pyiceberg.schema import Schema
     from pyiceberg.table.metadata import TableMetadata as TableMetadata
     from pyiceberg.table.snapshots import Snapshot as Snapshot
+
+    from widen.iceberg.catalog import Table
 
 ice_serializers = import_lazily("pyiceberg.serializers")
 
@@ -187,3 +199,191 @@ def _snapshots_in(file: str, io: FileIO) -> dict[int, Snapshot]:
     except CorruptFile:
         return {}
     return {each.snapshot_id: each for each in metadata.snapshots}
+
+
+# The history and the files of an Iceberg table, as its metadata has them.
+#
+# Source: Iceberg's table specification, "Snapshots" and "Manifests"
+
+
+_COUNTS = ("added-", "deleted-", "removed-", "total-", "changed-")
+
+
+def snapshot_commits(metadata: TableMetadata, limit: int | None = None) -> Iterator[tuple[int, int, dict[str, Any]]]:
+    """Yield the id, the time in ms and the description of each snapshot, newest first, as Delta's history has it."""
+    for number, snapshot in enumerate(ancestors(metadata)):
+        if limit is not None and number >= limit:
+            return
+        yield snapshot.snapshot_id, snapshot.timestamp_ms, _describe(snapshot)
+
+
+def _describe(snapshot: Snapshot) -> dict[str, Any]:
+    summary, properties = snapshot.summary, summary_of(snapshot)
+    if summary is None:
+        return {"operation": ""}
+    metrics = {key: value for key, value in properties.items() if key.startswith(_COUNTS)}
+    parameters = {key: value for key, value in properties.items() if key not in metrics}
+    return {"operation": summary.operation.value, "operationParameters": parameters, "operationMetrics": metrics}
+
+
+def summary_of(snapshot: Snapshot | None) -> Mapping[str, str]:
+    """Return the summary of a snapshot without its operation; empty if it has none."""
+    if snapshot is None or snapshot.summary is None:
+        return {}
+    # PyIceberg does not check that the values are texts.
+    return {key: str(value) for key, value in snapshot.summary.additional_properties.items()}
+
+
+def summary_count(snapshot: Snapshot | None, name: str) -> int:
+    """Return a number in the summary of a snapshot; 0 if it is missing or not a number."""
+    text = summary_of(snapshot).get(name, "0")
+    return int(text) if text.isdecimal() and len(text) <= _LONG_DIGITS else 0
+
+
+_LONG_DIGITS = 19
+
+
+def event_reasons(snapshot: Snapshot) -> list[tuple[Path, ChangeReason]]:
+    """Return why columns changed in the interval of a snapshot, as far as its summary says so."""
+    return recorded_reasons({"operationParameters": {EVENTS: summary_of(snapshot).get(names.EVENTS)}})
+
+
+def reasons_between(
+    metadata: TableMetadata, old: Snapshot | None, new: Snapshot | None
+) -> Iterator[tuple[Path, ChangeReason]]:
+    """Yield why columns changed after a snapshot until a later one, oldest first; nothing if it is not later.
+
+    Args:
+        old: The snapshot; None for the time before the first one.
+        new: The later snapshot; None for no snapshot.
+    """
+    line = [] if new is None else list(ancestors(metadata, new))
+    ids = [each.snapshot_id for each in line]
+    if old is not None and old.snapshot_id not in ids:
+        return
+    after = line if old is None else line[: ids.index(old.snapshot_id)]
+    for snapshot in reversed(after):
+        yield from event_reasons(snapshot)
+
+
+FILE_COLUMNS = ("path", "partition", "rows", "size_bytes", "spec_id", "sequence")
+"""The columns of `list_files`."""
+
+
+def list_files(metadata: TableMetadata, io: FileIO, snapshot: Snapshot | None) -> Iterator[tuple[Any, ...]]:
+    """Yield the data files of a snapshot, with the values of `FILE_COLUMNS`; the partition is a text like ``day=5``.
+
+    Args:
+        snapshot: The snapshot; None yields nothing.
+    """
+    for entry in live_entries(metadata, io, snapshot):
+        file = entry.data_file
+        partition = _partition_text(metadata, file)
+        size_bytes, sequence = file.file_size_in_bytes, entry.sequence_number or 0
+        yield file.file_path, partition, file.record_count, size_bytes, file.spec_id, sequence
+
+
+def _partition_text(metadata: TableMetadata, file: DataFile) -> str:
+    spec = metadata.specs()[file.spec_id]
+    try:
+        return str(spec.partition_to_path(file.partition, metadata.schema())) if spec.fields else ""
+    except (OverflowError, ValueError, TypeError):  # PyIceberg writes days as dates of Python: none before the year 1
+        return "/".join(f"{field.name}={file.partition[at]}" for at, field in enumerate(spec.fields))
+
+
+# The record of loads of an Iceberg table: which source files it has loaded, in which snapshot.
+#
+# The record files have the form that those of Delta tables have; see `widen.log.loads`. A table property of
+# the same commit names the newest one. They are in a folder below the location of the table whose name begins with
+# an underscore: `remove_orphan_files` of Iceberg leaves such folders alone.
+#
+# A rollback to an older snapshot keeps the table properties. So loads count only as long as the current snapshot
+# comes after them; where snapshots between the two have expired, older metadata files tell.
+#
+# Source: docs/guide/iceberg.md
+
+
+LOADS = "widen.loads"
+"""Table property: the number of the newest record file; see `widen.log.loads.record_file`."""
+
+FOLDER = "_widen/loads"
+"""The folder of the record files, below the location of the table."""
+
+_CHERRY_PICKED = "source-snapshot-id"
+
+
+def read_loads(table: Table, store: LogStore) -> tuple[Load, ...]:
+    """Return the loads whose rows the current snapshot has, oldest first.
+
+    Raises:
+        CorruptMetadata: the record of loads is missing or damaged.
+    """
+    head = _find_head(table.properties, table.location())
+    if head is None:
+        return ()
+    try:
+        return _current(table, RecordFolder(store, FOLDER).read_loads(head))
+    except CorruptLog as error:
+        raise _corrupt(table.location(), f"{error.fields['path']}: {error.fields['reason']}") from error
+
+
+def record_load(
+    before: Table | None, snapshot: Snapshot, store: LogStore, load: Load, staged: StagedFiles
+) -> dict[str, str]:
+    """Write the record of a load, and return the table property that names it.
+
+    Args:
+        before: The table before the commit; None for a new one.
+        load: The load; its version and time are replaced.
+        staged: Deletes the record if the commit is not made.
+
+    Raises:
+        CorruptMetadata: the record of the loads before is damaged.
+    """
+    folder, number = RecordFolder(store, FOLDER), snapshot.sequence_number or 0
+    load = msgspec.structs.replace(load, version=snapshot.snapshot_id, loaded_ms=snapshot.timestamp_ms)
+    head = None if before is None else _find_head(before.properties, before.location())
+    if before is not None and head is not None and _was_rolled_back(before, folder, head):
+        written = put_record(folder, number, Record(loads=(*read_loads(before, store), load)), staged)
+    else:
+        written = write_record(folder, head, load, number, staged)
+    return {LOADS: str(written)}
+
+
+def _was_rolled_back(table: Table, folder: RecordFolder, head: str) -> bool:
+    """Tell whether the newest load of a record does not count any more; those before it may."""
+    try:
+        newest = folder.read(head).loads[-1:]
+    except FileMissing:
+        return False
+    return _current(table, newest) != newest
+
+
+def _find_head(properties: Mapping[str, str], location: str) -> str | None:
+    """Return the name of the newest record file; None if no load is recorded."""
+    number = properties.get(LOADS)
+    if number is None:
+        return None
+    if not number.isdecimal():
+        raise _corrupt(location, f"{number!r} is not a number")
+    return record_file(int(number))
+
+
+def _corrupt(location: str, reason: str) -> CorruptMetadata:
+    fix = "Load files by name, without new; that begins a new record. Move a table with all its files."
+    return CorruptMetadata(location=location, name=LOADS, reason=reason, fix=fix)
+
+
+def _current(table: Table, loads: Sequence[Load]) -> tuple[Load, ...]:
+    """Return the loads before the current snapshot, also those whose snapshots have expired.
+
+    A load that was rolled back and has expired is newer than the snapshots that the rollback went back to.
+    """
+    metadata = table.metadata
+    line = ancestors_since(metadata, table.io, max((load.loaded_ms for load in loads), default=0))
+    kept = {each.snapshot_id for each in line}
+    kept |= {summary_count(each, _CHERRY_PICKED) for each in line}
+    oldest_ms = line[-1].timestamp_ms if line else 0
+    expired = [load for load in loads if metadata.snapshot_by_id(load.version) is None]
+    kept |= {load.version for load in expired if load.loaded_ms < oldest_ms}
+    return tuple(load for load in loads if load.version in kept)

@@ -5,8 +5,7 @@ Source: docs/evolution-rules.md#one-interval
 
 from __future__ import annotations
 
-from widen.ingestion.contract_gate import check_contract
-from widen.ingestion.interval import ingest, plan
+from widen.ingestion.interval import check_contract, ingest, plan
 from widen.ingestion.replay_quarantine import ReplayResult, replay
 from widen.ingestion.result import IngestResult, IntervalEvent
 from widen.ingestion.stream import ingest_stream

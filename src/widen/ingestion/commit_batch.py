@@ -5,13 +5,40 @@ Source: docs/evolution-rules.md#one-interval
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
-from widen.errors import EvolutionRefused, LimitExceeded, PlanChanged, SourceError, UnmatchedFields, WidenError
-from widen.formats.table_format import (
+from widen.errors import (
+    EvolutionRefused,
+    InternalError,
+    InvalidOption,
+    LimitExceeded,
+    PlanChanged,
+    PostCommitFailed,
+    SourceError,
+    UnmatchedFields,
+    WidenError,
+)
+from widen.evolution.evolve import evolve
+from widen.evolution.plan import BadFile, Plan, PlanEvent, explain_operations, explain_plan, find_unmatched
+from widen.evolution.policy import Policy
+from widen.ingestion.new_files import to_load_record, to_loaded_file
+from widen.ingestion.options import NO_LIMITS, BatchLimits
+from widen.ingestion.result import EventDetail, FailureEvent, IngestResult, IntervalEvent, LoadEvent
+from widen.json.observation import Observation, position_text
+from widen.model.column_path import ELEMENT, KEY, VALUE
+from widen.model.display import Progress, Step, no_progress
+from widen.spark.ingest.batch import Batch
+from widen.spark.ingest.quarantined_rows import BatchResult
+from widen.spark.ingest.text_tasks import MIN_COUNTED_RECORDS, BatchWriteSpec
+from widen.spark.source.json_texts import is_small
+from widen.spark.source.open_source import IngestSource, persist_source, with_bad_files
+from widen.spark.source.source_files import SourceFile, ensure_unchanged, explain_changes, unchanged_files
+from widen.targets.table_format import (
     Conflicted,
     IngestTarget,
     NewFiles,
@@ -20,22 +47,11 @@ from widen.formats.table_format import (
     StreamInterval,
     TableDraft,
     TableLocation,
+    after_commit,
+    reason_of,
     retry_conflicts,
+    run_logged,
 )
-from widen.ingestion.batch_limits import NO_LIMITS, BatchLimits
-from widen.ingestion.new_files import to_load_record, to_loaded_file
-from widen.ingestion.stable_plan import WrittenBatch, write_until_plan_is_stable
-from widen.model.progress import Progress, Step, no_progress
-from widen.observe.observation import Observation
-from widen.planning.evolution.explain_plan import explain_operations, explain_plan
-from widen.planning.evolution.plan import BadFile, Plan
-from widen.planning.evolution.policy import Policy
-from widen.spark.ingest.batch import Batch
-from widen.spark.source.bad_files import with_bad_files
-from widen.spark.source.changed_files import unchanged_files
-from widen.spark.source.source_files import SourceFile
-from widen.spark.text.quarantined_rows import BatchResult
-from widen.spark.text.text_tasks import BatchWriteSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,3 +349,218 @@ def ensure_matched(plan: Plan, policy: Policy, *, is_strict: bool) -> None:
     refused = [each for each in plan.unmatched if is_strict or (hides and each.hides)]
     if refused:
         raise UnmatchedFields(fields="; ".join(map(str, refused)).rstrip("."))
+
+
+# Passes over a batch until its files are written by the plan that the batch itself leads to.
+#
+# A plan is made from what is known of the batch. The rows are written by that plan while they are observed. The
+# files are kept only if the observation leads to the same plan; else they are deleted and the next pass uses the
+# new plan. So an interval without changes takes one pass.
+#
+# Source: docs/evolution-rules.md#one-interval
+
+
+PATIENT_FROM, MAX_PASSES = 1, 8
+"""From this pass on, each task reads all its records even if it knows that the plan will change; and the most passes.
+The first pass finds all kinds but rare ones. Looking for those one pass after another would take longer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenBatch:
+    """A batch in the files of a table, by a plan that the batch confirms.
+
+    Args:
+        draft: The table as the plan changes it; the files are written under it.
+        result: The files of the last pass, and what it observed; its counts are those of the batch.
+        version: The version of the table that holds the batch; None as long as it is not committed.
+        quarantine: The records of the batch in the quarantine, if there are any.
+        is_repeated: Whether the table had the batch already; then nothing was written.
+    """
+
+    target: IngestTarget
+    plan: Plan
+    draft: TableDraft
+    result: BatchResult
+    version: int | None = None
+    quarantine: QuarantineWrite | None = None
+    is_repeated: bool = False
+
+
+def write_until_plan_is_stable(
+    target: IngestTarget, observed: Observation, write: Callable[[BatchWriteSpec, TableDraft], BatchResult]
+) -> WrittenBatch:
+    """Pass over a batch until a pass confirms its plan and has written every record.
+
+    Args:
+        observed: What is known of the batch already.
+
+    Raises:
+        InvalidOption: a new table cannot be partitioned as the caller wants.
+        InternalError: the plan changed in every pass, which should not happen; the files of all passes are deleted.
+    """
+    plan = evolve(target.schema, observed, target.policy)
+    for number in range(MAX_PASSES):
+        spec = BatchWriteSpec(target.schema, observed.to_json(), plan.schema, target.policy, number >= PATIENT_FROM)
+        draft = target.draft(plan)
+        result = write(spec, draft)
+        observed = observed.merged(result.seen, max)
+        plan = evolve(target.schema, observed, target.policy)
+        # Schemas and not plans: counts and samples grow with every pass, and do not change what was written.
+        if plan.schema == spec.schema and result.is_complete:
+            draft.check()
+            plan = replace(plan, unmatched=find_unmatched(target.policy, target.schema, plan.schema, observed))
+            plan = _with_bounds(plan, result.seen)
+            return WrittenBatch(target=target, plan=plan, draft=draft, result=result)
+        draft.discard(result)
+    raise InternalError(reason=f"the plan of a batch still changed after {MAX_PASSES} passes")
+
+
+def _with_bounds(plan: Plan, seen: Observation) -> Plan:
+    """Return the plan of a large batch with its counts as lower bounds: tasks stop counting what the columns hold."""
+    records = seen.records + seen.quarantined
+    if records + seen.corrupt < MIN_COUNTED_RECORDS:
+        return plan
+    events = tuple(replace(event, at_least=not _is_in_every_record(event, records)) for event in plan.events)
+    return replace(plan, events=events, rescued=tuple(replace(field, at_least=True) for field in plan.rescued))
+
+
+def _is_in_every_record(event: PlanEvent, records: int) -> bool:
+    """Tell whether no more values are possible: a record has one of a field, unless arrays or maps are around it."""
+    return event.count == records and _REPEATED.isdisjoint(event.column)
+
+
+_REPEATED = frozenset({ELEMENT, KEY, VALUE})
+"""Steps of a path into what may hold several values."""
+
+
+# After the commit of an interval: verify it, publish its events, and return its result.
+#
+# Source: docs/evolution-rules.md#one-interval
+
+
+_Source = TypeVar("_Source", bound=IngestSource)
+
+OnEvent: TypeAlias = Callable[[IntervalEvent], object]
+"""Called with each event of an interval after its commit, and with an event of each interval that fails."""
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalWatch:
+    """What to do after the commit of an interval: verify records, publish events.
+
+    Args:
+        verified: The share of the records to verify, from 0 to 1.
+    """
+
+    verified: float = 0.0
+    on_event: OnEvent | None = None
+
+    def publish(
+        self, location: str, number: int | None, events: Iterable[EventDetail], *, version: int | None = None
+    ) -> None:
+        """Call the listener with events of one interval, which all have the same time."""
+        if self.on_event is None:
+            return
+        time_ms = time.time_ns() // 1_000_000
+        for event in events:
+            self.on_event(IntervalEvent(location, version, number, event, time_ms))
+
+    @contextmanager
+    def publish_failure(self, location: str, number: int | None = None) -> Iterator[None]:
+        """Publish an event if the interval fails, and raise its error."""
+        try:
+            yield
+        except Exception as error:  # any kind, also one of a query or a listener of the caller
+            version = error.fields["version"] if isinstance(error, PostCommitFailed) else None
+            code = error.code if isinstance(error, WidenError) else type(error).__name__
+            failure = FailureEvent(code, reason_of(error))
+            visible = version if isinstance(version, int) else None
+            publish = partial(self.publish, location, number, [failure], version=visible)
+            run_logged(publish, "publish that a load has failed")
+            raise
+
+
+def persist_if_reread(source: _Source, target: IngestTarget, watch: IntervalWatch) -> AbstractContextManager[_Source]:
+    """Persist a DataFrame source for the ingestion if it will be read more than once.
+
+    Args:
+        target: The table. Its fixed columns send records to the quarantine, which takes a second pass.
+        watch: Whether to verify, which reads the source again.
+    """
+    return persist_source(source) if watch.verified or target.policy.fixed_columns else nullcontext(source)
+
+
+def to_result(batch: Batch, written: WrittenBatch, request: BatchRequest, watch: IntervalWatch) -> IngestResult:
+    """Return the result of a committed interval, verified on request, and publish its events.
+
+    Raises:
+        PostCommitFailed: the interval is committed, but an event could not be published, or the verification failed.
+    """
+    assert written.version is not None
+    with after_commit(request.table.location, written.version):
+        result = _build_result(batch, written, request)
+        # After the commit only: a listener must not hear of a change that nobody can see.
+        plan = written.plan
+        watch.publish(
+            request.table.location,
+            result.interval,
+            (*plan.events, *plan.unmatched, *plan.bad_files, LoadEvent.of(result)),
+            version=result.version,
+        )
+        if not watch.verified or result.is_repeated:
+            return result
+        size_bytes = sum(file.size_bytes for file in batch.files)
+        request.progress(Step("verifying", size_bytes, result.records))
+        assert result.version is not None
+        with explain_changes(batch.spark, batch.files):
+            verification = written.target.verify(
+                batch, written.result, result.version, written.quarantine, watch.verified
+            )
+            # A source that changed since it was read would look like loss.
+            if not verification.is_clean:
+                ensure_unchanged(batch.spark, batch.files)
+        return replace(result, verification=verification)
+
+
+def _build_result(batch: Batch, written: WrittenBatch, request: BatchRequest) -> IngestResult:
+    """Return the result of an interval that is not verified yet."""
+    version, number = written.version, request.interval.number if request.interval else None
+    assert version is not None
+    if written.is_repeated:
+        return IngestResult(version, written.plan, interval=number, is_repeated=True)
+    result = written.result
+    return IngestResult(
+        version,
+        written.plan,
+        records=result.seen.records,
+        corrupt=result.seen.corrupt,
+        not_objects=result.seen.not_objects,
+        multi_line=_find_multi_line(batch, result.seen),
+        files=len(result.files),
+        size_bytes=sum(file.size for file in result.files),
+        left_out=batch.left_out,
+        bad_files=batch.bad_files,
+        interval=number,
+        quarantined=result.seen.quarantined,
+        quarantine=written.quarantine.location if written.quarantine else None,
+    )
+
+
+def _find_multi_line(batch: Batch, seen: Observation) -> str | None:
+    """Return where a large file has a record over several lines, although each of its lines was read as a record."""
+    if seen.unclosed is None:
+        return None
+    uri = seen.unclosed[0].partition(" from byte ")[0]
+    is_large = any(file.uri == uri and not is_small(file) for file in batch.files)
+    return position_text(seen.unclosed) if is_large else None
+
+
+def parse_share(verify: bool | float) -> float:
+    """Return the share of the records to verify.
+
+    Raises:
+        InvalidOption: the share is not between 0 and 1.
+    """
+    if not 0 <= verify <= 1:
+        raise InvalidOption(option="verify", value=verify, expected="Must be true, false or a share between 0 and 1.")
+    return float(verify)

@@ -9,37 +9,47 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from os import PathLike
+from pathlib import Path
+from typing import Any
 
-from widen.errors import InvalidOption
-from widen.formats import find_table
-from widen.formats.table_format import Conflicted, IngestTarget, StreamInterval, retry_conflicts
+import msgspec
+
+from widen.errors import InvalidConfig, InvalidOption
+from widen.errors.tables import open_failure
+from widen.evolution.plan import REPLAY_PREFIX, Plan
 from widen.iceberg.catalog import CatalogSource
-from widen.ingestion.batch_limits import parse_limits
 from widen.ingestion.commit_batch import (
     BatchRequest,
+    IntervalWatch,
+    OnEvent,
+    WrittenBatch,
     commit_batch,
     commit_once,
     ensure_has_records,
     ensure_matched,
     park_files,
+    parse_share,
+    persist_if_reread,
+    to_result,
+    write_until_plan_is_stable,
 )
-from widen.ingestion.finish_interval import IntervalWatch, OnEvent, parse_share, persist_if_reread, to_result
 from widen.ingestion.new_files import FileChoice, is_by_content, open_batch, parse_changed
-from widen.ingestion.options import check_places, parse_options, to_quarantine
+from widen.ingestion.options import check_places, parse_limits, parse_options, to_quarantine
 from widen.ingestion.result import IngestResult
-from widen.ingestion.stable_plan import WrittenBatch, write_until_plan_is_stable
+from widen.json.contract import ensure_contract
 from widen.model.argument_types import check_arguments
-from widen.model.progress import Progress, no_progress
+from widen.model.display import Progress, no_progress
 from widen.model.types import StructType
-from widen.planning.evolution.plan import REPLAY_PREFIX, Plan
-from widen.spark.hadoop_options import with_store_settings
 from widen.spark.ingest.batch import Batch
-from widen.spark.ingest.open_source import IngestSource
+from widen.spark.ingest.contract_check import ContractReport
+from widen.spark.ingest.quarantined_rows import BatchResult
 from widen.spark.session import find_session
-from widen.spark.source.changed_files import unchanged_files
-from widen.spark.source.source_files import hash_files, to_paths
-from widen.spark.spark_types import DataFrame, SparkSession
-from widen.spark.text.quarantined_rows import BatchResult
+from widen.spark.settings import with_store_settings
+from widen.spark.source.open_source import IngestSource
+from widen.spark.source.source_files import hash_files, to_paths, unchanged_files
+from widen.spark.types import DataFrame, SparkSession
+from widen.targets import find_table
+from widen.targets.table_format import Conflicted, IngestTarget, StreamInterval, retry_conflicts
 
 
 @check_arguments
@@ -358,3 +368,59 @@ def commit_source(
         return batch, written
 
     return retry_conflicts(attempt)
+
+
+# Check a source against a contract; nothing is written.
+#
+# Source: docs/guide/gate.md#contract
+
+
+@check_arguments
+def check_contract(
+    source: IngestSource,
+    contract: Mapping[str, Any] | str | PathLike[str],
+    *,
+    spark: SparkSession | None = None,
+    format: str | None = None,
+    options: Mapping[str, str] | None = None,
+    detect_types: bool = False,
+    numbers: str | None = None,
+) -> ContractReport:
+    """Return where the records of a source break a contract.
+
+    The arguments that are not listed are those of `ingest`.
+
+    Args:
+        source: Files, directories or patterns; or a DataFrame.
+        contract: A JSON Schema as `Table.contract` gives it, or a file with one.
+        spark: The session to work in; by default the active one, else a local one.
+
+    Raises:
+        InvalidConfig: the file cannot be read, or is not JSON.
+        InvalidOption: the contract uses what is not supported.
+        SourceError: the source cannot be used.
+        CorruptFile: a file of the source cannot be read.
+    """
+    schema = contract if isinstance(contract, Mapping) else read_contract(contract)
+    ensure_contract(schema)
+    reader, _ = parse_options(locals())
+    check_places(source, None, spark=spark)
+    session = find_session(spark)
+    batch = reader.open(session, source)
+    with unchanged_files(session, batch.files):
+        return batch.check_contract(schema)
+
+
+def read_contract(file: str | PathLike[str]) -> Any:
+    """Return the contract in a file.
+
+    Raises:
+        InvalidConfig: the file cannot be read, or is not JSON.
+    """
+    try:
+        return msgspec.json.decode(Path(file).read_bytes())
+    except msgspec.DecodeError as error:
+        raise InvalidConfig(place=str(file), reason=str(error), expected="Must be a JSON Schema.") from error
+    except (OSError, ValueError) as error:
+        expected = "Must be a file of `widen contract`."
+        raise InvalidConfig(place=str(file), reason=open_failure(error), expected=expected) from error

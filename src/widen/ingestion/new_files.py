@@ -16,14 +16,14 @@ from enum import Enum
 from typing import Any
 
 from widen.errors import CorruptLog, CorruptMetadata, FilesChanged, InvalidOption
-from widen.formats.table_format import IngestTarget, Load, LoadedFile, LoadRecord
-from widen.observe.observation import Observation
-from widen.planning.evolution.plan import BadFile
+from widen.evolution.plan import BadFile
+from widen.json.observation import Observation
 from widen.spark.ingest.batch import Batch
-from widen.spark.ingest.open_source import BatchReader, IngestSource
+from widen.spark.source.open_source import BatchReader, IngestSource
 from widen.spark.source.source_files import SourceFile, SourceFiles, to_paths
 from widen.spark.source.source_places import ensure_other_table, find_table_source
-from widen.spark.spark_types import DataFrame, SparkSession
+from widen.spark.types import DataFrame, SparkSession
+from widen.targets.table_format import IngestTarget, Load, LoadedFile, LoadRecord
 
 MAX_NAMED = 3
 

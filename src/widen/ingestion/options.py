@@ -5,26 +5,258 @@ Source: docs/evolution-rules.md#d1, #d5, #d6, #d10, #d13, #d16
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from inspect import signature
 from os import PathLike, fspath
+from pathlib import Path as FilePath
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
-from widen.errors import InvalidOption
-from widen.formats import find_table
-from widen.formats.table_format import TableLocation
-from widen.ingestion.policy_config import parse_policy
+import msgspec
+
+from widen.errors import InvalidConfig, InvalidOption, LimitExceeded
+from widen.errors.tables import open_failure
+from widen.evolution.plan import Grade, Plan
+from widen.evolution.policy import ANYWHERE, Numbers, Policy, Samples, parse_mode, parse_pin, parse_source, parse_unit
+from widen.json.observation import Observation, RecordPosition, position_text
+from widen.model.column_path import Path, fold_path, format_path
 from widen.model.types import StructType
-from widen.planning.evolution.policy import Numbers, Policy
-from widen.planning.evolution.source_metadata import to_layout
-from widen.spark.ingest.open_source import BatchReader, IngestSource
-from widen.spark.source.csv_rows import EXACT_VALUES, WRITTEN_VALUES
-from widen.spark.source.file_format import parse_format
-from widen.spark.source.source_files import to_paths
+from widen.schema.source_metadata import to_layout
+from widen.spark.source.csv import EXACT_VALUES, WRITTEN_VALUES
+from widen.spark.source.open_source import BatchReader, IngestSource
+from widen.spark.source.source_files import parse_format, to_paths
 from widen.spark.source.source_places import check_source, ensure_place_writable
-from widen.spark.spark_types import DataFrame, SparkSession
+from widen.spark.types import DataFrame, SparkSession
+from widen.targets import find_table
+from widen.targets.table_format import TableLocation
+
+# The policy of an ingestion, from arguments and a TOML file. An argument overrides the file.
+#
+# Source: docs/evolution-rules.md#d1; TOML 1.0.
+
+
+_Value = TypeVar("_Value")
+
+_HEADER = re.compile(r"\s*\[([^\[\]]+)\]\s*(?:#.*)?$")
+_KEY = re.compile(r"""\s*((?:"[^"]*"|'[^']*'|[^=#"'])+?)\s*=""")
+
+SETTINGS: Mapping[str, str] = {
+    "evolve": "widen, split, freeze or fail",
+    "max_columns": "an integer >= 1",
+    "max_record_size": "bytes, or a size such as 64MB",
+    "max_keys": "an integer >= 1",
+    "detect_dates": "true, false or a list of fields",
+    "detect_maps": "true or false",
+    "exclude": "fields to ignore",
+    "mask": "fields whose values become ***",
+    "allow_unmatched": "true or false",
+    "no_stats": "fields without minimum and maximum in the log",
+    "pins": "a table of fields, each with a mode, text, json or a type",
+    "numbers": "exact, decimal or double",
+    "samples": "masked, none or raw",
+    "epoch_unit": "a table of fields, each with s, ms, us or ns",
+}
+"""The settings of a file, and their values."""
+
+_NO_FIELDS: frozenset[Path] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class _PolicySource:
+    """Settings from one origin, by the keys of `SETTINGS`.
+
+    Args:
+        place: Returns the place of a key for errors; inside a table, that of its key too.
+    """
+
+    values: Mapping[str, Any]
+    place: Callable[..., str] = field(default=lambda *keys: ".".join(keys))
+
+
+def parse_policy(
+    evolve: str | None = None,
+    *,
+    pins: Mapping[str, str] | None = None,
+    config: str | PathLike[str] | None = None,
+    exclude: Iterable[str] | None = None,
+    mask: Iterable[str] | None = None,
+    allow_unmatched: bool | None = None,
+    no_stats: Iterable[str] | None = None,
+    detect_dates: bool | Iterable[str] | None = None,
+    detect_maps: bool | None = None,
+    epoch_unit: Mapping[str, str] | None = None,
+    max_columns: int | None = None,
+    max_keys: int | None = None,
+    numbers: str | None = None,
+    samples: str | None = None,
+    max_record_size: int | str | None = None,
+) -> Policy:
+    """Return the policy from arguments of `ingest` and the file ``config``; what neither sets has its default.
+
+    Raises:
+        InvalidOption: a value cannot be used; the error names its place.
+        InvalidConfig: the file cannot be read, is not TOML, or has an unknown setting.
+    """
+    arguments = {key: value for key, value in locals().items() if key != "config" and value is not None}
+    sources = [] if config is None else [_read(fspath(config))]
+    sources.append(_PolicySource(arguments))
+    policy = Policy()
+    for each in sources:
+        policy = _override(policy, each)
+    _ensure_one_rule(policy)
+    return policy
+
+
+def _override(policy: Policy, given: _PolicySource) -> Policy:
+    """Return a policy with settings on top of it."""
+    return Policy(
+        mode=_parse_scalar(given, "evolve", policy.mode, parse_mode),
+        pins={**policy.pins, **_parse_table(given, "pins", parse_pin)},
+        max_columns=_parse_scalar(given, "max_columns", policy.max_columns, _parse_integer),
+        max_keys=_parse_scalar(given, "max_keys", policy.max_keys, _parse_integer),
+        date_fields=_parse_scalar(given, "detect_dates", policy.date_fields, _parse_date_fields),
+        epoch_units={**policy.epoch_units, **_parse_table(given, "epoch_unit", parse_unit)},
+        excluded=policy.excluded | _parse_scalar(given, "exclude", _NO_FIELDS, _parse_sources),
+        masked=policy.masked | _parse_scalar(given, "mask", _NO_FIELDS, _parse_sources),
+        allows_unmatched=_parse_scalar(given, "allow_unmatched", policy.allows_unmatched, _parse_boolean),
+        no_stats=policy.no_stats | _parse_scalar(given, "no_stats", _NO_FIELDS, _parse_sources),
+        samples=_parse_scalar(given, "samples", policy.samples, _parse_samples),
+        numbers=_parse_scalar(given, "numbers", policy.numbers, _parse_numbers),
+        max_record_bytes=_parse_scalar(given, "max_record_size", policy.max_record_bytes, _parse_size),
+        detects_maps=_parse_scalar(given, "detect_maps", policy.detects_maps, _parse_boolean),
+    )
+
+
+def _parse_scalar(given: _PolicySource, key: str, default: _Value, parse: Callable[[str, Any], _Value]) -> _Value:
+    return parse(given.place(key), given.values[key]) if key in given.values else default
+
+
+def _parse_table(given: _PolicySource, key: str, parse: Callable[[str, Any], _Value]) -> dict[Path, _Value]:
+    entries = _entries(given, key, given.values.get(key, {}))
+    return {path: parse(given.place(key, *keys), value) for path, keys, value in entries}
+
+
+def _entries(given: _PolicySource, *keys_and_table: Any) -> Iterator[tuple[Path, tuple[str, ...], Any]]:
+    """Yield the entries of a table and of the tables in it: the path of the field, the keys and the value."""
+    *above, table = keys_and_table
+    if not isinstance(table, Mapping):
+        raise InvalidOption(option=given.place(*above), value=table, expected=f"Must be {SETTINGS[above[0]]}.")
+    for key, value in table.items():
+        path = parse_source(given.place(*above, key), key)
+        if isinstance(value, Mapping):
+            inner = _entries(given, *above, key, value)
+            yield from (((*path, *rest), (key, *keys), leaf) for rest, keys, leaf in inner)
+        else:
+            yield path, (key,), value
+
+
+def _parse_integer(place: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InvalidOption(option=place, value=value, expected="Must be an integer >= 1.")
+    return value
+
+
+_SIZE = re.compile(r"([0-9]+)\s*([kmg]?)b?", re.IGNORECASE)
+
+
+def _parse_size(place: str, value: object) -> int:
+    match = (
+        None if isinstance(value, bool) or not isinstance(value, (int, str)) else _SIZE.fullmatch(str(value).strip())
+    )
+    size = int(match[1]) * 1024 ** "bkmg".index((match[2] or "b").lower()) if match else 0
+    if not 0 < size <= _MAX_SIZE:
+        raise InvalidOption(option=place, value=value, expected="Must be bytes, or a size such as 64MB, up to 1GB.")
+    return size
+
+
+_MAX_SIZE = 2**30
+"""A column of texts in a batch of Arrow holds 2 GB."""
+
+
+def _parse_boolean(place: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidOption(option=place, value=value, expected="Must be true or false.")
+    return value
+
+
+def _parse_date_fields(place: str, value: object) -> frozenset[Path]:
+    return (
+        (frozenset([ANYWHERE]) if value else frozenset()) if isinstance(value, bool) else _parse_sources(place, value)
+    )
+
+
+def _parse_samples(place: str, value: object) -> Samples:
+    try:
+        return Samples(value)
+    except ValueError:
+        raise InvalidOption(option=place, value=value, expected=f"Must be {SETTINGS['samples']}.") from None
+
+
+def _parse_numbers(place: str, value: object) -> Numbers:
+    try:
+        return Numbers(value)
+    except ValueError:
+        raise InvalidOption(option=place, value=value, expected=f"Must be {SETTINGS['numbers']}.") from None
+
+
+def _parse_sources(place: str, value: Any) -> frozenset[Path]:
+    if isinstance(value, (str, Mapping)) or not isinstance(value, Iterable):
+        raise InvalidOption(option=place, value=value, expected="Must be a list of fields.")
+    return frozenset(parse_source(place, each) for each in value)
+
+
+def _ensure_one_rule(policy: Policy) -> None:
+    masked = set(map(fold_path, policy.masked))
+    for path in sorted(path for path in policy.excluded if fold_path(path) in masked):
+        expected = "A field cannot be both excluded and masked."
+        raise InvalidOption(option="mask", value=format_path(path), expected=expected)
+
+
+# ---- the file --------------------------------------------------------------------------------------
+
+
+_CHECK_FILE = "Check the path of the configuration file; a relative one starts at the current directory."
+
+
+def _read(name: str) -> _PolicySource:
+    try:
+        text = FilePath(name).read_text(encoding="utf-8")
+        values = msgspec.toml.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        expected = "Must be valid TOML; see https://toml.io."
+        raise InvalidConfig(place=name, reason=str(error).rstrip("."), expected=expected) from error
+    except (OSError, ValueError) as error:
+        raise InvalidConfig(place=name, reason=open_failure(error), expected=_CHECK_FILE) from error
+    given = _PolicySource(values, lambda *keys: _place(name, text, keys))
+    for key in values:
+        if key not in SETTINGS:
+            valid = "; ".join(f"{name} ({accepted})" for name, accepted in SETTINGS.items())
+            raise InvalidConfig(place=given.place(key), reason="unknown setting", expected=f"Valid settings: {valid}.")
+    return given
+
+
+_Keys: TypeAlias = tuple[str, ...]
+
+
+def _place(name: str, text: str, keys: _Keys) -> str:
+    """Return the place of a key in a TOML file: the file, the line if it is found, and the key."""
+    section = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        header, entry = _HEADER.match(line), _KEY.match(line)
+        if header:
+            section = _bare(header[1]) + "."
+        path = section[:-1] if header else section + _bare(entry[1]) if entry else None
+        if path == _bare(".".join(keys)):
+            return f"{name}, line {number}: {'.'.join(keys)}"
+    return f"{name}: {'.'.join(keys)}"
+
+
+def _bare(keys: str) -> str:
+    return re.sub(r"""["'\s]""", "", keys)
+
 
 _READER_SWITCHES = MappingProxyType(
     {
@@ -128,3 +360,118 @@ def _read_layout(layout_of: str | PathLike[str], storage_options: Mapping[str, s
     if schema is None:
         raise InvalidOption(option="layout_of", value=str(layout_of), expected="Must be a table.")
     return to_layout(schema)
+
+
+# Limits of a batch: how many records may be corrupt or kept out, and which changes are too severe. The gate for CI.
+#
+# Source: docs/guide/gate.md
+
+
+_SEVERE = (Grade.CONFLICT, Grade.STRUCTURAL)
+"""The grades that a batch can fail on, least severe first."""
+
+_NUMBER = re.compile(r"(\d+(?:\.\d+)?)\s*%|(\d+)")
+_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A maximum number of records.
+
+    Args:
+        text: The limit as the caller wrote it.
+        count: The number; None if it is a share.
+        share: The share of all records, from 0 to 1.
+    """
+
+    text: str
+    count: int | None = None
+    share: Fraction = Fraction(0)
+
+    def is_exceeded(self, count: int, total: int) -> bool:
+        """Tell whether a number of records is too large."""
+        return count > (self.share * total if self.count is None else self.count)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchLimits:
+    """What a batch must fulfil to be committed.
+
+    Args:
+        fail_on: The least severe grade of changes that is refused: conflict or structural.
+    """
+
+    max_corrupt: Limit | None = None
+    max_kept_out: Limit | None = None
+    fail_on: Grade | None = None
+
+    def ensure_fulfilled(self, plan: Plan, seen: Observation) -> None:
+        """Check a batch.
+
+        Raises:
+            LimitExceeded: the batch is over a limit.
+        """
+        reasons = [*self._counts(seen), *self._changes(plan)]
+        if reasons:
+            raise LimitExceeded(reasons="; ".join(reasons))
+
+    def _counts(self, seen: Observation) -> Iterator[str]:
+        total = seen.records + seen.corrupt + seen.quarantined
+        for limit, count, words, first, why in (
+            (self.max_corrupt, seen.corrupt, "lines are not records", seen.first_corrupt, seen.corrupt_reason),
+            (self.max_kept_out, seen.quarantined, "records do not fit fixed columns", None, ""),
+        ):
+            if limit is not None and limit.is_exceeded(count, total):
+                reason = f" ({why})" if why else ""
+                yield f"{count} of {total} {words}{_first_text(first)}{reason}, the limit is {limit.text}"
+
+    def _changes(self, plan: Plan) -> Iterator[str]:
+        if self.fail_on is None:
+            return
+        refused = _SEVERE[_SEVERE.index(self.fail_on) :]
+        events = [event for event in plan.events if event.grade in refused]
+        named = ", ".join(
+            f"{format_path(event.column)} ({event.grade.value}{_first_text(event.first)})" for event in events[:_NAMED]
+        )
+        if events:
+            more = f" and {len(events) - _NAMED} more" if len(events) > _NAMED else ""
+            yield f"the plan has changes of the grade {self.fail_on.value} or worse: {named}{more}"
+
+
+def _first_text(first: RecordPosition | None) -> str:
+    return f", the first at {position_text(first)}" if first else ""
+
+
+NO_LIMITS = BatchLimits()
+
+
+def parse_limits(
+    max_corrupt: int | str | None = None, max_kept_out: int | str | None = None, fail_on: str | None = None
+) -> BatchLimits:
+    """Return limits from the words of a caller.
+
+    Args:
+        max_corrupt: A number of lines, or a share like ``1%``.
+        max_kept_out: A number of records, or a share.
+        fail_on: ``conflict`` or ``structural``.
+
+    Raises:
+        InvalidOption: a value cannot be used.
+    """
+    if fail_on is not None and fail_on not in {grade.value for grade in _SEVERE}:
+        raise InvalidOption(option="fail_on", value=fail_on, expected="Must be conflict or structural.")
+    return BatchLimits(
+        max_corrupt=_parse_limit("max_corrupt", max_corrupt),
+        max_kept_out=_parse_limit("max_kept_out", max_kept_out),
+        fail_on=None if fail_on is None else Grade(fail_on),
+    )
+
+
+def _parse_limit(option: str, value: int | str | None) -> Limit | None:
+    if value is None:
+        return None
+    match = _NUMBER.fullmatch(str(value).strip())
+    share = Fraction(match[1]) / 100 if match and match[1] else Fraction(0)
+    if match is None or share > 1:
+        raise InvalidOption(option=option, value=value, expected="Must be a number >= 0, or a share from 0% to 100%.")
+    return Limit(str(value).strip(), int(match[2]) if match[2] else None, share)

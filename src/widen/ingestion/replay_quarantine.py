@@ -1,6 +1,6 @@
 """Replay a quarantine: write the records that the table can hold now, and remove them from the quarantine.
 
-The order of the two commits, and what happens after a crash between them: `widen.formats.delta_quarantine`.
+The order of the two commits, and what happens after a crash between them: `widen.targets.delta`.
 
 Source: docs/evolution-rules.md#d12
 """
@@ -13,8 +13,26 @@ from functools import partial
 from os import PathLike, fspath
 from typing import Any
 
-from widen.formats import find_table
-from widen.formats.table_format import (
+from widen.evolution.plan import Plan
+from widen.evolution.policy import Policy
+from widen.iceberg.catalog import CatalogSource
+from widen.ingestion.commit_batch import (
+    BatchRequest,
+    WrittenBatch,
+    ensure_plan_allowed,
+    write_pass,
+    write_until_plan_is_stable,
+)
+from widen.ingestion.options import parse_options
+from widen.json.observation import Observation
+from widen.model.argument_types import check_arguments
+from widen.model.display import Progress, no_progress
+from widen.spark.ingest.batch import Batch, TextBatch, TextReaders
+from widen.spark.ingest.quarantined_rows import quarantined_files, quarantined_texts
+from widen.spark.session import find_session
+from widen.spark.types import SparkSession
+from widen.targets import find_table
+from widen.targets.table_format import (
     Conflicted,
     IngestTarget,
     QuarantineContent,
@@ -22,19 +40,6 @@ from widen.formats.table_format import (
     after_commit,
     retry_conflicts,
 )
-from widen.iceberg.catalog import CatalogSource
-from widen.ingestion.commit_batch import BatchRequest, ensure_plan_allowed, write_pass
-from widen.ingestion.options import parse_options
-from widen.ingestion.stable_plan import WrittenBatch, write_until_plan_is_stable
-from widen.model.argument_types import check_arguments
-from widen.model.progress import Progress, no_progress
-from widen.observe.observation import Observation
-from widen.planning.evolution.plan import Plan
-from widen.planning.evolution.policy import Policy
-from widen.spark.ingest.batch import Batch, TextBatch, TextReaders
-from widen.spark.session import find_session
-from widen.spark.spark_types import SparkSession
-from widen.spark.text.quarantined_rows import quarantined_files, quarantined_texts
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,10 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from widen.evolution.plan import BadFile, Grade, Plan, PlanEvent, Unmatched
 from widen.ingestion.new_files import NO_COMPARISON, FileComparison
-from widen.model.notebook import html_table
-from widen.planning.evolution.plan import BadFile, Grade, Plan, PlanEvent
-from widen.planning.evolution.unmatched_fields import Unmatched
-from widen.spark.text.verification import Verification
+from widen.model.display import html_table
+from widen.spark.ingest.verification import Verification
 
 
 @dataclass(frozen=True, slots=True)

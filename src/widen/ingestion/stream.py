@@ -15,22 +15,29 @@ from os import PathLike
 from typing import TypeAlias
 
 from widen.errors import InvalidOption
-from widen.formats import find_table
-from widen.formats.table_format import StreamInterval, after_commit
 from widen.iceberg.catalog import CatalogSource
-from widen.ingestion.commit_batch import BatchRequest, commit_batch
-from widen.ingestion.finish_interval import IntervalWatch, OnEvent, parse_share, persist_if_reread, to_result
+from widen.ingestion.commit_batch import (
+    BatchRequest,
+    IntervalWatch,
+    OnEvent,
+    commit_batch,
+    parse_share,
+    persist_if_reread,
+    to_result,
+)
 from widen.ingestion.options import check_places, parse_options, to_quarantine
 from widen.ingestion.result import IngestResult
 from widen.model.argument_types import check_arguments
-from widen.model.progress import Progress, no_progress
-from widen.spark.hadoop_options import with_store_settings
-from widen.spark.ingest.open_source import BatchReader, IngestSource
+from widen.model.display import Progress, no_progress
 from widen.spark.ingest.streaming_query import IngestStream, file_stream, query_id, start_stream
 from widen.spark.session import find_session
+from widen.spark.settings import with_store_settings
+from widen.spark.source.open_source import BatchReader, IngestSource
 from widen.spark.source.source_files import to_paths, to_place
 from widen.spark.source.source_places import find_table_source
-from widen.spark.spark_types import DataFrame, SparkSession
+from widen.spark.types import DataFrame, SparkSession
+from widen.targets import find_table
+from widen.targets.table_format import StreamInterval, after_commit
 
 OnInterval: TypeAlias = Callable[[IngestResult], object]
 """Called with the result of each interval after its commit."""

@@ -11,12 +11,14 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from dataclasses import fields, is_dataclass
 from functools import cache, wraps
+from importlib import import_module
 from numbers import Integral, Real
 from os import PathLike
 from types import NoneType, UnionType
 from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from widen.errors import InvalidOption
+from widen.model.lazy_module import spark_required
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -37,7 +39,7 @@ def check_arguments(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
     @cache
     def parameter_types() -> dict[str, Any]:
-        hints = get_type_hints(function)
+        hints = resolve_hints(function)
         return {name: _argument_type(each, hints[name]) for name, each in signature.parameters.items() if name in hints}
 
     @wraps(function)
@@ -49,9 +51,38 @@ def check_arguments(function: Callable[_P, _R]) -> Callable[_P, _R]:
                 raise InvalidOption(option=name, value=arguments[name], expected=must)
             if name in arguments and _has_surrogate(arguments[name]) and not _is_path(expected):
                 raise InvalidOption(option=name, value=arguments[name], expected="Must be Unicode text.")
-        return function(*args, **kwargs)
+        with spark_required():
+            return function(*args, **kwargs)
 
     return checked
+
+
+LATE_TYPES: Mapping[str, str] = {
+    "Column": "pyspark.sql",
+    "DataFrame": "pyspark.sql",
+    "Expression": "widen.spark.expression",
+    "SchemaLike": "widen.spark.types",
+    "SparkSession": "pyspark.sql",
+}
+"""The types in annotations that modules import for type checkers only, so that they work without Spark."""
+
+
+def resolve_hints(function: Callable[..., object]) -> dict[str, Any]:
+    """Return the annotations of a function as types. One that needs Spark is `Any` where Spark is not installed."""
+    late: dict[str, Any] = {}
+    while True:
+        try:
+            return get_type_hints(function, localns=late)
+        except NameError as error:
+            name = error.name or ""
+            late[name] = _late_type(name)
+
+
+def _late_type(name: str) -> Any:
+    try:
+        return getattr(import_module(LATE_TYPES[name]), name) if name in LATE_TYPES else Any
+    except ModuleNotFoundError:
+        return Any
 
 
 def ensure_not_negative(**numbers: int | None) -> None:

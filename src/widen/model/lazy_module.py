@@ -5,8 +5,12 @@ Importing Arrow's compute functions and its Parquet reader takes longer than pri
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from types import ModuleType
+
+from widen.errors import SparkUnavailable
 
 
 def import_lazily(name: str) -> ModuleType:
@@ -17,6 +21,21 @@ def import_lazily(name: str) -> ModuleType:
         '[1]'
     """
     return _LateModule(name)
+
+
+@contextmanager
+def spark_required() -> Iterator[None]:
+    """Say how to install Spark where an import within the block does not find it.
+
+    Raises:
+        SparkUnavailable: Spark is not installed.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in {"pyspark", "py4j"}:
+            raise
+        raise SparkUnavailable(reason=str(error), fix="Install it with: pip install 'widen[spark]'") from error
 
 
 class _LateModule(ModuleType):

@@ -13,36 +13,36 @@ from struct import pack, unpack
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
+from widen.evolution.policy import Policy
 from widen.model.types import DecimalType, StructType
-from widen.planning.evolution.policy import Policy
-from widen.proof.canonical_number import (
+from widen.proof.canonical import (
     MAX_DIGITS,
+    Form,
     canonical_double,
+    canonical_instant,
     canonical_number,
     canonical_spelling,
+    canonical_time,
+    count_values,
     exact_double,
     has_canonical_spelling,
     number_kind,
     to_decimal,
 )
-from widen.proof.canonical_time import canonical_instant, canonical_time
 from widen.proof.json_reader import DeepJson, Json, NumberToken, read_json
-from widen.proof.proof_rules import (
+from widen.proof.rules import (
+    MAP,
+    RECORD,
+    ColumnsByKey,
     DateString,
+    FieldColumns,
     LocalTimeString,
     MapObject,
     ProofRule,
     ReplacedText,
+    SourceColumn,
     TimestampString,
     build_proof_rules,
-)
-from widen.proof.record_digest import Form, count_values
-from widen.proof.source_columns import (
-    MAP,
-    RECORD,
-    ColumnsByKey,
-    FieldColumns,
-    SourceColumn,
     columns_by_key,
     merge_record_fields,
     widest_record_column,

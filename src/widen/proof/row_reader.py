@@ -17,15 +17,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec.msgpack import Ext
 
+from widen.evolution.policy import Policy
 from widen.model.types import StructType
-from widen.planning.evolution.policy import Policy
-from widen.planning.evolution.source_metadata import CORRUPT, RESCUED, role_of
-from widen.proof.canonical_number import EXACT_WHOLE, canonical_double, canonical_number, canonical_token
-from widen.proof.canonical_time import canonical_time, is_epoch_count_of, is_same_timestamp
+from widen.proof.canonical import (
+    BINARY_CODE,
+    CONTRADICTION,
+    EXACT_WHOLE,
+    Form,
+    canonical_double,
+    canonical_number,
+    canonical_time,
+    canonical_token,
+    is_epoch_count_of,
+    is_same_timestamp,
+    to_corrupt_form,
+)
 from widen.proof.expected_values import expected_value, to_rescued_form
 from widen.proof.json_reader import NumberToken, read_whole_records
-from widen.proof.record_digest import BINARY_CODE, CONTRADICTION, Form, to_corrupt_form
-from widen.proof.source_columns import MAP, RECORD, ColumnsByKey, FieldColumns, SourceColumn, columns_by_key
+from widen.proof.rules import MAP, RECORD, ColumnsByKey, FieldColumns, SourceColumn, columns_by_key
+from widen.schema.source_metadata import CORRUPT, RESCUED, role_of
 
 ColumnValues: TypeAlias = Sequence[tuple[SourceColumn, int, Any]]
 """Columns of one field, each with the number of its arrays that are not entered yet, and its value."""

@@ -5,18 +5,40 @@ Source: docs/evolution-rules.md#proof
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
+from math import copysign
+from typing import Any, BinaryIO, Final, NamedTuple, TypeAlias
+from urllib.parse import unquote
 
-from widen.model.types import StructType
-from widen.planning.evolution.policy import Policy
-from widen.proof.expected_values import ExpectedRecord, ValueCounts
-from widen.proof.fast_reader import FastReader
-from widen.proof.file_values import FileValues, add_file_values
-from widen.proof.json_reader import read_records, split_file, split_lines
-from widen.proof.proof_rules import CorruptTextRedactor
-from widen.proof.record_digest import EncodedRecord, Form, count_form, to_corrupt_form
-from widen.proof.record_layout import LayoutMatcher, RecordLayout
+from widen.evolution.policy import Policy
+from widen.model.types import DecimalType, StructType
+from widen.proof.canonical import EXACT_WHOLE, EncodedRecord, Form, count_form, to_corrupt_form
+from widen.proof.expected_values import BITS, NOT_STORED, ExpectedRecord, ValueCounts, expected_scalar
+from widen.proof.json_reader import (
+    MAX_DEPTH,
+    MAX_LEVELS,
+    read_records,
+    read_whole_records,
+    reject_constant,
+    reject_duplicate_keys,
+    split_file,
+    split_lines,
+)
+from widen.proof.row_encoder import LayoutMatcher, RecordLayout
+from widen.proof.rules import (
+    MASK,
+    RECORD,
+    ColumnsByKey,
+    CorruptTextRedactor,
+    FieldColumns,
+    ProofRule,
+    SourceColumn,
+    widest_record_column,
+)
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -121,3 +143,358 @@ class SourceEncoder:
 
 def _to_row(form: Form, counts: ValueCounts) -> ExpectedRow:
     return ExpectedRow(form, counts.values, counts.converted)
+
+
+# The fast path of the proof for source records that fit the columns as they are.
+#
+# It gives the form of `widen.proof.expected_values` or leaves the text to the exact path: the fast path must know
+# when it cannot be exact.
+
+
+_KEEP: Final = object()
+_DROP: Final = object()
+
+Handler: TypeAlias = Any
+"""`_KEEP`, `_DROP`, or a function that returns the form of a value or raises `_NeedsExactPathError`."""
+
+Handlers: TypeAlias = dict[type, Handler]
+"""The handler of each Python type; values of other types need the exact path."""
+
+# A double keeps 15 digits; with the point they are 16 characters.
+_SURE_CHARS = 16
+_MINUS_ZERO = re.compile(rb"-0\s*[,\]}]")
+
+
+class _NeedsExactPathError(Exception):
+    """The record needs the exact path."""
+
+
+class _SameHandler(dict[type, Handler]):
+    """One handler for values of all types."""
+
+    def __missing__(self, python_type: type) -> Handler:
+        return self[object]
+
+
+class _RecordHandlers(dict[str, Handlers]):
+    """The handlers of the fields of a record; those of an excluded field, however its name is capitalized."""
+
+    def __init__(self, rule: ProofRule, handlers: dict[str, Handlers]) -> None:
+        super().__init__(handlers)
+        self._rule = rule
+
+    def __missing__(self, key: str) -> Handlers:
+        # Without a handler for its type, a value needs the exact path.
+        return _SameHandler({object: _DROP}) if self._rule.rule_of(key).is_excluded else {}
+
+
+class FastReader:
+    """Returns the forms of records that need no closer look."""
+
+    def __init__(self, expectation: ExpectedRecord) -> None:
+        self._counts = ValueCounts()
+        self._spelling_changes = 0
+        self._has_redaction = expectation.rules.has_redaction
+        self._scan = json.JSONDecoder(
+            object_pairs_hook=reject_duplicate_keys, parse_float=self._float, parse_constant=reject_constant
+        ).decode
+        self._handlers = self._record_handlers(expectation.fields, expectation.rules)
+        # Columns of at most MAX_LEVELS take no object below them, so that only the exact path sees one.
+        self._max_nested = MAX_DEPTH if _levels(expectation.fields) <= MAX_LEVELS else MAX_LEVELS
+
+    def read(self, text: bytes, file_values: FileValues = ()) -> tuple[Form, ValueCounts] | None:
+        """Return the form and the counts of the one record in a text, or None if the text needs the exact path."""
+        # Python reads -0 as the integer 0, which has lost its sign.
+        # Brackets inside of strings count too, which only sends more texts to the exact path.
+        if text.count(b"{") + text.count(b"[") > self._max_nested or (b"-0" in text and _MINUS_ZERO.search(text)):
+            return None
+        counts = self._counts = ValueCounts()
+        self._spelling_changes = 0
+        try:
+            records = read_whole_records(text, self._scan)
+            if records is None or len(records) != 1 or text.lstrip()[:1] == b"[":
+                return None
+            record = add_file_values(records[0], file_values) if file_values else records[0]
+            form = self._read_record(self._handlers, record)
+        # A KeyError is a key without a column, or a value of a type that its columns do not take.
+        except (_NeedsExactPathError, KeyError):
+            return None
+        # A number with another spelling may stand in a field that is masked or excluded, and is not counted there.
+        if self._spelling_changes and self._has_redaction:
+            return None
+        counts.converted += self._spelling_changes
+        return form, counts
+
+    def _float(self, token: str) -> Any:
+        if len(token) > _SURE_CHARS or "e" in token or "E" in token:
+            raise _NeedsExactPathError
+        number = float(token)
+        self._spelling_changes += token[-1] == "0" and token[-2] != "."
+        return number
+
+    def _read_record(self, handlers: dict[str, Handlers], record: dict[str, Any]) -> Form:
+        form = {}
+        for key, value in record.items():
+            if value is not None:
+                handle = handlers[key][type(value)]
+                if handle is _KEEP:
+                    form[key] = value
+                elif handle is not _DROP:
+                    form[key] = handle(value)
+        self._counts.values += len(form)
+        return form
+
+    # ---- handlers, made once --------------------------------------------------------------------------
+
+    def _record_handlers(self, fields: ColumnsByKey, rule: ProofRule) -> dict[str, Handlers]:
+        keys = fields.keys() | {key for key, below in rule.below.items() if below.is_excluded}
+        handlers = {key: self._field_handlers(fields.get(key, ()), rule.rule_of(key)) for key in keys}
+        return _RecordHandlers(rule, handlers)
+
+    def _field_handlers(self, columns: FieldColumns, rule: ProofRule) -> Handlers:
+        if rule.is_excluded:
+            return _SameHandler({object: _DROP})
+        if rule.is_masked:
+            has_text = any(column.type_name == "string" and not column.dim for column in columns)
+            return _SameHandler({object: self._mask}) if has_text else {}
+        if rule.text_form is not None or rule.map_levels:
+            return {}
+        return self._column_handlers([(column, column.dim) for column in columns], rule)
+
+    def _column_handlers(self, columns: Sequence[tuple[SourceColumn, int]], rule: ProofRule) -> Handlers:
+        scalar_columns = [column for column, dim in columns if not dim]
+        type_names = {column.type_name for column in scalar_columns}
+        handlers: Handlers = {}
+        if rule.hidden:
+            pass  # a text may be masked
+        elif rule.reads_times and type_names != {"string"}:
+            handlers[str] = self._temporal_handler(scalar_columns, rule)
+        elif "string" in type_names:
+            handlers[str] = _KEEP
+        if "boolean" in type_names:
+            handlers[bool] = _KEEP
+        if "double" in type_names:
+            handlers[float] = _double
+        bound = max(map(_integer_bound, scalar_columns), default=0)
+        if bound:
+            handlers[int] = _integer_handler(bound)
+        if RECORD in type_names:
+            handlers[dict] = self._record_handler(tuple(column for column, _ in columns), rule)
+        inner_columns = [(column, dim - 1) for column, dim in columns if dim]
+        if inner_columns:
+            handlers[list] = self._array_handler(self._column_handlers(inner_columns, rule))
+        return handlers
+
+    def _record_handler(self, columns: FieldColumns, rule: ProofRule) -> Handler:
+        widest = widest_record_column(columns)
+        assert widest is not None
+        assert widest.fields is not None
+        handlers, reader = self._record_handlers(widest.fields, rule), self
+
+        def handle(record: dict[str, Any]) -> Form:
+            form = reader._read_record(handlers, record)
+            # The record above counts each of its keys; here its fields count instead, unless there is none.
+            reader._counts.values -= bool(form)
+            return form
+
+        return handle
+
+    def _array_handler(self, handlers: Handlers) -> Handler:
+        def handle(items: list[Any]) -> Form:
+            form: list[Any] = []
+            for item in items:
+                if item is None:
+                    form.append(None)
+                    self._counts.values -= 1
+                else:
+                    handler = handlers[type(item)]
+                    form.append(item if handler is _KEEP else handler(item))
+            self._counts.values += len(form) - bool(form)
+            return form
+
+        return handle
+
+    def _temporal_handler(self, columns: Sequence[SourceColumn], rule: ProofRule) -> Handler:
+        def handle(value: str) -> Form:
+            counts = ValueCounts()
+            form = expected_scalar(columns, rule.to_temporal(value), counts)
+            if form is NOT_STORED:
+                raise _NeedsExactPathError
+            self._counts.converted += counts.converted
+            return form
+
+        return handle
+
+    def _mask(self, value: Any) -> Form:
+        self._counts.converted += 1
+        return MASK
+
+
+def _levels(fields: ColumnsByKey) -> int:
+    below = (
+        column.dim + (_levels(column.fields) if column.fields else 0)
+        for columns in fields.values()
+        for column in columns
+    )
+    return 1 + max(below, default=0)
+
+
+def _double(value: float) -> Any:
+    """Return the form of a short number with a fraction."""
+    return value if value % 1 or (not value and copysign(1, value) < 0) else int(value)
+
+
+def _integer_bound(column: SourceColumn) -> int:
+    """Return the magnitude below which a column holds every integer."""
+    if column.type_name in BITS:
+        return int(2 ** BITS[column.type_name])
+    if column.type_name == "double":
+        return EXACT_WHOLE
+    return int(10 ** (column.type.precision - column.type.scale)) if isinstance(column.type, DecimalType) else 0
+
+
+def _integer_handler(bound: int) -> Callable[[int], int]:
+    bound = min(bound, 2**63)
+
+    def handle(value: int) -> int:
+        if -bound < value < bound:
+            return value
+        raise _NeedsExactPathError
+
+    return handle
+
+
+# Files of records as the tasks of the proof read them: the proof cuts files and lines on its own.
+#
+# Source: docs/evolution-rules.md#proof
+
+
+BLOCK_BYTES = 2**22
+"""Number of bytes that are read at once."""
+
+
+class ProofFile(NamedTuple):
+    """A file with records.
+
+    Args:
+        uri: URI of the file.
+        size: Size in bytes.
+        is_whole: Whether one task reads the whole file, in any form; else it has a record on each line.
+    """
+
+    uri: str
+    size: int
+    is_whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FileTasks:
+    """Files, and how many tasks should read them.
+
+    Args:
+        files: The files.
+        count: Number of tasks that are worth their start.
+        is_local: Whether this process reads them faster than a Spark job.
+    """
+
+    files: tuple[ProofFile, ...]
+    count: int
+    is_local: bool
+
+
+class FilePart(NamedTuple):
+    """What one task reads of a file.
+
+    Args:
+        file: The file.
+        start: First byte of the range in which its lines begin; 0 for a whole file.
+        end: The byte after the range.
+    """
+
+    file: ProofFile
+    start: int
+    end: int
+
+
+def find_parts(files: Sequence[ProofFile], task: int, tasks: int) -> Iterator[FilePart]:
+    """Yield what a task reads: an equal share of all bytes. All tasks together read every byte once.
+
+    Example:
+        >>> files = ProofFile("lines", 10, False), ProofFile("whole", 10, True)
+        >>> [[(part.file.uri, part.start, part.end) for part in find_parts(files, task, 4)] for task in range(4)]
+        [[('lines', 0, 5)], [('lines', 5, 10)], [('whole', 0, 5)], []]
+    """
+    total, offset = sum(file.size for file in files), 0
+    first, last = (total * number // tasks for number in (task, task + 1))
+    for file in files:
+        start, end = max(first - offset, 0), min(last - offset, file.size)
+        if start < end and not (file.is_whole and start):
+            yield FilePart(file, start, end)
+        offset += file.size
+
+
+def read_line_blocks(file: BinaryIO, start: int, end: int, block_bytes: int = BLOCK_BYTES) -> Iterator[bytes]:
+    r"""Yield the lines that begin in a range of a file, in blocks. A line ends with ``\n`` here."""
+    # From the byte before: if it ends a line, the first line of the range begins at its start, and none is skipped.
+    file.seek(max(start - 1, 0))
+    position = start - 1 + len(file.readline()) if start else 0
+    while position < end and (block := file.read(min(block_bytes, end - position))):
+        block += b"" if block.endswith(b"\n") else file.readline()
+        position += len(block)
+        yield block
+
+
+# The fields that records get from their file, read from its URI: the proof's own code, not that of the writer.
+#
+# Source: docs/evolution-rules.md#d9, #d21
+
+
+FileValues: TypeAlias = Sequence[tuple[str, str | None]]
+"""Names of fields with the value that every record of a file has there."""
+
+_FOLDER = re.compile(r"(?:^|(?<=/))([^/=]+)=([^/]*)(?=/)")
+_PART = re.compile(r" from byte [0-9]+$")
+_NULLS = ("", "__HIVE_DEFAULT_PARTITION__")
+
+
+@dataclass(frozen=True, slots=True)
+class FileValueReader:
+    """Reads the fields that records get from their file.
+
+    Args:
+        has_folders: Whether folders like ``day=1`` give fields.
+        loaded_at: Time of the load; None to add neither the time nor the path.
+    """
+
+    has_folders: bool = True
+    loaded_at: str | None = None
+
+    def read(self, file: str) -> FileValues:
+        """Return the fields that the records of a file get.
+
+        Args:
+            file: URI of the file, for a split followed by the byte where it begins.
+        """
+        values: list[tuple[str, str | None]] = []
+        for key, value in _FOLDER.findall(file) if self.has_folders else ():
+            name, text = (_hive(unquote(each)) for each in (key, value))
+            values.append((f"{name}=", None if text in _NULLS else text))
+        if self.loaded_at is not None:
+            values.append(("_source_file=", _PART.sub("", file) or None))
+            values.append(("_loaded_at=", self.loaded_at))
+        return values
+
+
+def add_file_values(record: Mapping[str, Any], values: FileValues) -> dict[str, Any]:
+    """Return a record with the fields of its file; a name that the record has already gets more ``=`` at its end."""
+    completed = dict(record)
+    for key, value in values:
+        name = key + next("=" * signs for signs in count() if key + "=" * signs not in completed)
+        completed[name] = value
+    return completed
+
+
+def _hive(text: str) -> str:
+    # A name that is not UTF-8 stays as it is.
+    decoded = unquote(text)
+    return text if "\ufffd" in decoded and "\ufffd" not in text else decoded

@@ -6,16 +6,16 @@ Source: PROTOCOL.md#column-mapping
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import msgspec
 
-from widen.errors import CorruptLog, InvalidOption
+from widen.errors import CorruptLog, InvalidOption, UnsupportedFeatureForWrite
 from widen.model.column_path import Path, children, fields, map_fields
 from widen.model.schema_json import from_json, to_json
-from widen.model.types import DataType, Field, StructType
+from widen.model.types import LONG, STRING, DataType, Field, StructType
 from widen.protocol.actions import Metadata, Protocol
-from widen.protocol.table_features import COLUMN_MAPPING, is_supported
+from widen.protocol.table_features import COLUMN_MAPPING, is_enabled, is_supported
 
 MODE, MAX_COLUMN_ID = "delta.columnMapping.mode", "delta.columnMapping.maxColumnId"
 COLUMN_ID, PHYSICAL_NAME = "delta.columnMapping.id", "delta.columnMapping.physicalName"
@@ -208,3 +208,70 @@ def assign_nested_ids(schema: StructType, last_id: int) -> tuple[StructType, int
 def without_ids(schema: StructType) -> StructType:
     """Return the schema without ids and physical names, for a new table."""
     return map_fields(schema, lambda _, field: field.without_metadata(COLUMN_ID, PHYSICAL_NAME, NESTED_IDS))
+
+
+# Row tracking: the file columns with the ids and the last commit versions of rows that were rewritten.
+#
+# Source: PROTOCOL.md#row-tracking
+
+
+ROW_TRACKING = "rowTracking"
+ENABLE, SUSPENDED = "delta.enableRowTracking", "delta.rowTrackingSuspended"
+ID_COLUMN = "delta.rowTracking.materializedRowIdColumnName"
+VERSION_COLUMN = "delta.rowTracking.materializedRowCommitVersionColumnName"
+
+
+@dataclass(frozen=True, slots=True)
+class TrackingColumns:
+    """The materialized columns of row tracking, which are not in the schema of the table.
+
+    Args:
+        row_id: The name of the row id column; null where the id follows from the position of the row in its file.
+        version: The name of the row commit version column; null where it is the commit version of the file.
+    """
+
+    row_id: str
+    version: str
+
+    def add_to(self, schema: StructType) -> StructType:
+        """Return a schema with these columns appended, so that they are read and written like the others."""
+        names = (self.row_id, self.version)
+        return StructType((*schema, *(Field(name, LONG, metadata={PHYSICAL_NAME: name}) for name in names)))
+
+
+def tracking_columns(protocol: Protocol, properties: Mapping[str, str], location: str) -> TrackingColumns | None:
+    """Return the row tracking columns of a table, or None if row tracking is not enabled.
+
+    Raises:
+        UnsupportedFeatureForWrite: row tracking is enabled, but the properties lack the names of its columns.
+
+    Source: PROTOCOL.md#writer-requirements-for-row-tracking
+    """
+    if not is_enabled(protocol, properties, ROW_TRACKING):
+        return None
+    row_id, version = properties.get(ID_COLUMN), properties.get(VERSION_COLUMN)
+    if not row_id or not version:
+        raise UnsupportedFeatureForWrite(
+            location=location, features=f"{ROW_TRACKING} without {ID_COLUMN}", verb="write"
+        )
+    return TrackingColumns(row_id, version)
+
+
+# Change data files, and the columns that the change data feed adds to rows.
+#
+# Source: PROTOCOL.md#change-data-files
+
+
+CHANGE_FOLDER = "_change_data"
+"""The folder of these files in a table."""
+
+CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP = "_change_type", "_commit_version", "_commit_timestamp"
+"""The columns of the change data feed beside those of the table; only the first one is stored in files."""
+
+
+def with_change_type(schema: StructType) -> StructType:
+    """Return the schema of the change data files of a table: with `CHANGE_TYPE` as the last column.
+
+    Source: PROTOCOL.md#change-data-files
+    """
+    return StructType((*schema, Field(CHANGE_TYPE, STRING, metadata={PHYSICAL_NAME: CHANGE_TYPE})))

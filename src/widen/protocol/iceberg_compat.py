@@ -19,8 +19,7 @@ from widen.protocol.actions import Metadata, Protocol
 from widen.protocol.column_mapping import ID, MODE, NAME, NONE, nested_ids, nested_steps
 from widen.protocol.table_features import is_supported
 from widen.protocol.table_properties import UNIFORM_FORMATS, is_on
-from widen.protocol.type_changes import all_type_changes
-from widen.protocol.type_widening import is_iceberg_compatible, is_widening
+from widen.protocol.type_widening import all_type_changes, is_iceberg_compatible, is_widening
 
 
 @dataclass(frozen=True, slots=True)

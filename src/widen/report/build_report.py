@@ -5,25 +5,217 @@ Source: docs/evolution-rules.md#report
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Any
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from widen.log.read.snapshot import Snapshot
+from widen.errors import CorruptFile, CorruptLog, StorageError, VersionNotFound
+from widen.evolution.plan import CORRUPT_TEXTS, QUARANTINED, ROUNDED
+from widen.evolution.schema_changes import ADDED, ColumnChange, recorded_reasons, schema_changes
+from widen.log.commit_files import METADATA, decode_commit, read_non_file_actions
+from widen.log.log_segment import commit_path
+from widen.log.log_store import LogStore
+from widen.log.snapshot import Snapshot, open_snapshot
 from widen.model.acknowledgement import read_acknowledgements
 from widen.model.column_path import Path, fields, leaves, map_fields
+from widen.model.lazy_module import import_lazily
+from widen.model.schema_json import from_json
 from widen.model.types import Field, StructType
-from widen.planning.evolution.source_metadata import COMMENT, CORRUPT, EVOLVED_FROM, SOURCE, role_of
-from widen.planning.table.column_change import ADDED
+from widen.protocol.actions import Add, CommitInfo, Metadata
 from widen.protocol.column_mapping import PHYSICAL_NAME
-from widen.protocol.leaf_counts import read_leaf_counts, stored_leaves
-from widen.protocol.type_changes import all_type_changes
-from widen.report.column_counts import ColumnCounts, FileFacts, LeafColumn, leaves_of
-from widen.report.commit_history import CommitRecord, read_commits, to_interval
-from widen.report.file_footers import FooterUse, read_needed_footers
-from widen.report.report_model import IntervalRecord, VersionTime
-from widen.report.source_fields import drifted_fields, find_origin, with_interval_counts
-from widen.report.table_report import ColumnOrigin, Report, ReportColumn
+from widen.protocol.file_statistics import FileStatistics
+from widen.protocol.parquet_files import read_leaf_counts, stored_leaves
+from widen.protocol.type_widening import all_type_changes
+from widen.report.table_report import (
+    ColumnCounts,
+    ColumnOrigin,
+    FileFacts,
+    IntervalCount,
+    IntervalRecord,
+    LeafColumn,
+    Report,
+    ReportColumn,
+    SourceField,
+    VersionTime,
+    leaves_of,
+)
+from widen.report.text_format import brief_type
+from widen.schema.source_metadata import COMMENT, CORRUPT, EVOLVED_FROM, SOURCE, role_of
+from widen.spark.maintain.column_profile import ColumnFacts, profile_columns
+from widen.spark.types import DataFrame
+
+if TYPE_CHECKING:
+    from widen.spark.read import parquet_footer as footers
+    from widen.spark.read.parquet_footer import LeafFooter
+else:
+    footers = import_lazily("widen.spark.read.parquet_footer")
+
+
+# Source fields with several columns, because the kinds of their values drifted.
+#
+# Source: docs/evolution-rules.md#u3, #u20
+
+
+def drifted_fields(
+    schema: StructType, columns: Sequence[ReportColumn], origins: Mapping[Path, ColumnOrigin]
+) -> Iterator[SourceField]:
+    """Yield the source fields with several sibling columns, in schema order."""
+    siblings: dict[tuple[Path, tuple[str, ...]], list[ReportColumn]] = {}
+    for path, item in fields(schema):
+        if SOURCE in item.metadata and (len(path) > 1 or role_of(item) is None):
+            key = path[:-1], tuple(item.metadata[SOURCE])
+            siblings.setdefault(key, []).append(_column(path, item, columns, origins))
+    for (_, source), members in siblings.items():
+        if len(members) > 1:
+            yield SourceField(source, tuple(members))
+
+
+def with_interval_counts(family: SourceField, counts: Sequence[tuple[VersionTime, Mapping[Path, int]]]) -> SourceField:
+    """Return a source field with the values that each interval wrote to its columns.
+
+    Args:
+        counts: The number of values of each leaf that each interval wrote, oldest first.
+    """
+    history = []
+    for moment, by_leaf in counts:
+        values = [_largest(by_leaf, column.path) for column in family.columns]
+        if any(values):
+            history.append(IntervalCount(moment.version, tuple(_own_values(family.columns, values))))
+    return replace(family, history=tuple(history))
+
+
+def _own_values(columns: Sequence[ReportColumn], values: Sequence[int]) -> Iterator[int]:
+    """Yield how many values belong to each column alone.
+
+    A sibling of strings, or of arrays of them, also receives the values of the columns before it, as texts or items.
+
+    Source: docs/evolution-rules.md#u14
+    """
+    for column, count in zip(columns, values, strict=True):
+        received = sum(n for other, n in zip(columns, values, strict=True) if _receives(column, other))
+        yield max(0, count - received)
+
+
+def _receives(column: ReportColumn, other: ReportColumn) -> bool:
+    """Tell whether a column of strings also receives the values of another column of its field."""
+    if not column.evolved_from or "string" not in column.type or "struct" in other.type:
+        return False
+    depths = (_array_depth(other.type), _array_depth(column.type))
+    return depths[0] < depths[1] or (depths[0] == depths[1] and "string" not in other.type)
+
+
+def _array_depth(brief: str) -> int:
+    return brief.count("array<")
+
+
+def _largest(by_leaf: Mapping[Path, int], path: Path) -> int:
+    """Return the values of a column; those of a struct are the values of its leaf with the most."""
+    return max((count for leaf, count in by_leaf.items() if leaf[: len(path)] == path), default=0)
+
+
+def find_origin(origins: Mapping[Path, ColumnOrigin], path: Path) -> ColumnOrigin | None:
+    """Return the origin of a column or of the innermost column around it; None if it is not known."""
+    return next((origins[path[:end]] for end in range(len(path), 0, -1) if path[:end] in origins), None)
+
+
+def _column(
+    path: Path, item: Field, columns: Sequence[ReportColumn], origins: Mapping[Path, ColumnOrigin]
+) -> ReportColumn:
+    """Return a column of a source field; a struct gets the counts of its leaf with the most values."""
+    inside = [column for column in columns if column.path[: len(path)] == path]
+    fullest = max((column for column in inside if column.values is not None), key=_values, default=inside[0])
+    evolved_from = str(item.metadata.get(EVOLVED_FROM) or "")
+    origin = find_origin(origins, path)
+    return replace(fullest, path=path, type=brief_type(item.type), evolved_from=evolved_from, origin=origin)
+
+
+def _values(column: ReportColumn) -> int:
+    return column.values or 0
+
+
+# Replace the numbers of a report by exact ones from a scan of all rows.
+#
+# Source: docs/evolution-rules.md#report
+
+
+def scan_report(rows: DataFrame, schema: StructType, report: Report) -> Report:
+    """Return the report with numbers from all rows; deleted rows do not count, values inside arrays do."""
+    number, facts = profile_columns(rows, schema)
+    columns = tuple(_scanned_column(column, facts[column.path]) for column in report.columns)
+    origins = {column.path: column.origin for family in report.families for column in family.columns if column.origin}
+    drifted = tuple(drifted_fields(schema, columns, origins))
+    return replace(report, rows=number, columns=columns, is_scanned=True, families=drifted)
+
+
+def _scanned_column(column: ReportColumn, facts: ColumnFacts) -> ReportColumn:
+    return replace(
+        column,
+        written=facts.written,
+        nulls=facts.nulls,
+        low=facts.low,
+        high=facts.high,
+        distinct=facts.distinct,
+        samples=facts.samples,
+        uncounted=0,
+    )
+
+
+# The footers of live files, for the counts and bounds that the log does not have.
+#
+# Source: docs/evolution-rules.md#report
+
+
+AUTOMATIC_FILES = 64
+"""Up to this number of files, their footers are read without being asked for."""
+
+_THREADS = 16
+_COLUMNS = ["path", "stats"]
+
+
+class FooterUse(str, Enum):
+    """Which footers a report reads: those of small tables, of every table, or none."""
+
+    AUTOMATIC = "automatic"
+    ALL = "all"
+    NONE = "none"
+
+
+def read_needed_footers(snapshot: Snapshot, columns: Sequence[LeafColumn], use: FooterUse) -> Mapping[str, LeafFooter]:
+    """Return the footers of the live files whose statistics do not count every leaf, by path.
+
+    Args:
+        use: Which footers to read. `AUTOMATIC` leaves out files that cannot be read.
+
+    Raises:
+        CorruptFile: a file is not Parquet, and all footers were asked for.
+        StorageError: a file cannot be read, and all footers were asked for.
+    """
+    if use is FooterUse.NONE or (use is FooterUse.AUTOMATIC and snapshot.files().num_rows > AUTOMATIC_FILES):
+        return {}
+    rows = snapshot.files().select(_COLUMNS).to_pylist()
+    needed = [row["path"] for row in rows if not _counts_all(row["stats"], columns)]
+    with ThreadPoolExecutor(_THREADS, "widen-footer") as pool:
+        read = partial(_read, snapshot.store, is_strict=use is FooterUse.ALL)
+        footers = zip(needed, pool.map(read, needed), strict=True)
+        return {path: footer for path, footer in footers if footer is not None}
+
+
+def _counts_all(stats: str | None, columns: Sequence[LeafColumn]) -> bool:
+    file = FileStatistics(stats)
+    stored = (leaf for leaf in columns if not leaf.partition_key)
+    return all(leaf.is_counted and file.column(leaf.physical, leaf.type).nulls is not None for leaf in stored)
+
+
+def _read(store: LogStore, path: str, *, is_strict: bool) -> LeafFooter | None:
+    try:
+        return footers.read_leaf_footer(store, store.plain(path))
+    except (CorruptFile, StorageError):
+        if is_strict:
+            raise
+        return None
 
 
 def build_report(snapshot: Snapshot, footers: FooterUse = FooterUse.AUTOMATIC) -> Report:
@@ -250,3 +442,143 @@ def _corrupt_column(schema: StructType) -> Path | None:
 def _physical(schema: StructType) -> StructType:
     """Return a schema with its physical names, as far as it has some: its column mapping may be newer than it is."""
     return map_fields(schema, lambda _, item: replace(item, name=item.metadata.get(PHYSICAL_NAME, item.name)))
+
+
+# The commits of the log in order, each with the schema before and after it.
+#
+# Source: PROTOCOL.md#delta-log-entries
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRecord:
+    """One commit.
+
+    Args:
+        before: The schema before it; None if the table did not exist or the log no longer has that schema.
+        after: The schema after it; None if the log does not have it.
+        adds: The files that it added; empty unless read with files.
+    """
+
+    moment: VersionTime
+    info: CommitInfo
+    before: StructType | None
+    after: StructType | None
+    adds: tuple[Add, ...] = ()
+
+    @property
+    def operation(self) -> str:
+        """The operation name in the commit info."""
+        return str(self.info.get("operation") or "")
+
+    @property
+    def quarantined(self) -> int | None:
+        """How many records its ingestion quarantined; None if the commit does not record it."""
+        return self._metric(QUARANTINED)
+
+    @property
+    def corrupt(self) -> int | None:
+        """How many strings its ingestion stored as corrupt records; None if the commit does not record it."""
+        return self._metric(CORRUPT_TEXTS)
+
+    @property
+    def rounded(self) -> int:
+        """How many numbers its ingestion rounded to doubles."""
+        return self._metric(ROUNDED) or 0
+
+    @property
+    def changed_rows(self) -> dict[str, int]:
+        """How many rows it inserted, updated and deleted, as far as the commit records it; none of them is 0."""
+        counts = {word: next(filter(None, map(self._metric, names)), 0) for word, names in _ROW_METRICS.items()}
+        return {word: count for word, count in counts.items() if count}
+
+    def _metric(self, name: str) -> int | None:
+        metrics = self.info.get("operationMetrics")
+        return _number(metrics.get(name)) if isinstance(metrics, dict) else None
+
+    @property
+    def is_first(self) -> bool:
+        """Whether it created the table."""
+        return self.moment.version == 0
+
+    @property
+    def changes(self) -> tuple[ColumnChange, ...]:
+        """Its column changes; empty if the schema before it is not known."""
+        if self.after is None or (self.before is None and not self.is_first):
+            return ()
+        return schema_changes(self.before or StructType(), self.after, recorded_reasons(self.info))
+
+
+def read_commits(snapshot: Snapshot, limit: int | None = None, *, with_files: bool = False) -> Iterator[CommitRecord]:
+    """Yield the commits up to a version of a table, oldest first.
+
+    Args:
+        limit: The most commits to return, counted from the newest.
+        with_files: Whether to read the added files too, which is slower.
+    """
+    history = snapshot.history(limit)[::-1]
+    paths = [commit_path(version) for version, _, _ in history]
+    schema = _schema_before(snapshot, history[0][0]) if history else None
+    for (version, time_ms, info), path, data in zip(history, paths, snapshot.store.read_many(paths), strict=True):
+        metadata, adds = _read_with_files(path, data) if with_files else (_read_metadata(path, data), ())
+        after = from_json(metadata.schema_string) if metadata else schema
+        yield CommitRecord(VersionTime(version, time_ms), info, schema, after, adds)
+        schema = after
+
+
+def read_history(snapshot: Snapshot, limit: int | None = None) -> list[IntervalRecord]:
+    """Return the commits up to a version of a table, newest first, with the metrics that they record."""
+    return [to_interval(record) for record in read_commits(snapshot, limit)][::-1]
+
+
+def to_interval(record: CommitRecord) -> IntervalRecord:
+    """Return a commit as a history shows it, with the metrics that it records."""
+    metrics, parameters = (record.info.get(key) for key in ("operationMetrics", "operationParameters"))
+    numbers = metrics if isinstance(metrics, dict) else {}
+    return IntervalRecord(
+        record.moment,
+        record.operation,
+        _number(numbers.get("numOutputRows")),
+        record.corrupt,
+        _number(numbers.get("numFiles")) or _number(numbers.get("numAddedFiles")) or 0,
+        _number(numbers.get("numOutputBytes")) or 0,
+        record.changes,
+        parameters if isinstance(parameters, dict) else {},
+        is_first=record.is_first,
+        quarantined=record.quarantined,
+        changed_rows=record.changed_rows,
+        rounded=record.rounded,
+    )
+
+
+_ROW_METRICS: Mapping[str, tuple[str, ...]] = {
+    "inserted": ("numTargetRowsInserted",),
+    "updated": ("numUpdatedRows", "numTargetRowsUpdated"),
+    "deleted": ("numDeletedRows", "numTargetRowsDeleted"),
+}
+"""The metrics of commits that count changed rows, as Delta Lake names them."""
+
+
+def _number(text: object) -> int | None:
+    return int(text) if isinstance(text, (str, int)) and str(text).isdecimal() else None
+
+
+def _schema_before(snapshot: Snapshot, version: int) -> StructType | None:
+    if version == 0:
+        return None
+    try:
+        return open_snapshot(snapshot.store, version - 1).schema
+    except (VersionNotFound, CorruptLog):
+        return None
+
+
+def _read_metadata(path: str, data: bytes) -> Metadata | None:
+    return _last(line.meta_data for line in read_non_file_actions(path, data, METADATA))
+
+
+def _read_with_files(path: str, data: bytes) -> tuple[Metadata | None, tuple[Add, ...]]:
+    lines = decode_commit(path, data)
+    return _last(line.meta_data for line in lines), tuple(line.add for line in lines if line.add is not None)
+
+
+def _last(candidates: Iterable[Metadata | None]) -> Metadata | None:
+    return next((metadata for metadata in reversed(list(candidates)) if metadata is not None), None)

@@ -9,28 +9,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from widen.evolution.schema_changes import ColumnChange, schema_changes
 from widen.iceberg import properties as names
-from widen.iceberg.column_bounds import ColumnIds, column_ids, read_bound
+from widen.iceberg.file_metrics import ColumnIds, column_ids, read_bound
 from widen.iceberg.metadata_files import live_entries
 from widen.iceberg.schema_conversion import to_model
-from widen.iceberg.snapshot_history import event_reasons, summary_count, summary_of
-from widen.iceberg.snapshots import ancestors
+from widen.iceberg.snapshots import ancestors, event_reasons, summary_count, summary_of
 from widen.model.acknowledgement import read_acknowledgements
 from widen.model.column_path import Path, is_struct_path, leaves
 from widen.model.types import StructType
-from widen.planning.table.column_change import ColumnChange
-from widen.planning.table.schema_changes import schema_changes
-from widen.protocol.skipping.file_statistics import ColumnStatistics
-from widen.report.build_report import CommitCounts, report_columns
-from widen.report.column_counts import ColumnCounts, LeafColumn
-from widen.report.report_model import IntervalRecord, VersionTime
-from widen.report.source_fields import drifted_fields, with_interval_counts
-from widen.report.table_report import Report
+from widen.protocol.file_statistics import ColumnStatistics
+from widen.report.build_report import CommitCounts, drifted_fields, report_columns, with_interval_counts
+from widen.report.table_report import ColumnCounts, IntervalRecord, LeafColumn, Report, VersionTime
 
 if TYPE_CHECKING:
     from widen.iceberg.catalog import Table
-    from widen.iceberg.snapshot_history import DataFile, ManifestEntry
-    from widen.iceberg.snapshots import Snapshot, TableMetadata
+    from widen.iceberg.snapshots import DataFile, ManifestEntry, Snapshot, TableMetadata
 
 METADATA = "metadata of the table"
 """Where the numbers of the report are from."""

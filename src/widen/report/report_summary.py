@@ -11,15 +11,14 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
-from widen.log.read.commit_timestamps import time_text
+from widen.evolution.plan import REPLAY_PREFIX
+from widen.evolution.schema_changes import GRADES, ColumnChange
+from widen.log.commit_files import time_text
 from widen.model.acknowledgement import Acknowledgement
 from widen.model.column_path import ELEMENT, KEY, VALUE, Path, format_path
-from widen.planning.evolution.plan import REPLAY_PREFIX
-from widen.planning.evolution.source_metadata import CORRUPT, RESCUED
-from widen.planning.table.column_change import GRADES, ColumnChange
-from widen.report.report_model import IntervalRecord, VersionTime
-from widen.report.table_report import Report, ReportColumn, SourceField
+from widen.report.table_report import IntervalRecord, Report, ReportColumn, SourceField, VersionTime
 from widen.report.text_format import count_noun, share_text
+from widen.schema.source_metadata import CORRUPT, RESCUED
 
 QUARANTINE = "Quarantine"
 """The subject of the decision about records in the quarantine."""

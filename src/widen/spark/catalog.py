@@ -10,12 +10,12 @@ from __future__ import annotations
 import re
 
 from widen.errors import NameNotFound
-from widen.errors.foreign import first_line
+from widen.errors.tables import first_line
 from widen.model.column_path import Path, format_path
-from widen.model.sql_literal import to_identifier, to_literal
+from widen.model.schema_json import to_identifier, to_literal
 from widen.model.types import name_key
-from widen.spark.spark_errors import SPARK_ERRORS
-from widen.spark.spark_types import SparkSession
+from widen.spark.errors import SPARK_ERRORS
+from widen.spark.types import SparkSession
 
 _DETAILS, _PROVIDER, _LOCATION = "# Detailed Table Information", "Provider", "Location"
 _WITHOUT_DELTA = "DATA_SOURCE_NOT_FOUND"

@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from widen.errors import InvalidCondition, NotDeterministic
-from widen.errors.foreign import first_line
+from widen.errors.tables import first_line
 
 Expression: TypeAlias = str | Column
 """A value or a condition, in Spark SQL or as a column."""

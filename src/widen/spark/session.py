@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import Event, Thread
+from typing import Any
 
 import pyspark
 from pyspark.sql import SparkSession
 
 from widen.errors import SparkUnavailable, UnsupportedSpark
-from widen.errors.foreign import first_line
-from widen.log.store.local_files import absolute_path
-from widen.spark.spark_errors import SPARK_ERRORS
-from widen.spark.start_output import without_usual_lines
+from widen.errors.tables import first_line
+from widen.log.local_files import absolute_path
+from widen.spark.errors import SPARK_ERRORS, ignore_failed_cleanup
 
 _SETTINGS = {
     "spark.app.name": "widen",
@@ -147,3 +150,151 @@ def _start_session() -> SparkSession:
         builder = builder.config(key, value)
     with without_usual_lines():
         return builder.getOrCreate()
+
+
+# What Java writes to stderr while Widen starts Spark: without the lines that every start has.
+#
+# The lines come before Spark reads any setting, so that none turns them off. Everything else goes on to stderr,
+# during the start and afterwards, as long as Java runs.
+
+
+_STDERR = 2
+
+_USUAL = re.compile(
+    rb"WARNING: Using incubator modules: .*"
+    rb"|Using Spark's default log4j profile: .*"
+    rb'|Setting (?:default|Spark) log level to "\w+"\.'
+    rb"|To adjust logging level use .*"
+    rb"|[\d/]+ [\d:]+ WARN NativeCodeLoader: .*"
+)
+"""The lines of every start of a Spark that has no logging configuration of its own."""
+
+_END_SECONDS = 2.0
+"""How long to wait for the last lines of a Java that did not start."""
+
+
+@contextmanager
+def without_usual_lines() -> Iterator[None]:
+    """Leave out the usual lines of the Java process that the block starts.
+
+    Java keeps the stderr that it gets here; this process has its own again after the block.
+    """
+    try:
+        shown = os.dup(_STDERR)
+    except OSError:  # a process without stderr
+        yield
+        return
+    read_end, write_end = os.pipe()
+    os.dup2(write_end, _STDERR)
+    os.close(write_end)
+    reader = Thread(target=_forward, args=(read_end, shown), name="widen-java-stderr", daemon=True)
+    reader.start()
+    has_started = False
+    try:
+        yield
+        has_started = True
+    finally:
+        os.dup2(shown, _STDERR)
+        if not has_started:
+            reader.join(_END_SECONDS)
+
+
+def _forward(read_end: int, shown: int) -> None:
+    with open(read_end, "rb") as lines, open(shown, "wb", buffering=0) as stderr:
+        for line in lines:
+            if not _USUAL.fullmatch(line.rstrip(b"\r\n")):
+                stderr.write(line)
+
+
+# How far the running jobs of a session are, from what Spark offers in public: a status tracker, or progress events.
+#
+# A classic session has the status tracker of its context, which knows tasks. A session of Spark Connect reports
+# tasks and bytes to registered handlers. If neither works, nothing is reported and the work goes on.
+#
+# Source: Spark's status tracker, and the progress handlers of Spark Connect
+
+
+POLL_SECONDS = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class JobProgress:
+    """The tasks of the running jobs: how many are done, and how many there are."""
+
+    done_tasks: int
+    tasks: int
+
+
+@contextmanager
+def watch_jobs(spark: SparkSession, report: Callable[[JobProgress], object]) -> Iterator[None]:
+    """Report the progress of the jobs that run while this is open.
+
+    Args:
+        report: Called from another thread.
+    """
+    tracker = _status_tracker(spark)
+    if tracker is None:
+        with _handle_progress(spark, report):
+            yield
+        return
+    stop = Event()
+    thread = Thread(target=_poll, args=(tracker, report, stop), name="widen-progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _status_tracker(spark: SparkSession) -> Any:
+    try:
+        return spark.sparkContext.statusTracker()
+    except _UNAVAILABLE:
+        return None
+
+
+_UNAVAILABLE: tuple[type[Exception], ...] = (*SPARK_ERRORS, AttributeError, OSError)
+"""What a session raises that lacks a function, or has ended."""
+
+
+def _poll(tracker: Any, report: Callable[[JobProgress], object], stop: Event) -> None:
+    while not stop.wait(POLL_SECONDS):
+        try:
+            counts = list(_task_counts(tracker))
+        except _UNAVAILABLE:  # only the display ends
+            return
+        _report_sum(counts, report)
+
+
+def _task_counts(tracker: Any) -> Iterator[tuple[int, int]]:
+    """Yield the done tasks and all tasks of each stage of the running jobs that has started."""
+    for job in tracker.getActiveJobsIds():
+        info = tracker.getJobInfo(job)
+        for stage in (tracker.getStageInfo(number) for number in (info.stageIds if info else ())):
+            if stage is not None:
+                yield stage.numCompletedTasks, stage.numTasks
+
+
+def _report_sum(counts: Iterable[tuple[int, int]], report: Callable[[JobProgress], object]) -> None:
+    sums = [sum(numbers) for numbers in zip(*counts, strict=True)]
+    if sums and sums[1]:
+        report(JobProgress(sums[0], sums[1]))
+
+
+@contextmanager
+def _handle_progress(spark: Any, report: Callable[[JobProgress], object]) -> Iterator[None]:
+    def handle(stages: Any, **_: Any) -> None:
+        if stages:
+            _report_sum([(stage.num_completed_tasks, stage.num_tasks) for stage in stages], report)
+
+    try:
+        spark.registerProgressHandler(handle)
+    except _UNAVAILABLE:
+        yield
+        return
+    try:
+        yield
+    finally:
+        with ignore_failed_cleanup():
+            spark.removeProgressHandler(handle)

@@ -5,22 +5,32 @@ Source: Spark's Python package management
 
 from __future__ import annotations
 
+import gc
 import sys
 import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from contextlib import contextmanager
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.utils import is_remote
 
 from widen.errors import InvalidOption
 from widen.model.argument_types import check_arguments
+from widen.model.lazy_module import import_lazily
+from widen.spark.errors import translate_spark_errors
 from widen.spark.session import find_session, is_driver
-from widen.spark.spark_errors import translate_spark_errors
-from widen.spark.spark_types import SparkSession
+from widen.spark.types import SparkSession
+
+if TYPE_CHECKING:
+    import pyspark
+else:
+    pyspark = import_lazily("pyspark")
+
 
 PACKAGE = Path(__file__).resolve().parents[1]
 NEEDED = ("pyarrow", "msgspec", "obstore", "pyroaring", "sqlglot")
@@ -54,7 +64,7 @@ def ship(session: SparkSession | None = None) -> None:
         spark.addArtifacts(archive, pyfile=True)
     else:
         spark.sparkContext.addPyFile(archive)
-    ensure_executors(spark, (*NEEDED, "widen.spark.text.text_tasks"))
+    ensure_executors(spark, (*NEEDED, "widen.spark.ingest.text_tasks"))
 
 
 def _zip_package(archive: Path) -> Path:
@@ -104,3 +114,33 @@ def _probe(modules: Sequence[str], batches: Iterable[pa.RecordBatch]) -> Iterato
 # Spark sends functions of this module by their name, which executors without Widen cannot look up; those of the main
 # module it sends with their code.
 _probe.__module__ = "__main__"
+
+
+# The memory of Spark's Python workers, which run one task after the other and collect garbage after each.
+#
+# Source: Spark's `pyspark.daemon`, which calls `gc.collect` before a worker takes its next task
+
+
+@cache
+def freeze_imports() -> None:
+    """Keep the garbage collector of a worker away from all that is imported; does nothing outside of a task.
+
+    Modules are never garbage, but each collection looks at all of their objects, which takes longer than a small task.
+    Once is enough: the objects of later tasks must stay collectable.
+    """
+    if pyspark.TaskContext.get() is not None:
+        gc.freeze()
+
+
+@contextmanager
+def without_garbage_collection() -> Iterator[None]:
+    """Pause the collector: rows have no cycles, and to look for some takes longer than to make the rows."""
+    freeze_imports()
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        # A small source is read in the process of the caller, who may have turned the collector off.
+        if was_enabled:
+            gc.enable()

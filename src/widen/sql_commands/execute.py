@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from widen.errors import InvalidOption, OptionMissing, TableAlreadyExists
 from widen.model.argument_types import check_arguments
 from widen.model.column_path import format_path
+from widen.model.schema_json import from_json
+from widen.model.types import ArrayType, DataType, MapType, StructType, name_key, quote_name
+from widen.protocol.column_metadata import find_default
+from widen.protocol.table_features import supported_features
 from widen.spark.catalog import ensure_registers, find_table_location, is_name_in_use, register_table
-from widen.spark.delta_settings import RETENTION_CHECK, is_on
+from widen.spark.dml.merge import MergeClause
+from widen.spark.errors import translate_spark_errors
+from widen.spark.expression import Expression
 from widen.spark.session import find_session
-from widen.spark.spark_types import DataFrame, SparkSession
+from widen.spark.settings import RETENTION_CHECK, is_on, schema_evolution_settings
+from widen.spark.types import DataFrame, SparkSession, from_spark, type_to_spark
 from widen.sql_commands.parser import parse_sql
-from widen.sql_commands.query_results import ChangedTable, QueryResult, run_query
-from widen.sql_commands.query_tables import QueryRunner
-from widen.sql_commands.row_statements import CreateTableAs, Query, RowStatement
-from widen.sql_commands.run_rows import change_rows
+from widen.sql_commands.queries import ChangedTable, QueryResult, QueryRunner, run_query
 from widen.sql_commands.statements import (
     AddColumns,
     AddConstraint,
@@ -24,22 +30,31 @@ from widen.sql_commands.statements import (
     ClusterBy,
     Command,
     CreateTable,
+    CreateTableAs,
+    Delete,
     DropColumns,
     DropConstraint,
     DropFeature,
+    Insert,
+    Merge,
     Optimize,
+    Query,
     Question,
     RenameColumn,
     ReplaceColumns,
     Restore,
+    RowStatement,
     SetProperties,
     Statement,
     SyncIdentity,
     TableName,
     UnsetProperties,
+    Update,
     Upkeep,
 )
+from widen.sql_commands.token_reader import TokenReader, tokenize
 from widen.table import Table, create_table
+from widen.table.row_changes import MergeBuilder
 from widen.table.table import create_table_as
 
 Creation: TypeAlias = CreateTable | CreateTableAs
@@ -53,7 +68,7 @@ def sql(
 
     Args:
         text: One statement of Spark SQL, in one of the forms in `widen.sql_commands.grammar` and
-            `widen.sql_commands.row_statements`; a table is a path, ``delta.`/data/orders```, or a name in the catalog
+            `widen.sql_commands.statements`; a table is a path, ``delta.`/data/orders```, or a name in the catalog
             of the session.
         spark: The session for catalog names, scans and DataFrames; by default the active one, else a local one.
         storage_options: Settings and credentials of the store of the table.
@@ -206,3 +221,239 @@ def _new_table_location(statement: Creation) -> str:
         expected = "Write where the new table is: LOCATION '/path', or the name delta.`/path`."
         raise OptionMissing(option="LOCATION", expected=expected)
     return place
+
+
+# Run a statement that changes rows, with one call of a table method.
+#
+# Source: Spark's INSERT; Delta Lake's UPDATE, DELETE and MERGE.
+
+
+_PARTITIONS = "spark.sql.sources.partitionOverwriteMode"
+
+
+def change_rows(statement: Insert | Update | Delete | Merge, table: Table, runner: QueryRunner) -> Table:
+    """Change the rows of a table, and return it at its new version.
+
+    Raises:
+        InvalidStatement: Spark cannot run the query.
+        RequestError: a subclass that names the reason why the statement is not allowed.
+        ContentionError: a concurrent commit changed the table.
+    """
+    match statement:
+        case Insert():
+            return _insert(statement, table, runner)
+        case Update(_, assignments, where):
+            filled = find_defaults(table).fill_assignments(assignments)
+            return table.update(filled, where, spark=runner.spark).table
+        case Delete(_, where):
+            return table.delete(where, spark=runner.spark).table
+        case Merge():
+            return _merge(statement, table, runner)
+
+
+def _insert(statement: Insert, table: Table, runner: QueryRunner) -> Table:
+    # Without WITH SCHEMA EVOLUTION the setting of the session decides.
+    fixed, merges = _fixed_columns(statement, table, runner.spark), True if statement.evolves else None
+    names = statement.columns or tuple(name for name in table.schema.names if name not in fixed)
+    if statement.by_name:
+        rows = runner.run(statement.query)
+    else:
+        rows = runner.run(find_defaults(table).fill_rows(statement.query, names))
+        if statement.columns is None and schema_evolution_settings(runner.spark, merges, None)[0]:
+            names += tuple(rows.columns[len(names) :])
+        rows = _by_position(rows, names, table.schema)
+    rows = rows.selectExpr("*", *(f"{value} AS {quote_name(name)}" for name, value in fixed.items()))
+    if not statement.overwrites:
+        return table.append(rows, merge_schema=merges, cast=True).table
+    mode = str(runner.spark.conf.get(_PARTITIONS, "static")).lower()
+    partitions = "static" if statement.where is not None else mode
+    same = " AND ".join(_equality(name, value) for name, value in fixed.items()) if partitions == "static" else ""
+    where = statement.where or same or None
+    return table.overwrite(rows, where=where, partitions=partitions, merge_schema=merges, cast=True).table
+
+
+def _fixed_columns(statement: Insert, table: Table, spark: SparkSession) -> dict[str, str]:
+    """Return the values of PARTITION in the types of their columns, by the columns of the table."""
+    partitions = {name_key(name): name for name in table.partition_by}
+    listed = {name_key(name) for name in statement.columns or ()}
+    for name in statement.partition:
+        if name_key(name) not in partitions:
+            expected = f"Must name partition columns: {', '.join(partitions.values()) or 'the table has none'}."
+            raise InvalidOption(option="PARTITION", value=name, expected=expected)
+        if statement.partition[name] is not None and name_key(name) in listed:
+            raise InvalidOption(option="PARTITION", value=name, expected="The column list must not name it, too.")
+    types = {field.name: field.type.sql for field in table.schema}
+    columns = {partitions[name_key(name)]: value for name, value in statement.partition.items()}
+    return {name: _constant(name, value, types[name], spark) for name, value in columns.items() if value is not None}
+
+
+def _constant(name: str, value: str, data_type: str, spark: SparkSession) -> str:
+    """Return a value as a constant of a type, or NULL; Spark makes null of a value that does not fit, or fails."""
+    constant = f"CAST({value} AS {data_type})"
+    with translate_spark_errors():
+        row = spark.sql(f"SELECT ({value}) IS NULL, try_cast({value} AS {data_type}) IS NULL").collect()[0]
+    is_null, is_null_in_type = row
+    if is_null_in_type and not is_null:
+        raise InvalidOption(option="PARTITION", value=value, expected=f"Must be a value of {name} {data_type}.")
+    return "NULL" if is_null else constant
+
+
+def _equality(name: str, constant: str) -> str:
+    return f"{quote_name(name)} IS NULL" if constant == "NULL" else f"{quote_name(name)} = {constant}"
+
+
+def _by_position(rows: DataFrame, names: tuple[str, ...], schema: StructType) -> DataFrame:
+    """Return rows with these names, and with the table's names in structs: INSERT matches values by their position."""
+    if len(rows.columns) != len(names):
+        expected = f"Each row must have {len(names)} values, for {', '.join(names)}; or use BY NAME."
+        raise InvalidOption(option="INSERT", value=", ".join(rows.columns), expected=expected)
+    twice = [name for name, count in Counter(name_key(name) for name in names).items() if count > 1]
+    if twice:
+        raise InvalidOption(option="INSERT", value=twice[0], expected="Must name a column once.")
+    named = rows.toDF(*names)
+    current = {name: field.type for name in names if (field := schema.find(name))}
+    given = {field.name: field.type for field in from_spark(named.schema)}
+    renamed = {name: _with_names(given[name], old, name) for name, old in current.items()}
+    casts = {
+        name: named[quote_name(name)].cast(type_to_spark(new)) for name, new in renamed.items() if new != given[name]
+    }
+    return named.withColumns(casts) if casts else named
+
+
+def _with_names(new: DataType, old: DataType, path: str) -> DataType:
+    """Return a type with the names of the table in its structs, field by field; further fields keep their names.
+
+    Source: Spark's INSERT, which matches the fields of structs by their position, too.
+    """
+    match new, old:
+        case StructType(), StructType():
+            if len(new) < len(old):
+                expected = f"Must have {len(old)} fields, for {', '.join(old.names)}; or use BY NAME."
+                raise InvalidOption(option="INSERT", value=path, expected=expected)
+            first = [
+                replace(field, name=known.name, type=_with_names(field.type, known.type, f"{path}.{known.name}"))
+                for field, known in zip(new, old, strict=False)
+            ]
+            return StructType((*first, *new.fields[len(old) :]))
+        case ArrayType(element), ArrayType(known):
+            return replace(new, element=_with_names(element, known, f"{path}.element"))
+        case MapType(key, value), MapType(known_key, known_value):
+            key, value = _with_names(key, known_key, f"{path}.key"), _with_names(value, known_value, f"{path}.value")
+            return replace(new, key=key, value=value)
+    return new
+
+
+def _merge(statement: Merge, table: Table, runner: QueryRunner) -> Table:
+    source = runner.run(f"SELECT * FROM {statement.source}")
+    builder = table.merge(
+        source,
+        statement.on,
+        source_alias=statement.source_alias,
+        target_alias=statement.target_alias,
+        merge_schema=True if statement.evolves else None,
+    )
+    clauses = tuple(map(find_defaults(table).fill_clause, statement.clauses))
+    return MergeBuilder(builder.run, clauses).execute().table
+
+
+# DEFAULT in INSERT, UPDATE and MERGE: the default of its column, or null.
+#
+# Source: Spark's DEFAULT; PROTOCOL.md#default-columns
+
+
+_DEFAULT = "DEFAULT"
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnDefaults:
+    """The defaults of the columns of a table.
+
+    Args:
+        texts: The expressions in Spark SQL, by the names of the columns in lower case.
+    """
+
+    texts: Mapping[str, str]
+
+    def fill_assignments(self, assignments: Mapping[str, Expression]) -> dict[str, Expression]:
+        """Return assignments without DEFAULT."""
+        return {
+            column: self._of(_name(column)) if isinstance(value, str) and value.upper() == _DEFAULT else value
+            for column, value in assignments.items()
+        }
+
+    def fill_clause(self, clause: MergeClause) -> MergeClause:
+        """Return a clause of a merge without DEFAULT."""
+        values = clause.values
+        return clause if values is None else replace(clause, values=self.fill_assignments(values))
+
+    def fill_rows(self, query: str, names: Sequence[str]) -> str:
+        """Return a query without DEFAULT in the rows of VALUES, and in the list of a plain SELECT.
+
+        Args:
+            names: The columns that the values go to.
+        """
+        filled, at = "", 0
+        for row in _find_rows(TokenReader(query)):
+            for name, (start, text) in zip(names, row, strict=False):
+                if text.strip("()` ").upper() == _DEFAULT:
+                    filled, at = f"{filled}{query[at:start]}{self._of(name)}", start + len(text)
+        return filled + query[at:]
+
+    def _of(self, column: str) -> str:
+        text = self.texts.get(name_key(column))
+        return "NULL" if text is None else f"({text})"
+
+
+_COMBINING = ("GROUP BY", "HAVING", "UNION", "EXCEPT", "INTERSECT", "MINUS")
+_AFTER_LIST = (
+    "FROM",
+    "WHERE",
+    "ORDER BY",
+    "SORT BY",
+    "CLUSTER BY",
+    "DISTRIBUTE BY",
+    "LIMIT",
+    "OFFSET",
+    "LATERAL",
+    "WINDOW",
+)
+
+
+def _find_rows(query: TokenReader) -> Iterator[list[tuple[int, str]]]:
+    """Yield the values whose positions are those of the columns, each with its position in the text.
+
+    Source: Spark, which takes DEFAULT in no query that groups, combines or removes duplicates, or has a WITH clause.
+    """
+    if query.token.word == "(" and not query.peek_after_group():
+        yield from _find_rows(query.group())
+        return
+    if query.accept("FROM"):
+        query.until("SELECT")
+    query.accept("SELECT", "*", "FROM")
+    if query.accept("VALUES"):
+        for row in query.items(*_COMBINING):
+            yield _values(row.group().items() if row.token.word == "(" else [row])
+    elif query.accept("SELECT") and query.token.word != "DISTINCT":
+        values = _values(query.items(*_AFTER_LIST, *_COMBINING))
+        if not query.is_done and query.token.word not in _COMBINING:
+            query.until(*_COMBINING)
+        if query.is_done and not any(text.endswith("*") for _, text in values):
+            yield values
+
+
+def _values(items: Iterable[TokenReader]) -> list[tuple[int, str]]:
+    return [(item.token.start, item.rest()) for item in items]
+
+
+def find_defaults(table: Table) -> ColumnDefaults:
+    """Return the defaults of the columns of a table."""
+    if "allowColumnDefaults" not in supported_features(table.protocol):
+        return ColumnDefaults({})
+    defaults = {name_key(field.name): find_default(field) for field in from_json(table.metadata.schema_string)}
+    return ColumnDefaults({name: text for name, text in defaults.items() if text is not None})
+
+
+def _name(column: str) -> str:
+    """Return the name of a column that may be in backticks; a nested field has no default."""
+    tokens = tokenize(column)
+    return tokens[0].text if len(tokens) == 1 else ""

@@ -16,8 +16,8 @@ from sqlglot import Dialect
 from sqlglot.errors import SqlglotError
 
 from widen.model.types import name_key, quote_name
+from widen.sql_commands.grammar import refused_message
 from widen.sql_commands.statements import TableName
-from widen.sql_commands.syntax_error import refused_message
 
 _QUOTED = frozenset({"IDENTIFIER", "STRING", "RAW_STRING", "HEX_STRING", "NATIONAL_STRING"})
 _OPEN = {"(": ")", "[": "]"}

@@ -6,35 +6,41 @@ if a concurrent commit added files.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from widen.log.write.commit import ReadSet, commit
+import msgspec
+
+from widen.log.commit import Committed, Conflicted, ReadSet, StagedFiles, commit
+from widen.log.commit_outcome import several_commits
+from widen.log.file_list import to_adds
+from widen.log.log_store import LogStore
+from widen.log.snapshot import Snapshot, open_snapshot
 from widen.model.argument_types import check_arguments
 from widen.model.column_path import resolve
 from widen.model.types import DataType
-from widen.planning.alter import alter_request
-from widen.planning.alter.alter_request import AnyPath, ByPath, ColumnChanges
-from widen.planning.alter.alter_table import plan_alter
-from widen.planning.alter.attribute_checks import identity_at
-from widen.planning.alter.identity_columns import synchronize_high_water_mark
-from widen.planning.table.dependent_expressions import find_constraint
-from widen.planning.table.operation import (
-    AddConstraint,
-    DropConstraint,
-    Operation,
-    SyncIdentity,
+from widen.protocol import column_mapping
+from widen.protocol.table_properties import canonical_keys
+from widen.schema import request
+from widen.schema.alter import (
+    check_properties,
+    needs_backfill,
+    plan_add_feature,
+    plan_alter,
+    plan_cluster_by,
+    plan_set_properties,
+    plan_unset_properties,
 )
-from widen.planning.table.operation_requirements import depends_on_rows, needs_spark
-from widen.table import lazy_spark
-from widen.table.open_table import ColumnMethodsMixin, Self
-from widen.table.table_version import TableVersion
+from widen.schema.checks import identity_at
+from widen.schema.feature_removal import plan_mapping_removal
+from widen.schema.metadata_change import synchronize_high_water_mark
+from widen.schema.operations import AddConstraint, DropConstraint, Operation, SyncIdentity, depends_on_rows, needs_spark
+from widen.schema.request import AnyPath, ByPath, ColumnChanges, to_path
+from widen.schema.table_state import find_constraint, to_table_state
+from widen.table.open_table import ColumnMethodsMixin, Self, TableVersion, to_schema
 
 if TYPE_CHECKING:
-    from widen.spark.spark_types import SchemaLike, SparkSession
-else:
-    # Type hints must resolve where Spark is not installed.
-    SchemaLike = SparkSession = Any
+    from widen.spark.types import SchemaLike, SparkSession
 
 
 class ColumnChangesMixin(ColumnMethodsMixin, TableVersion):
@@ -104,9 +110,7 @@ class ColumnChangesMixin(ColumnMethodsMixin, TableVersion):
 
         Source: Delta Lake's ALTER COLUMN.
         """
-        return self.change_columns(
-            alter_request.parse_column_changes(self.refresh()._snapshot.schema, changes), spark=spark
-        )
+        return self.change_columns(request.parse_column_changes(self.refresh()._snapshot.schema, changes), spark=spark)
 
     @check_arguments
     def replace_columns(self, schema: SchemaLike) -> Self:
@@ -126,7 +130,7 @@ class ColumnChangesMixin(ColumnMethodsMixin, TableVersion):
         Source: Delta Lake's REPLACE COLUMNS.
         """
         self.refresh()
-        return self.change_columns(alter_request.parse_replacement(lazy_spark.to_schema(schema)))
+        return self.change_columns(request.parse_replacement(to_schema(schema)))
 
     @check_arguments
     def sync_identity(self, column: AnyPath, *, spark: SparkSession | None = None) -> Self:
@@ -144,10 +148,13 @@ class ColumnChangesMixin(ColumnMethodsMixin, TableVersion):
 
         Source: PROTOCOL.md#identity-columns; Delta Lake's SYNC IDENTITY.
         """
-        path, _ = resolve(self.refresh()._snapshot.schema, alter_request.to_path(column))
+        from widen.spark.row_checks import column_bound
+        from widen.spark.session import find_session
+
+        path, _ = resolve(self.refresh()._snapshot.schema, request.to_path(column))
         identity = identity_at(self._snapshot.schema, path)
-        session = lazy_spark.find_session(spark)
-        last = lazy_spark.column_bound(session, self._store, self._snapshot, path, is_lowest=identity.step < 0)
+        session = find_session(spark)
+        last = column_bound(session, self._store, self._snapshot, path, is_lowest=identity.step < 0)
         mark = synchronize_high_water_mark(identity, last)
         return self if mark is None else self.change_columns([SyncIdentity(path, mark)], spark=session)
 
@@ -225,8 +232,11 @@ class ColumnChangesMixin(ColumnMethodsMixin, TableVersion):
             return self
         operations, metrics = change.operations, {}
         if needs_spark(operations):
-            session = lazy_spark.find_session(spark)
-            metrics = lazy_spark.check_operations(session, self._store, self._snapshot, operations)
+            from widen.spark.row_checks import check_operations
+            from widen.spark.session import find_session
+
+            session = find_session(spark)
+            metrics = check_operations(session, self._store, self._snapshot, operations)
         return self._at(
             commit(
                 self._store,
@@ -238,3 +248,203 @@ class ColumnChangesMixin(ColumnMethodsMixin, TableVersion):
                 metrics=metrics,
             )
         )
+
+
+# Set and unset properties; add features.
+#
+# Source: PROTOCOL.md#table-features
+
+
+class PropertyChangesMixin(TableVersion):
+    """Methods that change properties and add features."""
+
+    @check_arguments
+    def set_properties(self, properties: Mapping[str, str], *, spark: SparkSession | None = None) -> Self:
+        """Set properties in one commit, with the table features that they require, and return the table.
+
+        Enabling row tracking takes more commits first: every file must have row ids before it is enabled. Setting
+        ``delta.columnMapping.mode`` to ``none`` first rewrites every file with the names of the columns, in one commit.
+
+        Args:
+            properties: Values by key, e.g. ``{"delta.enableTypeWidening": "true"}``. Keys that Delta Lake defines are
+                not case-sensitive. Other properties stay as they are.
+            spark: The session, if files are rewritten; by default the active one, else a local one.
+
+        Raises:
+            InvalidOption: a value cannot be used.
+            InvalidColumnName: column mapping ends, and the name of a column is not possible without it.
+            FeatureStillNeeded: column mapping ends, and Iceberg compatibility needs it.
+            IcebergIncompatible: a property enables Iceberg compatibility, and the table is not compatible.
+            UnsupportedFeatureForWrite: a property requires a feature that this version does not support for writing.
+            ContentionError: a concurrent commit changed the schema or the properties.
+            StorageError: the storage returned an error.
+
+        Source: PROTOCOL.md#table-features
+        """
+        properties = check_properties(properties)
+        with several_commits():
+            if self._is_mapped() and properties.get(column_mapping.MODE) == column_mapping.NONE:
+                others = {key: text for key, text in properties.items() if key != column_mapping.MODE}
+                plan_set_properties(self._state, others)
+                self._remove_column_mapping(spark, explicit=True)
+                properties = others
+            if needs_backfill(self._state, properties):
+                self.add_feature(column_mapping.ROW_TRACKING)
+                self._snapshot = backfill_row_ids(self._store)
+            return self._change(plan_set_properties(self._state, properties))
+
+    def _is_mapped(self) -> bool:
+        newest = self.refresh()
+        return column_mapping.mapping_mode(newest.properties, newest.protocol) != column_mapping.NONE
+
+    def _remove_column_mapping(self, spark: SparkSession | None, *, explicit: bool) -> None:
+        plan_mapping_removal(self._state)
+        from widen.spark.session import find_session
+
+        remove_column_mapping(self._store, lambda: find_session(spark), explicit=explicit)
+        self.refresh()
+
+    @check_arguments
+    def unset_properties(self, keys: Iterable[str], *, spark: SparkSession | None = None) -> Self:
+        """Remove properties in one commit, and return the table; the features that they required stay.
+
+        Without ``delta.columnMapping.mode`` column mapping ends, and every file is rewritten first.
+
+        Args:
+            keys: The keys of the properties; keys that are not set are ignored.
+            spark: As for `set_properties`.
+
+        Raises:
+            InvalidOption: a property cannot be removed.
+            ContentionError: a concurrent commit changed the schema or the properties.
+            StorageError: the storage returned an error.
+        """
+        given = canonical_keys(keys)
+        with several_commits():
+            if self._is_mapped() and column_mapping.MODE in given:
+                self._remove_column_mapping(spark, explicit=False)
+            return self._change(plan_unset_properties(self._state, given))
+
+    @check_arguments
+    def cluster_by(self, *columns: AnyPath) -> Self:
+        """Cluster the table by columns from now on, in one commit, and return the table; without columns, no longer.
+
+        No file is rewritten: Delta Lake's OPTIMIZE clusters the files.
+
+        Args:
+            columns: At most four columns that have a minimum and a maximum in the statistics of files.
+
+        Raises:
+            ColumnNotFound: a column does not exist.
+            InvalidOption: the table is partitioned, or cannot be clustered by these columns.
+            InvalidPath: a path cannot be read.
+            ContentionError: a concurrent commit changed the schema or the properties.
+            StorageError: the storage returned an error.
+
+        Source: PROTOCOL.md#clustered-table; Delta Lake's ALTER TABLE CLUSTER BY.
+        """
+        return self._change(plan_cluster_by(self.refresh()._state, [to_path(each) for each in columns]))
+
+    @check_arguments
+    def add_feature(self, name: str) -> Self:
+        """Add a feature, and the features that it requires, in one commit, and return the table.
+
+        Args:
+            name: The feature, not case-sensitive, e.g. ``typeWidening``. Clients that do not support it can no longer
+                open the table.
+
+        Raises:
+            InvalidOption: this version does not know the feature.
+            IcebergIncompatible: it is an Iceberg compatibility feature, and Iceberg does not support a type change of
+                the table.
+            UnsupportedFeatureForWrite: this version does not support it for writing.
+            ContentionError: a concurrent commit changed the schema or the properties.
+            StorageError: the storage returned an error.
+
+        Source: PROTOCOL.md#table-features
+        """
+        return self._change(plan_add_feature(self.refresh()._state, name))
+
+
+# Row id backfill: assign row ids to existing files, so that row tracking can be enabled.
+#
+# Source: PROTOCOL.md#writer-requirements-for-row-tracking
+
+
+FILES_PER_COMMIT = 100_000
+ATTEMPTS = 100
+_OPERATION = "ROW TRACKING BACKFILL"
+
+
+def backfill_row_ids(store: LogStore) -> Snapshot:
+    """Commit every file without row ids again, with row ids; return a version in which all files have them.
+
+    The table must support row tracking already, so that new files always have row ids. After a conflicting commit, the
+    files are listed again: adding a file that was removed meanwhile would bring back its rows.
+
+    Raises:
+        ContentionError: too many commits conflicted, or the outcome of one is unknown.
+        InternalError: a file has no row count.
+
+    Source: PROTOCOL.md#writer-requirements-for-row-tracking; Delta Spark for the provenance
+    """
+    batch, conflicts = 0, 0
+    while True:
+        snapshot = open_snapshot(store)
+        files = snapshot.files()
+        without_ids = files.filter(files["base_row_id"].is_null()).slice(0, FILES_PER_COMMIT)
+        if not without_ids.num_rows:
+            return snapshot
+        adds = [msgspec.structs.replace(add, data_change=False) for add in to_adds(without_ids)]
+        outcome = commit(store, snapshot, adds, _OPERATION, {"batchId": batch}, max_attempts=1)
+        has_conflict = isinstance(outcome, Conflicted)
+        batch, conflicts = (batch, conflicts + 1) if has_conflict else (batch + 1, 0)
+        if not has_conflict or conflicts == ATTEMPTS:
+            outcome.or_raise()
+
+
+UNMAPPING = "REMOVE COLUMN MAPPING"
+"""The operation name of the commit that ends column mapping, as Delta Spark has it."""
+
+
+def remove_column_mapping(
+    store: LogStore, session: Callable[[], SparkSession], *, explicit: bool = False
+) -> Committed | None:
+    """End column mapping in one commit; return it, or None if the table does not have column mapping.
+
+    All files are rewritten with the logical names of the columns. If another commit comes first, all is done again: the
+    files that it added have the physical names.
+
+    Args:
+        explicit: Whether the mode is set to none, instead of not at all.
+
+    Raises:
+        InvalidColumnName: a column has a name that files without column mapping cannot have.
+        FeatureStillNeeded: Iceberg compatibility is enabled.
+        ContentionError: too many conflicts, or the outcome of a commit is unknown.
+
+    Source: Delta Spark's ALTER TABLE SET TBLPROPERTIES ('delta.columnMapping.mode' = 'none')
+    """
+    from widen.spark.maintain.compact_files import live_rows
+    from widen.spark.maintain.rewrite_files import MOST_CONFLICTS, RewrittenFiles, rewrite_files
+
+    for attempt in range(1, MOST_CONFLICTS + 1):
+        snapshot = open_snapshot(store)
+        actions, files = (
+            plan_mapping_removal(to_table_state(snapshot), explicit=explicit),
+            snapshot.files(),
+        )
+        if not actions:
+            return None
+        with StagedFiles() as staged:
+            rewrite = RewrittenFiles((), ())
+            if files.num_rows:
+                rows = sum(live_rows(session(), snapshot, files))
+                rewrite = rewrite_files(session(), snapshot, files, rows, unmapped=True)
+                staged.add_files(store, rewrite.adds)
+            whole = [*actions, *rewrite.actions]
+            numbers = {name: rewrite.metrics[name] for name in ("numAddedFiles", "numRemovedFiles")}
+            result = commit(store, snapshot, whole, UNMAPPING, {}, metrics=numbers, max_attempts=1, staged=staged)
+        if not isinstance(result, Conflicted) or attempt == MOST_CONFLICTS:
+            return result.or_raise()
+    return None

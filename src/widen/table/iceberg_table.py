@@ -5,45 +5,44 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from widen.iceberg.catalog import CatalogSource, to_table_name
+from widen.evolution.unify import FoldResult, Rest
+from widen.iceberg.catalog import CatalogSource, open_store, to_table_name
 from widen.iceberg.commit import commit_columns, commit_properties, plan_columns
-from widen.iceberg.loads import read_loads
 from widen.iceberg.properties import read_sources
 from widen.iceberg.schema_conversion import to_model
-from widen.iceberg.snapshot_history import FILE_COLUMNS, list_files, snapshot_commits
-from widen.iceberg.snapshots import ReadPoint, SnapshotReference, find_read_point
-from widen.iceberg.storage_options import open_store
-from widen.log.read.commit_timestamps import to_ms
-from widen.log.read.loads import Load
-from widen.log.write.commit_outcome import Conflicted, after_commit, retry_conflicts
+from widen.iceberg.snapshots import (
+    FILE_COLUMNS,
+    ReadPoint,
+    SnapshotReference,
+    find_read_point,
+    list_files,
+    read_loads,
+    snapshot_commits,
+)
+from widen.log.commit_files import to_ms
+from widen.log.commit_outcome import Conflicted, after_commit, retry_conflicts
+from widen.log.loads import Load
 from widen.model.acknowledgement import to_properties
 from widen.model.argument_types import check_arguments
 from widen.model.column_path import Path
 from widen.model.types import DataType, StructType
-from widen.planning.alter import alter_request
-from widen.planning.alter.alter_request import AnyPath, ColumnChanges
-from widen.planning.evolution.format_capability import TableFormat, can_widen_automatically
-from widen.planning.table.operation import Operation
-from widen.planning.unify.fold_plan import FoldResult, Rest
-from widen.planning.write.schema_merge import SchemaChangeOptions, never
 from widen.protocol.column_metadata import visible_schema
-from widen.spark.delta_settings import schema_evolution_settings
-from widen.spark.expression import Expression
-from widen.spark.iceberg.append import append_rows
-from widen.spark.iceberg.fold import open_fold
-from widen.spark.iceberg.scan import read_iceberg
-from widen.spark.iceberg.source import IcebergSource
-from widen.spark.read.scan import unify_rows
-from widen.spark.session import find_session
-from widen.spark.spark_types import DataFrame, SparkSession
-from widen.table.fold import FOLD, FoldMixin, ensure_values_kept
+from widen.schema import request
+from widen.schema.growth import SchemaChangeOptions, never
+from widen.schema.operations import Operation
+from widen.schema.request import AnyPath, ColumnChanges
+from widen.schema.source_metadata import TableFormat, can_widen_automatically
 from widen.table.open_table import ColumnMethodsMixin, Self
-from widen.table.results import TableChange
-from widen.table.schema_diff import SchemaDiff, diff_snapshots
+from widen.table.results import SchemaDiff, TableChange, diff_snapshots
+from widen.table.row_changes import FOLD, FoldMixin, ensure_values_kept
+
+if TYPE_CHECKING:
+    from widen.spark.expression import Expression
+    from widen.spark.types import DataFrame, SparkSession
 
 _WIDEN = "Iceberg can widen int to bigint, float to double, and decimals to more digits: use merge_schema=True."
 
@@ -145,6 +144,10 @@ class IcebergTable(FoldMixin, ColumnMethodsMixin):
 
         Source: Iceberg's table specification, "Scan Planning" and "Column Projection"
         """
+        from widen.spark.iceberg.scan import IcebergSource, read_iceberg
+        from widen.spark.read.scan import unify_rows
+        from widen.spark.session import find_session
+
         timestamp_ms = None if timestamp is None else to_ms(timestamp)
         point = find_read_point(self._table.metadata, SnapshotReference(version, timestamp_ms, branch, tag))
         schema = self._columns(point)
@@ -178,6 +181,9 @@ class IcebergTable(FoldMixin, ColumnMethodsMixin):
             JobFailed: the Spark job failed; nothing is visible.
             StorageError: the catalog or the store returned an error; nothing is visible.
         """
+        from widen.spark.iceberg.write import append_rows
+        from widen.spark.settings import schema_evolution_settings
+
         merges, mode = schema_evolution_settings(frame.sparkSession, merge_schema, widening)
         widens = partial(can_widen_automatically, TableFormat.ICEBERG_V2, mode) if merges else never
         options = SchemaChangeOptions(merges, widens, cast, widen_fix=_WIDEN)
@@ -222,7 +228,7 @@ class IcebergTable(FoldMixin, ColumnMethodsMixin):
         given = {"type": type, "comment": comment, "nullable": nullable, "after": after}
         given_changes = {key: value for key, value in given.items() if value is not None}
         changes = ColumnChanges(**given_changes, first=first)  # type: ignore[typeddict-item]
-        return self.change_columns(alter_request.parse_column_changes(self.refresh()._full_schema, {column: changes}))
+        return self.change_columns(request.parse_column_changes(self.refresh()._full_schema, {column: changes}))
 
     @property
     def columns(self) -> StructType:
@@ -298,9 +304,13 @@ class IcebergTable(FoldMixin, ColumnMethodsMixin):
         return read_loads(self._table, open_store(self.location, self._table.io.properties))
 
     def _preview_fold(self, column: Path, into: Path | None, spark: SparkSession) -> FoldResult:
+        from widen.spark.iceberg.write import open_fold
+
         return open_fold(self._name, column, into, spark).preview
 
     def _fold(self, column: Path, into: Path | None, rest: Rest, spark: SparkSession) -> TableChange[Self]:
+        from widen.spark.iceberg.write import open_fold
+
         metrics: dict[str, int] = {}
 
         def attempt(_: Conflicted | None) -> int | Conflicted:

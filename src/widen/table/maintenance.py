@@ -2,28 +2,71 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from typing import TYPE_CHECKING
 
-from widen.errors import InvalidOption, OptionMissing, WidenError
-from widen.log.read.snapshot import Snapshot
-from widen.log.write.commit import Committed, ReadSet, after_commit, commit, several_commits
+import pyarrow.compute as pc
+
+from widen.errors import (
+    CheckpointBarrierFailed,
+    DropConflict,
+    DropPendingRetention,
+    FileMissing,
+    HistoryUsesFeature,
+    InvalidOption,
+    OptionMissing,
+    ProtectedVersionsRemain,
+    RetentionNotExpired,
+    WidenError,
+)
+from widen.iceberg.catalog import CatalogSource, to_table_name
+from widen.iceberg.mirror import Mirrored, mirror_version
+from widen.log.checkpoint_writer import write_checkpoint
+from widen.log.commit import (
+    Committed,
+    Conflicted,
+    ReadSet,
+    after_commit,
+    commit,
+    retry_conflicts,
+    several_commits,
+)
+from widen.log.commit_files import METADATA, current_ms, read_non_file_actions
+from widen.log.file_list import to_remove
+from widen.log.loads import restore_loads
+from widen.log.log_cleanup import DAY_MS, MINUTE_MS, clean_up, earliest_reliable_checkpoint, is_truncated
+from widen.log.log_segment import find_segment, list_log
+from widen.log.log_store import LogStore
+from widen.log.snapshot import Snapshot, open_snapshot
+from widen.log.vacuum import VacuumPlan, plan_vacuum, run_vacuum, to_retention_ms
+from widen.log.version_changes import files_only_in, missing_files
 from widen.model.argument_types import check_arguments
-from widen.spark.delta_settings import FAST_DROP, is_on
-from widen.spark.maintain.compact_files import OPTIMIZE, Compaction, CompactionRequest
-from widen.spark.maintain.compaction_plan import TARGET_BYTES
-from widen.spark.maintain.rewrite_files import REWRITE
-from widen.spark.maintain.rewrite_old_files import OldFileRewrite
-from widen.spark.parquet.old_type_files import OldType, find_old_files, summarize_old_types
-from widen.spark.session import find_session
-from widen.spark.spark_types import SparkSession
-from widen.table.drop_feature import CLEARING, FeatureRemoval, without_type_changes
-from widen.table.open_table import Self
-from widen.table.property_changes import PropertyChangesMixin
-from widen.table.restore import plan_restore
-from widen.table.results import TableChange
+from widen.protocol.actions import Action, Metadata
+from widen.protocol.table_features import PROTECTION, protected_before
+from widen.protocol.table_properties import (
+    LOG_RETENTION,
+    TARGET_BYTES,
+    TRUNCATE_HISTORY_RETENTION,
+    duration_ms,
+    duration_text,
+)
+from widen.schema import feature_removal
+from widen.schema.alter import ensure_removable, restore_actions
+from widen.schema.feature_removal import RemovableFeature
+from widen.schema.table_state import MetadataChange, TableState, to_table_state
+from widen.table.column_changes import PropertyChangesMixin, remove_column_mapping
+from widen.table.open_table import Self, TableVersion
+from widen.table.results import TableChange, Vacuumed, to_datetime
+
+if TYPE_CHECKING:
+    from widen.spark.maintain.rewrite_files import OldFileRewrite
+    from widen.spark.read.physical_types import OldType
+    from widen.spark.types import SparkSession
 
 RESTORE = "RESTORE"
 
@@ -64,6 +107,9 @@ class MaintenanceMixin(PropertyChangesMixin):
 
         Source: PROTOCOL.md#writer-requirements-for-type-widening; Delta Spark's DROP FEATURE
         """
+        from widen.spark.maintain.rewrite_files import OldFileRewrite
+        from widen.spark.settings import FAST_DROP, is_on
+
         renewal = OldFileRewrite(self._store, _session(spark))
         is_fast = is_on(spark, FAST_DROP)
         return self._after(FeatureRemoval(self._store, name, truncate_history, is_fast, renewal).run)
@@ -91,6 +137,8 @@ class MaintenanceMixin(PropertyChangesMixin):
         Source: PROTOCOL.md#writer-requirements-for-type-widening (type changes may be removed if all files
             have the current types)
         """
+        from widen.spark.maintain.rewrite_files import REWRITE, OldFileRewrite
+
         renewal = OldFileRewrite(self._store, _session(spark))
         if clear_history:
             self._after(partial(without_type_changes, renewal, CLEARING))
@@ -136,6 +184,8 @@ class MaintenanceMixin(PropertyChangesMixin):
 
         Source: Delta Spark's OPTIMIZE
         """
+        from widen.spark.maintain.compact_files import OPTIMIZE, Compaction, CompactionRequest
+
         if target_bytes < 1:
             raise InvalidOption(option="target_bytes", value=target_bytes, expected="Must be an integer >= 1.")
         request = CompactionRequest(where, target_bytes, tuple(zorder_by))
@@ -180,6 +230,8 @@ class MaintenanceMixin(PropertyChangesMixin):
             JobFailed: the Spark job failed.
             StorageError: the storage returned an error.
         """
+        from widen.spark.read.physical_types import find_old_files, summarize_old_types
+
         return summarize_old_types(find_old_files(_session(spark), self._snapshot, self._snapshot.files()))
 
     @check_arguments
@@ -222,4 +274,373 @@ class MaintenanceMixin(PropertyChangesMixin):
 
 
 def _session(spark: SparkSession | None) -> Callable[[], SparkSession]:
+    from widen.spark.session import find_session
+
     return partial(find_session, spark)
+
+
+# RESTORE: plan the commit that restores an earlier version.
+#
+# Source: Delta Spark's RESTORE
+
+
+_NAMED = 3
+"""The number of missing files that an error names."""
+
+
+@dataclass(frozen=True, slots=True)
+class RestorePlan:
+    """The commit that restores a version."""
+
+    actions: tuple[Action, ...]
+    metrics: dict[str, int]
+
+
+def plan_restore(now: Snapshot, then: Snapshot) -> RestorePlan | None:
+    """Return the plan to restore a version, or None if it is the newest version.
+
+    Args:
+        then: The version to restore.
+
+    Raises:
+        FileMissing: files of that version no longer exist; the error names some.
+        AppendOnlyTable: files would be removed, and the table is append-only.
+
+    Source: Delta Spark's RESTORE
+    """
+    if now.version == then.version:
+        return None
+    added, removed = files_only_in(then, now), files_only_in(now, then)
+    if removed:
+        ensure_removable(to_table_state(now), now.location)
+    if missing := missing_files(now.store, added):
+        more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
+        verb = "is" if len(missing) == 1 else "are"
+        reason = f"version {then.version} needs {', '.join(missing[:_NAMED])}{more}, which {verb} gone"
+        raise FileMissing(location=now.location, reason=reason, fix="Restore a later version.")
+    now_ms = current_ms()
+    files = then.files()
+    metrics = {
+        "tableSizeAfterRestore": pc.sum(files["size_bytes"]).as_py() or 0,
+        "numOfFilesAfterRestore": files.num_rows,
+        "numRemovedFiles": len(removed),
+        "numRestoredFiles": len(added),
+        "removedFilesSize": sum(add.size for add in removed),
+        "restoredFilesSize": sum(add.size for add in added),
+    }
+    head = restore_actions(to_table_state(now), to_table_state(then), now.domains, then.domains)
+    removes = [to_remove(add, now_ms, data_change=True) for add in removed]
+    loads = restore_loads(now, then, now.version + 1)
+    return RestorePlan((*head, *loads, *removes, *added), metrics)
+
+
+# DROP FEATURE: remove the traces of a feature, protect or truncate the history, then change the protocol.
+#
+# Steps that are committed before an error stay committed: the call can be repeated.
+#
+# Source: Delta Spark's DROP FEATURE, fast and with the history truncated
+
+
+CLEARING = "CLEAR TYPE HISTORY"
+"""The operation name of a commit that removes the recorded type changes and keeps the feature."""
+
+BARRIERS = 3
+"""The number of checkpoints before a downgrade: Delta Spark tries an earlier one if it cannot read the newest."""
+
+ATTEMPTS = 100
+"""The number of times that a step is planned, if concurrent commits conflict."""
+
+
+@dataclass(frozen=True)
+class FeatureRemoval:
+    """The removal of one feature from one table.
+
+    Args:
+        is_fast: Whether the history may be kept, behind protected checkpoints.
+        renewal: Rewrites files to the current types.
+    """
+
+    store: LogStore
+    name: str
+    truncates: bool
+    is_fast: bool
+    renewal: OldFileRewrite
+
+    def run(self) -> Committed:
+        """Drop the feature, and return the version that no longer has it.
+
+        Raises:
+            FeatureDropRefused: the table does not have the feature, or it cannot be dropped this way.
+            UnsupportedFeatureForWrite: the table has another feature that this version does not support for
+                writing.
+            DropPendingRetention: the newest version no longer uses the feature, but the history has not expired.
+            HistoryUsesFeature: versions that use the feature have not expired.
+            ProtectedVersionsRemain: versions whose checkpoints are protected have not expired.
+            CheckpointBarrierFailed: a checkpoint could not be written.
+            DropConflict: a concurrent commit used the feature again.
+            ContentionError: too many conflicts, or the outcome of a commit is unknown.
+        """
+        row = self._row(open_snapshot(self.store))
+        if row.name == PROTECTION:
+            self._truncate_protected()
+        had_traces = self._remove_traces(row)
+        if not row.keeps_history:
+            return self._finish(row, protects=False)
+        if self.is_fast and not self.truncates:
+            return self._finish_fast(row)
+        write_barrier_commit(self.store)
+        if had_traces:
+            raise self._must_age(DropPendingRetention, open_snapshot(self.store))
+        return self._finish(row, protects=False, ensure=lambda snapshot: self._ensure_aged(row, snapshot))
+
+    def _row(self, snapshot: Snapshot) -> RemovableFeature:
+        return feature_removal.find_removable_feature(to_table_state(snapshot), self.name, truncates=self.truncates)
+
+    def _remove_traces(self, row: RemovableFeature) -> bool:
+        """Unset the properties, rewrite old files and remove recorded type changes; return whether there were any.
+
+        Source: Delta Spark: properties alone do not have to expire.
+        """
+        is_unmapped = row.has_mapping and remove_column_mapping(self.store, self.renewal.session) is not None
+        _commit_plan(
+            self.store,
+            lambda: open_snapshot(self.store),
+            lambda state: feature_removal.unset_feature_properties(state, row),
+        )
+        if row.has_mapping or not row.has_types:
+            return is_unmapped
+        stripped = without_type_changes(self.renewal, feature_removal.OPERATION)
+        return stripped is not None or self.renewal.files > 0
+
+    def _truncate_protected(self) -> None:
+        snapshot = open_snapshot(self.store)
+        if is_truncated(snapshot):
+            return
+        write_barrier_commit(self.store)
+        clean_up(snapshot, duration_ms(snapshot.properties, TRUNCATE_HISTORY_RETENTION), MINUTE_MS)
+        if not is_truncated(snapshot):
+            version = protected_before(snapshot.protocol, snapshot.properties)
+            retention = duration_text(snapshot.properties, TRUNCATE_HISTORY_RETENTION)
+            raise ProtectedVersionsRemain(feature=self.name, version=version, retention=retention)
+
+    def _finish_fast(self, row: RemovableFeature) -> Committed:
+        for _ in range(BARRIERS):
+            if not write_barrier_commit(self.store):
+                raise CheckpointBarrierFailed(feature=self.name, version=open_snapshot(self.store).version)
+        done = self._finish(row, protects=True)
+        with after_commit(self.store.location, done.version):
+            ensure_checkpoint(self.store, done.version)
+        return done
+
+    def _finish(
+        self, row: RemovableFeature, *, protects: bool, ensure: Callable[[Snapshot], None] = lambda _: None
+    ) -> Committed:
+        """Change the protocol on top of a version that has no trace of the feature."""
+
+        def newest() -> Snapshot:
+            if row.has_mapping:
+                remove_column_mapping(self.store, self.renewal.session)
+            snapshot = self.renewal.run() if row.has_types else open_snapshot(self.store)
+            self._row(snapshot)
+            if not row.is_clean(to_table_state(snapshot)):
+                raise DropConflict(version=snapshot.version, location=self.store.location, feature=self.name)
+            ensure(snapshot)
+            return snapshot
+
+        def plan(state: TableState) -> MetadataChange:
+            return feature_removal.downgrade_protocol(state, row, truncates=self.truncates, protects=protects)
+
+        done = _commit_plan(self.store, newest, plan)
+        assert done is not None
+        return done
+
+    def _ensure_aged(self, row: RemovableFeature, snapshot: Snapshot) -> None:
+        key, unit_ms = (TRUNCATE_HISTORY_RETENTION, MINUTE_MS) if self.truncates else (LOG_RETENTION, DAY_MS)
+        clean_up(snapshot, duration_ms(snapshot.properties, key), unit_ms)
+        if history_contains(snapshot, row.is_trace):
+            raise self._must_age(HistoryUsesFeature, snapshot)
+
+    def _must_age(self, kind: type[RetentionNotExpired], snapshot: Snapshot) -> RetentionNotExpired:
+        return kind(
+            feature=self.name,
+            retention_key=LOG_RETENTION,
+            retention=duration_text(snapshot.properties, LOG_RETENTION),
+            truncate_retention=duration_text(snapshot.properties, TRUNCATE_HISTORY_RETENTION),
+        )
+
+
+def without_type_changes(renewal: OldFileRewrite, operation: str) -> Committed | None:
+    """Rewrite all old files and remove the recorded type changes; return the commit, or None if there were none.
+
+    Raises:
+        ContentionError: too many conflicts, or the outcome of a commit is unknown.
+
+    Source: PROTOCOL.md#writer-requirements-for-type-widening (allowed if all data files have the table's types)
+    """
+    return _commit_plan(
+        renewal.store, renewal.run, lambda state: feature_removal.without_type_changes(state, operation)
+    )
+
+
+def _commit_plan(
+    store: LogStore, newest: Callable[[], Snapshot], plan: Callable[[TableState], MetadataChange | None]
+) -> Committed | None:
+    """Commit a plan for the newest version; plan again after a conflict."""
+    for attempt in range(1, ATTEMPTS + 1):
+        snapshot = newest()
+        change = plan(to_table_state(snapshot))
+        if change is None:
+            return None
+        result = commit(store, snapshot, change.actions, change.operation, change.parameters, max_attempts=1)
+        if not isinstance(result, Conflicted) or attempt == ATTEMPTS:
+            return result.or_raise()
+    return None
+
+
+# Checkpoint barriers: an empty commit with a checkpoint, so that readers never need the log before it.
+#
+# Source: Delta Spark's DROP FEATURE; protocol_rfcs/checkpoint-protection.md.
+
+
+CHECKPOINT_ATTEMPTS = 3
+_log = logging.getLogger(__name__)
+
+
+def write_barrier_commit(store: LogStore) -> bool:
+    """Make an empty commit and a checkpoint of it; return whether the checkpoint exists.
+
+    Raises:
+        ContentionError: every commit attempt conflicted, or the outcome of the commit is unknown.
+        StorageError: the store rejected the commit.
+    """
+    version = commit(store, open_snapshot(store), (), "Empty Commit", {}).or_raise().version
+    return ensure_checkpoint(store, version)
+
+
+def ensure_checkpoint(store: LogStore, version: int) -> bool:
+    """Write a checkpoint of a version unless it exists, with retries; return whether it exists."""
+    for _ in range(CHECKPOINT_ATTEMPTS):
+        try:
+            if _has_checkpoint(store, version):
+                return True
+            write_checkpoint(open_snapshot(store, version))
+        except WidenError as error:
+            _log.warning("Cannot write the checkpoint of version %d: %s", version, error)
+    return _has_checkpoint(store, version)
+
+
+def _has_checkpoint(store: LogStore, version: int) -> bool:
+    checkpoint = find_segment(store, version).checkpoint
+    return checkpoint is not None and checkpoint.version == version
+
+
+def history_contains(snapshot: Snapshot, is_trace: Callable[[Metadata], bool]) -> bool:
+    """Tell whether the metadata of any readable version, up to this one, contains a trace of a feature.
+
+    Reads the oldest checkpoint from which all later versions can be reconstructed, and every existing commit, also
+    those before that checkpoint.
+
+    Source: Delta Spark's DROP FEATURE … TRUNCATE HISTORY
+    """
+    store, listing = snapshot.store, list_log(snapshot.store)
+    earliest = earliest_reliable_checkpoint(listing)
+    if is_trace(open_snapshot(store, earliest or min(listing.commits)).metadata):
+        return True
+    paths = [file.entry.path for file in listing.versions if file.first <= snapshot.version]
+    for path, data in zip(paths, store.read_many(paths), strict=True):
+        for line in read_non_file_actions(path, data, METADATA):
+            if line.meta_data is not None and is_trace(line.meta_data):
+                return True
+    return False
+
+
+# Vacuum: delete the files that no version needs.
+
+
+class VacuumMixin(TableVersion):
+    """The method that deletes unneeded files; it works without Spark."""
+
+    @check_arguments
+    def vacuum(
+        self,
+        retention_hours: float | None = None,
+        *,
+        dry_run: bool = False,
+        force: bool = False,
+        spark: SparkSession | None = None,
+    ) -> Vacuumed[Self]:
+        """Delete the files that no version within the retention needs, and return the `Vacuumed`.
+
+        These are files that were removed longer ago than the retention, with their deletion vectors and change files,
+        and files that killed jobs left behind. Files that are younger than the retention stay, and so does everything
+        outside of the table. Two commits, ``VACUUM START`` and ``VACUUM END``, record this in the history. Older
+        versions and their changes can then no longer be read.
+
+        Args:
+            retention_hours: How long files are kept; by default ``delta.deletedFileRetentionDuration`` (7 days).
+            dry_run: Whether only to list the files.
+            force: Whether the retention may be shorter than that of the table. No other job may then read or write the
+                table.
+            spark: A session, classic or Connect, whose executors list and delete the files of a very large table in an
+                object store; by default this process does it.
+
+        Raises:
+            RetentionTooShort: the retention is shorter than that of the table.
+            InvalidOption: the retention is negative, or that of the table is not an interval.
+            UnsupportedFeature: the table has a feature that this version does not support.
+            ContentionError: too many conflicts, or the outcome of a commit is unknown.
+            CorruptLog: the log is damaged.
+            CorruptFile: the descriptor of a deletion vector is damaged.
+            JobFailed: a Spark job failed.
+            StorageError: the storage returned an error. Another vacuum deletes the rest.
+
+        Source: Delta Spark's VACUUM
+        """
+        retention_ms = to_retention_ms(retention_hours)
+        from widen.spark.maintain.executor_vacuum import ExecutorVacuum
+
+        executors = None if spark is None else ExecutorVacuum(spark, self._store)
+        walk, delete = (executors.walk, executors.delete) if executors else (None, None)
+
+        def attempt(_: Conflicted | None) -> tuple[VacuumPlan, Committed] | Conflicted:
+            return run_vacuum(plan_vacuum(self._store, retention_ms, force=force, walk=walk), delete)
+
+        if dry_run:
+            plan = plan_vacuum(self._store, retention_ms, force=force, walk=walk)
+        else:
+            with several_commits():
+                plan, done = retry_conflicts(attempt)
+            self._at(done)
+        files = tuple(entry.path for entry in plan.files)
+        return Vacuumed(self, self.version, files, plan.size_bytes, to_datetime(plan.cutoff_ms), is_dry_run=dry_run)
+
+
+# Mirror a Delta table as an Iceberg table.
+
+
+class MirrorMixin(TableVersion):
+    """The method that mirrors the table."""
+
+    @check_arguments
+    def mirror(self, *, catalog: CatalogSource, identifier: str) -> Mirrored:
+        """Make an Iceberg table show this version, from the log alone: no data file is opened, written or moved.
+
+        The Iceberg table is created if it is missing; later calls add and remove only the files that have changed. It
+        is for reading: another writer of it would not change the Delta table.
+
+        Args:
+            catalog: The name of a catalog in PyIceberg's configuration, a path that ends in ``.db`` for an embedded
+                catalog, or an open PyIceberg catalog.
+            identifier: The namespace and the name of the Iceberg table, e.g. ``shop.orders``.
+
+        Raises:
+            MirrorRefused: the table lacks IcebergCompatV1 and V2, or has deletion vectors. Nothing is written.
+            InvalidOption: the Iceberg table is not its mirror. Nothing is written.
+            UnsupportedColumnType: Iceberg does not have the type of a column. Nothing is written.
+            IcebergUnavailable: PyIceberg is not installed.
+            ContentionError: another writer changed the mirror first, or the outcome is unknown.
+            StorageError: the catalog returned an error.
+
+        Source: PROTOCOL.md#iceberg-compatibility-v2
+        """
+        return mirror_version(self._snapshot, to_table_name(identifier, catalog))

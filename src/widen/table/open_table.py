@@ -4,27 +4,43 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from os import PathLike
+from typing import TYPE_CHECKING, Any
 
-from widen.log.read.loads import Load
+import pyarrow as pa
+
+from widen.evolution.unify import build_contract, view_sql
+from widen.log.commit import Committed, Outcome, commit
+from widen.log.commit_files import to_ms
+from widen.log.loads import Load, read_loads
+from widen.log.log_store import LogStore
+from widen.log.snapshot import Snapshot, open_snapshot
+from widen.model.acknowledgement import to_properties
 from widen.model.argument_types import check_arguments, ensure_not_negative
-from widen.model.notebook import html_table, shorten
+from widen.model.column_path import Path
+from widen.model.display import html_table, shorten
+from widen.model.schema_json import to_identifier
 from widen.model.types import DataType, StructType
-from widen.planning.alter import alter_request
-from widen.planning.alter.alter_request import AnyPath, ByPath, NewColumn
-from widen.planning.table.operation import Operation
-from widen.planning.unify.contract import build_contract
-from widen.planning.unify.unified_columns import view_sql
-from widen.protocol.actions import CommitInfo
-from widen.protocol.column_metadata import visible_schema
-from widen.table.results import History, HistoryEntry, Loads
-from widen.table.schema_diff import SchemaDiff
+from widen.protocol.actions import CommitInfo, Metadata, Protocol
+from widen.protocol.column_metadata import parse_columns, visible_schema
+from widen.protocol.type_widening import TypeChange, all_type_changes
+from widen.schema import request
+from widen.schema.alter import plan_set_properties
+from widen.schema.operations import Operation
+from widen.schema.request import AnyPath, ByPath, NewColumn
+from widen.schema.table_state import MetadataChange, TableState, to_table_state
+from widen.table.results import History, HistoryEntry, Loads, SchemaDiff, diff_versions
 
 if sys.version_info >= (3, 11):
     from typing import Self as Self
 else:
     from typing_extensions import Self as Self
+
+
+if TYPE_CHECKING:
+    from widen.spark.types import SchemaLike
 
 
 class OpenTable(ABC):
@@ -207,7 +223,7 @@ class ColumnMethodsMixin(OpenTable):
 
         Source: PROTOCOL.md#column-mapping; Delta Lake's RENAME COLUMN.
         """
-        return self.change_columns(alter_request.parse_rename(self.refresh()._full_schema, column, name))
+        return self.change_columns(request.parse_rename(self.refresh()._full_schema, column, name))
 
     @check_arguments
     def add_columns(self, columns: ByPath[DataType | str | NewColumn]) -> Self:
@@ -228,7 +244,7 @@ class ColumnMethodsMixin(OpenTable):
 
         Source: PROTOCOL.md#change-metadata; Delta Lake's ADD COLUMNS.
         """
-        return self.change_columns(alter_request.parse_new_columns(self.refresh()._full_schema, columns))
+        return self.change_columns(request.parse_new_columns(self.refresh()._full_schema, columns))
 
     @check_arguments
     def drop_columns(self, *columns: AnyPath, if_exists: bool = False) -> Self:
@@ -248,4 +264,138 @@ class ColumnMethodsMixin(OpenTable):
 
         Source: PROTOCOL.md#column-mapping; Delta Lake's DROP COLUMNS.
         """
-        return self.change_columns(alter_request.parse_drops(self.refresh()._full_schema, columns, if_exists=if_exists))
+        return self.change_columns(request.parse_drops(self.refresh()._full_schema, columns, if_exists=if_exists))
+
+
+# The base class of `Table`: one version of a table, and its properties from the log.
+
+
+class TableVersion(OpenTable):
+    """The part of `Table` that needs no Spark: opens a table and returns what its log says of a version."""
+
+    @check_arguments
+    def __init__(self, location: str | PathLike[str], storage_options: Mapping[str, str] | None = None) -> None:
+        self._store = LogStore(location, storage_options)
+        self._snapshot = open_snapshot(self._store)
+
+    @classmethod
+    def _of(cls, outcome: Committed) -> Self:
+        table = cls.__new__(cls)
+        table._store, table._snapshot = outcome.store, outcome.snapshot
+        return table
+
+    @property
+    def location(self) -> str:
+        """The path or URL of the table."""
+        return self._store.location
+
+    @property
+    def store(self) -> LogStore:
+        """The files of the table."""
+        return self._store
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The snapshot of this version."""
+        return self._snapshot
+
+    @property
+    def version(self) -> int:
+        """The number of the version."""
+        return self._snapshot.version
+
+    @property
+    def metadata(self) -> Metadata:
+        """The metadata action, with the schema as the log has it."""
+        return self._snapshot.metadata
+
+    @property
+    def protocol(self) -> Protocol:
+        """The protocol action."""
+        return self._snapshot.protocol
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The properties of the table."""
+        return dict(self._snapshot.properties)
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        """The partition columns."""
+        return tuple(self._snapshot.partition_columns)
+
+    @property
+    def type_changes(self) -> list[tuple[Path, TypeChange]]:
+        """Every recorded type change, with the full column path."""
+        return list(all_type_changes(self._snapshot.schema))
+
+    def files(self) -> pa.Table:
+        """Return the live files: a row for each, with the columns of `widen.log.file_list.FILES`; in no order.
+
+        Raises:
+            CorruptLog: the log is damaged.
+            StorageError: the storage returned an error.
+        """
+        return self._snapshot.files()
+
+    def refresh(self) -> Self:
+        self._snapshot = open_snapshot(self._store)
+        return self
+
+    @property
+    def _label(self) -> str:
+        return self.location
+
+    @property
+    def _sql_name(self) -> str:
+        return f"delta.{to_identifier(self.location)}"
+
+    @property
+    def _full_schema(self) -> StructType:
+        return self._snapshot.schema
+
+    def _schema_of(self, version: int | None) -> StructType:
+        return self._past(version, None).schema
+
+    def _diff(self, old: int, new: int | None) -> SchemaDiff:
+        return diff_versions(self._past(old, None), self._past(new, None))
+
+    def _commits(self, limit: int | None) -> Iterable[tuple[int, int, CommitInfo]]:
+        return self._snapshot.history(limit)
+
+    def _acknowledge(self, subjects: Sequence[str], by: str | None) -> Self:
+        properties = to_properties(subjects, by, self.refresh()._snapshot.timestamp_ms)
+        return self._change(plan_set_properties(self._state, properties))
+
+    def _read_loads(self) -> Iterator[Load]:
+        return (load for load in read_loads(self._snapshot) if load.version <= self.version)
+
+    @property
+    def _state(self) -> TableState:
+        return to_table_state(self._snapshot)
+
+    def _past(self, version: int | None, timestamp: datetime | str | None) -> Snapshot:
+        """Return the version with that number or timestamp; without either, this version."""
+        if version is None and timestamp is None:
+            return self._snapshot
+        return open_snapshot(self._store, version, None if timestamp is None else to_ms(timestamp))
+
+    def _change(self, change: MetadataChange | None) -> Self:
+        if change is None:
+            return self
+        return self._at(commit(self._store, self._snapshot, change.actions, change.operation, change.parameters))
+
+    def _at(self, outcome: Outcome) -> Self:
+        self._snapshot = outcome.or_raise().snapshot
+        return self
+
+
+def to_schema(schema: SchemaLike) -> StructType:
+    """Return a schema in any of its forms as a schema of the model; only a schema of Spark's needs Spark."""
+    if isinstance(schema, StructType):
+        return schema
+    if isinstance(schema, str):
+        return parse_columns(schema)
+    from widen.spark.types import from_spark
+
+    return from_spark(schema)

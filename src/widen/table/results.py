@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from widen.log.read.loads import Load, LoadedFile
-from widen.model.notebook import html_table, list_lines, shorten
+from widen.evolution.schema_changes import ROUTED, ChangeReason, ColumnChange, recorded_reasons, schema_changes
+from widen.iceberg.snapshots import reasons_between
+from widen.log.loads import Load, LoadedFile
+from widen.log.snapshot import Snapshot
+from widen.model.column_path import Path, format_path
+from widen.model.display import html_table, list_lines, shorten
+from widen.model.types import StructType
 from widen.protocol.actions import CommitInfo
+
+if TYPE_CHECKING:
+    from widen.iceberg.snapshots import ReadPoint
+
 
 _Table = TypeVar("_Table")
 
@@ -153,3 +162,64 @@ def _file_value(file: LoadedFile) -> dict[str, Any]:
 def to_datetime(time_ms: int) -> datetime:
     """Return a time in milliseconds since the epoch as a datetime in UTC."""
     return datetime.fromtimestamp(time_ms / 1000, timezone.utc)
+
+
+# The difference between the schemas of two versions, with the reasons that the commits between them recorded.
+#
+# Source: docs/guide/gate.md
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaDiff:
+    """How the schema of a table changed between two versions.
+
+    Args:
+        old: The number of the version that is compared, or the id of the snapshot.
+        new: The number of the version that it is compared with, or the id of the snapshot.
+        changes: The changes from one to the other: columns of the new schema in its order, then removed columns.
+    """
+
+    old: int
+    new: int
+    changes: tuple[ColumnChange, ...]
+
+    def __repr__(self) -> str:
+        head = f"SchemaDiff({self.old} → {self.new}, {len(self.changes)} changes)"
+        return list_lines(head, ("  ".join(filter(None, row)) for row in self._rows()))
+
+    def _repr_html_(self) -> str:
+        title = f"Version {self.old} → {self.new}: {len(self.changes)} changes"
+        return html_table(title, ("change", "column", "from", "to"), self._rows())
+
+    def _rows(self) -> Iterator[tuple[str, ...]]:
+        for change in self.changes:
+            yield change.what, format_path(change.column), shorten(change.old), shorten(change.new)
+
+    def to_value(self) -> dict[str, Any]:
+        """Return the difference as a JSON object."""
+        return {"from": self.old, "to": self.new, "changes": [change.to_value() for change in self.changes]}
+
+
+def diff_versions(old: Snapshot, new: Snapshot) -> SchemaDiff:
+    """Return how the schema changed between two versions of a table; either may be the later one."""
+    commits = new.history(new.version - old.version) if new.version > old.version else []
+    reasons = (reason for _, _, info in reversed(commits) for reason in recorded_reasons(info))
+    return _diff_schemas((old.version, old.schema), (new.version, new.schema), reasons)
+
+
+def diff_snapshots(old: ReadPoint, new: ReadPoint, before: StructType, after: StructType) -> SchemaDiff:
+    """Return how the schema changed between two snapshots of an Iceberg table; either may be the later one.
+
+    Args:
+        before: The columns of the old snapshot with their metadata.
+        after: The columns of the new one.
+    """
+    first, last = (0 if point.snapshot is None else point.snapshot.snapshot_id for point in (old, new))
+    return _diff_schemas((first, before), (last, after), reasons_between(new.metadata, old.snapshot, new.snapshot))
+
+
+def _diff_schemas(
+    old: tuple[int, StructType], new: tuple[int, StructType], reasons: Iterable[tuple[Path, ChangeReason]]
+) -> SchemaDiff:
+    changes = schema_changes(old[1], new[1], list(reasons))
+    return SchemaDiff(old[0], new[0], tuple(change for change in changes if change.what != ROUTED))

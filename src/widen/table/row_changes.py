@@ -2,37 +2,35 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from widen.errors import AppendOnlyTable, InvalidOption
-from widen.log.write.commit import StagedFiles, commit
+from widen.errors import AppendOnlyTable, ColumnRefused, FoldLosesValues, InvalidOption
+from widen.evolution.unify import FoldResult, Rest, plan_fold
+from widen.log.commit import StagedFiles, commit
+from widen.log.commit_outcome import several_commits
 from widen.model.argument_types import check_arguments
+from widen.model.column_path import Path, format_path
 from widen.model.schema_json import from_json
-from widen.planning.alter.identity_columns import advance_identities, with_used_values
-from widen.planning.evolution.format_capability import AutomaticWidening
-from widen.planning.write.overwrite_schema import ensure_consistent, with_new_schema
-from widen.planning.write.schema_growth import grow_schema, schema_change_options
 from widen.protocol.actions import Metadata
 from widen.protocol.column_mapping import mapping_mode
 from widen.protocol.table_features import ensure_writable, is_enabled
-from widen.spark.delta_settings import schema_evolution_settings
-from widen.spark.dml import update_delete
-from widen.spark.dml.change_context import ChangeResult
-from widen.spark.dml.merge import merge_rows
-from widen.spark.dml.merge_clause import MergeClause, MergeSide, order_clauses
-from widen.spark.dml.merge_resolution import MergeSides, resolve_merge
-from widen.spark.dml.operation_metrics import delete_metrics, merge_metrics, overwrite_metrics, update_metrics
-from widen.spark.dml.overwrite import overwrite_all, overwrite_partitions, overwrite_where
-from widen.spark.dml.row_decision import ChangeKind
-from widen.spark.expression import Expression, to_text
-from widen.spark.session import find_session
-from widen.spark.spark_types import DataFrame, SparkSession, from_spark
-from widen.spark.write.missing_columns import missing_identities
-from widen.table.merge_builder import MergeBuilder
-from widen.table.open_table import Self
+from widen.schema.growth import ensure_consistent, grow_schema, schema_change_options, with_new_schema
+from widen.schema.metadata_change import advance_identities, with_used_values
+from widen.schema.request import AnyPath, parse_drops, to_path
+from widen.schema.source_metadata import AutomaticWidening
+from widen.table.column_changes import ColumnChangesMixin
+from widen.table.open_table import Self, TableVersion
 from widen.table.results import TableChange
-from widen.table.table_version import TableVersion
+
+if TYPE_CHECKING:
+    from widen.spark.dml.change_context import ChangeResult
+    from widen.spark.dml.merge import MergeClause, MergeSides
+    from widen.spark.expression import Expression
+    from widen.spark.types import DataFrame, SparkSession
 
 STATIC, DYNAMIC = "static", "dynamic"
 PARTITIONS = (STATIC, DYNAMIC)
@@ -92,6 +90,13 @@ class RowChangesMixin(TableVersion):
 
         Source: Delta Lake's overwrite, overwriteSchema, replaceWhere and dynamic partition overwrite
         """
+        from widen.spark.dml.merge import overwrite_metrics
+        from widen.spark.dml.update_delete import overwrite_all, overwrite_partitions, overwrite_where
+        from widen.spark.expression import to_text
+        from widen.spark.settings import schema_evolution_settings
+        from widen.spark.types import from_spark
+        from widen.spark.write.physical_layout import missing_identities
+
         if partitions not in PARTITIONS:
             raise InvalidOption(option="partitions", value=partitions, expected=f"Must be {' or '.join(PARTITIONS)}.")
         is_dynamic = partitions == DYNAMIC
@@ -144,6 +149,11 @@ class RowChangesMixin(TableVersion):
 
         Source: Delta Lake's DELETE; PROTOCOL.md#deletion-vectors
         """
+        from widen.spark.dml import update_delete
+        from widen.spark.dml.merge import delete_metrics
+        from widen.spark.expression import to_text
+        from widen.spark.session import find_session
+
         self._ensure_changeable("DELETE")
         result = update_delete.delete(find_session(spark), self._snapshot, where)
         parameters = {"predicate": [] if where is None else [to_text(where)]}
@@ -186,6 +196,11 @@ class RowChangesMixin(TableVersion):
 
         Source: Delta Lake's UPDATE
         """
+        from widen.spark.dml import update_delete
+        from widen.spark.dml.merge import update_metrics
+        from widen.spark.expression import to_text
+        from widen.spark.session import find_session
+
         self._ensure_changeable("UPDATE")
         result = update_delete.update(find_session(spark), self._snapshot, assignments, where)
         parameters = {"predicate": [] if where is None else [to_text(where)]}
@@ -223,6 +238,9 @@ class RowChangesMixin(TableVersion):
         Example:
             table.merge(changes, "t.id = s.id").when_matched_update_all().when_not_matched_insert_all().execute()
         """
+        from widen.spark.dml.merge import MergeSides
+        from widen.spark.settings import schema_evolution_settings
+
         merges, mode = schema_evolution_settings(source.sparkSession, merge_schema, widening)
         sides = MergeSides(source, on, source_alias, target_alias)
         return MergeBuilder(partial(self._merge, sides, merges=merges, mode=mode))
@@ -230,6 +248,10 @@ class RowChangesMixin(TableVersion):
     def _merge(
         self, sides: MergeSides, clauses: tuple[MergeClause, ...], *, merges: bool, mode: AutomaticWidening
     ) -> TableChange[Self]:
+        from widen.spark.dml.assignment import ChangeKind
+        from widen.spark.dml.merge import MergeSide, merge_metrics, merge_rows, order_clauses, resolve_merge
+        from widen.spark.expression import to_text
+
         numbered = order_clauses(clauses)
         self._ensure_changeable("MERGE", loses_rows=any(clause.kind is not ChangeKind.INSERT for clause in numbered))
         options = schema_change_options(self._state, merge_schema=merges, widening=mode, cast=True)
@@ -274,3 +296,260 @@ class RowChangesMixin(TableVersion):
             )
         self._at(committed)
         return TableChange(self, operation, self.version, numbers)
+
+
+# The builder for MERGE.
+
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class MergeBuilder(Generic[_T]):
+    """A merge to which clauses are added one by one; nothing runs before `execute`.
+
+    There are three kinds of clauses: matched, not matched, and not matched by source. For each row, the first clause of
+    its kind whose condition is true applies; a clause without a condition applies to all rows of its kind. Expressions
+    are strings in Spark SQL or columns; they refer to both sides by alias, e.g. ``s.amount + t.amount``.
+
+    Source: Delta Lake's MERGE
+    """
+
+    run: Callable[[tuple[MergeClause, ...]], _T]
+    clauses: tuple[MergeClause, ...] = ()
+
+    def when_matched_update(
+        self, assignments: Mapping[str, Expression], *, condition: Expression | None = None
+    ) -> MergeBuilder[_T]:
+        """Update rows of the table that a row of the source matches."""
+        from widen.spark.dml.assignment import ChangeKind
+        from widen.spark.dml.merge import MergeClause, MergeSide
+
+        return self._with(MergeClause(MergeSide.MATCHED, ChangeKind.UPDATE, condition, assignments))
+
+    def when_matched_update_all(self, *, condition: Expression | None = None) -> MergeBuilder[_T]:
+        """Update matched rows from all columns of the source; columns that it lacks stay as they are."""
+        from widen.spark.dml.assignment import ChangeKind
+        from widen.spark.dml.merge import MergeClause, MergeSide
+
+        return self._with(MergeClause(MergeSide.MATCHED, ChangeKind.UPDATE, condition))
+
+    def when_matched_delete(self, *, condition: Expression | None = None) -> MergeBuilder[_T]:
+        """Delete rows of the table that a row of the source matches."""
+        from widen.spark.dml.assignment import ChangeKind
+        from widen.spark.dml.merge import MergeClause, MergeSide
+
+        return self._with(MergeClause(MergeSide.MATCHED, ChangeKind.DELETE, condition))
+
+    def when_not_matched_insert(
+        self, values: Mapping[str, Expression], *, condition: Expression | None = None
+    ) -> MergeBuilder[_T]:
+        """Insert rows of the source that match no row of the table.
+
+        Args:
+            values: The values by column; other columns get their default, their generated value, or null.
+        """
+        from widen.spark.dml.assignment import ChangeKind
+        from widen.spark.dml.merge import MergeClause, MergeSide
+
+        return self._with(MergeClause(MergeSide.NOT_MATCHED, ChangeKind.INSERT, condition, values))
+
+    def when_not_matched_insert_all(self, *, condition: Expression | None = None) -> MergeBuilder[_T]:
+        """Insert rows of the source that match no row of the table, with all their columns."""
+        from widen.spark.dml.assignment import ChangeKind
+        from widen.spark.dml.merge import MergeClause, MergeSide
+
+        return self._with(MergeClause(MergeSide.NOT_MATCHED, ChangeKind.INSERT, condition))
+
+    def when_not_matched_by_source_update(
+        self, assignments: Mapping[str, Expression], *, condition: Expression | None = None
+    ) -> MergeBuilder[_T]:
+        """Update rows of the table that no row of the source matches.
+
+        Args:
+            assignments: The new values by column path; they can refer to the table only.
+        """
+        from widen.spark.dml.assignment import ChangeKind
+        from widen.spark.dml.merge import MergeClause, MergeSide
+
+        return self._with(MergeClause(MergeSide.NOT_MATCHED_BY_SOURCE, ChangeKind.UPDATE, condition, assignments))
+
+    def when_not_matched_by_source_delete(self, *, condition: Expression | None = None) -> MergeBuilder[_T]:
+        """Delete rows of the table that no row of the source matches."""
+        from widen.spark.dml.assignment import ChangeKind
+        from widen.spark.dml.merge import MergeClause, MergeSide
+
+        return self._with(MergeClause(MergeSide.NOT_MATCHED_BY_SOURCE, ChangeKind.DELETE, condition))
+
+    def execute(self) -> _T:
+        """Merge in one commit, and return the `TableChange`; if no row changes there is no commit.
+
+        Raises:
+            MergeWithoutClause: the merge has no clause.
+            UnreachableClause: a clause follows one of its kind that applies to every row.
+            AmbiguousMerge: several rows of the source match one row of the table; nothing is visible.
+            AppendOnlyTable: a clause updates or deletes rows, and the table is append-only.
+            SchemaMismatch: a value does not fit its column, or the source lacks a column.
+            ColumnRefused: a column does not exist, or cannot be added or widened.
+            ChangeRefused: a condition or an assignment cannot be used.
+            RowRefused: a row violates a column rule or a constraint; nothing is visible.
+            FeatureRequired: a new type requires a feature that the table does not support.
+            UnsupportedFeatureForWrite: the table has a feature that this version does not support for writing.
+            ContentionError: a concurrent commit added rows that might match, or changed files that were read; nothing
+                is visible.
+            CorruptFile: a data file or a deletion vector cannot be read.
+            JobFailed: the Spark job failed; nothing is visible.
+            StorageError: the storage returned an error; nothing is visible.
+        """
+        return self.run(self.clauses)
+
+    def _with(self, clause: MergeClause) -> MergeBuilder[_T]:
+        return replace(self, clauses=(*self.clauses, clause))
+
+
+# FOLD COLUMN: merge a column that evolution added back into the original column of its field.
+
+
+FOLD = "FOLD COLUMN"
+"""The operation name in the history."""
+
+
+class FoldMixin(ABC):
+    """Methods that merge added columns back into their original columns."""
+
+    @check_arguments
+    def plan_fold(
+        self, column: AnyPath, into: AnyPath | None = None, *, spark: SparkSession | None = None
+    ) -> FoldResult:
+        """Return what a fold of a column into another column of the same field would do; nothing is written.
+
+        Args:
+            column: The column to fold, e.g. ``total_string``.
+            into: The target column; by default the one with the plain field name.
+            spark: The session, classic or Connect; by default the active one, else a local one.
+
+        Raises:
+            ColumnNotFound: the column does not exist.
+            InvalidPath: a path cannot be read.
+            FoldRefused: the columns do not belong to the same source field, or the values cannot be converted one by
+                one.
+            UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
+            CorruptFile: a data file or a deletion vector cannot be read.
+            JobFailed: the Spark job failed.
+            StorageError: the catalog or the store returned an error.
+
+        Source: docs/evolution-rules.md#u3
+        """
+        from widen.spark.session import find_session
+
+        return self._preview_fold(to_path(column), None if into is None else to_path(into), find_session(spark))
+
+    @check_arguments
+    def fold(
+        self,
+        column: AnyPath,
+        into: AnyPath | None = None,
+        *,
+        rest: Rest | str = Rest.REFUSE,
+        spark: SparkSession | None = None,
+    ) -> TableChange[Self]:
+        """Move the values of a column into another column of the same field, and return the `TableChange`.
+
+        Only files with a value in the column are rewritten. The column is then dropped: in an Iceberg table by the same
+        commit, in a Delta table by a second one and only with column mapping. It stays if a value stays in it or
+        something depends on it.
+
+        Args:
+            column: The column to fold, e.g. ``total_string``.
+            into: The target column; by default the one with the plain field name.
+            rest: What to do with values that do not convert exactly, or whose row has another value in the target
+                column: ``refuse`` raises and changes nothing, ``keep`` leaves them where they are, ``lose`` discards
+                them.
+            spark: The session, classic or Connect; by default the active one, else a local one.
+
+        Raises:
+            FoldLosesValues: there are such values, and ``rest`` is ``refuse``.
+            FoldRefused: the columns do not belong to the same source field, or the values cannot be converted one by
+                one.
+            InvalidOption: ``rest`` is not one of the three values.
+            AppendOnlyTable: the table is append-only.
+            ColumnNotFound: the column does not exist.
+            InvalidPath: a path cannot be read.
+            RowRefused: a row violates a column rule or a constraint; nothing is visible.
+            UnsupportedFeatureForWrite: the table has a feature that this version does not support for writing.
+            UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
+            ContentionError: a concurrent commit added rows that might have such values, or removed files that were
+                read.
+            CorruptFile: a data file or a deletion vector cannot be read.
+            JobFailed: the Spark job failed; nothing is visible.
+            StorageError: the catalog or the store returned an error; nothing is visible.
+
+        Source: docs/evolution-rules.md#u3
+        """
+        from widen.spark.session import find_session
+
+        path, target = to_path(column), None if into is None else to_path(into)
+        return self._fold(path, target, parse_rest(rest), find_session(spark))
+
+    @abstractmethod
+    def _preview_fold(self, column: Path, into: Path | None, spark: SparkSession) -> FoldResult:
+        """Return what a fold would do."""
+
+    @abstractmethod
+    def _fold(self, column: Path, into: Path | None, rest: Rest, spark: SparkSession) -> TableChange[Self]:
+        """Fold a column."""
+
+
+class DeltaFoldMixin(FoldMixin, RowChangesMixin, ColumnChangesMixin):
+    """Folds in Delta tables."""
+
+    def _preview_fold(self, column: Path, into: Path | None, spark: SparkSession) -> FoldResult:
+        from widen.spark.dml.update_delete import preview_fold
+
+        fold = plan_fold(self._snapshot.schema, column, into)
+        preview = preview_fold(spark, self._snapshot, fold)
+        try:
+            self.plan_columns(parse_drops(self._snapshot.schema, [fold.column], if_exists=False))
+        except ColumnRefused:
+            return preview
+        return replace(preview, is_dropped=True)
+
+    def _fold(self, column: Path, into: Path | None, rest: Rest, spark: SparkSession) -> TableChange[Self]:
+        from widen.spark.dml.merge import update_metrics
+        from widen.spark.dml.update_delete import fold_rows
+
+        self._ensure_changeable(FOLD)
+        preview = self._preview_fold(column, into, spark)
+        ensure_values_kept(preview, rest)
+        fold = preview.fold
+        result = fold_rows(spark, self._snapshot, fold, rest)
+        parameters = {"column": format_path(fold.column), "into": format_path(fold.into), "rest": rest.value}
+        with several_commits():
+            change = self._commit_change(result, FOLD, parameters, update_metrics)
+            if preview.is_dropped and (rest is Rest.LOSE or not preview.lost):
+                self.drop_columns(fold.column)
+        return replace(change, version=self.version)
+
+
+def ensure_values_kept(preview: FoldResult, rest: Rest) -> None:
+    """Check that a fold loses no value, unless the caller has chosen what to do with such values.
+
+    Raises:
+        FoldLosesValues: it would.
+    """
+    if preview.lost and rest is Rest.REFUSE:
+        name, fold = format_path(preview.fold.column), preview.fold
+        raise FoldLosesValues(column=name, lost=preview.lost, values=preview.values, type=fold.into_type.sql)
+
+
+def parse_rest(text: Rest | str) -> Rest:
+    """Return what to do with values that do not convert exactly.
+
+    Raises:
+        InvalidOption: it is not one of refuse, keep or lose.
+    """
+    try:
+        return Rest(text)
+    except ValueError:
+        expected = "Must be one of refuse, keep or lose."
+        raise InvalidOption(option="rest", value=text, expected=expected) from None

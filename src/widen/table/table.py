@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from os import PathLike
+from typing import TYPE_CHECKING
 
 from widen.errors import TableAlreadyExists
-from widen.log.read.commit_timestamps import current_ms
-from widen.log.read.log_segment import list_log
-from widen.log.store.log_store import LogStore
-from widen.log.write.commit import StagedFiles, commit, write_metrics
+from widen.log.commit import StagedFiles, commit, write_metrics
+from widen.log.commit_files import current_ms
+from widen.log.log_segment import list_log
+from widen.log.log_store import LogStore
 from widen.model.argument_types import check_arguments
 from widen.model.column_path import as_nullable
-from widen.planning.alter.create_table import plan_create_table
 from widen.protocol.actions import Action
+from widen.protocol.column_metadata import has_expressions
 from widen.protocol.table_properties import canonical_properties
-from widen.spark.ddl.generated_expressions import ensure_expressions_valid, has_expressions
-from widen.spark.delta_settings import default_properties
-from widen.spark.session import find_session
-from widen.spark.spark_types import DataFrame, SchemaLike, SparkSession, from_spark, to_schema
-from widen.spark.write.parquet_writer import write_parquet
-from widen.table.fold import DeltaFoldMixin
-from widen.table.local_frames import LocalFramesMixin
-from widen.table.maintenance import MaintenanceMixin
-from widen.table.mirror import MirrorMixin
-from widen.table.read_and_append import ReadAndAppendMixin
-from widen.table.vacuum import VacuumMixin
+from widen.schema.alter import plan_create_table
+from widen.table.maintenance import MaintenanceMixin, MirrorMixin, VacuumMixin
+from widen.table.open_table import to_schema
+from widen.table.read_and_append import LocalFramesMixin, ReadAndAppendMixin
+from widen.table.row_changes import DeltaFoldMixin
+
+if TYPE_CHECKING:
+    from widen.spark.types import DataFrame, SchemaLike, SparkSession
 
 
 @check_arguments
@@ -67,9 +66,11 @@ def create_table(
     store, wanted = LogStore(location, storage_options), to_schema(schema)
     now_ms = current_ms()
     if has_expressions(wanted):
+        from widen.spark.row_checks import ensure_expressions_valid
+        from widen.spark.session import find_session
+
         ensure_expressions_valid(find_session(spark), wanted)
-    given = canonical_properties(properties or {})
-    wished = {**default_properties(spark or SparkSession.getActiveSession()), **given}
+    wished = {**_default_properties(spark), **canonical_properties(properties or {})}
     change = plan_create_table(wanted, tuple(partition_by), wished, now_ms, description)
     return Table._of(commit(store, None, change.actions, change.operation, change.parameters).or_raise())
 
@@ -100,6 +101,10 @@ def create_table_as(
 
     Source: Delta Spark's CREATE TABLE AS SELECT
     """
+    from widen.spark.settings import default_properties
+    from widen.spark.types import from_spark
+    from widen.spark.write.parquet_writer import write_parquet
+
     store = LogStore(location, storage_options)
     if list_log(store).newest >= 0:
         raise TableAlreadyExists(location=store.location)
@@ -117,6 +122,15 @@ def create_table_as(
 
 
 CREATE_AS = "CREATE TABLE AS SELECT"
+
+
+def _default_properties(spark: SparkSession | None) -> Mapping[str, str]:
+    if spark is None and sys.modules.get("pyspark") is None:
+        return {}  # no session can be active
+    from widen.spark.settings import default_properties
+    from widen.spark.types import SparkSession
+
+    return default_properties(spark or SparkSession.getActiveSession())
 
 
 class Table(ReadAndAppendMixin, LocalFramesMixin, DeltaFoldMixin, MaintenanceMixin, VacuumMixin, MirrorMixin):

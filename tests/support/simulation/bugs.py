@@ -10,11 +10,13 @@ from typing import Any
 from unittest import mock
 
 from widen.errors import StorageError, StorageRefused
-from widen.log.read import snapshot, version_checksum
-from widen.log.store.log_store import LogStore
-from widen.log.write import checkpoint_writer, commit, conflict, log_cleanup, post_commit, staged_files
-from widen.log.write.conflict import WinningCommit
-from widen.table import restore
+from widen.log import checkpoint_writer, commit, conflict, log_cleanup, snapshot
+from widen.log import commit as post_commit
+from widen.log import commit_outcome as staged_files
+from widen.log import log_segment as version_checksum
+from widen.log.conflict import WinningCommit
+from widen.log.log_store import LogStore
+from widen.table import maintenance as restore
 
 
 def _patched(where: object, **names: Any) -> AbstractContextManager[Any]:

@@ -12,8 +12,8 @@ from unittest import mock
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from widen.log.read import checkpoint_reader
-from widen.log.read.line_blocks import FileActionBlock, FileActionReader, LogPiece
+from widen.log import checkpoint_reader
+from widen.log.log_replay import FileActionBlock, FileActionReader, LogPiece
 
 
 @contextmanager

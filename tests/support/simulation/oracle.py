@@ -16,8 +16,8 @@ from typing import Any
 
 from support.simulation.world import World
 from widen.errors import WidenError
-from widen.log.read.log_segment import LogListing, LogSegment, list_log
-from widen.log.read.snapshot import Snapshot, open_snapshot
+from widen.log.log_segment import LogListing, LogSegment, list_log
+from widen.log.snapshot import Snapshot, open_snapshot
 
 Row = tuple[int, int]
 """A key, and how often it was updated."""

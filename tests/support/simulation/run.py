@@ -19,10 +19,10 @@ from support.simulation.oracle import Oracle
 from support.simulation.world import TEST, World
 from support.simulation.writer import Writer
 from widen.errors import WidenError
-from widen.log.read import commit_timestamps
-from widen.log.read.snapshot import Snapshot
-from widen.log.store.log_store import LogStore
-from widen.log.write.commit import Committed
+from widen.log import commit_files as commit_timestamps
+from widen.log.commit import Committed
+from widen.log.log_store import LogStore
+from widen.log.snapshot import Snapshot
 
 WRITERS, OPERATIONS = 3, 7
 

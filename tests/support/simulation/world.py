@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 from widen.errors import FileMissing, StorageError, StorageRefused
-from widen.log.store.file_store import FileEntry
-from widen.log.store.log_store import LogStore
+from widen.log.local_files import FileEntry
+from widen.log.log_store import LogStore
 
 LOCATION = "/simulated/table"
 HOUR_MS = 3_600_000

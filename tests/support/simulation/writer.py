@@ -21,22 +21,19 @@ from support.simulation.oracle import (
 )
 from support.simulation.world import HOUR_MS, Crashed, Interrupted, World
 from widen.errors import FileMissing, PostCommitFailed, WidenError
-from widen.log.read.commit_timestamps import current_ms
-from widen.log.read.file_list import to_adds, to_remove
-from widen.log.read.snapshot import Snapshot, open_snapshot
-from widen.log.write.checkpoint_writer import MAX_PAUSE_MS, write_checkpoint
-from widen.log.write.commit import Committed, Conflicted, ReadSet, StagedFiles, commit
-from widen.log.write.log_cleanup import clean_up
+from widen.log.checkpoint_writer import MAX_PAUSE_MS, write_checkpoint
+from widen.log.commit import Committed, Conflicted, ReadSet, StagedFiles, commit
+from widen.log.commit_files import current_ms
+from widen.log.file_list import to_adds, to_remove
+from widen.log.log_cleanup import clean_up
+from widen.log.snapshot import Snapshot, open_snapshot
 from widen.model.types import LONG, Field, StructType
-from widen.planning.alter.alter_table import plan_alter
-from widen.planning.alter.create_table import plan_create_table
-from widen.planning.alter.set_properties import plan_set_properties
-from widen.planning.table.operation import AddColumn
-from widen.planning.table.table_state import to_table_state
 from widen.protocol.actions import Action, Add, DeletionVector, DomainMetadata, Txn
-from widen.protocol.skipping.file_selection import FileSelection
-from widen.protocol.skipping.predicate import Compare
-from widen.table.restore import plan_restore
+from widen.protocol.data_skipping import Compare, FileSelection
+from widen.schema.alter import plan_alter, plan_create_table, plan_set_properties
+from widen.schema.operations import AddColumn
+from widen.schema.table_state import to_table_state
+from widen.table.maintenance import plan_restore
 
 SCHEMA = StructType((Field("key", LONG), Field("part", LONG), Field("count", LONG)))
 PARTS = 3

@@ -9,7 +9,7 @@ import pytest
 
 from support.command_line import run
 from widen import create_table
-from widen.errors.printable import printable_json, printable_lines
+from widen.errors.family import printable_json, printable_lines
 
 HOSTILE = "a\x1b[31m\x07\x9b2J\x85\u202e\u2066\u200f\x7f"
 FORBIDDEN = {*HOSTILE} - {*"a[31m2J"}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from support.drift_log import write_drift
-from widen.cli import lazy_imports
 
 CALL = """
 import sys
@@ -70,12 +67,3 @@ def test_python_without_spark_says_how_to_get_it(name: str) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "SparkUnavailable" in done.stderr
     assert "pip install 'widen[spark]'" in done.stderr
-
-
-def test_type_checkers_and_commands_import_the_same_names() -> None:
-    imports = [
-        node for node in ast.walk(ast.parse(inspect.getsource(lazy_imports))) if isinstance(node, ast.ImportFrom)
-    ]
-    names = {alias.name: node.module for node in imports for alias in node.names}
-    own = {"annotations", "TYPE_CHECKING", "load"}
-    assert {name: module for name, module in names.items() if name not in own} == lazy_imports._MODULES

@@ -9,10 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import widen.ingestion
 from support.command_line import run, run_json
 from support.drift_log import write_drift
-from widen.cli import follow, handover_command, lazy_imports
+from widen.cli import ingest_commands, maintenance_commands
 from widen.proof.column_digests import digest_batches
+from widen.spark.read import local_rows
 from widen.table import Table, create_table
 
 
@@ -66,11 +68,11 @@ def test_a_client_whose_values_differ_is_refused(table: str, monkeypatch: pytest
     snapshot = Table(table).snapshot
     right = digest_batches([pa.table({"id": [1, 2], "total": [0.0, None]})])
     wrong = digest_batches([pa.table({"id": [1, 2], "total": [None, None]})])
-    monkeypatch.setattr(handover_command, "_drop", lambda _, plan: (plan, ""))
-    monkeypatch.setattr(handover_command, "find_spec", lambda _: object())
-    monkeypatch.setattr(lazy_imports, "digest_locally", lambda _: right, raising=False)
+    monkeypatch.setattr(maintenance_commands, "_drop", lambda _, plan: (plan, ""))
+    monkeypatch.setattr(maintenance_commands, "find_spec", lambda _: object())
+    monkeypatch.setattr(local_rows, "digest_locally", lambda _: right)
     answers: dict[str, Any] = {"scan_delta": right, "read_delta": "does not open"}
-    monkeypatch.setattr(handover_command, "_read", lambda asked: answers[asked["reader"]])
+    monkeypatch.setattr(maintenance_commands, "_read", lambda asked: answers[asked["reader"]])
     for answer, words in (("it panicked.", "read_delta fails: it panicked."), (wrong, "returns wrong values in total")):
         answers["read_delta"] = answer
         done = run("handover", table, "--to", "polars")
@@ -86,12 +88,12 @@ def test_a_client_whose_values_differ_is_refused(table: str, monkeypatch: pytest
 
 def test_a_reader_that_fails_says_why(table: str) -> None:
     asked = {"client": "pyiceberg", "reader": "to_arrow", "name": "no", "properties": {}, "identifier": "a.b"}
-    assert "URI missing" in str(handover_command._read(asked))
+    assert "URI missing" in str(maintenance_commands._read(asked))
 
 
 def test_a_client_that_is_not_installed_is_named_with_a_check(table: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handover_command, "_drop", lambda _, plan: (plan, ""))
-    monkeypatch.setattr(handover_command, "find_spec", lambda _: None)
+    monkeypatch.setattr(maintenance_commands, "_drop", lambda _, plan: (plan, ""))
+    monkeypatch.setattr(maintenance_commands, "find_spec", lambda _: None)
     done = run("handover", table, "--to", "polars")
     assert done.exit_code == 0
     assert "polars is not installed here. To check: polars.read_delta(" in done.stderr
@@ -110,9 +112,9 @@ def test_a_stream_that_finds_nothing_says_so(
         return Stream()
 
     seen: list[Any] = []
-    monkeypatch.setattr(follow.spark_session, "spark_session", lambda: SimpleNamespace(sparkContext=object()))
-    monkeypatch.setattr(lazy_imports, "ingest_stream", start, raising=False)
+    monkeypatch.setattr(ingest_commands.spark_session, "spark_session", lambda: SimpleNamespace(sparkContext=object()))
+    monkeypatch.setattr(widen.ingestion, "ingest_stream", start)
     for results in ([], ["loaded"]):
-        follow.follow_source(["in"], "t", "cp", seen.append, {})
+        ingest_commands.follow_source(["in"], "t", "cp", seen.append, {})
         assert ("nothing to load" in capsys.readouterr().err) is not bool(results)
     assert seen == ["loaded"]

@@ -13,7 +13,7 @@ from typer.main import get_command
 import widen
 from support.command_line import run
 from widen.cli import app
-from widen.cli.help_examples import EXAMPLES
+from widen.cli.app import EXAMPLES
 
 COMMANDS = get_command(app.app).commands  # type: ignore[attr-defined]
 

@@ -14,7 +14,7 @@ import pytest
 
 from support.command_line import run, run_json
 from support.log_table import add, write_commit
-from widen.log.store.log_store import LogStore
+from widen.log.log_store import LogStore
 from widen.table import create_table
 
 FEATURES = ["appendOnly", "invariants", "typeWidening"]

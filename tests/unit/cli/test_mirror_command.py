@@ -38,7 +38,7 @@ def test_the_mirror_follows_until_it_is_stopped(tmp_path: Path, monkeypatch: pyt
                 table.add_columns({"note": "string"})
             return self.rounds > 3
 
-    monkeypatch.setattr("widen.cli.handover_command.stop_requested", lambda: nullcontext(Stop()))
+    monkeypatch.setattr("widen.cli.maintenance_commands.stop_requested", lambda: nullcontext(Stop()))
     words = ("mirror", place, "--catalog", catalog, "--identifier", "shop.orders", "--follow", "--every", "3")
     done = run(*words)
     assert (done.exit_code, done.stdout.splitlines()) == (

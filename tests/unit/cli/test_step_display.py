@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from widen.cli.step_display import StepDisplay, progress
-from widen.model.progress import Step
-from widen.spark.job_progress import JobProgress
+from widen.cli.output import StepDisplay, progress
+from widen.model.display import Step
+from widen.spark.session import JobProgress
 
 
 class Terminal(io.StringIO):

@@ -9,11 +9,13 @@ import pytest
 from typer.main import get_command
 
 from support.command_line import run
-from widen.cli import app, ingest_options, repair_commands, shared_options
-from widen.planning.evolution.policy import MAX_COLUMNS, Mode
-from widen.planning.unify.fold_plan import Rest
-from widen.report.sample_masking import Samples
-from widen.spark.source.file_format import FileFormat
+from widen.cli import app, shared_options
+from widen.cli import ingest_commands as ingest_options
+from widen.cli import maintenance_commands as repair_commands
+from widen.evolution.policy import MAX_COLUMNS, Mode
+from widen.evolution.unify import Rest
+from widen.report.text_format import Samples
+from widen.spark.source.source_files import FileFormat
 
 
 @pytest.mark.parametrize(

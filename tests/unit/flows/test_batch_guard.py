@@ -8,11 +8,11 @@ from unittest.mock import Mock
 import pytest
 
 from widen.errors import FlowKeyRefused, FlowTaken
-from widen.flows.batch_guard import FlowGuard
-from widen.formats.table_format import ReplacedRows, StreamInterval
+from widen.evolution.plan import Plan
+from widen.flows.flow_step import FlowGuard
 from widen.model.types import INTEGER, STRING, Field, StructType
-from widen.planning.evolution.plan import Plan
-from widen.planning.evolution.source_metadata import source_field
+from widen.schema.source_metadata import source_field
+from widen.targets.table_format import ReplacedRows, StreamInterval
 
 
 def target(last: int | None) -> Any:

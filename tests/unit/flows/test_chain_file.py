@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from widen.errors import InvalidConfig
-from widen.flows.chain_file import read_chain
+from widen.flows.run_flow import read_chain
 
 STEP = '[[step]]\nsource = "a"\ninto = "b"\ncheckpoint = "c"\n'
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from widen.errors import InvalidConfig
-from widen.flows.checkpoint import Checkpoint, FlowProgress, to_flow_id
-from widen.log.store.log_store import LogStore
+from widen.flows.flow_step import Checkpoint, FlowProgress, to_flow_id
+from widen.log.log_store import LogStore
 
 FIRST = FlowProgress(flow_id="f", source="a", source_id="1", into="b", query="q", keys={})
 

@@ -21,8 +21,7 @@ from widen.errors import (
     InvalidOption,
 )
 from widen.iceberg import catalog as catalog_module
-from widen.iceberg.catalog import to_catalog, to_table_name, translate_catalog_errors
-from widen.iceberg.storage_options import open_store
+from widen.iceberg.catalog import open_store, to_catalog, to_table_name, translate_catalog_errors
 
 SCHEMA = Schema(ice.NestedField(1, "id", ice.LongType()))
 

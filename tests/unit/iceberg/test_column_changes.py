@@ -51,7 +51,7 @@ from widen.iceberg import commit
 from widen.iceberg.catalog import TableName, to_table_name
 from widen.iceberg.commit import commit_columns
 from widen.iceberg.schema_conversion import to_model
-from widen.planning.alter import alter_request
+from widen.schema import request as alter_request
 
 POINT = StructType(NestedField(9, "x", IntegerType(), required=False))
 SCHEMA = Schema(

@@ -26,10 +26,9 @@ from widen.errors import (
 )
 from widen.iceberg.catalog import TableName, to_table_name
 from widen.iceberg.commit import NewTable, commit_columns, ensure_writable, open_transaction
-from widen.iceberg.data_file import IcebergFile, data_location
+from widen.iceberg.file_metrics import IcebergFile, data_location
 from widen.iceberg.partitions import PartitionField, encode_partition
-from widen.log.write.commit_outcome import Conflicted
-from widen.log.write.staged_files import StagedFiles
+from widen.log.commit_outcome import Conflicted, StagedFiles
 from widen.model.types import (
     BINARY,
     DOUBLE,
@@ -42,7 +41,7 @@ from widen.model.types import (
     Field,
     StructType,
 )
-from widen.planning.table.operation import AddColumn, WidenType
+from widen.schema.operations import AddColumn, WidenType
 
 SCHEMA = StructType((Field("id", INTEGER), Field("price", DecimalType(10, 2)), Field("text", STRING)))
 STATS = '{"rows":3,"offsets":[4],"columns":{"1":[30,3,1,"AQAAAA==","AwAAAA=="]}}'

@@ -16,9 +16,9 @@ WORKER = """
 import sys
 from widen.iceberg.catalog import to_table_name
 from widen.iceberg.commit import NewTable, open_transaction
-from widen.iceberg.data_file import IcebergFile
+from widen.iceberg.file_metrics import IcebergFile
 from widen.iceberg.properties import APP_ID, INTERVAL, last_interval, stream_mark
-from widen.log.write.staged_files import StagedFiles
+from widen.log.commit_outcome import StagedFiles
 from widen.model.types import LONG, Field, StructType
 
 name = to_table_name("shop.orders", sys.argv[1])

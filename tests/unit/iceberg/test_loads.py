@@ -10,13 +10,12 @@ from pyiceberg.table import Table
 from widen.errors import CorruptMetadata
 from widen.iceberg.catalog import TableName, to_table_name
 from widen.iceberg.commit import NewTable, open_transaction
-from widen.iceberg.data_file import IcebergFile
-from widen.iceberg.loads import FOLDER, LOADS, read_loads, record_load
-from widen.log.read.loads import Load, LoadedFile
-from widen.log.store.log_store import LogStore
-from widen.log.write import record_loads
-from widen.log.write.commit_outcome import Conflicted
-from widen.log.write.staged_files import StagedFiles
+from widen.iceberg.file_metrics import IcebergFile
+from widen.iceberg.snapshots import FOLDER, LOADS, read_loads, record_load
+from widen.log import loads as record_loads
+from widen.log.commit_outcome import Conflicted, StagedFiles
+from widen.log.loads import Load, LoadedFile
+from widen.log.log_store import LogStore
 from widen.model.types import LONG, Field, StructType
 
 COLUMNS = StructType((Field("id", LONG),))

@@ -18,7 +18,6 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.transforms import BucketTransform, DayTransform, TruncateTransform, parse_transform
 
 from widen.errors import InvalidOption, RequestError
-from widen.iceberg.partition_limits import truncation_limits
 from widen.iceberg.partitions import (
     PartitionField,
     bucket_of,
@@ -31,6 +30,7 @@ from widen.iceberg.partitions import (
     resolve_partition_fields,
     to_partition_spec,
     truncate_value,
+    truncation_limits,
 )
 from widen.iceberg.schema_conversion import from_model
 from widen.model.types import (

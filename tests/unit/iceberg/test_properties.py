@@ -22,8 +22,8 @@ from widen.iceberg.properties import (
     stream_mark,
 )
 from widen.model.types import LONG, STRING, ArrayType, Field, StructType
-from widen.planning.evolution.source_metadata import COMMENT, EVOLVED_FROM, FORM, ROLE, SOURCE
 from widen.protocol.column_mapping import COLUMN_ID
+from widen.schema.source_metadata import COMMENT, EVOLVED_FROM, FORM, ROLE, SOURCE
 
 
 def _field(name: str, number: int, data_type: object = LONG, **metadata: object) -> Field:

@@ -11,8 +11,8 @@ from widen.iceberg.properties import ColumnSource
 from widen.iceberg.schema_conversion import FIXED_LENGTHS, from_model, from_model_type, to_model
 from widen.model import types as model
 from widen.model.types import ArrayType, DecimalType, Field, MapType, StructType
-from widen.planning.evolution.source_metadata import COMMENT, EVOLVED_FROM, ROLE, SOURCE
 from widen.protocol.column_mapping import COLUMN_ID, nested_ids
+from widen.schema.source_metadata import COMMENT, EVOLVED_FROM, ROLE, SOURCE
 
 # the type of the model, Iceberg's type
 SAME = [

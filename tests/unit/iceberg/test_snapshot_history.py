@@ -13,8 +13,8 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import DateType, NestedField
 
 from support.iceberg_files import append, data_file, embedded_catalog, field, write_file
-from widen.iceberg import snapshot_history
-from widen.iceberg.snapshot_history import list_files
+from widen.iceberg import snapshots as snapshot_history
+from widen.iceberg.snapshots import list_files
 
 SCHEMA = Schema(NestedField(1, "day", DateType(), False))
 BY_DAY = PartitionSpec(PartitionField(1, 1000, DayTransform(), "d"), PartitionField(1, 1001, IdentityTransform(), "i"))

@@ -6,12 +6,12 @@ import pytest
 
 from support.interval import interval
 from widen.errors import InvalidOption, LimitExceeded
-from widen.ingestion.batch_limits import NO_LIMITS, parse_limits
+from widen.evolution.evolve import evolve
+from widen.evolution.plan import Plan
+from widen.evolution.policy import Policy
+from widen.ingestion.options import NO_LIMITS, parse_limits
+from widen.json.observation import Observation
 from widen.model.types import StructType
-from widen.observe.observation import Observation
-from widen.planning.evolution.evolve import evolve
-from widen.planning.evolution.plan import Plan
-from widen.planning.evolution.policy import Policy
 
 EMPTY = Plan((), StructType())
 SEEN = Observation(records=950, corrupt=10, quarantined=40)

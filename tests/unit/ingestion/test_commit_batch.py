@@ -9,8 +9,8 @@ import pytest
 
 from widen.errors import SourceError
 from widen.ingestion.commit_batch import ensure_has_records
+from widen.json.observation import Observation
 from widen.model.types import StructType
-from widen.observe.observation import Observation
 
 
 @pytest.mark.parametrize(

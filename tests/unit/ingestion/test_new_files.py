@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from widen.errors import FilesChanged, InvalidOption
-from widen.formats.table_format import Load
+from widen.evolution.plan import BadFile
 from widen.ingestion.new_files import (
     Changed,
     FileChoice,
@@ -18,10 +18,10 @@ from widen.ingestion.new_files import (
     parse_changed,
     to_load_record,
 )
-from widen.log.read.loads import LoadedFile
-from widen.observe.observation import Observation
-from widen.planning.evolution.plan import BadFile
+from widen.json.observation import Observation
+from widen.log.loads import LoadedFile
 from widen.spark.source.source_files import SourceFile, SourceFiles
+from widen.targets.table_format import Load
 
 LOADS = (
     Load(version=1, loaded_ms=0, files=(LoadedFile("/in/a", 10, 100), LoadedFile("/in/b", 20, 200))),

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from widen.errors import IcebergTableNotFound, InvalidOption, TableNotFound
-from widen.formats import find_table
 from widen.ingestion.options import to_quarantine
+from widen.targets import find_table
 
 
 def test_a_quarantine_that_cannot_be_is_refused_before_anything_is_read(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from widen.errors import InvalidConfig, InvalidOption
-from widen.ingestion.policy_config import parse_policy
-from widen.model.type_parser import parse_type
-from widen.planning.evolution.policy import EpochUnit, Mode, Policy, TextForm
+from widen.evolution.policy import EpochUnit, Mode, Policy, TextForm
+from widen.ingestion.options import parse_policy
+from widen.model.schema_json import parse_type
 
 FILE = """\
 evolve = "split"

@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from widen.errors import InternalError
-from widen.formats.delta_target import DeltaTarget
-from widen.formats.table_format import TableDraft
-from widen.ingestion.stable_plan import MAX_PASSES, write_until_plan_is_stable
-from widen.log.store.log_store import LogStore
-from widen.observe.json_document import parse_document
-from widen.observe.observation import Observation
-from widen.observe.observe_document import observe_record
-from widen.planning.evolution.policy import Policy
+from widen.evolution.policy import Policy
+from widen.ingestion.commit_batch import MAX_PASSES, write_until_plan_is_stable
+from widen.json.document import parse_document
+from widen.json.observation import Observation
+from widen.json.observe import observe_record
+from widen.log.log_store import LogStore
 from widen.protocol.actions import Add
-from widen.spark.text.quarantined_rows import BatchResult
+from widen.spark.ingest.quarantined_rows import BatchResult
+from widen.targets.delta import DeltaTarget
+from widen.targets.table_format import TableDraft
 
 
 def test_a_pass_that_confirms_its_plan_is_the_last(tmp_path: Path) -> None:

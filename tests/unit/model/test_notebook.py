@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from widen.model.notebook import html_table, shorten
+from widen.model.display import html_table, shorten
 
 
 def test_values_are_escaped() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.literal import LITERALS
-from widen.model.sql_literal import from_literal, to_identifier, to_literal
+from widen.model.schema_json import from_literal, to_identifier, to_literal
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 

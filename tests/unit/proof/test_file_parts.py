@@ -6,7 +6,7 @@ from io import BytesIO
 
 import pytest
 
-from widen.proof.file_parts import ProofFile, find_parts, read_line_blocks
+from widen.proof.source_reader import ProofFile, find_parts, read_line_blocks
 
 LINES = [b'{"n":%d}' % number + b" " * (number % 7) for number in range(40)]
 

@@ -1,6 +1,6 @@
 """Seeded faults in the code that makes rows, one at a time: the proof must find each of them.
 
-The rows go through a Parquet file like those of tasks; see `widen.spark.write.part_file`.
+The rows go through a Parquet file like those of tasks; see `widen.spark.write.arrow_writer`.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ import pytest
 
 from support.proof import encode_records, encode_rows, forms_of_arrow, layouts_of
 from support.stable_interval import ingest_texts
-from widen.model.type_parser import parse_type
+from widen.evolution.policy import EpochUnit, Mode, Policy, TextForm
+from widen.json.document import InvalidJson, JsonNumber
+from widen.json.field_rules import FieldRule, FieldRules
+from widen.model.schema_json import parse_type
 from widen.model.types import StructType
-from widen.observe.field_rules import FieldRule, FieldRules
-from widen.observe.json_document import InvalidJson, JsonNumber
-from widen.planning.evolution.policy import EpochUnit, Mode, Policy, TextForm
-from widen.proof.record_digest import digest
-from widen.proof.record_layout import LayoutMatcher, RecordLayout
+from widen.proof.canonical import digest
+from widen.proof.row_encoder import LayoutMatcher, RecordLayout
 from widen.proof.source_reader import SourceReader
-from widen.routing.convert import MISSING
-from widen.routing.native.row_builder import RowBuilder
-from widen.spark.arrow_types import to_arrow_schema
-from widen.spark.text import arrow_columns
+from widen.rows.convert import MISSING
+from widen.rows.row_builder import RowBuilder
+from widen.spark.ingest import text_tasks as arrow_columns
+from widen.spark.types import to_arrow_schema
 
 POLICY = Policy(
     Mode.SPLIT,
@@ -332,42 +332,40 @@ def wrong_sibling(route_value: Any) -> Any:
 
 
 IN_FUNCTIONS = {
-    "the shared reading drops a field": Mutant("widen.observe.field_rules.FieldRules", "record", without("s")),
-    "the parser skips a field": Mutant("widen.routing.native.row_builder", "parse_document", without("n")),
-    "the parser takes the last of two keys": Mutant(
-        "widen.routing.native.row_builder", "parse_document", last_key_wins
-    ),
-    "the parser rounds": Mutant("widen.routing.native.row_builder", "parse_document", rounding),
-    "doubles get into no column": Mutant("widen.routing.row", "convert_scalar", never("double")),
-    "texts get into no column": Mutant("widen.routing.row", "convert_scalar", never("string")),
-    "longs are routed to the wrong column": Mutant("widen.routing.row", "route_value", wrong_sibling),
-    "nothing is rescued": Mutant("widen.routing.native.row_builder", "rescue", lambda rescue: lambda *given: None),
+    "the shared reading drops a field": Mutant("widen.json.field_rules.FieldRules", "record", without("s")),
+    "the parser skips a field": Mutant("widen.rows.row_builder", "parse_document", without("n")),
+    "the parser takes the last of two keys": Mutant("widen.rows.row_builder", "parse_document", last_key_wins),
+    "the parser rounds": Mutant("widen.rows.row_builder", "parse_document", rounding),
+    "doubles get into no column": Mutant("widen.rows.row", "convert_scalar", never("double")),
+    "texts get into no column": Mutant("widen.rows.row", "convert_scalar", never("string")),
+    "longs are routed to the wrong column": Mutant("widen.rows.row", "route_value", wrong_sibling),
+    "nothing is rescued": Mutant("widen.rows.row_builder", "rescue", lambda rescue: lambda *given: None),
     "masks are not applied to records that are read exactly": Mutant(
-        "widen.observe.field_rules.FieldRules", "value", unmasked
+        "widen.json.field_rules.FieldRules", "value", unmasked
     ),
     "rows that are read exactly are dropped": Mutant(
-        "widen.routing.native.row_builder.RowBuilder", "pop_rows", lambda rows: lambda self: rows(self)[1:]
+        "widen.rows.row_builder.RowBuilder", "pop_rows", lambda rows: lambda self: rows(self)[1:]
     ),
     "corrupt texts are cut": Mutant(
-        "widen.routing.redact.Redactor", "redact_corrupt", lambda corrupt: lambda self, text: corrupt(self, text[1:])
+        "widen.rows.row.Redactor", "redact_corrupt", lambda corrupt: lambda self, text: corrupt(self, text[1:])
     ),
 }
 
 IN_DECODER = {
     "the decoder skips a field": Mutant(
-        "widen.routing.native.decoder.RecordDecoder", "decode", with_texts(b'"word 1"', b"null")
+        "widen.rows.column_assembler.RecordDecoder", "decode", with_texts(b'"word 1"', b"null")
     ),
     "the decoder alters a value": Mutant(
-        "widen.routing.native.decoder.RecordDecoder", "decode", with_texts(b"deep 1", b"deep 2")
+        "widen.rows.column_assembler.RecordDecoder", "decode", with_texts(b"deep 1", b"deep 2")
     ),
     "the decoder takes one key for another": Mutant(
-        "widen.routing.native.decoder.RecordDecoder", "decode", with_keys_swapped
+        "widen.rows.column_assembler.RecordDecoder", "decode", with_keys_swapped
     ),
     "masks are not applied to decoded records": Mutant(
-        "widen.routing.native.column_assembler", "_redact_value", lambda redacted: lambda value, cell: str(value)
+        "widen.rows.column_assembler", "_redact_value", lambda redacted: lambda value, cell: str(value)
     ),
     "an array is cut where it is taken apart": Mutant(
-        "widen.spark.text.arrow_columns", "_pairs", lambda pairs: lambda value: pairs(value)[:1] if value else value
+        "widen.spark.ingest.text_tasks", "_pairs", lambda pairs: lambda value: pairs(value)[:1] if value else value
     ),
 }
 

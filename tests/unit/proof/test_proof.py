@@ -7,10 +7,10 @@ import pytest
 
 from support.proof import encode_records, forms_of, layouts_of, to_comparable
 from support.stable_interval import ingest_texts
-from widen.model.type_parser import parse_type
+from widen.evolution.policy import Mode, Policy, TextForm
+from widen.model.schema_json import parse_type
 from widen.model.types import Field, StructType
-from widen.planning.evolution.policy import Mode, Policy, TextForm
-from widen.proof.record_digest import digest, find_differences
+from widen.proof.canonical import digest, find_differences
 from widen.proof.source_reader import ExpectedRow, SourceEncoder, SourceReader
 
 SCHEMA = StructType(

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from widen.errors import CorruptLog, InvalidOption
-from widen.model.type_parser import parse_type
+from widen.model.schema_json import parse_type
 from widen.model.types import Field, StructType
 from widen.protocol.actions import Protocol
 from widen.protocol.column_mapping import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from widen.errors import CorruptLog
-from widen.model.type_parser import parse_type
+from widen.model.schema_json import parse_type
 from widen.model.types import Field
 from widen.protocol.column_metadata import (
     Identity,

@@ -10,7 +10,7 @@ import pytest
 
 from widen.errors import CorruptFile
 from widen.protocol.actions import DeletionVector
-from widen.protocol.deletion_vector_format import (
+from widen.protocol.deletion_vectors import (
     BitmapLayout,
     VectorSlice,
     decode_inline_vector,

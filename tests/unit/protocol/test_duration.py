@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from widen.errors import InvalidOption
-from widen.protocol.duration import (
+from widen.protocol.table_properties import (
     LOG_RETENTION,
     TRUNCATE_HISTORY_RETENTION,
     duration_ms,

@@ -10,13 +10,13 @@ import pytest
 from support.state import MAPPED, after, state
 from widen.errors import IcebergIncompatible, InvalidOption
 from widen.model.column_path import fields
-from widen.model.type_parser import parse_type
+from widen.model.schema_json import parse_type
 from widen.model.types import Field, StructType
-from widen.planning.alter.metadata_change import with_schema
-from widen.planning.alter.set_properties import plan_add_feature, plan_set_properties, plan_unset_properties
-from widen.planning.table.table_state import MetadataChange, TableState
 from widen.protocol.iceberg_compat import ensure_same_partitions, type_change_compat
-from widen.protocol.type_changes import TypeChange, record_type_change
+from widen.protocol.type_widening import TypeChange, record_type_change
+from widen.schema.alter import plan_add_feature, plan_set_properties, plan_unset_properties
+from widen.schema.metadata_change import with_schema
+from widen.schema.table_state import MetadataChange, TableState
 
 V1, V2 = {"delta.enableIcebergCompatV1": "true"}, {"delta.enableIcebergCompatV2": "true"}
 UNIFORM = {"delta.universalFormat.enabledFormats": "iceberg"}

@@ -10,7 +10,7 @@ import pytest
 from widen.model.column_path import Path
 from widen.model.types import LONG, STRING, VOID, ArrayType, Field, StructType
 from widen.protocol.actions import Add
-from widen.protocol.leaf_counts import LEAF_COUNTS, file_tag, move_to_commit_info, read_leaf_counts, stored_leaves
+from widen.protocol.parquet_files import LEAF_COUNTS, file_tag, move_to_commit_info, read_leaf_counts, stored_leaves
 
 ITEMS = StructType((Field("sku", STRING), Field("note", VOID)))
 SCHEMA = StructType((Field("id", LONG), Field("items", ArrayType(ITEMS)), Field("day", STRING)))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from widen.model.type_parser import parse_type
+from widen.model.schema_json import parse_type
 from widen.model.types import BINARY, INTEGER, STRING, Field, StructType
 from widen.protocol.partition_values import (
     UNKNOWN,

@@ -9,17 +9,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from widen.evolution.plan import Plan, Unmatched, privacy_properties
+from widen.evolution.policy import Policy
 from widen.iceberg.file_metrics import COUNTS_ONLY, metrics_modes
 from widen.model.column_path import Path
-from widen.model.type_parser import parse_type
+from widen.model.schema_json import parse_type
 from widen.model.types import STRING, Field, StructType
-from widen.planning.evolution.plan import Plan
-from widen.planning.evolution.policy import Policy
-from widen.planning.evolution.policy_field_rules import privacy_properties
-from widen.planning.evolution.unmatched_fields import Unmatched
-from widen.protocol.skipping.file_statistics import HIDDEN_FIELDS, NO_STATS, indexed_leaves, private_columns
-from widen.spark.parquet.footer import footer_of
-from widen.spark.write.part_file import PartSink, PartWriter
+from widen.protocol.file_statistics import HIDDEN_FIELDS, NO_STATS, indexed_leaves, private_columns
+from widen.spark.read.parquet_footer import footer_of
+from widen.spark.write.arrow_writer import PartSink, PartWriter
 
 
 def table() -> StructType:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from widen.errors import UnsupportedFeatureForRead, UnsupportedFeatureForWrite
-from widen.model.type_parser import parse_type
+from widen.model.schema_json import parse_type
 from widen.model.types import TIMESTAMP_NTZ, VARIANT, Field, StructType
 from widen.protocol.actions import Protocol
 from widen.protocol.table_features import (

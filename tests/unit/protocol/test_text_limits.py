@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from widen.errors import CorruptLog
-from widen.model.type_parser import parse_type
+from widen.model.schema_json import parse_type
 from widen.model.types import INTEGER, STRING, Field, StructType
-from widen.planning.table import operation as op
-from widen.planning.table.apply_operation import apply_operations
-from widen.planning.table.field_position import StructEnd
-from widen.protocol.text_limits import TEXT_LIMIT, text_limits, to_declared, to_stored
+from widen.protocol.column_metadata import TEXT_LIMIT, text_limits, to_declared, to_stored
+from widen.schema import operations as op
+from widen.schema.apply import apply_operations
+from widen.schema.operations import StructEnd
 
 
 def field(kind: str, declared: str) -> Field:

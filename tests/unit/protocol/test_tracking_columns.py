@@ -7,7 +7,7 @@ import pytest
 from widen.errors import UnsupportedFeatureForWrite
 from widen.model.types import INTEGER, Field, StructType
 from widen.protocol.actions import Protocol
-from widen.protocol.tracking_columns import ENABLE, ID_COLUMN, VERSION_COLUMN, TrackingColumns, tracking_columns
+from widen.protocol.column_mapping import ENABLE, ID_COLUMN, VERSION_COLUMN, TrackingColumns, tracking_columns
 
 SUPPORTED = Protocol(min_reader_version=1, min_writer_version=7, writer_features=("domainMetadata", "rowTracking"))
 NAMES = {ID_COLUMN: "i", VERSION_COLUMN: "v"}

@@ -9,10 +9,9 @@ import pytest
 from support.state import schema
 from widen.errors import CorruptLog, UnsupportedTypeChange
 from widen.model.column_path import fields, map_fields
-from widen.model.schema_json import from_json, to_json
-from widen.model.type_parser import parse_type
+from widen.model.schema_json import from_json, parse_type, to_json
 from widen.model.types import Field, StructType
-from widen.protocol.type_changes import (
+from widen.protocol.type_widening import (
     TypeChange,
     all_type_changes,
     ensure_readable,

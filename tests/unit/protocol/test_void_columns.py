@@ -6,7 +6,7 @@ import pytest
 
 from support.state import schema
 from widen.errors import NestedVoidColumn, NoStoredColumns
-from widen.protocol.void_columns import ensure_storable, without_void
+from widen.protocol.parquet_files import ensure_storable, without_void
 
 
 @pytest.mark.parametrize(

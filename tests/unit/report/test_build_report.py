@@ -14,15 +14,12 @@ from support.drift_log import data, info, schema, write_drift
 from support.drift_log import field as column
 from support.log_table import write_commit
 from widen.errors import CorruptFile
-from widen.log.read.snapshot import open_snapshot
-from widen.log.store.log_store import LogStore
+from widen.log.log_store import LogStore
+from widen.log.snapshot import open_snapshot
 from widen.protocol.actions import Add
-from widen.protocol.leaf_counts import LEAF_COUNTS, file_tag, move_to_commit_info
-from widen.report.build_report import build_report
-from widen.report.commit_history import read_history
-from widen.report.file_footers import FooterUse
-from widen.report.report_model import VersionTime
-from widen.report.table_report import Report
+from widen.protocol.parquet_files import LEAF_COUNTS, file_tag, move_to_commit_info
+from widen.report.build_report import FooterUse, build_report, read_history
+from widen.report.table_report import Report, VersionTime
 
 V0, V1, V2 = (VersionTime(version, 1_700_000_000_000 + version * 86_400_000) for version in range(3))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from widen.errors import InvalidOption
-from widen.report.evolution_rules import evolution_rules, find_rule
+from widen.report.html_page import evolution_rules, find_rule
 
 
 def test_all_rules_are_there_in_order() -> None:

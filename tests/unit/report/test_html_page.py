@@ -13,11 +13,11 @@ import pytest
 
 from support.drift_log import HOSTILE, write_drift
 from support.wide_log import write_wide
-from widen.log.read.snapshot import open_snapshot
-from widen.log.store.log_store import LogStore
+from widen.log.log_store import LogStore
+from widen.log.snapshot import open_snapshot
 from widen.report.build_report import build_report
 from widen.report.html_page import render_page
-from widen.report.sample_masking import Samples, mask_report
+from widen.report.text_format import Samples, mask_report
 
 VOID = {"meta", "rect", "wbr", "br", "input"}
 TEXT_CONTRAST, SHAPE_CONTRAST = 4.5, 3.0

@@ -7,12 +7,11 @@ from dataclasses import replace
 import pytest
 
 from support.wide_log import write_wide
-from widen.log.read.snapshot import open_snapshot
-from widen.log.store.log_store import LogStore
+from widen.log.log_store import LogStore
+from widen.log.snapshot import open_snapshot
 from widen.report.build_report import build_report
-from widen.report.report_model import IntervalRecord, VersionTime
 from widen.report.report_summary import Status, summarize_report
-from widen.report.table_report import IntervalCount, Report
+from widen.report.table_report import IntervalCount, IntervalRecord, Report, VersionTime
 from widen.report.text_format import interval_text
 
 

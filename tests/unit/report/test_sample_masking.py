@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from support.drift_log import write_drift
-from widen.log.read.snapshot import open_snapshot
-from widen.log.store.log_store import LogStore
-from widen.report.build_report import build_report
-from widen.report.commit_history import read_history
-from widen.report.sample_masking import Samples, mask_report, shown_intervals
+from widen.log.log_store import LogStore
+from widen.log.snapshot import open_snapshot
+from widen.report.build_report import build_report, read_history
+from widen.report.text_format import Samples, mask_report, shown_intervals
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 
 from support.drift_log import data, event, field, info, schema, write_drift
 from support.log_table import write_commit
-from widen.log.read.snapshot import open_snapshot
-from widen.log.store.log_store import LogStore
+from widen.log.log_store import LogStore
+from widen.log.snapshot import open_snapshot
 from widen.report.build_report import build_report
 from widen.report.table_report import Report
 

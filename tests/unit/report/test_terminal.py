@@ -10,15 +10,12 @@ import pytest
 from rich.console import Console, RenderableType
 
 from support.drift_log import HOSTILE, write_drift
-from widen.log.read.loads import Load, LoadedFile
-from widen.log.read.snapshot import Snapshot, open_snapshot
-from widen.log.store.log_store import LogStore
-from widen.report.build_report import build_report
-from widen.report.commit_history import read_history
-from widen.report.table_summary import summarize_table
-from widen.report.terminal import history_parts, rows_parts, summary_parts
-from widen.report.terminal_loads import loads_parts
-from widen.report.terminal_report import report_parts
+from widen.log.loads import Load, LoadedFile
+from widen.log.log_store import LogStore
+from widen.log.snapshot import Snapshot, open_snapshot
+from widen.report.build_report import build_report, read_history
+from widen.report.terminal import history_parts, rows_parts, summarize_table, summary_parts
+from widen.report.terminal_report import loads_parts, report_parts
 
 
 @pytest.fixture

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from widen.log.store.log_store import LogStore
-from widen.spark.hadoop_options import hadoop_options
+from widen.log.log_store import LogStore
+from widen.spark.settings import hadoop_options
 
 
 def options(location: str, **given: str) -> dict[str, str]:

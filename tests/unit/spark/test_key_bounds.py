@@ -7,9 +7,9 @@ from datetime import date
 import pytest
 
 from widen.model.types import DATE, DOUBLE, INTEGER, LONG, STRING, TIMESTAMP, DataType, DecimalType, Field
+from widen.protocol.file_statistics import Bounds
 from widen.protocol.partition_values import Scalar
-from widen.protocol.skipping.file_statistics import Bounds
-from widen.spark.dml.key_bounds import _has_one_order, _within
+from widen.spark.dml.replaced_rows import _has_one_order, _within
 
 ORDERS = [
     (INTEGER, LONG, True),

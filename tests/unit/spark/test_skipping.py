@@ -11,17 +11,16 @@ from typing import Any
 
 import pytest
 
-from widen.log.read.snapshot import Snapshot, open_snapshot
-from widen.log.store.log_store import LogStore
-from widen.log.write.checkpoint_writer import write_checkpoint
-from widen.log.write.commit import commit
-from widen.model.schema_json import from_json, to_json
-from widen.model.type_parser import parse_type
+from widen.log.checkpoint_writer import write_checkpoint
+from widen.log.commit import commit
+from widen.log.log_store import LogStore
+from widen.log.snapshot import Snapshot, open_snapshot
+from widen.model.schema_json import from_json, parse_type, to_json
 from widen.model.types import StructType
 from widen.protocol.actions import Action, Add, Metadata, Protocol
-from widen.protocol.type_changes import record_type_changes
+from widen.protocol.type_widening import record_type_changes
+from widen.spark.read.predicates import parse_predicate
 from widen.spark.read.scan import plan_scan
-from widen.spark.read.sql_predicate import parse_predicate
 
 FEATURES = ("typeWidening", "timestampNtz")
 PROTOCOL = Protocol(min_reader_version=3, min_writer_version=7, reader_features=FEATURES, writer_features=FEATURES)

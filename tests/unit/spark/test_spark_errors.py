@@ -6,7 +6,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from widen.errors import CorruptFile, EvolutionRefused, JobFailed, StorageError
-from widen.spark.spark_errors import find_known_failure, is_out_of_memory, to_error_text, translate_spark_errors
+from widen.spark.errors import find_known_failure, is_out_of_memory, to_error_text, translate_spark_errors
 
 MISSING = (
     "[FAILED_READ_FILE.FILE_NOT_EXIST] Encountered error while reading file file:/lake/orders/day=1/part-0.parquet. "

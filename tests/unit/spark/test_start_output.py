@@ -16,7 +16,7 @@ Setting Spark log level to "ERROR".
 
 CODE = """
 import os, subprocess, sys
-from widen.spark.start_output import without_usual_lines
+from widen.spark.session import without_usual_lines
 with without_usual_lines():
     child = subprocess.Popen(["sh", "-c", "cat >&2; echo 'WARNING: low memory' >&2; read _; echo later >&2"],
         stdin=subprocess.PIPE)
@@ -37,7 +37,7 @@ def test_other_lines_go_on_to_stderr() -> None:
 def test_the_last_lines_of_a_failed_start_are_shown() -> None:
     code = """
 import subprocess
-from widen.spark.start_output import without_usual_lines
+from widen.spark.session import without_usual_lines
 try:
     with without_usual_lines():
         subprocess.run(["sh", "-c", "echo no java >&2"])
@@ -51,7 +51,7 @@ except RuntimeError:
 def test_a_process_without_stderr_starts_too() -> None:
     code = """
 import os
-from widen.spark.start_output import without_usual_lines
+from widen.spark.session import without_usual_lines
 os.close(2)
 with without_usual_lines():
     pass

@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from widen.spark.worker_memory import freeze_imports, without_garbage_collection
+from widen.spark.ship import freeze_imports, without_garbage_collection
 
 
 @pytest.mark.parametrize("is_enabled", [True, False])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from widen.spark.dml.merge_clause import MergeClause, MergeSide
-from widen.spark.dml.row_decision import ChangeKind
-from widen.sql_commands.column_defaults import ColumnDefaults
+from widen.spark.dml.assignment import ChangeKind
+from widen.spark.dml.merge import MergeClause, MergeSide
+from widen.sql_commands.execute import ColumnDefaults
 
 DEFAULTS = ColumnDefaults({"a": "1 + 1", "b c": "'x'"})
 ROWS = [

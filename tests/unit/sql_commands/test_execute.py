@@ -18,10 +18,10 @@ from widen.errors import (
     TypeChangeRefused,
     WidenError,
 )
-from widen.model.sql_literal import to_identifier, to_literal
+from widen.model.schema_json import to_identifier, to_literal
 from widen.sql_commands.execute import ChangedTable, run_statement
 from widen.sql_commands.parser import parse_statement
-from widen.sql_commands.query_results import QueryResult
+from widen.sql_commands.queries import QueryResult
 from widen.table import Table
 
 EVIL = [

@@ -20,13 +20,13 @@ from widen.model.types import (
 )
 from widen.sql_commands.grammar import FORMS
 from widen.sql_commands.parser import parse_statement
-from widen.sql_commands.row_statements import CreateTableAs
 from widen.sql_commands.statements import (
     AddColumns,
     AddConstraint,
     AlterColumns,
     ClusterBy,
     CreateTable,
+    CreateTableAs,
     DescribeDetail,
     DescribeHistory,
     DescribeTable,

@@ -5,19 +5,20 @@ from __future__ import annotations
 import pytest
 
 from widen.errors import InvalidStatement
-from widen.spark.dml.merge_clause import MergeClause, MergeSide
-from widen.spark.dml.row_decision import ChangeKind
+from widen.spark.dml.assignment import ChangeKind
+from widen.spark.dml.merge import MergeClause, MergeSide
 from widen.sql_commands.parser import parse_sql
-from widen.sql_commands.row_statements import (
+from widen.sql_commands.statements import (
+    CreateTable,
     CreateTableAs,
     Delete,
     Insert,
     Merge,
     Query,
     RowStatement,
+    TableName,
     Update,
 )
-from widen.sql_commands.statements import CreateTable, TableName
 from widen.sql_commands.token_reader import replace_qualifiers, split_statements, table_qualifiers
 
 T = TableName(("delta", "/d/t"))

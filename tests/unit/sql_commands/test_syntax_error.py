@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from widen.errors import InvalidStatement
-from widen.sql_commands.grammar import UNDERSTOOD
+from widen.sql_commands.grammar import ALL_FORMS as FORMS
+from widen.sql_commands.grammar import UNDERSTOOD, nearest_form
 from widen.sql_commands.parser import parse_statement
-from widen.sql_commands.syntax_error import FORMS, nearest_form
 
 FIRST_WORDS = (
     "ALTER, COMMENT, CREATE, DELETE, DESC, DESCRIBE, INSERT, MERGE, OPTIMIZE, RESTORE, SELECT, SHOW, TRUNCATE, UPDATE "

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from widen.errors import FileMissing, InvalidConfig, InvalidOption, InvalidPath, InvalidType, TableNotFound, WidenError
-from widen.flows.chain_file import read_chain
-from widen.ingestion.contract_gate import read_contract
-from widen.ingestion.policy_config import parse_policy
+from widen.flows.run_flow import read_chain
+from widen.ingestion.interval import read_contract
+from widen.ingestion.options import parse_policy
 from widen.model.types import INTEGER, Field, StructType
 from widen.sql_commands.execute import sql
 from widen.table import Table, create_table

@@ -6,10 +6,10 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 import widen
+from widen.evolution.plan import Plan
 from widen.ingestion import IngestResult
 from widen.model.types import StructType
-from widen.planning.evolution.plan import Plan
-from widen.planning.table.operation import DropColumn
+from widen.schema.operations import DropColumn
 from widen.table.results import History, HistoryEntry, TableChange
 
 MANY = Plan(tuple(DropColumn((f"column_{n}",)) for n in range(100)), StructType(()))

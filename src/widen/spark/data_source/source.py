@@ -17,21 +17,21 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType as SparkSchema
 
 from widen.errors import DataSourceRefused
-from widen.log.read.snapshot import Snapshot
+from widen.log.snapshot import Snapshot
 from widen.model.argument_types import check_arguments
 from widen.spark.data_source.batch_reader import (
     BatchReader,
     FilteringReader,
+    SourceOptions,
+    TableColumns,
+    parse_source_options,
     plan_batch_columns,
     read_snapshot_of,
 )
-from widen.spark.data_source.source_options import SourceOptions, parse_source_options
-from widen.spark.data_source.source_tasks import TableColumns
 from widen.spark.data_source.stream_reader import StreamReader, plan_stream
-from widen.spark.data_source.write_plan import plan_write
-from widen.spark.data_source.writer import HAS_STREAM_WRITER, BatchWriter, StreamWriter
+from widen.spark.data_source.writer import HAS_STREAM_WRITER, BatchWriter, StreamWriter, plan_write
 from widen.spark.session import find_session
-from widen.spark.spark_types import SparkSession, as_nullable, from_spark, to_spark
+from widen.spark.types import SparkSession, as_nullable, from_spark, to_spark
 
 FORMAT = "widen"
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"

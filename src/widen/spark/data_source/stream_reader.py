@@ -6,6 +6,7 @@ Source: Spark's Python Data Source API, which passes limits from Spark 4.2 on
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,12 +14,26 @@ import pyarrow as pa
 import pyspark
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from widen.errors import InvalidOption
-from widen.log.read.commit_timestamps import to_ms
-from widen.log.read.snapshot import Snapshot, first_version_from
-from widen.spark.data_source.source_options import SourceOptions
-from widen.spark.data_source.source_tasks import TableColumns, plan_tasks, read_task
-from widen.spark.data_source.stream_plan import BatchLimits, StreamOffset, StreamPlan
+from widen.errors import (
+    ChangeFeedNotRecorded,
+    DataSourceRefused,
+    InternalError,
+    InvalidOption,
+    StreamColumnsChanged,
+    StreamRowsChanged,
+)
+from widen.log.commit_files import to_ms
+from widen.log.file_list import to_adds
+from widen.log.log_segment import list_log
+from widen.log.snapshot import Snapshot, first_version_from, open_snapshot
+from widen.log.version_changes import INSERT, ChangeSlice, VersionChanges, change_slices, version_changes
+from widen.model.schema_json import from_json
+from widen.model.types import StructType
+from widen.protocol.column_metadata import visible_schema
+from widen.protocol.table_features import ensure_readable
+from widen.protocol.table_properties import ENABLE_CHANGE_DATA_FEED, is_on
+from widen.schema.growth import has_same_columns, is_readable_in
+from widen.spark.data_source.batch_reader import SourceOptions, TableColumns, plan_tasks, read_task
 
 try:
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles, SupportsTriggerAvailableNow
@@ -114,3 +129,234 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task."""
         return read_task(self._columns, partition)
+
+
+# Where a stream of a table stands, and which files its next batch reads.
+#
+# A stream begins with the rows of one version and continues with those that later versions add, or with all their
+# changes. It ends a batch before a version that changes the columns, because Spark fixes the columns of a query
+# when it starts: all earlier rows are processed, then the stream fails, and starts again in the new columns.
+#
+# Source: Delta Lake's streaming source
+
+
+@dataclass(frozen=True)
+class StreamOffset:
+    """A place in a table: everything before it is processed.
+
+    Args:
+        index: How many files of the version are processed.
+        is_initial: Whether all rows of the version are read, and not only its changes.
+    """
+
+    table_id: str
+    version: int
+    index: int = 0
+    is_initial: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the offset as Spark keeps it in the checkpoint."""
+        keys = {"tableId": self.table_id, "version": self.version, "index": self.index}
+        return {**keys, "isInitial": self.is_initial}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> StreamOffset:
+        """Return an offset from the checkpoint."""
+        return cls(value["tableId"], value["version"], value["index"], value["isInitial"])
+
+    def next_version(self) -> StreamOffset:
+        """Return the place after all of the version."""
+        return StreamOffset(self.table_id, self.version + 1)
+
+
+@dataclass(frozen=True)
+class BatchLimits:
+    """How much a batch reads; at least one file, or one version of the change feed.
+
+    Args:
+        files: The most files; None for no limit.
+        size_bytes: The size from which on a batch is full; None for no limit.
+    """
+
+    files: int | None = None
+    size_bytes: int | None = None
+
+    def is_reached(self, files: int, size_bytes: int) -> bool:
+        """Tell whether a batch of that size is full."""
+        too_many = self.files is not None and files >= self.files
+        return too_many or (self.size_bytes is not None and size_bytes >= self.size_bytes)
+
+
+@dataclass(frozen=True)
+class StreamPlan:
+    """What a stream reads.
+
+    Args:
+        snapshot: The version whose columns the rows get.
+        reads_changes: Whether the stream returns all changes; else it returns new rows.
+        ignores_deletes: Whether versions that only delete rows are skipped.
+        skips_changes: Whether versions that update or delete rows are skipped.
+    """
+
+    snapshot: Snapshot
+    reads_changes: bool = False
+    ignores_deletes: bool = False
+    skips_changes: bool = False
+
+    def start(self, version: int | None = None) -> StreamOffset:
+        """Return where a new stream begins.
+
+        Args:
+            version: The first version whose changes are read; by default, all rows of the newest version come first.
+
+        Raises:
+            ChangeFeedNotRecorded: the change data feed is disabled in that version.
+            VersionNotFound: the version no longer exists.
+        """
+        snapshot = self.snapshot
+        offset = StreamOffset(snapshot.metadata.id, snapshot.version, is_initial=True)
+        if version is not None:
+            offset = StreamOffset(snapshot.metadata.id, version)
+            snapshot = open_snapshot(snapshot.store, version) if version <= snapshot.version else snapshot
+        if self.reads_changes and not is_on(snapshot.properties, ENABLE_CHANGE_DATA_FEED):
+            raise ChangeFeedNotRecorded(first=offset.version, last=snapshot.version, version=offset.version)
+        return offset
+
+    def find_end(self, start: StreamOffset, limits: BatchLimits, newest: int | None = None) -> StreamOffset:
+        """Return where the batch after an offset ends; the offset itself if there is nothing to read.
+
+        Args:
+            newest: The last version to read; by default, the newest of the table.
+
+        Raises:
+            StreamColumnsChanged: the next version changes the columns.
+            DataSourceRefused: the table was replaced by another one, or went back to narrower types.
+            StreamRowsChanged: the next version updates or deletes rows.
+            ChangeFeedNotRecorded: the next version does not record its changes.
+            VersionNotFound: the log no longer has a version.
+        """
+        files, size_bytes, end = 0, 0, start
+        try:
+            for part, after in self._walk(start, newest):
+                end = after
+                files, size_bytes = files + (part is not None), size_bytes + (part.file.size if part else 0)
+                splits_changes = self.reads_changes and after.index > 0 and not after.is_initial
+                if limits.is_reached(files, size_bytes) and not splits_changes:
+                    break
+        except (StreamColumnsChanged, StreamRowsChanged, ChangeFeedNotRecorded, DataSourceRefused):
+            if end == start:
+                raise
+        return end
+
+    def slices(self, start: StreamOffset, end: StreamOffset) -> Iterator[ChangeSlice]:
+        """Yield what a batch reads: the same slices each time.
+
+        Raises:
+            VersionNotFound: the log no longer has a version.
+            InternalError: the end is before the start.
+        """
+        if start == end:
+            return
+        if (end.version, end.index) < (start.version, start.index):
+            raise InternalError(reason=f"a batch would go back from {start} to {end}")
+        for part, after in self._walk(start, end.version if end.index else end.version - 1):
+            if part is not None:
+                yield part
+            if after == end:
+                return
+
+    def newest_version(self) -> int:
+        """Return the newest version of the table."""
+        return list_log(self.snapshot.store).newest
+
+    def _walk(self, start: StreamOffset, newest: int | None) -> Iterator[tuple[ChangeSlice | None, StreamOffset]]:
+        """Yield each slice with the offset after it, and for a version without slices only the offset after it."""
+        self._ensure_same_table(start.table_id)
+        if start.is_initial:
+            yield from _with_offsets(list(self._initial_slices(start.version)), start)
+            start = start.next_version()
+        newest = self.newest_version() if newest is None else newest
+        if start.version > newest:
+            return
+        schema: StructType | None = None
+        for changes in version_changes(self.snapshot.store, start.version, newest):
+            self._ensure_alike(changes)
+            if changes.version <= self.snapshot.version:
+                schema = self._ensure_rows_fit(changes, schema)
+            at = start if changes.version == start.version else StreamOffset(start.table_id, changes.version)
+            yield from _with_offsets(self._slices_of(changes), at)
+
+    def _initial_slices(self, version: int) -> Iterator[ChangeSlice]:
+        snapshot = self.snapshot if version == self.snapshot.version else open_snapshot(self.snapshot.store, version)
+        self._ensure_fits(snapshot.schema, version)
+        files = sorted(to_adds(snapshot.files()), key=lambda file: (file.modification_time, file.path))
+        return (ChangeSlice(version, snapshot.timestamp_ms, INSERT, file) for file in files)
+
+    def _slices_of(self, changes: VersionChanges) -> list[ChangeSlice]:
+        if self.reads_changes:
+            return list(change_slices(changes))
+        if changes.removed and self.skips_changes:
+            return []
+        if changes.removed and not (self.ignores_deletes and not changes.added):
+            raise StreamRowsChanged(version=changes.version, location=self.snapshot.location)
+        return [ChangeSlice(changes.version, changes.time_ms, INSERT, file) for file in changes.added]
+
+    def _ensure_alike(self, changes: VersionChanges) -> None:
+        """Check that a version has the columns of the stream. Those up to the version of the stream may have others."""
+        if changes.protocol is not None:
+            ensure_readable(changes.protocol, self.snapshot.location)
+        if changes.metadata is None:
+            return
+        if self.reads_changes and not is_on(changes.metadata.configuration, ENABLE_CHANGE_DATA_FEED):
+            raise ChangeFeedNotRecorded(first=changes.version, last=changes.version, version=changes.version)
+        if changes.version > self.snapshot.version:
+            self._ensure_same_table(changes.metadata.id)
+            self._ensure_same_columns(from_json(changes.metadata.schema_string), changes.version)
+
+    def _ensure_rows_fit(self, changes: VersionChanges, before: StructType | None) -> StructType:
+        """Check that the rows of a version fit the columns of the stream, and return the schema of the version.
+
+        A later restore or overwrite can have gone back to narrower types. After the version of the stream this cannot
+        be, as its columns then stay the same.
+
+        Args:
+            before: The schema of the version before; None if it is not known yet.
+        """
+        store, metadata = self.snapshot.store, changes.metadata
+        after = from_json(metadata.schema_string) if metadata is not None else before
+        after = open_snapshot(store, changes.version).schema if after is None else after
+        if self.reads_changes and changes.removed and not changes.change_files:
+            is_known = before is not None or metadata is None
+            removed = (before or after) if is_known else open_snapshot(store, changes.version - 1).schema
+            self._ensure_fits(removed, changes.version - 1)
+        if changes.added or changes.change_files:
+            self._ensure_fits(after, changes.version)
+        return after
+
+    def _ensure_fits(self, schema: StructType, version: int) -> None:
+        if schema is not self.snapshot.schema and not is_readable_in(schema, self.snapshot.schema, may_drop=True):
+            old, new = (visible_schema(each).sql for each in (schema, self.snapshot.schema))
+            reason = (
+                f"the rows of version {version}, {old}, have wider types than the columns that it reads now, {new}, or "
+                "a column that another one of the same name has replaced"
+            )
+            fix = "Start a new stream after that version, with a new checkpoint location."
+            raise DataSourceRefused(verb="stream", location=self.snapshot.location, reason=reason, fix=fix)
+
+    def _ensure_same_columns(self, schema: StructType, version: int) -> None:
+        if not has_same_columns(schema, self.snapshot.schema):
+            old, new = (visible_schema(each).sql for each in (self.snapshot.schema, schema))
+            raise StreamColumnsChanged(version=version, location=self.snapshot.location, old=old, new=new)
+
+    def _ensure_same_table(self, table_id: str) -> None:
+        if table_id != self.snapshot.metadata.id:
+            reason, fix = "it was replaced by another table", "Start a new stream with a new checkpoint location."
+            raise DataSourceRefused(verb="stream", location=self.snapshot.location, reason=reason, fix=fix)
+
+
+def _with_offsets(parts: list[ChangeSlice], at: StreamOffset) -> Iterator[tuple[ChangeSlice | None, StreamOffset]]:
+    """Yield the slices of a version that come after an offset, each with the offset after it."""
+    for index, part in enumerate(parts[at.index :], at.index + 1):
+        yield part, replace(at, index=index) if index < len(parts) else at.next_version()
+    if at.index >= len(parts):
+        yield None, at.next_version()

@@ -5,9 +5,12 @@ Source: Delta Lake's UPDATE and MERGE; Spark's ANSI store assignment.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
@@ -19,10 +22,11 @@ from widen.model.types import DataType, StructType, quote_name
 from widen.protocol.actions import Protocol
 from widen.protocol.column_metadata import find_generation
 from widen.protocol.table_features import is_supported
-from widen.spark.dml.row_decision import CLAUSE
+from widen.spark.errors import translate_spark_errors
 from widen.spark.expression import Expression, to_column, translate_analysis_errors
-from widen.spark.spark_types import from_spark, type_to_spark
-from widen.spark.write.missing_columns import cast_to_table_type
+from widen.spark.read.deleted_rows import FILE
+from widen.spark.types import from_spark, type_to_spark
+from widen.spark.write.physical_layout import cast_to_table_type
 
 
 @dataclass(frozen=True)
@@ -162,3 +166,39 @@ def recompute_generated_columns(
             new = F.expr(generated[field.name]).cast(type_to_spark(field.type))
             columns[field.name] = F.when(F.col(CLAUSE).isin(clauses), new).otherwise(F.col(quote_name(field.name)))
     return rows.withColumns(columns) if columns else rows
+
+
+# Row decisions: additional columns with the change of each row.
+
+
+CLAUSE, BEFORE = "__widen_clause", "__widen_before"
+"""The columns that a decision adds: the number of the clause that changes the row, and the old row."""
+
+RowDecision: TypeAlias = Callable[[DataFrame], DataFrame]
+"""Decides the change of each row of `ChangeContext.located`. The result has the new values of the columns, `FILE`
+and `ROW` (null for an inserted row), `CLAUSE` (null for an unchanged row), and the struct `BEFORE`."""
+
+ChangeCounts: TypeAlias = dict[str | None, Counter[int]]
+"""The number of rows of each clause, by their file; None for inserted rows."""
+
+
+class ChangeKind(Enum):
+    """The kind of change that a clause makes."""
+
+    UPDATE = "update"
+    DELETE = "delete"
+    INSERT = "insert"
+
+
+def keep_decided_rows(judged: DataFrame) -> DataFrame:
+    """Return the rows that a clause changes."""
+    return judged.where(F.col(CLAUSE).isNotNull())
+
+
+def count_changes(changed: DataFrame) -> ChangeCounts:
+    """Count the changed rows by file and clause."""
+    counts: ChangeCounts = {}
+    with translate_spark_errors():
+        for key, clause, count in changed.groupBy(FILE, CLAUSE).count().collect():
+            counts.setdefault(key, Counter())[clause] += count
+    return counts

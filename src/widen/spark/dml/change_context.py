@@ -16,24 +16,28 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from widen.errors import JobFailed
-from widen.log.read.commit_timestamps import current_ms
-from widen.log.read.file_filter import filter_files
-from widen.log.read.file_list import to_adds, to_remove
-from widen.log.read.snapshot import Snapshot
-from widen.log.store.log_store import LogStore
-from widen.log.write.conflict import ReadSet
-from widen.log.write.staged_files import discard_folder
+from widen.log.commit_files import current_ms
+from widen.log.commit_outcome import discard_folder
+from widen.log.conflict import ReadSet
+from widen.log.file_list import filter_files, to_adds, to_remove
+from widen.log.log_store import LogStore
+from widen.log.snapshot import Snapshot
 from widen.model.schema_json import from_json
 from widen.model.types import StructType
 from widen.protocol.actions import Action, Add, AddCdc, Metadata, Protocol
-from widen.protocol.change_data_files import CHANGE_FOLDER, with_change_type
-from widen.protocol.column_mapping import ID, mapping_mode
+from widen.protocol.column_mapping import (
+    CHANGE_FOLDER,
+    ID,
+    TrackingColumns,
+    mapping_mode,
+    tracking_columns,
+    with_change_type,
+)
+from widen.protocol.data_skipping import FileSelection
+from widen.protocol.file_statistics import FileStatistics
 from widen.protocol.iceberg_compat import enabled_compat
-from widen.protocol.skipping.file_selection import FileSelection
-from widen.protocol.skipping.file_statistics import FileStatistics
 from widen.protocol.table_features import is_enabled
-from widen.protocol.tracking_columns import TrackingColumns, tracking_columns
-from widen.spark.parquet.footer import read_footers
+from widen.spark.read.parquet_footer import read_footers
 from widen.spark.read.scan import file_keys, read_with_locations, with_row_tracking
 from widen.spark.write.parquet_writer import write_parquet
 

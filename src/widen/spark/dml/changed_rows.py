@@ -12,19 +12,19 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from widen.errors import ChangeFeedNotRecorded, ChangeFeedSchemaChanged, ChangeFeedSchemaMismatch, InvalidOption
-from widen.log.read.file_list import concat_files, from_adds
-from widen.log.read.snapshot import Snapshot, open_snapshot
-from widen.log.read.version_changes import DELETE, INSERT, ChangeSlice, VersionChanges, change_slices, version_changes
+from widen.log.file_list import concat_files, from_adds
+from widen.log.snapshot import Snapshot, open_snapshot
+from widen.log.version_changes import DELETE, INSERT, ChangeSlice, VersionChanges, change_slices, version_changes
 from widen.model.schema_json import from_json
 from widen.model.types import quote_name
-from widen.planning.write.readable_schema import is_readable_in, is_representable_in
 from widen.protocol.actions import Add
-from widen.protocol.change_data_files import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, with_change_type
+from widen.protocol.column_mapping import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, with_change_type
 from widen.protocol.column_metadata import visible_schema
 from widen.protocol.table_properties import ENABLE_CHANGE_DATA_FEED, is_on
+from widen.schema.growth import is_readable_in, is_representable_in
 from widen.spark.read.deleted_rows import FILE, ROW
 from widen.spark.read.scan import file_keys, read_with_locations
-from widen.spark.spark_types import DataFrame, SparkSession
+from widen.spark.types import DataFrame, SparkSession
 
 _TIME_MS = "__widen_time_ms"
 

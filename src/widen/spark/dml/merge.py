@@ -8,33 +8,58 @@ Source: Delta Lake's MERGE
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
+from itertools import pairwise
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from widen.errors import AmbiguousMerge
-from widen.log.read.snapshot import Snapshot
-from widen.model.column_path import Path
-from widen.model.types import Field, quote_name
-from widen.planning.write.schema_growth import SchemaGrowth
-from widen.protocol.column_metadata import find_identity
-from widen.protocol.skipping.predicate import Predicate, UnknownPredicate
+from widen.errors import AmbiguousMerge, ColumnMissingInSource, ColumnNotFound, MergeWithoutClause, UnreachableClause
+from widen.log.snapshot import Snapshot
+from widen.model.column_path import Path, as_nullable, resolve
+from widen.model.schema_json import from_json
+from widen.model.types import DataType, Field, quote_name
+from widen.protocol.actions import Add
+from widen.protocol.column_metadata import find_identity, has_generated_values
+from widen.protocol.data_skipping import Predicate, UnknownPredicate
 from widen.protocol.table_features import is_supported, supported_features
-from widen.spark.dml.assignment import AssignedValue, assign_columns, recompute_generated_columns, translate_overflow
-from widen.spark.dml.change_context import ChangeContext, ChangeResult
-from widen.spark.dml.change_via_materialized_rows import change_via_materialized_rows
-from widen.spark.dml.merge_clause import MergeClause, MergeSide
-from widen.spark.dml.merge_values import SOURCE, Sides, evaluate_clauses, old_column, value_columns
-from widen.spark.dml.row_decision import BEFORE, CLAUSE, ChangeKind
-from widen.spark.expression import Expression, to_column
+from widen.schema.growth import (
+    Relation,
+    SchemaChangeOptions,
+    SchemaGrowth,
+    assigned_paths,
+    grow_schema,
+    merge_schema,
+    overlay_types,
+)
+from widen.schema.table_state import TableState
+from widen.spark.dml.assignment import (
+    BEFORE,
+    CLAUSE,
+    AssignedValue,
+    ChangeKind,
+    assign_columns,
+    recompute_generated_columns,
+    to_assigned_values,
+    translate_overflow,
+)
+from widen.spark.dml.change_context import ChangeContext, ChangeResult, count_written_rows
+from widen.spark.dml.change_rows import change_via_materialized_rows
+from widen.spark.errors import translate_spark_errors
+from widen.spark.expression import (
+    Expression,
+    ensure_deterministic_condition,
+    to_column,
+    to_text,
+    translate_analysis_errors,
+)
 from widen.spark.read.deleted_rows import FILE, ROW
+from widen.spark.read.predicates import PredicateScope, parse_predicate
 from widen.spark.read.scan import select_files
-from widen.spark.read.sql_predicate import PredicateScope, parse_predicate
-from widen.spark.spark_errors import translate_spark_errors
-from widen.spark.spark_types import type_to_spark
-from widen.spark.write.missing_columns import cast_to_table_type, default_value, next_identity_values
+from widen.spark.types import from_spark, to_spark, type_to_spark, visible_schema
+from widen.spark.write.physical_layout import cast_to_table_type, default_value, next_identity_values
 
 _NEW = "__widen_new"
 
@@ -217,3 +242,420 @@ class _MergeDecision:
         return cast_to_table_type(
             F.col(quote_name(old_column(field.name))), self._before[field.name], field.type, (field.name,)
         )
+
+
+# The clauses of a merge.
+#
+# Source: Delta Lake's MERGE
+
+
+class MergeSide(Enum):
+    """The rows that a clause is for; the value is the name in messages."""
+
+    MATCHED = "matched"
+    NOT_MATCHED = "not matched"
+    NOT_MATCHED_BY_SOURCE = "not matched by source"
+
+
+@dataclass(frozen=True)
+class MergeClause:
+    """A change of the rows of one side that no earlier clause of that side applies to.
+
+    Args:
+        condition: The condition on the rows; None for all rows.
+        values: The assigned values by column path; None assigns all columns of the source.
+    """
+
+    side: MergeSide
+    kind: ChangeKind
+    condition: Expression | None = None
+    values: Mapping[str, Expression] | None = None
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether the clause assigns all columns of the source."""
+        return self.values is None and self.kind is not ChangeKind.DELETE
+
+    def __str__(self) -> str:
+        condition = f" and {to_text(self.condition)}" if self.condition is not None else ""
+        return f"when {self.side.value}{condition} then {self.kind.value}"
+
+    def to_value(self) -> dict[str, str]:
+        """Return the clause as the history shows it."""
+        predicate = {} if self.condition is None else {"predicate": to_text(self.condition)}
+        return {**predicate, "actionType": self.kind.value}
+
+
+def order_clauses(clauses: Sequence[MergeClause]) -> tuple[MergeClause, ...]:
+    """Return the clauses grouped by side, in their order within each side.
+
+    Raises:
+        MergeWithoutClause: the merge has no clause.
+        UnreachableClause: a clause follows one of its side that applies to every row.
+    """
+    if not clauses:
+        raise MergeWithoutClause()
+    sides = {side: [clause for clause in clauses if clause.side is side] for side in MergeSide}
+    for side_clauses in sides.values():
+        for clause, following in pairwise(side_clauses):
+            if clause.condition is None:
+                raise UnreachableClause(kind=clause.side.value, clause=str(following))
+    return tuple(clause for side_clauses in sides.values() for clause in side_clauses)
+
+
+# Evaluate the expressions of a merge, each with only the names that its clause may refer to.
+#
+# A clause for matched rows may refer to both sides, one for not matched rows to the source, and one for rows not
+# matched by source to the table. The join goes through one projection after the other, and each hides columns from
+# the next clauses.
+#
+# Source: Delta Lake's MERGE
+
+
+SOURCE = "__widen_source"
+"""The column that is null in rows of the join without a source row."""
+
+_IDLE = -1
+"""The clause number of matched rows that no clause changes."""
+
+
+@dataclass(frozen=True)
+class Sides:
+    """The two sides of the rows of a join.
+
+    Args:
+        target_columns: The columns of the table; empty if the rows have only the source.
+    """
+
+    target_alias: str
+    target_columns: Sequence[str]
+    source_alias: str
+    source_columns: Sequence[str]
+
+
+def evaluate_clauses(
+    rows: DataFrame, sides: Sides, clauses: Sequence[MergeClause], values: Sequence[Mapping[Path, AssignedValue]]
+) -> DataFrame:
+    """Return the number of the clause that applies to each row, and the values that this clause assigns.
+
+    Args:
+        rows: The join, with `SOURCE`, `FILE` and `ROW`.
+
+    Returns:
+        `FILE`, `ROW`, `CLAUSE` (null if the row does not change), the columns of the table, named by `old_column`, and
+        the values, named by `value_columns`.
+    """
+    return _Evaluation(sides, clauses, values).of(rows)
+
+
+def old_column(column: str) -> str:
+    """Return the name of a table column in the result of `evaluate_clauses`."""
+    return f"__widen_old_{column}"
+
+
+def value_columns(number: int, values: Mapping[Path, AssignedValue]) -> dict[Path, str]:
+    """Return the names of the values of a clause in the result of `evaluate_clauses`."""
+    return {path: f"__widen_value_{number}_{at}" for at, path in enumerate(values)}
+
+
+class _Evaluation:
+    def __init__(
+        self, sides: Sides, clauses: Sequence[MergeClause], values: Sequence[Mapping[Path, AssignedValue]]
+    ) -> None:
+        self._sides, self._clauses, self._values = sides, clauses, values
+        self._made: list[str] = []
+
+    def of(self, rows: DataFrame) -> DataFrame:
+        sides, common = self._sides, [FILE, ROW, SOURCE]
+        hidden = [old_column(name) for name in sides.target_columns]
+        if sides.target_columns:
+            rows = self._with_side(rows, MergeSide.MATCHED)
+            old = [_column_of(sides.target_alias, name).alias(old_column(name)) for name in sides.target_columns]
+            source = [_column_of(sides.source_alias, name) for name in sides.source_columns]
+            rows = rows.select(*old, *source, *common, *self._made)
+        rows = self._with_side(rows, MergeSide.NOT_MATCHED)
+        if self._has(MergeSide.NOT_MATCHED_BY_SOURCE):
+            shown = [F.col(quote_name(old_column(name))).alias(name) for name in sides.target_columns]
+            rows = rows.select(*shown, *map(_column, hidden), *common, *self._made).alias(sides.target_alias)
+            rows = self._with_side(rows, MergeSide.NOT_MATCHED_BY_SOURCE)
+        numbers = [_number(side) for side in MergeSide if _number(side) in self._made]
+        clause = F.coalesce(*map(F.col, numbers)) if numbers else F.lit(None).cast("int")
+        values = [name for name in self._made if name not in numbers]
+        return rows.select(*map(_column, hidden), FILE, ROW, clause.alias(CLAUSE), *values)
+
+    def _with_side(self, rows: DataFrame, side: MergeSide) -> DataFrame:
+        """Add the number of the clause of a side that applies to each row, and its values."""
+        if not self._has(side):
+            return rows
+        number = _number(side)
+        rows = rows.select("*", F.when(_SIDES[side](), self._first(side)).alias(number))
+        new = {}
+        for at, (clause, values) in enumerate(zip(self._clauses, self._values, strict=True)):
+            if clause.side is side:
+                for path, name in value_columns(at, values).items():
+                    # Other clauses must not be evaluated for this row: they may fail, e.g. with a division by zero.
+                    new[name] = F.when(F.col(number) == at, values[path].column).alias(name)
+        self._made += [number, *new]
+        return rows.select("*", *new.values()) if new else rows
+
+    def _first(self, side: MergeSide) -> Column:
+        """Return the number of the first clause of a side that applies to a row of that side."""
+        chosen = F.lit(_IDLE) if side is MergeSide.MATCHED else F.lit(None).cast("int")
+        for number, clause in reversed([*enumerate(self._clauses)]):
+            if clause.side is side:
+                is_true = F.lit(True) if clause.condition is None else to_column(clause.condition)
+                chosen = F.when(is_true, F.lit(number)).otherwise(chosen)
+        return chosen
+
+    def _has(self, side: MergeSide) -> bool:
+        return any(clause.side is side for clause in self._clauses)
+
+
+def _number(side: MergeSide) -> str:
+    return f"__widen_{side.name.lower()}"
+
+
+def _column_of(alias: str, column: str) -> Column:
+    return F.col(f"{quote_name(alias)}.{quote_name(column)}")
+
+
+def _column(name: str) -> Column:
+    return F.col(quote_name(name))
+
+
+_SIDES = {
+    MergeSide.MATCHED: lambda: F.col(FILE).isNotNull() & F.col(SOURCE).isNotNull(),
+    MergeSide.NOT_MATCHED: lambda: F.col(FILE).isNull() & F.col(SOURCE).isNotNull(),
+    MergeSide.NOT_MATCHED_BY_SOURCE: lambda: F.col(FILE).isNotNull() & F.col(SOURCE).isNull(),
+}
+"""The condition of each side on the rows of the join. Functions, as a column needs a session."""
+
+
+# The operation metrics of row changes.
+#
+# Source: Delta Lake's operation metrics
+
+
+def delete_metrics(outcome: ChangeResult) -> dict[str, int]:
+    """Return the metrics of a DELETE."""
+    return {**_files(outcome), "numDeletedRows": outcome.rows.total(), "numCopiedRows": outcome.copied}
+
+
+def update_metrics(outcome: ChangeResult) -> dict[str, int]:
+    """Return the metrics of an UPDATE."""
+    return {**_files(outcome), "numUpdatedRows": outcome.rows.total(), "numCopiedRows": outcome.copied}
+
+
+def overwrite_metrics(outcome: ChangeResult) -> dict[str, int]:
+    """Return the metrics of an overwrite, of the whole table or of a part."""
+    numbers = _files(outcome)
+    return {
+        "numFiles": len(outcome.added),
+        "numOutputRows": count_written_rows(outcome.added),
+        "numOutputBytes": _bytes(outcome.added),
+        "numRemovedFiles": numbers["numRemovedFiles"],
+        "numRemovedBytes": numbers["numRemovedBytes"],
+        "numDeletedRows": outcome.rows.total(),
+        "numCopiedRows": outcome.copied,
+        "numAddedChangeFiles": len(outcome.recorded),
+    }
+
+
+def merge_metrics(outcome: ChangeResult, clauses: Sequence[MergeClause]) -> dict[str, int]:
+    """Return the metrics of a MERGE.
+
+    Args:
+        clauses: The clauses, in the order of their numbers.
+    """
+
+    def rows(kind: ChangeKind, *sides: MergeSide) -> int:
+        wanted = (number for number, c in enumerate(clauses) if c.kind is kind and c.side in (sides or MergeSide))
+        return sum(outcome.rows[number] for number in wanted)
+
+    inserted, updated = rows(ChangeKind.INSERT), rows(ChangeKind.UPDATE)
+    return {
+        "numTargetRowsInserted": inserted,
+        "numTargetRowsUpdated": updated,
+        "numTargetRowsMatchedUpdated": rows(ChangeKind.UPDATE, MergeSide.MATCHED),
+        "numTargetRowsNotMatchedBySourceUpdated": rows(ChangeKind.UPDATE, MergeSide.NOT_MATCHED_BY_SOURCE),
+        "numTargetRowsDeleted": rows(ChangeKind.DELETE),
+        "numTargetRowsMatchedDeleted": rows(ChangeKind.DELETE, MergeSide.MATCHED),
+        "numTargetRowsNotMatchedBySourceDeleted": rows(ChangeKind.DELETE, MergeSide.NOT_MATCHED_BY_SOURCE),
+        "numTargetRowsCopied": outcome.copied,
+        "numOutputRows": inserted + updated + outcome.copied,
+        **{_MERGE_NAMES[name]: number for name, number in _files(outcome).items()},
+    }
+
+
+def _files(outcome: ChangeResult) -> dict[str, int]:
+    """Return the metrics of files; a file whose deletion vector is replaced counts as neither added nor removed."""
+    revised = {add.path for add in outcome.revised}
+    removed = [add for add in outcome.removed if add.path not in revised]
+    updated = sum(add.deletion_vector is not None for add in outcome.removed if add.path in revised)
+    return {
+        "numRemovedFiles": len(removed),
+        "numRemovedBytes": _bytes(removed),
+        "numAddedFiles": len(outcome.added),
+        "numAddedBytes": _bytes(outcome.added),
+        "numAddedChangeFiles": len(outcome.recorded),
+        "numDeletionVectorsAdded": len(revised),
+        "numDeletionVectorsUpdated": updated,
+        "numDeletionVectorsRemoved": sum(add.deletion_vector is not None for add in outcome.removed),
+    }
+
+
+_MERGE_NAMES = {
+    "numRemovedFiles": "numTargetFilesRemoved",
+    "numRemovedBytes": "numTargetBytesRemoved",
+    "numAddedFiles": "numTargetFilesAdded",
+    "numAddedBytes": "numTargetBytesAdded",
+    "numAddedChangeFiles": "numTargetChangeFilesAdded",
+    "numDeletionVectorsAdded": "numTargetDeletionVectorsAdded",
+    "numDeletionVectorsUpdated": "numTargetDeletionVectorsUpdated",
+    "numDeletionVectorsRemoved": "numTargetDeletionVectorsRemoved",
+}
+
+
+def _bytes(adds: Iterable[Add]) -> int:
+    return sum(add.size for add in adds)
+
+
+# Check a merge before it runs: resolve names, check types, and plan the growth of the schema.
+#
+# Source: Delta Lake's MERGE and its schema evolution
+
+
+@dataclass(frozen=True)
+class MergeSides:
+    """The source of a merge, the join condition, and the aliases."""
+
+    source: DataFrame
+    on: Expression
+    source_alias: str
+    target_alias: str
+
+
+def resolve_merge(
+    state: TableState, sides: MergeSides, clauses: tuple[MergeClause, ...], options: SchemaChangeOptions
+) -> tuple[ResolvedMerge, SchemaGrowth]:
+    """Return a merge that can run, and the growth of the schema; runs no job.
+
+    The table gets the new columns and wider types of the source for columns that a clause with access to the source
+    assigns.
+
+    Args:
+        clauses: The clauses, ordered by `widen.spark.dml.merge.order_clauses`.
+        options: The schema changes that are allowed; casts always are.
+
+    Raises:
+        NotDeterministic: a condition may give different results for the same row.
+        InvalidCondition: a condition or a value cannot be used.
+        ColumnMissingInSource: the source lacks a table column that a clause assigns from it.
+        ColumnNotFound: the column of an assignment does not exist.
+        InvalidPath: a path cannot be read.
+        AssignmentConflict: two assignments of a clause have the same column.
+        ItemAssignmentRefused: a path leads into an array or a map.
+        SchemaMismatch: a value does not fit its column.
+        FeatureRequired: a new type requires a feature that the table does not support.
+    """
+    return _MergeResolution(state, sides, options).of(clauses)
+
+
+class _MergeResolution:
+    """The names that the clauses of a merge may use, and the growth of the schema."""
+
+    def __init__(self, state: TableState, sides: MergeSides, options: SchemaChangeOptions) -> None:
+        self._state, self._sides, self._options = state, sides, options
+        spark = sides.source.sparkSession
+        target = spark.createDataFrame([], to_spark(as_nullable(visible_schema(state.schema)))).alias(
+            sides.target_alias
+        )
+        source = sides.source.alias(sides.source_alias)
+        self._columns = from_spark(sides.source.schema)
+        self._rows = {
+            MergeSide.MATCHED: target.crossJoin(source),
+            MergeSide.NOT_MATCHED: source,
+            MergeSide.NOT_MATCHED_BY_SOURCE: target,
+        }
+        with translate_analysis_errors(sides.on):
+            _ = target.join(source, to_column(sides.on)).schema
+
+    def of(self, clauses: tuple[MergeClause, ...]) -> tuple[ResolvedMerge, SchemaGrowth]:
+        for clause in clauses:
+            if clause.condition is not None:
+                ensure_deterministic_condition(self._rows[clause.side], clause.condition)
+        values = [self._all(clause) if clause.takes_all else self._given(clause) for clause in clauses]
+        growth = self._growth(clauses, values)
+        for clause_values in values:
+            self._ensure_fitting(growth, clause_values)
+        sides = self._sides
+        return ResolvedMerge(
+            sides.source, sides.on, sides.target_alias, sides.source_alias, clauses, tuple(values)
+        ), growth
+
+    def _given(self, clause: MergeClause) -> dict[Path, AssignedValue]:
+        """Return the values that a clause assigns; columns that only the source has may be new."""
+        assignments, sides = clause.values or {}, self._sides
+        target = Relation(self._state.schema, sides.target_alias)
+        may_add = self._options.adds and clause.side is not MergeSide.NOT_MATCHED_BY_SOURCE
+        source = Relation(self._columns, sides.source_alias) if may_add else None
+        paths = assigned_paths(target, assignments, source)
+        return to_assigned_values(self._rows[clause.side], {path: assignments[text] for text, path in paths.items()})
+
+    def _all(self, clause: MergeClause) -> dict[Path, AssignedValue]:
+        """Return the source columns by table column; new ones by their own name if columns may be added."""
+        schema = self._state.schema
+        values: dict[Path, AssignedValue] = {}
+        if not self._options.adds:
+            self._ensure_no_column_missing(clause)
+        for column in self._columns:
+            table_field = schema.find(column.name)
+            if table_field is not None or self._options.adds:
+                source_column = F.col(f"{quote_name(self._sides.source_alias)}.{quote_name(column.name)}")
+                name = table_field.name if table_field else column.name
+                values[(name,)] = AssignedValue(source_column, column.type, is_patch=clause.kind is ChangeKind.UPDATE)
+        return values
+
+    def _ensure_no_column_missing(self, clause: MergeClause) -> None:
+        missing = [
+            f.name for f in self._state.schema if self._columns.find(f.name) is None and not has_generated_values(f)
+        ]
+        if missing:
+            raise ColumnMissingInSource(
+                reason=f"the clause `{clause}` needs {', '.join(missing)}, which the source does not have",
+                fix="Assign the columns one by one, or leave the missing ones unchanged with merge_schema=True.",
+                plan=f"  - the source has {', '.join(self._columns.names)}",
+            )
+
+    def _growth(self, clauses: Sequence[MergeClause], values: Sequence[Mapping[Path, AssignedValue]]) -> SchemaGrowth:
+        """Return the growth of the schema by the source columns that a clause assigns.
+
+        The new type of a column is that of the source column with the same name, whatever value is assigned.
+
+        Source: Delta Lake's schema evolution of MERGE
+        """
+        if not self._options.adds:
+            return SchemaGrowth(self._state.metadata)
+        sees_source = (clause.side is not MergeSide.NOT_MATCHED_BY_SOURCE for clause in clauses)
+        paths = {path for sees, assigned in zip(sees_source, values, strict=True) if sees for path in assigned}
+        types = {path: data_type for path in paths if (data_type := self._type_in_source(path)) is not None}
+        options = replace(self._options, fills=True, casts=True, can_cast=_always)
+        return grow_schema(self._state, overlay_types(self._state.schema, types), options)
+
+    def _type_in_source(self, path: Path) -> DataType | None:
+        try:
+            return resolve(self._columns, path)[1]
+        except ColumnNotFound:
+            return None
+
+    def _ensure_fitting(self, growth: SchemaGrowth, values: Mapping[Path, AssignedValue]) -> None:
+        """Check that the values can be cast to the types of their columns."""
+        schema = from_json(growth.metadata.schema_string)
+        types = {path: value.type for path, value in values.items()}
+        options = SchemaChangeOptions(casts=True, fills=self._options.adds)
+        merge_schema(schema, overlay_types(schema, types), options)
+
+
+def _always(old: DataType, new: DataType) -> bool:
+    """Allow every cast here; `_ensure_fitting` checks the assigned values."""
+    return True

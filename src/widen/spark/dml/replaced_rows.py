@@ -8,24 +8,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import partial
+from datetime import date
+from functools import partial, reduce
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from widen.log.read.file_list import concat_files, from_adds
-from widen.log.read.snapshot import Snapshot
-from widen.log.read.version_changes import INSERT
-from widen.log.write.commit import ReadSet
-from widen.model.types import quote_name
+from widen.log.commit import ReadSet
+from widen.log.file_list import concat_files, from_adds
+from widen.log.snapshot import Snapshot
+from widen.log.version_changes import INSERT
+from widen.model.types import BYTE, DATE, INTEGER, LONG, SHORT, STRING, DataType, DecimalType, Field, quote_name
 from widen.protocol.actions import Add, Metadata
-from widen.protocol.change_data_files import CHANGE_TYPE
+from widen.protocol.column_mapping import CHANGE_TYPE
+from widen.protocol.data_skipping import And, Compare, IsNull, Or, Predicate, UnknownPredicate, to_comparable
+from widen.protocol.partition_values import UNKNOWN, Scalar, UnknownValue
+from widen.spark.dml.assignment import BEFORE, CLAUSE, ChangeKind
 from widen.spark.dml.change_context import ChangeContext, ChangeFiles, ChangeResult, remove_whole_files
-from widen.spark.dml.change_via_materialized_rows import change_via_materialized_rows
-from widen.spark.dml.key_bounds import key_predicate
-from widen.spark.dml.row_decision import BEFORE, CLAUSE, ChangeKind
+from widen.spark.dml.change_rows import change_via_materialized_rows
+from widen.spark.errors import translate_spark_errors
 from widen.spark.expression import join_columns
-from widen.spark.read.scan import read_files, select_files
+from widen.spark.read.scan import read_data_files, select_files
+from widen.spark.types import Column, DataFrame, from_spark
 
 KEY = "__widen_key_"
 """The beginning of the columns of `ReplacedRows.keys`; a number follows."""
@@ -91,7 +95,7 @@ def remove_replaced_rows(
     with ExitStack() as undo, ChangeFiles(context) as files:
         undo.callback(removal.discard, snapshot.store)
         view = snapshot.with_metadata(metadata)
-        rows = read_files(replaced.spark, snapshot.store, view, concat_files([from_adds(added)]))
+        rows = read_data_files(replaced.spark, snapshot.store, view, concat_files([from_adds(added)]))
         inserted = files.changes(rows.withColumn(CHANGE_TYPE, F.lit(INSERT)))
         undo.pop_all()
     return replace(removal, recorded=(*removal.recorded, *inserted), folders=(*removal.folders, *files.folders))
@@ -103,3 +107,66 @@ def _decide(context: ChangeContext, replaced: ReplacedRows, rows: DataFrame) -> 
     before = F.struct(*(F.col(quote_name(name)) for name in context.before.names))
     replaced_rows = semi_join_keys(rows, [quote_name(name) for name in replaced.columns], replaced.keys)
     return replaced_rows.withColumns({CLAUSE: F.lit(0), BEFORE: before})
+
+
+# Which files may have rows with some keys: a predicate on the smallest and the largest of the keys.
+#
+# Source: PROTOCOL.md#per-file-statistics
+
+
+_INTEGERS = (BYTE, SHORT, INTEGER, LONG)
+_EPOCH_DAY = date(1970, 1, 1).toordinal()
+
+
+def key_predicate(columns: Sequence[Field], keys: DataFrame) -> Predicate:
+    """Return a predicate that every row with one of the keys fulfils.
+
+    A key column takes part if its values and those of the keys have one order, which Python has too.
+
+    Args:
+        keys: The keys, a column for each key column, in their order.
+    """
+    pairs = zip(columns, from_spark(keys.schema), strict=True)
+    ordered = [(field, key) for field, key in pairs if _has_one_order(field.type, key.type)]
+    if not ordered:
+        return UnknownPredicate()
+    bounds = [_bounds(key).alias(f"key{number}") for number, (_, key) in enumerate(ordered)]
+    with translate_spark_errors():
+        (row,) = keys.agg(*bounds).collect()
+    predicates = (_within(field, *key_bounds) for (field, _), key_bounds in zip(ordered, row, strict=True))
+    return reduce(And, predicates)
+
+
+def _has_one_order(column: DataType, key: DataType) -> bool:
+    """Tell whether Spark compares two types as they are, or as integers."""
+    if column in _INTEGERS:
+        return key in _INTEGERS
+    return column == key and (column in (DATE, STRING) or isinstance(column, DecimalType))
+
+
+def _bounds(key: Field) -> Column:
+    """Return the smallest key, the largest, and whether a key is null; dates as days since the epoch."""
+    value = F.col(key.name)
+    # Days since 1970, because Python has no dates past the year 9999.
+    value = F.unix_date(value) if key.type == DATE else value
+    return F.struct(F.min(value), F.max(value), F.max(value.isNull()))
+
+
+def _within(field: Field, low: Scalar | None, high: Scalar | None, has_null: bool | None) -> Predicate:
+    """Return the predicate of one column; without any key, one that files without null do not fulfil."""
+    path, is_null = (field.name,), IsNull((field.name,), field.type)
+    if low is None or high is None:
+        return is_null
+    between: Predicate = UnknownPredicate()
+    constants = [_to_constant(each, field.type) for each in (low, high)]
+    first, last = constants
+    if not isinstance(first, UnknownValue) and not isinstance(last, UnknownValue):
+        between = And(Compare(path, field.type, ">=", first), Compare(path, field.type, "<=", last))
+    return Or(is_null, between) if has_null else between
+
+
+def _to_constant(value: Scalar, data_type: DataType) -> Scalar | UnknownValue:
+    if data_type != DATE or not isinstance(value, int):
+        return to_comparable(value, data_type)
+    day = value + _EPOCH_DAY
+    return date.fromordinal(day) if date.min.toordinal() <= day <= date.max.toordinal() else UNKNOWN

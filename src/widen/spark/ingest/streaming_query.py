@@ -19,8 +19,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.utils import is_remote
 
 from widen.errors import InternalError, InvalidOption, JobFailed, WidenError
+from widen.spark.errors import SPARK_ERRORS, to_error_text, translate_spark_errors
 from widen.spark.source.source_files import as_literal, list_files, to_source_error
-from widen.spark.spark_errors import SPARK_ERRORS, to_error_text, translate_spark_errors
 
 IntervalWork: TypeAlias = Callable[[DataFrame, int], None]
 """Ingests the rows of a micro-batch, given its number."""

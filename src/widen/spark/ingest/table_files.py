@@ -1,6 +1,6 @@
 """What a batch requires of the files of a table, whatever its format: to write rows, and to read them again.
 
-`widen.spark.ingest.delta_files` and `widen.spark.ingest.iceberg_files` implement it.
+`widen.spark.ingest.write_files` and `widen.spark.ingest.write_files` implement it.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any, Protocol
 
 from pyspark.sql import Column, DataFrame, SparkSession
 
-from widen.log.store.log_store import LogStore
+from widen.log.log_store import LogStore
 from widen.model.types import StructType
-from widen.spark.write.part_file import PartFile, PartSink
+from widen.spark.write.arrow_writer import PartFile, PartSink
 
 
 class WrittenFile(Protocol):

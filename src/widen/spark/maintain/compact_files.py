@@ -8,33 +8,141 @@ Source: Delta Spark's OPTIMIZE; PROTOCOL.md#add-file-and-remove-file (dataChange
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from math import ceil
+from typing import TypeAlias
 
 import pyarrow as pa
+from pyspark.sql import functions as F
 
 from widen.errors import ConcurrentDeleteDelete, InvalidOption
-from widen.log.read.file_list import file_key, file_keys
-from widen.log.read.snapshot import Snapshot, open_snapshot
-from widen.log.store.log_store import LogStore
-from widen.log.write.commit import Committed, Conflicted, Outcome, StagedFiles, commit
-from widen.log.write.staged_files import discard
+from widen.log.commit import Committed, Conflicted, Outcome, StagedFiles, commit
+from widen.log.commit_outcome import discard
+from widen.log.file_list import file_key, file_keys
+from widen.log.log_store import LogStore
+from widen.log.snapshot import Snapshot, open_snapshot
 from widen.model.column_path import parse_path, resolve
-from widen.model.sql_literal import to_identifier
+from widen.model.schema_json import to_identifier
 from widen.model.types import AtomicType, DecimalType
-from widen.protocol.skipping.file_statistics import FileStatistics
+from widen.protocol.file_statistics import FileStatistics
 from widen.protocol.table_features import ensure_writable, is_supported
+from widen.protocol.table_properties import TARGET_BYTES
 from widen.spark.expression import Expression, to_text
-from widen.spark.maintain.compaction_plan import TARGET_BYTES, CompactionTask, plan_compaction
-from widen.spark.maintain.rewrite_files import RewrittenFiles, rewrite_files
-from widen.spark.maintain.rewrite_old_files import BATCH_BYTES, MOST_CONFLICTS
-from widen.spark.maintain.z_order import MOST_COLUMNS, sort_along_curve
-from widen.spark.parquet.footer import read_footers
-from widen.spark.read.partition_filter import files_in_partitions
-from widen.spark.spark_types import DataFrame, SparkSession
+from widen.spark.maintain.rewrite_files import BATCH_BYTES, MOST_CONFLICTS, RewrittenFiles, rewrite_files
+from widen.spark.read.parquet_footer import read_footers
+from widen.spark.read.predicates import files_in_partitions
+from widen.spark.types import DataFrame, SparkSession
+
+# Which files a compaction writes again, and which of them together. Bins are filled in the order of writing.
+#
+# Source: Delta Spark's OPTIMIZE
+
+
+DELETED_SHARE = 0.05
+"""A file is written again, however large it is, if a larger share of its rows is deleted."""
+
+TASK_BYTES = 128 * 2**20
+"""Small bins of different partitions are written by one task up to this size."""
+
+Partition: TypeAlias = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    row: int
+    size_bytes: int
+    is_full_of_deletions: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionTask:
+    """Files that one Spark job writes again.
+
+    Args:
+        files: The files; those of one partition go into one file unless the job sorts the rows.
+    """
+
+    files: pa.Table
+    size_bytes: int
+
+
+def plan_compaction(files: pa.Table, target_bytes: int, *, sorts: bool) -> list[CompactionTask]:
+    """Return the tasks that turn small files, and files with many deleted rows, into files of a size.
+
+    Args:
+        files: The files to consider: rows of a list of files.
+        sorts: Whether rows are sorted; then every file is written again, and a task has whole partitions.
+    """
+    partitions: dict[Partition, list[_Candidate]] = {}
+    for row, file in sorted(enumerate(files.to_pylist()), key=lambda item: _order(item[1])):
+        deletions = _is_full_of_deletions(file)
+        if sorts or deletions or file["size_bytes"] < target_bytes:
+            candidate = _Candidate(row, file["size_bytes"], deletions)
+            partitions.setdefault(_partition(file), []).append(candidate)
+    bins = (
+        (partition, some)
+        for partition, candidates in partitions.items()
+        for some in ([candidates] if sorts else _fill_bins(candidates, target_bytes))
+        if sorts or len(some) > 1 or some[0].is_full_of_deletions
+    )
+    return [_to_task(files, candidates) for candidates in _pack_bins(bins)]
+
+
+def _order(file: dict[str, object]) -> tuple[object, ...]:
+    return file["modification_time_ms"], file["path"]
+
+
+def _partition(file: dict[str, object]) -> Partition:
+    values: Iterable[tuple[str, str | None]] = file["partition_values"] or ()  # type: ignore[assignment]
+    return tuple(sorted((key, value or "") for key, value in values))
+
+
+def _is_full_of_deletions(file: dict[str, object]) -> bool:
+    vector = file["deletion_vector"]
+    if not isinstance(vector, dict):
+        return False
+    rows = FileStatistics(file["stats"]).rows  # type: ignore[arg-type]
+    return not rows or vector["cardinality"] / rows > DELETED_SHARE
+
+
+def _fill_bins(candidates: Sequence[_Candidate], target_bytes: int) -> Iterator[list[_Candidate]]:
+    some: list[_Candidate] = []
+    size_bytes = 0
+    for candidate in candidates:
+        if some and size_bytes + candidate.size_bytes > target_bytes:
+            yield some
+            some, size_bytes = [], 0
+        some.append(candidate)
+        size_bytes += candidate.size_bytes
+    if some:
+        yield some
+
+
+def _pack_bins(bins: Iterable[tuple[Partition, list[_Candidate]]]) -> Iterator[list[_Candidate]]:
+    """Yield bins, small ones of different partitions together: Spark writes a file for each partition."""
+    packed: list[_Candidate] = []
+    seen: set[Partition] = set()
+    size_bytes = 0
+    for partition, candidates in bins:
+        added_bytes = sum(candidate.size_bytes for candidate in candidates)
+        # Two bins of one partition in a task would become one file, which may exceed the size.
+        if packed and (partition in seen or size_bytes + added_bytes > TASK_BYTES):
+            yield packed
+            packed, seen, size_bytes = [], set(), 0
+        packed += candidates
+        seen.add(partition)
+        size_bytes += added_bytes
+    if packed:
+        yield packed
+
+
+def _to_task(files: pa.Table, candidates: Sequence[_Candidate]) -> CompactionTask:
+    rows = pa.array([candidate.row for candidate in candidates], pa.int64())
+    return CompactionTask(files.take(rows), sum(candidate.size_bytes for candidate in candidates))
+
 
 OPTIMIZE = "OPTIMIZE"
 _JOBS = 8
@@ -241,3 +349,64 @@ def live_rows(spark: SparkSession, snapshot: Snapshot, files: pa.Table) -> list[
     footers = iter(read_footers(spark, snapshot.store, unknown, frozenset()))
     deleted = [(vector or {}).get("cardinality", 0) for vector in files["deletion_vector"].to_pylist()]
     return [(next(footers).rows if rows is None else rows) - count for rows, count in zip(counts, deleted, strict=True)]
+
+
+# Sorting rows along a Z-order curve, so that files have narrow bounds in several columns at once.
+#
+# Each column is divided into buckets with about the same number of rows, and the bits of the numbers of the buckets
+# are interleaved. The bounds of the buckets stay in Spark; no value reaches the driver.
+#
+# Source: Delta Spark's OPTIMIZE ZORDER BY
+
+
+MOST_COLUMNS = 8
+# The bits of all columns have to fit into a bigint.
+_BITS = 7
+_BUCKETS = 2**_BITS
+_SAMPLED_ROWS = 50_000
+_CURVE, _BOUNDS = "__widen_curve", "__widen_bounds_{}"
+
+
+def sort_along_curve(
+    rows: DataFrame, columns: Sequence[str], partition_by: Sequence[str], outputs: int, count: int
+) -> DataFrame:
+    """Return rows in partitions that are ranges of a Z-order curve, each sorted.
+
+    Args:
+        columns: The columns, as SQL expressions; at most `MOST_COLUMNS`.
+        partition_by: The partition columns of the table; they come first in the order of each partition.
+        outputs: The number of partitions to return.
+    """
+    names = [_BOUNDS.format(at) for at in range(len(columns))]
+    share = min(1.0, _SAMPLED_ROWS / max(count, 1))
+    bounds = rows.sample(share, seed=0).selectExpr(
+        *(_bounds(column, name) for column, name in zip(columns, names, strict=True))
+    )
+    buckets = [_bucket(column, name) for column, name in zip(columns, names, strict=True)]
+    located = rows.crossJoin(F.broadcast(bounds)).withColumn(_CURVE, F.expr(_interleave(buckets))).drop(*names)
+    spread = located.repartitionByRange(outputs, _CURVE) if outputs > 1 else located.coalesce(1)
+    return spread.sortWithinPartitions(*map(to_identifier, partition_by), _CURVE).drop(_CURVE)
+
+
+def _bounds(column: str, name: str) -> str:
+    """Return the aggregate of the bounds between buckets; null for no rows."""
+    values = f"sort_array(collect_list({column}))"
+    position = f"int(ceil(i * size({values}) / {_BUCKETS}))"
+    picked = f"transform(sequence(1, {_BUCKETS - 1}), i -> element_at({values}, {position}))"
+    return f"CASE WHEN count({column}) > 0 THEN {picked} END AS {name}"
+
+
+def _bucket(column: str, bounds: str) -> str:
+    """Return the number of bounds that are not greater than a value, by binary search; 0 for null."""
+    steps = ", ".join(str(2**bit) for bit in reversed(range(_BITS)))
+    step = f"IF(element_at({bounds}, acc + step) <= {column}, acc + step, acc)"
+    return f"aggregate(array({steps}), 0, (acc, step) -> {step})"
+
+
+def _interleave(buckets: Sequence[str]) -> str:
+    bits = (
+        f"shiftleft(bigint(shiftright({bucket}, {bit}) & 1), {bit * len(buckets) + at})"
+        for bit in range(_BITS)
+        for at, bucket in enumerate(buckets)
+    )
+    return " | ".join(bits)

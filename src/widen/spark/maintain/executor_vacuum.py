@@ -13,10 +13,10 @@ from itertools import pairwise
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from widen.log.read.snapshot import open_snapshot
-from widen.log.store.file_store import FileEntry
-from widen.log.store.log_store import LogStore, skip_folders
-from widen.spark.spark_errors import translate_spark_errors
+from widen.log.local_files import FileEntry
+from widen.log.log_store import LogStore, skip_folders
+from widen.log.snapshot import open_snapshot
+from widen.spark.errors import translate_spark_errors
 
 LISTED_PER_TASK = 50_000
 """About the number of files that a task lists; with fewer live files than this, the driver lists."""

@@ -20,9 +20,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from widen.errors import CorruptFile, FileMissing
-from widen.log.store.log_store import LogStore
+from widen.log.log_store import LogStore
 from widen.protocol.actions import DeletionVector
-from widen.protocol.deletion_vector_format import (
+from widen.protocol.deletion_vectors import (
     BitmapLayout,
     VectorSlice,
     decode_inline_vector,
@@ -30,7 +30,7 @@ from widen.protocol.deletion_vector_format import (
     read_bitmap_layout,
     verify_framed_vector,
 )
-from widen.spark.worker_memory import freeze_imports
+from widen.spark.ship import freeze_imports
 
 FILE, ROW = "__widen_file", "__widen_row"
 BROADCAST_ROWS = 1_000_000

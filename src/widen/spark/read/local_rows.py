@@ -18,19 +18,19 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from widen.errors import InvalidOption
-from widen.log.read.file_list import to_adds
-from widen.log.read.snapshot import Snapshot
-from widen.log.store.log_store import LogStore
+from widen.log.file_list import to_adds
+from widen.log.log_store import LogStore
+from widen.log.snapshot import Snapshot
 from widen.model.types import ArrayType, DataType, Field, MapType, StructType, is_same_name
 from widen.proof.column_digests import TableDigest, digest_batches
 from widen.protocol.actions import Add
 from widen.protocol.column_mapping import ID, NONE, mapping_mode, physical_name
-from widen.protocol.parquet_calendar import is_legacy, is_legacy_int96
+from widen.protocol.parquet_files import is_legacy, is_legacy_int96
 from widen.protocol.partition_values import UnknownValue, parse_partition_value
-from widen.protocol.type_changes import ensure_readable
-from widen.spark.arrow_types import to_arrow, to_arrow_schema
-from widen.spark.parquet.read_files import open_data_file
+from widen.protocol.type_widening import ensure_readable
 from widen.spark.read.deleted_rows import load_vector
+from widen.spark.read.parquet_footer import open_data_file
+from widen.spark.types import to_arrow, to_arrow_schema
 
 _BATCH_ROWS = 65_536
 _INT96 = "INT96"

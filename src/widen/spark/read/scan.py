@@ -8,46 +8,58 @@ Source: PROTOCOL.md#reader-requirements-for-type-widening, #column-mapping, #del
 
 from __future__ import annotations
 
+import atexit
+import hashlib
+import os
+import shutil
+import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import cache, lru_cache, partial, reduce
+from typing import TypeAlias
 from urllib.parse import unquote
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from widen.log.read.file_filter import filter_files
-from widen.log.read.snapshot import Snapshot
-from widen.log.store.log_store import LogStore
+from widen.errors import StorageError
+from widen.evolution.unify import unify_schema
+from widen.log.commit_outcome import SCANS
+from widen.log.file_list import filter_files
+from widen.log.log_store import LogStore
+from widen.log.snapshot import Snapshot
 from widen.model.column_path import leaves
-from widen.model.sql_literal import to_identifier
+from widen.model.schema_json import to_identifier
 from widen.model.types import DOUBLE, FLOAT, LONG, STRING, Field, StructType, quote_name
-from widen.planning.unify.unified_columns import unify_schema
 from widen.proof.column_digests import TableDigest, digest_batches
 from widen.protocol.actions import DeletionVector
-from widen.protocol.column_mapping import ID, mapping_mode
-from widen.protocol.skipping.file_selection import FileSelection
-from widen.protocol.skipping.predicate import Predicate, UnknownPredicate
-from widen.protocol.tracking_columns import TrackingColumns
-from widen.protocol.type_changes import ensure_readable
+from widen.protocol.column_mapping import ID, TrackingColumns, mapping_mode
+from widen.protocol.data_skipping import FileSelection, Predicate, UnknownPredicate
+from widen.protocol.type_widening import ensure_readable
+from widen.spark.errors import translate_spark_errors
 from widen.spark.expression import filter_rows
-from widen.spark.file_sources import FILE_SOURCES
-from widen.spark.hadoop_options import hadoop_options
-from widen.spark.pinned_settings import READ_OPTIONS
 from widen.spark.read.deleted_rows import FILE, ROW, deleted_words, without_marked
-from widen.spark.read.field_ids import split_by_names
-from widen.spark.read.file_manifest import write_manifest
-from widen.spark.read.old_decimals import decimals_to_know, stored_types
-from widen.spark.read.projection import VALUE, data_columns, projection
-from widen.spark.read.pushdown import filter_stored_rows
-from widen.spark.read.scan_groups import ScanGroup, ScanPlan, group_files, partition_values, split_group
-from widen.spark.read.sql_predicate import parse_predicate
-from widen.spark.source.source_files import as_literal
-from widen.spark.spark_errors import translate_spark_errors
-from widen.spark.spark_types import as_nullable, to_spark, visible_schema
-from widen.spark.stored_names import ensure_distinct_names
+from widen.spark.read.parquet_footer import read_files
+from widen.spark.read.physical_types import Names, names_in_file
+from widen.spark.read.predicates import filter_stored_rows, parse_predicate
+from widen.spark.read.projection import (
+    VALUE,
+    ScanGroup,
+    ScanPlan,
+    data_columns,
+    decimals_to_know,
+    group_files,
+    partition_values,
+    projection,
+    split_group,
+    stored_types,
+)
+from widen.spark.settings import READ_OPTIONS, hadoop_options
+from widen.spark.source.source_files import FILE_SOURCES, as_literal
+from widen.spark.types import as_nullable, ensure_distinct_names, to_spark, visible_schema
 
 EXPLICIT_FILES = 32
 """The number of files up to which Spark gets their paths, each of which it looks up in the store."""
@@ -120,7 +132,7 @@ def read_with_locations(spark: SparkSession, store: LogStore, snapshot: Snapshot
     return _union(spark, store, _with_old_types(spark, snapshot, _scan(snapshot, files)), is_located=True)
 
 
-def read_files(spark: SparkSession, store: LogStore, snapshot: Snapshot, files: pa.Table) -> DataFrame:
+def read_data_files(spark: SparkSession, store: LogStore, snapshot: Snapshot, files: pa.Table) -> DataFrame:
     """Return the rows of files like `read_snapshot`; the files need not be live in the version.
 
     Args:
@@ -318,3 +330,143 @@ def _values_frame(spark: SparkSession, store: LogStore, scan: ScanPlan, files: p
     keys = file_keys(store, files)
     columns = {VALUE + c: pa.array([v.get(c) or None for v in values], pa.string()) for c in scan.physical_partitions}
     return spark.createDataFrame(pa.table({FILE: pa.array(keys, pa.string()), **columns}))
+
+
+# Manifests: lists of files that Spark trusts, so that it does not look every file up in the store.
+#
+# A manifest is a directory with a log like that of Spark's file sink; a scan of such a directory lists no files.
+#
+# Source: Spark's file sink log (``_spark_metadata``), which readers have followed since Spark 2.
+
+
+IGNORED = "spark.sql.streaming.fileStreamSink.metadata.ignored"
+"""Spark's setting to ignore such logs."""
+
+_SINK_LOG = "_spark_metadata/0"
+_BLOCK_BYTES = 128 * 1024 * 1024
+
+
+class _Line(msgspec.Struct, frozen=True, rename="camel"):
+    path: str
+    size: int
+    modification_time: int
+    is_dir: bool = False
+    block_replication: int = 1
+    block_size: int = _BLOCK_BYTES
+    action: str = "add"
+
+
+def write_manifest(spark: SparkSession, store: LogStore, files: Iterable[tuple[str, int, int]]) -> str | None:
+    """Write a manifest and return the path for Spark to read, or None if manifests cannot be used.
+
+    The same files result in the same manifest. Manifests of local tables are removed when the process ends.
+
+    Args:
+        files: The URI in Spark's spelling, the size in bytes and the modification time in ms of each file.
+    """
+    if spark.conf.get(IGNORED, "false") == "true":
+        return None
+    lines = [_Line(path, size, modified) for path, size, modified in files]
+    content = b"v1\n" + _encoder.encode_lines(lines).rstrip(b"\n")
+    name = hashlib.sha256(content).hexdigest()[:32]
+    if store.is_local and "=" not in store.location:
+        return _write_local(name, content)
+    try:
+        store.put(f"{SCANS}/{name}/{_SINK_LOG}", content)
+    except StorageError:
+        return None
+    return store.uri(f"{SCANS}/{name}")
+
+
+_encoder = msgspec.json.Encoder()
+
+
+def _write_local(name: str, content: bytes) -> str | None:
+    path = os.path.join(_folder(), name)
+    target = os.path.join(path, _SINK_LOG)
+    try:
+        if not os.path.exists(target):
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            with open(target + ".part", "wb") as file:
+                file.write(content)
+            # Another thread may read the same manifest meanwhile.
+            os.replace(target + ".part", target)
+    except OSError:
+        return None
+    return f"file://{path}"
+
+
+@cache
+def _folder() -> str:
+    path = tempfile.mkdtemp(prefix="widen-scans-")
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
+    return path
+
+
+# Column mapping by id: the names of columns in files, resolved by field id.
+#
+# Spark resolves by field id only for a whole session, and still matches pushed filters by name. So Widen reads the
+# footers of a table in the mode ``id`` before its rows, and reads each file by the names that it has. The names are
+# cached for as long as the schema stays the same.
+#
+# Source: PROTOCOL.md#reader-requirements-for-column-mapping
+
+
+DRIVER_FILES = 256
+"""The number of footers up to which the driver reads them; the executors read more."""
+
+CACHED_FILES, CACHED_SCHEMAS = 100_000, 32
+"""How many files, and how many pairs of table and schema, the cache of names keeps."""
+
+_Key: TypeAlias = tuple[str, int, int]
+
+
+def split_by_names(spark: SparkSession, snapshot: Snapshot, groups: Sequence[ScanGroup]) -> Iterator[ScanGroup]:
+    """Yield the groups, split by the names that their files have for columns.
+
+    Args:
+        spark: The session, whose executors read the footers of many files.
+        snapshot: The version, with column mapping by ``id``.
+
+    Raises:
+        CorruptFile: a file is not Parquet, or has no field ids.
+    """
+    if not groups:
+        return
+    files = pa.concat_tables(group.files for group in groups)
+    names_by_file = iter(_cached_names(spark, snapshot, files))
+    for group in groups:
+        names = [next(names_by_file) for _ in range(group.files.num_rows)]
+        for distinct in dict.fromkeys(names):
+            mask = pa.array([name == distinct for name in names])
+            yield replace(group, files=group.files.filter(mask), names=distinct)
+
+
+def _cached_names(spark: SparkSession, snapshot: Snapshot, files: pa.Table) -> list[Names]:
+    cache = _cache(snapshot.location, snapshot.metadata.schema_string)
+    keys = list(zip(*(files[name].to_pylist() for name in _KEY), strict=True))
+    new = [key for key in dict.fromkeys(keys) if key not in cache]
+    if len(cache) + len(new) > CACHED_FILES:
+        cache.clear()
+        new = list(dict.fromkeys(keys))
+    columns = StructType(tuple(f for f in snapshot.schema if f.name not in snapshot.partition_columns))
+    read = partial(_read, snapshot.store, columns)
+    layouts: dict[Names, Names] = {}
+    paths = [path for path, _, _ in new]
+    names_of_new = read_files(lambda: spark, read, paths, DRIVER_FILES)
+    for key, names in zip(new, names_of_new, strict=True):
+        cache[key] = layouts.setdefault(names, names)
+    return [cache[key] for key in keys]
+
+
+_KEY = ("path", "size_bytes", "modification_time_ms")
+
+
+@lru_cache(CACHED_SCHEMAS)
+def _cache(location: str, schema_string: str) -> dict[_Key, Names]:
+    """Return the mutable cache of names for the files of a table under a schema."""
+    return {}
+
+
+def _read(store: LogStore, columns: StructType, path: str) -> Names:
+    return names_in_file(store, columns, store.plain(path))

@@ -18,24 +18,22 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
+from itertools import groupby, pairwise
 from math import ceil
 from typing import Any, BinaryIO, TypeAlias
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 
 from widen.errors import CorruptFile
-from widen.observe.json_document import BOM
-from widen.observe.json_split import split_records
-from widen.observe.json_stream_split import MAX_RECORD_BYTES, RecordSplitter
+from widen.json.document import BOM
+from widen.json.split import MAX_RECORD_BYTES, SHORTEN_RECORD, RecordSplitter, split_records
+from widen.model.column_path import Path
+from widen.model.types import ArrayType, DataType, Field, MapType, StructType, similarity_key
+from widen.spark.errors import CONVERT_FILE, RESTORE_FILE
 from widen.spark.session import is_driver
-from widen.spark.source.file_format import SNIFFED_BYTES, find_other_format
-from widen.spark.source.line_range import BLOCK_BYTES, read_lines, record_too_long
-from widen.spark.source.raw_batch import FILE, PART, RANGES_PART, RAW_SCHEMA, TEXT, WHOLE, TextGroup
-from widen.spark.source.source_files import SourceFile
-from widen.spark.spark_errors import CONVERT_FILE, RESTORE_FILE
+from widen.spark.source.source_files import SNIFFED_BYTES, SourceFile, find_other_format
 
 MAX_WHOLE_FILE_BYTES = 8 * 2**20
 """Maximum size of a file that is read as a whole."""
@@ -156,7 +154,7 @@ class RangeTasks:
 
 
 RawTexts: TypeAlias = "DataFrame | RangeTasks"
-"""A raw batch; see `widen.spark.source.raw_batch`."""
+"""A raw batch; see `widen.spark.source.file_ranges`."""
 
 
 def to_frame(texts: RawTexts) -> DataFrame:
@@ -391,3 +389,281 @@ def _check(
 def _check_range(check: Callable[[BinaryIO, FileRange], bool], part: FileRange) -> bool:
     with open_file(part.uri) as file:
         return check(file, part)
+
+
+# The lines of a range of bytes of a local file, as Spark splits a text file among tasks.
+#
+# A line belongs to the range that has its first byte. So adjacent ranges have every line once, wherever they are
+# cut.
+#
+# Source: Spark's reader of text files
+
+
+BLOCK_BYTES = 2**19
+"""Number of bytes that are read at once. Larger blocks leave the cache, and the system gets their memory back each
+time."""
+
+_LINE_END = re.compile(rb"\r\n|\r|\n")
+
+
+def read_lines(
+    file: BinaryIO,
+    start: int,
+    end: int,
+    block_bytes: int = BLOCK_BYTES,
+    *,
+    limit: int = MAX_RECORD_BYTES,
+    path: str = "",
+) -> Iterator[list[bytes]]:
+    r"""Yield the lines that begin in a range, without their ends, in lists of adjacent lines.
+
+    Args:
+        end: The byte after the range.
+        block_bytes: Number of bytes that are read at once.
+        limit: Maximum size of a line.
+        path: URI of the file, for errors.
+    """
+    for data in read_line_blocks(file, start, end, block_bytes, limit=limit, path=path):
+        yield data.splitlines()
+
+
+def read_line_blocks(
+    file: BinaryIO,
+    start: int,
+    end: int,
+    block_bytes: int = BLOCK_BYTES,
+    *,
+    limit: int = MAX_RECORD_BYTES,
+    path: str = "",
+) -> Iterator[bytes]:
+    r"""Yield the lines that begin in a range as blocks of whole lines. ``\n``, ``\r\n`` and ``\r`` end a line.
+
+    Args:
+        end: The byte after the range.
+        block_bytes: Number of bytes that are read at once.
+        limit: Maximum size of a line.
+        path: URI of the file, for errors.
+
+    Raises:
+        CorruptFile: a line is longer.
+    """
+    offset = 0
+    if start:
+        offset = _first_line(file, start, block_bytes, limit, path)
+        file.seek(offset)
+    pending: list[bytes] = []
+    waiting = 0
+    while offset < end:
+        block = file.read(block_bytes)
+        if block and not _ends_line(block):
+            pending.append(block)
+            waiting += len(block)
+            if waiting > limit:
+                raise record_too_long(path, offset, limit)
+            continue
+        data = b"".join((*pending, block))
+        complete = _complete_bytes(data) if block else len(data)
+        if len(data) > limit:
+            _ensure_short(data[:complete], offset, limit, path)
+        # The last line of a range continues beyond it: its first byte counts.
+        own = complete if offset + complete <= end else _next_line(data[:complete], end - offset) or complete
+        if own:
+            yield data[:own] if offset else data[:own].removeprefix(BOM)
+        elif not block:
+            return
+        offset += complete
+        pending, waiting = [data[complete:]], len(data) - complete
+
+
+def _ensure_short(data: bytes, offset: int, limit: int, path: str) -> None:
+    for line in data.splitlines(keepends=True):
+        if len(line.rstrip(b"\r\n")) > limit:
+            raise record_too_long(path, offset, limit)
+        offset += len(line)
+
+
+def record_too_long(path: str, offset: int | None, limit: int, line: int | None = None) -> CorruptFile:
+    """Return the error for a record or a line that is longer than the limit."""
+    place = f"at byte {offset:,}" if line is None else f"in line {line:,}"
+    reason = f"the record {place} is longer than {size_text(limit)}"
+    return CorruptFile(path=path, reason=reason, fix=SHORTEN_RECORD)
+
+
+def size_text(size_bytes: int) -> str:
+    """Return a size as a setting spells it."""
+    return f"{size_bytes / 2**20:g} MB" if size_bytes >= 2**20 else f"{size_bytes:,} bytes"
+
+
+def _ends_line(block: bytes) -> bool:
+    return b"\n" in block or b"\r" in block
+
+
+def _complete_bytes(data: bytes) -> int:
+    r"""Return where the last complete line ends. A ``\r`` at the end may be half of a ``\r\n``."""
+    return max(data.rfind(b"\n"), data.rfind(b"\r", 0, len(data) - 1)) + 1
+
+
+def _next_line(data: bytes, at: int) -> int | None:
+    """Return where the first line begins at or after a byte that is not the first; None if no line ends before."""
+    line_end = _LINE_END.search(data, at - 2 if data[at - 2 : at] == b"\r\n" and at > 1 else at - 1)
+    return None if line_end is None else line_end.end()
+
+
+def _first_line(file: BinaryIO, start: int, block_bytes: int, limit: int, path: str) -> int:
+    """Return where the first line begins at or after a byte that is not the first; the size if there is none."""
+    file.seek(start - 1)
+    data = b""
+    while block := file.read(block_bytes):
+        data += block
+        if len(data) > limit + block_bytes:
+            raise record_too_long(path, start, limit)
+        begin = _next_line(data, 1)
+        if begin is not None and begin < len(data):
+            break
+    begin = _next_line(data, 1)
+    return start - 1 + (len(data) if begin is None else begin)
+
+
+# Raw batches: the records of files as rows with their JSON texts, and how a task takes them.
+#
+# A row is a text, or it represents ranges of files; see `widen.spark.source.file_ranges`.
+
+
+TEXT, FILE, PART, WHOLE = "text", "file", "part", "whole"
+"""The columns of a raw batch: the bytes, their file, the byte where the split of a large file begins, and whether the
+bytes are a whole file or one record."""
+
+RAW_SCHEMA = f"{TEXT} binary, {FILE} string, {PART} bigint, {WHOLE} boolean"
+
+RANGES_PART, CSV_RANGES_PART, REFUSED_PART = -1, -2, -3
+"""The values of `PART` in rows whose text is a list of ranges: of JSON, and of CSV with its dialect; and in rows with
+`RefusedTexts`."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextGroup:
+    """Adjacent texts of one file.
+
+    Args:
+        file: URI of the file.
+        part: The byte where the split of a large file begins.
+        is_whole: Whether each text is a whole file or one record.
+        lines: The line of each text in the file; None if the texts are all the lines of the file.
+        reasons: Why each text is not a record; None if they have to be parsed.
+    """
+
+    file: str
+    part: int
+    is_whole: bool
+    texts: list[bytes]
+    lines: Sequence[int] | None = None
+    reasons: Sequence[str] | None = None
+
+
+class RefusedTexts(msgspec.Struct, frozen=True, array_like=True):
+    """Texts of one file that are not records, as the text of one row of a raw batch."""
+
+    part: int
+    texts: list[bytes]
+    lines: list[int]
+    reasons: list[str]
+
+    def to_raw(self, path: str) -> pa.RecordBatch:
+        """Return the texts as a part of a raw batch."""
+        row = {TEXT: msgspec.msgpack.encode(self), FILE: path, PART: REFUSED_PART, WHOLE: False}
+        return pa.RecordBatch.from_pylist([row])
+
+
+def read_refused(text: bytes) -> RefusedTexts:
+    """Return the texts from a row with `REFUSED_PART`."""
+    return msgspec.msgpack.decode(text, type=RefusedTexts)
+
+
+def split_groups(batch: pa.RecordBatch) -> Iterator[TextGroup]:
+    """Yield the texts of an Arrow batch, those of the same file, split and form together.
+
+    Args:
+        batch: Columns `TEXT`, `FILE`, `PART` and `WHOLE`.
+    """
+    texts, end = batch.column(TEXT).to_pylist(), 0
+    for (file, part, is_whole), rows in _group_rows(batch):
+        start, end = end, end + rows
+        yield TextGroup(file, part, is_whole, texts[start:end])
+
+
+def _group_rows(batch: pa.RecordBatch) -> Iterator[tuple[tuple[str, int, bool], int]]:
+    """Yield each group of adjacent rows of the same file, split and form, with its size."""
+    columns = [batch.column(name) for name in (FILE, PART, WHOLE)]
+    ends = [tuple(column[index].as_py() for column in columns) for index in (0, -1)] if batch.num_rows else []
+    if ends and ends[0] == ends[1]:
+        yield ends[0], batch.num_rows
+        return
+    for source, group in groupby(zip(*(column.to_pylist() for column in columns), strict=True)):
+        yield source, len(list(group))
+
+
+def as_raw_records(texts: Sequence[bytes], path: str, part: int = 0) -> pa.RecordBatch:
+    """Return JSON texts as a part of a raw batch, one record each.
+
+    Args:
+        texts: The texts in the order of the file.
+        path: URI of the file.
+        part: Byte where the split of the texts begins in the file.
+    """
+    count = len(texts)
+    columns = [pa.array(texts, pa.binary()), pa.array([path] * count, pa.string())]
+    columns += [pa.array([part] * count, pa.int64()), pa.array([False] * count, pa.bool_())]
+    return pa.RecordBatch.from_arrays(columns, names=[TEXT, FILE, PART, WHOLE])
+
+
+# The names by which Spark reads the fields of typed records.
+#
+# In most sessions Spark does not distinguish field names that differ only in case. If a record has such names, its
+# fields are named by their positions while Spark reads it.
+#
+# Source: docs/evolution-rules.md#d9, #d16
+
+
+Typed: TypeAlias = tuple[Column, DataType]
+"""Values with their type; the names of record fields are those of `with_field_steps`."""
+
+
+def field_steps(record: StructType) -> list[str]:
+    """Return the names by which Spark reads the fields of a record."""
+    is_plain = len({similarity_key(name) for name in record.names}) == len(record.fields)
+    return list(record.names) if is_plain else [str(position) for position in range(len(record.fields))]
+
+
+def with_field_steps(data_type: DataType) -> DataType:
+    """Return a type with these names in all its records."""
+    match data_type:
+        case StructType(fields):
+            names = field_steps(data_type)
+            return StructType(
+                tuple(Field(name, with_field_steps(f.type)) for name, f in zip(names, fields, strict=True))
+            )
+        case ArrayType(element):
+            return ArrayType(with_field_steps(element))
+        case MapType(key, value):
+            return MapType(key, with_field_steps(value))
+    return data_type
+
+
+def fields_of(values: Column, data_type: StructType) -> dict[str, Typed]:
+    """Return the fields of records in a column, by their names in the source."""
+    named = zip(data_type, field_steps(data_type), strict=True)
+    return {field.name: (values.getField(name), field.type) for field, name in named}
+
+
+def duplicate_fields(data_type: DataType, path: Path = ()) -> Iterator[Path]:
+    """Yield the paths of fields with exactly the same name as another field of their record."""
+    match data_type:
+        case StructType(fields):
+            names: set[str] = set()
+            for field in fields:
+                if field.name in names:
+                    yield (*path, field.name)
+                names.add(field.name)
+                yield from duplicate_fields(field.type, (*path, field.name))
+        case ArrayType(inner) | MapType(_, inner):
+            yield from duplicate_fields(inner, path)

@@ -19,19 +19,24 @@ from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 
 from widen.errors import InvalidOption, SourceError
+from widen.json.document import BOM
+from widen.json.split import MAX_RECORD_BYTES, RecordSplitter
 from widen.model.types import quote_name
-from widen.observe.json_document import BOM
-from widen.observe.json_stream_split import MAX_RECORD_BYTES, RecordSplitter
-from widen.proof.file_parts import FileTasks, ProofFile
-from widen.spark.file_sources import FILE_SOURCES
-from widen.spark.pinned_settings import SKIP_NO_FILE
+from widen.proof.source_reader import FileTasks, ProofFile
 from widen.spark.session import is_driver
-from widen.spark.source.file_format import COMPRESSION_ENDINGS
+from widen.spark.settings import SKIP_NO_FILE
 from widen.spark.source.file_ranges import (
+    FILE,
     MAX_WHOLE_FILE_BYTES,
+    PART,
+    RANGES_PART,
+    RAW_SCHEMA,
+    TEXT,
+    WHOLE,
     FileRange,
     RawTexts,
     are_few,
+    as_raw_records,
     begins_with_line,
     can_read,
     check_heads,
@@ -40,8 +45,14 @@ from widen.spark.source.file_ranges import (
     task_bytes,
     to_frame,
 )
-from widen.spark.source.raw_batch import FILE, PART, RANGES_PART, RAW_SCHEMA, TEXT, WHOLE, as_raw_records
-from widen.spark.source.source_files import SourceFile, SourceFiles, as_literal, count_partitions
+from widen.spark.source.source_files import (
+    COMPRESSION_ENDINGS,
+    FILE_SOURCES,
+    SourceFile,
+    SourceFiles,
+    as_literal,
+    count_partitions,
+)
 
 MULTI_LINE = "multiLine"
 """The option for records that take several lines, named as in Spark. One task then reads each large file."""

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from itertools import chain, islice
 from math import ceil
+from types import MappingProxyType
 from typing import TypeAlias
 from urllib.parse import quote, unquote
 
@@ -15,19 +18,153 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from widen.errors import SourceError
-from widen.log.store.local_files import absolute_path
-from widen.spark.session import is_driver
-from widen.spark.source.file_format import COMPRESSION_ENDINGS, FileFormat, format_of
-from widen.spark.source.source_places import ensure_no_table, expand_local, has_linked_folder, to_local, walk_files
-from widen.spark.spark_errors import (
+from widen.errors import CorruptFile, InvalidOption, SourceChanged, SourceError, WidenError
+from widen.log.local_files import absolute_path
+from widen.spark.errors import (
     ADD_STORE,
     NO_CREDENTIALS,
     SET_CREDENTIALS,
     SPARK_ERRORS,
     lacks_credentials,
     missing_store,
+    translate_spark_errors,
 )
+from widen.spark.session import is_driver
+from widen.spark.source.source_places import ensure_no_table, expand_local, has_linked_folder, to_local, walk_files
+
+# The formats of source files, and how file names tell them.
+#
+# Source: docs/evolution-rules.md#d16
+
+
+class FileFormat(str, Enum):
+    """The format of a source file."""
+
+    JSON = "json"
+    """JSON lines, arrays of records, or one document in a file."""
+    CSV = "csv"
+    """Records of strings; the first line has the names."""
+    TEXT = "text"
+    """A record for each line, with the field ``value``."""
+    PARQUET = "parquet"
+    AVRO = "avro"
+    ORC = "orc"
+
+    @property
+    def is_typed(self) -> bool:
+        """Whether the files have types."""
+        return self in (FileFormat.PARQUET, FileFormat.AVRO, FileFormat.ORC)
+
+
+FILE_ENDINGS: Mapping[FileFormat, tuple[str, ...]] = MappingProxyType(
+    {
+        FileFormat.JSON: (".json", ".jsonl", ".ndjson"),
+        FileFormat.CSV: (".csv", ".tsv"),
+        FileFormat.PARQUET: (".parquet",),
+        FileFormat.AVRO: (".avro",),
+        FileFormat.ORC: (".orc",),
+    }
+)
+"""Endings of file names. No ending means plain text, so plain text must be requested."""
+
+COMPRESSION_ENDINGS = ("", ".gz", ".bz2", ".zst", ".deflate", ".lz4", ".snappy")
+"""Endings of compressed files, which follow the ending of the format."""
+
+
+def format_of(path: str) -> FileFormat | None:
+    """Return the format that a file name tells, or None."""
+    name = path.rsplit("/", 1)[-1].lower()
+    for file_format, endings in FILE_ENDINGS.items():
+        compressions = ("",) if file_format.is_typed else COMPRESSION_ENDINGS
+        if any(name.endswith(ending + compression) for ending in endings for compression in compressions):
+            return file_format
+    return None
+
+
+def parse_format(text: str | None) -> FileFormat | None:
+    """Return the format that a caller names; None leaves it to the file names.
+
+    Raises:
+        InvalidOption: the format does not exist.
+    """
+    if text is None:
+        return None
+    if text not in {file_format.value for file_format in FileFormat}:
+        formats = ", ".join(file_format.value for file_format in FileFormat)
+        raise InvalidOption(option="format", value=text, expected=f"Must be one of: {formats}.")
+    return FileFormat(text)
+
+
+SNIFFED_BYTES = 4_096
+"""Number of bytes at the beginning of a file that tell a format that is not text."""
+
+_MAGIC: tuple[tuple[bytes, str], ...] = (
+    (b"\x1f\x8b", "it is gzip; give its name the ending .gz"),
+    (b"BZh", "it is bzip2; give its name the ending .bz2"),
+    (b"\x28\xb5\x2f\xfd", "it is zstd; give its name the ending .zst"),
+    (b"PAR1", "it is Parquet; give its name the ending .parquet, or set the format"),
+    (b"Obj\x01", "it is Avro; give its name the ending .avro, or set the format"),
+    (b"ORC", "it is ORC; give its name the ending .orc, or set the format"),
+    (b"%PDF-", "it is PDF; export the table in it as CSV"),
+    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "it is an old Excel workbook (xls); save the sheet as CSV in UTF-8"),
+    (b"SQLite format 3\0", "it is a SQLite database; export the table as CSV"),
+    (b"7z\xbc\xaf\x27\x1c", "it is a 7z archive; unpack it"),
+    (b"\xfd7zXZ\0", "it is xz; decompress it, e.g. with: xz -d FILE"),
+    (b"\x89PNG\r\n\x1a\n", "it is an image (PNG)"),
+    (b"\xff\xd8\xff", "it is an image (JPEG)"),
+)
+"""How files begin that are not text, and what to do about them."""
+
+_UTF_16_AND_32: tuple[tuple[bytes, str], ...] = (
+    (b"\xff\xfe\0\0", "UTF-32"),
+    (b"\0\0\xfe\xff", "UTF-32"),
+    (b"\xff\xfe", "UTF-16"),
+    (b"\xfe\xff", "UTF-16"),
+)
+_MARKUP = re.compile(rb"\s*(?:<!doctype html|<html|<head>|<\?xml)", re.IGNORECASE)
+
+
+def find_other_format(head: bytes, encoding: str = "utf-8") -> str | None:
+    """Return what a file is that should be JSON or CSV, and what to do; None if its first bytes may be text.
+
+    Args:
+        encoding: The encoding that the caller names.
+    """
+    if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
+        if b"xl/" in head or b"[Content_Types].xml" in head:
+            return "it is an Excel workbook (xlsx); save the sheet as CSV in UTF-8"
+        return "it is a zip archive; unpack it"
+    for magic, found in _MAGIC:
+        if head.startswith(magic):
+            return found
+    markup = _MARKUP.match(head.removeprefix(b"\xef\xbb\xbf"))
+    if markup is not None:
+        name = "XML" if b"?xml" in markup[0].lower() else "HTML"
+        return f"it is a page of {name}, perhaps an error of the server that it came from; get it again"
+    if len("\n".encode(encoding)) > 1:
+        return None
+    wide = next((name for mark, name in _UTF_16_AND_32 if head.startswith(mark)), None) or _guess_wide(head)
+    if wide is None:
+        return None
+    return f"it is {wide}; convert it to UTF-8, or for CSV set the option encoding to {wide.lower()}"
+
+
+def _guess_wide(head: bytes) -> str | None:
+    """Return the encoding of a text without a mark in which most characters are ASCII; None if it has one byte each."""
+    sample = head[:256]
+    sample = sample[: len(sample) // 4 * 4]
+    if len(sample) < _MIN_WIDE_BYTES:
+        return None
+    zeros = [sample[at::4].count(0) * 4 / len(sample) for at in range(4)]
+    if sorted(zeros)[1] > _MOSTLY and min(zeros) < 1 - _MOSTLY:
+        return "UTF-32" + ("LE" if zeros[0] < _MOSTLY else "BE")
+    if min(zeros[1], zeros[3]) > _MOSTLY and max(zeros[0], zeros[2]) < 1 - _MOSTLY:
+        return "UTF-16LE"
+    return "UTF-16BE" if min(zeros[0], zeros[2]) > _MOSTLY and max(zeros[1], zeros[3]) < 1 - _MOSTLY else None
+
+
+_MIN_WIDE_BYTES, _MOSTLY = 8, 0.7
+
 
 FilePath: TypeAlias = str | os.PathLike[str]
 """A path, URL or pattern from a caller."""
@@ -410,3 +547,136 @@ def to_source_error(source: str, error: Exception, fix: str) -> SourceError:
 def unusable_source(source: str, reason: str, fix: str) -> SourceError:
     """Return the error for a source that cannot be used."""
     return SourceError(source=source, reason=reason.rstrip("."), fix=fix)
+
+
+# Files of a source that change after they are listed: what was read of them may be the half of a file, or of two.
+
+
+_LOCAL = re.compile(r"file:/+([A-Za-z0-9/._=,@+-]+)")
+"""URIs of local files without escapes."""
+
+
+def list_new_files(files: DataFrame) -> list[SourceFile]:
+    """Return the files of a micro-batch as values, sorted by name.
+
+    Args:
+        files: The columns of `widen.spark.source.source_files.list_files`.
+
+    Raises:
+        SourceChanged: a file was deleted after the stream had found it.
+    """
+    try:
+        with translate_spark_errors():
+            return drop_repeated(to_source_files(files))
+    except CorruptFile as error:
+        raise SourceChanged(path=error.fields["path"], change="was deleted", fix=_REPLACE) from error
+
+
+_REPLACE = "Restore it, or put an empty file there if its records are not needed, and start the stream again."
+_WAIT = (
+    "What was read of it may be incomplete. Ingest again when it is complete. Give files that are being written names "
+    "that begin with a dot or an underscore: those are not read."
+)
+
+
+@contextmanager
+def unchanged_files(spark: SparkSession, files: Sequence[SourceFile]) -> Iterator[None]:
+    """Check after the body that has read files that they are still as they were listed, also if it failed.
+
+    Raises:
+        SourceChanged: a file was deleted, or has another size or time of modification.
+    """
+    with explain_changes(spark, files):
+        yield
+    ensure_unchanged(spark, files)
+
+
+@contextmanager
+def explain_changes(spark: SparkSession, files: Sequence[SourceFile]) -> Iterator[None]:
+    """Raise `SourceChanged` instead of an error of the body if files are no longer as they were listed.
+
+    Raises:
+        SourceChanged: a file was deleted, or has another size or time of modification.
+    """
+    try:
+        yield
+    except SourceChanged:
+        raise
+    except WidenError as error:
+        for path, change in find_changes(spark, files).items():
+            raise SourceChanged(path=path, change=change, fix=_WAIT) from error
+        raise
+
+
+def ensure_unchanged(spark: SparkSession, files: Sequence[SourceFile]) -> None:
+    """Check that files are still as they were listed.
+
+    Raises:
+        SourceChanged: a file was deleted, or has another size or time of modification.
+    """
+    for path, change in find_changes(spark, files).items():
+        raise SourceChanged(path=path, change=change, fix=_WAIT)
+
+
+def find_changes(spark: SparkSession, files: Sequence[SourceFile]) -> Mapping[str, str]:
+    """Return what happened to the files that are not as they were listed, by their paths."""
+    states = _local_states(files) if is_driver(spark) else None
+    if states is None:
+        states = _states(spark, [file for file in files if file.size_bytes])
+    # An empty file may stay or go: it has no records, and a listing by a Spark job leaves it out.
+    changes = ((file.path, _describe(file, states.get(file.path))) for file in files if file.size_bytes)
+    return {path: change for path, change in changes if change}
+
+
+def _describe(file: SourceFile, state: tuple[int, int] | None) -> str:
+    if state is None:
+        return "was deleted"
+    size_bytes, modified_ms = state
+    if size_bytes != file.size_bytes:
+        return f"has {size_bytes:,} bytes, not {file.size_bytes:,}"
+    return "was written again" if modified_ms != file.modified_ms else ""
+
+
+def _local_states(files: Sequence[SourceFile]) -> dict[str, tuple[int, int]] | None:
+    """Return sizes and times of the files that exist; None if Spark has to list them."""
+    states = {}
+    for file in files:
+        match = _LOCAL.fullmatch(file.uri)
+        if match is None:
+            return None
+        try:
+            found = os.stat(f"/{match[1]}")
+        except OSError:
+            continue
+        states[file.path] = found.st_size, found.st_mtime_ns // 1_000_000
+    return states
+
+
+def _states(spark: SparkSession, files: Sequence[SourceFile]) -> dict[str, tuple[int, int]]:
+    """Return sizes and times of the files that exist, as Spark lists them."""
+    paths = [as_literal(file.path) for file in files]
+    try:
+        listed = to_source_files(list_files(spark.read.format("binaryFile").load(paths))) if paths else []
+    except PySparkException:
+        if len(files) <= 1:
+            return {}
+        middle = len(files) // 2  # the listing fails for a missing file
+        return _states(spark, files[:middle]) | _states(spark, files[middle:])
+    return {file.path: (file.size_bytes, file.modified_ms) for file in listed}
+
+
+# Spark's file sources of the first version, by the names of their classes.
+#
+# Only they tell the file of a row, in the column ``_metadata``. By their short names, a session with an empty
+# ``spark.sql.sources.useV1SourceList`` would take those of the second version.
+#
+# Source: Spark's configuration, spark.sql.sources.useV1SourceList
+
+
+_PACKAGE = "org.apache.spark.sql.execution.datasources"
+FILE_SOURCES: Mapping[str, str] = {
+    "parquet": f"{_PACKAGE}.parquet.ParquetFileFormat",
+    "orc": f"{_PACKAGE}.orc.OrcFileFormat",
+    "text": f"{_PACKAGE}.text.TextFileFormat",
+}
+"""By their short names; other sources that we read have one version only."""

@@ -14,15 +14,15 @@ import msgspec
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from widen.json.kinds import LONG_WORD, MAP_WORD, RECORD_WORD, Kind
+from widen.json.observation import SAMPLE_CHARS, FieldObservation, KindObservation, RecordObservation
+from widen.json.observe import TemporalString, type_facts
 from widen.model.types import BINARY, STRING, TIMESTAMP, VOID, ArrayType, DataType, MapType, StructType
-from widen.observe.kind import LONG_WORD, MAP_WORD, RECORD_WORD, Kind
-from widen.observe.observation import SAMPLE_CHARS, FieldObservation, KindObservation, RecordObservation
-from widen.observe.observe_schema import TemporalString, type_facts
+from widen.spark.errors import translate_spark_errors
 from widen.spark.expression import join_columns
-from widen.spark.source.field_names import Typed, field_steps
-from widen.spark.spark_errors import translate_spark_errors
-from widen.spark.text.text_tasks import MIN_COUNTED_RECORDS
-from widen.spark.typed.exact_cast import convert_exactly, is_exact_double, is_whole_ms, read_temporal
+from widen.spark.ingest.text_tasks import MIN_COUNTED_RECORDS
+from widen.spark.source.file_ranges import Typed, field_steps
+from widen.spark.typed.column_expressions import convert_exactly, is_exact_double, is_whole_ms, read_temporal
 from widen.spark.typed.typed_records import PLACE, TypedRecords
 
 PER_PASS = 200

@@ -9,14 +9,18 @@ Source: docs/evolution-rules.md#one-interval, #u1, #u2, #d16
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import reduce
+from operator import and_, or_
 from types import MappingProxyType
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from widen.evolution.policy import EpochUnit, Policy
+from widen.json.observe import TemporalString
+from widen.model.column_path import leaves
 from widen.model.types import (
     BOOLEAN,
     DATE,
@@ -27,18 +31,106 @@ from widen.model.types import (
     ArrayType,
     DataType,
     DecimalType,
+    Field,
     MapType,
     StructType,
     quote_name,
 )
-from widen.observe.observe_schema import TemporalString
-from widen.planning.evolution.policy import EpochUnit, Policy
-from widen.planning.evolution.source_metadata import RESCUED, role_field
-from widen.proof.source_columns import ColumnsByKey, FieldColumns, SourceColumn, columns_by_key, widest_record_column
-from widen.spark.source.field_names import Typed, field_steps, fields_of, with_field_steps
-from widen.spark.spark_types import to_spark, type_to_spark
-from widen.spark.typed.json_values import document_type, from_document, to_document, to_json_text
-from widen.spark.typed.temporal_strings import comparable_time, comparable_values, count_text, has_temporal_strings
+from widen.proof.rules import ColumnsByKey, FieldColumns, SourceColumn, columns_by_key, widest_record_column
+from widen.schema.source_metadata import CORRUPT, CORRUPT_AT, RESCUED, role_field
+from widen.spark.expression import join_columns
+from widen.spark.source.file_ranges import Typed, field_steps, fields_of, with_field_steps
+from widen.spark.typed.column_expressions import document_type, from_document, to_document, to_json_text
+from widen.spark.types import to_spark, type_to_spark
+
+# Strings of typed records that are read as dates, in the spelling in which the proof compares them.
+#
+# Source: docs/evolution-rules.md#d6
+
+
+def comparable_fields(fields: Mapping[str, Typed], columns: ColumnsByKey) -> dict[str, Typed]:
+    """Return the fields of records with strings that are read as dates as their columns give them back.
+
+    The spelling of UTC and trailing zeros of fractions do not matter, since a column of timestamps does not keep them.
+    A date is its midnight where a field has only columns of timestamps for it. The midnight is never the date.
+
+    Args:
+        columns: The columns of each field.
+
+    Source: docs/evolution-rules.md#d6
+    """
+    return {
+        key: (comparable_values(values, kind, columns.get(key, ())), kind) for key, (values, kind) in fields.items()
+    }
+
+
+def comparable_values(values: Column, data_type: DataType, columns: FieldColumns, dim: int = 0) -> Column:
+    """Return the values of one field, inside a number of arrays, like `comparable_fields`."""
+    if not has_temporal_strings(data_type):
+        return values
+    match data_type:
+        case TemporalString():
+            return _as_stored(comparable_time(values, STRING, data_type), columns, dim)
+        case StructType():
+            record = widest_record_column(columns)
+            fields = comparable_fields(fields_of(values, data_type), (record and record.fields) or {})
+            named = zip(fields.values(), field_steps(data_type), strict=True)
+            return F.when(values.isNotNull(), F.struct(*(inner.alias(name) for (inner, _), name in named)))
+        case ArrayType(element):
+            return F.transform(values, lambda item: comparable_values(item, element, columns, dim + 1))
+        case MapType(_, value):
+            inner = tuple(column.value for column in columns if column.value is not None and column.dim >= dim)
+            return F.transform_values(values, lambda _, item: comparable_values(item, value, inner))
+    return values
+
+
+def _as_stored(texts: Column, columns: FieldColumns, dim: int) -> Column:
+    """Return texts as the columns of a field give them back: dates and times as what the columns have for them.
+
+    That is the midnight of a date, or the count of its days, and the count of the milliseconds of a timestamp.
+    """
+    types = {column.type_name for column in columns if column.dim >= dim}
+    if "string" in types:
+        return texts
+    midnight = next((_MIDNIGHTS[name] for name in _MIDNIGHTS if name in types), None)
+    stored = []
+    if "timestamp" not in types and types & _NUMBERS_OF_DATES:
+        instants = F.when(texts.rlike(rf"\A{_SECONDS}(?:\.[0-9]{{1,3}})?Z\z"), texts.try_cast("timestamp"))
+        stored.append(count_text(F.unix_millis(instants)))
+    if "date" not in types and (midnight is not None or types & _NUMBERS_OF_DATES):
+        dates = F.when(texts.rlike(r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}\z"), texts)
+        has_midnight = midnight is not None
+        stored.append(
+            F.concat(dates, F.lit(midnight)) if has_midnight else count_text(F.unix_date(dates.try_cast("date")))
+        )
+    return F.coalesce(*stored, texts)
+
+
+def count_text(numbers: Column) -> Column:
+    """Return the texts that stand for dates and timestamps of which a column has only the count."""
+    return F.concat(F.lit("count "), numbers.cast("string"))
+
+
+_NUMBERS_OF_DATES = frozenset({"integer", "long", "double", "decimal"})
+"""The columns of numbers that take dates, and but for integers of 32 bits timestamps."""
+
+_MIDNIGHTS: Mapping[str, str] = {"timestamp_ntz": "T00:00:00", "timestamp": "T00:00:00Z"}
+"""What the columns of timestamps give back for a date, in the order in which the proof reads them."""
+
+
+def has_temporal_strings(data_type: DataType) -> bool:
+    """Tell whether a type has strings that are read as dates."""
+    return any(isinstance(leaf, TemporalString) for _, leaf in leaves(data_type))
+
+
+def comparable_time(texts: Column, stored: DataType, original: DataType) -> Column:
+    """Return texts with ``Z`` and without zeros at the end of fractions."""
+    texts = F.regexp_replace(texts, rf"\A({_SECONDS}(?:\.[0-9]+)?)\+00:00\z", "$1Z")
+    return F.regexp_replace(texts, rf"\A({_SECONDS})(?:(\.[0-9]*[1-9])0*|\.0+)?(Z?)\z", "$1$2$3")
+
+
+_SECONDS = "[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}"
+
 
 _DAY_MICROS = 86_400_000_000
 _YEARS_MS = -62_135_596_800_000, 253_402_300_799_999
@@ -382,3 +474,171 @@ BACKWARD_CONVERSIONS: Mapping[tuple[str, str], Back] = MappingProxyType(
     | {(str(STRING), original): _parse_text for original in ("number", str(BOOLEAN))}
 )
 """The conversions back, by stored and source type; a timestamp does not convert back to a number (U16)."""
+
+
+# The proof for typed records: all columns of a field must hold the value that is rebuilt from them.
+#
+# The value comes from one column; each of the others must have the same value or null. A column must be null if the
+# record has no value for its field, or one that the column does not take.
+#
+# Source: docs/evolution-rules.md#u1, #u14, #u17
+
+
+_DATE_SUFFIXES = ("", "T00:00:00", "T00:00:00Z")
+"""What may follow a date in the value of a string that is read as a date, if another column holds the date."""
+
+_EPOCH_LIMITS = ((10**11, EpochUnit.SECONDS), (10**14, EpochUnit.MILLISECONDS), (10**17, EpochUnit.MICROSECONDS))
+"""The sizes below which an integer counts seconds, ms or µs; a larger one counts ns (D5)."""
+
+_MICROS = {
+    EpochUnit.SECONDS: Decimal(1_000_000),
+    EpochUnit.MILLISECONDS: Decimal(1_000),
+    EpochUnit.MICROSECONDS: Decimal(1),
+    EpochUnit.NANOSECONDS: Decimal("0.001"),
+}
+_INTEGERS = frozenset({"byte", "short", "integer", "long"})
+
+
+def columns_agree(fields: Mapping[str, Typed], schema: StructType, policy: Policy) -> Column | None:
+    """Return whether all columns of rows hold the rebuilt values of their fields; None if they always do.
+
+    Args:
+        fields: The fields that `rebuild_fields` returns.
+        schema: The schema of the table; the rows have its columns.
+    """
+    columns = columns_by_key(schema, policy)
+    rescued = role_field(schema, RESCUED)
+    conditions = [] if rescued is None else [_is_written_so(F.col(quote_name(rescued.name)), fields)]
+    roles = (role_field(schema, role) for role in (CORRUPT, CORRUPT_AT))
+    conditions += [F.col(quote_name(field.name)).isNull() for field in roles if field is not None]
+    inner = _all_agree(fields, columns, lambda name: F.col(quote_name(name)), is_only=rescued is None)
+    conditions += [] if inner is None else [inner]
+    return join_columns(and_, conditions) if conditions else None
+
+
+def _is_written_so(text: Column, fields: Mapping[str, Typed]) -> Column:
+    """Return whether a text is what records with its values are written as: Spark also reads others."""
+    schema = StructType(tuple(Field(name, data_type) for name, (_, data_type) in fields.items()))
+    return _null_or(text, record_text(fields_of(parse_record(text, schema), schema)) == text)
+
+
+def _all_agree(
+    fields: Mapping[str, Typed], columns: ColumnsByKey, stored: Callable[[str], Column], *, is_only: bool
+) -> Column | None:
+    """Return whether all columns of records hold the rebuilt values; None if they always do.
+
+    Args:
+        fields: The rebuilt fields.
+        stored: Returns a column by its name.
+        is_only: Whether a field with one column has its value from there, and not from the rescue column or another
+            record.
+    """
+    conditions = []
+    for key, slots in columns.items():
+        for slot in slots:
+            column = stored(slot.name)
+            if key not in fields:
+                conditions.append(column.isNull())
+                continue
+            agreement = _Agreement(slot, is_only=is_only and len(slots) == 1).of(column, *fields[key], slot.dim)
+            if agreement is not None:
+                conditions.append(agreement)
+    return join_columns(and_, conditions) if conditions else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Agreement:
+    """Compares one column with the rebuilt values of its field.
+
+    Args:
+        is_only: Whether the values come from this column.
+    """
+
+    slot: SourceColumn
+    is_only: bool
+
+    def of(self, stored: Column, values: Column, data_type: DataType, dim: int) -> Column | None:
+        """Return whether stored values, inside ``dim`` more arrays, are null or agree; None if they always do."""
+        if isinstance(data_type, ArrayType):
+            return self._items(stored, values, data_type.element, dim) if dim else stored.isNull()
+        if dim:
+            item = F.try_element_at(stored, F.lit(1))
+            inner = self.of(item, values, data_type, dim - 1)
+            is_one = (F.size(stored) == 1) & item.isNotNull()
+            return _null_or(stored, is_one if inner is None else is_one & inner)
+        match data_type:
+            case MapType():
+                return self._entries(stored, values, data_type)
+            case StructType():
+                return self._record(stored, values, data_type)
+        return self._scalar(stored, values, data_type)
+
+    def _items(self, stored: Column, values: Column, element: DataType, dim: int) -> Column | None:
+        if self.of(F.lit(None), F.lit(None), element, dim - 1) is None:
+            return None
+        pairs = F.zip_with(stored, values, lambda item, value: _not_none(self.of(item, value, element, dim - 1)))
+        return _null_or(stored, (F.size(stored) == F.size(values)) & F.forall(pairs, lambda is_same: is_same))
+
+    def _entries(self, stored: Column, values: Column, data_type: MapType) -> Column | None:
+        if self.slot.value is None:
+            return stored.isNull()
+        inner = _Agreement(self.slot.value, self.is_only)
+        if inner.of(F.lit(None), F.lit(None), data_type.value, inner.slot.dim) is None:
+            return None
+        pairs = F.map_zip_with(
+            map_entries(stored, data_type),
+            values,
+            lambda _, item, value: _not_none(inner.of(item, value, data_type.value, inner.slot.dim)),
+        )
+        has_same_keys = (F.size(pairs) == F.size(stored)) & (F.size(pairs) == F.size(values))
+        return _null_or(stored, has_same_keys & F.forall(F.map_values(pairs), lambda is_same: is_same))
+
+    def _record(self, stored: Column, values: Column, data_type: StructType) -> Column | None:
+        if self.slot.fields is None:
+            return stored.isNull()
+        fields = fields_of(values, data_type)
+        inner = _all_agree(fields, self.slot.fields, stored.getField, is_only=self.is_only)
+        if inner is None:
+            return None if self.is_only else _null_or(stored, values.isNotNull())
+        return _null_or(stored, values.isNotNull() & inner)
+
+    def _scalar(self, stored: Column, values: Column, data_type: DataType) -> Column | None:
+        slot = self.slot
+        if slot.fields is not None or slot.value is not None:
+            return stored.isNull()
+        if slot.type == data_type and self.is_only:
+            return None
+        if isinstance(data_type, TemporalString):
+            return _null_or(stored, _is_temporal(stored, values, slot.type, data_type))
+        if slot.type == TIMESTAMP and str(data_type) in _INTEGERS:
+            return _null_or(stored, _is_epoch(stored, values, slot.epoch_unit))
+        original = convert_back(stored, slot.type, data_type)
+        return stored.isNull() if original is None else _null_or(stored, original == values)
+
+
+def _null_or(stored: Column, condition: Column) -> Column:
+    return stored.isNull() | F.coalesce(condition, F.lit(False))
+
+
+def _is_temporal(stored: Column, values: Column, kind: DataType, data_type: TemporalString) -> Column:
+    """Return whether a string that is read as a date, or the midnight of a date, is what a column has."""
+    texts = [convert_back(stored, kind, data_type)]
+    if kind != STRING:
+        dates = convert_back(stored, kind, DATE)
+        texts += [] if dates is None else [F.concat(dates.cast("string"), F.lit(each)) for each in _DATE_SUFFIXES]
+        instants = None if kind == TIMESTAMP else convert_back(stored, kind, TIMESTAMP)
+        texts += [] if instants is None else [convert_back(instants, TIMESTAMP, data_type)]
+    same = [F.coalesce(text == values, F.lit(False)) for text in texts if text is not None]
+    return reduce(or_, same, F.lit(False))
+
+
+def _is_epoch(stored: Column, values: Column, unit: EpochUnit | None) -> Column:
+    """Return whether an integer counts to a timestamp, in its unit or in the unit that its size implies."""
+    micros, number = F.unix_micros(stored).cast("decimal(38,3)"), values.cast("decimal(20,0)")
+    is_same = {each: micros == number * F.lit(factor) for each, factor in _MICROS.items()}
+    if unit is not None:
+        return is_same[unit]
+    result = is_same[EpochUnit.NANOSECONDS]
+    for limit, each in reversed(_EPOCH_LIMITS):
+        result = F.when(F.abs(number) < F.lit(Decimal(limit)), is_same[each]).otherwise(result)
+    return result

@@ -5,33 +5,58 @@ Source: docs/evolution-rules.md#d16
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import operator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from itertools import groupby
 from types import MappingProxyType
-from urllib.parse import quote
+from typing import cast
+from urllib.parse import quote, unquote
 
 from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 
-from widen.model.column_path import format_path
-from widen.model.types import DataType, StructType, quote_name
-from widen.observe.file_fields import (
+from widen.evolution.policy import Policy, build_typed_field_rules
+from widen.json.field_rules import (
+    JSON_BEGIN,
     LOADED_AT,
+    MASK,
     SIGN,
     SOURCE_FILE,
+    FieldRule,
+    FieldRules,
     FileFields,
     merge_file_fields,
     partition_folders,
     unescape_folder,
 )
+from widen.json.observation import FieldObservation, RecordObservation, merge_records
+from widen.json.observe import TemporalString, observe_schema, unknown_types
+from widen.model.column_path import Path, fold_path, format_path, map_children
+from widen.model.types import (
+    BINARY,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    VARIANT,
+    VOID,
+    ArrayType,
+    DataType,
+    Field,
+    MapType,
+    StructType,
+    quote_name,
+    similarity_key,
+)
 from widen.protocol.partition_values import HIVE_NULL
-from widen.spark.file_sources import FILE_SOURCES
-from widen.spark.pinned_settings import SKIP_NO_FILE
-from widen.spark.source.field_names import duplicate_fields, with_field_steps
-from widen.spark.source.file_format import FileFormat
+from widen.spark.errors import SPARK_ERRORS, find_known_failure
+from widen.spark.expression import join_columns
+from widen.spark.settings import SKIP_NO_FILE
+from widen.spark.source.file_ranges import Typed, duplicate_fields, field_steps, fields_of, with_field_steps
 from widen.spark.source.source_files import (
+    FILE_SOURCES,
+    FileFormat,
     SourceFiles,
     as_literal,
     decode_uri,
@@ -39,10 +64,9 @@ from widen.spark.source.source_files import (
     source_error_reason,
     unusable_source,
 )
-from widen.spark.spark_errors import SPARK_ERRORS, find_known_failure
-from widen.spark.spark_types import as_nullable, from_spark, type_to_spark
+from widen.spark.typed.column_expressions import to_document, to_json_text
 from widen.spark.typed.int96_times import CutTimes, find_cut_times, read_cut_times
-from widen.spark.typed.orc_times import ensure_uncut
+from widen.spark.types import as_nullable, from_spark, to_spark, type_to_spark
 
 PLACE = "struct<file: string, number: bigint>"
 """The type of the location of a record."""
@@ -262,3 +286,308 @@ _IN_URI = "!$&'()*+,;=:@-._~"
 
 def _quoted(text: str) -> str:
     return "\\Q" + text.replace("\\E", "\\E\\\\E\\Q") + "\\E"
+
+
+# Times that Spark would cut: ORC counts nanoseconds, and Spark reads them as microseconds.
+#
+# Read as strings, the times have all their digits.
+#
+# Source: docs/evolution-rules.md#d2, #d16; Spark's OrcDeserializer
+
+
+_NANOSECONDS = r"\.[0-9]{7}"
+_FIX = (
+    "Write the times in microseconds or as strings. To take them as Spark reads them, pass the DataFrame of "
+    "spark.read.orc."
+)
+
+
+def ensure_uncut(spark: SparkSession, frame: DataFrame, paths: Sequence[str]) -> None:
+    """Check that no time in ORC files has nanoseconds, which no column can hold.
+
+    Raises:
+        SourceError: a time has nanoseconds; the error names its file.
+    """
+    timed = [field for field in from_spark(frame.schema) if _as_text(field.type) != field.type]
+    checks = [check for field in timed for check in _checks(F.col(quote_name(field.name)), field.type)]
+    if not checks:
+        return
+    texts = StructType(tuple(replace(field, type=_as_text(field.type)) for field in timed))
+    rows = spark.read.schema(to_spark(texts)).orc(list(map(as_literal, paths)))
+    is_cut = join_columns(lambda one, two: one | two, checks)
+    for row in rows.where(is_cut).select("_metadata.file_path").limit(1).collect():
+        raise unusable_source(unquote(row[0]), "it has times with nanoseconds, which Spark would cut", _FIX)
+
+
+def _as_text(data_type: DataType) -> DataType:
+    """Return a type with strings instead of times."""
+    is_time = data_type in (TIMESTAMP, TIMESTAMP_NTZ)
+    return STRING if is_time else map_children(data_type, lambda _, child: _as_text(child))
+
+
+def _checks(texts: Column, data_type: DataType) -> Iterator[Column]:
+    """Yield, for each time in a type, whether a value has nanoseconds there."""
+    match data_type:
+        case StructType(fields):
+            for field in fields:
+                yield from _checks(texts.getField(field.name), field.type)
+        case ArrayType(element):
+            for number, _ in enumerate(_checks(F.lit(None), element)):
+                yield F.coalesce(F.exists(texts, partial(_check, element, number)), F.lit(False))
+        case MapType(key, value):
+            yield from _checks(F.map_keys(texts), ArrayType(key))
+            yield from _checks(F.map_values(texts), ArrayType(value))
+        case _ if data_type in (TIMESTAMP, TIMESTAMP_NTZ):
+            yield F.coalesce(texts.rlike(_NANOSECONDS), F.lit(False))
+
+
+def _check(data_type: DataType, number: int, texts: Column) -> Column:
+    return list(_checks(texts, data_type))[number]
+
+
+# Typed records prepared for ingestion: with the field rules applied, and without fields of type void.
+#
+# Source: docs/evolution-rules.md#d7, #d13, #d16
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedRecords:
+    """Records with the field rules applied."""
+
+    records: TypedRecords
+    fields: Mapping[str, Typed]
+    pending: tuple[str, ...] = ()
+
+    @property
+    def schema(self) -> StructType:
+        """The schema of the fields."""
+        return StructType(tuple(Field(name, data_type) for name, (_, data_type) in self.fields.items()))
+
+    def without(self, keys: Collection[str]) -> PreparedRecords:
+        """Return the records without some of their fields."""
+        return replace(self, fields={key: value for key, value in self.fields.items() if key not in keys})
+
+    def observation(self, *, assume_exact: bool = False) -> RecordObservation:
+        """Return what the types alone say about the records.
+
+        Args:
+            assume_exact: Whether to assume that values are exact where their type leaves it open.
+        """
+        pending: RecordObservation = {name: FieldObservation(nulls={0: 1}) for name in self.pending}
+        return merge_records(pending, observe_schema(self.schema, assume_exact=assume_exact))
+
+
+def prepare_records(records: TypedRecords, name: str, base: StructType | None, policy: Policy) -> PreparedRecords:
+    """Return records with the field rules of a policy applied.
+
+    Args:
+        base: The schema of the table; None if the table does not exist yet.
+
+    Raises:
+        SourceError: values have an unsupported type, or the policy masks or excludes a field inside a variant.
+    """
+    columns, rules = records.columns, build_typed_field_rules(base or StructType(), policy)
+    opaque = next(opaque_rule_paths(records.schema, rules), None)
+    if opaque is not None:
+        reason = f"a field inside the variants of {format_path(opaque)} cannot be masked or excluded"
+        raise unusable_source(name, reason, "Mask or exclude the whole variant, or cast it to a struct.")
+    fields = {field.name: (columns[field.name], field.type) for field in records.schema}
+    prepared = PreparedRecords(
+        records,
+        apply_field_rules(fields, rules),
+        tuple(field.name for field in records.schema if field.type == VOID),
+    )
+    unsupported = next(unknown_types(prepared.schema), None)
+    if unsupported is not None:
+        path, data_type = unsupported
+        fix = "Cast the column, e.g. to string. The keys of a map must be scalars."
+        raise unusable_source(name, f"the type {data_type.sql} of {format_path(path)} is not supported", fix)
+    return prepared
+
+
+# The field rules of the policy, applied to typed values: excluded, masked, as text or as JSON.
+#
+# Variants become JSON texts here. Strings that are read as dates get a type of their own; the conversions to the
+# types of columns read them. The rule for objects that are maps does not apply to typed values.
+#
+# Source: docs/evolution-rules.md#d6, #d13, #d16
+
+
+def apply_field_rules(fields: Mapping[str, Typed], rules: FieldRules) -> dict[str, Typed]:
+    """Return the fields of records with the field rules applied, without fields of type void.
+
+    Source: docs/evolution-rules.md#d13, #d16
+    """
+    prepared = {
+        key: _apply_rules(values, data_type, rules.at(key))
+        for key, (values, data_type) in fields.items()
+        if rules.at(key).take is not FieldRule.LEFT_OUT
+    }
+    return {key: (values, data_type) for key, (values, data_type) in prepared.items() if not _is_void(data_type)}
+
+
+def opaque_rule_paths(data_type: DataType, rules: FieldRules, at: Path = ()) -> Iterator[Path]:
+    """Yield the paths of variants with a field to exclude or mask, because rules cannot apply inside a variant."""
+    if rules.is_hidden:
+        return
+    match data_type:
+        case StructType(fields):
+            for field in fields:
+                yield from opaque_rule_paths(field.type, rules.at(field.name), (*at, field.name))
+        case ArrayType(inner) | MapType(_, inner):
+            yield from opaque_rule_paths(inner, rules, at)
+        case _ if data_type == VARIANT and rules.hidden:
+            yield at
+
+
+def _apply_rules(values: Column, data_type: DataType, rules: FieldRules) -> Typed:
+    is_scalar = not isinstance(data_type, (ArrayType, MapType, StructType))
+    if rules.take is FieldRule.MASKED:
+        return _mask_values(values), STRING
+    if data_type == VARIANT:
+        return _apply_nested_rules(values, data_type, rules)
+    is_text = rules.take is FieldRule.AS_JSON or (rules.take is FieldRule.AS_TEXT and not is_scalar)
+    result, result_type = (
+        (values, data_type)
+        if is_text and not rules.below and not rules.hidden
+        else _apply_nested_rules(values, data_type, rules)
+    )
+    if not is_text:
+        return result, result_type
+    return _json_text(to_document(result, result_type), is_scalar=is_scalar), STRING
+
+
+def _apply_nested_rules(values: Column, data_type: DataType, rules: FieldRules, *, is_entry: bool = False) -> Typed:
+    """Apply the field rules inside nested values.
+
+    Args:
+        is_entry: Whether they are values of a map, which its key hides already where the policy says so.
+    """
+    if _is_untouched(data_type, rules):
+        return values, data_type
+    match data_type:
+        case StructType():
+            result = apply_field_rules(fields_of(values, data_type), rules)
+            inside = StructType(tuple(Field(name, inner) for name, (_, inner) in result.items()))
+            columns = [
+                column.alias(name) for name, (column, _) in zip(field_steps(inside), result.values(), strict=True)
+            ]
+            return F.when(values.isNotNull(), F.struct(*columns)), inside
+        case ArrayType(element):
+            _, inner = _apply_nested_rules(F.lit(None), element, rules, is_entry=is_entry)
+            items = F.transform(values, lambda item: _apply_nested_rules(item, element, rules, is_entry=is_entry)[0])
+            return items, ArrayType(inner)
+        case MapType():
+            return _apply_map_rules(values, data_type, rules)
+        case _ if data_type == BINARY and rules.hidden:
+            return _mask_values(values), STRING
+        case _ if data_type == STRING and rules.hidden and not is_entry:
+            # A text where the policy expects a record may spell out that record.
+            return _mask_values(values), STRING
+        case _ if data_type == STRING and rules.hidden:
+            return F.when(values.rlike(JSON_BEGIN), F.lit(MASK)).otherwise(values), STRING
+        case _ if data_type == STRING and rules.reads_times:
+            return values, TemporalString(has_instants=rules.is_dated, has_local_times=rules.has_local_times)
+    return (F.to_json(values), STRING) if data_type == VARIANT else (values, data_type)
+
+
+def _apply_map_rules(values: Column, data_type: MapType, rules: FieldRules) -> Typed:
+    """Apply the field rules to the entries of maps, whose keys may be excluded or masked, too."""
+    left_out = [key for key, at in rules.hidden.items() if at.take is FieldRule.LEFT_OUT]
+    # Where the policy names a field below a key, as if the map were a record, the whole entry is masked.
+    masked = [key for key in rules.hidden if key not in left_out]
+    _, inner = _apply_nested_rules(F.lit(None), data_type.value, rules, is_entry=True)
+    # Other values of the map keep their type, which has no form for a mask.
+    mask = F.lit(MASK if str(inner) == str(STRING) else None)
+
+    def value_of(key: Column, value: Column) -> Column:
+        result, _ = _apply_nested_rules(value, data_type.value, rules, is_entry=True)
+        is_masked = _fold_names(key).isin(list(map(_fold_name, masked))) & value.isNotNull()
+        return F.when(is_masked, mask).otherwise(result) if masked else result
+
+    if left_out:
+        values = F.map_filter(values, lambda key, _: ~_fold_names(key).isin(list(map(_fold_name, left_out))))
+    return F.transform_values(values, value_of), MapType(data_type.key, inner)
+
+
+def has_map_key(fields: Mapping[str, Column], schema: StructType, path: Path) -> Column | None:
+    """Return whether a map in a record has the key that a path names; None if no map is on the path.
+
+    Args:
+        path: The path of a masked or excluded field.
+    """
+    typed = ((fields[field.name], field) for field in schema if similarity_key(field.name) == similarity_key(path[0]))
+    return _any_of(_has_key(values, field.type, fold_path(path[1:])) for values, field in typed)
+
+
+def _has_key(values: Column, data_type: DataType, path: Path) -> Column | None:
+    if not path:
+        return None
+    match data_type:
+        case StructType():
+            named = (typed for name, typed in fields_of(values, data_type).items() if similarity_key(name) == path[0])
+            return _any_of(_has_key(inner, inner_type, path[1:]) for inner, inner_type in named)
+        case ArrayType(element):
+            if _has_key(F.lit(None), element, path) is None:
+                return None
+            return F.exists(values, lambda item: cast(Column, _has_key(item, element, path)))
+        case MapType(_, value):
+            has_key = F.exists(F.map_keys(values), lambda key: _fold_names(key) == _fold_name(path[0]))
+            if _has_key(F.lit(None), value, path) is None:
+                return has_key
+            return has_key | F.exists(F.map_values(values), lambda item: cast(Column, _has_key(item, value, path)))
+    return None
+
+
+def _any_of(conditions: Iterator[Column | None]) -> Column | None:
+    known = [condition for condition in conditions if condition is not None]
+    return reduce(operator.or_, known) if known else None
+
+
+def _fold_name(name: str) -> str:
+    return name.lower().upper().lower().translate({0x3C2: 0x3C3, 0x307: None})
+
+
+def _fold_names(keys: Column) -> Column:
+    """Return keys in a form that is equal if `similarity_key` is."""
+    folded = F.lower(F.upper(F.lower(keys.cast("string"))))
+    return F.translate(folded, "\u03c2\u0307", "\u03c3")
+
+
+def _mask_values(values: Column) -> Column:
+    return F.when(values.isNotNull(), F.lit(MASK))
+
+
+def _json_text(values: Column, *, is_scalar: bool) -> Column:
+    if not is_scalar:
+        return to_json_text(values)
+    # Spark's to_json takes no scalars.
+    text = to_json_text(F.array(values))
+    return F.when(values.isNotNull(), text.substr(F.lit(2), F.length(text) - F.lit(2)))
+
+
+def _is_untouched(data_type: DataType, rules: FieldRules) -> bool:
+    """Tell whether no field rule applies to values of a type, and they contain no variants and no dates in strings."""
+    if rules.hidden:
+        return False
+    match data_type:
+        case StructType(fields):
+            return all(_is_as_is(rules.at(f.name)) and _is_untouched(f.type, rules.at(f.name)) for f in fields)
+        case ArrayType(element):
+            return _is_untouched(element, rules)
+        case MapType(_, value):
+            return _is_untouched(value, rules)
+    return data_type not in (VARIANT, VOID) and not (data_type == STRING and rules.reads_times)
+
+
+def _is_void(data_type: DataType) -> bool:
+    match data_type:
+        case ArrayType(inner) | MapType(_, inner):
+            return _is_void(inner)
+        case StructType(fields):
+            return all(_is_void(field.type) for field in fields)
+    return data_type == VOID
+
+
+def _is_as_is(rules: FieldRules) -> bool:
+    return rules.take is FieldRule.AS_IS

@@ -15,26 +15,30 @@ from urllib.parse import unquote
 
 from pyspark.sql import DataFrame
 
-from widen.log.store.log_store import FileEntry, LogStore, percent_encode
-from widen.log.write.staged_files import discard_folder
+from widen.log.commit_outcome import discard_folder
+from widen.log.log_store import FileEntry, LogStore, percent_encode
 from widen.model.column_path import Path, as_nullable, children
 from widen.model.schema_json import from_json
 from widen.model.types import ArrayType, DataType, MapType, StructType
 from widen.protocol.actions import Add, Metadata, Protocol
 from widen.protocol.column_mapping import mapping_mode, physical_name, to_physical, to_physical_path
 from widen.protocol.column_metadata import find_identity
+from widen.protocol.file_statistics import indexed_leaves, is_private, private_columns
 from widen.protocol.iceberg_compat import enabled_compat
-from widen.protocol.leaf_counts import LEAF_COUNTS
+from widen.protocol.parquet_files import LEAF_COUNTS, ensure_storable
 from widen.protocol.partition_values import directory_values
-from widen.protocol.skipping.file_statistics import indexed_leaves, is_private, private_columns
-from widen.protocol.void_columns import ensure_storable
-from widen.spark.hadoop_options import hadoop_options
-from widen.spark.parquet.footer import Footer, read_footers
-from widen.spark.pinned_settings import proleptic_writes
-from widen.spark.spark_errors import translate_spark_errors
-from widen.spark.stored_names import ensure_distinct_names
-from widen.spark.write.iceberg_writer import ArrowLayout, to_arrow_with_ids, write_for_iceberg
-from widen.spark.write.part_file import PartSink, codec_of, describe_columns
+from widen.spark.errors import translate_spark_errors
+from widen.spark.read.parquet_footer import Footer, read_footers
+from widen.spark.settings import hadoop_options, proleptic_writes
+from widen.spark.types import ensure_distinct_names
+from widen.spark.write.arrow_writer import (
+    ArrowLayout,
+    PartSink,
+    codec_of,
+    describe_columns,
+    to_arrow_with_ids,
+    write_for_iceberg,
+)
 from widen.spark.write.physical_layout import to_checked_rows, to_physical_layout
 
 _OPTIONS = {

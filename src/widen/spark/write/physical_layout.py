@@ -5,17 +5,43 @@ Source: PROTOCOL.md#column-mapping, #partition-value-serialization
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TypeAlias
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from widen.model.column_path import as_nullable
-from widen.model.types import ArrayType, DataType, MapType, StructType, quote_name
+from widen.iceberg.schema_conversion import fixed_lengths
+from widen.model.column_path import (
+    ELEMENT,
+    KEY,
+    VALUE,
+    Path,
+    as_nullable,
+    children,
+    fields,
+    find_field,
+    format_path,
+    resolve,
+)
+from widen.model.types import VOID, ArrayType, DataType, Field, MapType, StructType, quote_name
 from widen.protocol.actions import Metadata, Protocol
 from widen.protocol.column_mapping import NONE, mapping_mode, to_physical
-from widen.protocol.void_columns import without_void
-from widen.spark.spark_types import type_to_spark, with_field_ids
-from widen.spark.write.missing_columns import cast_to_table_type, fill_missing_columns
-from widen.spark.write.row_constraints import check_rows
+from widen.protocol.column_metadata import (
+    Identity,
+    find_default,
+    find_generation,
+    find_identity,
+    is_computed,
+    text_limits,
+)
+from widen.protocol.parquet_files import without_void
+from widen.protocol.table_features import is_supported, supported_features
+from widen.protocol.type_widening import is_widening
+from widen.schema.table_state import referenced_columns, row_conditions
+from widen.spark.errors import raise_expression, refusal_text, show_values
+from widen.spark.types import SparkSession, from_spark, type_to_spark, with_field_ids
 
 
 def to_physical_layout(frame: DataFrame, schema: StructType, protocol: Protocol, metadata: Metadata) -> DataFrame:
@@ -80,3 +106,425 @@ def partition_text(column: Column, data_type: DataType) -> Column:
     micros = F.unix_micros(column).cast("decimal(20,0)") / F.lit(1_000_000).cast("decimal(7,0)")
     moment = F.lit("1970-01-01 00:00:00").cast("timestamp_ntz") + F.make_dt_interval(secs=micros.cast("decimal(18,6)"))
     return F.concat(F.replace(moment.cast("string"), F.lit(" "), F.lit("T")), F.lit("Z"))
+
+
+# Rows in the shape and the types of a table, with missing columns filled in.
+#
+# Source: PROTOCOL.md#default-columns, #generated-columns, #identity-columns; Spark's ANSI store assignment
+
+
+LANES = "spark.sql.shuffle.partitions"
+"""The setting for the number of lanes of identity values, one for each task."""
+
+_ROW_BITS = 33
+"""The bits of Spark's monotonically increasing ids that count the rows of one task."""
+
+
+def fill_missing_columns(frame: DataFrame, schema: StructType, protocol: Protocol) -> DataFrame:
+    """Return rows with all columns of a table, in its types, names and order.
+
+    A missing column gets its default, the result of its generation expression, its next identity value, or null. A
+    value that is out of range for its column fails the job.
+
+    Args:
+        frame: Columns in any order, with names in any case, which `schema_merge.merge_schema` has accepted.
+        schema: The schema of the table, in logical names, with all metadata.
+        protocol: The protocol of the table: a rule of a column applies only if its feature is supported.
+
+    Source: PROTOCOL.md#default-columns, #generated-columns, #identity-columns
+    """
+    incoming = from_spark(frame.schema)
+    filler = _ColumnFiller(protocol, frame.sparkSession)
+    columns, generated = [], {}
+    for field in schema:
+        source = incoming.find(field.name)
+        if source is not None:
+            column = cast_to_table_type(F.col(quote_name(source.name)), source.type, field.type, (field.name,))
+        else:
+            column = filler.fill(field)
+            generated.update(filler.generation(field))
+        columns.append(column.alias(field.name))
+    rows = frame.select(*columns)
+    return _with_generated(rows, schema, generated) if generated else rows
+
+
+def fill_computed_columns(rows: DataFrame, schema: StructType, protocol: Protocol) -> DataFrame:
+    """Return rows with a value where a column with a default, an identity or a generated column is null.
+
+    In the records of an ingestion, null and a missing field are the same.
+
+    Args:
+        rows: All columns of the table, and maybe others.
+        schema: The schema of the table, in logical names, with all metadata.
+        protocol: The protocol of the table: a rule of a column applies only if its feature is supported.
+
+    Source: PROTOCOL.md#default-columns, #generated-columns, #identity-columns
+    """
+    filler = _ColumnFiller(protocol, rows.sparkSession)
+    computed = [field for field in schema if is_computed(field)]
+    values = {field.name: filler.fill(field) for field in computed}
+    expressions = [filler.generation(field) for field in computed]
+    generated = {
+        field.name: F.expr(text).cast(type_to_spark(field.type))
+        for field, texts in zip(computed, expressions, strict=True)
+        for text in texts.values()
+    }
+    for step in filter(None, (values, generated)):  # Spark Connect refuses an empty step
+        rows = rows.withColumns({name: F.coalesce(F.col(quote_name(name)), value) for name, value in step.items()})
+    return rows
+
+
+def next_identity_values(
+    schema: StructType, protocol: Protocol, spark: SparkSession, names: Collection[str]
+) -> dict[str, Column]:
+    """Return the next values of some identity columns, unique for each row.
+
+    Source: PROTOCOL.md#identity-columns
+    """
+    filler = _ColumnFiller(protocol, spark)
+    return {field.name: filler.fill(field) for field in schema if field.name in names}
+
+
+def missing_identities(frame: DataFrame, schema: StructType) -> list[Field]:
+    """Return the identity columns that rows lack, so that the table generates their values."""
+    incoming = from_spark(frame.schema)
+    return [field for field in schema if find_identity(field) and incoming.find(field.name) is None]
+
+
+class _ColumnFiller:
+    """Fills the columns of a table that the data lacks."""
+
+    def __init__(self, protocol: Protocol, spark: SparkSession) -> None:
+        self._supported = supported_features(protocol)
+        self.lanes = int(str(spark.conf.get(LANES, "200")))
+
+    def generation(self, field: Field) -> dict[str, str]:
+        text = find_generation(field) if "generatedColumns" in self._supported else None
+        return {} if text is None else {field.name: text}
+
+    def identity(self, field: Field) -> Identity | None:
+        return find_identity(field) if "identityColumns" in self._supported else None
+
+    def fill(self, field: Field) -> Column:
+        identity = self.identity(field)
+        if identity is not None:
+            return _identity_values(field, identity, self.lanes)
+        return default_value(field, self._supported)
+
+
+def default_value(field: Field, supported: Collection[str]) -> Column:
+    """Return the value of a missing column: its default, or null.
+
+    Source: PROTOCOL.md#default-columns
+    """
+    default = find_default(field) if "allowColumnDefaults" in supported else None
+    value = F.lit(None) if default is None else F.expr(default)
+    return value.cast(type_to_spark(field.type))
+
+
+def _identity_values(field: Field, identity: Identity, lanes: int) -> Column:
+    """Return identity values, unique for each row.
+
+    Tasks know nothing of each other, so every task takes the values of its own lane, interleaved with the other lanes
+    to leave few gaps. Tasks beyond the number of lanes use values above all lanes.
+    """
+    task, number = F.spark_partition_id(), F.monotonically_increasing_id()
+    row = number.bitwiseAND(F.lit((1 << _ROW_BITS) - 1))
+    position = F.when(task < lanes, row * lanes + task).otherwise(number + (lanes << _ROW_BITS))
+    high_water_mark = identity.high_water_mark
+    last, steps = (identity.start, position) if high_water_mark is None else (high_water_mark, position + 1)
+    # An overflow must not wrap around to values that are used already.
+    value = F.try_add(F.try_multiply(steps, F.lit(identity.step).cast("bigint")), F.lit(last).cast("bigint"))
+    return F.coalesce(value, raise_expression("IDENTITY", {"column": field.name}).cast("bigint"))
+
+
+def _with_generated(rows: DataFrame, schema: StructType, expressions: Mapping[str, str]) -> DataFrame:
+    columns = [
+        F.expr(expressions[field.name]).cast(type_to_spark(field.type)).alias(field.name)
+        if field.name in expressions
+        else F.col(quote_name(field.name))
+        for field in schema
+    ]
+    return rows.select(*columns)
+
+
+# ---- shape and type --------------------------------------------------------------------------------
+
+
+def cast_to_table_type(column: Column, have: DataType, want: DataType, path: Path) -> Column:
+    """Return a column cast to the type of a table column: struct fields by name, missing fields as null.
+
+    Args:
+        want: The type of the table column; a value that it cannot hold fails the job.
+
+    Source: Delta Lake's INSERT, which casts in ANSI mode
+    """
+    if _is_same(have, want):
+        return column
+    match have, want:
+        case StructType(), StructType():
+            return _reshape_struct(column, have, want, path)
+        case ArrayType(), ArrayType():
+            return F.transform(
+                column, lambda item: cast_to_table_type(item, have.element, want.element, (*path, ELEMENT))
+            )
+        case MapType(), MapType():
+            keyed = column
+            if not _is_same(have.key, want.key):
+                keyed = F.transform_keys(
+                    column, lambda key, _: cast_to_table_type(key, have.key, want.key, (*path, KEY))
+                )
+            return F.transform_values(
+                keyed, lambda _, value: cast_to_table_type(value, have.value, want.value, (*path, VALUE))
+            )
+    if have == VOID or is_widening(have, want):
+        return column.cast(type_to_spark(want))
+    return _cast_with_check(column, have, want, path)
+
+
+def _reshape_struct(column: Column, have: StructType, want: StructType, path: Path) -> Column:
+    parts = []
+    for field in want:
+        source = have.find(field.name)
+        if source is None:
+            part = F.lit(None).cast(type_to_spark(field.type))
+        else:
+            part = cast_to_table_type(column.getField(source.name), source.type, field.type, (*path, field.name))
+        parts.append(part.alias(field.name))
+    return F.when(column.isNotNull(), F.struct(*parts))
+
+
+def _cast_with_check(column: Column, have: DataType, want: DataType, path: Path) -> Column:
+    """Return a column cast to another type; a value that it cannot hold fails the job."""
+    spark_type = type_to_spark(want)
+    result = column.try_cast(spark_type)
+    facts = {"column": format_path(path), "old": have.sql, "new": want.sql}
+    overflow = raise_expression("CAST", facts, show_values(column, have).cast("string"))
+    return F.when(column.isNotNull() & result.isNull(), overflow.cast(spark_type)).otherwise(result)
+
+
+def _is_same(have: DataType, want: DataType) -> bool:
+    """Tell whether two types are equal except for nullability and metadata."""
+    return str(have) == str(want)
+
+
+# The rules that a table sets for rows, checked while rows are written: a row that violates one fails the job.
+#
+# Source: PROTOCOL.md#column-invariants, #check-constraints, #generated-columns
+
+
+Check: TypeAlias = Callable[[Column], Column]
+RowRefusal: TypeAlias = tuple[str, Mapping[str, str], Column | None]
+"""The arguments of `widen.spark.errors.raise_expression`."""
+
+RuleBreach: TypeAlias = tuple[Column, RowRefusal]
+"""The condition under which a rule is violated, and the error of the violation."""
+
+NO_LIMITS: Mapping[str, str] = {}
+
+_SHOWN_CHARACTERS = 500
+"""The most characters of a row that an error shows."""
+
+
+def check_rows(
+    rows: DataFrame,
+    schema: StructType,
+    protocol: Protocol,
+    properties: Mapping[str, str],
+    other: Sequence[Column] = (),
+    limits: Mapping[str, str] = NO_LIMITS,
+) -> DataFrame:
+    """Return rows of a table; a row that violates a rule of the table fails the job that writes them.
+
+    Rules are NOT NULL columns and fields, lengths of strings, invariants, CHECK constraints, and generated columns,
+    whose given values must equal those of the expression.
+
+    Args:
+        rows: All columns of the table, in its types, as `fill_missing_columns` returns them.
+        schema: The schema of the table, in logical names, with all metadata.
+        protocol: The protocol of the table: a rule applies only if its feature is supported.
+        other: Columns to return, too.
+        limits: More conditions in SQL that every row must fulfil, by their names.
+
+    Raises:
+        CorruptLog: an invariant cannot be parsed.
+
+    Source: PROTOCOL.md#column-invariants (a null condition is a violation), #check-constraints
+    """
+    stored = [field for field in schema if field.type != VOID]
+    columns = []
+    for field in schema:
+        breaches = [*_column_breaches(field)]
+        # A void column is not written, so Spark would drop a check that it carries.
+        if stored and field is stored[-1]:
+            breaches += _row_breaches(schema, protocol, properties, limits)
+        columns.append(_fail_on_breach(field, breaches).alias(field.name))
+    return rows.select(*columns, *other)
+
+
+def _fail_on_breach(field: Field, breaches: Sequence[RuleBreach]) -> Column:
+    """Return a column that fails the job with the first violated rule."""
+    column, spark_type = F.col(quote_name(field.name)), type_to_spark(field.type)
+    for is_violated, refusal in reversed(breaches):
+        column = F.when(is_violated, raise_expression(*refusal).cast(spark_type)).otherwise(column)
+    return column
+
+
+def first_violated_rule(
+    schema: StructType, protocol: Protocol, properties: Mapping[str, str], limits: Mapping[str, str] = NO_LIMITS
+) -> Column | None:
+    """Return the message of the first rule that a row violates, or null; None if there are no rules.
+
+    NOT NULL columns and struct fields are not included: the fixed columns of an ingestion cover them.
+
+    Args:
+        schema: The schema of the table, in logical names, with all metadata.
+        protocol: The protocol of the table: a rule applies only if its feature is supported.
+        limits: More conditions in SQL that every row must fulfil, by their names.
+
+    Raises:
+        CorruptLog: an invariant cannot be parsed.
+    """
+    breaches = [breach for field in schema for breach in (*_item_breaches(field), *_length_breaches(field))]
+    breaches += _row_breaches(schema, protocol, properties, limits)
+    message = F.lit(None).cast("string")
+    for is_violated, refusal in reversed(breaches):
+        message = F.when(is_violated, refusal_text(*refusal)).otherwise(message)
+    return message if breaches else None
+
+
+# ---- rules of a row --------------------------------------------------------------------------------
+
+
+def _row_breaches(
+    schema: StructType, protocol: Protocol, properties: Mapping[str, str], limits: Mapping[str, str]
+) -> Iterator[RuleBreach]:
+    """Yield the breaches of rules on whole rows. The last column carries them, after all column rules."""
+    for name, text, holds in _conditions(schema, protocol, properties, limits):
+        refusal = ("CHECK", {"name": name, "expression": text}, _row_excerpt(text, schema))
+        yield ~F.coalesce(holds, F.lit(False)), refusal
+
+
+def _conditions(
+    schema: StructType, protocol: Protocol, properties: Mapping[str, str], limits: Mapping[str, str]
+) -> Iterator[tuple[str, str, Column]]:
+    """Yield the name, the text and the condition of every rule on rows."""
+    for name, condition in (*row_conditions(schema, protocol, properties), *limits.items()):
+        yield f"The {name}", condition, F.expr(condition)
+    for field in schema if is_supported(protocol, "generatedColumns") else ():
+        text = find_generation(field)
+        if text is not None:
+            generated = F.expr(text).cast(type_to_spark(field.type))
+            label = f"The generated column {field.name}"
+            yield label, f"{quote_name(field.name)} <=> ({text})", F.col(quote_name(field.name)).eqNullSafe(generated)
+
+
+def _row_excerpt(text: str, schema: StructType) -> Column:
+    """Return the excerpt of a row for an error: the columns that a rule uses."""
+    names = {path[0] for path in referenced_columns(text, schema)}
+    used = [field for field in schema if field.name in names]
+    if not used:
+        return F.lit("")
+    shown = [show_values(F.col(quote_name(field.name)), field.type).alias(field.name) for field in used]
+    return F.left(F.to_json(F.struct(*shown), {"ignoreNullFields": "false"}), F.lit(_SHOWN_CHARACTERS))
+
+
+# ---- rules of a column -----------------------------------------------------------------------------
+
+
+def _column_breaches(field: Field) -> Iterator[RuleBreach]:
+    """Yield the breaches of rules on one column: nulls that the schema forbids, and values of a wrong length."""
+    column = F.col(quote_name(field.name))
+    if not field.nullable:
+        yield column.isNull(), _null_refusal((field.name,))
+    for path, is_null in _nulls(field.type):
+        yield _anywhere(field.type, path[:-1], is_null)(column), _null_refusal((field.name, *path))
+    yield from _length_breaches(field)
+
+
+def _item_breaches(field: Field) -> Iterator[RuleBreach]:
+    """Yield the breaches of elements and map values that are null although the schema forbids it."""
+    for path, is_null in _nulls(field.type):
+        if find_field(StructType((field,)), (field.name, *path)) is None:
+            is_violated = _anywhere(field.type, path[:-1], is_null)(F.col(quote_name(field.name)))
+            yield is_violated, _null_refusal((field.name, *path))
+
+
+def _length_breaches(field: Field) -> Iterator[RuleBreach]:
+    column = F.col(quote_name(field.name))
+    for path, limit in text_limits(field).items():
+        is_long = _anywhere(field.type, path, partial(_is_longer, limit))
+        yield is_long(column), _length_refusal((field.name, *path), limit, field)
+    for parent, item in fields(StructType((field,))):
+        for path, _, size in fixed_lengths(item):
+            whole = (*parent[1:], *path)
+            has_other_length = _anywhere(field.type, whole, partial(_has_other_length, size))
+            facts = {"column": format_path((field.name, *whole)), "size": str(size)}
+            yield has_other_length(column), ("BYTES", facts, None)
+
+
+def _null_refusal(path: Path) -> RowRefusal:
+    return "NULL", {"column": format_path(path)}, None
+
+
+def _length_refusal(path: Path, limit: int, field: Field) -> RowRefusal:
+    facts = {"column": format_path(path), "limit": f"of {limit} characters at most"}
+    shown = show_values(F.col(quote_name(field.name)), field.type)
+    value = shown if len(path) == 1 else F.to_json(F.struct(shown.alias(field.name)))
+    return "TEXT", facts, F.left(value, F.lit(_SHOWN_CHARACTERS))
+
+
+def _is_longer(limit: int, column: Column) -> Column:
+    return F.length(column) > limit
+
+
+def _has_other_length(size: int, column: Column) -> Column:
+    return F.octet_length(column) != size
+
+
+def _nulls(data_type: DataType, path: Path = ()) -> Iterator[tuple[Path, Check]]:
+    """Yield the path of everything inside a type that must not be null, with a check of its parent for nulls."""
+    match data_type:
+        case StructType(items):
+            yield from (((*path, f.name), partial(_lacks, f.name)) for f in items if not f.nullable)
+        case ArrayType(_, False):
+            yield (*path, ELEMENT), lambda column: F.exists(column, F.isnull)
+        case MapType(_, _, False):
+            yield (*path, VALUE), lambda column: F.exists(F.map_values(column), F.isnull)
+    for step, child in children(data_type):
+        yield from _nulls(child, (*path, step))
+
+
+def _lacks(name: str, column: Column) -> Column:
+    return column.isNotNull() & column.getField(name).isNull()
+
+
+def _anywhere(data_type: DataType, path: Path, check: Check) -> Check:
+    """Return a check of a column that is true if a check is true for any value at a path in the column."""
+    if not path:
+        return check
+    below = _anywhere(resolve(StructType((Field("only", data_type),)), ("only", path[0]))[1], path[1:], check)
+    return partial(_STEPS.get((type(data_type), path[0]), partial(_in_struct, path[0])), below)
+
+
+def _in_struct(name: str, below: Check, column: Column) -> Column:
+    return below(column.getField(name))
+
+
+def _in_array(below: Check, column: Column) -> Column:
+    return F.exists(column, lambda item: below(item))
+
+
+def _in_keys(below: Check, column: Column) -> Column:
+    return _in_array(below, F.map_keys(column))
+
+
+def _in_values(below: Check, column: Column) -> Column:
+    return _in_array(below, F.map_values(column))
+
+
+_STEPS: Mapping[tuple[type[object], str], Callable[[Check, Column], Column]] = {
+    (ArrayType, ELEMENT): _in_array,
+    (MapType, KEY): _in_keys,
+    (MapType, VALUE): _in_values,
+}

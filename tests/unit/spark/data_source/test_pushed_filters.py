@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from widen.model.types import DATE, LONG, STRING, TIMESTAMP, DecimalType, Field, StructType
-from widen.protocol.skipping.predicate import Compare, IsNull, Not, Or, Predicate, UnknownPredicate
-from widen.spark.data_source.pushed_filters import to_predicate
+from widen.protocol.data_skipping import Compare, IsNull, Not, Or, Predicate, UnknownPredicate
+from widen.spark.data_source.batch_reader import to_predicate
 
 SCHEMA = StructType(
     (

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from widen.errors import InvalidOption
-from widen.spark.data_source.source_options import parse_source_options
+from widen.spark.data_source.batch_reader import parse_source_options
 
 
 def test_options_are_text_numbers_flags_and_credentials() -> None:

@@ -7,9 +7,9 @@ import pytest
 
 from support.log_table import PROTOCOL, SCHEMA, add, metadata, remove, write_commit
 from widen.errors import ChangeFeedNotRecorded, DataSourceRefused, StreamColumnsChanged, StreamRowsChanged
-from widen.log.read.snapshot import open_snapshot
-from widen.log.store.log_store import LogStore
-from widen.spark.data_source.stream_plan import BatchLimits, StreamOffset, StreamPlan
+from widen.log.log_store import LogStore
+from widen.log.snapshot import open_snapshot
+from widen.spark.data_source.stream_reader import BatchLimits, StreamOffset, StreamPlan
 
 ALL = BatchLimits()
 

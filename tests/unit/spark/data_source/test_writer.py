@@ -4,14 +4,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from widen.log.read.snapshot import open_snapshot
-from widen.log.store.log_store import LogStore
-from widen.model.type_parser import parse_type
+from widen.log.log_store import LogStore
+from widen.log.snapshot import open_snapshot
+from widen.model.schema_json import parse_type
 from widen.model.types import StructType
-from widen.spark.data_source.source_options import parse_source_options
-from widen.spark.data_source.write_plan import WritePlan, plan_write
-from widen.spark.data_source.write_task import WrittenFiles, write_task
-from widen.spark.data_source.writer import BatchWriter, StreamWriter
+from widen.spark.data_source.batch_reader import parse_source_options
+from widen.spark.data_source.writer import BatchWriter, StreamWriter, WritePlan, WrittenFiles, plan_write, write_task
 
 ROWS = pa.RecordBatch.from_pydict({"a": [1, 2]})
 

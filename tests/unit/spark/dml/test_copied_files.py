@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from widen.log.store.log_store import LogStore
+from widen.log.log_store import LogStore
 from widen.model.schema_json import to_json
 from widen.model.types import LONG, STRING, Field, StructType
 from widen.protocol.actions import Add, Metadata, Protocol
-from widen.spark.dml.copied_files import copy_files
+from widen.spark.dml.change_rows import copy_files
 from widen.spark.read.local_rows import LocalScan
 from widen.spark.write.parquet_writer import arrow_layout
 

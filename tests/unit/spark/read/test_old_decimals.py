@@ -5,14 +5,12 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from widen.log.read.file_list import FILES
+from widen.log.file_list import FILES
 from widen.model.column_path import parse_path
-from widen.model.schema_json import from_json, to_json
-from widen.model.type_parser import parse_type
+from widen.model.schema_json import from_json, parse_type, to_json
 from widen.model.types import INTEGER, LONG, DecimalType, StructType
-from widen.protocol.type_changes import record_type_changes
-from widen.spark.read.old_decimals import decimals_to_know, unsafe_decimals
-from widen.spark.read.scan_groups import LAYOUTS, ScanGroup, split_group
+from widen.protocol.type_widening import record_type_changes
+from widen.spark.read.projection import LAYOUTS, ScanGroup, decimals_to_know, split_group, unsafe_decimals
 
 SHAPES = {
     "a": "{t}",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from widen.log.read.file_list import FILES
+from widen.log.file_list import FILES
 from widen.model.types import LONG, STRING, Field, StructType
-from widen.protocol.skipping.predicate import UnknownPredicate
-from widen.spark.read.scan_groups import LITERAL_PARTITIONS, ScanPlan, group_files
+from widen.protocol.data_skipping import UnknownPredicate
+from widen.spark.read.projection import LITERAL_PARTITIONS, ScanPlan, group_files
 
 SCHEMA = StructType((Field("a", LONG), Field("p", STRING), Field("q", LONG)))
 PLAN = ScanPlan(UnknownPredicate(), SCHEMA, "none", ("p", "q"))

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from widen.errors import CorruptFile, EvolutionRefused, SourceChanged
-from widen.spark.source.changed_files import explain_changes, find_changes, unchanged_files
-from widen.spark.source.source_files import SourceFile
+from widen.spark.source.source_files import SourceFile, explain_changes, find_changes, unchanged_files
 
 DRIVER: Any = SimpleNamespace(sparkContext=object())
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from widen.errors import InvalidOption
-from widen.spark.source.csv_dialect import parse_dialect
+from widen.spark.source.csv import parse_dialect
 
 
 @pytest.mark.parametrize("name", ["nosuch", "base64", "rot13", "undefined", "utf-8\0"])

@@ -7,10 +7,10 @@ import msgspec
 import pytest
 
 from widen.errors import SourceError
-from widen.spark.source import csv_ranges, line_range
-from widen.spark.source.csv_dialect import CsvDialect
-from widen.spark.source.csv_ranges import CsvRanges, read_csv_groups
-from widen.spark.source.csv_rows import FieldGroup
+from widen.spark.source import csv_texts as csv_ranges
+from widen.spark.source import file_ranges as line_range
+from widen.spark.source.csv import CsvDialect, FieldGroup
+from widen.spark.source.csv_texts import CsvRanges, read_csv_groups
 from widen.spark.source.file_ranges import FileRange
 
 ROWS = 'n,a b\r\n1,"x, ""y"""\r\n2,\r\n3,too,many\n\n4,""\n5,é'
@@ -63,7 +63,7 @@ def test_a_field_with_a_line_break_is_found(tmp_path: Path, text: str, has_break
     path = tmp_path / "a.csv"
     path.write_text(text)
     with path.open("rb") as file:
-        assert csv_ranges.has_breaks(CsvDialect(), file, FileRange(f"file:{path}", 0, len(text))) is has_breaks
+        assert csv_ranges.starts_in_quotes(CsvDialect(), file, FileRange(f"file:{path}", 0, len(text))) is has_breaks
 
 
 def test_an_encoding_with_wide_line_breaks_is_not_split() -> None:

@@ -10,14 +10,11 @@ import msgspec
 import pytest
 
 from widen.errors import CorruptFile, WidenError
-from widen.spark.source import line_range
-from widen.spark.source.csv_dialect import CsvDialect, parse_dialect
-from widen.spark.source.csv_ranges import CsvRanges, read_csv_groups
-from widen.spark.source.csv_rows import FieldGroup
-from widen.spark.source.csv_texts import _texts_of_files
-from widen.spark.source.file_ranges import FileRange
-from widen.spark.source.raw_batch import FILE, PART, TEXT, WHOLE, TextGroup
-from widen.spark.source.record_groups import read_record_groups
+from widen.spark.ingest.text_tasks import read_record_groups
+from widen.spark.source import file_ranges as line_range
+from widen.spark.source.csv import CsvDialect, FieldGroup, parse_dialect
+from widen.spark.source.csv_texts import CsvRanges, _texts_of_files, read_csv_groups
+from widen.spark.source.file_ranges import FILE, PART, TEXT, WHOLE, FileRange, TextGroup
 
 import pyarrow as pa  # isort: skip
 

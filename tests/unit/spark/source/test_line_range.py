@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from widen.spark.source.line_range import read_line_blocks, read_lines
+from widen.spark.source.file_ranges import read_line_blocks, read_lines
 
 texts = st.lists(st.sampled_from([b"a", b"b", b"\n", b"\r"]), max_size=14).map(b"".join)
 

@@ -11,11 +11,17 @@ import pyarrow as pa
 import pytest
 
 from widen.errors import CorruptFile
-from widen.observe.json_split import split_records
+from widen.json.split import split_records
+from widen.spark.ingest.text_tasks import read_record_groups
 from widen.spark.source import file_ranges
-from widen.spark.source.file_ranges import FileRange, open_file, range_batch, read_range_groups
-from widen.spark.source.raw_batch import RANGES_PART, as_raw_records
-from widen.spark.source.record_groups import read_record_groups
+from widen.spark.source.file_ranges import (
+    RANGES_PART,
+    FileRange,
+    as_raw_records,
+    open_file,
+    range_batch,
+    read_range_groups,
+)
 
 
 def texts(path: Path, limit: int, *, is_multi_line: bool = False) -> list[bytes]:

@@ -11,20 +11,19 @@ from typing import Any
 
 import pytest
 
-from widen.model.type_parser import parse_type
+from widen.evolution.type_lattice import TAKES, can_route
+from widen.json.document import DateText, JsonNumber, LocalTimeText, TimestampText
+from widen.json.kinds import KIND_WORDS, word_of
+from widen.json.observe import TemporalString, type_facts
+from widen.model.schema_json import parse_type
 from widen.model.types import DataType, DecimalType
-from widen.observe.json_document import DateText, JsonNumber, LocalTimeText, TimestampText
-from widen.observe.kind import KIND_WORDS, word_of
-from widen.observe.observe_schema import TemporalString, type_facts
-from widen.planning.evolution.type_lattice import TAKES, can_route
 from widen.proof.expected_values import NOT_STORED, expected_value
 from widen.proof.json_reader import NumberToken
-from widen.proof.proof_rules import DateString, LocalTimeString, TimestampString
-from widen.proof.source_columns import SourceColumn
-from widen.routing.convert import MISSING, convert
-from widen.routing.native.scalar_conversion import build_fast_converter
-from widen.routing.route import ColumnSlot
-from widen.spark.typed.exact_cast import PARTIAL_CONVERSIONS, TOTAL_CONVERSIONS, holds_every_value
+from widen.proof.rules import DateString, LocalTimeString, SourceColumn, TimestampString
+from widen.rows.convert import MISSING, convert
+from widen.rows.row import ColumnSlot
+from widen.rows.scalar_conversion import build_fast_converter
+from widen.spark.typed.column_expressions import PARTIAL_CONVERSIONS, TOTAL_CONVERSIONS, holds_every_value
 from widen.spark.typed.record_rebuild import BACKWARD_CONVERSIONS, family_of
 
 TYPES: Mapping[str, DataType] = {

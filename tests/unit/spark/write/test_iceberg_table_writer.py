@@ -13,10 +13,10 @@ import pytest
 from widen.errors import InvalidOption
 from widen.iceberg.file_metrics import FileMetrics, leaf_ids
 from widen.iceberg.schema_conversion import from_model, to_model
-from widen.log.store.log_store import LogStore
+from widen.log.log_store import LogStore
 from widen.model.types import DOUBLE, FLOAT, LONG, ArrayType, Field, StructType
-from widen.spark.ingest.iceberg_files import IcebergWriter
-from widen.spark.write.part_file import PartFile, PartWriter
+from widen.spark.ingest.write_files import IcebergWriter
+from widen.spark.write.arrow_writer import PartFile, PartWriter
 
 
 def test_files_are_as_the_table_properties_say(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from widen.log.store.log_store import LogStore
-from widen.spark.write.part_file import PartFile, PartSink, PartWriter, describe_columns
+from widen.log.log_store import LogStore
+from widen.spark.write.arrow_writer import PartFile, PartSink, PartWriter, describe_columns
 
 NAN = float("nan")
 SCHEMA = pa.schema(

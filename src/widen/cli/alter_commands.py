@@ -1,0 +1,249 @@
+"""The command that changes a column: ``alter``.
+
+Source: Delta Lake's ALTER TABLE.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from json import dumps
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+from rich.text import Text
+
+from widen.cli import shared_options, spark_session
+from widen.cli.output import note, progress, show, show_json
+from widen.cli.show_commands import show_rows
+from widen.errors import InvalidOption
+
+if TYPE_CHECKING:
+    from widen.cli.output import StepDisplay
+    from widen.model.types import StructType
+    from widen.schema.operations import Operation
+    from widen.schema.request import ColumnChanges, NewColumn
+    from widen.spark.types import SparkSession
+    from widen.table.column_changes import ColumnChangesMixin
+    from widen.table.open_table import TableVersion
+
+
+def alter(
+    table: shared_options.Table,
+    column: Annotated[str, typer.Argument(help="The column, e.g. total or items.element.price.")],
+    type: Annotated[str | None, typer.Option(metavar="TYPE", help="The wider type, e.g. bigint.")] = None,
+    comment: Annotated[str | None, typer.Option(metavar="TEXT", help="The new comment.")] = None,
+    nullable: Annotated[
+        bool | None, typer.Option("--nullable/--not-null", help="Allow null, or forbid it; no row may have null then.")
+    ] = None,
+    first: Annotated[bool, typer.Option("--first", help="Move it to the first position.")] = False,
+    after: Annotated[str | None, typer.Option(metavar="COLUMN", help="Move it after that column.")] = None,
+    default: Annotated[str | None, typer.Option(metavar="SQL", help="The default value for new rows.")] = None,
+    drop_default: Annotated[bool, typer.Option("--drop-default", help="Remove the default value.")] = False,
+    rename: Annotated[str | None, typer.Option(metavar="NAME", help="The new name.")] = None,
+    add: Annotated[bool, typer.Option("--add", help="Add the column; needs --type.")] = False,
+    drop: Annotated[bool, typer.Option("--drop", help="Drop the column.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the changes without making them.")] = False,
+    json: shared_options.Json = False,
+    storage_option: shared_options.StorageOptions = None,
+) -> None:
+    """Change, rename, add or drop a column. It takes one commit and rewrites no file."""
+    from widen.table.column_changes import ColumnChangesMixin
+
+    values = {"type": type, "comment": comment, "nullable": nullable, "after": after, "default": default}
+    changes = requested_changes(**values, first=first, drop_default=drop_default)
+    ensure_one_change(changes, rename=rename is not None, add=add, drop=drop)
+    opened = ColumnChangesMixin(table, shared_options.storage(storage_option))
+    operations = parse_operations(opened.snapshot.schema, column, changes, rename, add=add, drop=drop)
+    if dry_run:
+        _show_plan(opened, opened.plan_columns(operations), json=json)
+        return
+    before = opened.version
+    session = spark_session.spark_session() if default is not None or nullable is False else None
+    report_change(before, opened.change_columns(operations, spark=session), json=json)
+
+
+def requested_changes(**options: Any) -> dict[str, Any]:
+    """Return the options that ask for a change of a column."""
+    return {key: value for key, value in options.items() if value is not None and (value or key not in _SWITCHES)}
+
+
+_SWITCHES = ("first", "drop_default")
+
+
+def ensure_one_change(changes: Mapping[str, Any], *, rename: bool, add: bool, drop: bool) -> None:
+    """Check that the options ask for exactly one kind of change.
+
+    Raises:
+        typer.BadParameter: they ask for none, or for several.
+    """
+    if not (changes or rename or drop or add):
+        raise typer.BadParameter("No change given. Use e.g. --type, --comment, --after, --rename or --drop.")
+    if rename + add + drop + bool(changes and not add) > 1:
+        raise typer.BadParameter("--rename, --add, --drop and changes need a commit each. Run one command for each.")
+
+
+def parse_operations(
+    schema: StructType, column: str, changes: Mapping[str, Any], name: str | None, *, add: bool, drop: bool
+) -> Sequence[Operation]:
+    """Return the operations that the options of the command ask for.
+
+    Args:
+        changes: The changes of the column, or the settings of a new one.
+    """
+    from widen.schema.request import parse_column_changes, parse_drops, parse_new_columns, parse_rename
+
+    if name is not None:
+        return parse_rename(schema, column, name)
+    if drop:
+        return parse_drops(schema, [column], if_exists=False)
+    if add:
+        return parse_new_columns(schema, {column: cast("NewColumn", changes)})
+    return parse_column_changes(schema, {column: cast("ColumnChanges", changes)})
+
+
+def _show_plan(table: ColumnChangesMixin, operations: Sequence[Operation], *, json: bool) -> None:
+    from widen.report import text_format
+
+    if json:
+        plan = [operation.to_value() for operation in operations]
+        show_json({"version": table.version, "changed": False, "operations": plan})
+    elif operations:
+        show(Text(f"would {text_format.printable(str(operation))}") for operation in operations)
+    else:
+        show_unchanged(table)
+
+
+# The commands that change a table without its data: ``properties`` and ``sql``.
+#
+# Source: Delta Lake's ALTER TABLE.
+
+
+NO_FACTS: Mapping[str, object] = {}
+FEW_COLUMNS = 3
+"""Up to this number of columns a result stays a table, even if its values take several lines."""
+
+
+def properties(
+    table: shared_options.Table,
+    set: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set a property; can be repeated.")
+    ] = None,
+    unset: Annotated[
+        list[str] | None, typer.Option("--unset", metavar="KEY", help="Remove a property; can be repeated.")
+    ] = None,
+    json: shared_options.Json = False,
+    storage_option: shared_options.StorageOptions = None,
+) -> None:
+    """Show, set or remove the properties of a table."""
+    from widen.log.log_store import LogStore
+    from widen.log.snapshot import open_snapshot
+    from widen.protocol.column_mapping import MODE, NONE
+    from widen.report import terminal
+    from widen.table.column_changes import PropertyChangesMixin
+
+    settings, properties_to_set = shared_options.storage(storage_option), shared_options.pairs(set, "--set")
+    if properties_to_set and unset:
+        raise typer.BadParameter("--set and --unset need a commit each. Run one command for each.")
+    if not properties_to_set and not unset:
+        shown = open_snapshot(LogStore(table, settings)).properties
+        if json:
+            show_json(shown)
+        else:
+            show([terminal.pairs_table(sorted(shown.items()))])
+        return
+    opened = PropertyChangesMixin(table, settings)
+    before = opened.version
+    missing = [key for key in unset or () if key not in opened.properties]
+    if missing:
+        names = ", ".join(sorted(opened.properties)) or "none"
+        raise InvalidOption(option="--unset", value=missing[0], expected=f"Must be a property that is set: {names}.")
+    given = properties_to_set or dict.fromkeys(unset or (), NONE)
+    with progress("changing properties") as update:
+        is_mapped = opened.properties.get(MODE, NONE) != NONE
+        ends = {key.lower(): value for key, value in given.items()}.get(MODE.lower()) == NONE
+        session = start_unmapping(opened, update) if is_mapped and ends else None
+        if properties_to_set:
+            after = opened.set_properties(properties_to_set, spark=session)
+        else:
+            after = opened.unset_properties(unset or (), spark=session)
+    report_change(before, after, json=json)
+
+
+def sql(
+    text: Annotated[str, typer.Argument(metavar="STATEMENT", help="A statement; - reads statements from stdin.")],
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="The maximum number of rows; by default 20, with --json all.")
+    ] = None,
+    json: shared_options.Json = False,
+    storage_option: shared_options.StorageOptions = None,
+) -> None:
+    """Run one SQL statement, of rows or of tables. A table is delta.`path`, or a name in the catalog."""
+    from widen.sql_commands.token_reader import split_statements
+
+    settings = shared_options.storage(storage_option)
+    for statement in split_statements(sys.stdin.read()) if text == STDIN else [text]:
+        _run_statement(statement, settings, limit, json=json)
+
+
+STDIN = "-"
+
+
+def _run_statement(text: str, settings: dict[str, str], limit: int | None, *, json: bool) -> None:
+    from widen.report import terminal
+    from widen.sql_commands.execute import needs_session, run_statement
+    from widen.sql_commands.parser import parse_sql
+    from widen.sql_commands.queries import ChangedTable, QueryResult
+
+    statement = parse_sql(text)
+    session = spark_session.spark_session() if needs_session(statement) else None
+    done = run_statement(statement, session, settings)
+    if isinstance(done, ChangedTable):
+        report_change(done.before, done.table, json=json)
+    elif not isinstance(done, QueryResult):
+        show_rows(done, limit, json=json)
+    elif json:
+        show_json(done.to_values())
+    else:
+        lines = [dumps(row) for row in done.to_values()]
+        show(terminal.rows_parts(done.names, lines, folds=len(done.names) <= FEW_COLUMNS))
+
+
+def start_unmapping(table: TableVersion, update: StepDisplay) -> SparkSession | None:
+    """Say that the files are rewritten without column mapping, and return the session for it; None without files."""
+    from widen.report import text_format
+
+    sizes = table.snapshot.files()["size_bytes"].to_pylist()
+    if not sizes:
+        return None
+    size = text_format.count_noun(len(sizes), "file")
+    note(f"rewriting {size} ({text_format.size_text(sum(sizes))}) with the names of the columns")
+    return update.watch(spark_session.spark_session())
+
+
+def report_change(
+    before: int, table: TableVersion, *, json: bool, done: str = "", facts: Mapping[str, object] = NO_FACTS
+) -> None:
+    """Show the version of the table, and what it changed.
+
+    Args:
+        table: The table after it.
+    """
+    from widen.report import terminal
+    from widen.report.build_report import read_history
+
+    changed = table.version > before
+    intervals = read_history(table.snapshot, 1) if changed else []
+    if json:
+        changes = [change.to_value() for interval in intervals for change in interval.changes]
+        show_json({"version": table.version, "changed": changed, "changes": changes, **facts})
+    elif not changed:
+        show_unchanged(table)
+    else:
+        show(terminal.commit_parts(table.location, intervals[0]))
+        show([Text(f"  {done}")] if done else [])
+
+
+def show_unchanged(table: TableVersion) -> None:
+    """Show that there was nothing to change."""
+    show([Text(f"Nothing to change in version {table.version}.")])

@@ -1,0 +1,1 @@
+"""What a batch changes: the type lattice, the choice of columns, the policy, and the plan as one value."""

@@ -1,0 +1,684 @@
+"""The plan: the schema changes that a batch needs, as one value that is explained, checked and executed.
+
+Source: docs/evolution-rules.md#one-interval
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from enum import Enum
+from functools import reduce
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+
+from widen.errors import too_many_keys
+from widen.evolution.policy import ANY_MAP, ANYWHERE, Mode, Policy, TextForm
+from widen.json.field_rules import SIGN
+from widen.json.kinds import LONG_WORD, MAP_WORD, NUMBER_WORDS, RECORD_WORD, Kind, leaf_and_dim
+from widen.json.observation import FieldObservation, Observation, RecordObservation, RecordPosition, position_text
+from widen.model.column_path import Path, fold_path, format_path
+from widen.model.display import html_table, list_lines, shorten
+from widen.model.schema_json import type_to_value
+from widen.model.types import STRING, DataType, MapType, StructType
+from widen.protocol.file_statistics import HIDDEN_FIELDS, NO_STATS, join_paths, split_paths
+from widen.schema.operations import Operation
+from widen.schema.source_metadata import FORM, role_of, source_key
+
+REPLAY_PREFIX = "widen-replay-"
+"""The first letters of the query that a commit names if it moved records from a quarantine to its table."""
+
+QUARANTINED = "numQuarantinedRecords"
+"""The metric for the number of records that an interval quarantined."""
+
+BAD_FILES = "numBadFiles"
+"""The metric for the number of files that an interval skipped, because they cannot be read."""
+
+ROUNDED = "numRoundedValues"
+"""The metric for the number of values that an interval rounded to doubles."""
+
+CORRUPT_TEXTS = "numCorruptTexts"
+"""The metric for the number of texts in an interval that are not records. File statistics do not replace it: they exist
+only if the column for these texts is among the first ones of the table."""
+
+
+class Grade(str, Enum):
+    """How much a change affects readers of the table."""
+
+    ADDITIVE = "additive"
+    """A new field."""
+    WIDENING = "widening"
+    """A column gets a wider type; its values stay equal."""
+    CONFLICT = "conflict"
+    """A field has values of types that no single column holds."""
+    STRUCTURAL = "structural"
+    """A field changes between scalars, arrays and records."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanEvent:
+    """One change of the plan, with the values in the batch that require it.
+
+    Args:
+        rules: The rules that require it, e.g. ``("U8",)``.
+        source: The path of the source field; empty for texts that are not records.
+        kinds: The kinds that it is for, e.g. ``("long[]",)``.
+        column: The path of the column, with steps into arrays.
+        count: The number of values of these kinds in the batch.
+        first: The file and position of the first of them.
+        sample: The beginning of that value.
+        grade: How much it affects readers.
+        at_least: Whether there may be more values: a large batch is not counted to its end.
+    """
+
+    rules: tuple[str, ...]
+    source: Path
+    kinds: tuple[str, ...]
+    column: Path
+    count: int
+    first: RecordPosition | None
+    sample: str
+    grade: Grade
+    at_least: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RescuedField:
+    """Values that go to the rescue column, since no column may be added for them.
+
+    Args:
+        source: The path of the source field.
+        kinds: Their kinds.
+        count: The number of values.
+        first: The file and position of the first of them.
+        sample: The beginning of that value.
+        reason: The mode ``freeze``, ``max_columns``, or ``max_levels`` for what is nested too deeply.
+        at_least: As in `PlanEvent`.
+    """
+
+    source: Path
+    kinds: tuple[str, ...]
+    count: int
+    first: RecordPosition | None
+    sample: str
+    reason: str
+    at_least: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RoundedField:
+    """Numbers that are rounded to doubles, since the policy asks for that."""
+
+    source: Path
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class QuarantinedField:
+    """Values that do not fit a fixed column, so that their records are quarantined.
+
+    Args:
+        source: The path of the source field.
+        column: Why the column is fixed, e.g. ``a partition column``.
+        kinds: The kinds of the values; ``null`` for a missing value of a NOT NULL column.
+        count: The number of values.
+        first: The file and position of the first of them.
+        sample: The beginning of that value.
+    """
+
+    source: Path
+    column: str
+    kinds: tuple[str, ...]
+    count: int
+    first: RecordPosition | None
+    sample: str
+
+
+@dataclass(frozen=True, slots=True)
+class PendingField:
+    """A field with only nulls and empties in the batch, for which no column can be created yet.
+
+    Args:
+        source: The path of the source field.
+        nulls: The number of nulls, including those in arrays.
+        empty: The number of ``[]`` that no column of the field holds.
+        empty_records: The number of ``{}`` that no column of the field holds.
+    """
+
+    source: Path
+    nulls: int
+    empty: int
+    empty_records: int
+
+
+@dataclass(frozen=True, slots=True)
+class BadFile:
+    """A file of the source that cannot be read or is parked; the quarantine names it.
+
+    Args:
+        modified_ms: The time of its last modification, in ms since 1970 UTC.
+        content: A hash of its content; empty if it was not computed.
+        is_parked: Whether the file can be read, but a batch with it is over a limit.
+    """
+
+    path: str
+    reason: str
+    size_bytes: int = 0
+    modified_ms: int = 0
+    content: str = ""
+    is_parked: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The schema changes that a batch needs, and what happens to values without a column.
+
+    Args:
+        operations: The changes of the schema, in the order to apply them.
+        schema: The schema after the operations.
+        events: The reasons for the operations.
+        pending: The fields that wait for their first value.
+        rescued: The values for the rescue column.
+        refused: The changes that the policy forbids. If there are any, nothing may be written.
+        quarantined: The values whose records are quarantined.
+        unmatched: The rules of the policy that have no effect.
+        bad_files: The files that cannot be read and are skipped.
+        maps: The fields whose objects look like maps, but become records.
+        rounded: The fields with numbers that are rounded to doubles.
+        source_table: The version of a table that was read as the source; empty for other sources.
+    """
+
+    operations: tuple[Operation, ...]
+    schema: StructType
+    events: tuple[PlanEvent, ...] = ()
+    pending: tuple[PendingField, ...] = ()
+    rescued: tuple[RescuedField, ...] = ()
+    refused: tuple[Operation, ...] = ()
+    quarantined: tuple[QuarantinedField, ...] = ()
+    unmatched: tuple[Unmatched, ...] = ()
+    bad_files: tuple[BadFile, ...] = ()
+    maps: tuple[MapCandidate, ...] = ()
+    rounded: tuple[RoundedField, ...] = ()
+    source_table: str = ""
+
+    @property
+    def rounded_values(self) -> int:
+        """How many numbers of the batch are rounded to doubles."""
+        return sum(each.count for each in self.rounded)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the schema does not change and nothing is refused."""
+        return not self.operations and not self.refused
+
+    @property
+    def keeps_values_out(self) -> bool:
+        """Whether the policy refuses changes, or values go to the rescue column or their records to the quarantine."""
+        return bool(self.refused or self.rescued or self.quarantined)
+
+    @property
+    def hash(self) -> str:
+        """A hash of the decisions. It is the same on every machine, and does not depend on counts and samples."""
+        items: tuple[RescuedField | QuarantinedField, ...] = (*self.rescued, *self.quarantined)
+        remaining = [(*item.source, "", *item.kinds) for item in items]
+        decided = {key: self.to_value()[key] for key in ("operations", "refused", "schema")} | {
+            "left": sorted(remaining)
+        }
+        return sha256(msgspec.json.encode(decided, order="deterministic")).hexdigest()
+
+    def __repr__(self) -> str:
+        refused = f", {len(self.refused)} refused" if self.refused else ""
+        head = f"Plan({len(self.operations)} operations{refused}, hash={self.hash[:12]})"
+        return list_lines(head, (shorten(str(operation), 98) for operation in (*self.operations, *self.refused)))
+
+    def _repr_html_(self) -> str:
+        kinds = [(each, "") for each in self.operations] + [(each, "refused") for each in self.refused]
+        rows = ((type(each).__name__, shorten(str(each)), note) for each, note in kinds)
+        return html_table(f"Plan {self.hash[:12]}", ("operation", "details", ""), rows)
+
+    def logged_events(self) -> list[Mapping[str, Any]]:
+        """Return the events for the log of the table.
+
+        A field inside a column that the plan adds has no separate event, unless it brings a conflict: a record
+        with thousands of fields must not fill the log.
+        """
+        columns = {event.column for event in self.events}
+        return [
+            _value(event)
+            for event in self.events
+            if event.grade is not Grade.ADDITIVE
+            or not any(event.column[:length] in columns for length in range(1, len(event.column)))
+        ]
+
+    def to_value(self) -> dict[str, Any]:
+        """Return the plan as a JSON object."""
+        return {
+            "operations": [operation.to_value() for operation in self.operations],
+            "refused": [operation.to_value() for operation in self.refused],
+            "schema": type_to_value(self.schema),
+            "events": [_value(event) for event in self.events],
+            "pending": [_value(pending) for pending in self.pending],
+            "rescued": [_value(rescued) for rescued in self.rescued],
+            "quarantined": [_value(quarantined) for quarantined in self.quarantined],
+            "unmatched": [_value(unmatched) for unmatched in self.unmatched],
+            "badFiles": [_value(file) for file in self.bad_files],
+            "maps": [_value(candidate) for candidate in self.maps],
+            "rounded": [_value(each) for each in self.rounded],
+        }
+
+
+def _value(item: object) -> Mapping[str, Any]:
+    value: Mapping[str, Any] = msgspec.to_builtins(item)
+    return value
+
+
+# Plans as plain text.
+#
+# Source: docs/evolution-rules.md#dry-run
+
+
+NOTHING = "Nothing to change."
+
+MAX_LINES = 40
+"""The maximum number of lines of each list."""
+
+
+def explain_plan(plan: Plan) -> tuple[str, ...]:
+    """Return the lines that explain a plan.
+
+    The operations come first, then the reasons, then rescued, quarantined and pending values.
+    """
+    return tuple(_lines(plan)) or (NOTHING,)
+
+
+def explain_operations(operations: tuple[Operation, ...]) -> str:
+    """Return the operations as text, one per line."""
+    return "\n".join(_fold_lines([str(operation) for operation in operations]))
+
+
+def _lines(plan: Plan) -> Iterator[str]:
+    for title, items in (
+        ("Changes:", plan.operations),
+        ("Refused by the policy:", plan.refused),
+        ("Because:", tuple(map(_explain_event, plan.events))),
+        ("Stored in the rescue column:", tuple(map(_explain_rescued, plan.rescued))),
+        ("Quarantined:", tuple(map(_explain_quarantined, plan.quarantined))),
+        ("Rounded to double:", tuple(map(_explain_rounded, plan.rounded))),
+        ("Waiting for a first value:", tuple(map(_explain_pending, plan.pending))),
+        ("Options without effect:", tuple(map(str, plan.unmatched))),
+        ("Skipped, because they cannot be read or are over a limit:", tuple(map(str, plan.bad_files))),
+        ("Objects that look like maps:", tuple(f"{format_path(each.source)}: {each}" for each in plan.maps)),
+    ):
+        if items:
+            yield title
+            yield from (f"  {item}" for item in _fold_lines([str(item) for item in items]))
+
+
+def _fold_lines(lines: list[str]) -> list[str]:
+    """Return the first lines, and how many more there are."""
+    more = len(lines) - MAX_LINES
+    return lines if more <= 0 else [*lines[:MAX_LINES], f"… and {more} more"]
+
+
+def _explain_event(event: PlanEvent) -> str:
+    rules, values = ", ".join(event.rules), f"{_lower_bound_text(event)}{event.count} {_kind_text(event.kinds)}"
+    first = _first_seen_text(event.first, event.sample)
+    return f"{rules} {event.grade.value}: {format_path(event.column)}, for {values}{first}"
+
+
+def _lower_bound_text(counted: PlanEvent | RescuedField) -> str:
+    return "at least " if counted.at_least else ""
+
+
+def _kind_text(kinds: tuple[str, ...]) -> str:
+    return " and ".join(kinds) or "records"
+
+
+def _explain_rescued(rescued: RescuedField) -> str:
+    values = f"{_lower_bound_text(rescued)}{rescued.count} {_kind_text(rescued.kinds)}"
+    return (
+        f"{format_path(rescued.source)}: {values} ({rescued.reason}){_first_seen_text(rescued.first, rescued.sample)}"
+    )
+
+
+def _explain_quarantined(quarantined: QuarantinedField) -> str:
+    values = f"{quarantined.count} {_kind_text(quarantined.kinds)}, but the column is {quarantined.column}"
+    return f"{format_path(quarantined.source)}: {values}{_first_seen_text(quarantined.first, quarantined.sample)}"
+
+
+def _explain_rounded(rounded: RoundedField) -> str:
+    return f"{format_path(rounded.source)}: {rounded.count} {'number' if rounded.count == 1 else 'numbers'}"
+
+
+def _explain_pending(pending: PendingField) -> str:
+    counts = ((pending.nulls, "null"), (pending.empty, "[]"), (pending.empty_records, "{}"))
+    return f"{format_path(pending.source)}: {', '.join(f'{count} {what}' for count, what in counts if count)}"
+
+
+def _first_seen_text(first: RecordPosition | None, sample: str) -> str:
+    value = f" {sample!r}" if sample else ""
+    return f"; first{value} at {position_text(first)}" if first else ""
+
+
+# Rules of a policy without effect: for fields that do not exist, and pins that contradict an existing column.
+#
+# A misspelled name in `mask` or `exclude` would hide nothing, so such a batch is refused.
+#
+# Source: docs/evolution-rules.md#d13
+
+
+_NEAREST = 3
+_MASK, _EXCLUDE = "mask", "exclude"
+
+
+@dataclass(frozen=True, slots=True)
+class Unmatched:
+    """A rule of a policy that has no effect.
+
+    Args:
+        option: The option: ``mask``, ``exclude``, ``pin``, ``epoch_unit`` or ``detect_dates``.
+        nearest: The existing fields with the most similar names.
+    """
+
+    option: str
+    source: Path
+    reason: str
+    nearest: tuple[str, ...] = ()
+
+    @property
+    def hides(self) -> bool:
+        """Whether the rule is to hide values."""
+        return self.option in (_MASK, _EXCLUDE)
+
+    def __str__(self) -> str:
+        nearest = f" Did you mean {' or '.join(self.nearest)}?" if self.nearest else ""
+        return f"{self.option} {format_path(self.source)}: {self.reason}.{nearest}"
+
+
+def find_unmatched(
+    policy: Policy, base: StructType | None, planned: StructType, observed: Observation
+) -> tuple[Unmatched, ...]:
+    """Return the rules of a policy without effect, sorted by option and field.
+
+    Args:
+        base: The columns of the table before the batch; None if it does not exist yet.
+        planned: The columns after the batch.
+    """
+    found = _find_fields(planned, observed)
+    found.existing |= {(name,) for name in policy.file_fields}
+    names = sorted(map(format_path, found.existing))
+    folded = found.folded(policy)
+    unmatched = []
+    for option, source in _rules(policy):
+        is_hidden = option in (_MASK, _EXCLUDE)
+        if not (folded.hides(fold_path(source)) if is_hidden else found.has(source)):
+            nearest = tuple(get_close_matches(format_path(source), names, _NEAREST))
+            unmatched.append(Unmatched(option, source, "neither the table nor the batch has this field", nearest))
+    unmatched += _contradictions(policy, base or StructType())
+    return tuple(sorted(unmatched, key=lambda each: (each.option, each.source)))
+
+
+def _rules(policy: Policy) -> Iterator[tuple[str, Path]]:
+    """Yield the option and the field of every rule, without those derived for file fields."""
+    for option, sources in (
+        (_MASK, policy.masked),
+        (_EXCLUDE, policy.excluded),
+        ("pin", policy.pins),
+        ("epoch_unit", policy.epoch_units),
+        ("detect_dates", policy.date_fields),
+    ):
+        for source in sources:
+            if source != ANYWHERE and not (len(source) == 1 and source[0].rstrip(SIGN) in policy.file_fields):
+                yield option, source
+
+
+@dataclass(slots=True)
+class _Fields:
+    """The fields of a table and a batch.
+
+    Args:
+        texts: Those with strings: such a string may hold fields, and a mask below it covers the whole string.
+        forms: Those that are kept as text, whatever their values are.
+        maps: Those whose keys are data.
+        records: Those with records, whose fields are known.
+        hidden: Those that the policy masks or excludes.
+    """
+
+    existing: set[Path] = field(default_factory=set)
+    texts: set[Path] = field(default_factory=set)
+    forms: set[Path] = field(default_factory=set)
+    maps: set[Path] = field(default_factory=set)
+    records: set[Path] = field(default_factory=set)
+    hidden: set[Path] = field(default_factory=set)
+
+    def folded(self, policy: Policy) -> _Fields:
+        """Return the fields by their folded names, with those that earlier loads have hidden."""
+        parts = (self.existing | policy.known_fields, self.texts, self.forms, self.maps, self.records)
+        return _Fields(*(set(map(fold_path, each)) for each in (*parts, policy.masked | policy.excluded)))
+
+    def has(self, source: Path) -> bool:
+        """Tell whether a field exists, or may exist inside a map or a text."""
+        closed = self.texts | self.forms | self.maps
+        is_inside = any(source[:length] in closed for length in range(1, len(source)))
+        return is_inside or source in self.existing or (*source[:-1], source[-1] + SIGN) in self.existing
+
+    def hides(self, source: Path) -> bool:
+        """Tell whether a mask or an exclusion surely hides something, given folded names."""
+        above = [source[:length] for length in range(1, len(source))]
+        if source in self.existing or (*source[:-1], source[-1] + SIGN) in self.existing:
+            return True
+        # All values of a field above are masked or excluded: itself, or as strings that may hold any field.
+        seen_inside = self.records | self.maps | self.forms
+        return any(path in self.hidden or (path in self.texts and path not in seen_inside) for path in above)
+
+
+def _find_fields(planned: StructType, observed: Observation) -> _Fields:
+    found = _Fields({tuple(path) for path in observed.met})
+    _add_columns(planned, (), found)
+    for records in (observed.root, observed.kept_out):
+        _add_observed(records, (), found)
+    return found
+
+
+def _add_columns(struct: StructType, parent: Path, found: _Fields) -> None:
+    for column in struct:
+        if parent or role_of(column) is None:
+            source = (*parent, source_key(column))
+            found.existing.add(source)
+            leaf, _ = leaf_and_dim(column.type)
+            if FORM in column.metadata:
+                found.forms.add(source)
+            while isinstance(leaf, MapType):
+                found.maps.add(source)
+                leaf, _ = leaf_and_dim(leaf.value)
+            if isinstance(leaf, StructType):
+                found.records.add(source)
+                _add_columns(leaf, source, found)
+            elif leaf == STRING:
+                found.texts.add(source)
+
+
+def _add_observed(records: RecordObservation, parent: Path, found: _Fields) -> None:
+    for key, seen in records.items():
+        source = (*parent, key)
+        found.existing.add(source)
+        for below in _records_in(seen):
+            found.records.add(source)
+            _add_observed(below, source, found)
+
+
+def _records_in(field: FieldObservation) -> Iterator[RecordObservation]:
+    yield from field.records.values()
+    for entries in field.maps.values():
+        yield from _records_in(entries)
+
+
+def _contradictions(policy: Policy, base: StructType) -> Iterator[Unmatched]:
+    for source, pin in policy.pins.items():
+        types = list(_types_of(base, source))
+        pinned = None if isinstance(pin, Mode) else STRING if isinstance(pin, TextForm) else pin
+        if pinned is not None and types and not any(_is_like(existing, pinned) for existing in types):
+            pin_text = "map" if pinned == ANY_MAP else pinned.sql
+            existing_types = " and ".join(each.sql for each in types)
+            yield Unmatched("pin", source, f"the pin is {pin_text}, but the table has this field as {existing_types}")
+
+
+def _types_of(struct: StructType, source: Path) -> Iterator[DataType]:
+    for column in struct:
+        if source_key(column) == source[0] and role_of(column) is None:
+            leaf, _ = leaf_and_dim(column.type)
+            if len(source) == 1:
+                yield column.type
+            elif isinstance(leaf, StructType):
+                yield from _types_of(leaf, source[1:])
+
+
+def _is_like(data_type: DataType, pinned: DataType) -> bool:
+    """Tell whether a column has a type, ignoring the fields of its records."""
+    (leaf, dim), (pinned_leaf, pinned_dim) = leaf_and_dim(data_type), leaf_and_dim(pinned)
+    kinds: Collection[type] = (StructType, MapType)
+    is_same = any(isinstance(leaf, kind) and isinstance(pinned_leaf, kind) for kind in kinds)
+    return dim == pinned_dim and (is_same or str(leaf) == str(pinned_leaf))
+
+
+# Objects that are maps: many keys, few of them in each object, and values of one shape.
+#
+# As records they would become a column for each key, e.g. for each id of a user. As a map they are one column.
+#
+# Source: docs/evolution-rules.md#d10
+
+
+MIN_KEYS, MIN_OBJECTS = 50, 5
+MAX_KEY_SHARE = 0.2
+"""The largest share of all keys that an object has on average."""
+
+MIN_SAME_SHAPE, MIN_SHARED_FIELDS = 0.9, 0.2
+"""The smallest share of keys whose values have the most frequent shape; and, if the values are records, the smallest
+share of all their fields that the values of a key have on average."""
+
+
+@dataclass(frozen=True, slots=True)
+class MapCandidate:
+    """A field whose objects look like maps, but become records."""
+
+    source: Path
+    keys: int
+    objects: int
+
+    def __str__(self) -> str:
+        pin = format_path(self.source)
+        return f"{self.keys:,} keys in {self.objects:,} objects; use --detect-maps or --pin '{pin}=map'"
+
+
+def find_map(source: Path, observed: FieldObservation) -> MapCandidate | None:
+    """Return a field as a candidate if its objects look like maps.
+
+    Typed sources declare their records, and their observation counts no objects; so they never do.
+    """
+    keys = [field for record in observed.records.values() for field in record.values()]
+    objects = sum(seen.count for kind, seen in observed.kinds.items() if kind.word == RECORD_WORD)
+    names = {key for record in observed.records.values() for key in record}
+    if len(names) < MIN_KEYS or objects < MIN_OBJECTS:
+        return None
+    # A key whose value is an array counts once for each item, but is in an object at most once.
+    present = sum(min(objects, _value_count(field)) for field in keys)
+    if present > MAX_KEY_SHARE * len(names) * objects or not _have_one_shape(keys):
+        return None
+    return MapCandidate(source, len(names), objects)
+
+
+def find_excess_keys(root: RecordObservation, policy: Policy) -> MapCandidate | None:
+    """Return the first field whose objects have more keys than the policy allows and do not become maps.
+
+    In mode freeze no key becomes a column.
+    """
+    levels: list[tuple[Path, RecordObservation]] = [((), root)]
+    while levels:
+        source, record = levels.pop()
+        if len(record) > policy.max_keys and policy.mode_of(source) is not Mode.FREEZE:
+            return MapCandidate(source, len(record), 0)
+        for key, seen in record.items():
+            if seen.records:
+                path = (*source, key)
+                if not (policy.detects_maps and find_map(path, seen) is not None):
+                    levels += [(path, inner) for inner in seen.records.values()]
+            levels += [((*source, key), inner) for each in seen.maps.values() for inner in each.records.values()]
+    return None
+
+
+def ensure_keys_are_names(root: RecordObservation, policy: Policy) -> None:
+    """Check that no field has more keys than the policy allows.
+
+    Raises:
+        TooManyKeys: a field has more.
+    """
+    excess = find_excess_keys(root, policy)
+    if excess is not None:
+        raise too_many_keys(format_path(excess.source), excess.keys, policy.max_keys)
+
+
+def to_maps(observed: FieldObservation) -> FieldObservation:
+    """Return the observation of a field as if its objects had been read as maps."""
+    maps, kinds = dict(observed.maps), dict(observed.kinds)
+    for dim, record in observed.records.items():
+        values = reduce(FieldObservation.merged, record.values(), FieldObservation())
+        # An earlier pass may have read some of the same objects as maps already, so the counts are not added.
+        maps[dim] = values.merged(maps[dim], max) if dim in maps else values
+        objects = kinds.pop(Kind(RECORD_WORD, dim), None)
+        if objects is not None:
+            kind = Kind(MAP_WORD, dim)
+            kinds[kind] = objects.merged(kinds[kind], max) if kind in kinds else objects
+    return msgspec.structs.replace(observed, records={}, maps=maps, kinds=kinds)
+
+
+def _value_count(field: FieldObservation) -> int:
+    counts = (*(seen.count for seen in field.kinds.values()), *field.nulls.values(), *field.empty.values())
+    return max(1, sum(counts) + sum(field.empty_records.values()))
+
+
+def _have_one_shape(fields: Sequence[FieldObservation]) -> bool:
+    """Tell whether the values of most keys are alike."""
+    shapes = [{_shape(kind) for kind in field.kinds} for field in fields if field.kinds]
+    if not shapes:
+        return False
+    (shape, _), count = Counter(shape for each in shapes for shape in each).most_common(1)[0]
+    if count < MIN_SAME_SHAPE * len(shapes):
+        return False
+    return shape != RECORD_WORD or _share_fields([set(key) for each in fields for key in each.records.values()])
+
+
+def _shape(kind: Kind) -> tuple[str, int]:
+    return LONG_WORD if kind.word in NUMBER_WORDS else kind.word, kind.dim
+
+
+def _share_fields(records: Sequence[set[str]]) -> bool:
+    every = set().union(*records)
+    return sum(map(len, records)) >= MIN_SHARED_FIELDS * len(every) * len(records)
+
+
+def privacy_properties(policy: Policy, plan: Plan, properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the table properties that record which fields are hidden, and which have no statistics.
+
+    A later load knows these fields, also if it does not have them, and later writers write no statistics of them.
+
+    Args:
+        plan: The plan of the batch; a field that it does not match is not recorded.
+        properties: The properties of the table.
+    """
+    unmatched = {each.source for each in plan.unmatched}
+    hidden = (policy.masked | policy.excluded) - unmatched
+    recorded = {}
+    for key, sources in ((HIDDEN_FIELDS, hidden), (NO_STATS, policy.no_stats)):
+        old = split_paths(properties.get(key, ""))
+        known = set(map(fold_path, old))
+        new = [source for source in sources if fold_path(source) not in known]
+        if new:
+            recorded[key] = join_paths((*old, *new))
+    return recorded

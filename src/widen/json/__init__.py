@@ -1,0 +1,1 @@
+"""JSON records: parsing, splitting, and which kinds of values a batch has."""

@@ -1,0 +1,335 @@
+"""Observations: the values of a batch, counted by kind. Observations merge in any order.
+
+Source: docs/evolution-rules.md#observe
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias, TypeVar
+
+import msgspec
+
+from widen.json.kinds import Kind, ValueFacts, parse_kind
+
+RecordPosition: TypeAlias = tuple[str, int]
+"""The position of a record: the file, and its number in the file, from 1."""
+
+SAMPLE_CHARS = 80
+"""The maximum length of a sample."""
+
+_Key = TypeVar("_Key")
+
+Combine: TypeAlias = Callable[[int, int], int]
+"""Combines the counts of two observations."""
+
+
+class KindObservation(msgspec.Struct, omit_defaults=True):
+    """The values of one kind: how many, and what is true of all of them.
+
+    Args:
+        integer_digits: The most digits before the point.
+        scale: The most digits after the point.
+        exact_double: Every value reads back the same from a double.
+        decimal_exact: A decimal of up to 38 digits represents every value exactly.
+        epoch_ms_exact: A whole number of milliseconds represents every value exactly.
+        written_scale: The most digits after the point as written, trailing zeros included; 0 if not known.
+        type: The type that the source declares, as SQL; empty if it declares none, or several.
+        first: The position of the first value, ordered by file name and number.
+        sample: The first value as text, cut to `SAMPLE_CHARS`.
+        inexact: The number of values that do not read back the same from a double.
+    """
+
+    count: int = 0
+    integer_digits: int = 0
+    scale: int = 0
+    fits_int32: bool = True
+    exact_double: bool = True
+    decimal_exact: bool = True
+    epoch_ms_exact: bool = True
+    written_scale: int = 0
+    type: str = ""
+    first: RecordPosition | None = None
+    sample: str = ""
+    inexact: int = 0
+
+    def add(self, facts: ValueFacts, position: RecordPosition, sample: str, count: int = 1) -> None:
+        """Count a value, or several with the same facts, position and sample, in place.
+
+        Args:
+            sample: Its text; only the beginning is kept.
+        """
+        self.count += count
+        self.integer_digits = max(self.integer_digits, facts.integer_digits)
+        self.scale = max(self.scale, facts.scale)
+        self.fits_int32 &= facts.fits_int32
+        self.exact_double &= facts.exact_double
+        self.inexact += 0 if facts.exact_double else count
+        self.decimal_exact &= facts.decimal_exact
+        self.epoch_ms_exact &= facts.epoch_ms_exact
+        if self.first is None or position < self.first:
+            self.first, self.sample = position, sample[:SAMPLE_CHARS]
+
+    def merged(self, other: KindObservation, combine: Combine = operator.add) -> KindObservation:
+        """Return the observation of the values of both."""
+        first, sample = _first_sample(self, other)
+        return KindObservation(
+            count=combine(self.count, other.count),
+            integer_digits=max(self.integer_digits, other.integer_digits),
+            scale=max(self.scale, other.scale),
+            fits_int32=self.fits_int32 and other.fits_int32,
+            exact_double=self.exact_double and other.exact_double,
+            decimal_exact=self.decimal_exact and other.decimal_exact,
+            epoch_ms_exact=self.epoch_ms_exact and other.epoch_ms_exact,
+            written_scale=max(self.written_scale, other.written_scale),
+            type=self._common_type(other),
+            first=first,
+            sample=sample,
+            inexact=combine(self.inexact, other.inexact),
+        )
+
+    def _common_type(self, other: KindObservation) -> str:
+        if self.type == other.type or other == _NO_VALUES:
+            return self.type
+        return other.type if self == _NO_VALUES else ""
+
+
+class FieldObservation(msgspec.Struct, omit_defaults=True):
+    """The values of a field by kind, and those without a kind: nulls and empty arrays and records.
+
+    Args:
+        nulls: The number of nulls by dim, the number of arrays that contain them; 0 is the field itself.
+        empty: The number of empty arrays by dim: ``[]`` is 1, ``[[]]`` is 2.
+        empty_records: The number of ``{}`` by dim.
+        kinds: The values by kind; a record with at least one key counts as a record.
+        records: The nested fields of the records by dim.
+        maps: The values of the maps, for all keys together, by dim.
+    """
+
+    nulls: dict[int, int] = {}
+    empty: dict[int, int] = {}
+    empty_records: dict[int, int] = {}
+    kinds: dict[Kind, KindObservation] = {}
+    records: dict[int, dict[str, FieldObservation]] = {}
+    maps: dict[int, FieldObservation] = {}
+
+    def kind(self, kind: Kind) -> KindObservation:
+        """Return the mutable observation of a kind; the first call creates it."""
+        observed = self.kinds.get(kind)
+        if observed is None:
+            observed = self.kinds[kind] = KindObservation()
+        return observed
+
+    def record(self, dim: int) -> RecordObservation:
+        """Return the mutable observation of the records of a dim; the first call creates it."""
+        return self.records.setdefault(dim, {})
+
+    def entries(self, dim: int) -> FieldObservation:
+        """Return the mutable observation of the map values of a dim; the first call creates it."""
+        return self.maps.setdefault(dim, FieldObservation())
+
+    def merged(self, other: FieldObservation, combine: Combine = operator.add) -> FieldObservation:
+        """Return the observation of the values of both."""
+        return FieldObservation(
+            nulls=_combine(self.nulls, other.nulls, combine),
+            empty=_combine(self.empty, other.empty, combine),
+            empty_records=_combine(self.empty_records, other.empty_records, combine),
+            kinds={
+                kind: self.kinds.get(kind, _NO_VALUES).merged(other.kinds.get(kind, _NO_VALUES), combine)
+                for kind in _keys(self.kinds, other.kinds)
+            },
+            records={
+                dim: merge_records(self.records.get(dim, {}), other.records.get(dim, {}), combine)
+                for dim in _keys(self.records, other.records)
+            },
+            maps={
+                dim: self.maps.get(dim, _NO_FIELD).merged(other.maps.get(dim, _NO_FIELD), combine)
+                for dim in _keys(self.maps, other.maps)
+            },
+        )
+
+
+RecordObservation: TypeAlias = dict[str, FieldObservation]
+"""The observations of the fields of a record, by key."""
+
+_NO_VALUES, _NO_FIELD = KindObservation(), FieldObservation()
+
+
+class Observation(msgspec.Struct, omit_defaults=True):
+    """The records and values of a batch. ``Observation()`` is the empty batch; merging is commutative and associative.
+
+    `widen.json.observe` fills an observation in place through `get_field`, `FieldObservation.kind` and
+    `FieldObservation.record`. After that it does not change.
+
+    Args:
+        quarantined: The number of records that go to the quarantine instead of the table.
+        kept_out: Why records go to the quarantine: their values that do not fit fixed columns.
+        met: The paths of excluded fields that the source has; the rest of the observation does not contain them.
+        not_objects: How many of the corrupt texts are JSON, but not an object, such as ``5`` or ``[1]``.
+        unclosed: The position of the first corrupt text that begins a record over several lines; None if there is none.
+        first_corrupt: The position of the first corrupt text.
+        corrupt_reason: Why that is not a record, if its format tells.
+    """
+
+    records: int = 0
+    corrupt: int = 0
+    root: dict[str, FieldObservation] = {}
+    quarantined: int = 0
+    kept_out: dict[str, FieldObservation] = {}
+    met: list[list[str]] = []
+    not_objects: int = 0
+    unclosed: RecordPosition | None = None
+    first_corrupt: RecordPosition | None = None
+    corrupt_reason: str = ""
+
+    def merged(self, other: Observation, combine: Combine = operator.add) -> Observation:
+        """Return the observation of both.
+
+        Args:
+            combine: Combines the counts: ``add`` for two parts of a batch, ``max`` for two observations of one batch.
+        """
+        firsts = [(each.first_corrupt, each.corrupt_reason) for each in (self, other) if each.first_corrupt]
+        return Observation(
+            combine(self.records, other.records),
+            combine(self.corrupt, other.corrupt),
+            merge_records(self.root, other.root, combine),
+            combine(self.quarantined, other.quarantined),
+            merge_records(self.kept_out, other.kept_out, combine),
+            sorted([*self.met, *(path for path in other.met if path not in self.met)]),
+            combine(self.not_objects, other.not_objects),
+            min(filter(None, (self.unclosed, other.unclosed)), default=None),
+            *min(firsts, default=(None, "")),
+        )
+
+    def to_json(self) -> bytes:
+        """Return the observation as JSON, so that tasks can send it to the driver."""
+        return _encoder.encode(self)
+
+
+def merge_observations(parts: Iterable[Observation]) -> Observation:
+    """Return the observation of all parts together; their order does not matter."""
+    total = Observation()
+    for part in parts:
+        total = total.merged(part)
+    return total
+
+
+def merge_records(
+    left: RecordObservation, right: RecordObservation, combine: Combine = operator.add
+) -> RecordObservation:
+    """Return the observation of the records of both, sorted by key.
+
+    A field that only one of them has is shared with the result: where keys are data, nearly all are such fields.
+    """
+    merged = {}
+    for key in _keys(left, right):
+        one, other = left.get(key), right.get(key)
+        merged[key] = one.merged(other, combine) if one and other else one or other or _NO_FIELD
+    return merged
+
+
+def covers(known: RecordObservation, seen: RecordObservation) -> bool:
+    """Return whether a plan that knows one observation would not change with another; counts do not matter."""
+    return all(key in known and _covers_field(known[key], field) for key, field in seen.items())
+
+
+def _covers_field(known: FieldObservation, seen: FieldObservation) -> bool:
+    pairs = ((known.nulls, seen.nulls), (known.empty, seen.empty), (known.empty_records, seen.empty_records))
+    return (
+        all(old.keys() >= new.keys() for old, new in pairs)
+        and all(kind in known.kinds and _covers_facts(known.kinds[kind], each) for kind, each in seen.kinds.items())
+        and all(dim in known.records and covers(known.records[dim], each) for dim, each in seen.records.items())
+        and all(dim in known.maps and _covers_field(known.maps[dim], each) for dim, each in seen.maps.items())
+    )
+
+
+def _covers_facts(known: KindObservation, seen: KindObservation) -> bool:
+    return (
+        seen.integer_digits <= known.integer_digits
+        and seen.scale <= known.scale
+        and seen.written_scale <= known.written_scale
+        and seen.fits_int32 >= known.fits_int32
+        and seen.exact_double >= known.exact_double
+        and seen.decimal_exact >= known.decimal_exact
+        and seen.epoch_ms_exact >= known.epoch_ms_exact
+        and known.type in (seen.type, "")
+    )
+
+
+def get_field(record: RecordObservation, key: str) -> FieldObservation:
+    """Return the mutable observation of a field; the first call creates it."""
+    field = record.get(key)
+    if field is None:
+        field = record[key] = FieldObservation()
+    return field
+
+
+def position_text(position: RecordPosition) -> str:
+    """Return the position of a record as ``file:number``."""
+    return f"{position[0]}:{position[1]}"
+
+
+def observation_from_json(data: bytes) -> Observation:
+    """Return the observation from the JSON of `Observation.to_json`."""
+    wire = _decoder.decode(data)
+    fields = {"root": _from_wire(wire.root), "kept_out": _from_wire(wire.kept_out)}
+    return Observation(**{**msgspec.structs.asdict(wire), **fields})
+
+
+def _first_sample(left: KindObservation, right: KindObservation) -> tuple[RecordPosition | None, str]:
+    located = [(each.first, each.sample) for each in (left, right) if each.first is not None]
+    return min(located) if located else (None, min(filter(None, (left.sample, right.sample)), default=""))
+
+
+def _keys(left: Mapping[_Key, Any], right: Mapping[_Key, Any]) -> list[_Key]:
+    return sorted(left.keys() | right.keys())  # type: ignore[type-var]
+
+
+def _combine(left: Mapping[int, int], right: Mapping[int, int], combine: Combine) -> dict[int, int]:
+    return {key: combine(left.get(key, 0), right.get(key, 0)) for key in _keys(left, right)}
+
+
+class _FieldWire(msgspec.Struct):
+    """A `FieldObservation` in JSON: kinds are text, since the keys of JSON objects are strings."""
+
+    nulls: dict[int, int] = {}
+    empty: dict[int, int] = {}
+    empty_records: dict[int, int] = {}
+    kinds: dict[str, KindObservation] = {}
+    records: dict[int, dict[str, _FieldWire]] = {}
+    maps: dict[int, _FieldWire] = {}
+
+
+class _ObservationWire(msgspec.Struct):
+    """An `Observation` in JSON."""
+
+    records: int = 0
+    corrupt: int = 0
+    root: dict[str, _FieldWire] = {}
+    quarantined: int = 0
+    kept_out: dict[str, _FieldWire] = {}
+    met: list[list[str]] = []
+    not_objects: int = 0
+    unclosed: RecordPosition | None = None
+    first_corrupt: RecordPosition | None = None
+    corrupt_reason: str = ""
+
+
+def _from_wire(record: dict[str, _FieldWire]) -> RecordObservation:
+    return {key: _field_from_wire(field) for key, field in record.items()}
+
+
+def _field_from_wire(field: _FieldWire) -> FieldObservation:
+    return FieldObservation(
+        field.nulls,
+        field.empty,
+        field.empty_records,
+        {parse_kind(text): observed for text, observed in field.kinds.items()},
+        {dim: _from_wire(inner) for dim, inner in field.records.items()},
+        {dim: _field_from_wire(inner) for dim, inner in field.maps.items()},
+    )
+
+
+_encoder = msgspec.json.Encoder(enc_hook=str)
+_decoder = msgspec.json.Decoder(_ObservationWire)

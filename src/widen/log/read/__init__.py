@@ -1,1 +1,0 @@
-"""Read a log: list its files, replay them, and reconstruct a version."""

@@ -1,1 +1,0 @@
-"""Write a log: commits, conflict checks, checkpoints, and cleanup."""

@@ -1,0 +1,85 @@
+"""Values for notebooks and consoles: a title, and the first rows below it, as HTML or as text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from html import escape
+from itertools import islice
+from typing import TypeAlias
+
+MAX_ROWS = 20
+"""The number of rows that fit one screen."""
+
+
+def html_table(title: str, header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a table as HTML; an ellipsis replaces rows after the first `MAX_ROWS`."""
+    shown = list(islice(rows, MAX_ROWS + 1))
+    lines = [_row("td", row) for row in shown[:MAX_ROWS]]
+    more = "<p>…</p>" if len(shown) > MAX_ROWS else ""
+    return f"<p><b>{escape(title)}</b></p><table>{_row('th', header)}{''.join(lines)}</table>{more}"
+
+
+def _row(tag: str, values: Iterable[object]) -> str:
+    return f"<tr>{''.join(f'<{tag}>{escape(str(value))}</{tag}>' for value in values)}</tr>"
+
+
+def shorten(text: str, length: int = 100) -> str:
+    """Return a text of at most ``length`` characters; an ellipsis stands for the rest."""
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+def list_lines(head: str, lines: Iterable[str]) -> str:
+    """Return a heading and the first `MAX_ROWS` lines below it, indented; an ellipsis stands for the rest."""
+    shown = list(islice(lines, MAX_ROWS + 1))
+    return "\n  ".join([head, *shown[:MAX_ROWS], *(["…"] if len(shown) > MAX_ROWS else [])])
+
+
+# The steps of long work, as callers see them.
+
+
+class Step(str):
+    """The description of a step, e.g. ``writing``, with the size of its work as far as it is known.
+
+    Attributes:
+        size_bytes: How many bytes the step reads; 0 if not known.
+        records: How many records it reads; 0 if not known.
+    """
+
+    size_bytes: int
+    records: int
+
+    def __new__(cls, text: str, size_bytes: int = 0, records: int = 0) -> Step:
+        """Return a step."""
+        step = super().__new__(cls, text)
+        step.size_bytes, step.records = size_bytes, records
+        return step
+
+
+Progress: TypeAlias = Callable[[str], object]
+"""Called with a few words, a `Step`, when the next step begins."""
+
+
+def no_progress(_: str) -> None:
+    """Ignore the step."""
+
+
+_recorders: ContextVar[tuple[list[tuple[str, int]], ...]] = ContextVar("widen_commits", default=())
+
+
+@contextmanager
+def recorded_commits() -> Iterator[list[tuple[str, int]]]:
+    """Yield a list that gets the location and the version of each commit that this thread makes meanwhile."""
+    made: list[tuple[str, int]] = []
+    token = _recorders.set((*_recorders.get(), made))
+    try:
+        yield made
+    finally:
+        _recorders.reset(token)
+
+
+def record_commit(location: str, version: int) -> None:
+    """Tell all open `recorded_commits` of a commit; called as soon as it is known to be visible."""
+    for made in _recorders.get():
+        made.append((location, version))

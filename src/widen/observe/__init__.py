@@ -1,1 +1,0 @@
-"""Parse records and observe which kinds of values a batch has."""

@@ -1,1 +1,0 @@
-"""ALTER TABLE: what a command changes, and whether the table allows it."""

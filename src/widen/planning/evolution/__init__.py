@@ -1,1 +1,0 @@
-"""Schema evolution at ingestion: which columns a batch needs."""

@@ -1,1 +1,0 @@
-"""The state of a table and the operations that change it."""

@@ -1,1 +1,0 @@
-"""One logical column for each source field."""

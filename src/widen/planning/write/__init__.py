@@ -1,1 +1,0 @@
-"""How appends, overwrites and merges may change the schema."""

@@ -1,0 +1,518 @@
+"""The proof's own reading of the policy for single fields: masks, exclusions, maps, texts and dates.
+
+Source: docs/evolution-rules.md#d6, #d10, #d13
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+from widen.evolution.policy import EpochUnit, Mode, Numbers, Policy, TextForm
+from widen.model.column_path import ELEMENT, VALUE, Path, format_path
+from widen.model.types import STRING, ArrayType, DataType, DecimalType, MapType, StructType, similarity_key
+from widen.proof.json_reader import DeepJson, Json, read_json, to_text
+from widen.protocol.column_metadata import is_computed
+from widen.schema.source_metadata import FORM, role_of, source_key
+
+MASK = "***"
+
+
+class DateString(str):
+    """A string that the policy reads as a date."""
+
+    __slots__ = ()
+
+
+class TimestampString(str):
+    """A string that the policy reads as a timestamp."""
+
+    __slots__ = ()
+
+
+class LocalTimeString(str):
+    """A string that the policy reads as a timestamp without a time zone."""
+
+    __slots__ = ()
+
+
+class ReplacedText(str):
+    """A text in place of another value: a mask, or the JSON of a number, an array or a record."""
+
+    __slots__ = ()
+
+
+class MapObject(dict[str, Any]):
+    """An object whose keys are data."""
+
+
+@dataclass(slots=True)
+class ProofRule:
+    """What happens to the values of a field and of the fields below it.
+
+    Args:
+        is_excluded: The table does not have them.
+        map_levels: Number of levels of objects that are maps.
+        has_dates: Strings that are dates or timestamps become such values, also below.
+        has_local_times: Strings that are dates or timestamps without a time zone become such values, also below.
+        below: The rules of the fields below, by key.
+        hidden: What is masked or excluded below, by folded key: however a name is capitalized.
+    """
+
+    is_excluded: bool = False
+    is_masked: bool = False
+    text_form: TextForm | None = None
+    map_levels: int = 0
+    has_dates: bool = False
+    has_local_times: bool = False
+    below: dict[str, ProofRule] = field(default_factory=dict)
+    hidden: dict[str, ProofRule] = field(default_factory=dict)
+
+    def rule_of(self, key: str) -> ProofRule:
+        """Return the rule of a key of a record."""
+        rule = self.below.get(key) or self.hidden.get(similarity_key(key) if self.hidden else key)
+        return rule or _WITHOUT_ENTRY[self.has_dates, self.has_local_times]
+
+    def get_or_add(self, path: Path) -> ProofRule:
+        """Return the rule of a field; add an empty rule if there is none."""
+        rule = self
+        for key in path:
+            rule = rule.below.setdefault(key, ProofRule())
+        return rule
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the rule changes no value, here or below."""
+        return self == _AS_IS or (
+            not (self.is_excluded or self.is_masked or self.text_form or self.map_levels or self.reads_times)
+            and not self.hidden
+            and all(rule.is_plain for rule in self.below.values())
+        )
+
+    @property
+    def reads_times(self) -> bool:
+        """Whether some strings become dates or timestamps."""
+        return self.has_dates or self.has_local_times
+
+    @property
+    def has_redaction(self) -> bool:
+        """Whether the rule masks or excludes anything, here or below."""
+        below = (*self.below.values(), *self.hidden.values())
+        return self.is_excluded or self.is_masked or any(rule.has_redaction for rule in below)
+
+    def apply_to_record(self, record: Mapping[str, Json]) -> dict[str, Json]:
+        """Return a record after the rules; nulls are left out."""
+        kept = {}
+        for key, value in record.items():
+            rule = self.rule_of(key)
+            if value is not None and not rule.is_excluded:
+                kept[key] = rule.apply(value)
+        return kept
+
+    def apply(self, value: Json) -> Json:
+        """Return a value after the rules."""
+        if value is None:
+            return None
+        if self.is_masked:
+            return ReplacedText(MASK)
+        if self.text_form is not None:
+            inside = self._apply_inside(value, self.map_levels)
+            if self.text_form is TextForm.JSON or isinstance(inside, (dict, list)):
+                return ReplacedText(to_text(self._apply_in_text(value, self.map_levels)))
+        return self._apply_inside(value, self.map_levels)
+
+    def _apply_inside(self, value: Json, map_levels: int, *, is_entry: bool = False) -> Json:
+        if isinstance(value, dict):
+            return self._to_map(value, map_levels - 1) if map_levels else self.apply_to_record(value)
+        if isinstance(value, list):
+            return [self._apply_inside(item, map_levels, is_entry=is_entry) for item in value]
+        if isinstance(value, DeepJson):
+            has_rules = self.below or self.hidden
+            return DeepJson(to_text(self._apply_in_text(value, map_levels))) if has_rules else value
+        if self._hides_text(value, is_entry=is_entry):
+            return ReplacedText(MASK)
+        return self.to_temporal(value) if self.reads_times and type(value) is str else value
+
+    def _hides_text(self, value: Json, *, is_entry: bool) -> bool:
+        """Tell whether a text may spell out a record with a hidden field; that of an entry only if it may be JSON."""
+        return bool(self.hidden) and type(value) is str and (not is_entry or value.lstrip()[:1] in ("{", "[", '"'))
+
+    def to_temporal(self, text: str) -> str:
+        """Return a text as a date or a timestamp if it is one that the rule reads, else the text."""
+        temporal = to_temporal(text)
+        is_read = self.has_local_times if isinstance(temporal, LocalTimeString) else self.has_dates
+        return temporal if is_read or isinstance(temporal, DateString) else text
+
+    def _to_map(self, entries: dict[str, Json], map_levels: int) -> MapObject:
+        kept = MapObject()
+        for key, value in entries.items():
+            rule = self.hidden.get(similarity_key(key), _AS_IS)
+            if not rule.is_excluded:
+                is_masked = rule.is_masked and value is not None
+                # The policy may name the key as if the map were a record.
+                inside = rule._apply_hidden(value)
+                kept[key] = ReplacedText(MASK) if is_masked else self._apply_inside(inside, map_levels, is_entry=True)
+        return kept
+
+    def _apply_hidden(self, value: Json) -> Json:
+        """Return a value with what is hidden below, and otherwise as it is."""
+        if not self.hidden:
+            return value
+        if isinstance(value, DeepJson):
+            value = read_json(value)
+        if isinstance(value, list):
+            return [self._apply_hidden(item) for item in value]
+        if not isinstance(value, dict):
+            return ReplacedText(MASK) if self._hides_text(value, is_entry=False) else value
+        rules = {key: self.hidden.get(similarity_key(key), _AS_IS) for key in value}
+        return {
+            key: ReplacedText(MASK) if rules[key].is_masked and item is not None else rules[key]._apply_hidden(item)
+            for key, item in value.items()
+            if not rules[key].is_excluded
+        }
+
+    def _apply_in_text(self, value: Json, map_levels: int, *, is_entry: bool = False) -> Json:
+        """Apply masks and exclusions to a value that becomes text; its nulls stay."""
+        if isinstance(value, DeepJson) and (self.below or self.hidden):
+            value = read_json(value)
+        if isinstance(value, list):
+            return [self._apply_in_text(item, map_levels, is_entry=is_entry) for item in value]
+        if not isinstance(value, dict):
+            return MASK if self._hides_text(value, is_entry=is_entry) else value
+        if map_levels:
+            kept = self._to_map(value, map_levels - 1)
+            return {key: self._map_value_in_text(item, key, value[key], map_levels - 1) for key, item in kept.items()}
+        kept_keys = [key for key in value if not self.rule_of(key).is_excluded]
+        return {key: self.rule_of(key).apply_in_text(value[key]) for key in kept_keys}
+
+    def _map_value_in_text(self, entry: Json, key: str, value: Json, map_levels: int) -> Json:
+        if isinstance(entry, ReplacedText):
+            return entry
+        inside = self.hidden.get(similarity_key(key), _AS_IS)._apply_hidden(value)
+        return self._apply_in_text(inside, map_levels, is_entry=True)
+
+    def apply_in_text(self, value: Json) -> Json:
+        """Return a value that is part of a value that becomes text."""
+        if value is None:
+            return None
+        if self.is_masked:
+            return MASK
+        result = self._apply_in_text(value, self.map_levels)
+        is_text = self.text_form is TextForm.JSON or (
+            self.text_form is TextForm.TEXT and isinstance(result, (dict, list))
+        )
+        return to_text(result) if is_text else result
+
+
+_AS_IS = ProofRule()
+_WITHOUT_ENTRY: Mapping[tuple[bool, bool], ProofRule] = {
+    (has_dates, has_local_times): ProofRule(has_dates=has_dates, has_local_times=has_local_times)
+    for has_dates in (False, True)
+    for has_local_times in (False, True)
+}
+
+
+def build_proof_rules(schema: StructType, policy: Policy) -> ProofRule:
+    """Return the rules for the records of a table.
+
+    Args:
+        schema: Schema of the table: objects are maps where a column is a map, and texts where a column stores text.
+    """
+    root = ProofRule()
+    for column in schema:
+        if role_of(column) is None:
+            _add_column_rule(root.get_or_add((source_key(column),)), column.type, column.metadata.get(FORM))
+    for path, pin in policy.pins.items():
+        if isinstance(pin, TextForm):
+            root.get_or_add(path).text_form = pin
+        elif not isinstance(pin, Mode):
+            _add_pin_rule(root.get_or_add(path), pin)
+    for path in policy.date_fields:
+        root.get_or_add(path).has_dates = True
+    for path in policy.local_time_fields:
+        root.get_or_add(path).has_local_times = True
+    for key in computed_keys(schema):
+        root.get_or_add((key,)).is_excluded = True
+    hidden = ProofRule()
+    for path in policy.masked:
+        _hidden_rule(hidden, path).is_masked = True
+    for path in policy.excluded:
+        _hidden_rule(hidden, path).is_excluded = True
+    _hide(root, hidden)
+    _inherit_times(root, _AS_IS)
+    return root
+
+
+def _hidden_rule(rule: ProofRule, path: Path) -> ProofRule:
+    for key in path:
+        rule = rule.hidden.setdefault(similarity_key(key), ProofRule())
+    return rule
+
+
+def _hide(rule: ProofRule, hidden: ProofRule) -> None:
+    """Add to a rule, and to those below it, what is masked or excluded however the keys are capitalized."""
+    rule.is_masked |= hidden.is_masked
+    rule.is_excluded |= hidden.is_excluded
+    rule.hidden = {key: replace(each) for key, each in hidden.hidden.items()}
+    for key, below in rule.below.items():
+        _hide(below, hidden.hidden.get(similarity_key(key), _AS_IS))
+    for each in list(rule.hidden.values()):
+        _hide(each, each)
+
+
+def _add_column_rule(rule: ProofRule, data_type: DataType, text_form: object = None) -> None:
+    if text_form is not None:
+        rule.text_form = TextForm(text_form)
+    leaf, map_levels = _leaf_and_map_levels(data_type)
+    rule.map_levels = max(rule.map_levels, map_levels)
+    for item in leaf if isinstance(leaf, StructType) else ():
+        _add_column_rule(rule.get_or_add((source_key(item),)), item.type, item.metadata.get(FORM))
+
+
+def _add_pin_rule(rule: ProofRule, data_type: DataType) -> None:
+    leaf, map_levels = _leaf_and_map_levels(data_type)
+    is_open = str(leaf) == "void"  # the pin map does not say how deep the maps are
+    rule.map_levels = max(rule.map_levels, map_levels) if is_open else map_levels
+    rule.has_dates, rule.has_local_times = str(leaf) in ("date", "timestamp"), str(leaf) == "timestamp_ntz"
+    for item in leaf if isinstance(leaf, StructType) else ():
+        _add_pin_rule(rule.get_or_add((item.name,)), item.type)
+
+
+def _leaf_and_map_levels(data_type: DataType) -> tuple[DataType, int]:
+    match data_type:
+        case ArrayType(element):
+            return _leaf_and_map_levels(element)
+        case MapType(key, value) if key == STRING:
+            leaf, map_levels = _leaf_and_map_levels(value)
+            return leaf, map_levels + 1
+    return data_type, 0
+
+
+def _inherit_times(rule: ProofRule, above: ProofRule) -> None:
+    rule.has_dates = rule.has_dates or above.has_dates
+    rule.has_local_times = rule.has_local_times or above.has_local_times
+    for below in (*rule.below.values(), *rule.hidden.values()):
+        _inherit_times(below, rule)
+
+
+_TIME = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_TIMESTAMP = re.compile(rf"({_DATE.pattern}T{_TIME})(?:\.[0-9]{{1,6}})?(Z|\+00:00)?")
+
+
+def to_temporal(text: str) -> str:
+    """Return a DateString, a TimestampString or a LocalTimeString if a text is such a value and nothing of it would be
+    lost, else the text.
+
+    Source: docs/evolution-rules.md#d6
+    """
+    try:
+        if _DATE.fullmatch(text):
+            date.fromisoformat(text)
+            return DateString(text)
+        if match := _TIMESTAMP.fullmatch(text):
+            datetime.fromisoformat(match[1])
+            return TimestampString(text) if match[2] else LocalTimeString(text)
+    except ValueError:
+        pass
+    return text
+
+
+class CorruptTextRedactor:
+    """Hides texts that are not records where the policy masks or excludes fields.
+
+    Such a text has no fields, so only the whole text can be hidden.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self._paths = ", ".join(sorted(map(format_path, policy.excluded | policy.masked)))
+
+    @property
+    def is_redacting(self) -> bool:
+        """Whether the policy masks or excludes any field."""
+        return bool(self._paths)
+
+    def redact(self, text: bytes) -> str:
+        """Return what the table keeps of a corrupt text: the text, or only its length if the policy hides fields."""
+        if self._paths:
+            return f"{MASK} {len(text)} bytes that may hold {self._paths}"
+        try:
+            content = text.decode()
+        except UnicodeDecodeError:
+            return repr(text)
+        return repr(text) if content.startswith(("b'", 'b"')) else content
+
+
+# The columns of each source field, from the schema of a table: the proof's own code, not that of the writer.
+#
+# Source: docs/evolution-rules.md#u14, #u17, #d9, #d18
+
+
+RECORD, MAP = "record", "map"
+
+_TYPE_ORDER: Mapping[str, int] = MappingProxyType(
+    {
+        name: order
+        for order, name in enumerate(
+            (
+                *(RECORD, MAP, "date", "boolean", "byte", "short", "integer", "long", "double", "float", "decimal"),
+                *("timestamp_ntz", "binary", "string", "timestamp"),
+            )
+        )
+    }
+)
+"""The types of columns that hold JSON values, in the order in which the proof reads them.
+
+Dates come before numbers, since a date may also stand in a column of numbers. Timestamps come last, since columns of
+timestamps also hold integers (U16).
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceColumn:
+    """A column that holds values of a source field.
+
+    Args:
+        name: Name of the column in its struct.
+        dim: Number of arrays around the leaf type.
+        type_name: Name of the leaf type; ``decimal``, `RECORD` or `MAP` for types with parameters.
+        fields: For records: the columns of each key.
+        value: For maps: the column of the values.
+        epoch_unit: For timestamps: unit of integers, if the policy names one.
+        has_epochs: Whether integers stand in this timestamp column alone: it is fixed, and the policy names their unit.
+        has_booleans_as_numbers: Whether booleans become numbers here: in mode split (D18).
+        rounds: The kinds whose values a column of doubles rounds, because the policy asks for it.
+        has_dates: Whether strings of the field may be dates and timestamps, which a column of numbers holds as counts.
+    """
+
+    name: str
+    position: int
+    dim: int
+    type_name: str
+    type: DataType
+    fields: ColumnsByKey | None = None
+    value: SourceColumn | None = None
+    epoch_unit: EpochUnit | None = None
+    has_epochs: bool = False
+    has_booleans_as_numbers: bool = False
+    has_dates: bool = False
+    rounds: frozenset[str] = frozenset()
+
+
+FieldColumns: TypeAlias = tuple[SourceColumn, ...]
+ColumnsByKey: TypeAlias = dict[str, FieldColumns]
+"""For each key of a record its columns, in the order in which the proof reads them."""
+
+
+def computed_keys(schema: StructType) -> frozenset[str]:
+    """Return the fields whose columns the table fills itself where a record has no value; the proof leaves them out.
+
+    The table has either the value of the source there or a computed one, and it does not say which.
+    """
+    return frozenset(source_key(field) for field in schema if is_computed(field))
+
+
+def columns_by_key(schema: StructType, policy: Policy) -> ColumnsByKey:
+    """Return the columns of each source field of a table.
+
+    Args:
+        schema: Schema of the table; its metadata names the field of each column.
+
+    Source: docs/evolution-rules.md#d9, #d14
+    """
+    return _columns_by_key(schema, policy, (), ())
+
+
+def _columns_by_key(struct: StructType, policy: Policy, path: Path, above: Path) -> ColumnsByKey:
+    by_key: dict[str, list[SourceColumn]] = {}
+    for position, each in enumerate(struct):
+        if above or (role_of(each) is None and not is_computed(each)):
+            key = source_key(each)
+            column = _source_column((*path, each.name), position, each.type, policy, (*above, key))
+            if column is not None:
+                by_key.setdefault(key, []).append(column)
+    rounds = policy.numbers is Numbers.DOUBLE
+    return {
+        key: tuple(sorted(_with_rounding(columns) if rounds else columns, key=_sort_key))
+        for key, columns in by_key.items()
+    }
+
+
+def _with_rounding(columns: Sequence[SourceColumn]) -> Sequence[SourceColumn]:
+    """Return the columns of a field with what its doubles round: nothing beside decimals, no longs beside integers."""
+    type_names = {column.type_name for column in columns}
+    if type_names & {"decimal", "float"}:
+        return columns
+    rounds = frozenset({"decimal"} if type_names & _WHOLE else {"decimal", "long"})
+    return [replace(column, rounds=rounds) if column.type_name == "double" else column for column in columns]
+
+
+_WHOLE = frozenset({"byte", "short", "integer", "long"})
+
+
+def _source_column(path: Path, position: int, data_type: DataType, policy: Policy, source: Path) -> SourceColumn | None:
+    name, dim = path[-1], 0
+    while isinstance(data_type, ArrayType):
+        data_type, dim = data_type.element, dim + 1
+    inside = (*path, *[ELEMENT] * dim)
+    match data_type:
+        case StructType():
+            return SourceColumn(
+                name, position, dim, RECORD, data_type, _columns_by_key(data_type, policy, inside, source)
+            )
+        case MapType(key, value):
+            inner = _source_column((*inside, VALUE), position, value, policy, source) if key == STRING else None
+            return inner and SourceColumn(name, position, dim, MAP, data_type, value=inner)
+        case DecimalType():
+            is_split = _is_split_mode(policy, source)
+            return SourceColumn(name, position, dim, "decimal", data_type, has_booleans_as_numbers=is_split)
+    if str(data_type) not in _TYPE_ORDER:
+        return None
+    above = [source[:length] for length in range(len(source) + 1)]
+    dated = (policy.pins, policy.date_fields, policy.local_time_fields)
+    has_dates = any(each in fields for each in above for fields in dated)
+    return SourceColumn(
+        name,
+        position,
+        dim,
+        type_name=str(data_type),
+        type=data_type,
+        epoch_unit=policy.epoch_units.get(source),
+        has_epochs=path in policy.fixed_columns and source in policy.epoch_units,
+        has_booleans_as_numbers=_is_split_mode(policy, source),
+        has_dates=has_dates,
+    )
+
+
+def _is_split_mode(policy: Policy, source: Path) -> bool:
+    """Tell whether the mode of a field is split: the nearest mode on its path, else the default mode."""
+    pins = (policy.pins.get(source[:length]) for length in range(len(source), 0, -1))
+    return next((pin for pin in pins if isinstance(pin, Mode)), policy.mode) is Mode.SPLIT
+
+
+def _sort_key(column: SourceColumn) -> tuple[object, ...]:
+    inner = _sort_key(column.value) if column.value is not None else ()
+    return (column.type_name != RECORD, column.dim, _TYPE_ORDER[column.type_name], inner)
+
+
+def widest_record_column(columns: FieldColumns) -> SourceColumn | None:
+    """Return the record column with the most arrays, which has all fields that have had a value (U17)."""
+    return max(
+        (column for column in columns if column.type_name == RECORD), key=lambda column: column.dim, default=None
+    )
+
+
+def merge_record_fields(columns: FieldColumns) -> ColumnsByKey:
+    """Return the columns of each key in all record columns of a field.
+
+    A column other than the widest may alone have a field that had values before, and that is only empty since.
+    """
+    by_key: ColumnsByKey = {}
+    for column in columns:
+        for key, inner in (column.fields or {}).items():
+            by_key[key] = (*by_key.get(key, ()), *inner)
+    return {key: tuple(sorted(inner, key=_sort_key)) for key, inner in by_key.items()}

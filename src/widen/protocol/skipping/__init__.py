@@ -1,1 +1,0 @@
-"""Data skipping: statistics, predicates and file selection."""

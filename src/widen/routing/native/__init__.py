@@ -1,1 +1,0 @@
-"""The fast path: records decoded natively into columns."""

@@ -1,0 +1,476 @@
+"""One record to one row: each value goes to every column of its field that can hold it.
+
+Source: docs/evolution-rules.md#u14, #u16, #u17, #d7, #d8, #d10
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeAlias
+
+from widen.evolution.policy import EpochUnit, FixedColumn, Numbers, Policy, Samples, build_field_rules, sample_formatter
+from widen.evolution.type_lattice import can_route, column_sort_key, is_boolean_as_number, is_epoch, rounded_kinds
+from widen.json.document import (
+    JsonDocument,
+    MapEntries,
+    corrupt_bytes_to_text,
+    document_to_json,
+    has_leaf,
+    parse_document,
+)
+from widen.json.field_rules import MASK
+from widen.json.kinds import MAP_WORD, NO_FACTS, NULL_WORD, RECORD_WORD, TIMESTAMP_WORD, Kind, leaf_and_dim, word_of
+from widen.json.observation import SAMPLE_CHARS, RecordObservation, RecordPosition, get_field
+from widen.json.observe import observe_value
+from widen.model.column_path import ELEMENT, VALUE, Path, format_path
+from widen.model.types import DOUBLE, STRING, DataType, MapType, StructType
+from widen.rows.convert import MISSING, convert, word_of_value
+from widen.schema.source_metadata import role_of, source_key
+
+Row = dict[str, Any]
+
+
+def to_row(route: RecordRoute, record: dict[str, JsonDocument]) -> Row:
+    """Return the row of a record: column names with values for pyarrow.
+
+    A key without a column, and a value that no column of its field can hold, is left out; the plan makes sure that
+    there is none. Null and a missing key are the same in a table.
+
+    Args:
+        record: The record, with numbers as tokens.
+
+    Source: docs/evolution-rules.md#u14
+    """
+    row: Row = {}
+    for key, value in record.items():
+        if value is not None:
+            route_value(row, route.get(key, ()), value)
+    return row
+
+
+def route_value(row: Row, slots: tuple[ColumnSlot, ...], value: JsonDocument) -> None:
+    """Set every column of one field that can hold the value, in place.
+
+    Source: docs/evolution-rules.md#u14
+    """
+    for slot in slots:
+        cell = to_cell(slot, value)
+        if cell is not MISSING:
+            row[slot.name] = cell
+
+
+def to_cell(slot: ColumnSlot, value: JsonDocument) -> Any:
+    """Return the value that a column holds for a source value, or `MISSING` if it cannot hold any of it."""
+    return _to_cell(value, _kind_word(value), slot, slot.dim)
+
+
+def _kind_word(value: JsonDocument) -> str:
+    return RECORD_WORD if isinstance(value, (dict, list)) else word_of_value(value)
+
+
+def _to_cell(value: JsonDocument, kind_word: str, slot: ColumnSlot, dim: int) -> Any:
+    """Return the value for a column with ``dim`` arrays: unchanged, wrapped in an array, or `MISSING`."""
+    if isinstance(value, list):
+        return _array_to_cell(value, slot, dim - 1) if dim else MISSING
+    if dim:
+        inner = _to_cell(value, kind_word, slot, dim - 1)
+        return inner if inner is MISSING else [inner]
+    if isinstance(value, MapEntries):
+        return _map_to_cell(value, slot.entries) if slot.entries is not None else MISSING
+    if isinstance(value, dict):
+        return to_row(slot.record, value) if slot.record is not None else MISSING
+    return MISSING if is_excluded_kind(slot, kind_word) else convert_scalar(value, kind_word, slot)
+
+
+def convert_scalar(value: JsonDocument, kind_word: str, slot: ColumnSlot) -> Any:
+    """Return the value that a column without arrays holds for a scalar, or `MISSING`.
+
+    Source: docs/evolution-rules.md#d1, #d2
+    """
+    cell = convert(value, kind_word, slot.word, slot.type, slot.epoch_unit)
+    # Rounding comes last: only values without an exact column are rounded.
+    return float(value) if cell is MISSING and kind_word in slot.rounds else cell
+
+
+def _array_to_cell(items: list[JsonDocument], slot: ColumnSlot, dim: int) -> Any:
+    """Return the array with NULL for items that the column cannot hold; `MISSING` if it can hold none of them."""
+    cells = [MISSING if item is None else _to_cell(item, _kind_word(item), slot, dim) for item in items]
+    if cells and all(item is MISSING for item in cells) and any(_belongs_elsewhere(item, slot) for item in items):
+        return MISSING
+    return [None if item is MISSING else item for item in cells]
+
+
+def _belongs_elsewhere(item: JsonDocument, slot: ColumnSlot) -> bool:
+    """Tell whether an item that the column cannot hold is more than a null; an empty record is (D19)."""
+    return has_leaf(item) or (isinstance(item, dict) and slot.record is None and slot.entries is None)
+
+
+def _map_to_cell(entries: MapEntries, slot: ColumnSlot) -> Any:
+    """Return the map as pairs, with NULL for values that the column cannot hold; `MISSING` if it can hold none."""
+    items = list(entries.values())
+    cells = _array_to_cell(items, slot, slot.dim)
+    if cells is MISSING and not any(map(has_leaf, items)):
+        cells = [None] * len(items)  # the keys are values, too
+    return MISSING if cells is MISSING else list(zip(entries, cells, strict=True))
+
+
+# The values of a record that no column holds, as JSON text for the rescue column.
+#
+# Source: docs/evolution-rules.md#u1, #d1, #d10
+
+
+_NOTHING: Final = object()
+
+
+def rescue(route: RecordRoute, record: dict[str, JsonDocument]) -> str | None:
+    """Return the part of a record that no column holds as JSON text, or None if the columns hold all of it.
+
+    An array or a map with a value that no column holds is rescued in full, so that the text shows where the value
+    stood.
+
+    Args:
+        record: The record, with numbers as tokens.
+
+    Source: docs/evolution-rules.md#d10
+    """
+    unstored = _unstored_fields(route, record)
+    return None if unstored is _NOTHING else document_to_json(unstored)
+
+
+def _unstored_fields(route: RecordRoute, record: dict[str, JsonDocument]) -> Any:
+    parts = {key: _unstored_part(route.get(key, ()), value) for key, value in record.items() if value is not None}
+    return {key: part for key, part in parts.items() if part is not _NOTHING} or _NOTHING
+
+
+def _unstored_part(slots: tuple[ColumnSlot, ...], value: JsonDocument) -> Any:
+    if isinstance(value, dict) and not isinstance(value, MapEntries) and has_leaf(value):
+        record = widest_record_route(slots)
+        return value if record is None else _unstored_fields(record, value)
+    return _NOTHING if is_fully_stored(slots, value) else value
+
+
+def widest_record_route(slots: Iterable[ColumnSlot]) -> RecordRoute | None:
+    """Return the route of the record column with the most arrays, which has all fields of the others (U17)."""
+    return next((slot.record for slot in sorted(slots, key=lambda slot: -slot.dim) if slot.record is not None), None)
+
+
+def is_fully_stored(slots: tuple[ColumnSlot, ...], value: JsonDocument, dim: int = 0) -> bool:
+    """Tell whether columns hold all of a value, each part in at least one of them.
+
+    Args:
+        value: The value, with numbers as tokens.
+        dim: Number of arrays around the value.
+    """
+    if isinstance(value, list):
+        return all(is_fully_stored(slots, item, dim + 1) for item in value)
+    if not has_leaf(value):
+        return True
+    deep = tuple(slot for slot in slots if slot.dim >= dim)
+    if isinstance(value, MapEntries):
+        entries = tuple(slot.entries for slot in deep if slot.entries is not None)
+        return all(is_fully_stored(entries, item) for item in value.values())
+    if isinstance(value, dict):
+        record = widest_record_route(deep)
+        return record is not None and _unstored_fields(record, value) is _NOTHING
+    kind_word = word_of_value(value)
+    candidates = (slot for slot in deep if stores_kind(slot, kind_word))
+    return any(convert_scalar(value, kind_word, slot) is not MISSING for slot in candidates)
+
+
+# Which records violate fixed columns: partition, NOT NULL and CHECK columns, which ingestion must not change.
+#
+# The table gets no part of a record that violates one.
+#
+# Source: docs/evolution-rules.md#d12
+
+
+RecordLocation: TypeAlias = tuple[tuple[str, tuple[int, ...]], ...]
+"""The records around a field: the key of each, the number of arrays around the maps in it, and around itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class FixedColumnViolation:
+    """A value that violates a fixed column.
+
+    Args:
+        key: Its key in the innermost record.
+        value: The value after the field rules.
+    """
+
+    location: RecordLocation
+    key: str
+    slot: ColumnSlot
+    guard: FixedColumn
+    value: JsonDocument
+
+    def __str__(self) -> str:
+        return self.reason()
+
+    def reason(self, samples: Samples = Samples.MASKED) -> str:
+        """Return why the record is quarantined.
+
+        Args:
+            samples: How to show its value.
+        """
+        path = format_path(self.source)
+        if self.value is None:
+            return f"{path} is null, and column {self.slot.name} is {self.guard.reason}"
+        if not self.guard.takes_values:
+            return f"{path} has a value, but column {self.slot.name} is {self.guard.reason}"
+        text = document_to_json(self.value)
+        shown = sample_formatter(samples)(text if len(text) <= SAMPLE_CHARS else text[:SAMPLE_CHARS] + "…")
+        column = f"column {self.slot.name} is {self.guard.reason}"
+        return f"{path}: {shown or 'the value'} is not of type {self.slot.type.sql}, and {column}"
+
+    @property
+    def source(self) -> Path:
+        """The path of the source field."""
+        return (*(key for key, _ in self.location), self.key)
+
+    def observe(self, kept_out: RecordObservation, position: RecordPosition) -> None:
+        """Add the value to the observation of quarantined records, in place.
+
+        Args:
+            kept_out: Observation of the quarantined records; grows.
+        """
+        for key, dims in self.location:
+            field = get_field(kept_out, key)
+            for dim in dims[:-1]:
+                field = field.entries(dim)
+            kept_out = field.record(dims[-1])
+        field = get_field(kept_out, self.key)
+        if not has_leaf(self.value):
+            field.kind(Kind(NULL_WORD)).add(NO_FACTS, position, NULL_WORD)
+        else:
+            observe_value(field, self.value, position)
+
+
+def fixed_column_route(route: RecordRoute) -> RecordRoute:
+    """Return the part of a route that leads to fixed columns; it is empty if the table has none."""
+    routes = {
+        key: tuple(fixed for slot in slots if (fixed := _fixed_slot(slot)) is not None) for key, slots in route.items()
+    }
+    return {key: slots for key, slots in routes.items() if slots}
+
+
+def _fixed_slot(slot: ColumnSlot) -> ColumnSlot | None:
+    record = None if slot.record is None else fixed_column_route(slot.record)
+    entries = None if slot.entries is None else _fixed_slot(slot.entries)
+    if slot.guard is not None:
+        return replace(slot, record=record)
+    return replace(slot, record=record, entries=entries) if record or entries else None
+
+
+def find_violations(
+    route: RecordRoute, record: dict[str, JsonDocument], location: RecordLocation = ()
+) -> Iterator[FixedColumnViolation]:
+    """Yield the values of a record that violate fixed columns.
+
+    Args:
+        route: A route from `fixed_column_route`.
+        record: The record after the field rules.
+    """
+    for key, slots in route.items():
+        value = record.get(key)
+        for slot in slots:
+            if slot.guard is not None and not _fits(slot, slot.guard, value):
+                yield FixedColumnViolation(location, key, slot, slot.guard, value)
+            yield from _violations_inside(slot, value, location, key, ())
+
+
+def _fits(slot: ColumnSlot, guard: FixedColumn, value: JsonDocument) -> bool:
+    if not guard.takes_values:
+        return value is None
+    # A value that cannot be converted would leave the column null, which NOT NULL forbids just as a missing value.
+    if value is None or (guard.is_required and to_cell(slot, value) is MISSING):
+        return not guard.is_required
+    # The fields of a record have their own routes and are checked there.
+    return is_fully_stored((slot,), value) if slot.record is None else _are_records(value, slot.dim)
+
+
+def _are_records(value: JsonDocument, dim: int) -> bool:
+    """Tell whether a value is a record or an array of records, whatever their fields hold."""
+    if isinstance(value, list):
+        return dim > 0 and all(_are_records(item, dim - 1) for item in value)
+    return value is None or isinstance(value, dict)
+
+
+def _violations_inside(
+    slot: ColumnSlot, value: JsonDocument, location: RecordLocation, key: str, maps: tuple[int, ...], dim: int = 0
+) -> Iterator[FixedColumnViolation]:
+    if isinstance(value, list):
+        for item in value:
+            yield from _violations_inside(slot, item, location, key, maps, dim + 1)
+    elif isinstance(value, MapEntries) and slot.entries is not None:
+        for item in value.values():
+            yield from _violations_inside(slot.entries, item, location, key, (*maps, dim))
+    elif isinstance(value, dict) and slot.record is not None:
+        yield from find_violations(slot.record, value, (*location, (key, (*maps, dim))))
+
+
+# Texts of records for the quarantine and the column of corrupt records, without masked and excluded values.
+#
+# A text that is not a record has no fields, so only the whole text can be hidden.
+#
+# Source: docs/evolution-rules.md#d11, #d13
+
+
+class Redactor:
+    """Hides values that the policy masks or excludes.
+
+    Args:
+        schema: The columns of the table: where they are maps, the keys of objects are not names of fields.
+    """
+
+    def __init__(self, policy: Policy, schema: StructType | None = None) -> None:
+        redacted = policy.excluded | policy.masked
+        self._rules = build_field_rules(schema or StructType(), policy, keeps_forms=True)
+        self._redacted_paths = ", ".join(sorted(map(format_path, redacted)))
+
+    def redact_corrupt(self, text: bytes) -> str:
+        """Return a text that is not a record as the table may keep it: unchanged, or only its length."""
+        if self._redacted_paths:
+            # Without fields, nothing says which part of the text is the masked value.
+            return f"{MASK} {len(text)} bytes that may hold {self._redacted_paths}"
+        return corrupt_bytes_to_text(text)
+
+    def redact_record(self, record: dict[str, JsonDocument], text: bytes | None) -> str:
+        """Return the text of a record as the table may keep it.
+
+        Args:
+            text: The text that it was parsed from; None if that text has other records or lacks fields.
+        """
+        if text is None or self._redacted_paths:
+            return document_to_json(self._rules.record(record))
+        return text.decode()
+
+    def redact_text(self, text: bytes) -> str:
+        """Return the text of a record as the table may keep it."""
+        document = parse_document(text) if self._redacted_paths else None
+        return self.redact_record(document, text) if isinstance(document, dict) else text.decode()
+
+
+# Routes: the columns that the values of each source field go to, from the schema of the table alone.
+#
+# Source: docs/evolution-rules.md#u14, #u16, #d4, #d9
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnSlot:
+    """A column that values of a source field go to.
+
+    Args:
+        name: Name of the column in its struct.
+        word: Kind word of the leaf type; also ``timestamp_ntz`` and ``map``.
+        dim: Number of arrays around the leaf type.
+        record: For records: the route of their fields.
+        entries: For maps: the slot of the values, which has the name of the column.
+        epoch_unit: For timestamps: unit of integers, if the policy names one.
+        rounds: For doubles: the kinds whose values are rounded where the column cannot hold them.
+    """
+
+    name: str
+    word: str
+    dim: int
+    type: DataType
+    record: RecordRoute | None = None
+    entries: ColumnSlot | None = None
+    epoch_unit: EpochUnit | None = None
+    guard: FixedColumn | None = None
+    keeps_booleans: bool = False
+    rounds: frozenset[str] = frozenset()
+
+
+RecordRoute: TypeAlias = dict[str, tuple[ColumnSlot, ...]]
+"""For each key of a record its columns in order: records first, then few arrays, then narrow types."""
+
+
+def build_routes(schema: StructType, policy: Policy | None = None) -> RecordRoute:
+    """Return the route of a record, at all depths.
+
+    Columns without a source field are left out, and so are columns whose type no value has, such as variant.
+
+    Source: docs/evolution-rules.md#u14, #d9
+    """
+    source_columns = StructType(tuple(field for field in schema if role_of(field) is None))
+    return _RouteBuilder(policy or Policy()).record(source_columns, (), ())
+
+
+def routes_kind(slot: ColumnSlot, kind: Kind) -> bool:
+    """Tell whether the values of a kind go to a column: it has the same or a wider type, and at least as many arrays.
+
+    Values that the column cannot hold exactly are null in it and stand in another column.
+
+    Source: docs/evolution-rules.md#u14, #u16, #d4
+    """
+    return kind.dim <= slot.dim and can_route(slot.type, kind.word) and not is_excluded_kind(slot, kind.word)
+
+
+def is_excluded_kind(slot: ColumnSlot, kind_word: str) -> bool:
+    """Tell whether a column takes no values of a kind although its type could hold them.
+
+    Source: docs/evolution-rules.md#d18
+    """
+    return slot.keeps_booleans and is_boolean_as_number(slot.type, kind_word)
+
+
+def stores_kind(slot: ColumnSlot, kind_word: str) -> bool:
+    """Tell whether a column that holds a value of a kind is enough, so that the value needs no other column.
+
+    A timestamp is not enough for a long, which another column or the rescue column keeps. Only a fixed column may hold
+    it alone, if the policy names its unit: it then converts back.
+
+    Source: docs/evolution-rules.md#u16, #d5, #d12
+    """
+    has_known_unit = slot.guard is not None and slot.epoch_unit is not None
+    return not is_excluded_kind(slot, kind_word) and (has_known_unit or not is_epoch(slot.type, kind_word))
+
+
+@dataclass(frozen=True, slots=True)
+class _RouteBuilder:
+    """Builds routes by the policy of single fields and columns."""
+
+    policy: Policy
+
+    def record(self, struct: StructType, path: Path, source: Path) -> RecordRoute:
+        """Return the route of the records in a struct, given its path and that of its source field."""
+        slots_by_key: dict[str, list[ColumnSlot]] = {}
+        for field in struct:
+            key = source_key(field)
+            slot = self._slot(field.name, field.type, (*path, field.name), (*source, key))
+            if slot is not None:
+                slots_by_key.setdefault(key, []).append(slot)
+        return {
+            key: tuple(map(self._with_rounding(slots), sorted(slots, key=_slot_order)))
+            for key, slots in slots_by_key.items()
+        }
+
+    def _with_rounding(self, slots: Sequence[ColumnSlot]) -> Callable[[ColumnSlot], ColumnSlot]:
+        """Return a function that lets a column of doubles round, if the policy and the other columns allow it."""
+        rounds = rounded_kinds(slot.type for slot in slots if self.policy.numbers is Numbers.DOUBLE)
+        return lambda slot: replace(slot, rounds=rounds) if rounds and slot.type == DOUBLE else slot
+
+    def _slot(self, name: str, data_type: DataType, path: Path, source: Path) -> ColumnSlot | None:
+        leaf, dim = leaf_and_dim(data_type)
+        inside = (*path, *[ELEMENT] * dim)
+        guard = self.policy.fixed_columns.get(path)
+        match leaf:
+            case StructType():
+                record = self.record(leaf, inside, source)
+                return ColumnSlot(name, word_of(leaf) or "", dim, leaf, record, guard=guard)
+            case MapType(key, value):
+                entries = self._slot(name, value, (*inside, VALUE), source) if key == STRING else None
+                return entries and ColumnSlot(name, MAP_WORD, dim, leaf, entries=entries, guard=guard)
+        word = word_of(leaf)
+        if word is None:
+            return None
+        keeps_booleans = self.policy.keeps_booleans(source)
+        return ColumnSlot(name, word, dim, leaf, None, None, self._unit(word, source), guard, keeps_booleans)
+
+    def _unit(self, word: str, source: Path) -> EpochUnit | None:
+        return self.policy.epoch_units.get(source) if word == TIMESTAMP_WORD else None
+
+
+def _slot_order(slot: ColumnSlot) -> tuple[Any, ...]:
+    return (*column_sort_key(slot.type, slot.dim), *(_slot_order(slot.entries) if slot.entries else ()))

@@ -1,0 +1,460 @@
+"""Texts of one batch as rows of one table, with an observation of what did not fit.
+
+Records that fit the columns take the fast path. All others are read exactly, observed and routed. So the observation
+holds only what the columns do not say already, and an interval without anything new costs little more than decoding.
+
+Source: docs/evolution-rules.md#one-interval, #d11, #d12
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+
+from widen.evolution.policy import Policy, build_field_rules, unseen_hidden_fields
+from widen.json.document import BOM, InvalidJson, JsonDocument, parse_document
+from widen.json.field_rules import FileFields, merge_file_fields
+from widen.json.kinds import DOUBLE_WORD, INT_WORD, LONG_WORD, Kind
+from widen.json.observation import (
+    FieldObservation,
+    KindObservation,
+    Observation,
+    RecordObservation,
+    RecordPosition,
+    merge_records,
+    position_text,
+)
+from widen.json.observe import observe_record
+from widen.json.split import split_records
+from widen.model.column_path import Path
+from widen.model.types import StructType
+from widen.rows.column_assembler import ColumnAssembler, RecordDecoder
+from widen.rows.row import (
+    ColumnSlot,
+    RecordRoute,
+    Redactor,
+    Row,
+    build_routes,
+    find_violations,
+    fixed_column_route,
+    rescue,
+    to_row,
+)
+from widen.rows.shape import BatchProfile, RecordShape, ScalarField, SourcePath, build_record_shape, build_scalar_field
+from widen.schema.source_metadata import CORRUPT, CORRUPT_AT, RESCUED, ROLES, role_field
+
+MAX_SEARCHED_TEXTS = 10_000
+"""Maximum number of texts with the key of a hidden field in which a task looks for that field."""
+
+ORIGIN_FIELDS = ("text", "file", "position", "reason")
+"""Fields of the origin column: the text, its file, its number in the file, and the reason if the record is
+quarantined."""
+
+
+@dataclass(frozen=True, slots=True)
+class OriginColumn:
+    """The column with the source text of each row.
+
+    Args:
+        is_for_all: Whether every row has it; else only quarantined records, and rows with one of `values`.
+        values: Texts by column.
+    """
+
+    column: str
+    is_for_all: bool = False
+    values: Mapping[str, Collection[str]] = field(default_factory=dict)
+
+    def is_for(self, row: Row) -> bool:
+        """Tell whether a row of the table has it."""
+        return self.is_for_all or any(row.get(name) in texts for name, texts in self.values.items())
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedChunk:
+    """Natively decoded records of one shape."""
+
+    shape: RecordShape
+    records: list[Any]
+    texts: list[bytes]
+    positions: list[RecordPosition]
+
+    def without(self, rejected: Collection[int]) -> DecodedChunk:
+        """Return the chunk without the records at some indexes."""
+        kept = [index for index in range(len(self.records)) if index not in rejected]
+        records, texts = [self.records[index] for index in kept], [self.texts[index] for index in kept]
+        return DecodedChunk(self.shape, records, texts, [self.positions[index] for index in kept])
+
+
+class RowBuilder:
+    """Makes rows from texts and observes what does not fit.
+
+    A text is decoded natively, or read exactly and made a row. Decoded records become columns elsewhere; those that
+    turn out not to fit come back and are read exactly.
+
+    Args:
+        schema: Schema of the table to write; it says where each key goes.
+        base: Schema before the interval; None if the table does not exist yet.
+        origin: Column for the source text of each row; None for no such column, and no rows of quarantined records.
+    """
+
+    def __init__(
+        self,
+        schema: StructType,
+        policy: Policy | None = None,
+        base: StructType | None = None,
+        origin: OriginColumn | None = None,
+        file_fields: FileFields | None = None,
+    ) -> None:
+        policy = policy or Policy()
+        self.schema, self._policy, self._base_schema = schema, policy, base
+        self.observation, self.origin, self._file_fields = Observation(), origin, file_fields
+        self._file_prefixes: dict[str, bytes] = {}  # by file
+        self._route, self._rules = build_routes(schema, policy), build_field_rules(schema, policy)
+        self._fixed_route, self._refuses_nulls = fixed_column_route(self._route), policy.refuses_nulls
+        self._redactor = Redactor(policy, schema)
+        self._roles = {role: field.name for role in ROLES if (field := role_field(schema, role)) is not None}
+        self._base = build_routes(base or StructType(), policy)
+        self._rows: list[Row] = []
+        searched = unseen_hidden_fields(policy, schema)
+        self._search_budgets = dict.fromkeys(searched, MAX_SEARCHED_TEXTS)
+        self._use(BatchProfile(RESCUED in self._roles))
+
+    def with_schema(self, schema: StructType) -> RowBuilder:
+        """Return a builder of the rows of another schema, which goes on with the same observation.
+
+        Call it only when no texts are waiting.
+        """
+        builder = RowBuilder(schema, self._policy, self._base_schema, self.origin, self._file_fields)
+        builder.observation, builder._search_budgets = self.observation, self._search_budgets
+        builder.adapt()
+        return builder
+
+    @property
+    def takes_columns(self) -> bool:
+        """Whether records of scalars may become columns without their texts."""
+        return self.origin is None and not self._search_budgets
+
+    def scalar_field(self, key: str) -> ScalarField:
+        """Return a field of records of scalars."""
+        field = self._scalar_fields.get(key)
+        if field is None:
+            field = build_scalar_field(key, self._route, self._base, self._rules, self._profile)
+            self._scalar_fields[key] = field
+        return field
+
+    def file_fields(self, file: str) -> Mapping[str, str | None]:
+        """Return the fields that the records of a file get from it."""
+        return {} if self._file_fields is None else self._file_fields.of(file)
+
+    def _use(self, profile: BatchProfile) -> None:
+        shape = build_record_shape(self._route, profile, self._base, self._rules)
+        self._scalar_fields: dict[str, ScalarField] = {}
+        self._profile, self._decoder, self._chunk = profile, RecordDecoder(shape), DecodedChunk(shape, [], [], [])
+
+    def add(self, texts: Sequence[bytes], positions: Sequence[RecordPosition]) -> None:
+        """Add texts, each a record, an array of records, or only space.
+
+        Args:
+            texts: JSON values as UTF-8. A text that is not a record makes a row that keeps the text.
+        """
+        if self._search_budgets:
+            self._search_hidden(texts)
+        complete_texts = self._with_file_prefixes(texts, positions)
+        if not self._profile.key_orders:
+            self._use(replace(self._profile, key_orders=find_key_orders(complete_texts)))
+        records = self._decoder.decode(complete_texts)
+        # Refused texts go on without the fields of their file, which the exact path adds to the parsed record, so that
+        # a corrupt text is kept as it is in the source.
+        exact = {at for at, record in enumerate(records) if record is None}
+        for at in sorted(exact):
+            self._rows.extend(self._exact_rows(texts[at], positions[at]))
+        chunk = DecodedChunk(self._chunk.shape, records, list(texts), list(positions))
+        chunk = chunk.without(exact) if exact else chunk
+        self._chunk.records.extend(chunk.records)
+        self._chunk.texts.extend(chunk.texts)
+        self._chunk.positions.extend(chunk.positions)
+
+    def add_refused(self, texts: Sequence[bytes], positions: Sequence[RecordPosition], reasons: Sequence[str]) -> None:
+        """Add texts that are not records, whatever they look like."""
+        for text, at, reason in zip(texts, positions, reasons, strict=True):
+            self._rows.extend(self._corrupt_row(text, at, InvalidJson(reason), is_json=False))
+
+    def _search_hidden(self, texts: Sequence[bytes]) -> None:
+        """Look for each hidden field until it is found once, if no column can show that the source has it."""
+        for text in texts:
+            if not self._search_budgets:
+                break
+            # A search for the bytes of the key spares parsing most texts.
+            lower = text.lower()
+            keys = {path: path[-1].lower().encode() for path in self._search_budgets}
+            likely = [path for path, key in keys.items() if key in lower or not key.isascii()]
+            found = self._find_hidden(text) if likely else frozenset()
+            for path in likely:
+                self._search_budgets[path] -= 1
+            self.observation.met += [[*path] for path in sorted(found) if path in self._search_budgets]
+            self._search_budgets = {
+                path: budget for path, budget in self._search_budgets.items() if budget and path not in found
+            }
+
+    def _find_hidden(self, text: bytes) -> frozenset[Path]:
+        """Return the masked and excluded fields that the records of a text have."""
+        documents = list(map(parse_document, _split_text(text)))
+        items = [item for document in documents for item in (document if isinstance(document, list) else [document])]
+        return frozenset(path for item in items if isinstance(item, dict) for path in self._rules.find_hidden(item))
+
+    def _with_file_prefixes(self, texts: Sequence[bytes], positions: Sequence[RecordPosition]) -> Sequence[bytes]:
+        """Return texts whose records begin with the fields of their file; the decoder refuses a duplicate key."""
+        if self._file_fields is None:
+            return texts
+        return [_with_prefix(text, self._file_prefix(file)) for text, (file, _) in zip(texts, positions, strict=True)]
+
+    def _file_prefix(self, file: str) -> bytes:
+        assert self._file_fields is not None
+        prefix = self._file_prefixes.get(file)
+        if prefix is None:
+            prefix = self._file_prefixes[file] = msgspec.json.encode(self._file_fields.of(file))[1:-1]
+        return prefix
+
+    def _with_file_fields(self, record: dict[str, JsonDocument], at: RecordPosition) -> dict[str, JsonDocument]:
+        return record if self._file_fields is None else merge_file_fields(record, self._file_fields.of(at[0]))
+
+    def pop_chunk(self) -> DecodedChunk:
+        """Return the records decoded since the last call."""
+        chunk, self._chunk = self._chunk, DecodedChunk(self._chunk.shape, [], [], [])
+        return chunk
+
+    def finish_chunk(self, chunk: DecodedChunk, assembler: ColumnAssembler) -> DecodedChunk:
+        """Return what is left of a chunk after its assembly: nothing, unless the assembler rejected records.
+
+        Rejected records are read exactly; the others have to be assembled again without them.
+        """
+        rejected = sorted(assembler.rejected)
+        # Only a complete assembly counts. After a rejection, the rest is assembled again by a new assembler, and this
+        # one's observation would count those records twice.
+        if not rejected:
+            self.observation.records += len(chunk.records)
+            self.observation.root = merge_records(self.observation.root, assembler.observation)
+            return DecodedChunk(chunk.shape, [], [], [])
+        for at in rejected:
+            self._rows.extend(self._exact_rows(chunk.texts[at], chunk.positions[at]))
+        return chunk.without(assembler.rejected)
+
+    def pop_rows(self) -> list[Row]:
+        """Return the rows, since the last call, of records read exactly and of corrupt texts."""
+        rows, self._rows = self._rows, []
+        return rows
+
+    def adapt(self) -> None:
+        """Use what was observed so far: fields with several kinds are routed from now on.
+
+        Call it only when no decoded records are waiting.
+        """
+        profile = adapt_profile(self._profile, self._route, self.observation.root)
+        if profile != self._profile:
+            self._use(profile)
+
+    def _exact_rows(self, text: bytes, at: RecordPosition) -> Iterator[Row]:
+        if not text.strip():
+            return
+        document = parse_document(text)
+        match document:
+            case dict():
+                # The quarantine and the origin column keep the source's own bytes where a text is exactly one record.
+                whole = text if self._file_fields is None else None
+                yield from self._exact_row(self._with_file_fields(document, at), at, whole)
+            case [*records] if all(isinstance(record, dict) for record in records):
+                for record in records:
+                    yield from self._exact_row(self._with_file_fields(record, at), at)
+            # Some sources write several records on one line, which is not one JSON value.
+            case InvalidJson() if len(parts := _split_text(text)) > 1:
+                for part in parts:
+                    yield from self._exact_rows(part, at)
+            case _:
+                yield from self._corrupt_row(text, at, document)
+
+    def _corrupt_row(
+        self, text: bytes, at: RecordPosition, document: JsonDocument | InvalidJson, *, is_json: bool = True
+    ) -> Iterator[Row]:
+        kept = self._redactor.redact_corrupt(text)
+        # The row of a corrupt text is null in all other columns, and a NOT NULL column refuses it.
+        if self._refuses_nulls:
+            other_json = "it is neither an object nor an array of objects"
+            reason = document.reason if isinstance(document, InvalidJson) else other_json
+            yield from self._kept_out(kept, at, f"not a record: {reason}")
+            return
+        self.observation.corrupt += 1
+        why = "" if is_json or not isinstance(document, InvalidJson) else document.reason
+        if self.observation.first_corrupt is None or at < self.observation.first_corrupt:
+            self.observation.first_corrupt, self.observation.corrupt_reason = at, why
+        self.observation.not_objects += not isinstance(document, InvalidJson)
+        if is_json and _BEGINS_RECORD.match(text):
+            self.observation.unclosed = min(at, self.observation.unclosed or at)
+        values = {CORRUPT: kept, CORRUPT_AT: position_text(at) + (f" ({why})" if why else "")}
+        row = {self._roles[role]: value for role, value in values.items() if role in self._roles}
+        yield row | self._origin_cell(kept, at) if self._has_origin(row) else row
+
+    def _kept_out(self, text: str, at: RecordPosition, reason: str) -> Iterator[Row]:
+        """Count a quarantined record or text; yield the row with its text if there is an origin column."""
+        self.observation.quarantined += 1
+        if self.origin:
+            yield self._origin_cell(text, at, reason)
+
+    def _exact_row(
+        self, record: dict[str, JsonDocument], at: RecordPosition, text: bytes | None = None
+    ) -> Iterator[Row]:
+        """Yield the row of a record. Of a quarantined record yield its text if there is an origin column."""
+        ruled = self._rules.record(record)
+        # Fixed columns come before everything else: a quarantined record must not be observed, or the plan would add
+        # columns for values that the table never gets.
+        violations = list(find_violations(self._fixed_route, ruled))
+        if violations:
+            for violation in violations:
+                violation.observe(self.observation.kept_out, at)
+            # The quarantine keeps the record as the source has it, not as the field rules read it, so that a replay
+            # under other rules gets the same input.
+            reason = "; ".join(violation.reason(self._policy.samples) for violation in violations)
+            yield from self._kept_out(self._redactor.redact_record(record, text), at, reason)
+            return
+        self.observation.records += 1
+        observe_record(self.observation.root, ruled, at)
+        row = to_row(self._route, ruled)
+        if RESCUED in self._roles:
+            row[self._roles[RESCUED]] = rescue(self._route, ruled)
+        has_origin = self._has_origin(row)
+        yield row | self._origin_cell(self._redactor.redact_record(record, text), at) if has_origin else row
+
+    def _has_origin(self, row: Row) -> bool:
+        return self.origin is not None and self.origin.is_for(row)
+
+    def _origin_cell(self, text: str, at: RecordPosition, reason: str | None = None) -> Row:
+        assert self.origin is not None
+        return {self.origin.column: _origin(text, at, reason)}
+
+    def origin_cells(self, chunk: DecodedChunk, is_wanted: Sequence[bool]) -> list[Any]:
+        """Return the origin column of decoded records; None for those that are not wanted."""
+        records = zip(chunk.texts, chunk.positions, is_wanted, strict=True)
+        return [_origin(self._kept_text(text, at), at) if wanted else None for text, at, wanted in records]
+
+    def _kept_text(self, text: bytes, at: RecordPosition) -> str:
+        """Return the text of a record as the table may keep it, with the fields of its file."""
+        record = None if self._file_fields is None else parse_document(text)
+        if not isinstance(record, dict):
+            return self._redactor.redact_text(text)
+        return self._redactor.redact_record(self._with_file_fields(record, at), None)
+
+
+_BEGINS_RECORD = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{(?:\s*"[^"\\]*"\s*:.*[,{\[])?\s*\Z', re.DOTALL)
+"""The first line of a record over several lines: it ends where a field, an object or an array goes on."""
+
+
+def _origin(text: str, at: RecordPosition, reason: str | None = None) -> Row:
+    return dict(zip(ORIGIN_FIELDS, (text, *at, reason), strict=True))
+
+
+def _split_text(text: bytes) -> list[bytes]:
+    """Return the records of a text that has several, and what is between them; an array is not split."""
+    return [text] if text.removeprefix(BOM).lstrip().startswith(b"[") else list(split_records(text))
+
+
+def _with_prefix(text: bytes, prefix: bytes) -> bytes:
+    rest = text.removeprefix(BOM).lstrip()[1:]
+    if not prefix or not text.removeprefix(BOM).lstrip().startswith(b"{"):
+        return text
+    return b"{" + prefix + (b"" if rest.lstrip().startswith(b"}") else b",") + rest
+
+
+# What a batch shows of its fields beyond the schema: kinds that no column takes natively, and the order of keys.
+#
+# Source: docs/evolution-rules.md#one-interval
+
+
+MAX_ORDERED_TEXTS = 50
+"""Maximum number of texts whose keys are looked at for their order."""
+
+_decode = msgspec.json.Decoder().decode
+
+
+def find_key_orders(texts: Sequence[bytes]) -> dict[SourcePath, list[str]]:
+    """Return the keys of the records at each path, in the order that texts have them.
+
+    Args:
+        texts: Texts of records; others do not count.
+    """
+    orders: dict[SourcePath, list[str]] = {(): []}
+    for text in texts[:: max(1, len(texts) // MAX_ORDERED_TEXTS)]:
+        try:
+            _collect_orders(_decode(text), (), orders)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            # `_collect_orders` needs more of the stack than decoding, so it can fail for what was decoded.
+            continue
+    return orders
+
+
+def _collect_orders(value: Any, path: SourcePath, orders: dict[SourcePath, list[str]]) -> None:
+    if isinstance(value, list):
+        for item in value:
+            _collect_orders(item, path, orders)
+    elif isinstance(value, dict):
+        _merge_order(orders.setdefault(path, []), value)
+        for key, inner in value.items():
+            _collect_orders(inner, (*path, key), orders)
+
+
+def _merge_order(order: list[str], keys: Iterable[str]) -> None:
+    """Insert new keys, in position, each after the key that it follows."""
+    existing = set(order)
+    if existing.issuperset(keys):
+        return
+    position = 0
+    for key in keys:
+        if key in existing:
+            position = order.index(key) + 1
+        else:
+            order.insert(position, key)
+            position += 1
+
+
+def adapt_profile(profile: BatchProfile, route: RecordRoute, observed: RecordObservation) -> BatchProfile:
+    """Return a profile with what was observed so far.
+
+    Args:
+        profile: The profile until now.
+        observed: Fields of the records that were read exactly.
+    """
+    mixed: set[SourcePath] = set()
+    empty: dict[SourcePath, FieldObservation] = {}
+    _classify_fields(route, observed, (), mixed, empty)
+    return replace(profile, mixed_fields=frozenset(mixed), empty_fields=empty)
+
+
+def _classify_fields(
+    route: RecordRoute,
+    observed: RecordObservation,
+    parent: SourcePath,
+    mixed: set[SourcePath],
+    empty: dict[SourcePath, FieldObservation],
+) -> None:
+    for key, seen in observed.items():
+        slots, path = route.get(key, ()), (*parent, key)
+        if not slots and not seen.kinds:
+            empty[path] = FieldObservation(
+                dict.fromkeys(seen.nulls, 1), dict.fromkeys(seen.empty, 1), dict.fromkeys(seen.empty_records, 1)
+            )
+        elif slots and not all(
+            any(_is_native(slot, kind, values) for slot in slots) for kind, values in seen.kinds.items()
+        ):
+            mixed.add(path)
+        for slot in slots:
+            if slot.record is not None:
+                _classify_fields(slot.record, seen.records.get(slot.dim, {}), path, mixed, empty)
+
+
+def _is_native(slot: ColumnSlot, kind: Kind, values: KindObservation) -> bool:
+    """Tell whether a column takes the values of a kind natively."""
+    word = INT_WORD if kind.word == LONG_WORD and values.fits_int32 and slot.word == INT_WORD else kind.word
+    whole_double = kind.word == LONG_WORD and slot.word == DOUBLE_WORD
+    return kind.dim == slot.dim and (word == slot.word or whole_double)

@@ -1,0 +1,608 @@
+"""Whether an operation is allowed on a table: a table with one check for each kind of operation.
+
+Source: Delta Lake's ALTER TABLE and ADD CONSTRAINT: the checks, their order and their errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from widen.errors import (
+    ClusteringColumnDropRefused,
+    ColumnAlreadyExists,
+    ConstraintAlreadyExists,
+    ConstraintNotFound,
+    DefaultsNotEnabled,
+    DropRefused,
+    EnabledWithoutFeature,
+    GeneratedColumnTypeFixed,
+    IdentityColumnFixed,
+    IdentityReplaceRefused,
+    InvalidColumnName,
+    InvalidConstraintName,
+    InvalidDefault,
+    ItemCommentRefused,
+    ItemRenameRefused,
+    LastColumnDropRefused,
+    NestedNotNull,
+    NestedTypeChangeRefused,
+    NewColumnDefaultRefused,
+    NewColumnNotNull,
+    NotAnIdentityColumn,
+    PartitionColumnDropRefused,
+    RenameRefused,
+    ReplaceColumnsRefused,
+    TypeChangeRefused,
+)
+from widen.model.column_path import Path, fields, find_field, format_path, nearest_field, resolve
+from widen.model.schema_json import parse_type
+from widen.model.types import (
+    STRING,
+    VOID,
+    ArrayType,
+    DataType,
+    Field,
+    MapType,
+    StructType,
+    is_atomic,
+    name_key,
+    name_keys,
+)
+from widen.protocol import iceberg_compat
+from widen.protocol.column_mapping import (
+    CHANGE_TYPE,
+    COMMIT_TIMESTAMP,
+    COMMIT_VERSION,
+    MODE,
+    NONE,
+    mapping_mode,
+    to_physical_path,
+)
+from widen.protocol.column_metadata import (
+    DEFAULT,
+    Identity,
+    declared_schema,
+    find_generation,
+    find_identity,
+    text_limit,
+)
+from widen.protocol.iceberg_compat import type_change_compat
+from widen.protocol.table_features import TYPE_WIDENING, TYPE_WIDENING_PREVIEW, is_supported
+from widen.protocol.table_properties import CONSTRAINT_PREFIX, ENABLE_CHANGE_DATA_FEED, ENABLE_TYPE_WIDENING, is_on
+from widen.protocol.type_widening import is_iceberg_compatible, is_widening
+from widen.schema import operations as op
+from widen.schema.apply import Difference, schema_differences
+from widen.schema.operations import (
+    AddColumn,
+    DropColumn,
+    DropDefault,
+    DropNotNull,
+    LoosenText,
+    MoveColumn,
+    RenameColumn,
+    ReplaceColumns,
+    SetComment,
+    SetDefault,
+    SetNotNull,
+    SyncIdentity,
+    WidenType,
+)
+from widen.schema.source_metadata import FORBIDDEN, TableFormat
+from widen.schema.table_state import TableState, check_constraints, ensure_independent, find_constraint, is_constant
+
+# Whether columns may be added, renamed, dropped or replaced, and which names they may have.
+#
+# Source: Delta Lake's ADD COLUMNS, RENAME COLUMN, DROP COLUMNS and REPLACE COLUMNS.
+
+
+_RESERVED_NAMES = frozenset({CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP})
+"""The columns that the change data feed adds to rows."""
+
+
+def ensure_column_addable(state: TableState, operation: AddColumn) -> None:
+    """Check that a column may be added.
+
+    Raises:
+        ColumnNotFound: its parent is not a struct.
+        ItemRenameRefused: it would be an element, a key or a value.
+        ColumnAlreadyExists: the struct has a column of that name.
+        NewColumnNotNull: it is NOT NULL, or a field in it is.
+        NewColumnDefaultRefused: it has a default.
+        InvalidColumnName: a name is not allowed.
+    """
+    path, field = operation.path, operation.field
+    _, parent = resolve(state.schema, operation.parent)
+    if not isinstance(parent, StructType):
+        resolve(state.schema, path)
+        raise ItemRenameRefused(column=format_path(path), verb="added")
+    existing = parent.find(field.name)
+    if existing is not None:
+        raise ColumnAlreadyExists(column=format_path((*operation.parent, existing.name)))
+    ensure_field_addable(operation.parent, field)
+    ensure_names_allowed([field], state.properties, operation.parent)
+
+
+def ensure_field_addable(parent: Path, field: Field) -> None:
+    """Check that existing rows, in which a new field is null, remain valid.
+
+    Raises:
+        NewColumnNotNull: the field is NOT NULL, or one in it is.
+        NewColumnDefaultRefused: the field has a default, or one in it has.
+    """
+    for path, item in fields(StructType((field,))):
+        if not item.nullable:
+            raise NewColumnNotNull(column=format_path((*parent, *path)))
+        if DEFAULT in item.metadata:
+            raise NewColumnDefaultRefused(column=format_path((*parent, *path)))
+
+
+def ensure_names_allowed(new: Iterable[Field], properties: Mapping[str, str], parent: Path = ()) -> None:
+    """Check the names of columns and of all fields in them, and that no struct has a name twice.
+
+    Args:
+        parent: The path of the struct they are in; empty for the table itself.
+
+    Raises:
+        InvalidColumnName: a name is empty, is reserved, or has a character that is not allowed in files.
+        ColumnAlreadyExists: a name occurs twice.
+
+    Source: Delta Spark: DELTA_INVALID_CHARACTERS_IN_COLUMN_NAMES.
+    """
+    folded_names: set[Path] = set()
+    for path, field in fields(StructType(tuple(new))):
+        folded = {(*path[:-1], key) for key in name_keys(field.name)}
+        if folded_names & folded:
+            raise ColumnAlreadyExists(column=format_path((*parent, *path)))
+        folded_names |= folded
+        _ensure_name((*parent, *path), properties)
+
+
+def _ensure_name(path: Path, properties: Mapping[str, str]) -> None:
+    name = path[-1]
+    if not name:
+        raise InvalidColumnName(name=name, reason="it is empty", fix="Choose a name.")
+    if properties.get(MODE, NONE) == NONE and any(char in FORBIDDEN for char in name):
+        fix = f"Choose another name, or enable column mapping: set_properties({{{MODE!r}: 'name'}})."
+        raise InvalidColumnName(name=name, reason=f"column names in files cannot contain any of {FORBIDDEN!r}", fix=fix)
+    reserved = len(path) == 1 and name.lower() in _RESERVED_NAMES
+    if reserved and is_on(properties, ENABLE_CHANGE_DATA_FEED):
+        raise InvalidColumnName(name=name, reason="the change data feed reserves it", fix="Choose another name.")
+
+
+def ensure_renamable(state: TableState, operation: RenameColumn) -> None:
+    """Check that a column may be renamed. A rename may change only the case of letters.
+
+    Raises:
+        ItemRenameRefused: it is an element, a key or a value.
+        ColumnAlreadyExists: another column of the struct has that name.
+        ConstraintDependsOnColumn: a CHECK constraint references it.
+        GeneratedColumnDependsOnColumn: a generated column references it.
+        RenameRefused: column mapping is not enabled.
+        InvalidColumnName: the name is not allowed.
+
+    Source: Delta Lake's RENAME COLUMN. Differs: Delta Lake refuses a rename that changes only the case.
+    """
+    path, name = operation.path, operation.name
+    _, parent = resolve(state.schema, path[:-1])
+    field = find_field(state.schema, path)
+    if not isinstance(parent, StructType) or field is None:
+        raise ItemRenameRefused(column=format_path(path), verb="renamed")
+    existing = parent.find(name)
+    if existing is not None and existing is not field:
+        raise ColumnAlreadyExists(column=format_path((*path[:-1], existing.name)))
+    ensure_independent(state, path)
+    if mapping_mode(state.properties, state.protocol) == NONE:
+        raise RenameRefused(column=format_path(path))
+    _ensure_name(operation.new_path, state.properties)
+
+
+def ensure_droppable(state: TableState, operation: DropColumn) -> None:
+    """Check that a column may be dropped.
+
+    Raises:
+        ItemRenameRefused: it is an element, a key or a value.
+        DropRefused: column mapping is not enabled.
+        LastColumnDropRefused: it is the last column of its struct, or the last one that is stored in files.
+        PartitionColumnDropRefused: it is a partition column.
+        ClusteringColumnDropRefused: it is a clustering column, or contains one.
+        ConstraintDependsOnColumn: a CHECK constraint references it.
+        GeneratedColumnDependsOnColumn: a generated column references it.
+    """
+    path = operation.path
+    _, parent = resolve(state.schema, path[:-1])
+    if not isinstance(parent, StructType):
+        raise ItemRenameRefused(column=format_path(path), verb="dropped")
+    if mapping_mode(state.properties, state.protocol) == NONE:
+        raise DropRefused(column=format_path(path))
+    ensure_not_structural(state, path)
+    remaining = {*parent.names} - {path[-1]}
+    if len(path) == 1:
+        remaining -= set(state.metadata.partition_columns)
+    if not remaining:
+        place = format_path(path[:-1]) or "the files"
+        raise LastColumnDropRefused(column=format_path(path), place=place)
+    ensure_independent(state, path)
+
+
+def ensure_not_structural(state: TableState, path: Path) -> None:
+    """Check that a column is neither a partition column nor a clustering column.
+
+    Raises:
+        PartitionColumnDropRefused: it is a partition column.
+        ClusteringColumnDropRefused: it is a clustering column, or contains one.
+
+    Source: Delta Lake's DROP COLUMNS. Differs: Delta Lake does not check fields inside the column.
+    """
+    if len(path) == 1 and path[0] in state.metadata.partition_columns:
+        raise PartitionColumnDropRefused(column=format_path(path))
+    physical = to_physical_path(state.schema, path, mapping_mode(state.properties, state.protocol))
+    if any(clustering[: len(physical)] == physical for clustering in state.clustered_by):
+        raise ClusteringColumnDropRefused(column=format_path(path))
+
+
+def ensure_replaceable(state: TableState, operation: ReplaceColumns) -> None:
+    """Check that the columns of a table may be replaced.
+
+    Raises:
+        IdentityReplaceRefused: the table has an identity column.
+        AmbiguousReplacement: fields of one struct would be added and others dropped.
+        ReplaceColumnsRefused: a column would be dropped without column mapping, change its type, or become NOT NULL.
+        NewColumnNotNull: a new column is NOT NULL, or a field in it is.
+        NewColumnDefaultRefused: a new column has a default.
+        PartitionColumnDropRefused: a partition column would be dropped.
+        ClusteringColumnDropRefused: a clustering column would be dropped.
+        ConstraintDependsOnColumn: a CHECK constraint references a column that would be dropped or retyped.
+        GeneratedColumnDependsOnColumn: a generated column references such a column.
+        InvalidColumnName: a name is not allowed.
+        ColumnAlreadyExists: a name occurs twice.
+        LastColumnDropRefused: no column would be left in the files.
+
+    Source: Delta Lake's REPLACE COLUMNS. Differs: Delta Lake does not check dependent expressions here.
+    """
+    new = operation.schema
+    for field in state.schema:
+        if find_identity(field) is not None:
+            raise IdentityReplaceRefused(column=field.name)
+    ensure_names_allowed(new, state.properties)
+    for difference in tuple(schema_differences(state.schema, new)):
+        _ensure_difference(state, new, difference)
+    if {name_key(field.name) for field in new} <= {name_key(name) for name in state.metadata.partition_columns}:
+        raise LastColumnDropRefused(column=", ".join(state.schema.names), place="the files")
+
+
+def _ensure_difference(state: TableState, new: StructType, difference: Difference) -> None:
+    path = difference.path
+    column = format_path(path)
+    match difference:
+        case AddColumn(parent, field):
+            ensure_field_addable(parent, field)
+        case SetNotNull():
+            fix = "Make it NOT NULL in a separate commit: alter_column(…, nullable=False)."
+            raise _refusal(state, new, f"{column} would become NOT NULL", fix)
+        case DropColumn():
+            if mapping_mode(state.properties, state.protocol) == NONE:
+                raise _refusal(state, new, f"{column} would be dropped, which needs column mapping", "Keep it.")
+            ensure_not_structural(state, path)
+            ensure_independent(state, path)
+        case WidenType():
+            _ensure_replaced_type(state, new, difference)
+
+
+def _ensure_replaced_type(state: TableState, new: StructType, difference: WidenType) -> None:
+    old, new_type, path = difference.old, difference.new, difference.path
+    change = f"{format_path(path)} would change from {old.sql.upper()} to {new_type.sql.upper()}"
+    if old != VOID and not (is_atomic(old) and is_atomic(new_type)):
+        raise _refusal(state, new, change, "Keep its type.")
+    for reason, fix in type_change_objections(state, old, new_type):
+        raise _refusal(state, new, f"{change}, and {reason}", fix)
+    ensure_type_change(state, path, old, new_type)
+
+
+def _refusal(state: TableState, new: StructType, reason: str, fix: str) -> ReplaceColumnsRefused:
+    return ReplaceColumnsRefused(reason=reason, old=state.schema.sql, new=new.sql, fix=fix)
+
+
+# Whether a column may get another comment, position, nullability, default or high-water mark.
+#
+# Source: Delta Lake's ALTER TABLE.
+
+
+def ensure_comment_allowed(state: TableState, operation: SetComment) -> None:
+    """Check that a comment may be set.
+
+    Raises:
+        ItemCommentRefused: the column is an element, a key or a value.
+    """
+    if find_field(state.schema, operation.path) is None:
+        raise ItemCommentRefused(column=format_path(operation.path))
+
+
+def ensure_movable(state: TableState, operation: MoveColumn) -> None:
+    """Check that a column may be moved.
+
+    Raises:
+        ItemRenameRefused: it is an element, a key or a value.
+    """
+    if find_field(state.schema, operation.path) is None:
+        raise ItemRenameRefused(column=format_path(operation.path), verb="moved")
+
+
+def ensure_nullability(state: TableState, operation: SetNotNull | DropNotNull) -> None:
+    """Check that the nullability of a column may change. Rows are not read here.
+
+    Raises:
+        IdentityColumnFixed: it is an identity column.
+        TypeChangeRefused: it is an element, a key or a value.
+        NestedNotNull: it would become NOT NULL in an array, in a map, or in a nullable struct.
+
+    Source: Delta Lake's invariants. Differs: Delta Lake accepts NOT NULL only in new tables.
+    """
+    path, schema = operation.path, state.schema
+    field = find_field(schema, path)
+    if field is None:
+        sql = resolve(schema, path)[1].sql.upper()
+        old, new = (sql, f"{sql} NOT NULL")[:: 1 if isinstance(operation, SetNotNull) else -1]
+        reason = "the nullability of elements, keys and values is fixed"
+        fix = "Write the values to a new column instead."
+        raise TypeChangeRefused(column=format_path(path), old=old, new=new, reason=reason, fix=fix)
+    ensure_not_identity_column(state, path)
+    if isinstance(operation, DropNotNull):
+        return
+    for end in range(1, len(path)):
+        parent = find_field(schema, path[:end])
+        if parent is None or not isinstance(parent.type, StructType):
+            raise NestedNotNull(column=format_path(path), reason="it is in an array or a map")
+        if parent.nullable:
+            raise NestedNotNull(column=format_path(path), reason=f"{format_path(path[:end])} is nullable")
+
+
+def ensure_default(state: TableState, operation: SetDefault | DropDefault) -> None:
+    """Check that the default of a column may be set or dropped. Spark checks the expression later.
+
+    Raises:
+        ItemRenameRefused: the column is in a struct, an array or a map.
+        IdentityColumnFixed: it is an identity column.
+        DefaultsNotEnabled: the table does not support defaults.
+        InvalidDefault: the default cannot be parsed, or references columns or tables.
+
+    Source: PROTOCOL.md#default-columns; Spark for what a default may be.
+    """
+    path = operation.path
+    if len(path) > 1:
+        raise ItemRenameRefused(column=format_path(path), verb="given a default")
+    ensure_not_identity_column(state, path)
+    if isinstance(operation, DropDefault):
+        return
+    if not is_supported(state.protocol, "allowColumnDefaults"):
+        raise DefaultsNotEnabled(column=format_path(path))
+    if not is_constant(operation.expression):
+        reason = "it is not an expression, or it references columns or tables"
+        raise InvalidDefault(column=format_path(path), expression=operation.expression, reason=reason)
+
+
+def ensure_not_identity_column(state: TableState, path: Path) -> None:
+    """Check that a column is not an identity column.
+
+    Raises:
+        IdentityColumnFixed: it is one.
+    """
+    if find_identity(nearest_field(state.schema, path)) is not None:
+        raise IdentityColumnFixed(column=format_path(path))
+
+
+def ensure_identity_column(state: TableState, operation: SyncIdentity) -> None:
+    """Check that a column is an identity column.
+
+    Raises:
+        NotAnIdentityColumn: it is not one.
+    """
+    identity_at(state.schema, operation.path)
+
+
+def identity_at(schema: StructType, path: Path) -> Identity:
+    """Return the sequence of an identity column.
+
+    Raises:
+        NotAnIdentityColumn: it is not one.
+    """
+    field = find_field(schema, path)
+    identity = find_identity(field) if field else None
+    if identity is None:
+        raise NotAnIdentityColumn(column=format_path(path))
+    return identity
+
+
+# Whether the type of a column may change.
+#
+# Source: PROTOCOL.md#writer-requirements-for-type-widening; Delta Lake's ALTER TABLE for the order of the checks.
+
+
+_NEW_COLUMN = "Write the values to a new column instead."
+
+
+def is_type_widening_enabled(state: TableState) -> bool:
+    """Tell whether type widening is enabled.
+
+    Raises:
+        EnabledWithoutFeature: the property enables it, but the protocol does not list the feature.
+
+    Source: PROTOCOL.md#writer-requirements-for-type-widening
+    """
+    ensure_type_widening_supported(state)
+    return is_on(state.properties, ENABLE_TYPE_WIDENING)
+
+
+def ensure_type_widening_supported(state: TableState) -> None:
+    """Check that a table whose property enables type widening supports the feature, or its preview.
+
+    Raises:
+        EnabledWithoutFeature: it supports neither.
+
+    Source: PROTOCOL.md#writer-requirements-for-type-widening
+    """
+    is_there = any(is_supported(state.protocol, name) for name in (TYPE_WIDENING, TYPE_WIDENING_PREVIEW))
+    if is_on(state.properties, ENABLE_TYPE_WIDENING) and not is_there:
+        raise EnabledWithoutFeature(property=ENABLE_TYPE_WIDENING, feature=TYPE_WIDENING)
+
+
+def table_format_of(state: TableState) -> TableFormat:
+    """Return the format that decides which types of a table can widen.
+
+    Raises:
+        EnabledWithoutFeature: widening is enabled, but the protocol does not list the feature.
+
+    Source: PROTOCOL.md#writer-requirements-for-type-widening
+    """
+    if not is_type_widening_enabled(state):
+        return TableFormat.DELTA_FIXED
+    is_guarded = iceberg_compat.type_change_compat(state.protocol, state.properties) is not None
+    return TableFormat.DELTA_ICEBERG_COMPAT if is_guarded else TableFormat.DELTA
+
+
+def ensure_type_change(state: TableState, path: Path, old: DataType, new: DataType) -> None:
+    """Check that the type of a column may change.
+
+    Raises:
+        NestedTypeChangeRefused: a struct, an array or a map would change as a whole.
+        TypeChangeRefused: the change is not a widening, or the table does not support it.
+        GeneratedColumnTypeFixed: it is a generated column, which has the type of its expression.
+        ConstraintDependsOnColumn: a CHECK constraint references it.
+        GeneratedColumnDependsOnColumn: a generated column references it.
+        EnabledWithoutFeature: widening is enabled, but the protocol does not list the feature.
+
+    Source: Delta Lake's ALTER COLUMN. Differs: a void column may also get a nested type, which Spark refuses.
+    """
+    column, before, after = format_path(path), old.sql.upper(), new.sql.upper()
+    if not is_atomic(old) or (old != VOID and not is_atomic(new)):
+        fix = ", ".join(f"alter_column({format_path((*path, step))!r}, …)" for step in _child_steps(old)) or _NEW_COLUMN
+        raise NestedTypeChangeRefused(column=column, old=before, new=after, reason="it is a nested type", fix=fix)
+    for reason, fix in type_change_objections(state, old, new):
+        raise TypeChangeRefused(column=column, old=before, new=after, reason=reason, fix=fix)
+    ensure_independent(state, path)
+    if find_generation(nearest_field(state.schema, path)) is not None:
+        reason = "it has the type of the expression that generates it"
+        raise GeneratedColumnTypeFixed(column=column, old=before, new=after, reason=reason, fix=_NEW_COLUMN)
+
+
+def _child_steps(data_type: DataType) -> tuple[str, ...]:
+    match data_type:
+        case StructType():
+            return data_type.names[:2]
+        case ArrayType():
+            return ("element",)
+        case MapType():
+            return ("key", "value")
+    return ()
+
+
+def type_change_objections(state: TableState, old: DataType, new: DataType) -> Iterator[tuple[str, str]]:
+    """Yield why a leaf may not change from one type to another, and what to do, in the order of the checks.
+
+    A void column may get any type, which is not type widening.
+
+    Raises:
+        EnabledWithoutFeature: widening is enabled, but the protocol does not list the feature.
+    """
+    if old == VOID:
+        return
+    if not is_widening(old, new):
+        yield "type widening does not support this change", _NEW_COLUMN
+    if not is_type_widening_enabled(state):
+        fix = (
+            f"Enable it with set_properties({{{ENABLE_TYPE_WIDENING!r}: 'true'}}); other clients must then support it."
+        )
+        yield "type widening is not enabled for this table", fix
+    compat = type_change_compat(state.protocol, state.properties)
+    if compat is not None and not is_iceberg_compatible(old, new):
+        yield f"Iceberg does not support it, and the table has {compat.feature}", _NEW_COLUMN
+
+
+def ensure_looser_text(state: TableState, operation: LoosenText) -> None:
+    """Check that the limit of a string column does not shrink: char and varchar may become a longer varchar, or string.
+
+    Raises:
+        TypeChangeRefused: the limit would shrink, or the column is not a string column.
+
+    Source: Spark's ALTER TABLE for char and varchar; this is not type widening.
+    """
+    path, new = operation.path, parse_type(operation.limit, allow_limits=True)
+    current = resolve(declared_schema(state.schema), path)[1]
+    old_limit, new_limit = text_limit(current), text_limit(new)
+    is_longer = old_limit and new_limit and new_limit[0] == "varchar" and old_limit[1] <= new_limit[1]
+    if not (new == current or is_longer or (old_limit and new == STRING)):
+        raise TypeChangeRefused(
+            column=format_path(path),
+            old=current.sql.upper(),
+            new=operation.limit.upper(),
+            reason="the limit would shrink" if old_limit or current == STRING else "it is not a string column",
+            fix="char(n) and varchar(n) can change to a longer varchar or to string.",
+        )
+
+
+RESERVED = "__CHAR_VARCHAR_STRING_LENGTH_CHECK__"
+"""The name that Delta Spark gives to its check of varchar lengths."""
+
+
+def ensure_operation_allowed(state: TableState, operation: op.Operation) -> None:
+    """Check that the metadata of a table allows an operation. Rows are not read here.
+
+    Args:
+        operation: The operation, with paths spelled as in the schema.
+
+    Raises:
+        ColumnRefused: an operation on a column is not allowed; a subclass says why.
+        ConstraintRefused: an operation on a constraint is not allowed; a subclass says why.
+        EnabledWithoutFeature: type widening is enabled, but the protocol does not list the feature.
+    """
+    CHECKS[type(operation)](state, operation)
+
+
+def _ensure_type(state: TableState, operation: op.WidenType) -> None:
+    ensure_not_identity_column(state, operation.path)
+    ensure_type_change(state, operation.path, operation.old, operation.new)
+
+
+def ensure_new_constraint(state: TableState, operation: op.AddConstraint) -> None:
+    """Check that the name of a new constraint is allowed.
+
+    Raises:
+        InvalidConstraintName: the name is empty or reserved.
+        ConstraintAlreadyExists: a constraint of that name exists.
+    """
+    if not operation.name.strip() or operation.name == RESERVED:
+        raise InvalidConstraintName(name=operation.name)
+    key = find_constraint(state, operation.name)
+    if key is not None:
+        raise ConstraintAlreadyExists(name=operation.name, expression=state.properties[key])
+
+
+def ensure_constraint_exists(state: TableState, operation: op.DropConstraint) -> None:
+    """Check that the constraint to drop exists.
+
+    Raises:
+        ConstraintNotFound: it does not exist.
+    """
+    if find_constraint(state, operation.name) is None:
+        names = sorted(key[len(CONSTRAINT_PREFIX) :] for key in check_constraints(state.properties))
+        raise ConstraintNotFound(name=operation.name, available=", ".join(names) or "none")
+
+
+CHECKS: Mapping[type[op.Operation], Callable[[TableState, Any], None]] = {
+    op.AddColumn: ensure_column_addable,
+    op.AddConstraint: ensure_new_constraint,
+    op.DropColumn: ensure_droppable,
+    op.DropConstraint: ensure_constraint_exists,
+    op.DropDefault: ensure_default,
+    op.DropNotNull: ensure_nullability,
+    op.LoosenText: ensure_looser_text,
+    op.MoveColumn: ensure_movable,
+    op.RenameColumn: ensure_renamable,
+    op.ReplaceColumns: ensure_replaceable,
+    op.SetComment: ensure_comment_allowed,
+    op.SetDefault: ensure_default,
+    op.SetNotNull: ensure_nullability,
+    op.SyncIdentity: ensure_identity_column,
+    op.WidenType: _ensure_type,
+}
+"""The check for each kind of operation."""

@@ -1,0 +1,354 @@
+"""DROP FEATURE: the features that can be dropped, the traces to remove before, and the commits that remove them.
+
+Source: Delta Spark's DROP FEATURE; PROTOCOL.md#writer-requirements-for-type-widening for what may be left behind
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from widen.errors import (
+    ConstraintsRemain,
+    FeatureIsProperty,
+    FeatureNotPresent,
+    FeatureNotRemovable,
+    FeatureStillNeeded,
+    InvalidColumnName,
+    InvalidOption,
+    TruncationNotAllowed,
+    TruncationRequired,
+    UnknownFeature,
+)
+from widen.model.column_path import fields, format_path
+from widen.model.schema_json import from_json
+from widen.model.types import Field, is_atomic
+from widen.protocol.actions import DomainMetadata, Metadata, to_domain
+from widen.protocol.column_mapping import FEATURE, MODE, NONE, mapping_mode, to_physical, without_mapping
+from widen.protocol.table_features import (
+    COLUMN_MAPPING,
+    PROTECTED_BEFORE,
+    PROTECTION,
+    TYPE_WIDENING,
+    TYPE_WIDENING_PREVIEW,
+    dependent_features,
+    find_feature,
+    supported_features,
+    without_feature,
+)
+from widen.protocol.table_properties import (
+    ENABLE_IN_COMMIT_TIMESTAMPS,
+    ENABLE_TYPE_WIDENING,
+    TIMESTAMPS_SINCE_MS,
+    TIMESTAMPS_SINCE_VERSION,
+    is_property,
+)
+from widen.protocol.type_widening import TYPE_CHANGES, has_type_changes, strip_type_changes
+from widen.schema.alter import plan_unset_properties
+from widen.schema.source_metadata import FORBIDDEN
+from widen.schema.table_state import MetadataChange, TableState, check_constraints
+
+OPERATION = "DROP FEATURE"
+
+
+def _never(_: Metadata) -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemovableFeature:
+    """A feature that can be dropped.
+
+    Args:
+        has_mapping: Whether its traces are the mode of column mapping, and names and ids of columns.
+        has_types: Whether its traces are type changes, in files and in the metadata of columns.
+        keeps_history: Whether older versions need it, so that they must be truncated or protected before.
+        is_trace: Whether a metadata action in the history uses the feature.
+    """
+
+    name: str
+    properties: tuple[str, ...] = ()
+    has_mapping: bool = False
+    has_types: bool = False
+    keeps_history: bool = False
+    is_trace: Callable[[Metadata], bool] = _never
+
+    def is_clean(self, state: TableState) -> bool:
+        """Tell whether a version lists the feature without using it."""
+        is_set = any(key in state.properties for key in self.properties)
+        is_mapped = self.has_mapping and mapping_mode(state.properties, state.protocol) != NONE
+        return not is_set and not is_mapped and not (self.has_types and has_type_changes(state.schema))
+
+
+def _has_type_changes(metadata: Metadata) -> bool:
+    return has_type_changes(from_json(metadata.schema_string))
+
+
+def _is_mapped(metadata: Metadata) -> bool:
+    return metadata.configuration.get(MODE, NONE) != NONE
+
+
+def _widening(name: str) -> RemovableFeature:
+    unset = (ENABLE_TYPE_WIDENING,)
+    return RemovableFeature(name=name, properties=unset, has_types=True, keeps_history=True, is_trace=_has_type_changes)
+
+
+REMOVABLE_FEATURES: Mapping[str, RemovableFeature] = {
+    row.name: row
+    for row in (
+        RemovableFeature(name="checkConstraints"),
+        RemovableFeature(name=FEATURE, properties=(MODE,), has_mapping=True, keeps_history=True, is_trace=_is_mapped),
+        RemovableFeature(name=PROTECTION, properties=(PROTECTED_BEFORE,)),
+        RemovableFeature(
+            name="inCommitTimestamp",
+            properties=(ENABLE_IN_COMMIT_TIMESTAMPS, TIMESTAMPS_SINCE_VERSION, TIMESTAMPS_SINCE_MS),
+        ),
+        _widening(TYPE_WIDENING),
+        _widening(TYPE_WIDENING_PREVIEW),
+        RemovableFeature(name="vacuumProtocolCheck", keeps_history=True),
+    )
+}
+"""The features that can be dropped, by name."""
+
+
+def find_removable_feature(state: TableState, name: str, *, truncates: bool) -> RemovableFeature:
+    """Return the feature to drop, after checking that it can be dropped.
+
+    Args:
+        name: The name of the feature; its case matters.
+
+    Raises:
+        FeatureIsProperty: the name is that of a property.
+        FeatureNotPresent: the table does not support the feature.
+        FeatureNotRemovable: the feature cannot be dropped, or this version of Widen cannot remove its traces.
+        UnknownFeature: the feature does not exist.
+        TruncationNotAllowed: the feature leaves no traces in the history.
+        TruncationRequired: the feature can be dropped only together with the history that it protects.
+        FeatureStillNeeded: other features of the table depend on it.
+        ConstraintsRemain: the table has CHECK constraints.
+
+    Source: Delta Spark's DROP FEATURE: the checks and their order.
+    """
+    present, removable = supported_features(state.protocol), ", ".join(REMOVABLE_FEATURES)
+    if name not in present and is_property(name):
+        raise FeatureIsProperty(property=name)
+    if name not in present and find_feature(name) is None:
+        raise UnknownFeature(feature=name, removable=removable)
+    if name not in present:
+        raise FeatureNotPresent(feature=name, supported=", ".join(sorted(present)) or "none")
+    row = REMOVABLE_FEATURES.get(name)
+    if row is None:
+        raise FeatureNotRemovable(feature=name, removable=removable)
+    if truncates and not row.keeps_history and name != PROTECTION:
+        raise TruncationNotAllowed(feature=name)
+    if name == PROTECTION and not truncates:
+        raise TruncationRequired(feature=name)
+    if needed := dependent_features(state.protocol, name):
+        raise FeatureStillNeeded(feature=name, dependents=", ".join(needed))
+    if name == "checkConstraints" and (left := check_constraints(state.properties)):
+        raise ConstraintsRemain(feature=name, constraints=", ".join(sorted(left)))
+    return row
+
+
+def plan_mapping_removal(state: TableState, *, explicit: bool = False) -> tuple[Metadata | DomainMetadata, ...]:
+    """Return the actions that end column mapping, beside those of the rewritten files; empty without column mapping.
+
+    Args:
+        explicit: Whether the mode is set to none, instead of not at all.
+
+    Raises:
+        InvalidColumnName: a column has a name that files without column mapping cannot have.
+        FeatureStillNeeded: Iceberg compatibility is enabled.
+
+    Source: Delta Spark's ALTER TABLE SET TBLPROPERTIES ('delta.columnMapping.mode' = 'none')
+    """
+    mode = mapping_mode(state.properties, state.protocol)
+    if mode == NONE:
+        return ()
+    if needed := dependent_features(state.protocol, FEATURE):
+        raise FeatureStillNeeded(feature=FEATURE, dependents=", ".join(needed))
+    for path, field in fields(state.schema):
+        if any(char in FORBIDDEN for char in field.name):
+            reason = f"without column mapping a name cannot contain any of {FORBIDDEN!r}"
+            fix = f"Rename it first: rename_column({format_path(path)!r}, ...)."
+            raise InvalidColumnName(name=format_path(path), reason=reason, fix=fix)
+    metadata = without_mapping(state.metadata)
+    if explicit:
+        metadata = msgspec.structs.replace(metadata, configuration={**metadata.configuration, MODE: NONE})
+    actions: tuple[Metadata | DomainMetadata, ...] = (metadata,)
+    if state.clustered_by:
+        logical = {
+            physical: path
+            for (physical, _), (path, _) in zip(
+                fields(to_physical(state.schema, mode)), fields(state.schema), strict=True
+            )
+        }
+        actions += (to_domain(tuple(logical[path] for path in state.clustered_by)),)
+    return actions
+
+
+def unset_feature_properties(state: TableState, row: RemovableFeature) -> MetadataChange | None:
+    """Return the commit that removes the properties of a feature, whatever their values; None if none is set.
+
+    Source: PROTOCOL.md#writer-requirements-for-type-widening: the property must not be set. Delta Spark leaves an
+    explicit ``false`` behind.
+    """
+    return plan_unset_properties(state, [key for key in row.properties if key in state.properties])
+
+
+def without_type_changes(state: TableState, operation: str) -> MetadataChange | None:
+    """Return the commit that removes the type history from the schema; None if there is none.
+
+    Args:
+        state: A version in which all files have the current types.
+
+    Source: PROTOCOL.md#writer-requirements-for-type-widening
+    """
+    if not has_type_changes(state.schema):
+        return None
+    changed = [
+        _describe_field(replace(field, name=format_path(path)))
+        for path, field in fields(state.schema)
+        if TYPE_CHANGES in field.metadata
+    ]
+    metadata = state.metadata.with_schema(strip_type_changes(state.schema))
+    return MetadataChange((metadata,), operation, {"columns": changed})
+
+
+def downgrade_protocol(state: TableState, row: RemovableFeature, *, truncates: bool, protects: bool) -> MetadataChange:
+    """Return the commit that removes a feature from the protocol.
+
+    Args:
+        state: A version that does not use it. The commit must become the next version.
+        protects: Whether older versions use it and stay, behind checkpoints that are protected from now on.
+
+    Source: Delta Spark's DROP FEATURE; protocol_rfcs/checkpoint-protection.md
+    """
+    metadata = state.metadata
+    if protects:
+        configuration = {**metadata.configuration, PROTECTED_BEFORE: str(state.version + 1)}
+        metadata = msgspec.structs.replace(metadata, configuration=configuration)
+    protocol = without_feature(state.protocol, row.name, (PROTECTION,) if protects else ())
+    return MetadataChange((metadata, protocol), OPERATION, {"featureName": row.name, "truncateHistory": truncates})
+
+
+def _describe_field(field: Field) -> dict[str, object]:
+    """Describe a field for the history; a nested type only by its name."""
+    name = str(field.type) if is_atomic(field.type) else str(field.type).partition("<")[0]
+    return {"name": field.name, "type": name, "nullable": field.nullable, "metadata": dict(field.metadata)}
+
+
+# Hand a table over to another client: what it cannot read or write, and which features can be dropped for it.
+#
+# Source: docs/type-widening.md
+
+
+DELTALAKE, POLARS = "deltalake", "polars"
+_WIDENING = frozenset({TYPE_WIDENING, TYPE_WIDENING_PREVIEW})
+_NOT_WRITTEN = frozenset(
+    {
+        *("allowColumnDefaults", "clustering", "domainMetadata", "identityColumns", "inCommitTimestamp"),
+        *("icebergCompatV1", "icebergCompatV2", "icebergCompatV3", "materializePartitionColumns", "rowTracking"),
+        PROTECTION,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """Another client of Delta tables.
+
+    Args:
+        unreadable: The features with which it does not read a table.
+        unwritable: The features with which it does not append to a table, beside these.
+    """
+
+    unreadable: frozenset[str]
+    unwritable: frozenset[str]
+
+
+CLIENTS: Mapping[str, Client] = {
+    DELTALAKE: Client(_WIDENING | {COLUMN_MAPPING, "deletionVectors", "vacuumProtocolCheck"}, _NOT_WRITTEN),
+    POLARS: Client(_WIDENING | {COLUMN_MAPPING, "v2Checkpoint", "vacuumProtocolCheck"}, _NOT_WRITTEN),
+}
+"""The clients by name: each feature was tried on a table with it alone, with deltalake 1.6 and polars 2.1.
+
+Not every reader of deltalake knows column mapping and deletion vectors: its query engine does; `to_pyarrow_dataset`,
+and so `to_pandas`, refuses them, or, with the old protocol versions (2, 5), returns null for mapped columns.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class HandoverPlan:
+    """What a handover does.
+
+    Args:
+        drops: The features to drop, in order.
+        unwritable: The features that remain and with which the client does not append.
+    """
+
+    client: str
+    drops: tuple[str, ...]
+    unwritable: tuple[str, ...]
+    losses: tuple[str, ...]
+
+    def until(self, feature: str) -> HandoverPlan:
+        """Return what was done of the plan if it had to stop before a feature."""
+        drops = self.drops[: self.drops.index(feature)]
+        return replace(self, drops=drops, losses=tuple(_losses(drops)), unwritable=(*self.unwritable, feature))
+
+
+def plan_handover(state: TableState, client: str, *, appends: bool) -> HandoverPlan:
+    """Return what to do so that a client reads a table.
+
+    Args:
+        client: A name of `CLIENTS`.
+        appends: Whether the client must also append.
+
+    Raises:
+        InvalidOption: the client is unknown, or the table has a feature that it does not read or, with ``appends``,
+            write, and that cannot be dropped.
+        InvalidColumnName: the name of a column is not possible without column mapping, which the client does not read.
+    """
+    limits = CLIENTS.get(client)
+    if limits is None:
+        expected = f"Must be {', '.join(CLIENTS)} or iceberg."
+        raise InvalidOption(option="--to", value=client, expected=expected)
+    present = supported_features(state.protocol)
+    disturbing = present & (limits.unreadable | (limits.unwritable if appends else frozenset()))
+    kept = sorted(
+        {name for name in disturbing if name not in REMOVABLE_FEATURES or _is_needed(state, name, disturbing)}
+    )
+    if kept:
+        verb = "write" if appends else "read"
+        reason = (
+            f"it does not {verb} tables with {', '.join(kept)}, which cannot be dropped. Write the rows to a new table"
+        )
+        raise InvalidOption(option="--to", value=client, expected=f"Must be another client: {reason}.")
+    if COLUMN_MAPPING in disturbing:
+        plan_mapping_removal(state)
+    drops = sorted(disturbing - {PROTECTION})
+    protects = any(REMOVABLE_FEATURES[name].keeps_history for name in drops) or PROTECTION in present
+    drops += [PROTECTION] if appends and protects else []
+    left = (present - set(drops)) & limits.unwritable | ({PROTECTION} if protects and not appends else set())
+    return HandoverPlan(client, tuple(drops), tuple(sorted(left)), tuple(_losses(drops)))
+
+
+def _is_needed(state: TableState, name: str, disturbing: frozenset[str]) -> bool:
+    """Return whether a feature that stays needs another one."""
+    return not disturbing.issuperset(dependent_features(state.protocol, name))
+
+
+def _losses(drops: Iterable[str]) -> list[str]:
+    return [_LOSSES[name] for name in drops if name in _LOSSES]
+
+
+_LOSSES: Mapping[str, str] = {
+    COLUMN_MAPPING: "column mapping: columns can no longer be renamed or dropped; all files are rewritten",
+    TYPE_WIDENING: "the record of type changes; files in old types are rewritten",
+    TYPE_WIDENING_PREVIEW: "the record of type changes; files in old types are rewritten",
+    "inCommitTimestamp": "timestamps in commits; the times of files count instead",
+    PROTECTION: "the older versions: they can no longer be read",
+}

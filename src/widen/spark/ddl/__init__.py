@@ -1,1 +1,0 @@
-"""What rows must show before a command changes the table."""

@@ -1,1 +1,0 @@
-"""The DataFrames of a flow: its query and its keys."""

@@ -1,0 +1,283 @@
+"""Append rows to an Iceberg table: new columns, wider types and files become visible in one commit.
+
+Source: Delta Lake's schema enforcement and evolution, as far as Iceberg allows it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from widen.errors import ColumnRefused
+from widen.evolution.unify import FoldPlan, FoldResult, Rest, plan_fold
+from widen.iceberg.catalog import TableName, open_store
+from widen.iceberg.column_changes import change_columns, to_column_state
+from widen.iceberg.commit import CommitResult, IcebergTransaction, ensure_writable, open_transaction, plan_columns
+from widen.iceberg.file_metrics import IcebergFile, data_location
+from widen.iceberg.metadata_files import live_entries
+from widen.iceberg.partitions import calendar_limits, truncation_limits
+from widen.iceberg.properties import APPEND, FOLD, OPERATION, SOURCES, encode_sources, read_sources
+from widen.iceberg.scan_plan import IcebergScan, plan_scan, to_row_filter
+from widen.iceberg.schema_conversion import ensure_names_distinct, to_model
+from widen.iceberg.snapshots import ReadPoint, SnapshotReference, find_read_point
+from widen.log.commit_outcome import StagedFiles
+from widen.model.column_path import Path, find_field
+from widen.model.types import StructType, quote_name
+from widen.protocol.actions import Protocol
+from widen.protocol.column_mapping import COLUMN_ID
+from widen.protocol.data_skipping import Predicate, UnknownPredicate
+from widen.schema.growth import SchemaChangeOptions, merge_schema
+from widen.schema.operations import DropColumn
+from widen.spark.dml.replaced_rows import ReplacedRows, anti_join_keys, key_predicate, semi_join_keys
+from widen.spark.dml.update_delete import change_condition, folded_columns, has_value, judge_values
+from widen.spark.errors import translate_spark_errors
+from widen.spark.iceberg.scan import IcebergSource, read_files, to_uris
+from widen.spark.ingest.write_files import IcebergWriter
+from widen.spark.read.deleted_rows import FILE
+from widen.spark.read.predicates import parse_predicate
+from widen.spark.read.scan import key_of
+from widen.spark.types import DataFrame, from_spark
+from widen.spark.write.physical_layout import check_rows, fill_missing_columns
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+    from pyiceberg.manifest import ManifestEntry
+
+    from widen.iceberg.catalog import Table
+    from widen.iceberg.snapshots import DataFile
+
+
+_NO_FEATURES = Protocol(min_reader_version=1, min_writer_version=1)
+
+
+def append_rows(name: TableName, frame: DataFrame, options: SchemaChangeOptions) -> CommitResult:
+    """Append rows to the newest version of a table, in one commit.
+
+    Args:
+        frame: The rows. Columns are matched by name, not case-sensitive; columns that they lack become null.
+
+    Raises:
+        AmbiguousColumns: two columns of the table have names that differ only in case.
+        SchemaMismatch: the data do not fit.
+        RowRefused: a required column is null, or a value is out of range.
+        UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
+        UnsupportedColumnType: Iceberg does not have the type of a new column.
+        SnapshotUnknown: the catalog did not say whether it has committed.
+        StorageError: the catalog or the store refused; nothing is visible.
+        JobFailed: the Spark job failed; nothing is visible.
+    """
+    table = name.load()
+    ensure_writable(name, table)
+    sources = read_sources(table.properties, str(name))
+    current = to_model(table.schema(), sources)
+    ensure_names_distinct(current, str(name))
+    transaction = open_transaction(name, table, merge_schema(current, from_spark(frame.schema), options))
+    schema = to_model(transaction.schema, sources)
+    fields = transaction.partition_fields
+    limits = {**truncation_limits(fields, schema), **calendar_limits(fields, schema)}
+    rows = check_rows(fill_missing_columns(frame, schema, _NO_FEATURES), schema, _NO_FEATURES, {}, limits=limits)
+    with StagedFiles() as staged:
+        writer = open_writer(transaction, schema)
+        files = writer.write(rows)
+        staged.add_undo(lambda: writer.discard(files))
+        transaction.add_snapshot(files, {OPERATION: APPEND})
+        return transaction.commit(staged)
+
+
+def open_writer(transaction: IcebergTransaction, schema: StructType) -> IcebergWriter:
+    """Return what writes files for a transaction.
+
+    Args:
+        schema: The columns of the files, with field ids.
+    """
+    metadata = transaction.metadata
+    store = open_store(data_location(metadata), transaction.table.io.properties)
+    return IcebergWriter(store, schema, transaction.partition_fields, metadata.properties)
+
+
+# Fold a column of an Iceberg table into another column of the same field, in one commit.
+#
+# Files with a value in the column are written again without it, and the column is dropped, in one snapshot.
+#
+# Source: docs/evolution-rules.md#u3
+
+
+@dataclass(frozen=True)
+class IcebergFold:
+    """A fold of a column in one version of a table.
+
+    Args:
+        schema: Its columns, with field ids and source fields.
+    """
+
+    name: TableName
+    table: Table
+    schema: StructType
+    plan: FoldPlan
+    spark: SparkSession
+
+    @cached_property
+    def preview(self) -> FoldResult:
+        """What the fold would do."""
+        result = judge_values(self._rows.where(has_value(self.plan)), self.plan)
+        try:
+            plan_columns(self.name, [DropColumn(self.plan.column)])
+        except ColumnRefused:
+            return result
+        return replace(result, is_dropped=True)
+
+    def moved_values(self, rest: Rest) -> int:
+        """Return how many values leave the column."""
+        return self.preview.values - (self.preview.lost if rest is Rest.KEEP else 0)
+
+    def commit(self, rest: Rest) -> CommitResult:
+        """Write the files with values in the column again, and commit them; nothing is committed if nothing changes.
+
+        Raises:
+            SnapshotUnknown: the catalog did not say whether it has committed.
+            StorageError: the catalog or the store refused; nothing is visible.
+            JobFailed: the Spark job failed; nothing is visible.
+        """
+        plan, schema, snapshot = self.plan, self.schema, self.table.current_snapshot()
+        state = to_column_state(self.table.metadata, schema)
+        transaction = open_transaction(self.name, self.table, ())
+        if self.preview.is_dropped and (rest is Rest.LOSE or not self.preview.lost):
+            schema = change_columns(transaction.transaction, state, [DropColumn(plan.column)])
+        elif snapshot is not None and not self.moved_values(rest):
+            return snapshot.snapshot_id
+        is_changed, new = change_condition(plan, rest), folded_columns(self.schema, plan)
+        columns = [
+            F.when(is_changed, new[field.name]).otherwise(F.col(quote_name(field.name))).alias(field.name)
+            if field.name in new
+            else F.col(quote_name(field.name))
+            for field in self.schema
+        ]
+        read = {file.path for file in self._scan.files}
+        removed = [entry.data_file for entry in self._entries if entry.data_file.file_path in read]
+        with StagedFiles() as staged:
+            writer = open_writer(transaction, schema)
+            files = writer.write(self._rows.select(*columns))
+            staged.add_undo(lambda: writer.discard(files))
+            transaction.add_snapshot(files, {OPERATION: FOLD}, removed)
+            transaction.set_properties({SOURCES: encode_sources(schema)})
+            return transaction.commit(staged)
+
+    @cached_property
+    def _source(self) -> IcebergSource:
+        return IcebergSource(self.spark, self.table.io, find_read_point(self.table.metadata, SnapshotReference()))
+
+    @cached_property
+    def _scan(self) -> IcebergScan:
+        """The files that may have a value in the column."""
+        point = self._source.point
+        if point.snapshot is None:
+            return IcebergScan((), ())
+        row_filter = to_row_filter(parse_predicate(has_value(self.plan), self.schema), point.schema)
+        scan = plan_scan(point.metadata, self.table.io, point.snapshot, row_filter)
+        older = {entry.data_file.file_path for entry in self._entries if self._is_older(entry)}
+        return replace(scan, files=tuple(file for file in scan.files if file.path not in older))
+
+    @cached_property
+    def _entries(self) -> list[ManifestEntry]:
+        return list(live_entries(self.table.metadata, self.table.io, self.table.current_snapshot()))
+
+    def _is_older(self, entry: ManifestEntry) -> bool:
+        """Tell whether a file was added before the column. Its metrics say nothing of a column that it lacks."""
+        metadata, field = self.table.metadata, find_field(self.schema, self.plan.column)
+        snapshot = metadata.snapshot_by_id(entry.snapshot_id or 0)
+        schema = metadata.schema_by_id(snapshot.schema_id or 0) if snapshot is not None else None
+        return schema is not None and field is not None and field.metadata[COLUMN_ID] not in schema.field_ids
+
+    @cached_property
+    def _rows(self) -> DataFrame:
+        """All rows of these files."""
+        return read_files(self._source, self.schema, self._scan, UnknownPredicate())
+
+
+def open_fold(name: TableName, column: Path, into: Path | None, spark: SparkSession) -> IcebergFold:
+    """Return the fold of a column in the newest version of a table.
+
+    Args:
+        into: The target column; by default the one with the plain field name.
+
+    Raises:
+        ColumnNotFound: a column does not exist.
+        FoldRefused: the columns do not hold the same field, or their values cannot be converted one by one.
+        UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
+    """
+    table = name.load()
+    ensure_writable(name, table)
+    schema = to_model(table.schema(), read_sources(table.properties, str(name)))
+    return IcebergFold(name, table, schema, plan_fold(schema, column, into), spark)
+
+
+# Remove the rows that a batch replaces from an Iceberg table: the files with such rows are written again without
+# them.
+#
+# Source: Iceberg's table specification, "Row-level Deletes": copy-on-write
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedRows:
+    """The files of a change that removes rows.
+
+    Args:
+        written: The files with the other rows of these.
+    """
+
+    removed: Sequence[DataFile] = ()
+    written: Sequence[IcebergFile] = ()
+
+
+def remove_replaced_rows(
+    replaced: ReplacedRows, io: FileIO, point: ReadPoint, schema: StructType, writer: IcebergWriter
+) -> RemovedRows:
+    """Rewrite the files that have rows to remove, without these rows; nothing is committed.
+
+    Args:
+        point: The snapshot to remove them from, with the metadata of the commit.
+        schema: The columns of the commit, with field ids.
+    """
+    if point.snapshot is None:
+        return RemovedRows()
+    entries = [entry.data_file for entry in live_entries(point.metadata, io, point.snapshot)]
+    if replaced.keys is None:
+        return RemovedRows(entries)
+    columns = [field for name in replaced.columns if (field := schema.find(name)) is not None]
+    if len(columns) < len(replaced.columns):  # no row of the table has a key yet
+        return RemovedRows()
+    source = IcebergSource(replaced.spark, io, point)
+    predicate = key_predicate(columns, replaced.keys)
+    scan = plan_scan(point.metadata, io, point.snapshot, to_row_filter(predicate, point.schema))
+    touched = _find_touched(replaced, source, schema, scan, predicate)
+    if not touched.files:
+        return RemovedRows()
+    paths = {file.path for file in touched.files}
+    # Without the predicate, since the other rows of these files are written again.
+    rows = anti_join_keys(read_files(source, schema, touched, UnknownPredicate()), _names(replaced), replaced.keys)
+    return RemovedRows([each for each in entries if each.file_path in paths], writer.write(rows))
+
+
+def _find_touched(
+    replaced: ReplacedRows, source: IcebergSource, schema: StructType, scan: IcebergScan, predicate: Predicate
+) -> IcebergScan:
+    """Return the files that have rows to remove."""
+    if not scan.files:
+        return scan
+    assert replaced.keys is not None
+    rows = read_files(source, schema, scan, predicate, with_file=True)
+    with translate_spark_errors():
+        rows_with_files = semi_join_keys(rows, _names(replaced), replaced.keys).select(FILE).distinct().collect()
+    keys = {row[FILE] for row in rows_with_files}
+    uris = to_uris(file.path for file in scan.files)
+    files = tuple(file for file, uri in zip(scan.files, uris, strict=True) if key_of(uri) in keys)
+    return replace(scan, files=files)
+
+
+def _names(replaced: ReplacedRows) -> list[str]:
+    return [quote_name(name) for name in replaced.columns]

@@ -1,0 +1,635 @@
+"""The proof on the executors: every source record must have its row in the table.
+
+Both sides are brought to one form and digested. The proof first compares the sums of the digests, which needs no
+shuffle: texts that are already in the form of their row are not parsed, and rows are encoded in Arrow. Only if the sums
+differ it compares every digest, and explains value by value the records that have no row.
+
+Source: docs/evolution-rules.md#proof
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial, reduce
+from itertools import chain, islice
+from typing import Any, TypeAlias
+from zlib import crc32
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from widen.errors import WidenError
+from widen.evolution.policy import Policy
+from widen.model.types import StructType
+from widen.proof.canonical import (
+    EXTENSION_MARK,
+    EncodedRecord,
+    Form,
+    count_values,
+    digest,
+    digest_text,
+    find_differences,
+)
+from widen.proof.json_reader import split_file, split_lines
+from widen.proof.row_encoder import LayoutMatcher, RecordLayout, RowEncoder, learn_layout
+from widen.proof.row_reader import RowReader
+from widen.proof.rules import build_proof_rules
+from widen.proof.source_reader import (
+    FileTasks,
+    FileValueReader,
+    FileValues,
+    ProofFile,
+    SourceEncoder,
+    SourceReader,
+    find_parts,
+    read_line_blocks,
+)
+from widen.spark.errors import translate_spark_errors
+from widen.spark.ingest.table_files import TaskFiles
+from widen.spark.ship import without_garbage_collection
+from widen.spark.source.file_ranges import FILE, PART, REFUSED_PART, TEXT, WHOLE, open_file, read_refused
+from widen.spark.types import to_arrow_schema
+
+DIGEST, VALUES, CONVERTED, PLACE, FORM = "digest", "values", "converted", "place", "form"
+"""The columns of the comparison: digest of a record or row, number of its values, number of converted values, where it
+stands, and its form."""
+
+MAX_SHOWN = 10
+"""Maximum number of lost records that the result names."""
+
+_MAX_CANDIDATES = 200
+"""Maximum number of unmatched rows among which the proof looks for the row of a lost record."""
+
+_SIGN, _SIDE, _RECORDS = "sign", "side", "records"
+_DDL = f"{DIGEST} binary, {VALUES} bigint, {CONVERTED} bigint, {PLACE} string, {FORM} binary"
+_SCHEMA = pa.schema(
+    [(DIGEST, pa.binary()), (VALUES, pa.int64()), (CONVERTED, pa.int64()), (PLACE, pa.string()), (FORM, pa.binary())]
+)
+_SUMS_DDL = f"{_SIDE} int, {DIGEST} binary, {_RECORDS} bigint, {VALUES} bigint, {CONVERTED} bigint"
+_SUMS_SCHEMA = pa.schema(
+    [(_SIDE, pa.int32()), (DIGEST, pa.binary()), *((name, pa.int64()) for name in (_RECORDS, VALUES, CONVERTED))]
+)
+_MODULUS = 2**128
+"""The sum of the digests is taken modulo this number."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordForm:
+    """A record or a row as the proof compares it.
+
+    Args:
+        converted: Number of values that the table has in another form than the source; None for rows.
+        place: File and number of the record in it.
+    """
+
+    form: Form
+    values: int = 0
+    converted: int | None = None
+    place: str | None = None
+
+
+Reader: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[RecordForm]]
+Encoder: TypeAlias = Callable[[RecordLayout, Iterable[pa.RecordBatch]], Iterator[EncodedRecord]]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskReader:
+    """Reads the records or rows of a side in tasks, without Spark.
+
+    Args:
+        count: Number of tasks that are worth their start.
+        read: Returns the share of a task, given its number and the number of all tasks.
+        is_local: Whether this process reads faster than a Spark job.
+    """
+
+    spark: SparkSession
+    count: int
+    read: Callable[[int, int, RecordLayout], Iterator[EncodedRecord]]
+    is_local: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """The records of a source or the rows of a table.
+
+    Args:
+        digests: Returns one row for each, with `DIGEST`, `VALUES`, `CONVERTED`, `PLACE` and `FORM`.
+        parts: Rows with their encoder, for the sums.
+        reader: Reads what is not in the parts, for the sums.
+        learn: Returns the layout of the records of a source.
+    """
+
+    digests: Callable[[], DataFrame]
+    parts: tuple[tuple[DataFrame, Encoder], ...] = ()
+    reader: TaskReader | None = None
+    learn: Callable[[], RecordLayout] = RecordLayout
+
+    @property
+    def has_sums(self) -> bool:
+        """Whether the sums can be made; if not, Spark expressions make the digests."""
+        return bool(self.parts or self.reader)
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """The result of the proof. Each value of the source is exact, converted or lost.
+
+    Args:
+        records: Number of source records; a text that is not a record counts as one.
+        leaves: Number of values in them: scalars that are not null, and empty arrays and objects.
+        exact: Number of values that the table gives back unchanged.
+        converted: Number of values that the table gives back as the mode says: of another kind, with another spelling,
+            masked, or null for empty.
+        lost: Number of values that the table does not give back. Must be 0.
+        places: Where some records with lost values stand, with the paths of these values.
+        extra: Number of rows without a source record. Must be 0.
+        share: Share of the records and rows that was compared; 1 for all.
+    """
+
+    records: int
+    leaves: int
+    exact: int
+    converted: int = 0
+    lost: int = 0
+    places: tuple[str, ...] = ()
+    extra: int = 0
+    share: float = 1.0
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether the table has every value and no row too many."""
+        return not (self.lost or self.places or self.extra)
+
+    def __str__(self) -> str:
+        sample = "" if self.share >= 1 else f" in a sample of {self.share:.2%} of the records"
+        converted = f", {self.converted} converted as the mode says" if self.converted else ""
+        lost = f", {self.lost} LOST" if self.lost else ""
+        extra = f", {self.extra} rows that no record accounts for" if self.extra else ""
+        return f"{self.exact} of {self.leaves} leaves exact{converted}{lost}{extra}{sample}"
+
+    def to_value(self) -> dict[str, Any]:
+        """Return the result as a JSON object."""
+        value: dict[str, Any] = msgspec.to_builtins(self)
+        return value
+
+
+def verify(source: Side, table: Side, share: float = 1.0) -> Verification:
+    """Compare source records with the rows of a table.
+
+    Args:
+        share: Share of the records to compare. Their digests choose them, so that a record and its row are both in or
+            out.
+
+    Source: docs/evolution-rules.md#one-interval, #d20
+    """
+    limit = int(share * 2**32)
+    with translate_spark_errors():
+        if source.has_sums and table.has_sums:
+            expected, actual = _sum_sides((source, table), source.learn(), limit)
+            if (expected.digest, expected.records) == (actual.digest, actual.records):
+                values, converted = expected.values + actual.values, expected.converted
+                return Verification(expected.records, values, values - converted, converted, share=share)
+        return _compare_digests(source, table, limit, share)
+
+
+# ---- sums ------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _DigestSum:
+    """The sum of digests modulo 2**128, which does not depend on their order, with the counts.
+
+    The values are those of the rows, and those of the records that are not in the form of the row.
+    """
+
+    digest: int = 0
+    records: int = 0
+    values: int = 0
+    converted: int = 0
+
+
+def _sum_sides(sides: Sequence[Side], layout: RecordLayout, limit: int) -> list[_DigestSum]:
+    """Return the sum of each side. One job makes all of them."""
+    totals = [_DigestSum() for _ in sides]
+    for row in _partial_sums(sides, layout, limit):
+        total = totals[row[_SIDE]]
+        total.digest = (total.digest + int.from_bytes(row[DIGEST], "big")) % _MODULUS
+        total.records += row[_RECORDS]
+        total.values += row[VALUES]
+        total.converted += row[CONVERTED]
+    return totals
+
+
+def _partial_sums(sides: Sequence[Side], layout: RecordLayout, limit: int) -> list[dict[str, Any]]:
+    frames = [
+        rows.mapInArrow(partial(_sum_rows, number, encode, layout, limit), _SUMS_DDL)
+        for number, side in enumerate(sides)
+        for rows, encode in side.parts
+    ]
+    readers = {number: side.reader for number, side in enumerate(sides) if side.reader}
+    if readers:
+        # One task reads its share of both sides, since a task costs more than a few megabytes.
+        count = max(reader.count for reader in readers.values())
+        reads = {number: partial(reader.read, count) for number, reader in readers.items()}
+        if not frames and any(reader.is_local for reader in readers.values()):
+            return [row for task in range(count) for row in _sum_shares(reads, layout, limit, task)]
+        numbers = next(iter(readers.values())).spark.range(0, count, 1, count)
+        frames.append(numbers.mapInArrow(partial(_sum_tasks, reads, layout, limit), _SUMS_DDL))
+    rows: list[dict[str, Any]] = reduce(DataFrame.unionAll, frames).toArrow().to_pylist()
+    return rows
+
+
+def _sum_rows(
+    side: int, encode: Encoder, layout: RecordLayout, limit: int, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    yield pa.RecordBatch.from_pylist([_sum_records(side, encode(layout, batches), limit)], schema=_SUMS_SCHEMA)
+
+
+_Read: TypeAlias = Callable[[int, RecordLayout], Iterator[EncodedRecord]]
+
+
+def _sum_tasks(
+    reads: Mapping[int, _Read], layout: RecordLayout, limit: int, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for task in batch.column(0).to_pylist():
+            yield pa.RecordBatch.from_pylist(_sum_shares(reads, layout, limit, task), schema=_SUMS_SCHEMA)
+
+
+def _sum_shares(reads: Mapping[int, _Read], layout: RecordLayout, limit: int, task: int) -> list[dict[str, Any]]:
+    return [_sum_records(side, read(task, layout), limit) for side, read in reads.items()]
+
+
+def _sum_records(side: int, encoded: Iterable[EncodedRecord], limit: int) -> dict[str, Any]:
+    digests = records = values = converted = 0
+    is_whole, to_int = limit >= 2**32, int.from_bytes
+    with without_garbage_collection():
+        for text, more_values, more_converted in encoded:
+            each = digest_text(text)
+            if is_whole or crc32(each) < limit:
+                # A sum and not an exclusive or, in which two equal records would cancel out.
+                digests += to_int(each, "big")
+                records += 1
+                values += more_values
+                converted += more_converted
+    sums = {_SIDE: side, DIGEST: (digests % _MODULUS).to_bytes(16, "big")}
+    return {**sums, _RECORDS: records, VALUES: values, CONVERTED: converted}
+
+
+# ---- every digest ----------------------------------------------------------------------------------
+
+_TOTALS = ("records", "values", "exact", "converted", "missing", "extra")
+
+
+def _compare_digests(source: Side, table: Side, limit: int, share: float) -> Verification:
+    digests = _signed_digests(source, 1).unionAll(_signed_digests(table, -1))
+    matches = _match_digests(digests if limit >= 2**32 else digests.where(F.crc32(DIGEST) < limit))
+    sums = matches.agg(*(F.coalesce(F.sum(name), F.lit(0)).cast("bigint") for name in _TOTALS)).collect()[0]
+    records, values, exact, converted, missing, extra = sums
+    if not missing:
+        return Verification(records, values, exact, converted, values - exact - converted, (), extra, share)
+    lost = matches.where(F.col("missing") > 0).select(DIGEST, PLACE).orderBy(PLACE).limit(MAX_SHOWN).collect()
+    # The row of a lost record is among the extra ones, if it has any.
+    more = matches.where(F.col("extra") > 0).select(DIGEST).limit(_MAX_CANDIDATES).collect() if extra else []
+    lost_places = {bytes(row[DIGEST]): row[PLACE] for row in lost}
+    places, saved = _explain_lost(source, table, lost_places, [row[DIGEST] for row in more])
+    exact += saved
+    return Verification(records, values, exact, converted, values - exact - converted, places, extra, share)
+
+
+def digest_records(rows: DataFrame, read: Reader) -> DataFrame:
+    """Return the digests of the records or rows that a reader makes of rows; see `Side`."""
+    return rows.mapInArrow(partial(_digest_task, read), _DDL)
+
+
+def _digest_task(read: Reader, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    with without_garbage_collection():
+        for batch in batches:
+            rows = [_digest_row(record) for record in read([batch])]
+            yield pa.RecordBatch.from_pylist(rows, schema=_SCHEMA)
+
+
+def _digest_row(record: RecordForm) -> dict[str, Any]:
+    form = msgspec.msgpack.encode(record.form)
+    counts = {VALUES: record.values, CONVERTED: record.converted}
+    return {DIGEST: digest(record.form), **counts, PLACE: record.place, FORM: form}
+
+
+def _signed_digests(side: Side, sign: int) -> DataFrame:
+    return side.digests().select(DIGEST, VALUES, CONVERTED, PLACE, F.lit(sign).alias(_SIGN))
+
+
+def _match_digests(digests: DataFrame) -> DataFrame:
+    """Return for each digest the records, their values, and the number of missing and extra rows."""
+    is_source = F.col(_SIGN) == 1
+    grouped = digests.groupBy(DIGEST).agg(
+        F.count_if(is_source).alias("records"),
+        F.count_if(~is_source).alias("rows"),
+        F.coalesce(F.sum(F.when(is_source, F.col(VALUES))), F.lit(0)).alias("values"),
+        # Equal records may be spelled differently, so each has its own count of conversions; rows have none.
+        F.coalesce(F.avg(CONVERTED), F.lit(0)).alias("each"),
+        F.min(PLACE).alias(PLACE),
+    )
+    records, rows = F.col("records"), F.col("rows")
+    matched = F.least(records, rows)
+    stored = F.when(matched == 0, 0).otherwise(F.col("values") * matched / records)
+    converted = F.round(F.col("each") * matched)
+    return grouped.select(
+        *(DIGEST, "records", "values", PLACE),
+        (F.round(stored) - converted).alias("exact"),
+        converted.alias("converted"),
+        F.greatest(records - rows, F.lit(0)).alias("missing"),
+        F.greatest(rows - records, F.lit(0)).alias("extra"),
+    )
+
+
+# ---- what differs, value by value ------------------------------------------------------------------
+
+
+def _explain_lost(
+    source: Side, table: Side, lost: dict[bytes, str], extra: Collection[bytes]
+) -> tuple[tuple[str, ...], int]:
+    """Return the places and paths of lost values, and the number of values of these records that are not lost.
+
+    Args:
+        lost: Some records without a row: their digests with their places.
+        extra: The digests of some rows without a record.
+    """
+    records, rows = _collect_forms(source, lost), list(_collect_forms(table, extra).values())
+    places, saved = [], 0
+    for each, place in sorted(lost.items(), key=lambda item: item[1] or ""):
+        paths, kept = _closest_row(records.get(each), rows)
+        saved += kept
+        places.append(f"{place}: {', '.join(paths)}" if paths else str(place))
+    return tuple(places), saved
+
+
+def _closest_row(form: Form, rows: list[Form]) -> tuple[list[str], int]:
+    """Return the paths where the most similar row differs from a record, and how many values the row shares with it."""
+    best: tuple[list[str], int] = [], 0
+    if not isinstance(form, dict):
+        return best
+    values = count_values(form)
+    for row in rows:
+        differences = list(find_differences(form, row)) if isinstance(row, dict) else []
+        kept = values - sum(count for _, count in differences) if differences else 0
+        if kept > best[1]:
+            best = [path for path, _ in differences], kept
+    return best
+
+
+def _collect_forms(side: Side, digests: Collection[bytes]) -> dict[bytes, Form]:
+    """Return the forms of some digests, by digest; empty if Spark expressions made the digests."""
+    if not digests or not side.has_sums:
+        return {}
+    rows = side.digests().where(F.col(DIGEST).isin(list(digests))).select(DIGEST, FORM).collect()
+    return {bytes(row[DIGEST]): msgspec.msgpack.decode(row[FORM]) for row in rows}
+
+
+# The two sides of the proof for records that come as texts: the texts, and the rows of the table.
+#
+# Source: docs/evolution-rules.md#proof
+
+
+ROW = "row"
+"""A row travels as one struct column, since ``mapInArrow`` reads a dot in a column name as a nested field."""
+
+MAX_FILES, MAX_TASKS = 10_000, 200
+"""Maximum number of files that are listed in the plan of a query, and of tasks that read them."""
+
+_UNREADABLE: EncodedRecord = (EXTENSION_MARK.encode(), 0, 0)
+"""Matches no record, so that every digest is compared, with the rows as Spark reads them."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextSource:
+    """The texts of a source, for the proof.
+
+    Args:
+        read: Returns the raw batch.
+        tasks: The files, if tasks can read them: for the sums, no text then passes through Spark's JVM.
+        fields: Reader of the fields that records get from their files.
+    """
+
+    spark: SparkSession
+    read: Callable[[], DataFrame]
+    tasks: FileTasks | None = None
+    fields: FileValueReader | None = None
+
+
+def build_text_side(source: TextSource, schema: StructType, policy: Policy) -> Side:
+    """Return the records of a source, for the schema of the table that holds them."""
+    fields, tasks = source.fields, source.tasks
+    # Where a key may be data, a null is not the same as nothing, so that a layout does not fit.
+    # Records that get fields from their files are always parsed.
+    has_layout = build_proof_rules(schema, policy).is_plain and fields is None
+    parts: list[tuple[DataFrame, Encoder]] = []
+    reader = None
+    if tasks is None:
+        parts.append((source.read(), partial(_encode_texts, schema, policy, fields)))
+    else:
+        share = partial(_encode_share, tasks.files, schema, policy, fields)
+        reader = TaskReader(source.spark, tasks.count, share, tasks.is_local)
+    return Side(
+        lambda: digest_records(source.read(), partial(_read_texts, schema, policy, fields)),
+        tuple(parts),
+        reader,
+        partial(_learn_layout, source, schema, policy) if has_layout else RecordLayout,
+    )
+
+
+def build_row_side(
+    spark: SparkSession,
+    read: Callable[[], DataFrame],
+    schema: StructType,
+    policy: Policy,
+    kept_out: DataFrame | None = None,
+    files: TaskFiles | None = None,
+) -> Side:
+    """Return the rows of a table and the quarantined texts of records that came as texts.
+
+    Args:
+        read: Returns the rows.
+        kept_out: Quarantined texts, in a column `TEXT`.
+        files: The files of the rows, if tasks can read them: for the sums, no row then passes through Spark's JVM.
+    """
+    parts: list[tuple[DataFrame, Encoder]] = []
+    reader = None
+    if files is None or len(files.paths) > MAX_FILES:
+        parts.append((_to_structs(read()), partial(_encode_rows, schema, policy)))
+    else:
+        count = max(1, min(len(files.paths), MAX_TASKS))
+        reader = TaskReader(spark, count, partial(_encode_files, files, schema, policy))
+    if kept_out is not None:
+        parts.append((kept_out.select(TEXT), partial(_encode_kept_out, schema, policy)))
+
+    def digests() -> DataFrame:
+        rows = digest_records(_to_structs(read()), partial(_read_rows, schema, policy))
+        if kept_out is None:
+            return rows
+        return rows.unionAll(digest_records(kept_out.select(TEXT), partial(_read_kept_out, schema, policy)))
+
+    return Side(digests, tuple(parts), reader)
+
+
+def _to_structs(rows: DataFrame) -> DataFrame:
+    return rows.select(F.struct("*").alias(ROW))
+
+
+_SAMPLE_RECORDS, _SAMPLE_BYTES = 50, 2**15
+_MIN_MATCHING = 0.3
+_ROWS = 10_000
+
+
+def _learn_layout(source: TextSource, schema: StructType, policy: Policy) -> RecordLayout:
+    sample = list(islice(_read_samples(source), _SAMPLE_RECORDS))
+    layout = learn_layout(sample)
+    matches = filter(None, map(LayoutMatcher(SourceReader(schema, policy).fields, layout).match, sample))
+    # What is parsed is encoded faster without a layout.
+    return layout if _MIN_MATCHING * len(sample) <= len(list(matches)) else RecordLayout()
+
+
+def _read_samples(source: TextSource) -> Iterator[bytes]:
+    """Yield texts from the beginning of a source."""
+    if source.tasks is not None:
+        for name in source.tasks.files[:_SAMPLE_RECORDS]:
+            with open_file(name.uri) as file:
+                yield from split_lines(_complete_lines(file.read(_SAMPLE_BYTES)))
+        return
+    head = source.read().select(F.substring(TEXT, 1, _SAMPLE_BYTES).alias(TEXT), WHOLE).limit(_SAMPLE_RECORDS)
+    for text, is_whole in head.collect():
+        yield from split_lines(_complete_lines(bytes(text))) if is_whole else (bytes(text),)
+
+
+def _complete_lines(head: bytes) -> bytes:
+    return head if len(head) < _SAMPLE_BYTES else head.rpartition(b"\n")[0]
+
+
+def _read_texts(
+    schema: StructType, policy: Policy, files: FileValueReader | None, batches: Iterable[pa.RecordBatch]
+) -> Iterator[RecordForm]:
+    reader, positions = SourceReader(schema, policy), _TextPositions()
+    values_of = cache(files.read) if files else _no_file_values
+    for batch in batches:
+        for text, file, place in positions.texts(batch):
+            is_refused = place is None
+            for row in reader.read_refused(text) if is_refused else reader.read(text, values_of(file)):
+                yield RecordForm(row.form, row.values, row.converted, place)
+
+
+def _encode_texts(
+    schema: StructType,
+    policy: Policy,
+    files: FileValueReader | None,
+    layout: RecordLayout,
+    batches: Iterable[pa.RecordBatch],
+) -> Iterator[EncodedRecord]:
+    encoder, values_of = SourceEncoder(schema, policy, layout), cache(files.read) if files else _no_file_values
+    for batch in batches:
+        columns = (batch.column(name).to_pylist() for name in (TEXT, FILE, PART, WHOLE))
+        for text, file, part, is_whole in zip(*columns, strict=True):
+            if part == REFUSED_PART:
+                yield from map(encoder.encode_refused, read_refused(text).texts)
+                continue
+            yield from (encoder.encode_file if is_whole else encoder.encode)(text, values_of(file))
+
+
+def _encode_share(
+    files: Sequence[ProofFile],
+    schema: StructType,
+    policy: Policy,
+    fields: FileValueReader | None,
+    tasks: int,
+    task: int,
+    layout: RecordLayout,
+) -> Iterator[EncodedRecord]:
+    encoder, values_of = SourceEncoder(schema, policy, layout), fields.read if fields else _no_file_values
+    for part in find_parts(files, task, tasks):
+        values = values_of(part.file.uri)
+        with open_file(part.file.uri) as file:
+            if part.file.is_whole:
+                yield from encoder.encode_file(file.read(), values)
+                continue
+            for block in read_line_blocks(file, part.start, part.end):
+                yield from encoder.encode_texts(block.splitlines(), values)
+
+
+def _no_file_values(file: str) -> FileValues:
+    return ()
+
+
+class _TextPositions:
+    """Numbers the texts of each file or split."""
+
+    def __init__(self) -> None:
+        self._split: tuple[str, int] = ("", 0)
+        self._number = 0
+
+    def texts(self, batch: pa.RecordBatch) -> Iterator[tuple[bytes, str, str | None]]:
+        """Yield the texts of a part of a raw batch, each with its file and its place; None if it is not a record."""
+        columns = (batch.column(name).to_pylist() for name in (TEXT, FILE, PART, WHOLE))
+        for text, file, part, is_whole in zip(*columns, strict=True):
+            if part == REFUSED_PART:
+                yield from ((each, file, None) for each in read_refused(text).texts)
+                continue
+            if is_whole:
+                yield from ((each, file, f"{file}:{number}") for number, each in enumerate(split_file(text), 1))
+                continue
+            self._number = self._number + 1 if self._split == (file, part) else 1
+            self._split = file, part
+            yield text, file, f"{file} from byte {part}:{self._number}" if part else f"{file}:{self._number}"
+
+
+def _read_rows(schema: StructType, policy: Policy, batches: Iterable[pa.RecordBatch]) -> Iterator[RecordForm]:
+    reader = RowReader(schema, policy)
+    return map(RecordForm, chain.from_iterable(reader.forms(batch.column(0)) for batch in batches))
+
+
+def _read_kept_out(schema: StructType, policy: Policy, batches: Iterable[pa.RecordBatch]) -> Iterator[RecordForm]:
+    reader = SourceReader(schema, policy)
+    texts = chain.from_iterable(batch.column(0).to_pylist() for batch in batches)
+    return (RecordForm(reader.read_kept_out(text)) for text in texts)
+
+
+def _encode_rows(
+    schema: StructType, policy: Policy, layout: RecordLayout, batches: Iterable[pa.RecordBatch]
+) -> Iterator[EncodedRecord]:
+    encoder = RowEncoder(schema, policy, layout)
+    return chain.from_iterable(encoder.encode(batch.column(0)) for batch in batches)
+
+
+def _encode_kept_out(
+    schema: StructType, policy: Policy, layout: RecordLayout, batches: Iterable[pa.RecordBatch]
+) -> Iterator[EncodedRecord]:
+    encoder = SourceEncoder(schema, policy, layout)
+    texts = chain.from_iterable(batch.column(0).to_pylist() for batch in batches)
+    return map(encoder.encode_kept_out, texts)
+
+
+def _encode_files(
+    files: TaskFiles, schema: StructType, policy: Policy, tasks: int, task: int, layout: RecordLayout
+) -> Iterator[EncodedRecord]:
+    encoder, arrow = RowEncoder(schema, policy, layout), to_arrow_schema(schema)
+    for path in files.paths[task::tasks]:
+        try:
+            for rows in _read_file(files, path, arrow):
+                yield from encoder.encode(rows)
+        except (WidenError, KeyError, OSError, pa.ArrowException):
+            yield _UNREADABLE
+
+
+def _read_file(files: TaskFiles, path: str, schema: pa.Schema) -> Iterator[pa.StructArray]:
+    with files.store.open(path) as source:
+        # Spark 4.0 writes timestamps as INT96, which Arrow reads as nanoseconds by default; these end in the year 2262.
+        file = pq.ParquetFile(pa.PythonFile(source, mode="r"), coerce_int96_timestamp_unit="us")
+        for rows in file.iter_batches(_ROWS):
+            columns = [_cast(rows.column(field.name), field.type) for field in schema]
+            yield pa.StructArray.from_arrays(columns, fields=list(schema))
+
+
+def _cast(values: pa.Array, data_type: pa.DataType) -> pa.Array:
+    return values if values.type == data_type else values.cast(data_type)

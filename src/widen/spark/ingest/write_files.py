@@ -1,0 +1,279 @@
+"""The files of a Delta table for a batch; see `widen.spark.ingest.table_files`."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from types import MappingProxyType
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from widen.errors import InvalidOption
+from widen.iceberg.file_metrics import IcebergFile, metrics_modes
+from widen.iceberg.partitions import PartitionField, calendar_limits, truncation_limits
+from widen.log.commit_outcome import discard, discard_folder
+from widen.log.log_store import LogStore
+from widen.log.snapshot import Snapshot
+from widen.model.schema_json import from_json
+from widen.model.types import BINARY, STRING, StructType, quote_name
+from widen.protocol.actions import Add, Metadata, Protocol
+from widen.protocol.column_metadata import is_computed
+from widen.protocol.file_statistics import private_columns
+from widen.protocol.partition_values import NULL_TEXTS, partition_limits
+from widen.spark.dml.change_context import count_written_rows
+from widen.spark.errors import translate_spark_errors
+from widen.spark.ingest.table_files import TableRows, TableWriter, TaskFiles
+from widen.spark.read.scan import read_snapshot
+from widen.spark.settings import READ_OPTIONS, hadoop_options
+from widen.spark.source.source_files import as_literal
+from widen.spark.types import as_nullable, to_spark, type_to_spark
+from widen.spark.write.arrow_writer import (
+    WRITTEN,
+    IcebergLayout,
+    PartFile,
+    PartSink,
+    describe_metrics,
+    find_part_sink,
+    to_arrow_with_ids,
+    write_task,
+)
+from widen.spark.write.parquet_writer import write_parquet
+from widen.spark.write.physical_layout import fill_computed_columns, first_violated_rule, is_fully_nullable
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaWriter(TableWriter):
+    """Writes rows as files of a Delta table.
+
+    Args:
+        protocol: The protocol of the table when the files are committed.
+        metadata: The metadata of the table when the files are committed.
+    """
+
+    store: LogStore
+    protocol: Protocol
+    metadata: Metadata
+
+    def find_sink(self, spark: SparkSession) -> PartSink | None:
+        return find_part_sink(spark, self.store, self.protocol, self.metadata)
+
+    def from_parts(self, parts: Sequence[PartFile]) -> list[Add]:
+        return [part.to_add() for part in parts]
+
+    def fill(self, rows: DataFrame) -> DataFrame:
+        """Return rows with defaults, generated values and identities."""
+        return fill_computed_columns(rows, from_json(self.metadata.schema_string), self.protocol)
+
+    def violated_rule(self) -> Column | None:
+        """Return the message of the first rule that a row violates, or of the first value that no partition holds.
+
+        Raises:
+            CorruptLog: an invariant cannot be parsed.
+        """
+        schema = from_json(self.metadata.schema_string)
+        limits = partition_limits(schema, self.metadata.partition_columns)
+        return first_violated_rule(schema, self.protocol, self.metadata.configuration, limits)
+
+    def refused_values(self) -> Mapping[str, Collection[str]] | None:
+        schema = from_json(self.metadata.schema_string)
+        columns = [field for field in schema if field.name in self.metadata.partition_columns]
+        # The table computes values after the tasks have decided which rows carry their texts.
+        if any(field.type == BINARY or is_computed(field) for field in columns):
+            return None
+        if first_violated_rule(schema, self.protocol, self.metadata.configuration) is not None:
+            return None
+        return {field.name: NULL_TEXTS for field in columns if field.type == STRING}
+
+    def write(self, rows: DataFrame) -> list[Add]:
+        return write_parquet(rows, self.store, self.protocol, self.metadata)
+
+    def count_rows(self, files: Sequence[Add]) -> int:
+        return count_written_rows(files)
+
+    def discard(self, files: Sequence[Add]) -> None:
+        discard(self.store, files)
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaRows(TableRows):
+    """The rows of one version of a Delta table."""
+
+    store: LogStore
+    snapshot: Snapshot
+
+    @property
+    def schema(self) -> StructType:
+        return self.snapshot.schema
+
+    def read(self, spark: SparkSession, paths: Collection[str]) -> DataFrame:
+        return read_snapshot(spark, self.store, self.snapshot, only=paths)
+
+    def task_files(self, spark: SparkSession, paths: Collection[str]) -> TaskFiles | None:
+        if find_part_sink(spark, self.store, self.snapshot.protocol, self.snapshot.metadata) is None:
+            return None
+        files = self.snapshot.files()
+        files = files.filter(pc.is_in(files["path"], value_set=pa.array(paths, pa.string())))
+        # Another writer may have deleted rows since the commit, and tasks do not read deletion vectors.
+        if files["deletion_vector"].null_count < len(files):
+            return None
+        return TaskFiles(self.store, tuple(files["path"].to_pylist()))
+
+
+# The files of an Iceberg table for a batch; see `widen.spark.ingest.table_files`.
+
+
+CODEC = "write.parquet.compression-codec"
+"""Table property: the compression of data files."""
+
+_CODECS: Mapping[str, str] = MappingProxyType(
+    {name: name for name in ("snappy", "gzip", "zstd", "brotli")}
+    | {"uncompressed": "none", "none": "none", "lz4": "zstd"}
+)
+"""The codecs of Iceberg by Arrow's names; zstd, Iceberg's default, replaces the one that Arrow does not write."""
+
+_WITH_LEVEL = frozenset({"gzip", "zstd", "brotli"})
+
+LEVEL, FILE_SIZE = "write.parquet.compression-level", "write.target-file-size-bytes"
+"""Table properties: the level of the compression, and the size from which on a task starts another file."""
+
+_FILE_BYTES = 512 * 2**20
+"""Iceberg's default of `FILE_SIZE`."""
+
+_NO_PROTOCOL = Protocol(min_reader_version=1, min_writer_version=1)
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergWriter(TableWriter):
+    """Writes rows as files of an Iceberg table.
+
+    Args:
+        schema: The columns when the files are committed, with field ids.
+        footer: Entries for the footers of the files.
+        folder: How the name of their folder begins.
+        keeps_calendar: Whether rows violate a rule whose dates and times PyIceberg cannot commit as partitions. Every
+            record of such an ingestion carries its origin, so the rule is for batches that have such a row.
+    """
+
+    store: LogStore
+    schema: StructType
+    partition_by: tuple[PartitionField, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    footer: Mapping[str, str] = field(default_factory=dict)
+    folder: str = ""
+    keeps_calendar: bool = False
+
+    def find_sink(self, _: SparkSession) -> PartSink | None:
+        # Tasks that write their own files neither check rules nor split rows by partition.
+        has_rules = self.partition_by or not is_fully_nullable(self.schema) or self.violated_rule() is not None
+        return None if has_rules else self._new_sink()
+
+    def from_parts(self, parts: Sequence[PartFile]) -> list[IcebergFile]:
+        return [IcebergFile(part.path, part.size_bytes, part.stats) for part in parts]
+
+    def fill(self, rows: DataFrame) -> DataFrame:
+        """Return the rows unchanged: Iceberg tables have no computed columns."""
+        return rows
+
+    def violated_rule(self) -> Column | None:
+        """Return the message of the first value that no file can hold, or no partition."""
+        limits = truncation_limits(self.partition_by, self.schema)
+        if self.keeps_calendar:
+            limits = {**limits, **calendar_limits(self.partition_by, self.schema)}
+        return first_violated_rule(self.schema, _NO_PROTOCOL, {}, limits)
+
+    def refused_values(self) -> None:
+        """Return None: which values a partition cannot hold depends on its transform."""
+
+    def write(self, rows: DataFrame) -> list[IcebergFile]:
+        sink = self._new_sink()
+        columns = [F.col(quote_name(each.name)).cast(type_to_spark(each.type)) for each in as_nullable(self.schema)]
+        # Tasks take the columns by position: mapInArrow of PySpark does not find a name with a dot.
+        frame = rows.select(*(column.alias(f"c{number}") for number, column in enumerate(columns)))
+        with ExitStack() as undo:
+            undo.callback(discard_folder, self.store, sink.job)
+            with translate_spark_errors():
+                layout = IcebergLayout(sink, self.partition_by)
+                written = frame.mapInArrow(partial(write_task, layout), WRITTEN).collect()
+            undo.pop_all()
+        # The files of failed attempts of tasks are not in the list.
+        discard_folder(self.store, sink.job, but=[row.path for row in written])
+        return [IcebergFile(row.path, row.size_bytes, row.stats, row.partition) for row in written]
+
+    def count_rows(self, files: Sequence[IcebergFile]) -> int:
+        return sum(file.metrics.rows for file in files)
+
+    def discard(self, files: Sequence[IcebergFile]) -> None:
+        for job in {file.path.partition("/")[0] for file in files}:
+            discard_folder(self.store, job)
+
+    def _new_sink(self) -> PartSink:
+        name = self.properties.get(CODEC, "zstd")
+        codec = _CODECS.get(name.lower())
+        if codec is None:
+            raise InvalidOption(option=CODEC, value=name, expected=f"Must be one of {', '.join(sorted(_CODECS))}.")
+        level = self._integer(LEVEL) if codec in _WITH_LEVEL else None
+        size = self._integer(FILE_SIZE)
+        modes = metrics_modes(self.schema, self.properties)
+        return PartSink(
+            self.store,
+            self.folder + uuid.uuid4().hex,
+            codec,
+            describe_metrics(self.schema, modes),
+            to_arrow_with_ids(self.schema).with_metadata(self.footer),
+            file_bytes=_FILE_BYTES if size is None else size,
+            level=level,
+            private=private_columns(self.schema, self.properties),
+        )
+
+    def _integer(self, name: str) -> int | None:
+        """Return the value of a table property; None if it is not set."""
+        text = self.properties.get(name)
+        if text is None:
+            return None
+        if not text.isdecimal() or not int(text):
+            raise InvalidOption(option=name, value=text, expected="Must be an integer >= 1.")
+        return int(text)
+
+
+def read_footer_entries(store: LogStore, path: str) -> Mapping[str, str]:
+    """Return the entries that a writer has put into the footer of a file; see `IcebergWriter`."""
+    entries = pq.read_metadata(pa.BufferReader(store.read(path))).metadata or {}
+    return {key.decode(): value.decode() for key, value in entries.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergRows:
+    """The rows of one snapshot of an Iceberg table that an ingestion has just written.
+
+    Their files have the names and types of the columns of that snapshot.
+
+    Args:
+        paths: The files that the snapshot added, below the data location.
+    """
+
+    store: LogStore
+    schema: StructType
+    paths: frozenset[str]
+
+    def read(self, spark: SparkSession, paths: Collection[str]) -> DataFrame:
+        """Return the rows of some files, as far as the snapshot has them."""
+        schema = to_spark(as_nullable(self.schema))
+        uris = [self.store.uri(path) for path in paths if path in self.paths]
+        if not uris:
+            return spark.createDataFrame([], schema)
+        reader = spark.read.schema(schema).options(**READ_OPTIONS, **hadoop_options(self.store))
+        with translate_spark_errors():  # the classic session looks a few files up already here
+            # Spark reads each text as a pattern of paths, in which %20 is not a space.
+            return reader.parquet(*(as_literal(unquote(uri)) for uri in uris))
+
+    def task_files(self, spark: SparkSession, paths: Collection[str]) -> TaskFiles | None:
+        """Return those of some files that the snapshot has."""
+        return TaskFiles(self.store, tuple(path for path in paths if path in self.paths))

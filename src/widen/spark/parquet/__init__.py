@@ -1,1 +1,0 @@
-"""Parquet footers: statistics, physical types and old type files."""

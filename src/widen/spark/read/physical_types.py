@@ -1,0 +1,335 @@
+"""The types in a Parquet footer, and the leaves whose type is narrower than the table's.
+
+Only footers show which files hold an old type: any writer may have added a narrow file after a type change.
+This module does not need Spark.
+
+Source: the Parquet format; PROTOCOL.md#type-widening
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pyarrow as pa
+
+from widen.errors import CorruptFile
+from widen.log.log_store import LogStore
+from widen.log.snapshot import Snapshot
+from widen.model.column_path import ELEMENT, KEY, VALUE, Path
+from widen.model.lazy_module import import_lazily
+from widen.model.types import (
+    BINARY,
+    BOOLEAN,
+    BYTE,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    INTEGER,
+    LONG,
+    SHORT,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    VOID,
+    ArrayType,
+    DataType,
+    DecimalType,
+    Field,
+    MapType,
+    StructType,
+    is_atomic,
+    similarity_key,
+)
+from widen.protocol.column_mapping import COLUMN_ID, ID, PHYSICAL_NAME, mapping_mode, physical_name
+from widen.protocol.type_widening import is_widening
+from widen.spark.read.parquet_footer import open_data_file, read_files
+
+if TYPE_CHECKING:
+    from widen.spark.types import SparkSession
+
+pq = import_lazily("pyarrow.parquet")
+
+
+_FIELD_ID = b"PARQUET:field_id"
+_NO_IDS = "the table resolves columns by field id, but the file has no field ids"
+_FIX_IDS = "Write its rows again with a client that supports column mapping, or remove the file from the table."
+_FIX = "Restore the file from a backup; its content is unknown."
+
+
+def old_types(store: LogStore, schema: StructType, mode: str, path: str) -> tuple[int, dict[Path, DataType]]:
+    """Return the number of rows in a file, deleted ones included, and its leaves with a type from before a widening.
+
+    Columns are matched by their physical names, or by field id in the mode ``id``, and compared at every depth: struct
+    fields, array elements, map keys and map values. Differences other than a widening are ignored.
+
+    Args:
+        schema: The schema of the table, in logical names.
+
+    Returns:
+        The number of rows, and the old type of each such leaf by its logical path.
+
+    Raises:
+        CorruptFile: the file is not Parquet, or it has no field ids in the mode ``id``.
+
+    Source: PROTOCOL.md#writer-requirements-for-type-widening. Delta Spark does not compare elements, keys and values.
+    """
+    with open_data_file(store, path) as file:
+        footer = pq.read_metadata(file)
+        columns = footer.schema.to_arrow_schema()
+        file_leaves = list(_SchemaWalk(mode).fields(columns, schema))
+    if mode == ID and not any(field_id(column) for column in columns):
+        raise CorruptFile(path=path, reason=_NO_IDS, fix=_FIX_IDS)
+    if len(file_leaves) != footer.num_columns:
+        raise CorruptFile(path=path, reason="its columns are ambiguous", fix=_FIX)
+    old = {}
+    for number, (leaf, table_type) in enumerate(file_leaves):
+        if (
+            table_type is not None
+            and is_widening(file_type := type_of(footer.schema.column(number)), table_type)
+            and file_type != table_type
+        ):
+            old[leaf] = file_type
+    return footer.num_rows, old
+
+
+def type_of(column: Any) -> DataType:
+    """Return the Spark type of a leaf column in a Parquet schema; void if Spark does not support it.
+
+    Source: Spark's ParquetToSparkSchemaConverter
+    """
+    logical = json.loads(column.logical_type.to_json())
+    if logical["Type"] == "Decimal":
+        return DecimalType(logical["precision"], logical["scale"])
+    if logical["Type"] == "Int":
+        return _INTEGERS.get((logical["isSigned"], logical["bitWidth"]), VOID)
+    if logical["Type"] == "Timestamp":
+        return TIMESTAMP if logical["isAdjustedToUTC"] else TIMESTAMP_NTZ
+    return (
+        _LOGICAL.get(logical["Type"]) or _PHYSICAL[column.physical_type] if logical["Type"] in _LOGICAL_NAMES else VOID
+    )
+
+
+_INTEGERS: Mapping[tuple[bool, int], DataType] = {
+    (True, 8): BYTE,
+    (True, 16): SHORT,
+    (True, 32): INTEGER,
+    (True, 64): LONG,
+    (False, 8): SHORT,
+    (False, 16): INTEGER,
+    (False, 32): LONG,
+    (False, 64): DecimalType(20, 0),
+}
+_LOGICAL: Mapping[str, DataType] = {"Date": DATE, "String": STRING, "Enum": STRING, "Json": STRING, "Bson": BINARY}
+_PHYSICAL: Mapping[str, DataType] = {
+    "BOOLEAN": BOOLEAN,
+    "INT32": INTEGER,
+    "INT64": LONG,
+    "INT96": TIMESTAMP,
+    "FLOAT": FLOAT,
+    "DOUBLE": DOUBLE,
+    "BYTE_ARRAY": BINARY,
+    "FIXED_LEN_BYTE_ARRAY": BINARY,
+}
+_LOGICAL_NAMES = {"None", *_LOGICAL}
+
+
+def field_id(column: Any) -> str:
+    """Return the field id of a column as text; empty if it has none."""
+    return str((column.metadata or {}).get(_FIELD_ID, b"").decode())
+
+
+def with_field_id(column: Any, number: int) -> Any:
+    """Return a column with a field id."""
+    return column.with_metadata({**(column.metadata or {}), _FIELD_ID: str(number).encode()})
+
+
+def _find_field(column: Any, fields: Iterable[Field], mode: str) -> Field | None:
+    """Return the table field of a file column: by field id in the mode ``id``, else by name.
+
+    A field without an id, such as a materialized row id, is matched by name in that mode, too.
+
+    Source: PROTOCOL.md#reader-requirements-for-column-mapping
+    """
+    for field in fields:
+        if mode == ID and COLUMN_ID in field.metadata:
+            is_same = str(field.metadata[COLUMN_ID]) == field_id(column)
+        else:
+            is_same = physical_name(field, mode) == column.name
+        if is_same:
+            return field
+    return None
+
+
+Names: TypeAlias = tuple[tuple[Path, str], ...]
+"""The names of columns in a file where they differ from the physical names, by logical path; empty for most files."""
+
+
+def names_in_file(store: LogStore, schema: StructType, path: str) -> Names:
+    """Return the names of columns in a file, resolved by field id, where they differ from the physical names.
+
+    If the file lacks a column but another column has its physical name, the column gets an unused name, so that a
+    reader by name does not find the wrong one.
+
+    Args:
+        schema: The columns to find, in logical names, with their ids.
+
+    Raises:
+        CorruptFile: the file is not Parquet, or it has no field ids, so its columns are unknown.
+
+    Source: PROTOCOL.md#reader-requirements-for-column-mapping
+    """
+    with open_data_file(store, path) as file:
+        columns = pq.read_schema(file)
+    if not any(map(field_id, columns)):
+        raise CorruptFile(path=path, reason=_NO_IDS, fix=_FIX_IDS)
+    return tuple(names_of_columns(list(columns), schema))
+
+
+def names_of_columns(columns: list[Any], struct: StructType, path: Path = ()) -> Iterator[tuple[Path, str]]:
+    """Yield the columns that have another name in a file, as `names_in_file` returns them."""
+    by_field = {field.name: column for column in columns if (field := _find_field(column, struct, ID))}
+    used_names = {similarity_key(column.name) for column in columns}
+    for field in struct:
+        column, physical = by_field.get(field.name), field.metadata.get(PHYSICAL_NAME, field.name)
+        if column is None:
+            if similarity_key(physical) in used_names:
+                name = _free_name(used_names)
+                used_names.add(name)
+                yield (*path, field.name), name
+            continue
+        if column.name != physical:
+            yield (*path, field.name), column.name
+        yield from _names_below(column.type, field.type, (*path, field.name))
+
+
+def _names_below(kind: Any, data_type: DataType, path: Path) -> Iterator[tuple[Path, str]]:
+    if pa.types.is_struct(kind) and isinstance(data_type, StructType):
+        yield from names_of_columns([kind.field(i) for i in range(kind.num_fields)], data_type, path)
+    elif pa.types.is_map(kind) and isinstance(data_type, MapType):
+        yield from _names_below(kind.key_type, data_type.key, (*path, KEY))
+        yield from _names_below(kind.item_type, data_type.value, (*path, VALUE))
+    elif pa.types.is_nested(kind) and isinstance(data_type, ArrayType):
+        yield from _names_below(kind.value_type, data_type.element, (*path, ELEMENT))
+
+
+def _free_name(used: Collection[str]) -> str:
+    return next(name for number in itertools.count() if (name := f"__widen_none_{number}") not in used)
+
+
+_Leaf: TypeAlias = tuple[Path, DataType | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _SchemaWalk:
+    """Walks the columns of a file and of the table in parallel."""
+
+    mode: str
+
+    def fields(self, fields: Iterable[Any], struct: DataType | None, path: Path = ()) -> Iterator[_Leaf]:
+        """Yield for every leaf its logical path and its type in the table, in the order of the file.
+
+        The type is None if the table does not have the leaf.
+        """
+        candidates = struct.fields if isinstance(struct, StructType) else ()
+        for item in fields:
+            field = _find_field(item, candidates, self.mode)
+            yield from self._below(
+                item.type, field.type if field else None, (*path, field.name if field else item.name)
+            )
+
+    def _below(self, kind: Any, data_type: DataType | None, path: Path) -> Iterator[_Leaf]:
+        if isinstance(kind, pa.BaseExtensionType):
+            kind = kind.storage_type
+        if pa.types.is_struct(kind):
+            yield from self.fields((kind.field(i) for i in range(kind.num_fields)), data_type, path)
+        elif pa.types.is_map(kind):
+            key, value = (data_type.key, data_type.value) if isinstance(data_type, MapType) else (None, None)
+            yield from self._below(kind.key_type, key, (*path, KEY))
+            yield from self._below(kind.item_type, value, (*path, VALUE))
+        elif pa.types.is_nested(kind):
+            element = data_type.element if isinstance(data_type, ArrayType) else None
+            yield from self._below(kind.value_type, element, (*path, ELEMENT))
+        else:
+            yield path, data_type if data_type is not None and is_atomic(data_type) else None
+
+
+# Old files: files that hold a type from before a widening, found by reading the footers of all files.
+#
+# Source: PROTOCOL.md#writer-requirements-for-type-widening
+
+
+DRIVER_FILES = 256
+"""The number of footers up to which the driver reads them; the executors read more."""
+
+
+@dataclass(frozen=True, slots=True)
+class OldFile:
+    """A file that holds an old type.
+
+    Args:
+        rows: The number of rows, deleted ones included.
+        types: The old type of each leaf in Spark SQL, by logical path.
+    """
+
+    path: str
+    size_bytes: int
+    rows: int
+    types: Mapping[Path, str]
+
+
+@dataclass(frozen=True, slots=True)
+class OldType:
+    """How much of a column is still stored in an old type.
+
+    Args:
+        path: The logical path of the leaf.
+        type: The old type in Spark SQL.
+    """
+
+    path: Path
+    type: str
+    files: int
+    size_bytes: int
+
+
+def find_old_files(
+    session: Callable[[], SparkSession], snapshot: Snapshot, files: pa.Table, driver_files: int | None = None
+) -> list[OldFile]:
+    """Return the files that hold an old type, in the order of the list.
+
+    Args:
+        session: Returns the session; called only for many files.
+        snapshot: The version whose types are compared.
+        files: Rows of its list of files.
+        driver_files: The number of files up to which the driver reads them; by default `DRIVER_FILES`.
+
+    Raises:
+        CorruptFile: a file is not Parquet.
+    """
+    mode = mapping_mode(snapshot.properties, snapshot.protocol)
+    read = partial(_read_old_types, snapshot.store, snapshot.schema, mode)
+    paths = files["path"].to_pylist()
+    results = read_files(session, read, paths, DRIVER_FILES if driver_files is None else driver_files)
+    listed = zip(paths, files["size_bytes"].to_pylist(), results, strict=True)
+    return [OldFile(path, size_bytes, rows, types) for path, size_bytes, (rows, types) in listed if types]
+
+
+def summarize_old_types(files: Iterable[OldFile]) -> list[OldType]:
+    """Return how much of each column is stored in each old type, sorted by path and type."""
+    totals: dict[tuple[Path, str], tuple[int, int]] = {}
+    for file in files:
+        for key in file.types.items():
+            count, size_bytes = totals.get(key, (0, 0))
+            totals[key] = (count + 1, size_bytes + file.size_bytes)
+    return [OldType(*key, *totals[key]) for key in sorted(totals)]
+
+
+def _read_old_types(store: LogStore, schema: StructType, mode: str, path: str) -> tuple[int, Mapping[Path, str]]:
+    """Return the number of rows of a file, and the old types of its leaves in Spark SQL."""
+    rows, types = old_types(store, schema, mode, store.plain(path))
+    return rows, {leaf: old.sql for leaf, old in types.items()}

@@ -1,0 +1,388 @@
+"""The source of an ingestion as a batch: files by their paths, or a DataFrame.
+
+Source: docs/evolution-rules.md#d16
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from functools import partial
+from typing import TypeAlias, TypeVar
+from urllib.parse import quote
+
+import pyarrow as pa
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from widen.errors import CorruptFile, InvalidOption
+from widen.evolution.plan import BadFile
+from widen.json.field_rules import LOADED_AT, SIGN, FileFields
+from widen.json.split import MAX_RECORD_BYTES
+from widen.log.log_store import LogStore
+from widen.log.snapshot import open_snapshot
+from widen.model.types import StructType
+from widen.rows.row_builder import ORIGIN_FIELDS
+from widen.schema.source_metadata import role_of, source_key
+from widen.spark.errors import translate_spark_errors, unpersist
+from widen.spark.ingest.batch import Batch, TextBatch, TextReaders, TypedBatch
+from widen.spark.ingest.text_tasks import read_record_groups
+from widen.spark.read.scan import read_snapshot
+from widen.spark.source.csv import parse_dialect
+from widen.spark.source.csv_texts import read_csv, read_csv_ranges, read_lines, small_csv_ranges
+from widen.spark.source.file_ranges import RAW_SCHEMA, RawTexts, can_read, small_ranges
+from widen.spark.source.json_texts import (
+    JsonFiles,
+    ensure_json_options,
+    is_multi_line,
+    is_small,
+    read_column,
+    read_json_by_spark,
+)
+from widen.spark.source.source_files import (
+    FileFormat,
+    FilePath,
+    SourceFile,
+    SourceFiles,
+    choose_files,
+    count_partitions,
+    decode_file_key,
+    explain_changes,
+    file_key,
+    find_changes,
+    find_source,
+    list_new_files,
+    to_paths,
+)
+from widen.spark.source.source_places import FoundTable, ensure_no_table, find_table_source, to_local
+from widen.spark.typed.typed_records import read_columnar, to_typed_records
+
+IngestSource: TypeAlias = FilePath | Sequence[FilePath] | DataFrame
+"""Files, directories and patterns, or rows."""
+
+_Source = TypeVar("_Source", bound=IngestSource)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchReader:
+    """Reads a source into a batch.
+
+    Args:
+        format: The format of files; by default their names decide. For a DataFrame: ``json`` if one column has JSON.
+        detects: The pattern of CSV and text values that become numbers and booleans; empty if none do.
+        has_folders: Whether ``key=value`` folders in the path of a file become fields of its records.
+        has_source_columns: Whether the URI of the file and the time of the load become fields of the records.
+        skips_bad_files: Whether files that cannot be read are left out; else they are an error.
+        known_fields: The columns of the table and their fields; the header of a CSV file must have one of them.
+        storage_options: Settings and credentials of the store of a table that is the source.
+        max_record_bytes: Maximum size of a record or a line of text, after decompression.
+    """
+
+    format: FileFormat | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    detects: str = ""
+    has_folders: bool = True
+    has_source_columns: bool = False
+    skips_bad_files: bool = False
+    known_fields: tuple[str, ...] = ()
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    max_record_bytes: int = MAX_RECORD_BYTES
+
+    def for_table(self, schema: StructType | None) -> BatchReader:
+        """Return the reader for a table; a header must have one of its fields.
+
+        Args:
+            schema: The columns of the table; None if it does not exist.
+        """
+        columns = [field for field in schema or () if role_of(field) is None]
+        return replace(self, known_fields=tuple(name for field in columns for name in (field.name, source_key(field))))
+
+    def open(self, spark: SparkSession, source: IngestSource) -> Batch:
+        """Return a source as a batch.
+
+        Args:
+            source: Paths or rows.
+
+        Raises:
+            InvalidOption: an option is invalid.
+        """
+        if isinstance(source, DataFrame):
+            return self._open_rows(source)
+        table = find_table_source(spark, to_paths(source))
+        return (
+            self.open_files(spark, self.find_files(spark, source)) if table is None else self.open_table(spark, table)
+        )
+
+    def open_table(self, spark: SparkSession, table: FoundTable) -> Batch:
+        """Return the rows of the current version of a Delta table as a batch.
+
+        Raises:
+            InvalidOption: there are options for files.
+            TableError: the table cannot be read.
+        """
+        if self.format is not None or self.options or self.detects:
+            expected = f"{table.root} is a Delta table, which is read as one: its rows have types."
+            raise InvalidOption(option="format or options", value=str(self.format or self.options), expected=expected)
+        store = LogStore(to_local(table.root) or table.root, self.storage_options)
+        snapshot = open_snapshot(store)
+        batch = self._open_rows(read_snapshot(spark, store, snapshot))
+        assert isinstance(batch, TypedBatch)
+        name = f"version {snapshot.version} of the Delta table {store.location}"
+        return replace(batch, name=name, source_table=name)
+
+    def find_files(
+        self, spark: SparkSession, source: FilePath | Sequence[FilePath], *, may_be_empty: bool = False
+    ) -> SourceFiles:
+        """Return the files that paths name.
+
+        Args:
+            source: Files, directories and patterns.
+            may_be_empty: Whether no file, or only empty ones, are a source, too.
+        """
+        return find_source(spark, to_paths(source), self.format, self.options, may_be_empty=may_be_empty)
+
+    def open_new_files(self, spark: SparkSession, files: DataFrame) -> Batch | None:
+        """Return the files of a micro-batch as a batch, or None if all of them are empty or skipped.
+
+        Args:
+            files: The columns of `widen.spark.source.source_files.list_files`.
+
+        Raises:
+            SourceError: the names of the files indicate several formats, or a file was deleted.
+        """
+        listed = list_new_files(files)
+        ensure_no_table(None, "the source of the stream", [file.path for file in listed])
+        source = choose_files(listed, self.format, self.options) or SourceFiles((), tuple(listed))
+        return self.open_files(spark, source) if any(file.size_bytes for file in source.files) else None
+
+    def open_files(self, spark: SparkSession, source: SourceFiles) -> Batch:
+        """Return files as a batch.
+
+        Args:
+            source: The files; at least one.
+
+        Raises:
+            SourceError: a file cannot be used.
+            InvalidOption: an option is invalid.
+        """
+        bad_files: tuple[BadFile, ...] = ()
+        if self.skips_bad_files:
+            probe = None if source.format.is_typed else partial(self._probe, spark)
+            source, bad_files = split_bad_files(spark, source, probe)
+        if not source.files:
+            return replace(_empty_batch(spark, source), bad_files=bad_files)
+        with explain_changes(spark, source.files):
+            return replace(self._open_good_files(spark, source), bad_files=bad_files)
+
+    def _open_good_files(self, spark: SparkSession, source: SourceFiles) -> TextBatch | TypedBatch:
+        file_fields = self._file_fields()
+        names = file_fields.names([quote(file.path) for file in source.files])
+        if source.format.is_typed:
+            records = read_columnar(spark, source, file_fields)
+            if len(source.files) > _FEW_FILES:
+                partitions = count_partitions(spark, source)
+                records = [each.coalesce(partitions) for each in records]
+            return TypedBatch(records, source.name, source.left_out, names, source.files)
+        readers = self._text_readers(spark, source)
+        read = readers.read
+        readers = replace(readers, read=lambda: _coalesce(read(), count_partitions(spark, source)))
+        fields = file_fields if names else None
+        return TextBatch(
+            spark,
+            readers,
+            source.name,
+            source.left_out,
+            fields,
+            names,
+            source.files,
+            max_record_bytes=self.max_record_bytes,
+        )
+
+    def _probe(self, spark: SparkSession, source: SourceFiles) -> None:
+        """Read all texts of files once.
+
+        Raises:
+            CorruptFile: one of them cannot be read.
+        """
+        readers = self._text_readers(spark, source)
+        if readers.ranges is not None:
+            for _ in read_record_groups([readers.ranges], self.max_record_bytes):
+                pass
+            return
+        checked = readers.read().mapInArrow(partial(_read_all, self.max_record_bytes), "done boolean")
+        checked.write.format("noop").mode("overwrite").save()
+
+    def _text_readers(self, spark: SparkSession, source: SourceFiles) -> TextReaders:
+        is_few = all(map(is_small, source.files))
+        if source.format is FileFormat.CSV:
+            is_tabbed = all(".tsv" in file.path.lower() for file in source.files)
+            dialect = parse_dialect(
+                self.options,
+                detects=self.detects,
+                is_tabbed=is_tabbed,
+                known=self.known_fields,
+                max_record_bytes=self.max_record_bytes,
+            )
+            # The proof reads the source in another way than the ingestion, so that both cannot share an error.
+            again = partial(read_csv, spark, source, dialect)
+            if not can_read(source.files):
+                return TextReaders(again)
+            # A job of Spark costs more than to read a few small files here.
+            ranges = small_csv_ranges(spark, source.files, dialect) if is_few else None
+            return TextReaders(partial(read_csv_ranges, spark, source, dialect), again, ranges)
+        if source.format is FileFormat.TEXT:
+            if self.options:
+                expected = "The format text does not have options."
+                raise InvalidOption(option="options", value=dict(self.options), expected=expected)
+            return TextReaders(partial(read_lines, spark, source, detects=self.detects))
+        ensure_json_options(self.options)
+        limit, multi = self.max_record_bytes, is_multi_line(source)
+        ranges = small_ranges(spark, source.files, limit, is_multi_line=multi) if is_few else None
+        files, again = JsonFiles(spark, source, limit), partial(read_json_by_spark, spark, source, limit)
+        return TextReaders(files.read, again, ranges, files.find_tasks, files.find_sample)
+
+    def _file_fields(self) -> FileFields:
+        loaded_at = datetime.now(timezone.utc).strftime(_TIME_FORMAT) if self.has_source_columns else None
+        return FileFields(self.has_folders, loaded_at)
+
+    def _open_rows(self, rows: DataFrame) -> Batch:
+        if rows.isStreaming:
+            raise InvalidOption(
+                option="source", value="a streaming DataFrame", expected="Use ingest_stream for a streaming DataFrame."
+            )
+        if self.format is FileFormat.JSON:
+            file_fields = FileFields(False, self._file_fields().loaded_at)
+            names = file_fields.names([""])
+            texts, fields = read_column(rows), file_fields if names else None
+            return TextBatch(rows.sparkSession, TextReaders(lambda: texts), _DATA_FRAME, (), fields, names)
+        if self.format is not None or self.options:
+            expected = "A DataFrame has a schema; the only format for it is json, for JSON texts in its one column."
+            raise InvalidOption(option="format or options", value=str(self.format or self.options), expected=expected)
+        loaded_at = self._file_fields().loaded_at
+        if loaded_at is None:
+            return TypedBatch([to_typed_records(rows, _DATA_FRAME)], _DATA_FRAME)
+        rows = rows.withColumn(f"{LOADED_AT}{SIGN}", F.lit(loaded_at).cast("timestamp"))
+        return TypedBatch([to_typed_records(rows, _DATA_FRAME)], _DATA_FRAME, (), frozenset([LOADED_AT]))
+
+
+def _coalesce(texts: RawTexts, partitions: int) -> RawTexts:
+    return texts.coalesce(partitions) if isinstance(texts, DataFrame) else texts
+
+
+def _read_all(limit: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for _ in read_record_groups(batches, limit):
+        pass
+    yield pa.RecordBatch.from_pylist([{"done": True}])
+
+
+def _empty_batch(spark: SparkSession, source: SourceFiles) -> TextBatch:
+    readers = TextReaders(partial(spark.createDataFrame, [], RAW_SCHEMA))
+    return TextBatch(spark, readers, source.name, source.left_out)
+
+
+@contextmanager
+def persist_source(source: _Source) -> Iterator[_Source]:
+    """Persist a DataFrame source while this is open.
+
+    An ingestion evaluates its source more than once, and another evaluation may give other values, e.g. of the current
+    time.
+
+    Args:
+        source: The source. Files, streams and DataFrames that are already persisted are left alone.
+    """
+    if not isinstance(source, DataFrame) or source.isStreaming or source.storageLevel != StorageLevel.NONE:
+        yield source
+        return
+    source.persist(StorageLevel.MEMORY_AND_DISK)
+    try:
+        yield source
+    finally:
+        # The batch may be committed: that memory is not freed must not look like a failed load.
+        unpersist(source)
+
+
+_FEW_FILES = 32
+"""Up to how many files Spark makes no more partitions than their bytes fill. To coalesce them would copy every row."""
+
+_DATA_FRAME, _TIME_FORMAT = "the DataFrame", "%Y-%m-%dT%H:%M:%S.%fZ"
+
+
+# Files of a source that cannot be read: damaged Parquet, ORC or Avro, compressed texts that are cut off, CSV with a
+# quote that is not closed, records over the limit, and files that change after they are listed.
+#
+# A line that is not a record is kept as it is.
+
+
+_COLUMNS = "{} string, {} string, {} bigint, {} string".format(*ORIGIN_FIELDS)
+
+
+def split_bad_files(
+    spark: SparkSession, source: SourceFiles, probe: Callable[[SourceFiles], None] | None = None
+) -> tuple[SourceFiles, tuple[BadFile, ...]]:
+    """Return the files that can be read, and those that cannot. All files that may be damaged are read once.
+
+    A file that changed since it was listed cannot be read.
+
+    Args:
+        probe: Reads all texts of files once, to find those that cannot be read; None for files with types.
+
+    Raises:
+        SourceError: the files cannot be used for another reason.
+    """
+    bad: dict[str, BadFile] = {}
+    while True:
+        # Spark names only the first file that it cannot read, so the others are read again without it.
+        left = [file for file in source.files if file.path not in bad]
+        suspects = [file for file in left if file.size_bytes]
+        try:
+            with translate_spark_errors():
+                some = replace(source, files=tuple(suspects))
+                if suspects and probe is not None:
+                    probe(some)
+                for rows in _rows(spark, some) if suspects and probe is None else ():
+                    rows.write.format("noop").mode("overwrite").save()
+        except CorruptFile as error:
+            key = decode_file_key(str(error.fields["path"]))
+            file = next((file for file in suspects if file_key(file.path) == key), None)
+            if file is None:
+                raise
+            # A file that is still being written looks damaged as well. That it changed is the true reason.
+            bad |= _changed_files(spark, [file]) or {file.path: _bad_file(file, str(error.fields["reason"]))}
+            continue
+        bad |= _changed_files(spark, left)
+        return replace(source, files=tuple(file for file in left if file.path not in bad)), tuple(bad.values())
+
+
+def _changed_files(spark: SparkSession, files: Sequence[SourceFile]) -> dict[str, BadFile]:
+    changes = find_changes(spark, files)
+    texts = {path: f"it changed after it was listed: it {change}" for path, change in changes.items()}
+    return {file.path: _bad_file(file, texts[file.path]) for file in files if file.path in texts}
+
+
+def _bad_file(file: SourceFile, reason: str) -> BadFile:
+    return BadFile(file.path, reason, file.size_bytes, file.modified_ms, file.content)
+
+
+def _rows(spark: SparkSession, source: SourceFiles) -> Iterator[DataFrame]:
+    for records in read_columnar(spark, source, FileFields(False, None)):
+        yield records.frame
+
+
+def with_bad_files(kept_out: DataFrame | None, spark: SparkSession, files: tuple[BadFile, ...]) -> DataFrame | None:
+    """Return what the quarantine gets from a batch: the records that are kept out, and a row for each bad file.
+
+    Args:
+        kept_out: The records, with the columns of `ORIGIN_FIELDS`; None if there are none.
+        files: The bad files. Their rows have no text.
+    """
+    if not files:
+        return kept_out
+    values = [(None, file.path, 0, f"{_PARKED if file.is_parked else _UNREADABLE}: {file.reason}") for file in files]
+    rows = spark.createDataFrame(values, _COLUMNS)
+    return rows if kept_out is None else kept_out.unionAll(rows)
+
+
+_UNREADABLE, _PARKED = "the file cannot be read", "the file is parked"

@@ -1,1 +1,0 @@
-"""JSON texts to rows, on the executors."""

@@ -1,0 +1,709 @@
+"""Data files for IcebergCompat: with partition columns, and with field ids for elements, keys and values.
+
+Spark's own writer omits partition columns, and writes ids for struct fields only. So tasks write with Arrow, whose
+timestamps are always 64-bit integers.
+
+Source: PROTOCOL.md#writer-requirements-for-icebergcompatv1, #writer-requirements-for-icebergcompatv2
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from io import BytesIO
+from itertools import groupby
+from typing import Any, BinaryIO
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from widen.iceberg.file_metrics import (
+    BOOLEAN,
+    BYTES,
+    DECIMAL,
+    DOUBLE,
+    FLOAT,
+    INT,
+    LONG,
+    TEXT,
+    ColumnMetrics,
+    FileMetrics,
+    leaf_ids,
+    lower_bound,
+    upper_bound,
+)
+from widen.iceberg.partitions import (
+    IDENTITY,
+    VOID,
+    PartitionField,
+    bucket_of,
+    encode_partition,
+    hashed_bytes,
+    truncate_value,
+)
+from widen.iceberg.schema_conversion import FIXED_LENGTHS
+from widen.log.commit_files import current_ms
+from widen.log.commit_outcome import discard_folder
+from widen.log.log_store import LogStore, percent_encode
+from widen.model.column_path import ELEMENT, KEY, VALUE, Path, as_nullable, fields, leaves
+from widen.model.schema_json import from_json
+from widen.model.types import ArrayType, DataType, DecimalType, Field, MapType, StructType, quote_name
+from widen.protocol.actions import Add, Metadata, Protocol
+from widen.protocol.column_mapping import COLUMN_ID, NONE, mapping_mode, nested_ids, to_physical
+from widen.protocol.column_metadata import DEFAULT, GENERATION, INVARIANT, START, TEXT_LIMIT
+from widen.protocol.file_statistics import indexed_leaves, is_private, private_columns
+from widen.protocol.parquet_files import LEAF_COUNTS, PROLEPTIC
+from widen.protocol.partition_values import directory_name
+from widen.protocol.table_features import is_supported
+from widen.schema.table_state import check_constraints
+from widen.spark.read.parquet_footer import footer_of, leaf_paths
+from widen.spark.types import to_arrow, type_to_spark
+from widen.spark.write.physical_layout import is_fully_nullable, partition_text
+
+_TEXT = "__widen_text_"
+_ID = b"PARQUET:field_id"
+_WRITTEN = "path string, size_bytes bigint, stats string, counts string, texts string"
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowLayout:
+    """The layout of files that tasks write with Arrow.
+
+    Args:
+        schema: The Arrow schema of the files, with field ids.
+        split: The physical names of the partition columns.
+    """
+
+    sink: PartSink
+    schema: pa.Schema
+    split: tuple[str, ...]
+
+
+def write_for_iceberg(
+    rows: DataFrame, sink: PartSink, schema: StructType, mode: str, partition_by: Sequence[str]
+) -> list[Add]:
+    """Write rows as files that Iceberg can read, and return them as add actions with statistics; commits nothing.
+
+    Files of failed task attempts are deleted.
+
+    Args:
+        rows: All columns of the table, in its types and names.
+        schema: The schema of the table, in logical names, with ids and without void columns.
+        partition_by: The logical names of the partition columns.
+
+    Source: PROTOCOL.md#writer-requirements-for-icebergcompatv1 (partition columns come after the others)
+    """
+    by_name = {f.name: stored for f, stored in zip(schema, as_nullable(to_physical(schema, mode)), strict=True)}
+    names = [field.name for field in schema if field.name not in partition_by] + list(partition_by)
+    types = {field.name: field.type for field in schema}
+    # Tasks take the columns by position: mapInArrow of PySpark does not find a name with a dot.
+    columns = [
+        F.col(quote_name(name)).cast(type_to_spark(by_name[name].type)).alias(f"c{at}") for at, name in enumerate(names)
+    ]
+    texts = [f"{_TEXT}{path}" for path in range(len(partition_by))]
+    columns += [
+        partition_text(F.col(quote_name(n)), types[n]).alias(t) for n, t in zip(partition_by, texts, strict=True)
+    ]
+    frame = rows.select(*columns)
+    if texts:
+        # Sorted, a task has one file open at a time.
+        frame = frame.sortWithinPartitions(*texts)
+    arrow = to_arrow_with_ids(StructType(tuple(by_name[name] for name in names)))
+    layout = ArrowLayout(sink, arrow, tuple(by_name[name].name for name in partition_by))
+    written = frame.mapInArrow(partial(_write_task, layout), _WRITTEN).collect()
+    discard_folder(sink.store, sink.job, but={row.path for row in written})
+    return [to_add(layout, PartFile(*row[:4]), json.loads(row.texts)) for row in written]
+
+
+def to_add(layout: ArrowLayout, part: PartFile, texts: Sequence[str | None]) -> Add:
+    """Return a file as an add action.
+
+    Args:
+        texts: Its partition values, as in the log.
+    """
+    values = dict(zip(layout.split, texts, strict=True))
+    return msgspec.structs.replace(part.to_add(), path=percent_encode(part.path), partition_values=values)
+
+
+# ---- on the executors ------------------------------------------------------------------------------
+
+
+def _write_task(layout: ArrowLayout, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Write the rows of one task, which are sorted by partition, and yield the written files."""
+    files: list[tuple[PartFile, list[str | None]]] = []
+    writer, current = None, None
+    for batch in batches:
+        for texts, rows in _partition_runs(batch, len(layout.split)):
+            if writer is None or texts != current:
+                files += _close_writer(writer, current)
+                writer, current = open_writer(layout, texts), texts
+            writer.write(cast_batch(rows, layout.schema))
+    files += _close_writer(writer, current)
+    if files:
+        rows = [{**msgspec.structs.asdict(part), "texts": json.dumps(texts)} for part, texts in files]
+        yield pa.RecordBatch.from_pylist(rows)
+
+
+def _close_writer(writer: PartWriter | None, texts: list[str | None] | None) -> list[tuple[PartFile, list[str | None]]]:
+    return [] if writer is None or texts is None else [(part, texts) for part in writer.close()]
+
+
+def open_writer(layout: ArrowLayout, texts: Sequence[str | None]) -> PartWriter:
+    """Return a writer of the files of one partition.
+
+    Args:
+        texts: The partition values, as in the log.
+    """
+    folders = [layout.sink.job, *map(directory_name, layout.split, texts)]
+    return PartWriter(replace(layout.sink, job="/".join(folders)), layout.schema)
+
+
+def _partition_runs(batch: pa.RecordBatch, splits: int) -> Iterator[tuple[list[str | None], pa.RecordBatch]]:
+    """Yield the rows of a batch by partition; rows of one partition are adjacent."""
+    width = batch.num_columns - splits
+    rows = batch.select(list(range(width)))
+    if not splits:
+        yield [], rows
+        return
+    keys = zip(*(batch.column(width + path).to_pylist() for path in range(splits)), strict=True)
+    first = 0
+    for key, run in groupby(keys):
+        length = sum(1 for _ in run)
+        # In the log an empty string stands for null (PROTOCOL.md#partition-value-serialization).
+        yield [text or None for text in key], rows.slice(first, length)
+        first += length
+
+
+def cast_batch(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return rows in the names and types of a schema, column by column."""
+    table = pa.Table.from_batches([rows]).rename_columns(schema.names).cast(schema)
+    (batch,) = table.combine_chunks().to_batches() or [rows]
+    return batch
+
+
+# ---- ids -------------------------------------------------------------------------------------------
+
+
+def to_arrow_with_ids(schema: StructType) -> pa.Schema:
+    """Return the Arrow schema of files, with the field ids of fields, elements, keys and values.
+
+    Args:
+        schema: The columns, with ids as Delta's column mapping has them.
+    """
+    return pa.schema([_arrow_field(field) for field in schema])
+
+
+def _arrow_field(field: Field) -> pa.Field:
+    ids = {(): field.metadata.get(COLUMN_ID), **nested_ids(field)}
+    return _item(field.name, field.type, _Ids(ids, field.metadata.get(FIXED_LENGTHS, {})), ())
+
+
+@dataclass(frozen=True, slots=True)
+class _Ids:
+    """The ids of a field and of the elements, keys and values in it, and the lengths of fixed values by id."""
+
+    numbers: Mapping[Path, int | None]
+    lengths: Mapping[str, int]
+
+
+def _item(name: str, data_type: DataType, ids: _Ids, path: Path) -> pa.Field:
+    number = ids.numbers.get(path)
+    length = ids.lengths.get(str(number))
+    return pa.field(name, pa.binary(length) if length else _arrow_type(data_type, ids, path), metadata=_id(number))
+
+
+def _arrow_type(data_type: DataType, ids: _Ids, path: Path) -> pa.DataType:
+    match data_type:
+        case StructType(fields):
+            return pa.struct([_arrow_field(field) for field in fields])
+        case ArrayType(element):
+            return pa.list_(_item(ELEMENT, element, ids, (*path, ELEMENT)))
+        case MapType(key, value):
+            keys = _item(KEY, key, ids, (*path, KEY)).with_nullable(False)
+            return pa.map_(keys, _item(VALUE, value, ids, (*path, VALUE)))
+    return to_arrow(data_type)
+
+
+def _id(number: Any) -> dict[bytes, bytes] | None:
+    return None if number is None else {_ID: str(number).encode()}
+
+
+# Data files of Iceberg tables, written by tasks with Arrow: field ids at every level, metrics and partition values.
+#
+# The metrics come from the footer that the task has just written, so no file is opened again. Tasks do not need
+# PyIceberg.
+#
+# Source: Iceberg's table specification, "Parquet", "Column Projection", "Partitioning".
+
+
+MAX_OPEN_FILES = 100
+"""The number of partitions that a task writes at the same time. Beyond it, the one unused for longest is closed."""
+
+WRITTEN = "path string, size_bytes bigint, stats string, partition string"
+"""The rows of `write_task`: a file, its metrics and its partition values."""
+
+
+def describe_metrics(
+    schema: StructType, modes: Mapping[int, int]
+) -> Callable[[pq.FileMetaData, Mapping[Path, int]], tuple[str, str]]:
+    """Return a function that returns the metrics of a file for a `PartFile`, as JSON.
+
+    See `widen.iceberg.file_metrics.FileMetrics`. Bounds leave NaN out, so every floating-point column has
+    its count of NaN. Iceberg for Spark and PyIceberg take a column without a count for one without NaN: ``DELETE ...
+    WHERE d < 5`` would remove a whole file with the bounds 1 and 2, and its NaN with it.
+
+    Args:
+        schema: The columns of the files, with field ids.
+        modes: See `widen.iceberg.file_metrics.metrics_modes`.
+
+    Source: Iceberg's table specification, "Manifests", ``nan_value_counts``
+    """
+    types = (data_type for _, data_type in leaves(schema))
+    columns = [
+        (path, number, _form(data_type), modes.get(number))
+        for (path, number, _), data_type in zip(leaf_ids(schema), types, strict=True)
+    ]
+    return partial(_describe, tuple(columns))
+
+
+_FORMS: Mapping[str, str] = {
+    "boolean": BOOLEAN,
+    "byte": INT,
+    "short": INT,
+    "integer": INT,
+    "date": INT,
+    "long": LONG,
+    "timestamp": LONG,
+    "timestamp_ntz": LONG,
+    "float": FLOAT,
+    "double": DOUBLE,
+    "string": TEXT,
+    "binary": BYTES,
+}
+"""The binary form of the values of each atomic type."""
+
+
+def _form(data_type: DataType) -> str:
+    return DECIMAL if isinstance(data_type, DecimalType) else _FORMS[str(data_type)]
+
+
+def _describe(
+    columns: Sequence[tuple[Path, int, str, int | None]], footer: pq.FileMetaData, nans: Mapping[Path, int]
+) -> tuple[str, str]:
+    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+    metrics = {
+        number: _column_metrics([group.column(position) for group in groups], form, mode, nans.get(path))
+        for position, (path, number, form, mode) in enumerate(columns)
+        if mode is not None
+    }
+    return _encode(FileMetrics(footer.num_rows, [_offset(group.column(0)) for group in groups], metrics)).decode(), ""
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+def _offset(chunk: Any) -> int:
+    has_dictionary = chunk.has_dictionary_page and chunk.dictionary_page_offset < chunk.data_page_offset
+    return int(chunk.dictionary_page_offset if has_dictionary else chunk.data_page_offset)
+
+
+def _column_metrics(chunks: Sequence[Any], form: str, mode: int, nans: int | None) -> ColumnMetrics:
+    statistics = [chunk.statistics for chunk in chunks]
+    sizes, values = (sum(getattr(chunk, name) for chunk in chunks) for name in ("total_compressed_size", "num_values"))
+    if any(each is None or not each.has_null_count for each in statistics):
+        return ColumnMetrics(sizes, values, nans=nans)
+    nulls = sum(each.null_count for each in statistics)
+    # A row group of nulls has no bounds, and does not widen those of the file.
+    filled = [each for each in statistics if each.num_values]
+    if not filled or not all(each.has_min_max for each in filled):
+        return ColumnMetrics(sizes, values, nulls, nans=nans)
+    low = min(_comparable(form, each.min_raw) for each in filled)
+    high = max(_comparable(form, each.max_raw) for each in filled)
+    if low != low or high != high:  # a NaN is not a bound
+        return ColumnMetrics(sizes, values, nulls, nans=nans)
+    return ColumnMetrics(sizes, values, nulls, lower_bound(form, low, mode), upper_bound(form, high, mode), nans)
+
+
+def _comparable(form: str, raw: Any) -> Any:
+    return int.from_bytes(raw, "big", signed=True) if form == DECIMAL and isinstance(raw, bytes) else raw
+
+
+# ---- tasks ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergLayout:
+    """The layout of the files of an Iceberg table."""
+
+    sink: PartSink
+    partition_by: tuple[PartitionField, ...] = ()
+
+
+def write_task(layout: IcebergLayout, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Write the rows of one task, and yield the written files in the columns of `WRITTEN`.
+
+    Args:
+        batches: The columns of the table in its order; their names do not matter.
+    """
+    writers, schema = _PartitionWriters(layout), layout.sink.schema
+    assert schema is not None
+    for batch in batches:
+        writers.write(pa.Table.from_batches([batch]).rename_columns(schema.names).cast(schema))
+    files = writers.close()
+    if files:
+        names = ("path", "size_bytes", "stats", "partition")
+        rows = [(part.path, part.size_bytes, part.stats, partition) for part, partition in files]
+        yield pa.RecordBatch.from_pylist([dict(zip(names, row, strict=True)) for row in rows])
+
+
+class _PartitionWriters:
+    """Writes each row to the file of its partition."""
+
+    def __init__(self, layout: IcebergLayout) -> None:
+        self._layout = layout
+        self._open: OrderedDict[str, PartWriter] = OrderedDict()
+        self._closed: list[tuple[PartFile, str]] = []
+
+    def write(self, rows: pa.Table) -> None:
+        """Add rows."""
+        for partition, group in split_by_partition(rows, self._layout.partition_by):
+            writer = self._open.pop(partition, None) or PartWriter(self._layout.sink, self._layout.sink.schema)
+            self._open[partition] = writer
+            for batch in group.combine_chunks().to_batches():
+                writer.write(batch)
+            if len(self._open) > MAX_OPEN_FILES:
+                self._close(next(iter(self._open)))
+
+    def close(self) -> list[tuple[PartFile, str]]:
+        """Write the remaining rows, and return all files with their partition values."""
+        for partition in [*self._open]:
+            self._close(partition)
+        return self._closed
+
+    def _close(self, partition: str) -> None:
+        self._closed += [(part, partition) for part in self._open.pop(partition).close()]
+
+
+def split_by_partition(rows: pa.Table, fields: Sequence[PartitionField]) -> Iterator[tuple[str, pa.Table]]:
+    """Yield the rows of each partition, with its values as `encode_partition` returns them.
+
+    Args:
+        rows: Columns of the table.
+    """
+    if not fields:
+        if rows.num_rows:
+            yield "", rows
+        return
+    keys = {f"key{number}": _partition_values(rows, field) for number, field in enumerate(fields)}
+    row = pa.array(range(rows.num_rows), pa.int64())
+    # With threads, Arrow does not keep the order of rows.
+    grouped = pa.table({**keys, "row": row}).group_by([*keys], use_threads=False).aggregate([("row", "list")])
+    columns = [grouped.column(name).to_pylist() for name in keys]
+    for number, values in enumerate(zip(*columns, strict=True)):
+        yield encode_partition(values), rows.take(grouped.column("row_list")[number].values)
+
+
+def _partition_values(rows: pa.Table, field: PartitionField) -> pa.ChunkedArray:
+    if field.transform == VOID:
+        return pa.chunked_array([pa.nulls(rows.num_rows, pa.int32())])
+    column = struct_leaf(rows, field.source)
+    values = _physical(column)
+    if field.transform == IDENTITY:
+        return values
+    if field.transform in _TIME_UNITS:
+        return _TIME_UNITS[field.transform](column.type, values)
+    # Python transforms each different value once; the rest stays in Arrow.
+    distinct = values.combine_chunks().dictionary_encode()
+    results = [None if each is None else _transform(field, each) for each in distinct.dictionary.to_pylist()]
+    result_type = pa.int32() if field.transform == "bucket" else values.type
+    return pa.chunked_array([pa.array(results, result_type).take(distinct.indices)])
+
+
+def _physical(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return dates as days and timestamps as microseconds since 1970, and everything else as it is."""
+    if pa.types.is_date(values.type):
+        return values.cast(pa.int32())
+    return values.cast(pa.int64()) if pa.types.is_timestamp(values.type) else values
+
+
+def _transform(field: PartitionField, value: Any) -> Any:
+    if field.transform == "bucket":
+        return bucket_of(hashed_bytes(value), field.size)
+    return truncate_value(value, field.size)
+
+
+_DAY, _HOUR = 86_400_000_000, 3_600_000_000
+
+
+def _to_days(data_type: pa.DataType, values: pa.ChunkedArray) -> pa.ChunkedArray:
+    return values if pa.types.is_date(data_type) else _floor_divide(values, _DAY)
+
+
+def _to_hours(_: pa.DataType, values: pa.ChunkedArray) -> pa.ChunkedArray:
+    return _floor_divide(values, _HOUR)
+
+
+def _to_months(data_type: pa.DataType, values: pa.ChunkedArray) -> pa.ChunkedArray:
+    return _calendar(_to_days(data_type, values), 12)
+
+
+def _to_years(data_type: pa.DataType, values: pa.ChunkedArray) -> pa.ChunkedArray:
+    return _calendar(_to_days(data_type, values), 1)
+
+
+def _calendar(days: pa.ChunkedArray, per_year: int) -> pa.ChunkedArray:
+    dates = days.cast(pa.int32()).cast(pa.date32())
+    years = pc.multiply(pc.subtract(pc.year(dates), 1970), per_year)
+    return (years if per_year == 1 else pc.add(years, pc.subtract(pc.month(dates), 1))).cast(pa.int32())
+
+
+def _floor_divide(values: pa.ChunkedArray, divisor: int) -> pa.ChunkedArray:
+    """Return the quotients rounded down; Arrow rounds towards zero."""
+    quotients = pc.divide(values, divisor)
+    is_rounded_up = pc.greater(pc.multiply(quotients, divisor), values)
+    return pc.subtract(quotients, is_rounded_up.cast(pa.int64())).cast(pa.int32())
+
+
+_TIME_UNITS: Mapping[str, Callable[[pa.DataType, pa.ChunkedArray], pa.ChunkedArray]] = {
+    "year": _to_years,
+    "month": _to_months,
+    "day": _to_days,
+    "hour": _to_hours,
+}
+"""The transforms of dates and timestamps."""
+
+
+# Part files: a Python task writes its own rows, which is faster than to pass them to Spark.
+#
+# This works only for plain tables. For tables with partition columns, column mapping, constraints or computed
+# columns, Spark writes the files.
+#
+# Source: PROTOCOL.md#add-file-and-remove-file; the Parquet format.
+
+
+ROW_GROUP_BYTES = 64 * 2**20
+"""The number of bytes of Arrow data from which on a row group is written."""
+
+FILE_BYTES = 2**30
+"""The number of bytes from which on a task starts another file."""
+
+CODEC = "spark.sql.parquet.compression.codec"
+_CODECS: Mapping[str, str] = {name: name for name in ("snappy", "gzip", "zstd", "brotli")} | {
+    "none": "none",
+    "uncompressed": "none",
+}
+"""The codecs of Spark that Arrow supports, by Arrow's names; snappy replaces the others."""
+
+_RULES = frozenset({INVARIANT, GENERATION, START, DEFAULT, TEXT_LIMIT})
+_ICEBERG = ("icebergCompatV1", "icebergCompatV2", "icebergCompatV3")
+
+
+@dataclass(frozen=True, slots=True)
+class PartSink:
+    """The destination of part files.
+
+    Args:
+        describe: Returns ``stats`` and ``counts`` of a `PartFile` from the footer of the file and the numbers of its
+            NaN values, which no footer has, by the paths of the floating-point columns outside of lists and maps.
+        schema: The schema of the files; by default that of the rows.
+        file_bytes: The number of bytes from which on a task starts another file.
+        level: The compression level; None for that of Arrow.
+        private: The columns that get no statistics in footers; see `private_columns`.
+    """
+
+    store: LogStore
+    job: str
+    codec: str
+    describe: Callable[[pq.FileMetaData, Mapping[Path, int]], tuple[str, str]]
+    schema: pa.Schema | None = None
+    file_bytes: int = FILE_BYTES
+    level: int | None = None
+    private: frozenset[Path] = frozenset()
+
+
+class PartFile(msgspec.Struct, frozen=True):
+    """A file that a task has written.
+
+    Args:
+        stats: Its statistics, in the form of the table format.
+        counts: How many values each leaf has, as a tag of Delta's log; empty if the statistics say so.
+    """
+
+    path: str
+    size_bytes: int
+    stats: str
+    counts: str = ""
+
+    def to_add(self) -> Add:
+        """Return the file as an add action."""
+        now_ms = current_ms()
+        return Add(
+            path=self.path,
+            partition_values={},
+            size=self.size_bytes,
+            modification_time=now_ms,
+            data_change=True,
+            stats=self.stats,
+            tags={LEAF_COUNTS: self.counts} if self.counts else None,
+        )
+
+
+def find_part_sink(spark: SparkSession, store: LogStore, protocol: Protocol, metadata: Metadata) -> PartSink | None:
+    """Return the destination of part files, or None if Spark has to write the files.
+
+    Args:
+        spark: The session, whose settings define the compression.
+        protocol: The protocol of the table when the files are committed.
+        metadata: The metadata of the table when the files are committed.
+    """
+    schema = from_json(metadata.schema_string)
+    is_mapped = mapping_mode(metadata.configuration, protocol) != NONE
+    has_rules = bool(check_constraints(metadata.configuration)) or any(
+        not _RULES.isdisjoint(field.metadata) for _, field in fields(schema)
+    )
+    is_iceberg = any(is_supported(protocol, name) for name in _ICEBERG)
+    if metadata.partition_columns or is_mapped or has_rules or is_iceberg or not is_fully_nullable(schema):
+        return None
+    describe = describe_columns(indexed_leaves(schema, metadata.configuration, ()))
+    private = private_columns(schema, metadata.configuration)
+    return PartSink(store, uuid.uuid4().hex, codec_of(spark), describe, private=private)
+
+
+def describe_columns(columns: frozenset[Path]) -> Callable[[pq.FileMetaData, Mapping[Path, int]], tuple[str, str]]:
+    """Return a function that returns the statistics and the counts of a file in the form of Delta's log.
+
+    Args:
+        columns: The physical paths of the leaf columns that get statistics.
+    """
+    return partial(_describe_part, columns)
+
+
+def _describe_part(columns: frozenset[Path], metadata: pq.FileMetaData, _: Mapping[Path, int]) -> tuple[str, str]:
+    footer = footer_of(metadata, columns)
+    return footer.stats, footer.counts
+
+
+def codec_of(spark: SparkSession) -> str:
+    """Return the session's compression codec, by Arrow's name."""
+    return _CODECS.get(str(spark.conf.get(CODEC, "snappy")).lower(), "snappy")
+
+
+class PartWriter:
+    """Writes the files of one task."""
+
+    def __init__(self, sink: PartSink, schema: pa.Schema) -> None:
+        self._sink, self._schema = sink, schema
+        self._floats = list(_floats(schema))
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_bytes = 0
+        self._parts: list[PartFile] = []
+        self._file: BinaryIO | None = None
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add rows, and write a row group when there are enough of them."""
+        self._waiting.append(batch)
+        self._waiting_bytes += batch.nbytes
+        if self._waiting_bytes >= min(ROW_GROUP_BYTES, self._sink.file_bytes):
+            self._write_group()
+
+    def close(self) -> list[PartFile]:
+        """Write the remaining rows, and return the files."""
+        if self._waiting:
+            self._write_group()
+        self._finish()
+        return self._parts
+
+    def discard(self) -> None:
+        """Delete the written files, also one that cannot be finished, e.g. on a full disk."""
+        self._waiting = []
+        paths = [part.path for part in self._parts]
+        if self._file is not None:
+            paths.append(self._path)
+            with suppress(OSError, pa.ArrowException):
+                self._finish()
+            self._file = None
+        self._sink.store.delete(paths)
+
+    def _write_group(self) -> None:
+        rows = pa.Table.from_batches(self._waiting, self._schema)
+        self._waiting, self._waiting_bytes = [], 0
+        nans = {path: pc.sum(pc.is_nan(struct_leaf(rows, path))).as_py() or 0 for path in self._floats}
+        with_nan = {path for path, count in nans.items() if count}
+        # Which columns have statistics is decided for a whole file, so the first NaN of a column starts another.
+        if self._file is not None and not with_nan <= self._unbounded:
+            self._finish()
+        if self._file is None:
+            self._begin(with_nan)
+        assert self._file is not None
+        self._nans.update(nans)
+        self._writer.write_table(rows, row_group_size=rows.num_rows)
+        if self._file.tell() >= self._sink.file_bytes:
+            self._finish()
+
+    def _begin(self, unbounded: set[Path]) -> None:
+        """Start a file without statistics of some columns: those of Arrow leave NaN out, which is above every number
+        for Spark, so that its readers would skip rows.
+        """
+        self._unbounded = unbounded
+        self._path = f"{self._sink.job}/part-{uuid.uuid4().hex}.{self._sink.codec}.parquet"
+        self._file = self._sink.store.create(self._path)
+        self._footers: list[pq.FileMetaData] = []
+        private = self._sink.private
+        omitted = unbounded | {leaf for leaf in leaf_paths(self._schema) if private and is_private(leaf, private)}
+        self._nans: Counter[Path] = Counter()
+        self._writer = pq.ParquetWriter(
+            self._file,
+            self._schema,
+            compression=self._sink.codec,
+            compression_level=self._sink.level,
+            # As Spark writes them; the default is a byte array of fixed length, which takes more space and time.
+            store_decimal_as_integer=True,
+            write_statistics=_columns_in_file(self._schema, omitted) if omitted else True,
+            metadata_collector=self._footers,
+        )
+        self._writer.add_key_value_metadata(PROLEPTIC)
+
+    def _finish(self) -> None:
+        if self._file is None:
+            return
+        with self._file as file:
+            self._writer.close()
+            size_bytes = file.tell()
+        self._file = None
+        self._parts.append(PartFile(self._path, size_bytes, *self._sink.describe(self._footers[0], self._nans)))
+
+
+def struct_leaf(rows: pa.Table, path: Path) -> pa.ChunkedArray:
+    """Return a column, or a field of a struct; null where the struct is null."""
+    values = rows.column(path[0])
+    for step in path[1:]:
+        values = pc.struct_field(values, step)
+    return values
+
+
+def _floats(columns: Iterable[pa.Field], path: Path = ()) -> Iterator[Path]:
+    """Yield the columns and fields of structs with floating-point numbers; readers skip nothing by other leaves."""
+    for field in columns:
+        if pa.types.is_floating(field.type):
+            yield (*path, field.name)
+        elif pa.types.is_struct(field.type):
+            yield from _floats(field.type, (*path, field.name))
+
+
+def _columns_in_file(schema: pa.Schema, omitted: Collection[Path]) -> list[str] | bool:
+    """Return the leaves of a Parquet file, in its own notation, without some; False if none is left."""
+    # The notation depends on how Arrow writes lists and maps, so an empty file tells.
+    sink = BytesIO()
+    pq.ParquetWriter(sink, schema).close()
+    stored = [column.path for column in pq.read_metadata(sink).schema]
+    names = {name for leaf, name in zip(leaf_paths(schema), stored, strict=True) if leaf in omitted}
+    return [name for name in stored if name not in names] or False

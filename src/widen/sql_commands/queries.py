@@ -1,0 +1,447 @@
+"""The tables of a query: each becomes a DataFrame of Widen, and the rest of the text goes to Spark unchanged.
+
+Source: Delta Lake's time travel and table_changes; Spark's parameterized queries (``{name}`` for a DataFrame).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from typing import Any, TypeAlias
+
+import sqlglot
+from sqlglot import expressions as sql
+from sqlglot.errors import SqlglotError
+
+from widen.errors import InvalidOption, NameNotFound, TableNotFound
+from widen.errors.tables import first_line
+from widen.log.commit_files import time_text, to_ms
+from widen.log.log_store import LogStore
+from widen.log.snapshot import open_snapshot
+from widen.model.column_path import Path, fields, format_path
+from widen.model.schema_json import to_identifier, to_literal
+from widen.model.types import compact_sql, name_key, quote_name
+from widen.protocol.actions import clustering_columns
+from widen.protocol.column_mapping import mapping_mode, to_physical_path
+from widen.protocol.column_metadata import DEFAULT
+from widen.protocol.table_features import MIN_READER_VERSION, MIN_WRITER_VERSION, supported_features
+from widen.protocol.table_properties import FEATURE_PREFIX, canonical_key
+from widen.schema.source_metadata import COMMENT
+from widen.spark.catalog import find_table_location
+from widen.spark.errors import SPARK_ERRORS
+from widen.spark.types import DataFrame, SparkSession
+from widen.sql_commands.grammar import refused_message
+from widen.sql_commands.statements import (
+    DescribeDetail,
+    DescribeHistory,
+    DescribeTable,
+    Question,
+    ShowProperties,
+    TableName,
+)
+from widen.sql_commands.token_reader import Token, TokenReader, split_list, to_table_name, tokenize
+from widen.table import Table
+
+_CHANGES, _CHANGES_BY_PATH = "TABLE_CHANGES", "TABLE_CHANGES_BY_PATH"
+_AT_VERSION = re.compile(r"(.+)@v(\d+)", re.DOTALL)
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reference:
+    """A table in a query: its place in the text, and what is read.
+
+    Args:
+        start: The position of its first character.
+        end: The position after its last one, the version included.
+        changes: The texts of the first and the last version of its changes, if these are read.
+        alias: The alias to add, because there is none.
+    """
+
+    start: int
+    end: int
+    table: TableName
+    version: str | None = None
+    timestamp: str | None = None
+    changes: tuple[str, ...] = ()
+    alias: str = ""
+
+
+@dataclass
+class QueryRunner:
+    """Runs queries in a session.
+
+    Args:
+        options: Settings and credentials of the stores of the tables.
+    """
+
+    spark: SparkSession
+    options: Mapping[str, str] | None = None
+    _locations: dict[TableName, str | None] = field(default_factory=dict)
+
+    def run(self, text: str) -> DataFrame:
+        """Return the rows of a query.
+
+        Args:
+            text: The query in Spark SQL. Tables are paths, ``delta.`/data/orders```, names in the catalog of the
+                session, or ``table_changes``; they can have a version or a time.
+
+        Raises:
+            InvalidStatement: Spark cannot run the query.
+            TableNotFound: a path has no table.
+            VersionNotFound: a version or a time does not exist.
+            RequestError: a subclass that names the reason why the changes of a table cannot be read.
+        """
+        frames: dict[str, DataFrame] = {}
+        template, at = "", 0
+        for number, reference in enumerate(sorted(self._references(text), key=lambda each: each.start)):
+            name = f"widen_{number}"
+            frames[name] = self._read(text, reference)
+            template += _escape(text[at : reference.start]) + f"{{{name}}}{reference.alias}"
+            at = reference.end
+        template += _escape(text[at:])
+        try:
+            return self.spark.sql(template, None, **frames) if frames else self.spark.sql(text)
+        except SPARK_ERRORS as error:
+            raise refused_message(text, 0, f"Spark says: {first_line(error).rstrip('.')}") from error
+
+    def _references(self, text: str) -> Iterator[_Reference]:
+        """Yield the tables that are read by Widen; views and other tables of the session are left to Spark."""
+        tokens = tokenize(text)
+        yield from _changes(text, tokens)
+        for last, parts, alias in _tables(text, tokens):
+            table = to_table_name(parts)
+            end, version, timestamp = _time_travel(text, tokens, last)
+            if version is None and timestamp is None:
+                table, version = self._split_version(table)
+            if self._locate(table, is_required=bool(version or timestamp)) is not None:
+                first = last - 2 * (len(parts) - 1)
+                yield _Reference(tokens[first].start, end, table, version, timestamp, alias=alias)
+
+    def _split_version(self, table: TableName) -> tuple[TableName, str | None]:
+        """Return a path that ends in ``@v`` and a number without them, with the number, unless a table is there."""
+        match = _AT_VERSION.fullmatch(table.location or "")
+        if match is None:
+            return table, None
+        with suppress(TableNotFound):
+            open_snapshot(LogStore(match[0], self.options))
+            return table, None
+        return TableName((TableName.DELTA, match[1])), match[2]
+
+    def _locate(self, table: TableName, *, is_required: bool) -> str | None:
+        """Return the location of a table; None for a name that belongs to something other than a Delta table."""
+        if table.location is not None:
+            return table.location
+        if table not in self._locations:
+            try:
+                self._locations[table] = find_table_location(self.spark, table.parts)
+            except NameNotFound:
+                if is_required:
+                    raise
+                self._locations[table] = None
+        return self._locations[table]
+
+    def _read(self, text: str, reference: _Reference) -> DataFrame:
+        location = self._locate(reference.table, is_required=True)
+        assert location is not None
+        table = Table(location, self.options)
+        if reference.changes:
+            first, *last = reference.changes
+            begin = self._version(table, first, is_first=True)
+            return table.changes(begin, self._version(table, last[0]) if last else None, spark=self.spark)
+        version = None if reference.version is None else _number(text, reference)
+        moment = None if reference.timestamp is None else self._moment(reference.timestamp)
+        return table.read(version=version, timestamp=moment, spark=self.spark)
+
+    def _version(self, table: Table, text: str, *, is_first: bool = False) -> int:
+        """Return the version that an argument of table_changes names: a number, or a time."""
+        if text.isdecimal():
+            return int(text)
+        moment_ms = to_ms(self._moment(text))
+        if is_first and table.history()[-1].timestamp_ms >= moment_ms:
+            return table.history()[-1].version
+        snapshot = open_snapshot(table.store, timestamp_ms=moment_ms)
+        return snapshot.version + (is_first and snapshot.timestamp_ms < moment_ms)
+
+    def _moment(self, expression: str) -> datetime:
+        """Return a time, which Spark evaluates in the time zone of the session."""
+        try:
+            micros = self.spark.sql(f"SELECT unix_micros(CAST({expression} AS TIMESTAMP))").collect()[0][0]
+        except SPARK_ERRORS as error:
+            raise InvalidOption(option="timestamp", value=expression, expected=f"Spark says: {error}") from error
+        if micros is None:
+            raise InvalidOption(
+                option="timestamp", value=expression, expected="Must be a time, e.g. '2024-01-31 12:00:00'."
+            )
+        return _EPOCH + timedelta(microseconds=micros)
+
+
+def _escape(text: str) -> str:
+    """Return a text in which braces do not stand for DataFrames."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def _number(text: str, reference: _Reference) -> int:
+    version = (reference.version or "").strip("'\"")
+    if not version.isdecimal():
+        raise refused_message(text, reference.start, f"a version must be a number, not {reference.version}")
+    return int(version)
+
+
+def _tables(text: str, tokens: Sequence[Token]) -> Iterator[tuple[int, tuple[str, ...], str]]:
+    """Yield the number of the last token of each table, the parts of its name, and the alias that it needs."""
+    ends = {token.end: number for number, token in enumerate(tokens)}
+    try:
+        tree = sqlglot.parse_one(text, dialect="spark")
+    except (SqlglotError, RecursionError):
+        yield from _paths(tokens)
+        return
+    with_names = {name_key(each.alias) for each in tree.find_all(sql.CTE)}
+    for table in tree.find_all(sql.Table):
+        names = [part for part in table.parts if isinstance(part, sql.Identifier)]
+        is_plain = bool(names) and len(names) == len(table.parts)
+        last = ends.get(names[-1].meta.get("end", -2) + 1) if is_plain else None
+        if last is None or (len(names) == 1 and name_key(names[0].name) in with_names):
+            continue
+        parts = tuple(name.name for name in names)
+        is_named = to_table_name(parts).location is None and not table.alias
+        yield last, parts, f" AS {to_identifier(parts[-1])}" if is_named else ""
+
+
+def _paths(tokens: Sequence[Token]) -> Iterator[tuple[int, tuple[str, ...], str]]:
+    """Yield the paths in a query that sqlglot cannot parse; names are left to Spark."""
+    for number in range(2, len(tokens)):
+        first, dot, path = tokens[number - 2 : number + 1]
+        is_qualified = number > 2 and tokens[number - 3].word == "."
+        if first.word == "DELTA" and dot.word == "." and path.kind == "IDENTIFIER" and not is_qualified:
+            yield number, (first.text, path.text), ""
+
+
+def _time_travel(text: str, tokens: Sequence[Token], last: int) -> tuple[int, str | None, str | None]:
+    """Return the end of a table with its version or time, and the text of each."""
+    at = last + 1
+    words = [token.word for token in tokens]
+    at += words[at : at + 1] == ["FOR"]
+    kind = words[at] if at < len(words) else ""
+    kind = {"SYSTEM_VERSION": "VERSION", "SYSTEM_TIME": "TIMESTAMP"}.get(kind, kind)
+    if kind not in ("VERSION", "TIMESTAMP") or words[at + 1 : at + 3] != ["AS", "OF"] or at + 3 >= len(words):
+        return tokens[last].end, None, None
+    end = _expression_end(words, at + 3)
+    value = text[tokens[at + 3].start : tokens[end].end]
+    return tokens[end].end, value if kind == "VERSION" else None, value if kind == "TIMESTAMP" else None
+
+
+def _expression_end(words: Sequence[str], at: int) -> int:
+    """Return the number of the last token of a literal, a call or a group, with intervals added or subtracted."""
+    if words[at] != "(" and words[at + 1 : at + 2] == ["("]:
+        at += 1
+    if words[at] == "(":
+        depth = 1
+        while depth and at + 1 < len(words):
+            at += 1
+            depth += (words[at] == "(") - (words[at] == ")")
+    while words[at + 1 : at + 2] in (["-"], ["+"]) and words[at + 2 : at + 3] == ["INTERVAL"]:
+        at = min(at + 4, len(words) - 1)
+    return at
+
+
+def _changes(text: str, tokens: Sequence[Token]) -> Iterator[_Reference]:
+    """Yield the calls of table_changes."""
+    for number, token in enumerate(tokens[:-1]):
+        if token.word not in (_CHANGES, _CHANGES_BY_PATH) or tokens[number + 1].word != "(":
+            continue
+        reader = TokenReader(text[tokens[number + 1].start :])
+        name, *versions = split_list(reader.enclosed())
+        end = tokens[number + 1].start + reader.last_end
+        if not 1 <= len(versions) <= 2:
+            raise refused_message(text, token.start, "table_changes takes a table and one or two versions")
+        inner = tokenize(name)[0].text
+        by_path = token.word == _CHANGES_BY_PATH
+        table = TableName((TableName.DELTA, inner)) if by_path else TokenReader(inner).table()
+        yield _Reference(token.start, end, table, changes=tuple(versions))
+
+
+# The results of DESCRIBE and SHOW statements, in the schemas of Delta Lake on Spark.
+#
+# Source: Delta Lake's DESCRIBE DETAIL and DESCRIBE HISTORY; Spark's DESCRIBE TABLE and SHOW TBLPROPERTIES.
+
+
+_DETAIL = (
+    ("format", "string"),
+    ("id", "string"),
+    ("name", "string"),
+    ("description", "string"),
+    ("location", "string"),
+    ("createdAt", "timestamp"),
+    ("lastModified", "timestamp"),
+    ("partitionColumns", "array<string>"),
+    ("clusteringColumns", "array<string>"),
+    ("numFiles", "bigint"),
+    ("sizeInBytes", "bigint"),
+    ("properties", "map<string,string>"),
+    ("minReaderVersion", "int"),
+    ("minWriterVersion", "int"),
+    ("tableFeatures", "array<string>"),
+)
+_JOB = "struct<jobId:string,jobName:string,jobRunId:string,runId:string,jobOwnerId:string,triggerType:string>"
+_HISTORY = (
+    ("version", "bigint"),
+    ("timestamp", "timestamp"),
+    ("userId", "string"),
+    ("userName", "string"),
+    ("operation", "string"),
+    ("operationParameters", "map<string,string>"),
+    ("job", _JOB),
+    ("notebook", "struct<notebookId:string>"),
+    ("clusterId", "string"),
+    ("readVersion", "bigint"),
+    ("isolationLevel", "string"),
+    ("isBlindAppend", "boolean"),
+    ("operationMetrics", "map<string,string>"),
+    ("userMetadata", "string"),
+    ("engineInfo", "string"),
+)
+_TABLE = (("col_name", "string"), ("data_type", "string"), ("comment", "string"))
+_PROPERTIES = (("key", "string"), ("value", "string"))
+
+_Row: TypeAlias = tuple[str, str, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedTable:
+    """The result of a statement that changes a table.
+
+    Args:
+        table: The table at its version after the statement.
+        before: The version before the statement; -1 if it created the table.
+    """
+
+    table: Table
+    before: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueryResult:
+    """Rows with their columns.
+
+    Args:
+        columns: The names and the Spark SQL types of the columns.
+        rows: The rows, with a JSON value for every column; timestamps are strings in UTC.
+    """
+
+    columns: Sequence[tuple[str, str]]
+    rows: Sequence[Sequence[Any]]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns."""
+        return [name for name, _ in self.columns]
+
+    def to_values(self) -> list[dict[str, Any]]:
+        """Return every row as a JSON object."""
+        return [dict(zip(self.names, row, strict=True)) for row in self.rows]
+
+    def to_frame(self, spark: SparkSession) -> DataFrame:
+        """Return the rows as a DataFrame."""
+        schema = ", ".join(f"{name} {data_type}" for name, data_type in self.columns)
+        lines = [(json.dumps(value),) for value in self.to_values()]
+        read = f"from_json(line, {to_literal(schema)}) as row"
+        return spark.createDataFrame(lines, "line string").selectExpr(read).select("row.*")
+
+
+def run_query(question: Question, table: Table) -> QueryResult:
+    """Return the result of a DESCRIBE or SHOW statement."""
+    match question:
+        case DescribeDetail():
+            return QueryResult(_DETAIL, [_detail(table)])
+        case DescribeHistory(_, limit):
+            return QueryResult(_HISTORY, [_commit(*entry) for entry in table.history(limit)])
+        case DescribeTable(_, extended):
+            return QueryResult(_TABLE, list(_describe_table(table, extended=extended)))
+        case ShowProperties(_, key):
+            return QueryResult(_PROPERTIES, _shown_properties(table, key))
+
+
+# ---- the table as a whole --------------------------------------------------------------------------
+
+
+def _detail(table: Table) -> Sequence[Any]:
+    metadata, protocol = table.metadata, table.protocol
+    return (
+        "delta",
+        metadata.id,
+        metadata.name,
+        metadata.description,
+        table.location,
+        None if metadata.created_time is None else time_text(metadata.created_time),
+        time_text(table.snapshot.timestamp_ms),
+        list(table.partition_by),
+        [format_path(path) for path in _clustering(table)],
+        *table.snapshot.count_files(),
+        table.properties,
+        protocol.min_reader_version,
+        protocol.min_writer_version,
+        sorted(supported_features(protocol)),
+    )
+
+
+def _commit(version: int, time_ms: int, info: Mapping[str, Any]) -> Sequence[Any]:
+    return (version, time_text(time_ms), *(info.get(name) for name, _ in _HISTORY[2:]))
+
+
+def _shown_properties(table: Table, key: str | None) -> list[tuple[str, str]]:
+    protocol = table.protocol
+    # Legacy versions imply features that they do not list; Delta Lake shows only the listed ones.
+    names = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
+    listed = {f"{FEATURE_PREFIX}{name}": "supported" for name in names}
+    versions = {MIN_READER_VERSION: protocol.min_reader_version, MIN_WRITER_VERSION: protocol.min_writer_version}
+    shown = {**table.properties, **listed, **{name: str(version) for name, version in versions.items()}}
+    if key is None:
+        return sorted(shown.items())
+    nothing = f"Table {table.location} does not have property: {key}"
+    return [(key, shown.get(canonical_key(key), nothing))]
+
+
+def _clustering(table: Table) -> Iterator[Path]:
+    """Yield the clustering columns by their logical names."""
+    schema, mode = table.snapshot.schema, mapping_mode(table.properties, table.protocol)
+    logical = {to_physical_path(schema, path, mode): path for path, _ in fields(schema)}
+    for path in clustering_columns(table.snapshot.domains):
+        yield logical.get(path, path)
+
+
+# ---- the columns -----------------------------------------------------------------------------------
+
+
+def _describe_table(table: Table, *, extended: bool) -> Iterator[_Row]:
+    columns = {
+        field.name: (field.name, compact_sql(field.type, str), field.metadata.get(COMMENT)) for field in table.schema
+    }
+    yield from columns.values()
+    if table.partition_by:
+        yield from (_heading("# Partition Information"), ("# col_name", "data_type", "comment"))
+        yield from ((quote_name(name), *columns[name][1:]) for name in table.partition_by)
+    if not extended:
+        return
+    yield from (_heading(""), _heading("# Detailed Table Information"))
+    yield from ((key, value, "") for key, value in _facts(table) if value)
+    defaults = [field for field in table.schema if DEFAULT in field.metadata]
+    if defaults:
+        yield from (_heading(""), _heading("# Column Default Values"))
+        yield from ((field.name, compact_sql(field.type, str), field.metadata[DEFAULT]) for field in defaults)
+
+
+def _facts(table: Table) -> Iterator[tuple[str, str | None]]:
+    """Yield the table information of Spark, without the parts that only a catalog has."""
+    yield "Comment", table.metadata.description
+    yield "Location", table.location
+    yield "Provider", "delta"
+    yield "Table Properties", f"[{','.join(f'{key}={value}' for key, value in _shown_properties(table, None))}]"
+
+
+def _heading(text: str) -> _Row:
+    return text, "", ""

@@ -1,0 +1,76 @@
+"""Table formats: what an ingestion requires of a table, and one module for each format that answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from os import PathLike, fspath
+
+from widen.errors import InvalidOption
+from widen.iceberg.catalog import CatalogSource, to_table_name
+from widen.iceberg.partitions import parse_partition_by
+from widen.log.log_store import LogStore
+from widen.spark.source.source_files import to_place
+from widen.targets.delta import DeltaFlowSource, DeltaLocation
+from widen.targets.iceberg import IcebergFlowSource, IcebergLocation
+from widen.targets.table_format import FlowSource, TableLocation
+
+DELTA, ICEBERG = "delta", "iceberg"
+FORMATS = (DELTA, ICEBERG)
+
+DEFAULT_CATALOG = "default"
+"""The name of PyIceberg's default catalog."""
+
+_FOR_ICEBERG = "Only ingestions into Iceberg have this option."
+_CREATE_FIRST = (
+    f"{_FOR_ICEBERG} Create a Delta table with partitions first: widen.create_table(..., partition_by=[...])."
+)
+
+
+def find_table(
+    into: str | PathLike[str],
+    storage_options: Mapping[str, str] | None = None,
+    *,
+    to: str | None = None,
+    catalog: CatalogSource | None = None,
+    partition_by: Iterable[str] | None = None,
+) -> TableLocation:
+    """Return the location of a table, in the format that it has or will have. Nothing is read yet.
+
+    Args:
+        into: A local path or a URL; the name of an Iceberg table in its catalog.
+        to: The format; by default Iceberg if there is a catalog, else Delta.
+        catalog: The catalog of an Iceberg table; by default PyIceberg's default catalog.
+
+    Raises:
+        InvalidOption: the format is unknown, the name or the scheme of the URL is not supported, or an option is not
+            for this format.
+    """
+    if to not in (None, *FORMATS):
+        raise InvalidOption(option="to", value=to, expected=f"Must be one of {', '.join(FORMATS)}.")
+    if to == ICEBERG or (to is None and catalog is not None):
+        name = to_table_name(fspath(into), DEFAULT_CATALOG if catalog is None else catalog)
+        return IcebergLocation(name, dict(storage_options or {}), parse_partition_by(tuple(partition_by or ())))
+    for option, value, fix in (("catalog", catalog, _FOR_ICEBERG), ("partition_by", partition_by, _CREATE_FIRST)):
+        if value:
+            raise InvalidOption(option=option, value=value, expected=fix)
+    return DeltaLocation(LogStore(into, storage_options))
+
+
+def find_flow_source(
+    location: str | PathLike[str],
+    storage_options: Mapping[str, str] | None = None,
+    catalog: CatalogSource | None = None,
+) -> FlowSource:
+    """Return a table as the source of a flow. Nothing is read yet.
+
+    Args:
+        location: A local path or a URL; the name of an Iceberg table in its catalog.
+        storage_options: Settings and credentials of its store; an Iceberg table is read with those of its catalog.
+        catalog: The catalog of an Iceberg table; None for a Delta table.
+
+    Raises:
+        InvalidOption: the name or the scheme of the URL is not supported.
+    """
+    if catalog is not None:
+        return IcebergFlowSource(to_table_name(fspath(location), catalog))
+    return DeltaFlowSource(LogStore(to_place(location), storage_options))

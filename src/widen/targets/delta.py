@@ -1,0 +1,885 @@
+"""A Delta table as the target of an ingestion.
+
+Source: docs/evolution-rules.md#d1; PROTOCOL.md#transaction-identifiers
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+import msgspec
+
+from widen.errors import (
+    InvalidOption,
+    QuarantineNotFound,
+    SourceError,
+    SourceHistoryLost,
+    TableNotFound,
+    VersionNotFound,
+)
+from widen.evolution.plan import BAD_FILES, CORRUPT_TEXTS, QUARANTINED, REPLAY_PREFIX, ROUNDED, Plan, privacy_properties
+from widen.evolution.policy import (
+    FixedColumn,
+    Mode,
+    Policy,
+    for_file_fields,
+    with_time_fields,
+)
+from widen.log.commit import MAX_ATTEMPTS, Conflicted, Outcome, StagedFiles, commit, write_metrics
+from widen.log.commit_files import current_ms
+from widen.log.commit_outcome import discard
+from widen.log.file_list import canonical_path, concat_files, from_adds, to_adds, to_remove
+from widen.log.loads import Load, commit_with_loads, find_head, read_loads
+from widen.log.log_store import LogStore
+from widen.log.snapshot import Snapshot, open_snapshot
+from widen.log.version_changes import VersionChanges, missing_files, removed_file, version_changes
+from widen.model.column_path import Path, fields, find_field
+from widen.model.schema_json import from_json
+from widen.model.types import LONG, STRING, TIMESTAMP, Field, StructType
+from widen.protocol.actions import Action, Add, Metadata, Protocol, Txn
+from widen.protocol.column_mapping import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, mapping_mode
+from widen.protocol.column_metadata import find_identity, is_computed
+from widen.protocol.file_statistics import HIDDEN_FIELDS, NO_STATS, split_paths
+from widen.protocol.table_features import ensure_writable, supported_features
+from widen.protocol.table_properties import ENABLE_TYPE_WIDENING
+from widen.schema.alter import plan_add_feature, plan_create_table
+from widen.schema.checks import table_format_of
+from widen.schema.growth import ensure_types_unreferenced, is_readable_in
+from widen.schema.metadata_change import advance_identities, with_operations
+from widen.schema.source_metadata import COMMENT, CORRUPT, role_field, with_sources
+from widen.schema.table_state import TableState, referenced_columns, row_conditions
+from widen.spark.dml.change_context import ChangeResult
+from widen.spark.dml.changed_rows import read_changed_rows
+from widen.spark.dml.merge import delete_metrics
+from widen.spark.dml.replaced_rows import ReplacedRows, remove_replaced_rows
+from widen.spark.ingest.batch import Batch
+from widen.spark.ingest.quarantined_rows import BatchResult, with_original_positions, with_quarantine_time
+from widen.spark.ingest.text_tasks import BatchWriteSpec
+from widen.spark.ingest.verification import Verification
+from widen.spark.ingest.write_files import DeltaRows, DeltaWriter
+from widen.spark.read.scan import read_data_files, read_snapshot
+from widen.spark.settings import default_properties
+from widen.spark.source.source_files import to_place
+from widen.spark.types import DataFrame, SparkSession
+from widen.spark.write.parquet_writer import write_parquet
+from widen.targets.table_format import (
+    NO_PARAMETERS,
+    CommitResult,
+    FlowSource,
+    IngestTarget,
+    LoadRecord,
+    NewFiles,
+    Quarantine,
+    QuarantineContent,
+    QuarantineWrite,
+    RangeLimits,
+    RowReplacingDraft,
+    SourceVersion,
+    StreamInterval,
+    TableLocation,
+    VersionRange,
+    retry_conflicts,
+    split_files,
+    take_until_full,
+    verify_rows,
+)
+
+NEW_PROPERTIES: Mapping[Mode, Mapping[str, str]] = {mode: {} for mode in Mode} | {
+    Mode.WIDEN: {ENABLE_TYPE_WIDENING: "true"}
+}
+"""The properties of a table that an ingestion creates, by the mode of its first interval; session defaults win."""
+
+_TXN_RETENTION = "delta.setTransactionRetentionDuration"
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaTarget(IngestTarget):
+    """One version of a Delta table.
+
+    Args:
+        snapshot: The version; None if the table does not exist yet.
+    """
+
+    store: LogStore
+    snapshot: Snapshot | None
+    policy: Policy = field()
+
+    @property
+    def location(self) -> str:
+        return self.store.location
+
+    @property
+    def version(self) -> int | None:
+        return None if self.snapshot is None else self.snapshot.version
+
+    @property
+    def schema(self) -> StructType | None:
+        return None if self.snapshot is None else self.snapshot.schema
+
+    def with_file_fields(self, names: frozenset[str]) -> DeltaTarget:
+        return replace(self, policy=for_file_fields(replace(self.policy, file_fields=names)))
+
+    def draft(self, plan: Plan) -> DeltaDraft:
+        """Return the table as a plan changes it. With column mapping each draft gives new columns new physical names.
+
+        Raises:
+            FeatureRequired: a new type needs a feature that the table does not have.
+            SchemaMismatch: a constraint or a generated column prevents a type from widening.
+            InvalidOption: a column name cannot be used.
+        """
+        if self.snapshot is None:
+            now_ms = current_ms()
+            properties = {**NEW_PROPERTIES[self.policy.mode], **default_properties(SparkSession.getActiveSession())}
+            actions = plan_create_table(plan.schema, (), properties, now_ms).actions
+            metadata, protocol = actions
+            return DeltaDraft(self, protocol, self._with_privacy(metadata, plan), actions)
+        state = to_state(self.snapshot)
+        metadata = state.metadata
+        if plan.operations:
+            ensure_types_unreferenced(state, plan.operations)
+            metadata = with_operations(state, plan.operations)
+        metadata = self._with_privacy(_with_sources(metadata, plan.schema), plan)
+        return DeltaDraft(self, state.protocol, metadata, () if metadata == state.metadata else (metadata,))
+
+    def _with_privacy(self, metadata: Metadata, plan: Plan) -> Metadata:
+        """Return the metadata with the fields that are hidden and those without statistics."""
+        old = {} if self.snapshot is None else self.snapshot.properties
+        recorded = {key: old[key] for key in (HIDDEN_FIELDS, NO_STATS) if key in old}
+        recorded |= privacy_properties(self.policy, plan, old)
+        others = {key: text for key, text in metadata.configuration.items() if key not in (HIDDEN_FIELDS, NO_STATS)}
+        return msgspec.structs.replace(metadata, configuration={**others, **recorded})
+
+    def has_interval(self, interval: StreamInterval) -> bool:
+        return self.snapshot is not None and self.snapshot.has_written(_to_txn(interval))
+
+    def last_interval(self, app_id: str) -> StreamInterval | None:
+        txn = None if self.snapshot is None else self.snapshot.transactions.get(app_id)
+        return None if txn is None else StreamInterval(txn.app_id, txn.version)
+
+    def loads(self, *, is_required: bool = False) -> tuple[Load, ...]:
+        if is_required:
+            _ensure_remembers_loads(self.snapshot)
+        return read_loads(self.snapshot)
+
+    def interval_parameters(self, interval: StreamInterval) -> Mapping[str, Any] | None:
+        expected = (interval.app_id, str(interval.number))
+        for _, _, info in self.snapshot.history() if self.snapshot else ():
+            parameters = info.get("operationParameters")
+            if isinstance(parameters, dict) and (parameters.get("queryId"), parameters.get("epochId")) == expected:
+                return parameters
+        return None
+
+    def verify(
+        self, batch: Batch, result: BatchResult, version: int, quarantine: QuarantineWrite | None, share: float
+    ) -> Verification:
+        # The committed version is read from the log, so that the comparison also covers what the commit says.
+        rows = DeltaRows(self.store, open_snapshot(self.store, version))
+        return verify_rows(rows, self.policy, batch, result, quarantine, share)
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaDraft(RowReplacingDraft):
+    """A Delta table as a plan changes it.
+
+    Args:
+        actions: The actions to commit with the files; empty if neither protocol nor metadata changes.
+    """
+
+    target: DeltaTarget
+    protocol: Protocol
+    metadata: Metadata
+    actions: tuple[Action, ...]
+    replaced: ReplacedRows | None = None
+
+    def check(self) -> None:
+        """Do nothing: an ingestion does not choose the partitions of a new Delta table."""
+
+    def with_replaced_rows(self, rows: ReplacedRows) -> DeltaDraft:
+        return replace(self, replaced=rows)
+
+    def write(self, batch: Batch, spec: BatchWriteSpec) -> BatchResult:
+        writer = DeltaWriter(self.target.store, self.protocol, self.metadata)
+        result = batch.write(spec, writer)
+        # The statistics of the files count rows independently of the observation.
+        rows = writer.count_rows(_adds(result))
+        return replace(result, is_complete=rows == result.seen.records + result.seen.corrupt)
+
+    def discard(self, result: BatchResult) -> None:
+        discard(self.target.store, _adds(result))
+
+    def commit(
+        self,
+        plan: Plan,
+        result: BatchResult,
+        *,
+        staged: StagedFiles,
+        interval: StreamInterval | None = None,
+        parameters: Mapping[str, object] = NO_PARAMETERS,
+        loaded: LoadRecord | None = None,
+    ) -> CommitResult:
+        txns = [] if interval is None else [_to_txn(interval)]
+        actions = [*self._actions_after(plan, result), *txns, *_adds(result)]
+        operation, history = "WRITE", {**self._parameters(plan), **parameters}
+        if interval is not None:
+            stream = {"queryId": interval.app_id, "epochId": str(interval.number)}
+            operation, history = "STREAMING UPDATE", {**self._parameters(plan), **stream, **parameters}
+        metrics, target = _metrics(plan, result), self.target
+        removal = self._remove_rows(result)
+        staged.add_folders(target.store, removal.folders)
+        if self.replaced is not None:
+            # Of two counts with one name, that of the written rows counts.
+            metrics |= {**delete_metrics(removal), **metrics}
+        actions += removal.actions
+
+        def commit_on(base: Snapshot | None, *loads: Txn) -> Outcome:
+            return commit(
+                target.store,
+                base,
+                [*actions, *loads],
+                operation,
+                history,
+                metrics=metrics,
+                reads=removal.reads,
+                staged=staged,
+                # The record of a load names its version, so another attempt needs another record: `commit_with_loads`
+                # repeats instead.
+                max_attempts=1 if loads else MAX_ATTEMPTS,
+            )
+
+        if loaded is None:
+            outcome = commit_on(target.snapshot)
+        else:
+            outcome = commit_with_loads(
+                target.store,
+                target.snapshot,
+                loaded.load,
+                commit_on,
+                staged=staged,
+                is_exclusive=loaded.is_exclusive,
+                interval=None if interval is None else _to_txn(interval),
+            )
+        return outcome if isinstance(outcome, Conflicted) else outcome.or_raise().version
+
+    def _remove_rows(self, result: BatchResult) -> ChangeResult:
+        """Return the removal of the rows that the batch replaces."""
+        snapshot = self.target.snapshot
+        if self.replaced is None or snapshot is None:
+            return ChangeResult()
+        return remove_replaced_rows(snapshot, self.metadata, self.replaced, _adds(result))
+
+    def _actions_after(self, plan: Plan, result: BatchResult) -> Sequence[Action]:
+        """Return the actions with the values of identity columns that the rows have used up, and what is hidden."""
+        schema = from_json(self.metadata.schema_string)
+        identities = [field.name for field in schema if find_identity(field)]
+        mode = mapping_mode(self.metadata.configuration, self.protocol)
+        metadata = advance_identities(self.metadata, identities, mode, _adds(result))
+        # Only the plan of the whole batch says which fields it has: files are written as if it had all.
+        metadata = self.target._with_privacy(metadata, plan)
+        others = [action for action in self.actions if not isinstance(action, Metadata)]
+        snapshot = self.target.snapshot
+        # A commit can have only one metadata action.
+        return others if snapshot is not None and metadata == snapshot.metadata else [metadata, *others]
+
+    def _parameters(self, plan: Plan) -> dict[str, object]:
+        """Return the parameters of every interval, for the history."""
+        mode: dict[str, object] = {"mode": "Append", "partitionBy": list(self.metadata.partition_columns)}
+        skipped = {"badFiles": plan.to_value()["badFiles"]} if plan.bad_files else {}
+        return {**mode, "evolve": self.target.policy.mode.value, "events": plan.logged_events(), **skipped}
+
+
+def _metrics(plan: Plan, result: BatchResult) -> dict[str, int]:
+    metrics, seen = write_metrics(_adds(result)), result.seen
+    if seen.quarantined:
+        metrics[QUARANTINED] = seen.quarantined
+    if plan.bad_files:
+        metrics[BAD_FILES] = len(plan.bad_files)
+    if plan.rounded:
+        metrics[ROUNDED] = plan.rounded_values
+    if role_field(plan.schema, CORRUPT):
+        metrics[CORRUPT_TEXTS] = seen.corrupt
+    return metrics
+
+
+def _adds(result: BatchResult) -> list[Add]:
+    """Return the files of a batch, which `DeltaWriter` has written."""
+    return [file for file in result.files if isinstance(file, Add)]
+
+
+def _to_txn(interval: StreamInterval) -> Txn:
+    return Txn(app_id=interval.app_id, version=interval.number)
+
+
+def _with_sources(metadata: Metadata, planned: StructType) -> Metadata:
+    """Return the metadata with the source path of every column; see `widen.schema.source_metadata`."""
+    schema = from_json(metadata.schema_string)
+    with_paths = with_sources(schema, planned)
+    return metadata if with_paths == schema else metadata.with_schema(with_paths)
+
+
+def to_state(snapshot: Snapshot) -> TableState:
+    """Return the state of a version that an ingestion plans with."""
+    return TableState(snapshot.version, snapshot.protocol, snapshot.metadata)
+
+
+def _ensure_remembers_loads(snapshot: Snapshot | None) -> None:
+    """Raise if the record of loads may have expired with its transaction identifier: files would be loaded twice."""
+    if snapshot is not None and _TXN_RETENTION in snapshot.properties and find_head(snapshot) is None:
+        expected = (
+            f"{_TXN_RETENTION} lets the table forget which files it has loaded, and there is no record now. Unset the "
+            "property, or load the new files by name."
+        )
+        raise InvalidOption(option="new", value=True, expected=expected)
+
+
+# The location of a Delta table that is the target of an ingestion.
+#
+# Source: docs/evolution-rules.md#d1
+
+
+_LEFTOVER = re.compile(r"[0-9a-f]{32}/|[._]|.*/[._]")
+"""Files that a killed job leaves behind, and files that readers ignore."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaLocation(TableLocation):
+    """Where a Delta table is or will be."""
+
+    store: LogStore
+
+    @property
+    def location(self) -> str:
+        return self.store.location
+
+    @property
+    def keeps_types(self) -> bool:
+        return True
+
+    def add_features(self, names: Collection[str]) -> None:
+        # Each feature is a commit of its own, so the next one needs the new version.
+        for name in sorted(names):
+            try:
+                snapshot = open_snapshot(self.store)
+            except TableNotFound:
+                return
+            change = plan_add_feature(to_state(snapshot), name)
+            if change is not None:
+                commit(self.store, snapshot, change.actions, change.operation, change.parameters).or_raise()
+
+    def resolve(self, location: str) -> str:
+        return to_place(location)
+
+    def open(self, policy: Policy) -> DeltaTarget:
+        try:
+            snapshot = open_snapshot(self.store)
+        except TableNotFound:
+            _ensure_location_empty(self.store)
+            return DeltaTarget(self.store, None, for_file_fields(policy))
+        state = to_state(snapshot)
+        ensure_writable(state.protocol, self.location)
+        policy = replace(
+            policy,
+            table_format=table_format_of(state),
+            fixed_columns=find_fixed_columns(state),
+            known_fields=frozenset(split_paths(state.properties.get(HIDDEN_FIELDS, ""))),
+        )
+        # File fields come last: a field of a file gets the rules of the column of its name, also those that the schema
+        # adds.
+        return DeltaTarget(self.store, snapshot, for_file_fields(with_time_fields(policy, state.schema)))
+
+    def not_found(self) -> TableNotFound:
+        return TableNotFound(location=self.location, reason="there is no log")
+
+    def quarantine(self, location: str | None) -> DeltaQuarantine:
+        return DeltaQuarantine(quarantine_store(self.store, location))
+
+
+def _ensure_location_empty(store: LogStore) -> None:
+    other = next((entry for entry in store.list("") if not _LEFTOVER.match(entry.path)), None)
+    if other is not None:
+        raise InvalidOption(
+            option="into",
+            value=store.location,
+            expected=f"Must be a table or an empty location; it has no table but other files, e.g. {other.path}.",
+        )
+
+
+# A Delta table as a quarantine: the records that another table could not hold, whole and with the reason.
+#
+# Two tables cannot be changed in one commit. So a replay writes the files that the quarantine will keep first, and
+# the commit to the table names them; then the quarantine is changed. After a crash in between, the next replay
+# reads that commit and finishes the change. The number of a replay is the version of the quarantine that it read.
+# Both tables record it, so that no record is written twice.
+#
+# Source: docs/evolution-rules.md#d12; PROTOCOL.md#transaction-identifiers
+
+
+SUFFIX = "_quarantine"
+"""The end of the default location, after that of the table."""
+
+COLUMNS = StructType(
+    tuple(
+        Field(name, data_type, metadata={COMMENT: comment})
+        for name, data_type, comment in (
+            ("text", STRING, "The record, as it stood in the source."),
+            ("file", STRING, "The file that it stood in."),
+            ("position", LONG, "Its number in that file."),
+            ("reason", STRING, "Why the table could not hold it."),
+            ("kept_at", TIMESTAMP, "When its interval was written."),
+            ("table_version", LONG, "The version of the table that could not hold it."),
+        )
+    )
+)
+
+REPLAY = "REPLAY"
+"""The operation in the history of the quarantine."""
+
+REMAINING_FILES = "leftInQuarantine"
+"""The parameter in the history of the table with the files that the quarantine keeps, as JSON."""
+
+_APPEND = {"mode": "Append", "partitionBy": []}
+
+
+def quarantine_store(table: LogStore, location: str | None) -> LogStore:
+    """Return the store of the quarantine of a table.
+
+    Args:
+        location: Of the quarantine; by default the location of the table with `SUFFIX`.
+
+    Raises:
+        InvalidOption: it is the location of the table, or its scheme is not supported.
+    """
+    store = LogStore(location or table.location.rstrip("/") + SUFFIX, table.storage_options)
+    if store.location.rstrip("/") == table.location.rstrip("/"):
+        raise InvalidOption(option="quarantine", value=location, expected="Must not be the target table.")
+    return store
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaQuarantine(Quarantine):
+    """A quarantine, which may not exist yet."""
+
+    store: LogStore
+
+    @property
+    def location(self) -> str:
+        return self.store.location
+
+    def write(
+        self,
+        kept_out: DataFrame | None,
+        table_version: int,
+        interval: StreamInterval | None,
+        new_files: NewFiles | None = None,
+    ) -> DeltaQuarantineWrite | None:
+        txn = None if interval is None else Txn(app_id=interval.app_id, version=interval.number)
+        rows = None if kept_out is None else with_quarantine_time(kept_out, table_version)
+        return retry_conflicts(lambda _: self._append(rows, txn, new_files))
+
+    def _append(
+        self, rows: DataFrame | None, txn: Txn | None, new_files: NewFiles | None
+    ) -> DeltaQuarantineWrite | Conflicted | None:
+        snapshot = self._newest()
+        # An earlier attempt of this interval has written its records, and crashed before the commit to the table.
+        if snapshot is not None and txn is not None and snapshot.has_written(txn):
+            return None
+        live = to_adds(snapshot.files()) if snapshot and new_files else []
+        replaced = find_interrupted(live, lambda add: (add.tags or {}).get(TAG), new_files)
+        if rows is None and not replaced:
+            return None
+        creation, protocol, metadata = _create_quarantine(snapshot)
+        now_ms = current_ms()
+        with StagedFiles() as staged:
+            adds = [] if rows is None else _with_tag(write_parquet(rows, self.store, protocol, metadata), new_files)
+            staged.add_files(self.store, adds)
+            removes = [to_remove(add, now_ms, data_change=True) for add in replaced]
+            actions = [*creation, *([txn] if txn else []), *removes, *adds]
+            metrics = write_metrics(adds)
+            outcome = commit(self.store, snapshot, actions, "WRITE", _APPEND, metrics=metrics, staged=staged)
+        if isinstance(outcome, Conflicted):
+            return outcome
+        return DeltaQuarantineWrite(self.store, adds, outcome.or_raise().version, replaced)
+
+    def open(self) -> DeltaQuarantineContent:
+        snapshot = self._newest()
+        if snapshot is None:
+            raise QuarantineNotFound(location=self.location)
+        return DeltaQuarantineContent(self.store, snapshot)
+
+    def finish_replay(self, target: IngestTarget) -> None:
+        content = self.open()
+        last = target.last_interval(content.interval.app_id)
+        # The table names the last replay that it has. If the quarantine has it too, nothing was interrupted.
+        if last is None or content.snapshot.has_written(txn := Txn(app_id=last.app_id, version=last.number)):
+            return
+        remaining = _remaining_files(target, last)
+        now_ms, live = current_ms(), set(content.snapshot.files()["path"].to_pylist())
+        # Only files of the version that was replayed: records that were quarantined since have not been replayed.
+        replayed = open_snapshot(self.store, last.number).files()
+        removes = [to_remove(add, now_ms, data_change=True) for add in to_adds(replayed) if add.path in live]
+        actions: list[Action] = [txn, *removes, *remaining]
+        parameters, metrics = {"into": target.location}, write_metrics(remaining)
+        commit(self.store, content.snapshot, actions, REPLAY, parameters, metrics=metrics).or_raise()
+
+    def _newest(self) -> Snapshot | None:
+        try:
+            snapshot = open_snapshot(self.store)
+        except TableNotFound:
+            return None
+        missing = [field.name for field in COLUMNS if snapshot.schema.find(field.name) is None]
+        if missing:
+            expected = f"Must be a quarantine or an empty location; the table there has no column {missing[0]}."
+            raise InvalidOption(option="quarantine", value=self.location, expected=expected)
+        return snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaQuarantineWrite(QuarantineWrite):
+    """The records that one interval has added.
+
+    Args:
+        store: Of the quarantine.
+        replaced: The files with the records of an interrupted load, which this one has replaced.
+    """
+
+    store: LogStore
+    adds: Sequence[Add]
+    version: int
+    replaced: Sequence[Add] = ()
+
+    @property
+    def location(self) -> str:
+        return self.store.location
+
+    def rows(self, spark: SparkSession) -> DataFrame:
+        snapshot = open_snapshot(self.store, self.version)
+        return read_snapshot(spark, self.store, snapshot, only=[add.path for add in self.adds])
+
+    def undo(self) -> None:
+        now_ms = current_ms()
+        removes = [to_remove(add, now_ms, data_change=True) for add in self.adds]
+        # A removed file stays on disk until a vacuum, so adding it again brings its records back.
+        actions: list[Action] = [*removes, *self.replaced]
+        commit(self.store, open_snapshot(self.store), actions, "DELETE", {"predicate": "[]"}).or_raise()
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaQuarantineContent(QuarantineContent):
+    """One version of a quarantine."""
+
+    store: LogStore
+    snapshot: Snapshot
+
+    @property
+    def interval(self) -> StreamInterval:
+        return StreamInterval(f"{REPLAY_PREFIX}{self.snapshot.metadata.id}", self.snapshot.version)
+
+    @property
+    def is_empty(self) -> bool:
+        return not len(self.snapshot.files())
+
+    def rows(self, spark: SparkSession) -> DataFrame:
+        return read_snapshot(spark, self.store, self.snapshot)
+
+    def write_remaining(
+        self, kept_out: DataFrame | None, table_version: int, staged: StagedFiles
+    ) -> Mapping[str, object]:
+        adds: list[Add] = []
+        if kept_out is not None:
+            rows = with_quarantine_time(with_original_positions(kept_out), table_version)
+            adds = write_parquet(rows, self.store, self.snapshot.protocol, self.snapshot.metadata)
+            staged.add_files(self.store, adds)
+        return {REMAINING_FILES: msgspec.to_builtins(adds)}
+
+
+def _with_tag(adds: Sequence[Add], files: NewFiles | None) -> list[Add]:
+    if files is None:
+        return list(adds)
+    text = encode_tag(files)
+    return [msgspec.structs.replace(add, tags={**(add.tags or {}), TAG: text}) for add in adds]
+
+
+def _create_quarantine(snapshot: Snapshot | None) -> tuple[tuple[Action, ...], Protocol, Metadata]:
+    if snapshot is not None:
+        return (), snapshot.protocol, snapshot.metadata
+    # The beginning of a record may be a value that has no statistics in the table.
+    metadata, protocol = plan_create_table(COLUMNS, (), {NO_STATS: "text, reason"}, current_ms()).actions
+    return (metadata, protocol), protocol, metadata
+
+
+def _remaining_files(target: IngestTarget, replayed: StreamInterval) -> list[Add]:
+    """Return the files that the quarantine keeps after a replay, as its commit to the table names them."""
+    parameters = target.interval_parameters(replayed)
+    if parameters is None:
+        reason = "its last replay was interrupted, and the log of the table no longer records what it did"
+        fix = "Look for its records in the table, and delete them."
+        raise SourceError(source=target.location, reason=reason, fix=fix)
+    return msgspec.json.decode(parameters[REMAINING_FILES], type=list[Add])
+
+
+# Tags in a quarantine: for which source files its records were kept out.
+#
+# In Delta a tag is on each data file, in Iceberg in the summary of the snapshot that added it.
+#
+# A process may be killed after the commit to the quarantine and before the commit to the table. Then the table does
+# not have these source files, so they are new again; the next load of them replaces the records of the interrupted
+# one.
+#
+# Source: docs/evolution-rules.md#d12; PROTOCOL.md#add-file-and-remove-file
+
+
+TAG = "widen.newFiles"
+DIGEST = 16
+"""The number of characters of a digest."""
+
+MAX_FILES = 256
+"""A load of more files is tagged with one digest of all of them, so that only the same files replace its records."""
+
+
+_Item = TypeVar("_Item")
+
+
+class _Tag(msgspec.Struct, frozen=True):
+    table: str
+    files: frozenset[str]
+
+
+def encode_tag(files: NewFiles) -> str:
+    """Return the tag of the quarantined records of a load of new source files."""
+    return _encode(_tag_of(files))
+
+
+def find_interrupted(
+    items: Iterable[_Item], tag_of: Callable[[_Item], str | None], files: NewFiles | None
+) -> list[_Item]:
+    """Return the files of a quarantine whose load was of some of these source files, which the table does not have.
+
+    Args:
+        tag_of: Returns the tag of one, if it has one.
+    """
+    if files is None:
+        return []
+    table, digests = _tag_of(files).table, file_digests(files)
+    return [item for item in items if _is_part(tag_of(item), table, digests)]
+
+
+def file_digests(files: NewFiles) -> frozenset[str]:
+    """Return everything that the tag of a load of some of these source files can have."""
+    return _tag_of(files).files | frozenset(map(_digest, _texts(files)))
+
+
+def any_digest(tag: str) -> str:
+    """Return one of the digests in a tag; each load of its source files has it among its `file_digests`."""
+    return min(msgspec.json.decode(tag, type=_Tag).files, default="")
+
+
+def _is_part(text: str | None, table: str, files: frozenset[str]) -> bool:
+    try:
+        tag = msgspec.json.decode(text or "", type=_Tag)
+    except msgspec.DecodeError:  # no tag, or one of another program
+        return False
+    return tag.table == table and bool(tag.files) and tag.files <= files
+
+
+def merge_tags(texts: Iterable[str | None]) -> str | None:
+    """Return one tag with the source files of several tags; None if no file has a tag."""
+    tags = [msgspec.json.decode(text, type=_Tag) for text in texts if text]
+    if not tags:
+        return None
+    return _encode(_Tag(tags[0].table, frozenset().union(*(tag.files for tag in tags))))
+
+
+def _encode(tag: _Tag) -> str:
+    return msgspec.json.encode(tag, order="sorted").decode()
+
+
+def _tag_of(files: NewFiles) -> _Tag:
+    texts = _texts(files)
+    digests = [_digest("\n".join(texts))] if len(texts) > MAX_FILES else map(_digest, texts)
+    return _Tag(canonical_path(files.table), frozenset(digests))
+
+
+def _texts(files: NewFiles) -> list[str]:
+    return sorted(f"{file.key}|{file.size_bytes}|{file.modified_ms}" for file in files.files)
+
+
+def _digest(text: str) -> str:
+    # Names of files need not be UTF-8; Python then has surrogates in them.
+    return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=DIGEST // 2).hexdigest()
+
+
+# A Delta table as the source of a flow.
+#
+# Source: docs/guide/flow.md; PROTOCOL.md#add-file-and-remove-file, #add-cdc-file
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaFlowSource(FlowSource):
+    """A Delta table that a flow reads."""
+
+    store: LogStore
+
+    @property
+    def location(self) -> str:
+        return self.store.location
+
+    def is_at(self, table: TableLocation) -> bool:
+        return self.location == table.location
+
+    def newest(self) -> SourceVersion:
+        snapshot = open_snapshot(self.store)
+        return SourceVersion(snapshot.metadata.id, snapshot.version, frozenset(supported_features(snapshot.protocol)))
+
+    def parts(self, version: int, max_bytes: int | None) -> Sequence[Sequence[str]]:
+        files = self._open(version).files()
+        columns = (files[name].to_pylist() for name in ("modification_time_ms", "path", "size_bytes"))
+        return split_files([(path, size) for _, path, size in sorted(zip(*columns, strict=True))], max_bytes)
+
+    def rows(self, spark: SparkSession, version: int, paths: Collection[str] | None = None) -> DataFrame:
+        return read_snapshot(spark, self.store, self._open(version), only=paths)
+
+    def range_after(self, version: int, limits: RangeLimits) -> DeltaVersionRange:
+        before = self._open(version)
+        with _explain_loss(self.location):
+            later = version_changes(self.store, version + 1, limits.last)
+            changes = list(take_until_full(before.schema, _with_schemas(before, later), limits))
+        last = self._open(changes[-1].version)
+        schemas = (from_json(each.metadata.schema_string) for each in changes if each.metadata is not None)
+        is_growth = all(is_readable_in(schema, last.schema) for schema in [before.schema, *schemas])
+        return DeltaVersionRange(before, last, tuple(changes), is_growth)
+
+    def _open(self, version: int) -> Snapshot:
+        with _explain_loss(self.location):
+            return open_snapshot(self.store, version)
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaVersionRange(VersionRange):
+    """The changes of rows in versions of a Delta table.
+
+    Args:
+        before: The version before the first one.
+        newest: The last version.
+        is_growth: Whether all rows can be read in the schema of the last version.
+    """
+
+    before: Snapshot
+    newest: Snapshot
+    changes: tuple[VersionChanges, ...]
+    is_growth: bool
+
+    @property
+    def last(self) -> int:
+        return self.newest.version
+
+    @property
+    def removing_versions(self) -> Sequence[int]:
+        return [each.version for each in self.changes if each.removed]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no version changes rows or renames, drops or replaces a column."""
+        return self.is_growth and not any(each.added or each.removed for each in self.changes)
+
+    def added_rows(self, spark: SparkSession) -> DataFrame:
+        adds = [add for each in self.changes if not each.removed for add in each.added]
+        self._ensure_present(adds)
+        return read_data_files(spark, self.newest.store, self.newest, concat_files([from_adds(adds)]))
+
+    def changed_rows(self, spark: SparkSession) -> Sequence[DataFrame]:
+        """Return frames that together have every added and every removed row.
+
+        If columns were renamed, dropped or replaced, these are all rows of the versions before and after: every row may
+        then be another one, although its file is not touched.
+
+        Raises:
+            SourceHistoryLost: a file was deleted.
+        """
+        if not self.is_growth:
+            return [read_snapshot(spark, each.store, each) for each in (self.before, self.newest)]
+        if not self.removing_versions:
+            return [self.added_rows(spark)]
+        # A version with change data files has all of its changes there; its removed files are not read.
+        derived = [each for each in self.changes if not each.change_files]
+        self._ensure_present([add for each in derived for add in each.added])
+        self._ensure_present([removed_file(remove) for each in derived for remove in each.removed])
+        changed = read_changed_rows(spark, self.newest, self.changes)
+        return [changed.drop(CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)]
+
+    def _ensure_present(self, adds: Sequence[Add]) -> None:
+        """Raise if a file that is not live any more was deleted by a vacuum."""
+        # A vacuum keeps live files, so only the others need a look at the store.
+        live = set(self.newest.files()["path"].to_pylist())
+        missing = missing_files(self.newest.store, [add for add in adds if add.path not in live])
+        if missing:
+            reason = f"the file {missing[0]} was deleted by a vacuum"
+            raise SourceHistoryLost(location=self.newest.location, reason=reason)
+
+
+def _with_schemas(
+    before: Snapshot, changes: Iterable[VersionChanges]
+) -> Iterator[tuple[VersionChanges, StructType, int]]:
+    """Yield each version with its schema and the size of the files that it added."""
+    schema = before.schema
+    for each in changes:
+        schema = schema if each.metadata is None else from_json(each.metadata.schema_string)
+        yield each, schema, sum(add.size for add in each.added)
+
+
+@contextmanager
+def _explain_loss(location: str) -> Iterator[None]:
+    """Translate the error of a version that the log no longer has."""
+    try:
+        yield
+    except VersionNotFound as error:
+        raise SourceHistoryLost(location=location, reason=str(error.message).rstrip(".")) from error
+
+
+# The fixed columns of a table, which ingestion must not reroute: partition, NOT NULL, and CHECK columns.
+#
+# Source: docs/evolution-rules.md#d12; PROTOCOL.md#column-invariants, #check-constraints
+
+
+def find_fixed_columns(state: TableState) -> Mapping[Path, FixedColumn]:
+    """Return the fixed columns with the reason, by path with steps into arrays and maps.
+
+    A column that a CHECK constraint or an invariant references keeps its type too, since the condition was written for
+    values of that type.
+
+    Raises:
+        CorruptLog: an invariant cannot be parsed.
+    """
+    columns: dict[Path, FixedColumn] = {}
+    for path, new in _reasons(state):
+        # A column may be fixed for several reasons, and the strictest of each applies.
+        old = columns.get(path, FixedColumn(path[-1], ""))
+        columns[path] = FixedColumn(
+            path[-1],
+            f"{old.reason} and {new.reason}" if old.reason else new.reason,
+            old.can_widen and new.can_widen,
+            old.is_required or new.is_required,
+            old.takes_values and new.takes_values,
+        )
+    return columns
+
+
+def _reasons(state: TableState) -> Iterator[tuple[Path, FixedColumn]]:
+    for name in state.metadata.partition_columns:
+        yield (name,), FixedColumn(name, "a partition column")
+    for path, column in fields(state.schema):
+        if not column.nullable:
+            # The table fills a computed column itself, so a record need not have it.
+            yield path, FixedColumn(column.name, "NOT NULL", is_required=not is_computed(column))
+        identity = find_identity(column)
+        if identity is not None:
+            takes_values = identity.allows_explicit
+            reason = "an identity column" if takes_values else "GENERATED ALWAYS AS IDENTITY"
+            yield path, FixedColumn(column.name, reason, can_widen=False, takes_values=takes_values)
+    for name, text in row_conditions(state.schema, state.protocol, state.properties):
+        for path in sorted(referenced_columns(text, state.schema)):
+            if find_field(state.schema, path) is not None:
+                yield path, FixedColumn(path[-1], f"referenced by the {name}", can_widen=False)

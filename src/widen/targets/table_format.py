@@ -1,0 +1,551 @@
+"""What an ingestion requires of a table, whatever its format.
+
+A `TableLocation` opens as an `IngestTarget`. A plan turns the target into a `TableDraft`; files are written under the
+draft and committed with it. A `Quarantine` keeps the records that the table cannot hold. `widen.targets.delta`
+and `widen.targets.delta` implement these protocols for Delta; another format is a module beside them.
+
+Source: docs/evolution-rules.md#one-interval
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
+
+from widen.errors import TableNotFound
+from widen.evolution.plan import Plan
+from widen.evolution.policy import Policy
+from widen.log.commit_outcome import (
+    Conflicted,
+    StagedFiles,
+    after_commit,
+    reason_of,
+    retry_conflicts,
+    run_logged,
+    several_commits,
+)
+from widen.log.loads import Load, LoadedFile
+from widen.model.types import StructType
+from widen.schema.growth import is_readable_in
+from widen.spark.dml.replaced_rows import ReplacedRows
+from widen.spark.ingest.batch import Batch
+from widen.spark.ingest.quarantined_rows import BatchResult
+from widen.spark.ingest.table_files import TableRows
+from widen.spark.ingest.text_tasks import BatchWriteSpec
+from widen.spark.ingest.verification import Verification, verify
+from widen.spark.source.file_ranges import TEXT
+from widen.spark.types import DataFrame, SparkSession
+
+__all__ = [
+    "CommitResult",
+    "Conflicted",
+    "IngestTarget",
+    "Load",
+    "LoadRecord",
+    "LoadedFile",
+    "NewFiles",
+    "Quarantine",
+    "QuarantineContent",
+    "QuarantineWrite",
+    "ReplacedRows",
+    "RowReplacingDraft",
+    "StagedFiles",
+    "StreamInterval",
+    "TableDraft",
+    "TableLocation",
+    "after_commit",
+    "reason_of",
+    "retry_conflicts",
+    "run_logged",
+    "several_commits",
+    "verify_rows",
+]
+
+CommitResult: TypeAlias = int | Conflicted
+"""The new version of the table, or the commit of another writer that contradicts ours."""
+
+NO_PARAMETERS: Mapping[str, object] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class StreamInterval:
+    """An interval of a stream. The table records the last one that it has.
+
+    Args:
+        number: The number of the interval; it grows.
+    """
+
+    app_id: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class NewFiles:
+    """The source files of a batch, none of which the table has loaded."""
+
+    table: str
+    files: tuple[LoadedFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRecord:
+    """The source files of a batch, to be recorded with its commit.
+
+    Args:
+        load: The files and the counts; the commit sets its version and time.
+        is_exclusive: Whether the batch depends on which files are loaded. Then a concurrent load is a conflict.
+    """
+
+    load: Load
+    is_exclusive: bool = False
+
+
+class TableLocation(Protocol):
+    """Where a table is or will be. Picklable; nothing is read until it is opened."""
+
+    @property
+    def location(self) -> str:
+        """The path or URL."""
+
+    @property
+    def keeps_types(self) -> bool:
+        """Whether a new table can have every type of Spark."""
+
+    def add_features(self, names: Collection[str]) -> None:
+        """Add table features that the types of a source need, if there is a table and its format has features.
+
+        Args:
+            names: The features, by their names in Delta Lake.
+
+        Raises:
+            ContentionError: another writer changed the table first.
+            TableError: the table cannot be read or written.
+        """
+
+    def resolve(self, location: str) -> str:
+        """Return the location of another table from a caller so that it means the same in every process."""
+
+    def open(self, policy: Policy) -> IngestTarget:
+        """Return the newest version of the table, or the empty location of a new one.
+
+        Raises:
+            InvalidOption: the location has files but no table; or an Iceberg table is partitioned differently.
+            TableError: the table cannot be read or written.
+        """
+
+    def not_found(self) -> TableNotFound:
+        """Return the error for a table that does not exist."""
+
+    def quarantine(self, location: str | None) -> Quarantine:
+        """Return the quarantine of the table.
+
+        Args:
+            location: Of the quarantine; by default beside the table.
+
+        Raises:
+            InvalidOption: it is the location of the table, or its scheme is not supported.
+        """
+
+
+class IngestTarget(Protocol):
+    """One version of a table, as the ingestion has read it, or the empty location of a new table."""
+
+    @property
+    def location(self) -> str:
+        """The path or URL."""
+
+    @property
+    def version(self) -> int | None:
+        """The version; None if the table does not exist yet."""
+
+    @property
+    def schema(self) -> StructType | None:
+        """The schema with all metadata; None if the table does not exist yet."""
+
+    @property
+    def policy(self) -> Policy:
+        """What the ingestion may change, restricted to what the table supports."""
+
+    def with_file_fields(self, names: frozenset[str]) -> IngestTarget:
+        """Return the same target for records that get fields with these names from their files."""
+
+    def draft(self, plan: Plan) -> TableDraft:
+        """Return the table as a plan changes it.
+
+        Raises:
+            RequestError: the table does not allow a change.
+        """
+
+    def has_interval(self, interval: StreamInterval) -> bool:
+        """Tell whether the table has an interval, or a later one of the same stream."""
+
+    def last_interval(self, app_id: str) -> StreamInterval | None:
+        """Return the last interval of a stream that the table has, if any."""
+
+    def loads(self, *, is_required: bool = False) -> tuple[Load, ...]:
+        """Return which source files the table has loaded, oldest load first.
+
+        Args:
+            is_required: Whether files that the table has loaded must be known: only new ones are to be loaded.
+
+        Raises:
+            InvalidOption: they are required, and the table does not know them.
+            TableError: the record of loads cannot be read.
+        """
+
+    def interval_parameters(self, interval: StreamInterval) -> Mapping[str, Any] | None:
+        """Return the parameters in the history of the commit of an interval; None if the history has lost it."""
+
+    def verify(
+        self, batch: Batch, result: BatchResult, version: int, quarantine: QuarantineWrite | None, share: float
+    ) -> Verification:
+        """Rebuild the records of a batch from the table and compare them with the source.
+
+        Args:
+            quarantine: The records that are in the quarantine instead, if any.
+            share: The share of the records to compare, above 0 and at most 1.
+
+        Raises:
+            TableError: the table cannot be read.
+        """
+
+
+class TableDraft(Protocol):
+    """A table as a plan changes it. Files are written under it and committed with it."""
+
+    def check(self) -> None:
+        """Check that a new table can be made as planned, once the plan knows all columns.
+
+        Raises:
+            InvalidOption: it cannot be partitioned as the caller wants.
+        """
+
+    def write(self, batch: Batch, spec: BatchWriteSpec) -> BatchResult:
+        """Write a batch as files; nothing is committed.
+
+        Raises:
+            RequestError: the table does not allow a change.
+            TableError: the files cannot be written.
+        """
+
+    def discard(self, result: BatchResult) -> None:
+        """Delete files that were written and will not be committed, as far as the store allows."""
+
+    def commit(
+        self,
+        plan: Plan,
+        result: BatchResult,
+        *,
+        staged: StagedFiles,
+        interval: StreamInterval | None = None,
+        parameters: Mapping[str, object] = NO_PARAMETERS,
+        loaded: LoadRecord | None = None,
+    ) -> CommitResult:
+        """Commit the files of an interval together with the changes of its plan.
+
+        Args:
+            staged: Guards the files: they stay as soon as the commit may be visible.
+            loaded: The source files to record as loaded, if any.
+
+        Raises:
+            CommitUnknown: the store did not say whether the commit was written.
+            StorageError: the store refused; nothing is visible.
+        """
+
+
+@runtime_checkable
+class RowReplacingDraft(TableDraft, Protocol):
+    """A draft whose commit can remove rows and add others."""
+
+    def with_replaced_rows(self, rows: ReplacedRows) -> TableDraft:
+        """Return a draft whose commit also removes rows."""
+
+
+class Quarantine(Protocol):
+    """A table with the records that another table could not hold. It may not exist yet."""
+
+    @property
+    def location(self) -> str:
+        """The path or URL."""
+
+    def write(
+        self,
+        kept_out: DataFrame | None,
+        table_version: int,
+        interval: StreamInterval | None,
+        new_files: NewFiles | None = None,
+    ) -> QuarantineWrite | None:
+        """Append records in one commit; the quarantine is created if it does not exist.
+
+        Args:
+            kept_out: The records; see `widen.spark.ingest.quarantined_rows.BatchResult`. None if there are none.
+            table_version: The version of the table that cannot hold them; -1 if the table does not exist yet.
+            new_files: The source files, if the table has loaded none of them. Records that an interrupted load of them
+                has left in the quarantine are removed in the same commit.
+
+        Returns:
+            None if the quarantine has the interval already, or if there is nothing to write or to remove.
+
+        Raises:
+            InvalidOption: the table at that location is not a quarantine.
+            ContentionError: other writers kept committing to the quarantine first.
+            TableError: the quarantine cannot be written.
+        """
+
+    def open(self) -> QuarantineContent:
+        """Return the records that are in the quarantine now.
+
+        Raises:
+            TableNotFound: the quarantine does not exist; in a catalog it is `IcebergTableNotFound`.
+            InvalidOption: the table at that location is not a quarantine.
+            TableError: the quarantine cannot be read.
+        """
+
+    def finish_replay(self, target: IngestTarget) -> None:
+        """Remove the records that the last replay has committed to the table, unless they are removed already.
+
+        Raises:
+            TableNotFound: the quarantine does not exist.
+            SourceError: the table does not record any more what its last replay did.
+            ContentionError: another writer changed the quarantine first.
+            TableError: the quarantine cannot be read or written.
+        """
+
+
+class QuarantineWrite(Protocol):
+    """The records that one interval has added to a quarantine."""
+
+    @property
+    def location(self) -> str:
+        """The location of the quarantine."""
+
+    def rows(self, spark: SparkSession) -> DataFrame:
+        """Return the records as rows of the quarantine.
+
+        Raises:
+            TableError: the quarantine cannot be read.
+        """
+
+    def undo(self) -> None:
+        """Remove the records from the quarantine again, and bring those back that they have replaced.
+
+        What looked like an interrupted load may be one that still runs, and that was first to commit to the table.
+
+        Raises:
+            ContentionError: another writer removed them first, or the outcome is unknown.
+            TableError: the quarantine cannot be read or written.
+        """
+
+
+class QuarantineContent(Protocol):
+    """One version of a quarantine."""
+
+    @property
+    def interval(self) -> StreamInterval:
+        """The interval that a replay of this version is, for the table and the quarantine alike."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no records."""
+
+    def rows(self, spark: SparkSession) -> DataFrame:
+        """Return the records.
+
+        Raises:
+            TableError: the quarantine cannot be read.
+        """
+
+    def write_remaining(
+        self, kept_out: DataFrame | None, table_version: int, staged: StagedFiles
+    ) -> Mapping[str, object]:
+        """Write the records that stay, as files that will replace those of this version.
+
+        Args:
+            staged: Deletes the files if the replay is not committed.
+
+        Returns:
+            Parameters for the commit to the table, from which `Quarantine.finish_replay` finds the files again.
+
+        Raises:
+            TableError: the files cannot be written.
+        """
+
+
+def verify_rows(
+    rows: TableRows,
+    policy: Policy,
+    batch: Batch,
+    result: BatchResult,
+    quarantine: QuarantineWrite | None,
+    share: float,
+) -> Verification:
+    """Compare the records of a batch with the rows of a table; see `IngestTarget.verify`.
+
+    Raises:
+        TableError: the table cannot be read.
+    """
+    source, texts = batch.source_digests(rows.schema, policy), None
+    if quarantine:
+        # Rows that name a file which cannot be read have no text.
+        texts = quarantine.rows(source.digests().sparkSession).select(TEXT).where(f"{TEXT} IS NOT NULL")
+    paths = [file.path for file in result.files]
+    return verify(source, batch.table_digests(rows, paths, policy, texts), share)
+
+
+# What a flow requires of the table that it reads, whatever its format.
+#
+# `widen.targets.delta` and `widen.targets.iceberg` implement these protocols.
+#
+# Source: docs/guide/flow.md
+
+
+@dataclass(frozen=True, slots=True)
+class SourceVersion:
+    """One version of the source of a flow.
+
+    Args:
+        table_id: The id of the table, which another table at the same location does not have.
+        features: The table features that it supports.
+    """
+
+    table_id: str
+    version: int
+    features: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class RangeLimits:
+    """Where a range of versions ends.
+
+    Args:
+        last: The last version that it may have.
+        max_bytes: The size of the added files from which on it is full; it has at least one version.
+        is_pinned: Whether it must end at the last version, because an earlier attempt ended there.
+        only_added: Whether only the added rows matter; versions that remove rows are then not read.
+    """
+
+    last: int
+    max_bytes: int | None = None
+    is_pinned: bool = False
+    only_added: bool = False
+
+
+class VersionRange(Protocol):
+    """The changes of rows in a range of versions."""
+
+    @property
+    def last(self) -> int:
+        """The last version."""
+
+    @property
+    def removing_versions(self) -> Sequence[int]:
+        """The versions that remove rows, by an update, a deletion, a merge, an overwrite or a restore."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no version changes rows or how existing rows are read."""
+
+    def added_rows(self, spark: SparkSession) -> DataFrame:
+        """Return the rows of the versions that only add rows, in the columns and types of the last version.
+
+        Raises:
+            SourceHistoryLost: a file was deleted.
+            TableError: the table cannot be read.
+        """
+
+    def changed_rows(self, spark: SparkSession) -> Sequence[DataFrame]:
+        """Return frames that together have every added and every removed row; they may have others too.
+
+        Raises:
+            SourceHistoryLost: a file or a version was deleted.
+            TableError: the table cannot be read.
+        """
+
+
+def split_files(files: Iterable[tuple[str, int]], max_bytes: int | None) -> list[list[str]]:
+    """Return the paths of files in parts.
+
+    Args:
+        files: The path and the size of each.
+        max_bytes: The size from which on a part is full; it has at least one file.
+    """
+    parts: list[list[str]] = []
+    size_bytes = 0
+    for path, size in files:
+        if not parts or (max_bytes is not None and size_bytes >= max_bytes):
+            parts.append([])
+            size_bytes = 0
+        parts[-1].append(path)
+        size_bytes += size
+    return parts
+
+
+Change = TypeVar("Change")
+
+
+def take_until_full(
+    schema: StructType, changes: Iterable[tuple[Change, StructType, int]], limits: RangeLimits
+) -> Iterator[Change]:
+    """Yield changes up to the limit; if only added rows matter, all of them can be read in the last schema.
+
+    Args:
+        changes: Each with its schema, and the size of the files that it added.
+    """
+    size_bytes, is_first = 0, True
+    for change, new, added_bytes in changes:
+        is_full = limits.max_bytes is not None and size_bytes >= limits.max_bytes
+        is_cut = is_full or (limits.only_added and not is_readable_in(schema, new))
+        # A range with no version would never advance, and one that is repeated must end where it ended before.
+        if is_cut and not is_first and not limits.is_pinned:
+            return
+        yield change
+        size_bytes, schema, is_first = size_bytes + added_bytes, new, False
+
+
+class FlowSource(Protocol):
+    """The table that a flow reads."""
+
+    @property
+    def location(self) -> str:
+        """The path or URL, or the name in a catalog."""
+
+    def is_at(self, table: TableLocation) -> bool:
+        """Tell whether it is the table at a location."""
+
+    def newest(self) -> SourceVersion:
+        """Return the newest version.
+
+        Raises:
+            TableError: the table cannot be read.
+        """
+
+    def parts(self, version: int, max_bytes: int | None) -> Sequence[Sequence[str]]:
+        """Return the files of a version in parts, the same at each call, oldest files first.
+
+        Args:
+            max_bytes: The size from which on a part is full; it has at least one file.
+
+        Raises:
+            SourceHistoryLost: the version was deleted.
+            TableError: the table cannot be read.
+        """
+
+    def rows(self, spark: SparkSession, version: int, paths: Collection[str] | None = None) -> DataFrame:
+        """Return the rows of a version.
+
+        Args:
+            paths: The files to read; by default all.
+
+        Raises:
+            SourceHistoryLost: the version was deleted.
+            TableError: the table cannot be read.
+        """
+
+    def range_after(self, version: int, limits: RangeLimits) -> VersionRange:
+        """Return the changes after a version.
+
+        Raises:
+            SourceHistoryLost: a version was deleted.
+            TableError: the table cannot be read.
+        """

@@ -18,7 +18,15 @@ from widen.model.schema_json import parse_type
 from widen.model.types import StructType
 from widen.rows.row_builder import RowBuilder
 from widen.spark.ingest.text_tasks import build_columns, drain_arrow_batches
-from widen.spark.source.csv import EXACT_VALUES, WRITTEN_VALUES, CsvDialect, FieldGroup, parse_rows
+from widen.spark.source.csv import (
+    EXACT_VALUES,
+    WRITTEN_VALUES,
+    CsvDialect,
+    FieldGroup,
+    RowScanner,
+    learn_style,
+    parse_rows,
+)
 from widen.spark.types import to_arrow_schema
 
 TEXTS = (
@@ -88,8 +96,8 @@ def test_columns_and_texts_give_the_same_rows(
     records: list[list[str]], known: int, chunk: int, policy: Policy, detects: str, adapts: bool, has_folder: bool
 ) -> None:
     names = ("a", "b", "c")[: len(records[0]) if records else 1]
-    group = parse_rows("".join(",".join(row) + "\n" for row in records).encode(), names, CsvDialect(detects=detects))
-    if not isinstance(group, FieldGroup):
+    group = read_rows("".join(",".join(row) + "\n" for row in records).encode(), names, detects)
+    if group is None:
         assert not "".join(map("".join, records)).strip()
         return
     texts, fields = group.to_json_texts(), FileFields() if has_folder else None
@@ -125,7 +133,8 @@ def add_columns(
 def test_values_that_columns_hold_need_no_text() -> None:
     schema = parse_schema("id bigint, price double, paid boolean, code string")
     rows = b'1,2.5,true,x\n-2,3,false,"4,5"\n,,,\n'
-    group = parse_rows(rows, ("id", "price", "paid", "code"), CsvDialect(detects=EXACT_VALUES))
+    group = read_rows(rows, ("id", "price", "paid", "code"))
+    assert group is not None
     columns = build_columns(RowBuilder(schema, base=schema), group, FILE, to_arrow_schema(schema))
     assert columns.exact.to_pylist() == []
     assert [tuple(row.values()) for row in columns.rows.to_pylist()] == [
@@ -138,7 +147,8 @@ def test_values_that_columns_hold_need_no_text() -> None:
 def test_values_that_columns_do_not_hold_need_a_closer_look() -> None:
     schema = parse_schema("id int, price double, paid boolean, code string")
     rows = b"1,2.5,true,x\n2147483648,2.5,true,x\n1,2.50,true,x\n1,2.5,1,x\n1,2.5,true,7\n007,2.5,true,x\n"
-    group = parse_rows(rows, ("id", "price", "paid", "code"), CsvDialect(detects=EXACT_VALUES))
+    group = read_rows(rows, ("id", "price", "paid", "code"))
+    assert group is not None
     columns = build_columns(RowBuilder(schema, base=schema), group, FILE, to_arrow_schema(schema))
     assert columns.exact.to_pylist() == [1, 2, 3, 4, 5]
 
@@ -146,9 +156,17 @@ def test_values_that_columns_do_not_hold_need_a_closer_look() -> None:
 def test_fixed_columns_need_a_closer_look() -> None:
     schema = parse_schema("id bigint")
     policy = Policy(fixed_columns={("id",): FixedColumn("id", "NOT NULL", is_required=True)})
-    group = parse_rows(b"1\n\n2\n", ("id",), CsvDialect(detects=EXACT_VALUES))
+    group = read_rows(b"1\n\n2\n", ("id",))
+    assert group is not None
     columns = build_columns(RowBuilder(schema, policy, schema), group, FILE, to_arrow_schema(schema))
     assert columns.exact.to_pylist() == [0, 1]
+
+
+def read_rows(rows: bytes, names: tuple[str, ...], detects: str = EXACT_VALUES) -> FieldGroup | None:
+    """Return the records of a file without a header; None if it has none."""
+    dialect = CsvDialect(detects=detects)
+    scanned = RowScanner(dialect, learn_style(rows, len(names), dialect), FILE).scan(rows, is_end=True)
+    return next(parse_rows(scanned, names, dialect, FILE), None)
 
 
 def parse_schema(text: str) -> StructType:

@@ -22,4 +22,4 @@ def interrupt(monkeypatch: pytest.MonkeyPatch, *meanwhile: Callable[[], Any]) ->
             happens()
         return adds
 
-    monkeypatch.setattr("widen.table.read_and_append.write_parquet", interrupted)
+    monkeypatch.setattr("widen.spark.write.parquet_writer.write_parquet", interrupted)

@@ -336,8 +336,8 @@ IN_FUNCTIONS = {
     "the parser skips a field": Mutant("widen.rows.row_builder", "parse_document", without("n")),
     "the parser takes the last of two keys": Mutant("widen.rows.row_builder", "parse_document", last_key_wins),
     "the parser rounds": Mutant("widen.rows.row_builder", "parse_document", rounding),
-    "doubles get into no column": Mutant("widen.rows.row", "convert_scalar", never("double")),
-    "texts get into no column": Mutant("widen.rows.row", "convert_scalar", never("string")),
+    "doubles get into no column": Mutant("widen.rows.row", "_to_cell", never("double")),
+    "texts get into no column": Mutant("widen.rows.row", "_to_cell", never("string")),
     "longs are routed to the wrong column": Mutant("widen.rows.row", "route_value", wrong_sibling),
     "nothing is rescued": Mutant("widen.rows.row_builder", "rescue", lambda rescue: lambda *given: None),
     "masks are not applied to records that are read exactly": Mutant(

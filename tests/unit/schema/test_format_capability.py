@@ -102,4 +102,4 @@ def test_the_table_is_printed() -> None:
 
 
 def test_the_readme_has_the_printed_table() -> None:
-    assert TABLE in (Path(__file__).parents[4] / "docs" / "type-widening.md").read_text(encoding="utf-8")
+    assert TABLE in (Path(__file__).parents[3] / "docs" / "type-widening.md").read_text(encoding="utf-8")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.expressions import EqualTo
 from pyiceberg.partitioning import PartitionField, PartitionSpec
@@ -300,9 +301,9 @@ def test_a_file_that_is_deleted_during_a_read_is_an_error(spark: SparkSession, c
     paths[1].unlink()
     spark.conf.set("spark.sql.files.ignoreMissingFiles", "true")
     try:
-        with pytest.raises(PySparkException, match=paths[1].name):
+        with pytest.raises((PySparkException, Py4JJavaError), match=paths[1].name):
             frame.collect()
-        with pytest.raises((PySparkException, CorruptFile), match=paths[1].name):
+        with pytest.raises((PySparkException, Py4JJavaError, CorruptFile), match=paths[1].name):
             opened(table).read(spark=spark).collect()
     finally:
         spark.conf.unset("spark.sql.files.ignoreMissingFiles")

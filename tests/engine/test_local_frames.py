@@ -15,7 +15,6 @@ from pyspark.sql import SparkSession
 from widen.errors import CorruptFile, InvalidOption, PackageMissing
 from widen.spark.read.local_rows import NotLocal, read_locally
 from widen.table import Table, create_table
-from widen.table import read_and_append as local_frames
 
 SCHEMA = (
     "id int, part date, price decimal(6,2), at timestamp, day date, small float, "
@@ -62,7 +61,7 @@ def test_the_rows_are_those_that_spark_reads(
     spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = table.read(spark=spark).toArrow()
-    monkeypatch.setattr(local_frames, "find_session", pytest.fail)
+    monkeypatch.setattr("widen.spark.session.find_session", pytest.fail)
     rows = table.to_arrow()
     assert rows.num_rows == 27
     assert by_id(rows) == by_id(expected)

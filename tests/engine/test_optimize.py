@@ -16,8 +16,7 @@ from engine.test_rewrite import rows_with_ids
 from support.old_table import ENABLED, file_types, live, log, operations
 from widen.errors import ColumnNotFound, CorruptFile, InvalidOption, MetadataChanged
 from widen.spark.maintain import compact_files
-from widen.spark.maintain import compact_files as compaction_plan
-from widen.spark.maintain.compact_files import Compaction
+from widen.spark.maintain.compact_files import Compaction, CompactionTask, plan_compaction
 from widen.table import Table
 
 VECTORS = {"delta.enableDeletionVectors": "true", "delta.enableRowTracking": "true"}
@@ -171,11 +170,11 @@ def test_files_that_others_change_meanwhile_are_left_to_another_attempt(
 
 
 def _one_task_per_partition(files: pa.Table, target_bytes: int, *, sorts: bool) -> Any:
-    tasks = compaction_plan.plan_compaction(files, target_bytes, sorts=sorts)
+    tasks = plan_compaction(files, target_bytes, sorts=sorts)
     values = [str(row) for task in tasks for row in task.files["partition_values"].to_pylist()]
     whole = pa.concat_tables(task.files for task in tasks) if tasks else files.slice(0, 0)
     return [
-        compaction_plan.CompactionTask(whole.filter(pa.array([each == value for each in values], pa.bool_())), 1)
+        CompactionTask(whole.filter(pa.array([each == value for each in values], pa.bool_())), 1)
         for value in dict.fromkeys(values)
     ]
 

@@ -11,6 +11,8 @@ from pyspark.sql import SparkSession
 
 from widen.errors import InvalidOption, TableNotFound
 from widen.ingestion import ingest, replay
+from widen.log.commit import commit
+from widen.log.log_store import LogStore
 from widen.model.types import INTEGER, Field, StructType
 from widen.table import Table, create_table
 
@@ -76,10 +78,12 @@ def test_a_replay_that_was_killed_is_finished_by_the_next(
     class KilledError(BaseException):
         """What ends the process."""
 
-    def kill(*args: Any, **extra: Any) -> None:
-        raise KilledError
+    def commit_or_kill(store: LogStore, *args: Any, **extra: Any) -> Any:
+        if store.location == quarantine.location:
+            raise KilledError
+        return commit(store, *args, **extra)
 
-    monkeypatch.setattr("widen.targets.delta.commit", kill)
+    monkeypatch.setattr("widen.targets.delta.commit", commit_or_kill)
     with pytest.raises(KilledError):
         replay(quarantine.location, table.location, spark=spark)
     monkeypatch.undo()

@@ -89,6 +89,7 @@ def test_rows_of_a_table_with_a_feature_for_writers(spark: SparkSession, tmp_pat
 def test_conditions_on_collated_columns_see_every_equal_text(spark: SparkSession, tmp_path: Path) -> None:
     write_table(tmp_path, "collations", COLUMNS, {})
     table = widen.Table(str(tmp_path))
+    widen.register(spark)
 
     for condition in ("name = 'ADA'", "name = 'Ada'", "name IN ('aDA')", "name BETWEEN 'ADA' AND 'ADa'", "name >= 'b'"):
         expected = [] if ">=" in condition else [1, 2]

@@ -25,10 +25,10 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from deltalake.exceptions import DeltaError
 from pyspark.sql import SparkSession
-from widen.schema import feature_removal as handover
 
 from support.command_line import run, run_json
 from widen.iceberg.catalog import to_catalog
+from widen.schema import feature_removal as handover
 from widen.table import Table, create_table
 
 COUNT = int(os.environ.get("WIDEN_TEST_HANDOVERS", "4"))

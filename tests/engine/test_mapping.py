@@ -152,12 +152,12 @@ def test_files_that_others_add_before_mapping_ends_are_rewritten_too(
 ) -> None:
     table, expected = mapped(spark, str(tmp_path), "name")
     other, rewrite = widen.Table(str(tmp_path)), rewrite_files.rewrite_files
-    row = (3, "late", None, "theirs")
+    rows = [(3, "late", None, "theirs")]
 
     def after_another(*args: Any, **words: Any) -> Any:
-        monkeypatch.undo()
-        ddl = "number bigint, kind string, s struct<z: int, y: string>, gone string"
-        other.append(spark.createDataFrame([row], ddl))
+        if rows:
+            ddl = "number bigint, kind string, s struct<z: int, y: string>, gone string"
+            other.append(spark.createDataFrame([rows.pop()], ddl))
         return rewrite(*args, **words)
 
     monkeypatch.setattr(rewrite_files, "rewrite_files", after_another)

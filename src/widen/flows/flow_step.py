@@ -29,12 +29,11 @@ from widen.errors import (
 from widen.evolution.plan import Plan
 from widen.evolution.policy import Mode
 from widen.ingestion.commit_batch import (
+    AfterCommit,
     BatchRequest,
     CommitGuard,
-    IntervalWatch,
     commit_batch,
     persist_if_reread,
-    to_result,
 )
 from widen.ingestion.options import parse_limits
 from widen.ingestion.result import IngestResult
@@ -77,7 +76,7 @@ class FlowSettings:
     request: BatchRequest
     reader: BatchReader
     checkpoint: Checkpoint
-    watch: IntervalWatch
+    after: AfterCommit
     max_bytes: int | None = None
     skips_removed: bool = False
 
@@ -126,14 +125,14 @@ class FlowStep:
             SourceHistoryLost: the source has lost changes that the flow has not read.
             WidenError: as in `widen.ingest`.
         """
-        with self._settings.watch.publish_failure(self._settings.into):
+        with self._settings.after.publish_failure(self._settings.into):
             if not self._open():
                 return
         while (batch := self._publish_next()) is not None:
             yield batch
 
     def _publish_next(self) -> FlowBatch | None:
-        with self._settings.watch.publish_failure(self._settings.into):
+        with self._settings.after.publish_failure(self._settings.into):
             return self._next()
 
     def _open(self) -> bool:
@@ -364,10 +363,9 @@ class FlowStep:
             if target.version is None and settings.keeps_layout:
                 request = replace(request, policy=replace(request.policy, layout=to_layout(rows)))
                 target = request.open_target()
-            with persist_if_reread(rows, target, settings.watch) as source:
+            with persist_if_reread(rows, target, settings.after) as source:
                 batch = settings.reader.open(self._spark, source)
-                written = commit_batch(batch, request, target)
-                return None if written is None else to_result(batch, written, request, settings.watch)
+                return commit_batch(lambda _: batch, request, target, settings.after)
 
     # ---- progress --------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from widen.errors.tables import open_failure
 from widen.evolution.policy import Policy
 from widen.flows.flow_step import Checkpoint, FlowBatch, FlowSettings, FlowStep
 from widen.iceberg.catalog import CatalogSource
-from widen.ingestion.commit_batch import BatchRequest, IntervalWatch, OnEvent, parse_share
+from widen.ingestion.commit_batch import AfterCommit, BatchRequest, OnEvent, parse_share
 from widen.ingestion.options import parse_options, to_quarantine
 from widen.log.log_store import LogStore
 from widen.model.argument_types import check_arguments
@@ -222,7 +222,7 @@ def _to_settings(
         request=BatchRequest(table=table, policy=policy, may_be_empty=True, progress=progress, quarantine=quarantine),
         reader=reader,
         checkpoint=Checkpoint(LogStore(to_place(step.checkpoint), storage_options)),
-        watch=IntervalWatch(parse_share(step.verify), on_event),
+        after=AfterCommit(parse_share(step.verify), on_event),
         max_bytes=step.max_bytes,
         skips_removed=step.removed == SKIP,
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -80,7 +80,6 @@ class BatchRequest:
         quarantine: The location of the quarantine; by default beside the table.
         is_strict: Whether every option that names a field must have an effect.
         is_new: Whether the batch has only files that the table has not loaded; see `widen.ingestion.new_files`.
-        parks: Whether to leave files out without which the batch is not refused.
         guard: What the batch requires of the version that it is committed to; by default, not to have the interval yet.
         replaces_rows: Whether the commit also removes rows, so that a batch without records is committed too.
     """
@@ -95,7 +94,6 @@ class BatchRequest:
     is_strict: bool = False
     limits: BatchLimits = NO_LIMITS
     is_new: bool = False
-    parks: bool = False
     guard: CommitGuard | None = None
     replaces_rows: bool = False
 
@@ -113,23 +111,23 @@ class BatchRequest:
         return self.table.open(self.policy)
 
 
-def commit_once(batch: Batch, request: BatchRequest, target: IngestTarget) -> WrittenBatch | Conflicted | None:
-    """Plan, write and commit a batch; see `commit_batch`.
-
-    Returns:
-        The conflict if another writer committed first; None if there is nothing to write, and the request allows that.
-    """
-    return _BatchCommit(batch, request, target).attempt(None)
+OpenBatch: TypeAlias = Callable[[IngestTarget], "Batch | None"]
+"""Opens the source of a batch, and chooses its files by the version that they are loaded into; None if it has none."""
 
 
-def commit_batch(batch: Batch, request: BatchRequest, target: IngestTarget) -> WrittenBatch | None:
-    """Plan, write and commit a batch, again if another writer commits first.
+def commit_batch(
+    open_batch: OpenBatch, request: BatchRequest, target: IngestTarget, after: AfterCommit
+) -> IngestResult | None:
+    """Load a batch as one version of the table: its rows, the changes of the schema, and which files it has loaded.
+
+    If another writer commits first, the batch is planned and written again for the new version. What the earlier
+    attempts have observed is known then, so that the first pass of the next one is usually its last.
 
     Args:
         target: The table as it was opened; it is opened again only after a conflict.
 
     Returns:
-        None if there is nothing to write, and the request allows that.
+        None if there is nothing to load, and the request allows that.
 
     Raises:
         SourceError: the batch has no record, or no value, or a file changed while it was read.
@@ -139,70 +137,69 @@ def commit_batch(batch: Batch, request: BatchRequest, target: IngestTarget) -> W
         UnmatchedFields: a mask or an exclusion has no effect; or the request is strict, and another option has none.
         ContentionError: other writers kept committing first; nothing is visible.
         TableError: the table cannot be read or written; nothing is visible.
+        PostCommitFailed: the batch is committed, but an event could not be published, or the verification failed.
         InternalError: the plan changed in every pass, which should not happen.
     """
-    return retry_conflicts(_BatchCommit(batch, request, target).attempt)
+    batch: Batch | None = None
+    observed = Observation()
 
-
-@dataclass
-class _BatchCommit:
-    """A batch, and what the attempts to commit it have observed so far."""
-
-    batch: Batch
-    request: BatchRequest
-    target: IngestTarget
-    observed: Observation = field(default_factory=Observation)
-
-    def attempt(self, conflict: Conflicted | None) -> WrittenBatch | Conflicted | None:
-        """Plan, write and commit once."""
-        batch, request = self.batch, self.request
-        opened = self.target if conflict is None else request.open_target()
-        target = opened.with_file_fields(batch.names)
-        if request.commit_guard.is_repeated(target):
-            return _repeated_batch(target)
-        write = partial(write_pass, batch, request.progress)
+    def attempt(conflict: Conflicted | None) -> tuple[Batch, WrittenBatch] | Conflicted | None:
+        nonlocal batch, observed
+        opened = target if conflict is None else request.open_target()
+        if batch is None or request.is_new:
+            # Which files are new is another question after a conflict: the other writer may have loaded some.
+            batch, observed = open_batch(opened), Observation()
+            if batch is None:
+                return None
+        table = opened.with_file_fields(batch.names)
+        if request.commit_guard.is_repeated(table):
+            return batch, _repeated_batch(table)
         with StagedFiles() as staged:
             # A batch may be read several times, and every pass must see the same records.
             with unchanged_files(batch.spark, batch.files):
-                self.observed = self.observed.merged(batch.prior_observation(target.schema, target.policy), max)
-                written = write_until_plan_is_stable(target, self.observed, write)
+                observed = observed.merged(batch.prior_observation(table.schema, table.policy), max)
+                written = write_until_plan_is_stable(table, observed, partial(write_pass, batch, request.progress))
                 staged.add_undo(partial(written.draft.discard, written.result))
             plan = replace(written.plan, bad_files=batch.bad_files, source_table=batch.source_table)
             written = replace(written, plan=plan)
-            if not request.may_be_empty and not self._records_bad_files(target):
-                ensure_has_records(batch, written)
-            elif not has_content(written) and (
-                target.version is None or not (batch.bad_files or request.replaces_rows)
-            ):
+            if not _has_rows(batch, written, request):
                 _write_quarantine(batch, written, request)
                 return None
             # Every refusal comes before the first commit, so that a refused batch leaves both tables alone.
-            ensure_plan_allowed(written.plan, request)
-            request.limits.ensure_fulfilled(written.plan, written.result.seen)
+            ensure_plan_allowed(plan, request)
+            request.limits.ensure_fulfilled(plan, written.result.seen)
             request.progress("committing")
             # The quarantine is committed first, so that every record is in one of the two tables at any time.
             quarantine = _write_quarantine(batch, written, request)
             if quarantine is not None and request.interval is None:
                 # An interval of a stream keeps its quarantined records: its next attempt recognizes them.
                 staged.add_undo(quarantine.undo)
-            version = request.commit_guard.prepare_draft(written.draft, written.plan).commit(
-                written.plan,
-                written.result,
-                staged=staged,
-                interval=request.interval,
-                loaded=to_load_record(batch, written.result.seen, is_exclusive=request.is_new),
-            )
+            loaded = to_load_record(batch, written.result.seen, is_exclusive=request.is_new)
+            draft = request.commit_guard.prepare_draft(written.draft, plan)
+            version = draft.commit(plan, written.result, staged=staged, interval=request.interval, loaded=loaded)
         if isinstance(version, Conflicted):
-            self.observed = self.observed.merged(written.result.seen, max)
+            observed = observed.merged(written.result.seen, max)
             return version
-        has_kept_out = written.result.kept_out is not None or bool(batch.bad_files)
-        return replace(written, version=version, quarantine=quarantine if has_kept_out else None)
+        is_quarantined = written.result.kept_out is not None or bool(batch.bad_files)
+        return batch, replace(written, version=version, quarantine=quarantine if is_quarantined else None)
 
-    def _records_bad_files(self, target: IngestTarget) -> bool:
-        """Tell whether to commit without a record, because no new file can be read: the next load leaves them out."""
-        return (
-            self.request.is_new and target.version is not None and not self.batch.files and bool(self.batch.bad_files)
-        )
+    committed = retry_conflicts(attempt)
+    return None if committed is None else finish_batch(*committed, request, after)
+
+
+def _has_rows(batch: Batch, written: WrittenBatch, request: BatchRequest) -> bool:
+    """Tell whether there is something to commit to the table.
+
+    Raises:
+        SourceError: there is nothing, and the request does not allow that.
+    """
+    has_table = written.target.version is not None
+    if request.is_new and has_table and batch.bad_files and not batch.files:
+        return True  # the next load leaves out the files that cannot be read
+    if not request.may_be_empty:
+        ensure_has_records(batch, written)
+        return True
+    return has_content(written) or (has_table and (bool(batch.bad_files) or request.replaces_rows))
 
 
 def park_files(
@@ -445,7 +442,7 @@ OnEvent: TypeAlias = Callable[[IntervalEvent], object]
 
 
 @dataclass(frozen=True, slots=True)
-class IntervalWatch:
+class AfterCommit:
     """What to do after the commit of an interval: verify records, publish events.
 
     Args:
@@ -480,17 +477,17 @@ class IntervalWatch:
             raise
 
 
-def persist_if_reread(source: _Source, target: IngestTarget, watch: IntervalWatch) -> AbstractContextManager[_Source]:
+def persist_if_reread(source: _Source, target: IngestTarget, after: AfterCommit) -> AbstractContextManager[_Source]:
     """Persist a DataFrame source for the ingestion if it will be read more than once.
 
     Args:
         target: The table. Its fixed columns send records to the quarantine, which takes a second pass.
-        watch: Whether to verify, which reads the source again.
+        after: Whether to verify, which reads the source again.
     """
-    return persist_source(source) if watch.verified or target.policy.fixed_columns else nullcontext(source)
+    return persist_source(source) if after.verified or target.policy.fixed_columns else nullcontext(source)
 
 
-def to_result(batch: Batch, written: WrittenBatch, request: BatchRequest, watch: IntervalWatch) -> IngestResult:
+def finish_batch(batch: Batch, written: WrittenBatch, request: BatchRequest, after: AfterCommit) -> IngestResult:
     """Return the result of a committed interval, verified on request, and publish its events.
 
     Raises:
@@ -501,20 +498,20 @@ def to_result(batch: Batch, written: WrittenBatch, request: BatchRequest, watch:
         result = _build_result(batch, written, request)
         # After the commit only: a listener must not hear of a change that nobody can see.
         plan = written.plan
-        watch.publish(
+        after.publish(
             request.table.location,
             result.interval,
             (*plan.events, *plan.unmatched, *plan.bad_files, LoadEvent.of(result)),
             version=result.version,
         )
-        if not watch.verified or result.is_repeated:
+        if not after.verified or result.is_repeated:
             return result
         size_bytes = sum(file.size_bytes for file in batch.files)
         request.progress(Step("verifying", size_bytes, result.records))
         assert result.version is not None
         with explain_changes(batch.spark, batch.files):
             verification = written.target.verify(
-                batch, written.result, result.version, written.quarantine, watch.verified
+                batch, written.result, result.version, written.quarantine, after.verified
             )
             # A source that changed since it was read would look like loss.
             if not verification.is_clean:

@@ -5,7 +5,7 @@ Source: docs/evolution-rules.md#one-interval
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from os import PathLike
@@ -19,18 +19,15 @@ from widen.errors.tables import open_failure
 from widen.evolution.plan import REPLAY_PREFIX, Plan
 from widen.iceberg.catalog import CatalogSource
 from widen.ingestion.commit_batch import (
+    AfterCommit,
     BatchRequest,
-    IntervalWatch,
     OnEvent,
-    WrittenBatch,
     commit_batch,
-    commit_once,
     ensure_has_records,
     ensure_matched,
     park_files,
     parse_share,
     persist_if_reread,
-    to_result,
     write_until_plan_is_stable,
 )
 from widen.ingestion.new_files import FileChoice, is_by_content, open_batch, parse_changed
@@ -49,7 +46,7 @@ from widen.spark.source.open_source import IngestSource
 from widen.spark.source.source_files import hash_files, to_paths, unchanged_files
 from widen.spark.types import DataFrame, SparkSession
 from widen.targets import find_table
-from widen.targets.table_format import Conflicted, IngestTarget, StreamInterval, retry_conflicts
+from widen.targets.table_format import IngestTarget, StreamInterval
 
 
 @check_arguments
@@ -296,19 +293,26 @@ def ingest(
         is_strict=strict,
         limits=parse_limits(max_corrupt, max_kept_out, fail_on),
         is_new=new,
-        parks=park_over_limit,
     )
-    watch, target = IntervalWatch(parse_share(verify), on_event), request.open_target()
+    after, target = AfterCommit(parse_share(verify), on_event), request.open_target()
     skips_bad = reader.skips_bad_files
     choice = _build_choice(session, target, own, new=new, new_by=new_by, changed=changed, skips_bad=skips_bad)
-    with watch.publish_failure(table.location), persist_if_reread(source, target, watch) as persisted:
+    with after.publish_failure(table.location), persist_if_reread(source, target, after) as persisted:
         progress("looking at the source")
-        done = commit_source(request, choice, partial(open_batch, reader, session, persisted, choice))
-        if done is None:
+
+        def choose_files(table: IngestTarget) -> Batch | None:
+            choice.target = table
+            batch = open_batch(reader, session, persisted, choice)
+            if batch is not None and park_over_limit and choice.open_some is not None:
+                batch = park_files(batch, request, table, choice.open_some)
+            return batch
+
+        result = commit_batch(choose_files, request, target, after)
+        if result is None:
             target = choice.target
             plan = Plan((), target.schema or StructType())
             return IngestResult(target.version, plan, compared=choice.comparison, is_unchanged=True)
-        return replace(to_result(*done, request, watch), compared=choice.comparison)
+        return replace(result, compared=choice.comparison)
 
 
 def _to_interval(app_id: str, number: int) -> StreamInterval:
@@ -337,37 +341,6 @@ def _build_choice(
     hashes = partial(hash_files, session) if is_by_content(new_by) else None
     changes = parse_changed(changed)
     return FileChoice(target, is_new=new, changed=changes, skips_bad=skips_bad, hash_files=hashes, own=own)
-
-
-def commit_source(
-    request: BatchRequest, choice: FileChoice, open_source: Callable[[], Batch | None]
-) -> tuple[Batch, WrittenBatch] | None:
-    """Commit the records of a source; return None if it has no new files.
-
-    If only new files are to be loaded, they are chosen again after a conflict: the other writer may have loaded some.
-
-    Args:
-        open_source: Returns the records of these files, or None if there are none.
-
-    Raises:
-        WidenError: as in `ingest`.
-    """
-
-    def attempt(conflict: Conflicted | None) -> tuple[Batch, WrittenBatch] | Conflicted | None:
-        if conflict is not None:
-            choice.target = request.open_target()
-        batch = open_source()
-        if batch is None:
-            return None
-        if request.parks and choice.open_some is not None:
-            batch = park_files(batch, request, choice.target, choice.open_some)
-        written = (commit_once if request.is_new else commit_batch)(batch, request, choice.target)
-        if isinstance(written, Conflicted):
-            return written
-        assert written is not None
-        return batch, written
-
-    return retry_conflicts(attempt)
 
 
 # Check a source against a contract; nothing is written.

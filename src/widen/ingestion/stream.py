@@ -17,13 +17,12 @@ from typing import TypeAlias
 from widen.errors import InvalidOption
 from widen.iceberg.catalog import CatalogSource
 from widen.ingestion.commit_batch import (
+    AfterCommit,
     BatchRequest,
-    IntervalWatch,
     OnEvent,
     commit_batch,
     parse_share,
     persist_if_reread,
-    to_result,
 )
 from widen.ingestion.options import check_places, parse_options, to_quarantine
 from widen.ingestion.result import IngestResult
@@ -147,8 +146,8 @@ def ingest_stream(
         find_table_source(session, paths, follows=True)
         rows = file_stream(session, paths, max_files, max_bytes)
     request.open_target()  # a table that cannot be written must fail here, not in the first interval
-    watch, lists_files = IntervalWatch(parse_share(verify), on_event), not isinstance(source, DataFrame)
-    work = _StreamWork(reader, checkpoint, request, watch, on_interval, lists_files)
+    after, lists_files = AfterCommit(parse_share(verify), on_event), not isinstance(source, DataFrame)
+    work = _StreamWork(reader, checkpoint, request, after, on_interval, lists_files)
     return start_stream(rows, work, checkpoint, once=once, every_seconds=every_seconds)
 
 
@@ -163,7 +162,7 @@ class _StreamWork:
     reader: BatchReader
     checkpoint: str
     request: BatchRequest
-    watch: IntervalWatch
+    after: AfterCommit
     on_interval: OnInterval | None
     lists_files: bool
     stream_id: str | None = None
@@ -173,20 +172,18 @@ class _StreamWork:
         spark = rows.sparkSession
         self.stream_id = self.stream_id or query_id(spark, self.checkpoint)
         request = replace(self.request, interval=StreamInterval(self.stream_id, number))
-        with self.watch.publish_failure(request.table.location, number):
+        with self.after.publish_failure(request.table.location, number):
             self._write(rows, request)
 
     def _write(self, rows: DataFrame, request: BatchRequest) -> None:
         spark, target = rows.sparkSession, request.open_target()
-        with nullcontext(rows) if self.lists_files else persist_if_reread(rows, target, self.watch) as source:
+        with nullcontext(rows) if self.lists_files else persist_if_reread(rows, target, self.after) as source:
             reader = self.reader.for_table(target.schema)
             batch = reader.open_new_files(spark, source) if self.lists_files else reader.open(spark, source)
-            written = None if batch is None else commit_batch(batch, request, target)
-            if batch is not None and written is not None:
-                result = to_result(batch, written, request, self.watch)
-                if self.on_interval and result.version is not None:
-                    with after_commit(request.table.location, result.version):
-                        self.on_interval(result)
+            result = commit_batch(lambda _: batch, request, target, self.after)
+            if self.on_interval and result is not None and result.version is not None:
+                with after_commit(request.table.location, result.version):
+                    self.on_interval(result)
 
 
 def _ensure_limits(limits: Mapping[str, tuple[float | None, int]]) -> None:

@@ -17,6 +17,7 @@ from widen.json.observation import observation_from_json
 from widen.model.schema_json import parse_type
 from widen.model.types import StructType
 from widen.rows.row_builder import RowBuilder
+from widen.spark.arrow_types import to_arrow_schema
 from widen.spark.ingest.text_tasks import build_columns, drain_arrow_batches
 from widen.spark.source.csv import (
     EXACT_VALUES,
@@ -27,7 +28,6 @@ from widen.spark.source.csv import (
     learn_style,
     parse_rows,
 )
-from widen.spark.types import to_arrow_schema
 
 TEXTS = (
     *("", '""', "0", "-0", "7", "-7", "007", "+7", " 7", "7 ", "1e3", "1.5", "1.50", "1.0", ".5", "-0.5", "-0.0", "1."),

@@ -23,8 +23,8 @@ from widen.model.schema_json import parse_type
 from widen.model.types import INTEGER, STRING, Field, StructType
 from widen.proof.source_reader import SourceReader
 from widen.rows.row_builder import OriginColumn, RowBuilder
+from widen.spark.arrow_types import to_arrow_schema
 from widen.spark.ingest.text_tasks import drain_arrow_batches
-from widen.spark.types import to_arrow_schema
 
 CASES = int(os.environ.get("WIDEN_MASK_CASES", "150"))
 NAMES = ("email", "straße", "a b", "x.y", "Id", "kéy", "q`q", "ĲS", "_rescued", "email_string", "email_2", "İx")

@@ -17,7 +17,7 @@ from widen.model.schema_json import parse_type
 from widen.model.types import Field, StructType
 from widen.proof.canonical import digest
 from widen.proof.source_reader import SourceReader
-from widen.spark.types import to_arrow_schema
+from widen.spark.arrow_types import to_arrow_schema
 
 bounds = st.sampled_from(
     [Policy(Mode.WIDEN), Policy(Mode.SPLIT), Policy(Mode.FREEZE), Policy(Mode.WIDEN, max_columns=3)]

@@ -17,8 +17,8 @@ from widen.json.document import corrupt_text_to_bytes
 from widen.rows.row import build_routes, rescue, to_row
 from widen.rows.row_builder import RowBuilder
 from widen.schema.source_metadata import CORRUPT, RESCUED, role_field
+from widen.spark.arrow_types import to_arrow_schema
 from widen.spark.ingest.text_tasks import drain_arrow_batches, observe_chunk
-from widen.spark.types import to_arrow_schema
 
 modes = st.sampled_from([Mode.WIDEN, Mode.SPLIT])
 

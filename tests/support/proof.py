@@ -14,7 +14,7 @@ from widen.proof.row_encoder import RecordLayout, RowEncoder, learn_layout
 from widen.proof.row_reader import RowReader
 from widen.proof.rules import build_proof_rules
 from widen.proof.source_reader import ExpectedRow, SourceEncoder
-from widen.spark.types import to_arrow_schema
+from widen.spark.arrow_types import to_arrow_schema
 
 
 def to_comparable(rows: Iterable[ExpectedRow]) -> list[tuple[bytes, int, int]]:

@@ -15,8 +15,8 @@ from widen.json.document import parse_document
 from widen.json.observation import Observation, observation_from_json
 from widen.model.types import StructType
 from widen.rows.row_builder import RowBuilder
+from widen.spark.arrow_types import to_arrow_schema
 from widen.spark.ingest.text_tasks import drain_arrow_batches
-from widen.spark.types import to_arrow_schema
 
 
 @dataclass(frozen=True)

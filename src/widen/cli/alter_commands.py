@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from widen.schema.operations import Operation
     from widen.schema.request import ColumnChanges, NewColumn
     from widen.spark.types import SparkSession
-    from widen.table.column_changes import ColumnChangesMixin
+    from widen.table import Table
     from widen.table.open_table import TableVersion
 
 
@@ -48,12 +48,12 @@ def alter(
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
     """Change, rename, add or drop a column. It takes one commit and rewrites no file."""
-    from widen.table.column_changes import ColumnChangesMixin
+    from widen.table import Table
 
     values = {"type": type, "comment": comment, "nullable": nullable, "after": after, "default": default}
     changes = requested_changes(**values, first=first, drop_default=drop_default)
     ensure_one_change(changes, rename=rename is not None, add=add, drop=drop)
-    opened = ColumnChangesMixin(table, shared_options.storage(storage_option))
+    opened = Table(table, shared_options.storage(storage_option))
     operations = parse_operations(opened.snapshot.schema, column, changes, rename, add=add, drop=drop)
     if dry_run:
         _show_plan(opened, opened.plan_columns(operations), json=json)
@@ -102,7 +102,7 @@ def parse_operations(
     return parse_column_changes(schema, {column: cast("ColumnChanges", changes)})
 
 
-def _show_plan(table: ColumnChangesMixin, operations: Sequence[Operation], *, json: bool) -> None:
+def _show_plan(table: Table, operations: Sequence[Operation], *, json: bool) -> None:
     from widen.report import text_format
 
     if json:
@@ -140,7 +140,6 @@ def properties(
     from widen.log.snapshot import open_snapshot
     from widen.protocol.column_mapping import MODE, NONE
     from widen.report import terminal
-    from widen.table.column_changes import PropertyChangesMixin
 
     settings, properties_to_set = shared_options.storage(storage_option), shared_options.pairs(set, "--set")
     if properties_to_set and unset:
@@ -152,7 +151,9 @@ def properties(
         else:
             show([terminal.pairs_table(sorted(shown.items()))])
         return
-    opened = PropertyChangesMixin(table, settings)
+    from widen.table import Table
+
+    opened = Table(table, settings)
     before = opened.version
     missing = [key for key in unset or () if key not in opened.properties]
     if missing:

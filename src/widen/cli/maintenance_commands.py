@@ -88,9 +88,9 @@ def vacuum(
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
     """Delete the files that no version within the retention needs. Older versions can then no longer be read."""
-    from widen.table.maintenance import VacuumMixin
+    from widen.table import Table
 
-    opened = VacuumMixin(table, shared_options.storage(storage_option))
+    opened = Table(table, shared_options.storage(storage_option))
     with progress("listing the files"):
         done = opened.vacuum(retention_hours, dry_run=dry_run, force=force)
     if json:
@@ -641,9 +641,9 @@ def mirror(
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
     """Make an Iceberg table show a Delta table. It reads the log alone and opens no data file."""
-    from widen.table.maintenance import MirrorMixin
+    from widen.table import Table
 
-    opened = MirrorMixin(table, shared_options.storage(storage_option))
+    opened = Table(table, shared_options.storage(storage_option))
     _show(opened.mirror(catalog=catalog, identifier=identifier), json=json)
     if not follow:
         return

@@ -169,19 +169,20 @@ def report(
 ) -> None:
     """Show the data in each column, and how the schema changed."""
     from widen.report.build_report import FooterUse, build_report
-    from widen.spark.read.scan import read_snapshot
-    from widen.table.column_changes import PropertyChangesMixin
+    from widen.table import Table
 
     ensure_writable(html)
     snapshot = _open_table(table, storage_option)
     if acknowledge:
         before = build_report(snapshot, FooterUse("automatic"))
-        opened = PropertyChangesMixin(table, shared_options.storage(storage_option))
+        opened = Table(table, shared_options.storage(storage_option))
         acknowledge_decisions(before, opened, acknowledge)
         snapshot = opened.snapshot
     use = {None: "automatic", True: "all", False: "none"}[footers]
     built = build_report(snapshot, FooterUse(use))
     if scan:
+        from widen.spark.read.scan import read_snapshot
+
         read = partial(read_snapshot, store=snapshot.store, snapshot=snapshot)
         built = scan_rows(built, snapshot.schema, read)
     show_report(built, samples, html, json=json)

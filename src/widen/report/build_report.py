@@ -44,12 +44,12 @@ from widen.report.table_report import (
 )
 from widen.report.text_format import brief_type
 from widen.schema.source_metadata import COMMENT, CORRUPT, EVOLVED_FROM, SOURCE, role_of
-from widen.spark.maintain.column_profile import ColumnFacts, profile_columns
-from widen.spark.types import DataFrame
 
 if TYPE_CHECKING:
+    from widen.spark.maintain.column_profile import ColumnFacts
     from widen.spark.read import parquet_footer as footers
     from widen.spark.read.parquet_footer import LeafFooter
+    from widen.spark.types import DataFrame
 else:
     footers = import_lazily("widen.spark.read.parquet_footer")
 
@@ -143,6 +143,8 @@ def _values(column: ReportColumn) -> int:
 
 def scan_report(rows: DataFrame, schema: StructType, report: Report) -> Report:
     """Return the report with numbers from all rows; deleted rows do not count, values inside arrays do."""
+    from widen.spark.maintain.column_profile import profile_columns
+
     number, facts = profile_columns(rows, schema)
     columns = tuple(_scanned_column(column, facts[column.path]) for column in report.columns)
     origins = {column.path: column.origin for family in report.families for column in family.columns if column.origin}

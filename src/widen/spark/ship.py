@@ -17,17 +17,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql.utils import is_remote
 
 from widen.errors import InvalidOption
 from widen.model.argument_types import check_arguments
 from widen.model.lazy_module import import_lazily
-from widen.spark.errors import translate_spark_errors
-from widen.spark.session import find_session, is_driver
-from widen.spark.types import SparkSession
 
 if TYPE_CHECKING:
     import pyspark
+
+    from widen.spark.types import SparkSession
 else:
     pyspark = import_lazily("pyspark")
 
@@ -58,6 +56,10 @@ def ship(session: SparkSession | None = None) -> None:
 
     Source: Spark's Python package management
     """
+    from pyspark.sql.utils import is_remote
+
+    from widen.spark.session import find_session
+
     spark = find_session(session)
     archive = str(_zip_package(Path(tempfile.mkdtemp(prefix="widen-ship-")) / "widen.zip"))
     if is_remote():
@@ -83,6 +85,9 @@ def ensure_executors(spark: SparkSession, modules: Sequence[str]) -> None:
         JobFailed: the job failed.
     """
     # Spark gives tasks to all free cores first, so that two for each core reach every executor that there is.
+    from widen.spark.errors import translate_spark_errors
+    from widen.spark.session import is_driver
+
     count = min(_MAX_PROBES, 2 * spark.sparkContext.defaultParallelism) if is_driver(spark) else _MAX_PROBES
     probe = partial(_probe, tuple(modules))
     with translate_spark_errors():

@@ -1,6 +1,6 @@
-"""The classes `Table`, one mixin module for each group of methods, and `IcebergTable`.
+"""The classes `Table`, one mixin module for each group of methods, and `IcebergTable`, which needs PyIceberg.
 
-The classes need Spark; `column_changes` and `property_changes` do not. So the classes are imported on first use.
+They are imported on first use. A method of `Table` that needs Spark imports it when it is called.
 """
 
 from __future__ import annotations

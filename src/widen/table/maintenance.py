@@ -24,8 +24,6 @@ from widen.errors import (
     RetentionNotExpired,
     WidenError,
 )
-from widen.iceberg.catalog import CatalogSource, to_table_name
-from widen.iceberg.mirror import Mirrored, mirror_version
 from widen.log.checkpoint_writer import write_checkpoint
 from widen.log.commit import (
     Committed,
@@ -64,6 +62,8 @@ from widen.table.open_table import Self, TableVersion
 from widen.table.results import TableChange, Vacuumed, to_datetime
 
 if TYPE_CHECKING:
+    from widen.iceberg.catalog import CatalogSource
+    from widen.iceberg.mirror import Mirrored
     from widen.spark.maintain.rewrite_files import OldFileRewrite
     from widen.spark.read.physical_types import OldType
     from widen.spark.types import SparkSession
@@ -597,10 +597,12 @@ class VacuumMixin(TableVersion):
         Source: Delta Spark's VACUUM
         """
         retention_ms = to_retention_ms(retention_hours)
-        from widen.spark.maintain.executor_vacuum import ExecutorVacuum
+        walk, delete = None, None
+        if spark is not None:
+            from widen.spark.maintain.executor_vacuum import ExecutorVacuum
 
-        executors = None if spark is None else ExecutorVacuum(spark, self._store)
-        walk, delete = (executors.walk, executors.delete) if executors else (None, None)
+            executors = ExecutorVacuum(spark, self._store)
+            walk, delete = executors.walk, executors.delete
 
         def attempt(_: Conflicted | None) -> tuple[VacuumPlan, Committed] | Conflicted:
             return run_vacuum(plan_vacuum(self._store, retention_ms, force=force, walk=walk), delete)
@@ -643,4 +645,7 @@ class MirrorMixin(TableVersion):
 
         Source: PROTOCOL.md#iceberg-compatibility-v2
         """
+        from widen.iceberg.catalog import to_table_name
+        from widen.iceberg.mirror import mirror_version
+
         return mirror_version(self._snapshot, to_table_name(identifier, catalog))

@@ -234,16 +234,16 @@ class LocalFramesMixin(TableVersion):
         return rows
 
     def _local_rows(self, where: Expression | None, row_limit: int, spark: SparkSession | None) -> pa.Table:
-        from widen.spark.errors import translate_spark_errors
-        from widen.spark.read.scan import read_snapshot
-        from widen.spark.session import find_session
-        from widen.spark.types import to_arrow_schema
-
         if where is None:
             try:
                 return local_rows.read_locally(self._snapshot, row_limit)
             except local_rows.NotLocal:
                 pass  # Spark reads what Arrow cannot read exactly
+        from widen.spark.arrow_types import to_arrow_schema
+        from widen.spark.errors import translate_spark_errors
+        from widen.spark.read.scan import read_snapshot
+        from widen.spark.session import find_session
+
         rows = read_snapshot(find_session(spark), self._store, self._snapshot, where)
         with translate_spark_errors():
             found = (rows if row_limit > _LARGEST_LIMIT else rows.limit(row_limit)).toArrow()

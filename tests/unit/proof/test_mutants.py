@@ -32,8 +32,8 @@ from widen.proof.row_encoder import LayoutMatcher, RecordLayout
 from widen.proof.source_reader import SourceReader
 from widen.rows.convert import MISSING
 from widen.rows.row_builder import RowBuilder
+from widen.spark.arrow_types import to_arrow_schema
 from widen.spark.ingest import text_tasks as arrow_columns
-from widen.spark.types import to_arrow_schema
 
 POLICY = Policy(
     Mode.SPLIT,

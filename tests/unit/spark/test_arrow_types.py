@@ -6,7 +6,7 @@ from datetime import datetime, timezone
 
 import pyarrow as pa
 
-from widen.spark.types import to_utc
+from widen.spark.arrow_types import to_utc
 
 YEAR_1 = -62_135_596_800_000_000
 

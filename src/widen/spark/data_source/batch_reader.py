@@ -25,11 +25,12 @@ from widen.model.types import LONG, STRING, TIMESTAMP, DataType, Field, StructTy
 from widen.protocol.column_mapping import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, with_change_type
 from widen.protocol.data_skipping import And, Compare, IsNull, Not, Or, Predicate, UnknownPredicate, to_comparable
 from widen.protocol.partition_values import UnknownValue
+from widen.spark.arrow_types import to_arrow_schema
 from widen.spark.dml.changed_rows import load_changes
 from widen.spark.read.local_rows import LocalScan, NotLocal, RowSlice, plan_local_scan
 from widen.spark.read.scan import select_files
 from widen.spark.ship import freeze_imports
-from widen.spark.types import as_nullable, to_arrow_schema, visible_schema
+from widen.spark.types import as_nullable, visible_schema
 
 
 def read_snapshot_of(options: SourceOptions) -> Snapshot:

@@ -38,9 +38,9 @@ from widen.schema.alter import plan_create_table
 from widen.schema.growth import grow_schema, schema_change_options
 from widen.schema.source_metadata import parse_automatic_widening
 from widen.schema.table_state import check_constraints, to_table_state
+from widen.spark.arrow_types import to_arrow, to_utc
 from widen.spark.data_source.batch_reader import SourceOptions
 from widen.spark.read.local_rows import NotLocal, convert_column
-from widen.spark.types import to_arrow, to_utc
 from widen.spark.write.arrow_writer import ArrowLayout, PartFile, PartWriter, open_writer, to_add
 from widen.spark.write.parquet_writer import arrow_layout
 from widen.spark.write.physical_layout import is_fully_nullable

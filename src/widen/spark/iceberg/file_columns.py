@@ -24,11 +24,12 @@ from widen.iceberg.metadata_files import ensure_regular
 from widen.model.column_path import ELEMENT, KEY, VALUE, Path, format_path, map_fields
 from widen.model.types import LONG, STRING, ArrayType, DataType, DecimalType, Field, MapType, StructType
 from widen.protocol.column_mapping import COLUMN_ID, NAME, PHYSICAL_NAME
+from widen.spark.arrow_types import to_arrow_schema
 from widen.spark.read.local_rows import NotLocal, convert_column
 from widen.spark.read.parquet_footer import read_files
 from widen.spark.read.physical_types import Names, field_id, names_of_columns, with_field_id
 from widen.spark.read.projection import StoredTypes
-from widen.spark.types import DataFrame, as_nullable, to_arrow_schema, to_spark, visible_schema
+from widen.spark.types import DataFrame, as_nullable, to_spark, visible_schema
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO

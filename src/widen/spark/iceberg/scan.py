@@ -51,6 +51,7 @@ from widen.model.types import (
 )
 from widen.protocol.column_mapping import COLUMN_ID, NONE
 from widen.protocol.data_skipping import Predicate, UnknownPredicate
+from widen.spark.arrow_types import to_arrow
 from widen.spark.expression import filter_rows
 from widen.spark.iceberg.file_columns import PLACE, POSITION, FileColumns, find_columns, open_with_arrow, read_schemas
 from widen.spark.read.deleted_rows import BROADCAST_ROWS, FILE, ROW, bitmap_batches
@@ -58,15 +59,7 @@ from widen.spark.read.predicates import filter_stored_rows, parse_predicate
 from widen.spark.read.projection import ScanGroup, ScanPlan, projection
 from widen.spark.read.scan import file_key, key_of, list_files, open_files
 from widen.spark.settings import options_of_files
-from widen.spark.types import (
-    DataFrame,
-    as_nullable,
-    compares_names_exactly,
-    to_arrow,
-    to_spark,
-    type_to_spark,
-    visible_schema,
-)
+from widen.spark.types import DataFrame, as_nullable, compares_names_exactly, to_spark, type_to_spark, visible_schema
 
 if TYPE_CHECKING:
     from pyiceberg import types as ice_types

@@ -36,6 +36,7 @@ from widen.rows.column_assembler import ColumnAssembler
 from widen.rows.row import ColumnSlot
 from widen.rows.row_builder import ORIGIN_FIELDS, DecodedChunk, OriginColumn, RowBuilder
 from widen.rows.shape import RecordShape, ScalarField
+from widen.spark.arrow_types import to_arrow_schema
 from widen.spark.errors import find_known_failure
 from widen.spark.ship import without_garbage_collection
 from widen.spark.source.csv import FRACTION_PATTERN, FieldGroup
@@ -55,7 +56,7 @@ from widen.spark.source.file_ranges import (
     record_too_long,
     split_groups,
 )
-from widen.spark.types import to_arrow_schema, to_spark
+from widen.spark.types import to_spark
 from widen.spark.write.arrow_writer import PartFile, PartSink, PartWriter
 
 NOTE = "_widen_note"

@@ -48,11 +48,11 @@ from widen.proof.source_reader import (
     find_parts,
     read_line_blocks,
 )
+from widen.spark.arrow_types import to_arrow_schema
 from widen.spark.errors import translate_spark_errors
 from widen.spark.ingest.table_files import TaskFiles
 from widen.spark.ship import without_garbage_collection
 from widen.spark.source.file_ranges import FILE, PART, REFUSED_PART, TEXT, WHOLE, open_file, read_refused
-from widen.spark.types import to_arrow_schema
 
 DIGEST, VALUES, CONVERTED, PLACE, FORM = "digest", "values", "converted", "place", "form"
 """The columns of the comparison: digest of a record or row, number of its values, number of converted values, where it

@@ -10,17 +10,16 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import islice
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap, BitMap64
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from widen.errors import CorruptFile, FileMissing
 from widen.log.log_store import LogStore
+from widen.model.lazy_module import import_lazily
 from widen.protocol.actions import DeletionVector
 from widen.protocol.deletion_vectors import (
     BitmapLayout,
@@ -31,6 +30,12 @@ from widen.protocol.deletion_vectors import (
     verify_framed_vector,
 )
 from widen.spark.ship import freeze_imports
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import functions as F
+else:
+    F = import_lazily("pyspark.sql.functions")
 
 FILE, ROW = "__widen_file", "__widen_row"
 BROADCAST_ROWS = 1_000_000

@@ -28,9 +28,9 @@ from widen.protocol.column_mapping import ID, NONE, mapping_mode, physical_name
 from widen.protocol.parquet_files import is_legacy, is_legacy_int96
 from widen.protocol.partition_values import UnknownValue, parse_partition_value
 from widen.protocol.type_widening import ensure_readable
+from widen.spark.arrow_types import to_arrow, to_arrow_schema
 from widen.spark.read.deleted_rows import load_vector
 from widen.spark.read.parquet_footer import open_data_file
-from widen.spark.types import to_arrow, to_arrow_schema
 
 _BATCH_ROWS = 65_536
 _INT96 = "INT96"

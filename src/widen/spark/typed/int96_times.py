@@ -24,10 +24,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from widen.model.column_path import ELEMENT, KEY, VALUE, Path, map_children
 from widen.model.types import LONG, STRING, ArrayType, DataType, Field, MapType, StructType
+from widen.spark.arrow_types import to_arrow_schema
 from widen.spark.errors import SPARK_ERRORS, ignore_failed_cleanup
 from widen.spark.read.parquet_footer import DRIVER_FILES, leaf_paths
 from widen.spark.source.source_files import as_literal, file_key
-from widen.spark.types import to_arrow_schema, to_spark
+from widen.spark.types import to_spark
 
 CutTimes: TypeAlias = frozenset[Path]
 """The paths of the leaves with times that Spark would cut."""

@@ -65,8 +65,9 @@ from widen.protocol.parquet_files import LEAF_COUNTS, PROLEPTIC
 from widen.protocol.partition_values import directory_name
 from widen.protocol.table_features import is_supported
 from widen.schema.table_state import check_constraints
+from widen.spark.arrow_types import to_arrow
 from widen.spark.read.parquet_footer import footer_of, leaf_paths
-from widen.spark.types import to_arrow, type_to_spark
+from widen.spark.types import type_to_spark
 from widen.spark.write.physical_layout import is_fully_nullable, partition_text
 
 _TEXT = "__widen_text_"

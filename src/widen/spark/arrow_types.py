@@ -1,0 +1,83 @@
+"""Types of the model as Arrow types, for the batches that are written and those that Python workers return to Spark.
+
+Source: Spark's mapping of SQL types to Arrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from widen.errors import InvalidOption
+from widen.model.types import ArrayType, AtomicType, DataType, DecimalType, MapType, StructType
+
+_ATOMIC: Mapping[str, pa.DataType] = {
+    "byte": pa.int8(),
+    "short": pa.int16(),
+    "integer": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "boolean": pa.bool_(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+
+
+def to_arrow(data_type: DataType) -> pa.DataType:
+    """Return the Arrow type that Spark expects for a type of the model.
+
+    Raises:
+        InvalidOption: Python workers cannot make values of that type (void, variant or an unknown type).
+    """
+    match data_type:
+        case AtomicType(name) if name in _ATOMIC:
+            return _ATOMIC[name]
+        case DecimalType(precision, scale):
+            return pa.decimal128(precision, scale)
+        case ArrayType(element):
+            return pa.list_(to_arrow(element))
+        case MapType(key, value):
+            return pa.map_(to_arrow(key), to_arrow(value))
+        case StructType():
+            return pa.struct(list(to_arrow_schema(data_type)))
+    raise InvalidOption(
+        option="the type", value=data_type.sql, expected="Ingestion does not support columns of this type."
+    )
+
+
+def to_utc(values: pa.Array) -> pa.Array:
+    """Return Arrow values from Spark with all timestamps in UTC, so that Python can represent every one of them.
+
+    Spark delivers timestamps in the time zone of the session. There the first day of the year 1 may fall into the year
+    0, which Python does not support, and Python may not know the name of the zone.
+    """
+    utc_type = _column_to_utc(values.type)
+    return values if utc_type == values.type else values.cast(utc_type)
+
+
+def _column_to_utc(data_type: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(data_type):
+        return data_type if data_type.tz is None else pa.timestamp(data_type.unit, tz="UTC")
+    if pa.types.is_struct(data_type):
+        return pa.struct([_with_utc(field) for field in data_type])
+    if pa.types.is_map(data_type):
+        return pa.map_(data_type.key_field, _with_utc(data_type.item_field))
+    return pa.list_(_with_utc(data_type.value_field)) if pa.types.is_list(data_type) else data_type
+
+
+def _with_utc(field: pa.Field) -> pa.Field:
+    return field.with_type(_column_to_utc(field.type))
+
+
+def to_arrow_schema(schema: StructType) -> pa.Schema:
+    """Return the Arrow schema of a table schema.
+
+    Raises:
+        InvalidOption: as for `to_arrow`.
+    """
+    return pa.schema([pa.field(field.name, to_arrow(field.type)) for field in schema])

@@ -33,7 +33,7 @@ from widen.model.types import DATE, LONG, StructType
 from widen.protocol.actions import Add
 from widen.protocol.data_skipping import Compare, Predicate
 from widen.spark.ingest.text_tasks import BatchWriteSpec, collect_notes, merge_notes
-from widen.spark.read.scan import plan_scan
+from widen.spark.read.scan import plan_read
 from widen.spark.source.file_ranges import as_raw_records
 
 RUNS = 3
@@ -126,7 +126,7 @@ def _files(place: Path, size: int) -> Costs:
         commit(store, open_snapshot(store), adds, "WRITE", {}).or_raise()
 
     def where(predicate: Predicate) -> Callable[[], object]:
-        return lambda: plan_scan(snapshot, predicate)
+        return lambda: plan_read(snapshot, predicate)
 
     return {
         "open": lambda: open_snapshot(store).metadata,

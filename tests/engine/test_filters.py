@@ -34,7 +34,7 @@ from widen.log.commit import commit
 from widen.log.file_list import to_adds
 from widen.spark.read import projection as old_decimals
 from widen.spark.read.predicates import parse_predicate
-from widen.spark.read.scan import plan_scan
+from widen.spark.read.scan import plan_read
 from widen.table import Table
 
 SPLIT = ("int_to_bigint", "date_to_timestamp_ntz", "decimal_8_2_to_decimal_9_3")
@@ -198,7 +198,7 @@ def test_no_file_is_skipped_that_holds_a_matching_row(tables: Tables, wheres: li
         ids = tables.ids[layout]
         for number, where in enumerate(wheres, 1):
             matching = {row.id for row in truths if row[number]}
-            groups = plan_scan(table.snapshot, parse_predicate(where, table.snapshot.schema)).groups
+            groups = plan_read(table.snapshot, parse_predicate(where, table.snapshot.schema)).groups
             kept = {id for group in groups for path in group.files["path"].to_pylist() for id in ids[path]}
             assert matching <= kept, (layout, where)
 

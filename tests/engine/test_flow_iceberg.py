@@ -77,8 +77,8 @@ def test_updates_and_deletes_run_through_iceberg(lake: Lake, monkeypatch: pytest
             raced[0].append(pa.table({"id": pa.array([9], pa.int64()), "day": ["old"]}))
         return remove_replaced_rows(*words)
 
-    remove_replaced_rows = iceberg_target.remove_replaced_rows
-    monkeypatch.setattr(iceberg_target, "remove_replaced_rows", lose_the_race)
+    remove_replaced_rows = iceberg_target.remove_replaced_iceberg_rows
+    monkeypatch.setattr(iceberg_target, "remove_replaced_iceberg_rows", lose_the_race)
     assert batches() == [1, 1]
     assert lake.rows("ns.silver") == [("sun", 77, None), ("tue", 3, 6), ("tue", 4, 200), ("wed", 9, 10000000000)]
     assert lake.rows("gold") == [("sun", None, 1), ("tue", 206, 2), ("wed", 10000000000, 1)]

@@ -176,7 +176,7 @@ def test_the_command_line_tells_what_is_loaded(landing: Path, table: str) -> Non
     assert changed.exit_code == 1
     assert "WIDEN_FILES_CHANGED" in changed.stderr
     found = run_json("loads", table)
-    assert [(each["version"], each["records"], each["keptOut"], len(each["files"])) for each in found] == [
+    assert [(each["version"], each["records"], each["quarantined"], len(each["files"])) for each in found] == [
         (0, 2, 0, 1),
         (1, 2, 0, 1),
     ]

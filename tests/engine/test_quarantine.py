@@ -26,7 +26,7 @@ FITTING = [
     '{"id":3000000000,"p":1,"amount":5}',
     '{"id":2,"p":3000000000,"amount":9,"new":true}',
 ]
-KEPT_OUT = {
+QUARANTINED_RECORDS = {
     '{"p":1,"amount":5}': "id is null, and column id is NOT NULL",
     '{"id":"x","p":1,"amount":5}': 'id: "x" is not of type bigint, and column id is NOT NULL',
     '{"id":4,"p":"a","amount":5,"other":1}': 'p: "x" is not of type bigint, and column p is a partition column',
@@ -48,7 +48,7 @@ def done(spark: SparkSession, place: Path) -> IngestResult:
     widen.create_table(
         str(place / "t"), "id int not null, p int, amount int", partition_by=["p"], properties=PROPERTIES
     )
-    (place / "s.jsonl").write_text("\n".join([*FITTING, *KEPT_OUT]) + "\n", encoding="utf-8")
+    (place / "s.jsonl").write_text("\n".join([*FITTING, *QUARANTINED_RECORDS]) + "\n", encoding="utf-8")
     return ingest(str(place / "s.jsonl"), str(place / "t"), verify=True, spark=spark)
 
 
@@ -61,13 +61,15 @@ def test_the_rest_of_the_batch_goes_through(spark: SparkSession, place: Path, do
     assert (done.records, done.corrupt, done.quarantined) == (3, 0, 6)
 
 
-def test_what_is_kept_out_is_whole_with_place_and_reason(spark: SparkSession, place: Path, done: IngestResult) -> None:
+def test_quarantined_records_are_whole_with_place_and_reason(
+    spark: SparkSession, place: Path, done: IngestResult
+) -> None:
     rows = [row.asDict() for row in Table(str(place / "t_quarantine")).read(spark=spark).collect()]
-    assert {row["text"] for row in rows} == set(KEPT_OUT)
+    assert {row["text"] for row in rows} == set(QUARANTINED_RECORDS)
     for row in rows:
-        assert row["reason"].startswith(KEPT_OUT[row["text"]])
+        assert row["reason"].startswith(QUARANTINED_RECORDS[row["text"]])
         assert row["file"].endswith("s.jsonl")
-        assert row["position"] == len(FITTING) + [*KEPT_OUT].index(row["text"]) + 1
+        assert row["position"] == len(FITTING) + [*QUARANTINED_RECORDS].index(row["text"]) + 1
         assert row["table_version"] == 0
         assert row["kept_at"] is not None
 

@@ -269,7 +269,7 @@ def test_the_columns_of_wide_records_are_looked_up_once(spark: SparkSession, mon
     assert len(made) == 40
 
 
-def test_rows_that_do_not_fit_what_cannot_yield_are_kept_out(spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_that_do_not_fit_what_cannot_yield_are_quarantined(spark: SparkSession, tmp_path: Path) -> None:
     table = tmp_path / "table"
     widen.create_table(str(table), "n int not null, p int, a int", partition_by=["p"])
     done = proved(frame(spark, "1 AS n, '1' AS p, 1 AS a"), table)
@@ -367,7 +367,7 @@ def test_times_of_orc_with_nanoseconds_are_refused(spark: SparkSession, tmp_path
         widen.ingest(str(tmp_path / "*.orc"), str(tmp_path / "table"))
 
 
-def test_the_proof_leaves_computed_columns_out_of_quarantined_records_with_different_schemas(
+def test_the_proof_leaves_computed_columns_out_of_quarantined_with_different_schemas(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     size = Field("size", STRING, metadata={"CURRENT_DEFAULT": "'M'"})

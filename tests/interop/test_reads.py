@@ -15,7 +15,7 @@ from support import every_pair
 from support.every_pair import PROPERTIES, assert_holds, changes, columns, spelled
 from support.type_change import CASES
 from widen.spark.read.predicates import parse_predicate
-from widen.spark.read.scan import plan_scan
+from widen.spark.read.scan import plan_read
 from widen.table import Table, create_table
 
 MAPPINGS = ["none", "name", "id"]
@@ -130,5 +130,5 @@ def hidden(table: Table) -> list[str]:
 
 
 def paths(table: Table, where: str) -> list[Any]:
-    groups = plan_scan(table.snapshot, parse_predicate(where, table.snapshot.schema)).groups
+    groups = plan_read(table.snapshot, parse_predicate(where, table.snapshot.schema)).groups
     return [path for group in groups for path in group.files["path"].to_pylist()]

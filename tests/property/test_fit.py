@@ -1,4 +1,4 @@
-"""A record is in the table, or it is kept out and its text with it: both paths decide alike, and nothing evolves."""
+"""A record is in the table, or it is quarantined and its text with it: both paths decide alike, and nothing evolves."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ORIGIN = parse_type("struct<text: string, file: string, position: bigint, reason
 
 
 @given(batches, st.sampled_from(TYPES), st.booleans(), st.booleans(), st.booleans(), st.booleans())
-def test_what_does_not_fit_is_kept_out_whole(
+def test_what_does_not_fit_is_quarantined_whole(
     batch: list[bytes], kind: str, required: bool, has_sibling: bool, dated: bool, adapts: bool
 ) -> None:
     sibling = [Field("a_string", parse_type("string"), metadata={"widen.source": ["a"]})] if has_sibling else []
@@ -35,15 +35,15 @@ def test_what_does_not_fit_is_kept_out_whole(
         rows = rows_of_text(maker, schema, text, ("f", number))
         if adapts:
             maker.adapt()
-        kept_out = [row["origin"] for row in rows if row["origin"] is not None]
+        quarantined_records = [row["origin"] for row in rows if row["origin"] is not None]
         fitting = [row for row in rows if row["origin"] is None]
         records = records_of(text)
         if records is None:
-            assert [corrupt_text_to_bytes(each["text"]) for each in kept_out] == [text] * required
+            assert [corrupt_text_to_bytes(each["text"]) for each in quarantined_records] == [text] * required
             continue
-        assert len(kept_out) + len(fitting) == len(records)
-        assert all(each["reason"] and (each["file"], each["position"]) == ("f", number) for each in kept_out)
-        kept_forms = [digest(proof.read_kept_out(each["text"])) for each in kept_out]
+        assert len(quarantined_records) + len(fitting) == len(records)
+        assert all(each["reason"] and (each["file"], each["position"]) == ("f", number) for each in quarantined_records)
+        kept_forms = [digest(proof.read_quarantined_records(each["text"])) for each in quarantined_records]
         forms = [digest(each.form) for each in proof.read(text)]
         assert sorted(form for form in forms if form in kept_forms) == sorted(kept_forms)
         assert all(row["a"] is not None for row in fitting) or not required

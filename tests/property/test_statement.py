@@ -27,7 +27,7 @@ from widen.protocol.column_metadata import to_stored
 from widen.sql_commands import statements
 from widen.sql_commands.grammar import UNDERSTOOD
 from widen.sql_commands.parser import parse_statement
-from widen.sql_commands.statements import Statement, TableName
+from widen.sql_commands.statements import Statement, TableReference
 
 EVIL = [
     "it's",
@@ -57,9 +57,9 @@ EXPRESSIONS = st.sampled_from(
 CONDITIONS = st.sampled_from(["a > 0", "a IS NOT NULL AND b <> ')'", "length ( a ) <= 5", "s . x <=> 'it''s'"])
 
 
-def tables() -> st.SearchStrategy[TableName]:
-    named = PATHS.filter(lambda parts: len(parts) != 2 or parts[0].lower() != "delta").map(TableName)
-    return named | NAMES.map(lambda path: TableName(("delta", path)))
+def tables() -> st.SearchStrategy[TableReference]:
+    named = PATHS.filter(lambda parts: len(parts) != 2 or parts[0].lower() != "delta").map(TableReference)
+    return named | NAMES.map(lambda path: TableReference(("delta", path)))
 
 
 def types() -> st.SearchStrategy[DataType]:
@@ -141,18 +141,18 @@ PROPERTIES = st.dictionaries(TEXTS, TEXTS, min_size=1, max_size=3)
 
 STATEMENTS: st.SearchStrategy[Statement] = st.one_of(
     st.builds(statements.AlterColumns, tables(), by_path(CHANGES)),
-    st.builds(statements.RenameColumn, tables(), PATHS, NAMES),
+    st.builds(statements.RenameColumnStatement, tables(), PATHS, NAMES),
     st.builds(statements.AddColumns, tables(), by_path(NEW_COLUMNS)),
     st.builds(statements.DropColumns, tables(), st.lists(PATHS, min_size=1, max_size=3).map(tuple), st.booleans()),
-    st.builds(statements.ReplaceColumns, tables(), schemas(PLAIN_FIELDS)),
-    st.builds(statements.SyncIdentity, tables(), PATHS),
-    st.builds(statements.AddConstraint, tables(), NAMES, CONDITIONS),
-    st.builds(statements.DropConstraint, tables(), NAMES, st.booleans()),
+    st.builds(statements.ReplaceColumnsStatement, tables(), schemas(PLAIN_FIELDS)),
+    st.builds(statements.SyncIdentityStatement, tables(), PATHS),
+    st.builds(statements.AddConstraintStatement, tables(), NAMES, CONDITIONS),
+    st.builds(statements.DropConstraintStatement, tables(), NAMES, st.booleans()),
     st.builds(statements.SetProperties, tables(), PROPERTIES),
     st.builds(statements.UnsetProperties, tables(), st.lists(TEXTS, min_size=1, max_size=3).map(tuple), st.booleans()),
     st.builds(statements.DropFeature, tables(), TEXTS, st.booleans()),
     st.builds(
-        statements.CreateTable,
+        statements.CreateTableStatement,
         tables(),
         schemas(PLAIN_FIELDS | MADE_FIELDS | IDENTITY_FIELDS),
         st.lists(NAMES, max_size=2).map(tuple),
@@ -180,10 +180,10 @@ def exact(schema: StructType) -> list[Any]:
     return [(field.name, field.type, field.nullable, dict(field.metadata)) for field in schema]
 
 
-@given(st.builds(statements.CreateTable, tables(), schemas(PLAIN_FIELDS | MADE_FIELDS | IDENTITY_FIELDS)))
-def test_no_metadata_of_a_new_column_is_lost(statement: statements.CreateTable) -> None:
+@given(st.builds(statements.CreateTableStatement, tables(), schemas(PLAIN_FIELDS | MADE_FIELDS | IDENTITY_FIELDS)))
+def test_no_metadata_of_a_new_column_is_lost(statement: statements.CreateTableStatement) -> None:
     found = parse_statement(to_sql(statement))
-    assert isinstance(found, statements.CreateTable)
+    assert isinstance(found, statements.CreateTableStatement)
     assert exact(found.schema) == exact(statement.schema)
 
 

@@ -31,7 +31,7 @@ def session() -> SparkSession:
 
 
 def is_connect() -> tuple[bool, bool]:
-    """Tell whether the session is one of Connect, and has a driver in this process."""
+    """Return whether the session is one of Connect, and has a driver in this process."""
     spark = session()
     return "connect" in type(spark).__module__, hasattr(spark, "_jsc")
 

@@ -113,7 +113,7 @@ def _scalars(value: Any) -> Iterable[Any]:
 
 
 def _is_rescued(rest: Any, record: Any, path: str) -> bool:
-    """Tell whether the rest, a part of the record, has the value at a path, or an array that it stands in."""
+    """Return whether the rest, a part of the record, has the value at a path, or an array that it stands in."""
     decoder, at = json.JSONDecoder(), 0
     while at < len(path):
         if path[at] == "[":

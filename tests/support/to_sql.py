@@ -17,25 +17,25 @@ from widen.protocol.column_metadata import DEFAULT, GENERATION, find_identity, t
 from widen.schema.source_metadata import COMMENT
 from widen.sql_commands.statements import (
     AddColumns,
-    AddConstraint,
+    AddConstraintStatement,
     Alteration,
     AlterColumns,
     ClusterBy,
-    CreateTable,
+    CreateTableStatement,
     DescribeDetail,
     DescribeHistory,
     DescribeTable,
     DropColumns,
-    DropConstraint,
+    DropConstraintStatement,
     DropFeature,
     Optimize,
-    RenameColumn,
-    ReplaceColumns,
+    RenameColumnStatement,
+    ReplaceColumnsStatement,
     Restore,
     SetProperties,
     ShowProperties,
     Statement,
-    SyncIdentity,
+    SyncIdentityStatement,
     UnsetProperties,
     Vacuum,
 )
@@ -69,7 +69,7 @@ def to_sql(statement: Statement) -> str:
         case Optimize(_, where, columns):
             order = f" ZORDER BY {_listed(map(_path, columns))}" if columns else ""
             return f"OPTIMIZE {name}{'' if where is None else f' WHERE {where}'}{order}"
-        case CreateTable():
+        case CreateTableStatement():
             return f"CREATE TABLE {_keyword('IF NOT EXISTS ', statement.if_not_exists)}{name} {_created(statement)}"
     return f"ALTER TABLE {name} {_clause(statement)}"
 
@@ -79,23 +79,23 @@ def _clause(statement: Alteration) -> str:
     match statement:
         case AlterColumns(_, changes):
             return _alteration(changes)
-        case RenameColumn(_, column, name):
+        case RenameColumnStatement(_, column, name):
             return f"RENAME COLUMN {_path(column)} TO {to_identifier(name)}"
         case AddColumns(_, columns):
             return f"ADD COLUMNS {_listed(f'{_path(path)} {_new_column(new)}' for path, new in columns.items())}"
         case DropColumns(_, columns, if_exists):
             return f"DROP COLUMNS {_keyword('IF EXISTS ', if_exists)}{_listed(map(_path, columns))}"
-        case ReplaceColumns(_, schema):
+        case ReplaceColumnsStatement(_, schema):
             return f"REPLACE COLUMNS {_definitions(schema)}"
-        case SyncIdentity(_, column):
+        case SyncIdentityStatement(_, column):
             return f"ALTER COLUMN {_path(column)} SYNC IDENTITY"
         case SetProperties(_, properties):
             return f"SET TBLPROPERTIES {_properties(properties)}"
         case UnsetProperties(_, keys, if_exists):
             return f"UNSET TBLPROPERTIES {_keyword('IF EXISTS ', if_exists)}{_listed(map(to_literal, keys))}"
-        case AddConstraint(_, name, condition):
+        case AddConstraintStatement(_, name, condition):
             return f"ADD CONSTRAINT {to_identifier(name)} CHECK ({condition})"
-        case DropConstraint(_, name, if_exists):
+        case DropConstraintStatement(_, name, if_exists):
             return f"DROP CONSTRAINT {_keyword('IF EXISTS ', if_exists)}{to_identifier(name)}"
         case ClusterBy(_, columns):
             return f"CLUSTER BY {_listed(map(_path, columns)) if columns else 'NONE'}"
@@ -103,7 +103,7 @@ def _clause(statement: Alteration) -> str:
             return f"DROP FEATURE {to_literal(name)}{_keyword(' TRUNCATE HISTORY', truncate_history)}"
 
 
-def _created(statement: CreateTable) -> str:
+def _created(statement: CreateTableStatement) -> str:
     """Return the part of CREATE TABLE after the name of the table."""
     clauses = [f"{_definitions(statement.schema)} USING delta"]
     if statement.partition_by:

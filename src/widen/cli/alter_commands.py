@@ -171,7 +171,7 @@ def properties(
     report_change(before, after, json=json)
 
 
-def sql(
+def sql_command(
     text: Annotated[str, typer.Argument(metavar="STATEMENT", help="A statement; - reads statements from stdin.")],
     limit: Annotated[
         int | None, typer.Option(min=1, help="The maximum number of rows; by default 20, with --json all.")

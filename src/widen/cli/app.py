@@ -219,10 +219,10 @@ def root(
 
 
 _COMMANDS: Mapping[str, Callable[..., None]] = {
-    "ingest": ingest_commands.ingest,
-    "plan": ingest_commands.plan,
-    "flow": flow_command.flow,
-    "show": show_commands.show,
+    "ingest": ingest_commands.ingest_command,
+    "plan": ingest_commands.plan_command,
+    "flow": flow_command.flow_command,
+    "show": show_commands.show_table,
     "history": show_commands.history,
     "contract": show_commands.contract,
     "diff": show_commands.diff,
@@ -239,23 +239,23 @@ _COMMANDS: Mapping[str, Callable[..., None]] = {
     "drop-feature": maintenance_commands.drop_feature,
     "handover": maintenance_commands.handover,
     "mirror": maintenance_commands.mirror,
-    "sql": alter_commands.sql,
+    "sql": alter_commands.sql_command,
     "view": maintenance_commands.view,
     "fold": maintenance_commands.fold,
-    "replay": maintenance_commands.replay,
+    "replay": maintenance_commands.replay_command,
 }
 
 _FOR_ICEBERG: Mapping[str, Callable[..., None]] = {
-    "show": iceberg_commands.show,
-    "history": iceberg_commands.history,
-    "contract": iceberg_commands.contract,
-    "diff": iceberg_commands.diff,
-    "loads": iceberg_commands.loads,
-    "report": iceberg_commands.report,
-    "read": iceberg_commands.read,
-    "alter": iceberg_commands.alter,
-    "view": iceberg_commands.view,
-    "fold": iceberg_commands.fold,
+    "show": iceberg_commands.show_iceberg,
+    "history": iceberg_commands.history_iceberg,
+    "contract": iceberg_commands.contract_iceberg,
+    "diff": iceberg_commands.diff_iceberg,
+    "loads": iceberg_commands.loads_iceberg,
+    "report": iceberg_commands.report_iceberg,
+    "read": iceberg_commands.read_iceberg_table,
+    "alter": iceberg_commands.alter_iceberg,
+    "view": iceberg_commands.view_iceberg,
+    "fold": iceberg_commands.fold_iceberg,
 }
 """What these commands do for the table of a ``--catalog``."""
 

@@ -39,7 +39,7 @@ _OPTIONS = (
 
 
 @ingest_commands.with_ingest_options(*_OPTIONS)
-def flow(
+def flow_command(
     options: Mapping[str, Any],
     source: Annotated[
         str, typer.Argument(metavar="SOURCE|CHAIN.toml", help="The table to read, or a file with a chain of flows.")

@@ -12,8 +12,8 @@ from rich.text import Text
 
 from widen.cli import shared_options
 from widen.cli.alter_commands import ensure_one_change, parse_operations, requested_changes
-from widen.cli.maintenance_commands import Rest, print_view, run_fold
-from widen.cli.output import ensure_writable, note, progress, show_json
+from widen.cli.maintenance_commands import RestChoice, print_view, run_fold
+from widen.cli.output import ensure_output_writable, note, progress, show_json
 from widen.cli.output import show as show_parts
 from widen.cli.show_commands import (
     acknowledge_decisions,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from widen.table import IcebergTable
 
 
-def show(table: str, catalog: str, version: int | None = None, json: bool = False) -> None:
+def show_iceberg(table: str, catalog: str, version: int | None = None, json: bool = False) -> None:
     """Show the columns, the files and the properties of an Iceberg table."""
     from widen.report import terminal, text_format
     from widen.table import IcebergTable
@@ -68,7 +68,7 @@ def _columns_table(schema: StructType) -> Any:
     return table
 
 
-def history(table: str, catalog: str, limit: int | None = None, json: bool = False) -> None:
+def history_iceberg(table: str, catalog: str, limit: int | None = None, json: bool = False) -> None:
     """Show the snapshots of an Iceberg table, newest first."""
     from widen.report import terminal, text_format
     from widen.table import IcebergTable
@@ -96,7 +96,7 @@ def history(table: str, catalog: str, limit: int | None = None, json: bool = Fal
 _SHOWN_COUNTS = ("added-records", "deleted-records", "added-data-files", "deleted-data-files", "added-delete-files")
 
 
-def report(
+def report_iceberg(
     table: str,
     catalog: str,
     json: bool = False,
@@ -109,7 +109,7 @@ def report(
     from widen.report.iceberg_report import build_iceberg_report
     from widen.table import IcebergTable
 
-    ensure_writable(html)
+    ensure_output_writable(html)
     opened = IcebergTable(table, catalog)
     if acknowledge:
         acknowledge_decisions(build_iceberg_report(opened.table, opened.name), opened, acknowledge)
@@ -120,21 +120,21 @@ def report(
     show_report(built, samples, html, json=json)
 
 
-def contract(table: str, catalog: str, version: int | None = None) -> None:
+def contract_iceberg(table: str, catalog: str, version: int | None = None) -> None:
     """Write what an Iceberg table has learned as JSON Schema."""
     from widen.table import IcebergTable
 
     show_json(IcebergTable(table, catalog).contract(version))
 
 
-def diff(table: str, catalog: str, old: int, new: int | None = None, json: bool = False) -> None:
+def diff_iceberg(table: str, catalog: str, old: int, new: int | None = None, json: bool = False) -> None:
     """Show how the schema of an Iceberg table changed between two snapshots."""
     from widen.table import IcebergTable
 
     show_diff(IcebergTable(table, catalog).diff(old, new), "snapshot", json=json)
 
 
-def loads(table: str, catalog: str, files: bool = False, json: bool = False) -> None:
+def loads_iceberg(table: str, catalog: str, files: bool = False, json: bool = False) -> None:
     """Show which source files an Iceberg table has loaded."""
     from widen.table import IcebergTable
 
@@ -142,7 +142,7 @@ def loads(table: str, catalog: str, files: bool = False, json: bool = False) -> 
     show_loads(opened.name, opened.loads(), lists_files=files, json=json)
 
 
-def read(
+def read_iceberg_table(
     table: str,
     catalog: str,
     version: int | None = None,
@@ -165,7 +165,9 @@ def read(
     show_rows(frame, limit, json=json)
 
 
-def view(table: str, catalog: str, name: str | None = None, rows: str | None = None, temporary: bool = False) -> None:
+def view_iceberg(
+    table: str, catalog: str, name: str | None = None, rows: str | None = None, temporary: bool = False
+) -> None:
     """Print the SQL of a view of an Iceberg table with one column per source field."""
     from widen.table import IcebergTable
 
@@ -173,12 +175,12 @@ def view(table: str, catalog: str, name: str | None = None, rows: str | None = N
     print_view(opened.view_sql, table.rpartition(".")[2], name, rows, temporary=temporary)
 
 
-def fold(
+def fold_iceberg(
     table: str,
     catalog: str,
     column: str,
     into: str | None = None,
-    rest: Rest = Rest.REFUSE,
+    rest: RestChoice = RestChoice.REFUSE,
     dry_run: bool = False,
     samples: shared_options.Shown = shared_options.Shown.MASKED,
     json: bool = False,
@@ -203,7 +205,7 @@ def fold(
         note(f"Nothing to change in snapshot {opened.version}.")
 
 
-def alter(
+def alter_iceberg(
     table: str,
     catalog: str,
     column: str,

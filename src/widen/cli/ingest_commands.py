@@ -265,20 +265,20 @@ def _to_argument(name: str, value: Any) -> Any:
     return value.value if isinstance(value, Enum) else value or None if isinstance(value, list) else value
 
 
-CHANGES, KEPT_OUT = 2, 3
+CHANGES, REFUSED = 2, 3
 """The exit codes of a plan: it has changes that the mode accepts; it refuses changes or keeps values out."""
 
 
 @with_ingest_options()
-def ingest(
+def ingest_command(
     source: shared_options.Sources,
     into: shared_options.Into,
     options: Mapping[str, Any],
     new: shared_options.OnlyNew = False,
     new_by: shared_options.FilesBy = shared_options.NewBy.PATH,
-    changed: shared_options.ChangedFiles = shared_options.Changed.FAIL,
+    changed: shared_options.ChangedFiles = shared_options.ChangedChoice.FAIL,
     max_corrupt: shared_options.MaxCorrupt = None,
-    max_kept_out: shared_options.MaxKeptOut = None,
+    max_quarantined: shared_options.MaxKeptOut = None,
     fail_on: shared_options.FailOn = None,
     park_over_limit: shared_options.ParkOverLimit = False,
     verify: bool = typer.Option(
@@ -304,7 +304,7 @@ def ingest(
     arguments = {**options, "verify": verify_share or verify, "storage_options": settings}
     report = partial(_report_result, into, json)
     limits = {"--checkpoint": checkpoint, "--max-files": max_files, "--max-bytes": max_bytes}
-    gate = {"max_corrupt": max_corrupt, "max_kept_out": max_kept_out, "fail_on": fail_on and fail_on.value}
+    gate = {"max_corrupt": max_corrupt, "max_quarantined": max_quarantined, "fail_on": fail_on and fail_on.value}
     alone = {
         "--plan-hash": plan_hash,
         "--new": new or None,
@@ -372,18 +372,18 @@ def _report_result(into: str, as_json: bool, result: IngestResult) -> bool:
 
 
 @with_ingest_options()
-def plan(
+def plan_command(
     source: shared_options.Sources,
     options: Mapping[str, Any],
     into: shared_options.PlannedInto = None,
     contract: shared_options.ContractFile = None,
     new: shared_options.OnlyNew = False,
     new_by: shared_options.FilesBy = shared_options.NewBy.PATH,
-    changed: shared_options.ChangedFiles = shared_options.Changed.FAIL,
+    changed: shared_options.ChangedFiles = shared_options.ChangedChoice.FAIL,
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
-    """Show what an ingestion would change. Exit code: 0, nothing; 2, changes; 3, refused or kept out; 1, an error."""
+    """Show what an ingestion would change. Exit codes: 0 nothing, 2 changes, 3 refused or quarantined, 1 an error."""
     from widen.ingestion import check_contract, plan
     from widen.ingestion.interval import read_contract
     from widen.report import terminal
@@ -436,7 +436,7 @@ def _plan_parts(planned: Plan | None) -> Iterator[RenderableType]:
 
 def _plan_code(planned: Plan | None, report: ContractReport | None) -> int:
     if (report is not None and report.breaches) or (planned is not None and planned.keeps_values_out):
-        return KEPT_OUT
+        return REFUSED
     return CHANGES if planned is not None and not planned.is_empty else 0
 
 

@@ -238,7 +238,7 @@ def session_for(table: Table, update: StepDisplay, *, all_files: bool = False) -
 # Source: docs/evolution-rules.md#one-logical-field, #u3, #d12
 
 
-class Rest(str, Enum):
+class RestChoice(str, Enum):
     """What happens to values that do not convert exactly: the values of `widen.evolution.unify.Rest`."""
 
     REFUSE = "refuse"
@@ -315,11 +315,11 @@ def fold(
         ),
     ] = None,
     rest: Annotated[
-        Rest,
+        RestChoice,
         typer.Option(
             help="Values that do not convert exactly: refuse changes nothing, keep leaves them, lose drops them."
         ),
-    ] = Rest.REFUSE,
+    ] = RestChoice.REFUSE,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be lost, and change nothing.")] = False,
     samples: shared_options.Samples = shared_options.Shown.MASKED,
     json: shared_options.Json = False,
@@ -338,7 +338,7 @@ def fold(
 def run_fold(
     opened: Table | IcebergTable,
     size_bytes: int,
-    wanted: tuple[str, str | None, Rest],
+    wanted: tuple[str, str | None, RestChoice],
     samples: shared_options.Shown,
     *,
     is_dry: bool,
@@ -393,7 +393,7 @@ def _fold_preview(result: FoldResult, samples: list[str]) -> Iterator[Renderable
         yield Text(f"  {text.count_text(result.lost)} do not convert and would be lost{examples}", "bold red")
 
 
-def replay(
+def replay_command(
     quarantine: Annotated[str, typer.Argument(help="The quarantine, e.g. orders_quarantine.")],
     into: shared_options.Into,
     catalog: shared_options.Catalog = None,
@@ -571,7 +571,9 @@ def _read(asked: Mapping[str, object]) -> TableDigest | str:
     """Return the digest of what one reader of a client returns, in a separate process, or why it fails."""
     from widen.proof.column_digests import TableDigest
 
-    program = f"import sys; sys.path[:] = {sys.path!r}; from widen.proof import client_readers; client_readers.main()"
+    program = (
+        f"import sys; sys.path[:] = {sys.path!r}; from widen.proof import client_readers; client_readers.run_readers()"
+    )
     question = msgspec.json.encode(asked).decode()
     done = subprocess.run([sys.executable, "-c", program], input=question, capture_output=True, text=True, check=False)
     if done.returncode == 0:

@@ -163,7 +163,7 @@ def writing(file: Path) -> Iterator[None]:
 _WRITABLE = "Name a file in a directory that exists and is writable."
 
 
-def ensure_writable(file: Path | None) -> None:
+def ensure_output_writable(file: Path | None) -> None:
     """Check that a file that the caller has named can be written, before the work for it.
 
     Raises:
@@ -265,14 +265,14 @@ class StepDisplay:
         if not size_bytes:
             yield f"{jobs.done_tasks} of {text.count_noun(jobs.tasks, 'task')}"
         if is_estimate and share < 1:
-            yield f"{duration_text(elapsed / share - elapsed)} left"
+            yield f"{elapsed_text(elapsed / share - elapsed)} left"
 
 
-def duration_text(seconds: float) -> str:
+def elapsed_text(seconds: float) -> str:
     """Return a duration as text.
 
     Example:
-        >>> duration_text(7.2), duration_text(125), duration_text(7260)
+        >>> elapsed_text(7.2), elapsed_text(125), elapsed_text(7260)
         ('7 s', '2 min 5 s', '2 h 1 min')
     """
     whole = int(seconds)

@@ -10,7 +10,7 @@ from typing import Annotated, TypeAlias
 import typer
 
 
-class Changed(str, Enum):
+class ChangedChoice(str, Enum):
     """What to do with changed files: the values of `widen.ingestion.new_files.Changed`."""
 
     FAIL = "fail"
@@ -79,7 +79,7 @@ FilesBy: TypeAlias = Annotated[
     ),
 ]
 ChangedFiles: TypeAlias = Annotated[
-    Changed,
+    ChangedChoice,
     typer.Option(
         "--changed",
         help="With --new: files with another size or time than when they were loaded. fail: load nothing; load: load "
@@ -90,7 +90,7 @@ MaxCorrupt: TypeAlias = Annotated[
     str | None, typer.Option("--max-corrupt", metavar="N|P%", help="Refuse a batch with more corrupt lines.")
 ]
 MaxKeptOut: TypeAlias = Annotated[
-    str | None, typer.Option("--max-kept-out", metavar="N|P%", help="Refuse a batch with more quarantined records.")
+    str | None, typer.Option("--max-quarantined", metavar="N|P%", help="Refuse a batch with more quarantined records.")
 ]
 FailOn: TypeAlias = Annotated[
     Severe | None, typer.Option("--fail-on", help="Refuse a batch whose plan has changes of this grade or worse.")

@@ -14,7 +14,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from widen.cli import shared_options, spark_session
-from widen.cli.output import ensure_writable, note, progress, show_json, show_json_line, writing
+from widen.cli.output import ensure_output_writable, note, progress, show_json, show_json_line, writing
 from widen.cli.output import show as show_parts
 from widen.errors import InvalidOption, SparkUnavailable, TableError
 from widen.errors.tables import first_line
@@ -35,7 +35,7 @@ FILES_WITHOUT_SPARK = 4096
 """Up to this number of files, their types are read without Spark."""
 
 
-def show(
+def show_table(
     table: shared_options.Table,
     version: shared_options.Version = None,
     json: shared_options.Json = False,
@@ -171,7 +171,7 @@ def report(
     from widen.report.build_report import FooterUse, build_report
     from widen.table import Table
 
-    ensure_writable(html)
+    ensure_output_writable(html)
     snapshot = _open_table(table, storage_option)
     if acknowledge:
         before = build_report(snapshot, FooterUse("automatic"))

@@ -312,7 +312,7 @@ def _with_common(
 
 
 def _is_primitive(request: ColumnRequest) -> bool:
-    """Tell whether the type is ordered by `WIDER`. Records and bytes are not."""
+    """Return whether the type is ordered by `WIDER`. Records and bytes are not."""
     return word_of(request.leaf) in WIDER
 
 

@@ -97,7 +97,7 @@ def evolve(schema: StructType | None, observation: Observation, policy: Policy) 
     Source: docs/evolution-rules.md#u4 to #u18, #d1 to #d4, #d7 to #d12, #d15
     """
     ensure_keys_are_names(observation.root, policy)
-    return _Evolution(policy, observation.kept_out).plan(schema, observation)
+    return _Evolution(policy, observation.quarantined_records).plan(schema, observation)
 
 
 @dataclass(slots=True)
@@ -120,7 +120,7 @@ class _Evolution:
     """The state of one call of `evolve`: the parts of the plan so far, and how many leaves may still be added."""
 
     policy: Policy
-    kept_out: RecordObservation
+    quarantined_records: RecordObservation
     room: int = 0
     events: list[PlanEvent] = field(default_factory=list)
     pending: list[PendingField] = field(default_factory=list)
@@ -134,8 +134,10 @@ class _Evolution:
         begin = self.policy.layout if schema is None else schema
         current = with_file_fields(begin or StructType(), observation.root, self.policy.file_fields)
         self.room = self.policy.max_columns - leaf_count(f.type for f in current if role_of(f) is None)
-        # A fixed column may be widened in place. So the values that it kept out count too, and fit in the next pass.
-        root = merge_records(observation.root, self.kept_out) if self.kept_out else observation.root
+        # A fixed column may be widened in place. So the values that it refuses count too, and fit in the next pass.
+        root = (
+            merge_records(observation.root, self.quarantined_records) if self.quarantined_records else observation.root
+        )
         after, operations = self._evolve_struct(current, root, _StructCursor())
         corrupt = observation.corrupt
         # What is rescued is known only after all fields.
@@ -387,12 +389,12 @@ class _Evolution:
 
     def _quarantine(self, part: FieldEvolution, lost: Iterable[Kind]) -> None:
         """Report the values that do not fit a fixed column, so that their records are quarantined."""
-        kept_out = observation_of(self.kept_out, part.source)
+        quarantined_records = observation_of(self.quarantined_records, part.source)
         # The observation of the whole batch knows only what the table takes; counts of quarantined values are in their
         # own.
-        kinds = [kind for kind in sorted({*lost, _NULL}) if kind in kept_out.kinds]
+        kinds = [kind for kind in sorted({*lost, _NULL}) if kind in quarantined_records.kinds]
         if kinds and part.fixed is not None:
-            merged = merge_kinds(kept_out.kinds, kinds)
+            merged = merge_kinds(quarantined_records.kinds, kinds)
             details = (
                 part.fixed.reason,
                 tuple(map(str, kinds)),

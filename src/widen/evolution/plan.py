@@ -464,13 +464,13 @@ class _Fields:
         return _Fields(*(set(map(fold_path, each)) for each in (*parts, policy.masked | policy.excluded)))
 
     def has(self, source: Path) -> bool:
-        """Tell whether a field exists, or may exist inside a map or a text."""
+        """Return whether a field exists, or may exist inside a map or a text."""
         closed = self.texts | self.forms | self.maps
         is_inside = any(source[:length] in closed for length in range(1, len(source)))
         return is_inside or source in self.existing or (*source[:-1], source[-1] + SIGN) in self.existing
 
     def hides(self, source: Path) -> bool:
-        """Tell whether a mask or an exclusion surely hides something, given folded names."""
+        """Return whether a mask or an exclusion surely hides something, given folded names."""
         above = [source[:length] for length in range(1, len(source))]
         if source in self.existing or (*source[:-1], source[-1] + SIGN) in self.existing:
             return True
@@ -480,9 +480,9 @@ class _Fields:
 
 
 def _find_fields(planned: StructType, observed: Observation) -> _Fields:
-    found = _Fields({tuple(path) for path in observed.met})
+    found = _Fields({tuple(path) for path in observed.excluded_seen})
     _add_columns(planned, (), found)
-    for records in (observed.root, observed.kept_out):
+    for records in (observed.root, observed.quarantined_records):
         _add_observed(records, (), found)
     return found
 
@@ -541,7 +541,7 @@ def _types_of(struct: StructType, source: Path) -> Iterator[DataType]:
 
 
 def _is_like(data_type: DataType, pinned: DataType) -> bool:
-    """Tell whether a column has a type, ignoring the fields of its records."""
+    """Return whether a column has a type, ignoring the fields of its records."""
     (leaf, dim), (pinned_leaf, pinned_dim) = leaf_and_dim(data_type), leaf_and_dim(pinned)
     kinds: Collection[type] = (StructType, MapType)
     is_same = any(isinstance(leaf, kind) and isinstance(pinned_leaf, kind) for kind in kinds)
@@ -644,7 +644,7 @@ def _value_count(field: FieldObservation) -> int:
 
 
 def _have_one_shape(fields: Sequence[FieldObservation]) -> bool:
-    """Tell whether the values of most keys are alike."""
+    """Return whether the values of most keys are alike."""
     shapes = [{_shape(kind) for kind in field.kinds} for field in fields if field.kinds]
     if not shapes:
         return False

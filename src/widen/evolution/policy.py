@@ -216,7 +216,7 @@ class Policy:
         return self._nearest_mode(source)
 
     def keeps_booleans(self, source: Path) -> bool:
-        """Tell whether booleans of a field never become numbers. They do so only in mode split.
+        """Return whether booleans of a field never become numbers. They do so only in mode split.
 
         A pin to a type does not change this: `true` and 1 stay apart beside a pinned column, too.
 

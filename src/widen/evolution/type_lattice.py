@@ -193,7 +193,7 @@ class ValueSpan:
 
 
 def can_route(leaf: DataType, kind_word: str) -> bool:
-    """Tell whether values of a kind are routed to columns of a leaf type, exact or not.
+    """Return whether values of a kind are routed to columns of a leaf type, exact or not.
 
     Source: docs/evolution-rules.md#u14, #u16, #d4
     """
@@ -201,7 +201,7 @@ def can_route(leaf: DataType, kind_word: str) -> bool:
 
 
 def holds_exactly(leaf: DataType, kind_word: str, observed: KindObservation) -> bool:
-    """Tell whether a column of a leaf type holds all values of a kind exactly.
+    """Return whether a column of a leaf type holds all values of a kind exactly.
 
     If the source declares a type, a column of that type or of a wider one holds its values.
 
@@ -217,7 +217,7 @@ def holds_exactly(leaf: DataType, kind_word: str, observed: KindObservation) -> 
 
 
 def is_boolean_as_number(leaf: DataType, kind_word: str) -> bool:
-    """Tell whether the kind is boolean and the leaf type numeric.
+    """Return whether the kind is boolean and the leaf type numeric.
 
     Source: docs/evolution-rules.md#d18
     """
@@ -241,7 +241,7 @@ def rounded_kinds(leaves: Iterable[DataType]) -> frozenset[str]:
 
 
 def is_epoch(leaf: DataType, kind_word: str) -> bool:
-    """Tell whether the kind is long and the leaf type timestamp: the column shows what the number may mean, not it.
+    """Return whether the kind is long and the leaf type timestamp: the column shows what the number may mean, not it.
 
     Source: docs/evolution-rules.md#u16, #d5
     """
@@ -249,7 +249,7 @@ def is_epoch(leaf: DataType, kind_word: str) -> bool:
 
 
 def covers_kind(leaf: DataType, dim: int, kind: Kind, observed: KindObservation) -> bool:
-    """Tell whether a column covers a kind, so that the kind needs no other column.
+    """Return whether a column covers a kind, so that the kind needs no other column.
 
     Args:
         leaf: The type inside the arrays of the column.
@@ -316,7 +316,7 @@ def column_sort_key(leaf: DataType, dim: int) -> tuple[bool, int, int]:
 
 
 def _precedes(span: ValueSpan, word: str) -> bool:
-    """Tell whether a type holds the values of a span: by `WIDER`, or for double and decimal by the values."""
+    """Return whether a type holds the values of a span: by `WIDER`, or for double and decimal by the values."""
     if span.word == word or word in WIDER[span.word or ""]:
         return True
     observed = span.observed

@@ -208,7 +208,7 @@ def _shape(data_type: DataType) -> object:
 
 
 def _has_siblings(data_type: DataType) -> bool:
-    """Tell whether a source field anywhere in a type has several columns."""
+    """Return whether a source field anywhere in a type has several columns."""
     is_split = isinstance(data_type, StructType) and len(fields_by_source(data_type)) < len(data_type)
     return is_split or any(_has_siblings(child) for _, child in children(data_type))
 

@@ -41,7 +41,7 @@ from widen.log.log_store import LogStore
 from widen.model.display import html_table
 from widen.model.types import is_same_name
 from widen.schema.source_metadata import source_key
-from widen.spark.flow_rows import FlowKeys, FlowQuery, to_layout, type_features
+from widen.spark.flow_rows import FlowKeys, FlowQuery, layout_of_rows, type_features
 from widen.spark.session import activate_session
 from widen.spark.source.open_source import BatchReader, persist_source
 from widen.spark.types import DataFrame, SparkSession
@@ -52,8 +52,8 @@ from widen.targets.table_format import (
     ReplacedRows,
     RowReplacingDraft,
     SourceVersion,
-    StreamInterval,
     TableDraft,
+    TransactionId,
     VersionRange,
     after_commit,
     several_commits,
@@ -75,7 +75,7 @@ class FlowSettings:
     keys: FlowKeys | None
     request: BatchRequest
     reader: BatchReader
-    checkpoint: Checkpoint
+    checkpoint: FlowCheckpoint
     after: AfterCommit
     max_bytes: int | None = None
     skips_removed: bool = False
@@ -180,7 +180,7 @@ class FlowStep:
         return recorded
 
     def _has_begun(self, progress: FlowProgress) -> bool:
-        """Tell whether a flow has written anything; before that, its query may be corrected."""
+        """Return whether a flow has written anything; before that, its query may be corrected."""
         if progress.version is not None or progress.is_rebuild:
             return True
         target = self._settings.request.open_target()
@@ -221,7 +221,7 @@ class FlowStep:
         end = self._newest.version if pending is None else pending
         return None if done == end else self._follow(done, end, committed, is_pinned=pending is not None)
 
-    def _ensure_same_target(self, committed: StreamInterval | None) -> None:
+    def _ensure_same_target(self, committed: TransactionId | None) -> None:
         expected = self._progress.committed
         if expected is not None and (committed is None or committed.number < expected):
             reason = (
@@ -262,7 +262,7 @@ class FlowStep:
         is_last = number == len(parts) - 1
         self._show_progress(f"reading part {number + 1} of {len(parts)} of version {version}")
         # The target has the version only with its last part; the parts before are numbered under an id of their own.
-        interval = StreamInterval(progress.flow_id, version) if is_last else StreamInterval(parts_id, number)
+        interval = TransactionId(progress.flow_id, version) if is_last else TransactionId(parts_id, number)
         try:
             rows = settings.query.run(self._spark, settings.source.rows(self._spark, version, parts[number]))
         except Exception:  # of any kind: it is the user's function
@@ -284,7 +284,7 @@ class FlowStep:
         if checkpoint.read() == self._progress and not self._has_begun(self._progress):
             checkpoint.remove()
 
-    def _follow(self, done: int, end: int, committed: StreamInterval | None, *, is_pinned: bool) -> FlowBatch:
+    def _follow(self, done: int, end: int, committed: TransactionId | None, *, is_pinned: bool) -> FlowBatch:
         """Read the next range of versions."""
         settings = self._settings
         limits = RangeLimits(end, settings.max_bytes, is_pinned=is_pinned, only_added=settings.keys is None)
@@ -297,7 +297,7 @@ class FlowStep:
             rows = settings.query.run(self._spark, versions.added_rows(self._spark))
             # The quarantine is written before the target: a batch that is repeated must have the same rows.
             self._advance(version=done, pending=versions.last)
-            result = self._commit(rows, StreamInterval(self._progress.flow_id, versions.last), committed)
+            result = self._commit(rows, TransactionId(self._progress.flow_id, versions.last), committed)
             return self._finish(done + 1, versions.last, result, skipped=tuple(versions.removing_versions))
         rows = settings.source.rows(self._spark, versions.last)
         result = self._commit_keyed(rows, versions.changed_rows(self._spark), versions.last, committed)
@@ -317,7 +317,7 @@ class FlowStep:
         rows: DataFrame,
         changed: Sequence[DataFrame],
         version: int,
-        committed: StreamInterval | None,
+        committed: TransactionId | None,
         *,
         replaces_all: bool = False,
     ) -> IngestResult | None:
@@ -328,7 +328,7 @@ class FlowStep:
             replaces_all: Whether all rows of the target are replaced.
         """
         settings, spark = self._settings, self._spark
-        interval = StreamInterval(self._progress.flow_id, version)
+        interval = TransactionId(self._progress.flow_id, version)
         if settings.keys is None:
             return self._commit(settings.query.run(spark, rows), interval, committed, ReplacedRows(spark))
         with persist_source(settings.keys.find_changed(changed)) as keys:
@@ -341,8 +341,8 @@ class FlowStep:
     def _commit(
         self,
         rows: DataFrame,
-        interval: StreamInterval,
-        previous: StreamInterval | None,
+        interval: TransactionId,
+        previous: TransactionId | None,
         replaced: ReplacedRows | None = None,
     ) -> IngestResult | None:
         settings = self._settings
@@ -353,7 +353,7 @@ class FlowStep:
             replaces_rows=replaced is not None,
         )
         if replaced is not None:  # a record of the quarantine would not be replaced with the rows of its key
-            request = replace(request, limits=parse_limits(max_kept_out=0))
+            request = replace(request, limits=parse_limits(max_quarantined=0))
         # An ingestion adds no table features, and a type of the source may need one.
         features = type_features(rows) & self._newest.features
         with several_commits() if features else nullcontext():
@@ -361,7 +361,7 @@ class FlowStep:
                 request.table.add_features(features)
             target = request.open_target()
             if target.version is None and settings.keeps_layout:
-                request = replace(request, policy=replace(request.policy, layout=to_layout(rows)))
+                request = replace(request, policy=replace(request.policy, layout=layout_of_rows(rows)))
                 target = request.open_target()
             with persist_if_reread(rows, target, settings.after) as source:
                 batch = settings.reader.open(self._spark, source)
@@ -411,11 +411,11 @@ class FlowGuard(CommitGuard):
     """
 
     into: str = ""
-    previous: StreamInterval | None = None
+    previous: TransactionId | None = None
     replaced: ReplacedRows | None = None
 
     def is_repeated(self, target: IngestTarget) -> bool:
-        """Tell whether the target has the batch already.
+        """Return whether the target has the batch already.
 
         Raises:
             FlowTaken: it has another batch of the flow, of which this one does not know.
@@ -547,7 +547,7 @@ class FlowProgress(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Checkpoint:
+class FlowCheckpoint:
     """The folder of a checkpoint."""
 
     store: LogStore

@@ -18,7 +18,7 @@ import msgspec
 from widen.errors import InvalidConfig, InvalidOption
 from widen.errors.tables import open_failure
 from widen.evolution.policy import Policy
-from widen.flows.flow_step import Checkpoint, FlowBatch, FlowSettings, FlowStep
+from widen.flows.flow_step import FlowBatch, FlowCheckpoint, FlowSettings, FlowStep
 from widen.iceberg.catalog import CatalogSource
 from widen.ingestion.commit_batch import AfterCommit, BatchRequest, OnEvent, parse_share
 from widen.ingestion.options import parse_options, to_quarantine
@@ -221,7 +221,7 @@ def _to_settings(
         keys=FlowKeys(table.location, expressions) if expressions else None,
         request=BatchRequest(table=table, policy=policy, may_be_empty=True, progress=progress, quarantine=quarantine),
         reader=reader,
-        checkpoint=Checkpoint(LogStore(to_place(step.checkpoint), storage_options)),
+        checkpoint=FlowCheckpoint(LogStore(to_place(step.checkpoint), storage_options)),
         after=AfterCommit(parse_share(step.verify), on_event),
         max_bytes=step.max_bytes,
         skips_removed=step.removed == SKIP,

@@ -25,7 +25,7 @@ from widen.errors import (
     WidenError,
 )
 from widen.errors.tables import first_line
-from widen.iceberg.metadata_files import ensure_consistent, ensure_regular, translate_file_errors
+from widen.iceberg.metadata_files import ensure_metadata_consistent, ensure_regular, translate_file_errors
 from widen.log.local_files import absolute_path
 from widen.log.log_store import LogStore, percent_encode
 from widen.model.lazy_module import import_lazily
@@ -234,7 +234,7 @@ class TableName:
                         table = catalog.load_table(self.identifier)
             except (iceberg_errors.NoSuchTableError, iceberg_errors.NoSuchNamespaceError) as error:
                 raise self.not_found() from error
-            ensure_consistent(table.metadata, table.metadata_location, _METADATA_FIX)
+            ensure_metadata_consistent(table.metadata, table.metadata_location, _METADATA_FIX)
             return table
 
     def not_found(self) -> IcebergTableNotFound:
@@ -359,7 +359,7 @@ def translate_catalog_errors(location: str) -> Iterator[None]:
 
 
 def _is_access_denied(error: Exception) -> bool:
-    """Tell whether AWS denied access; its client raises one class for everything, with a code."""
+    """Return whether AWS denied access; its client raises one class for everything, with a code."""
     response = getattr(error, "response", None)  # None or an object in the errors of other HTTP clients
     code = response.get("Error", {}).get("Code", "") if isinstance(response, Mapping) else ""
     return code in ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation")

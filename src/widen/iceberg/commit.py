@@ -74,7 +74,7 @@ _MERGE_INTEGERS = ("commit.manifest.target-size-bytes", "commit.manifest.min-cou
 """The properties of a table that PyIceberg reads as integers in every commit, and those that it reads to merge."""
 
 
-def ensure_writable(name: TableName, table: Table) -> None:
+def ensure_table_writable(name: TableName, table: Table) -> None:
     """Check that PyIceberg can write tables of this format version.
 
     Raises:
@@ -146,7 +146,7 @@ def plan_columns(name: TableName, operations: Iterable[Operation]) -> Transactio
         CatalogError: the catalog cannot be read.
     """
     table = name.load()
-    ensure_writable(name, table)
+    ensure_table_writable(name, table)
     transaction = table.transaction()
     _change_columns(name, transaction, operations)
     return transaction
@@ -190,7 +190,7 @@ def commit_properties(name: TableName, properties: Mapping[str, str]) -> Table:
         CatalogError: the catalog cannot be read or written; nothing was changed.
     """
     table = name.load()
-    ensure_writable(name, table)
+    ensure_table_writable(name, table)
     with translate_catalog_errors(str(name)):
         transaction = table.transaction()
         transaction.set_properties(dict(properties))
@@ -370,7 +370,7 @@ class IcebergTransaction:
         raise CatalogError(location=location, reason=reason, fix=fix) from error
 
     def _is_committed(self, error: Exception) -> bool:
-        """Tell whether the catalog has the snapshot although the commit reported an error.
+        """Return whether the catalog has the snapshot although the commit reported an error.
 
         Raises:
             SnapshotUnknown: the catalog cannot be read.
@@ -412,7 +412,7 @@ def _ensure_integers(properties: Mapping[str, str], names: Iterable[str]) -> Non
 
 
 def _is_sqlite(name: TableName) -> bool:
-    """Tell whether a failed commit is rolled back for certain: SQLite has no server that could still execute it."""
+    """Return whether a failed commit is rolled back for certain: SQLite has no server that could still execute it."""
     catalog = name.catalog.open()
     return isinstance(catalog, sql_catalog.SqlCatalog) and catalog.engine.dialect.name == "sqlite"
 

@@ -422,7 +422,7 @@ def _skip_items(skip: _Skipper, walker: _AvroWalker) -> None:
 # ---- table metadata -------------------------------------------------------------------------------
 
 
-def ensure_consistent(metadata: TableMetadata, path: str, fix: str) -> None:
+def ensure_metadata_consistent(metadata: TableMetadata, path: str, fix: str) -> None:
     """Check what PyIceberg does not check when it loads metadata, and what would fail later or give other rows.
 
     Args:

@@ -19,10 +19,10 @@ import msgspec
 
 from widen.errors import CorruptLog, InvalidOption, MirrorRefused, VersionNotFound
 from widen.iceberg.catalog import TableName, translate_catalog_errors
-from widen.iceberg.commit import NEW_PROPERTIES, IcebergTransaction, ensure_writable
+from widen.iceberg.commit import NEW_PROPERTIES, IcebergTransaction, ensure_table_writable
 from widen.iceberg.scan_plan import EPOCH, StatisticsColumn, bounds, null_counts, statistics_columns, to_micros
 from widen.iceberg.schema_conversion import from_model_type
-from widen.iceberg.snapshots import list_files
+from widen.iceberg.snapshots import list_snapshot_files
 from widen.log.commit_outcome import Conflicted, StagedFiles
 from widen.log.file_list import to_adds
 from widen.log.snapshot import Snapshot, open_snapshot
@@ -88,7 +88,7 @@ def mirror_version(snapshot: Snapshot, name: TableName) -> Mirrored:
     """
     table = name.find()
     if table is not None:
-        ensure_writable(name, table)
+        ensure_table_writable(name, table)
         if _mirrored_version(snapshot, name, table) == snapshot.version:
             return Mirrored(str(name), snapshot.version, None, 0, 0)
     plan = _plan(snapshot)
@@ -290,7 +290,7 @@ def _difference(snapshot: Snapshot, table: Table, plan: _Plan) -> tuple[list[Dat
         before = open_snapshot(snapshot.store, int(table.metadata.properties[DELTA_VERSION]))
         added, removed = files_only_in(snapshot, before), files_only_in(before, snapshot)
     except (VersionNotFound, CorruptLog):
-        current = {row[0] for row in list_files(table.metadata, table.io, table.current_snapshot())}
+        current = {row[0] for row in list_snapshot_files(table.metadata, table.io, table.current_snapshot())}
         live = {plan.path_of(add.path): add for add in to_adds(snapshot.files())}
         scan = table.scan().plan_files()
         removed_files = [task.file for task in scan if task.file.file_path not in live]

@@ -439,7 +439,7 @@ _CALENDAR: Mapping[str, str] = {
 
 
 def are_in_calendar(partitions: Iterable[str], metadata: TableMetadata) -> bool:
-    """Tell whether PyIceberg can commit files with these partition values; see `calendar_limits`.
+    """Return whether PyIceberg can commit files with these partition values; see `calendar_limits`.
 
     Args:
         partitions: The values of files as `encode_partition` returns them.

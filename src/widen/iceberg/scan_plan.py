@@ -94,7 +94,7 @@ class DeleteFile:
     data_file: str | None = None
 
     def applies_to(self, file: ScannedFile) -> bool:
-        """Tell whether it may delete rows of a data file.
+        """Return whether it may delete rows of a data file.
 
         Source: Iceberg's table specification, "Scan Planning"
         """

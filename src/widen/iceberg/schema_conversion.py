@@ -254,7 +254,7 @@ def _from_type(data_type: DataType, new_id: Callable[[], int], path: Path) -> ic
     )
 
 
-def with_field_ids(schema: StructType, numbered: iceberg_schema.Schema) -> StructType:
+def with_iceberg_ids(schema: StructType, numbered: iceberg_schema.Schema) -> StructType:
     """Return columns with the field ids that an Iceberg schema gives to columns of the same names.
 
     Args:

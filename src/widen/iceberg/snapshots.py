@@ -267,10 +267,10 @@ def reasons_between(
 
 
 FILE_COLUMNS = ("path", "partition", "rows", "size_bytes", "spec_id", "sequence")
-"""The columns of `list_files`."""
+"""The columns of `list_snapshot_files`."""
 
 
-def list_files(metadata: TableMetadata, io: FileIO, snapshot: Snapshot | None) -> Iterator[tuple[Any, ...]]:
+def list_snapshot_files(metadata: TableMetadata, io: FileIO, snapshot: Snapshot | None) -> Iterator[tuple[Any, ...]]:
     """Yield the data files of a snapshot, with the values of `FILE_COLUMNS`; the partition is a text like ``day=5``.
 
     Args:
@@ -312,7 +312,7 @@ FOLDER = "_widen/loads"
 _CHERRY_PICKED = "source-snapshot-id"
 
 
-def read_loads(table: Table, store: LogStore) -> tuple[Load, ...]:
+def read_snapshot_loads(table: Table, store: LogStore) -> tuple[Load, ...]:
     """Return the loads whose rows the current snapshot has, oldest first.
 
     Raises:
@@ -344,14 +344,14 @@ def record_load(
     load = msgspec.structs.replace(load, version=snapshot.snapshot_id, loaded_ms=snapshot.timestamp_ms)
     head = None if before is None else _find_head(before.properties, before.location())
     if before is not None and head is not None and _was_rolled_back(before, folder, head):
-        written = put_record(folder, number, Record(loads=(*read_loads(before, store), load)), staged)
+        written = put_record(folder, number, Record(loads=(*read_snapshot_loads(before, store), load)), staged)
     else:
         written = write_record(folder, head, load, number, staged)
     return {LOADS: str(written)}
 
 
 def _was_rolled_back(table: Table, folder: RecordFolder, head: str) -> bool:
-    """Tell whether the newest load of a record does not count any more; those before it may."""
+    """Return whether the newest load of a record does not count any more; those before it may."""
     try:
         newest = folder.read(head).loads[-1:]
     except FileMissing:

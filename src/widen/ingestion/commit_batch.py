@@ -44,9 +44,9 @@ from widen.targets.table_format import (
     NewFiles,
     QuarantineWrite,
     StagedFiles,
-    StreamInterval,
     TableDraft,
     TableLocation,
+    TransactionId,
     after_commit,
     reason_of,
     retry_conflicts,
@@ -58,10 +58,10 @@ from widen.targets.table_format import (
 class CommitGuard:
     """What a batch requires of the version that it is committed to, at each attempt."""
 
-    interval: StreamInterval | None = None
+    interval: TransactionId | None = None
 
     def is_repeated(self, target: IngestTarget) -> bool:
-        """Tell whether the table has the batch already."""
+        """Return whether the table has the batch already."""
         return self.interval is not None and target.has_interval(self.interval)
 
     def prepare_draft(self, draft: TableDraft, plan: Plan) -> TableDraft:
@@ -87,7 +87,7 @@ class BatchRequest:
     table: TableLocation
     policy: Policy
     plan_hash: str | None = None
-    interval: StreamInterval | None = None
+    interval: TransactionId | None = None
     may_be_empty: bool = False
     progress: Progress = no_progress
     quarantine: str | None = None
@@ -180,7 +180,7 @@ def commit_batch(
         if isinstance(version, Conflicted):
             observed = observed.merged(written.result.seen, max)
             return version
-        is_quarantined = written.result.kept_out is not None or bool(batch.bad_files)
+        is_quarantined = written.result.quarantined_records is not None or bool(batch.bad_files)
         return batch, replace(written, version=version, quarantine=quarantine if is_quarantined else None)
 
     committed = retry_conflicts(attempt)
@@ -188,7 +188,7 @@ def commit_batch(
 
 
 def _has_rows(batch: Batch, written: WrittenBatch, request: BatchRequest) -> bool:
-    """Tell whether there is something to commit to the table.
+    """Return whether there is something to commit to the table.
 
     Raises:
         SourceError: there is nothing, and the request does not allow that.
@@ -270,15 +270,15 @@ def _repeated_batch(target: IngestTarget) -> WrittenBatch:
 
 
 def _write_quarantine(batch: Batch, written: WrittenBatch, request: BatchRequest) -> QuarantineWrite | None:
-    kept_out = with_bad_files(written.result.kept_out, batch.spark, batch.bad_files)
+    quarantined_records = with_bad_files(written.result.quarantined_records, batch.spark, batch.bad_files)
     new_files = None
     files = batch.files or batch.bad_files
     if request.is_new and request.interval is None and files:
         new_files = NewFiles(request.table.location, tuple(map(to_loaded_file, files)))
-    if kept_out is None and new_files is None:
+    if quarantined_records is None and new_files is None:
         return None
     version = -1 if written.target.version is None else written.target.version
-    return request.table.quarantine(request.quarantine).write(kept_out, version, request.interval, new_files)
+    return request.table.quarantine(request.quarantine).write(quarantined_records, version, request.interval, new_files)
 
 
 def write_pass(batch: Batch, progress: Progress, spec: BatchWriteSpec, draft: TableDraft) -> BatchResult:
@@ -295,8 +295,8 @@ def _step(text: str, batch: Batch) -> Step:
 
 
 def has_content(written: WrittenBatch) -> bool:
-    """Tell whether a batch has rows for the table or the quarantine, or needs a change that is refused."""
-    return bool(written.result.files or written.result.kept_out is not None or written.plan.refused)
+    """Return whether a batch has rows for the table or the quarantine, or needs a change that is refused."""
+    return bool(written.result.files or written.result.quarantined_records is not None or written.plan.refused)
 
 
 def ensure_has_records(batch: Batch, written: WrittenBatch) -> None:
@@ -422,7 +422,7 @@ def _with_bounds(plan: Plan, seen: Observation) -> Plan:
 
 
 def _is_in_every_record(event: PlanEvent, records: int) -> bool:
-    """Tell whether no more values are possible: a record has one of a field, unless arrays or maps are around it."""
+    """Return whether no more values are possible: a record has one of a field, unless arrays or maps are around it."""
     return event.count == records and _REPEATED.isdisjoint(event.column)
 
 

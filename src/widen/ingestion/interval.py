@@ -46,7 +46,7 @@ from widen.spark.source.open_source import IngestSource
 from widen.spark.source.source_files import hash_files, to_paths, unchanged_files
 from widen.spark.types import DataFrame, SparkSession
 from widen.targets import find_table
-from widen.targets.table_format import IngestTarget, StreamInterval
+from widen.targets.table_format import IngestTarget, TransactionId
 
 
 @check_arguments
@@ -135,7 +135,7 @@ def ingest(
     new_by: str = "path",
     changed: str = "fail",
     max_corrupt: int | str | None = None,
-    max_kept_out: int | str | None = None,
+    max_quarantined: int | str | None = None,
     fail_on: str | None = None,
     park_over_limit: bool = False,
     verify: bool | float = False,
@@ -186,7 +186,7 @@ def ingest(
             refuses the batch, ``load`` loads the whole file again, ``skip`` leaves it out.
         max_corrupt: The maximum number of lines that are not records, or their maximum share, e.g. ``1%``. A batch over
             a limit is refused as a whole.
-        max_kept_out: The maximum number or share of records that go to the quarantine.
+        max_quarantined: The maximum number or share of records that go to the quarantine.
         fail_on: Refuse a plan with changes of this grade or a worse one: ``conflict`` (values of types that no single
             column holds) or ``structural`` (scalars become arrays or records, or the reverse).
         park_over_limit: With ``new``, whether to load the other files of a batch that is refused, because it is over a
@@ -291,7 +291,7 @@ def ingest(
         progress=progress,
         quarantine=kept_in,
         is_strict=strict,
-        limits=parse_limits(max_corrupt, max_kept_out, fail_on),
+        limits=parse_limits(max_corrupt, max_quarantined, fail_on),
         is_new=new,
     )
     after, target = AfterCommit(parse_share(verify), on_event), request.open_target()
@@ -315,13 +315,13 @@ def ingest(
         return replace(result, compared=choice.comparison)
 
 
-def _to_interval(app_id: str, number: int) -> StreamInterval:
+def _to_interval(app_id: str, number: int) -> TransactionId:
     # Applications that forgot to set their ids would take the batches of each other for their own. Delta Lake refuses
     # negative numbers, too, and nobody can read a larger one from the log.
     if not app_id or app_id.startswith(_OWN_IDS) or not 0 <= number < 2**63:
         expected = "Must be an id that is not empty and not one of Widen's own, and a number from 0 to 2^63 - 1."
         raise InvalidOption(option="txn", value=(app_id, number), expected=expected)
-    return StreamInterval(app_id, number)
+    return TransactionId(app_id, number)
 
 
 _OWN_IDS = ("widen.", REPLAY_PREFIX)

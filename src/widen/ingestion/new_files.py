@@ -55,7 +55,7 @@ PATH, CONTENT = "path", "content"
 
 
 def is_by_content(new_by: str) -> bool:
-    """Tell whether files are compared by content.
+    """Return whether files are compared by content.
 
     Raises:
         InvalidOption: it is neither path nor content.
@@ -134,14 +134,14 @@ class _FileStates:
             self.contents |= {file.content} if file.content else set()
 
     def has(self, file: LoadedFile) -> bool:
-        """Tell whether a file has one of these states."""
+        """Return whether a file has one of these states."""
         return file.content in self.contents or any(
             _is_same_state(file, state) for state in self.states.get(file.key, ())
         )
 
 
 def _is_same_state(file: LoadedFile, state: LoadedFile) -> bool:
-    """Tell whether size and time are the same; if both files have hashes, those decide alone."""
+    """Return whether size and time are the same; if both files have hashes, those decide alone."""
     return file.stamp == state.stamp and not (file.content and state.content)
 
 
@@ -240,7 +240,7 @@ def to_load_record(batch: Batch, seen: Observation, *, is_exclusive: bool) -> Lo
         bad_files=tuple(map(to_loaded_file, batch.bad_files)),
         records=seen.records,
         corrupt=seen.corrupt,
-        kept_out=seen.quarantined,
+        quarantined_records=seen.quarantined,
     )
     return LoadRecord(load, is_exclusive)
 

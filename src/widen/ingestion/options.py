@@ -362,7 +362,7 @@ def _read_layout(layout_of: str | PathLike[str], storage_options: Mapping[str, s
     return to_layout(schema)
 
 
-# Limits of a batch: how many records may be corrupt or kept out, and which changes are too severe. The gate for CI.
+# Limits of a batch: how many records may be corrupt or quarantined, and which changes are too severe. The gate for CI.
 #
 # Source: docs/guide/gate.md
 
@@ -389,7 +389,7 @@ class Limit:
     share: Fraction = Fraction(0)
 
     def is_exceeded(self, count: int, total: int) -> bool:
-        """Tell whether a number of records is too large."""
+        """Return whether a number of records is too large."""
         return count > (self.share * total if self.count is None else self.count)
 
 
@@ -402,7 +402,7 @@ class BatchLimits:
     """
 
     max_corrupt: Limit | None = None
-    max_kept_out: Limit | None = None
+    max_quarantined: Limit | None = None
     fail_on: Grade | None = None
 
     def ensure_fulfilled(self, plan: Plan, seen: Observation) -> None:
@@ -419,7 +419,7 @@ class BatchLimits:
         total = seen.records + seen.corrupt + seen.quarantined
         for limit, count, words, first, why in (
             (self.max_corrupt, seen.corrupt, "lines are not records", seen.first_corrupt, seen.corrupt_reason),
-            (self.max_kept_out, seen.quarantined, "records do not fit fixed columns", None, ""),
+            (self.max_quarantined, seen.quarantined, "records do not fit fixed columns", None, ""),
         ):
             if limit is not None and limit.is_exceeded(count, total):
                 reason = f" ({why})" if why else ""
@@ -446,13 +446,13 @@ NO_LIMITS = BatchLimits()
 
 
 def parse_limits(
-    max_corrupt: int | str | None = None, max_kept_out: int | str | None = None, fail_on: str | None = None
+    max_corrupt: int | str | None = None, max_quarantined: int | str | None = None, fail_on: str | None = None
 ) -> BatchLimits:
     """Return limits from the words of a caller.
 
     Args:
         max_corrupt: A number of lines, or a share like ``1%``.
-        max_kept_out: A number of records, or a share.
+        max_quarantined: A number of records, or a share.
         fail_on: ``conflict`` or ``structural``.
 
     Raises:
@@ -462,7 +462,7 @@ def parse_limits(
         raise InvalidOption(option="fail_on", value=fail_on, expected="Must be conflict or structural.")
     return BatchLimits(
         max_corrupt=_parse_limit("max_corrupt", max_corrupt),
-        max_kept_out=_parse_limit("max_kept_out", max_kept_out),
+        max_quarantined=_parse_limit("max_quarantined", max_quarantined),
         fail_on=None if fail_on is None else Grade(fail_on),
     )
 

@@ -174,7 +174,7 @@ class _Replay:
                 return ReplayResult(table_version, written.plan, 0, left)
             files = quarantined_files(self.content.rows(find_session()))
             # Rows that name a file which cannot be read have no record to replay. They stay.
-            remaining = files if result.kept_out is None else result.kept_out.unionAll(files)
+            remaining = files if result.quarantined_records is None else result.quarantined_records.unionAll(files)
             parameters = self.content.write_remaining(remaining, table_version, staged)
             self.request.progress("committing")
             interval = self.content.interval

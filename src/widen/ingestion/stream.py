@@ -36,7 +36,7 @@ from widen.spark.source.source_files import to_paths, to_place
 from widen.spark.source.source_places import find_table_source
 from widen.spark.types import DataFrame, SparkSession
 from widen.targets import find_table
-from widen.targets.table_format import StreamInterval, after_commit
+from widen.targets.table_format import TransactionId, after_commit
 
 OnInterval: TypeAlias = Callable[[IngestResult], object]
 """Called with the result of each interval after its commit."""
@@ -171,7 +171,7 @@ class _StreamWork:
         self.request.progress("looking at the source")
         spark = rows.sparkSession
         self.stream_id = self.stream_id or query_id(spark, self.checkpoint)
-        request = replace(self.request, interval=StreamInterval(self.stream_id, number))
+        request = replace(self.request, interval=TransactionId(self.stream_id, number))
         with self.after.publish_failure(request.table.location, number):
             self._write(rows, request)
 

@@ -98,7 +98,7 @@ def _as_list(value: Any) -> list[Any]:
 
 
 def _is_pattern(text: str) -> bool:
-    """Tell whether Python has a pattern: JSON Schema means those of ECMAScript, which are not quite the same."""
+    """Return whether Python has a pattern: JSON Schema means those of ECMAScript, which are not quite the same."""
     try:
         re.compile(text)
     except (re.error, RecursionError):

@@ -164,8 +164,8 @@ class Observation(msgspec.Struct, omit_defaults=True):
 
     Args:
         quarantined: The number of records that go to the quarantine instead of the table.
-        kept_out: Why records go to the quarantine: their values that do not fit fixed columns.
-        met: The paths of excluded fields that the source has; the rest of the observation does not contain them.
+        quarantined_records: Why records go to the quarantine: their values that do not fit fixed columns.
+        excluded_seen: The paths of excluded fields that the source has; the observation does not contain them.
         not_objects: How many of the corrupt texts are JSON, but not an object, such as ``5`` or ``[1]``.
         unclosed: The position of the first corrupt text that begins a record over several lines; None if there is none.
         first_corrupt: The position of the first corrupt text.
@@ -176,8 +176,8 @@ class Observation(msgspec.Struct, omit_defaults=True):
     corrupt: int = 0
     root: dict[str, FieldObservation] = {}
     quarantined: int = 0
-    kept_out: dict[str, FieldObservation] = {}
-    met: list[list[str]] = []
+    quarantined_records: dict[str, FieldObservation] = {}
+    excluded_seen: list[list[str]] = []
     not_objects: int = 0
     unclosed: RecordPosition | None = None
     first_corrupt: RecordPosition | None = None
@@ -195,8 +195,8 @@ class Observation(msgspec.Struct, omit_defaults=True):
             combine(self.corrupt, other.corrupt),
             merge_records(self.root, other.root, combine),
             combine(self.quarantined, other.quarantined),
-            merge_records(self.kept_out, other.kept_out, combine),
-            sorted([*self.met, *(path for path in other.met if path not in self.met)]),
+            merge_records(self.quarantined_records, other.quarantined_records, combine),
+            sorted([*self.excluded_seen, *(path for path in other.excluded_seen if path not in self.excluded_seen)]),
             combine(self.not_objects, other.not_objects),
             min(filter(None, (self.unclosed, other.unclosed)), default=None),
             *min(firsts, default=(None, "")),
@@ -273,7 +273,7 @@ def position_text(position: RecordPosition) -> str:
 def observation_from_json(data: bytes) -> Observation:
     """Return the observation from the JSON of `Observation.to_json`."""
     wire = _decoder.decode(data)
-    fields = {"root": _from_wire(wire.root), "kept_out": _from_wire(wire.kept_out)}
+    fields = {"root": _from_wire(wire.root), "quarantined_records": _from_wire(wire.quarantined_records)}
     return Observation(**{**msgspec.structs.asdict(wire), **fields})
 
 
@@ -308,8 +308,8 @@ class _ObservationWire(msgspec.Struct):
     corrupt: int = 0
     root: dict[str, _FieldWire] = {}
     quarantined: int = 0
-    kept_out: dict[str, _FieldWire] = {}
-    met: list[list[str]] = []
+    quarantined_records: dict[str, _FieldWire] = {}
+    excluded_seen: list[list[str]] = []
     not_objects: int = 0
     unclosed: RecordPosition | None = None
     first_corrupt: RecordPosition | None = None

@@ -139,7 +139,7 @@ def observation_signature(observation: Observation) -> object:
 
     The signature has no counts, positions and samples, but it has whether there are corrupt records.
     """
-    return bool(observation.corrupt), _signature(observation.root), _signature(observation.kept_out)
+    return bool(observation.corrupt), _signature(observation.root), _signature(observation.quarantined_records)
 
 
 def _signature(record: RecordObservation) -> tuple[object, ...]:

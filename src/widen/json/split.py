@@ -219,7 +219,7 @@ def _without_separators(between: bytes) -> bytes:
 
 
 def _are_values(text: bytes) -> bool:
-    """Tell whether a text is JSON values with commas between them."""
+    """Return whether a text is JSON values with commas between them."""
     try:
         _array.decode(b"[" + text + b"]")
     except (msgspec.DecodeError, RecursionError):

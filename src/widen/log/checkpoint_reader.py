@@ -26,9 +26,9 @@ from widen.log.file_list import (
     DELETION_VECTOR_KEYS,
     FILES,
     TEXT_MAP,
+    action_key,
     canonical_path,
     file_rows,
-    key_of,
     use_system_allocator,
 )
 from widen.log.log_replay import FileActionReader, LogPiece, split_into_pieces, vector_column
@@ -213,7 +213,7 @@ def _without_nulls_below(key: str, value: Any) -> Any:
 
 
 def _add_batches(path: str, file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
-    leaves = [leaf for name in FILES.names for leaf in _leaves(file, f"add.{key_of(name)}")]
+    leaves = [leaf for name in FILES.names for leaf in _leaves(file, f"add.{action_key(name)}")]
     leaves += _all_leaves(file, "add.partitionValues")  # statistics cannot tell an empty map from null
     parsed = _leaves(file, "add.stats_parsed") if _lacks_stats(file) else []
     for rows in file.iter_batches(_BATCH_ROWS, columns=sorted({*leaves, *parsed}), use_threads=False) if leaves else ():
@@ -224,7 +224,7 @@ def _add_batches(path: str, file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
 
 
 def _lacks_stats(file: pq.ParquetFile) -> bool:
-    """Tell whether any file may lack statistics as JSON text."""
+    """Return whether any file may lack statistics as JSON text."""
     metadata, schema = file.metadata, file.metadata.schema
     numbers = {schema.column(number).path: number for number in range(metadata.num_columns)}
     if "add.stats" not in numbers or "add.path" not in numbers:
@@ -245,7 +245,7 @@ def _from_struct(path: str, add: pa.StructArray) -> pa.RecordBatch:
     _ensure_complete_vectors(path, arrays.get("deletionVector"))
     columns: dict[str, pa.Array] = {}
     for name in FILES.names:
-        array = arrays.get(key_of(name))
+        array = arrays.get(action_key(name))
         if array is not None:
             columns[name] = _column(name, array)
     if "stats_parsed" in arrays:

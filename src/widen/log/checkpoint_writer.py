@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from widen.errors import StorageError
 from widen.log.checkpoint_reader import parsed_partition_values, parsed_stats
 from widen.log.commit_files import current_ms
-from widen.log.file_list import DELETION_VECTOR_KEYS, FILES, STORED_VECTOR, TEXT_MAP, key_of
+from widen.log.file_list import DELETION_VECTOR_KEYS, FILES, STORED_VECTOR, TEXT_MAP, action_key
 from widen.log.log_segment import LAST_CHECKPOINT, LOG, SIDECARS, checkpoint_path, read_last_checkpoint
 from widen.log.snapshot import Snapshot
 from widen.protocol.actions import Remove
@@ -134,7 +134,7 @@ def _write_v2(
 
 
 def _was_paused(began_ms: int) -> bool:
-    """Tell whether a cleanup can have deleted a sidecar that no checkpoint names yet: it keeps those of a day."""
+    """Return whether a cleanup can have deleted a sidecar that no checkpoint names yet: it keeps those of a day."""
     return current_ms() - began_ms > MAX_PAUSE_MS
 
 
@@ -207,7 +207,8 @@ def _adds(snapshot: Snapshot, files: pa.Table) -> tuple[Iterator[pa.Array], pa.D
     as_struct = is_on(snapshot.properties, STATS_AS_STRUCT)
     names = [name for name in FILES.names if name != "stats" or as_json]
     fields = [
-        pa.field(key_of(name), STORED_VECTOR if name == "deletion_vector" else FILES.field(name).type) for name in names
+        pa.field(action_key(name), STORED_VECTOR if name == "deletion_vector" else FILES.field(name).type)
+        for name in names
     ]
     fields.append(pa.field("dataChange", _B))
     extra = [parsed_stats(snapshot.schema, snapshot.partition_columns)] if as_struct else []

@@ -609,7 +609,7 @@ def find_expired(store: LogStore, base: Snapshot | None) -> BaseExpired | TableA
 
 
 def is_reachable(store: LogStore, base: Snapshot | None, version: int, *, if_unknown: bool) -> bool:
-    """Tell whether readers see a version that was just written.
+    """Return whether readers see a version that was just written.
 
     A cleanup may have deleted the commits of other writers, this version among them, after `find_expired`. Before it
     frees the name of a version it makes sure of a checkpoint of a later one, so the newest version is seen. An older
@@ -628,7 +628,7 @@ def is_reachable(store: LogStore, base: Snapshot | None, version: int, *, if_unk
 
 
 def _has_base(store: LogStore, base: Snapshot) -> bool:
-    """Tell whether the commit of a base is the file that was there when the base was opened.
+    """Return whether the commit of a base is the file that was there when the base was opened.
 
     Then no later commit was deleted: a cleanup deletes them one after the other, oldest first. That holds for Delta
     Lake and Widen; clients that delete many files in one request of an object store give no order.

@@ -127,7 +127,7 @@ def current_ms() -> int:
 
 
 def has_in_commit_timestamps(properties: Mapping[str, str]) -> bool:
-    """Tell whether in-commit timestamps are enabled."""
+    """Return whether in-commit timestamps are enabled."""
     return is_on(properties, ENABLE_IN_COMMIT_TIMESTAMPS)
 
 

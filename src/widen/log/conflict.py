@@ -76,13 +76,13 @@ class ReadSet:
         return not self.files and self.selection is None
 
     def is_affected_by(self, add: Add) -> bool:
-        """Tell whether an added file may change the result."""
+        """Return whether an added file may change the result."""
         if self.selection is None:
             return self.files
         return self.files or self.selection.can_match(add.partition_values, add.stats)
 
     def has_read(self, remove: Remove) -> bool:
-        """Tell whether the transaction has read a removed file."""
+        """Return whether the transaction has read a removed file."""
         return self.files or remove.path in self.paths or canonical_path(remove.path) in _to_canonical(self.paths)
 
 
@@ -227,7 +227,7 @@ def _append_to_read_files(ours: Transaction, theirs: WinningCommit) -> str | Non
 
 
 def _allows_blind_appends(ours: Transaction) -> bool:
-    """Tell whether the isolation level allows blind appends to be ordered after our reads."""
+    """Return whether the isolation level allows blind appends to be ordered after our reads."""
     return ours.metadata.configuration.get(ISOLATION_LEVEL) == "WriteSerializable" and not ours.of(Metadata)
 
 

@@ -103,7 +103,7 @@ def use_system_allocator() -> Iterator[None]:
         pa.set_memory_pool(default)
 
 
-def key_of(column: str) -> str:
+def action_key(column: str) -> str:
     """Return the key of an add action that holds a column of the list."""
     return _KEYS[column]
 

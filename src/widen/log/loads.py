@@ -67,7 +67,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         loaded_ms: The time of the load, in ms since 1970 UTC.
         corrupt: The number of lines that are not records, kept in the corrupt-record column.
-        kept_out: The number of records in the quarantine instead.
+        quarantined_records: The number of records in the quarantine instead.
         bad_files: The files that could not be read and were skipped, and those that are parked.
     """
 
@@ -76,7 +76,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     files: tuple[LoadedFile, ...]
     records: int = 0
     corrupt: int = 0
-    kept_out: int = 0
+    quarantined_records: int = 0
     bad_files: tuple[LoadedFile, ...] = ()
 
 
@@ -188,7 +188,7 @@ class _LoadWire(msgspec.Struct, array_like=True):
     loaded_ms: int
     records: int
     corrupt: int
-    kept_out: int
+    quarantined_records: int
     paths: Sequence[str]
     sizes: Sequence[int]
     times: Sequence[int]
@@ -208,7 +208,7 @@ def _to_wire(load: Load) -> _LoadWire:
         load.loaded_ms,
         load.records,
         load.corrupt,
-        load.kept_out,
+        load.quarantined_records,
         [file.path for file in load.files],
         [file.size_bytes for file in load.files],
         [file.modified_ms for file in load.files],
@@ -226,7 +226,7 @@ def _from_wire(wire: _LoadWire) -> Load:
         files=tuple(LoadedFile(*values) for values in columns),
         records=wire.records,
         corrupt=wire.corrupt,
-        kept_out=wire.kept_out,
+        quarantined_records=wire.quarantined_records,
         bad_files=wire.bad_files,
     )
 

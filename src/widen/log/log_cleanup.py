@@ -62,7 +62,7 @@ def clean_up(snapshot: Snapshot, retention_ms: int, unit_ms: int = DAY_MS, now_m
 
 
 def is_truncated(snapshot: Snapshot) -> bool:
-    """Tell whether no commit of the protected versions is left, and a later checkpoint replaces them."""
+    """Return whether no commit of the protected versions is left, and a later checkpoint replaces them."""
     listing, first = list_log(snapshot.store), protected_before(snapshot.protocol, snapshot.properties)
     checkpoint = earliest_reliable_checkpoint(listing)
     return not first or (checkpoint is not None and checkpoint >= first and min(listing.commits) >= first)

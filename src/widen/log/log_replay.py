@@ -23,6 +23,7 @@ from widen.log.file_list import (
     DELETION_VECTOR_KEYS,
     FILES,
     STORED_VECTOR,
+    action_key,
     concat_files,
     file_key,
     file_keys,
@@ -30,7 +31,6 @@ from widen.log.file_list import (
     filter_rows,
     from_adds,
     integers,
-    key_of,
     text_map,
     use_system_allocator,
 )
@@ -248,7 +248,7 @@ class FileActionReader:
 
     def __init__(self, partitions: Sequence[str], location: str) -> None:
         self._partitions, self._location = tuple(partitions), location
-        columns = [(key_of(name), _TYPES.get(name, pa.int64())) for name in _COLUMNS]
+        columns = [(action_key(name), _TYPES.get(name, pa.int64())) for name in _COLUMNS]
         values = pa.struct([(name, pa.string()) for name in self._partitions])
         add = [*columns, ("partitionValues", values), ("deletionVector", STORED_VECTOR)]
         add += [("clusteringProvider", pa.string()), (_TAGS, pa.struct([]))]  # tags only to detect them
@@ -286,7 +286,7 @@ class FileActionReader:
         """Return the rows; None if one of them lacks a required field or has tags."""
         count = len(add)
         positions = {field.name: number for number, field in enumerate(add.type)}
-        columns = {name: add.field(positions[key_of(name)]) for name in (*_COLUMNS, "clustering_provider")}
+        columns = {name: add.field(positions[action_key(name)]) for name in (*_COLUMNS, "clustering_provider")}
         values = add.field(positions["partitionValues"])
         required = (columns["path"], columns["size_bytes"], columns["modification_time_ms"], values)
         if any(column.null_count for column in required) or add.field(positions[_TAGS]).null_count < count:
@@ -311,7 +311,7 @@ def _non_null_rows(add: pa.StructArray) -> list[pa.StructArray]:
 
 
 def _are_complete(vectors: pa.StructArray) -> bool:
-    """Tell whether every descriptor has all required fields."""
+    """Return whether every descriptor has all required fields."""
     non_null = vectors.filter(vectors.is_valid()) if vectors.null_count else vectors
     return not any(non_null.field(key).null_count for key in DELETION_VECTOR_KEYS if key != "offset")
 

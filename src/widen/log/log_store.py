@@ -59,7 +59,7 @@ class LogStore(FileStore):
 
     @property
     def is_local(self) -> bool:
-        """Tell whether the table is on a local disk."""
+        """Return whether the table is on a local disk."""
         return not _SCHEME.match(self.location)
 
     def _resolve(self, path: str) -> tuple[LocalFiles | ObjectStoreFiles, str]:

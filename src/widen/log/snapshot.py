@@ -125,7 +125,7 @@ def _ensure_valid(metadata: Metadata, location: str) -> None:
 
 
 def _has_schema(checksum: VersionChecksum) -> bool:
-    """Tell whether the schema of a checksum can be parsed; if not, readers ignore the checksum."""
+    """Return whether the schema of a checksum can be parsed; if not, readers ignore the checksum."""
     try:
         from_json(checksum.metadata.schema_string)
     except WidenError:
@@ -265,7 +265,7 @@ class Snapshot:
         return time_ms if isinstance(time_ms, int) else None
 
     def has_written(self, txn: Txn) -> bool:
-        """Tell whether the application has already committed this transaction version or a later one.
+        """Return whether the application has already committed this transaction version or a later one.
 
         Source: PROTOCOL.md#transaction-identifiers
         """

@@ -212,7 +212,7 @@ class _VisibleNames:
     other_tables: set[str] = field(default_factory=set)
 
     def skips(self, folder: str) -> bool:
-        """Tell whether nothing in a folder can be deleted."""
+        """Return whether nothing in a folder can be deleted."""
         if _LEFTOVER_FOLDERS.fullmatch(folder):
             return False
         if folder.endswith(f"/{LOG}"):
@@ -220,7 +220,7 @@ class _VisibleNames:
         return folder == _METADATA_FOLDER or any(map(self._is_hidden, folder.split("/")))
 
     def may_delete(self, path: str) -> bool:
-        """Tell whether the file may be deleted if no version needs it; asked after the listing."""
+        """Return whether the file may be deleted if no version needs it; asked after the listing."""
         if any(map(path.startswith, self.other_tables)):
             return False
         folder = path.rpartition("/")[0]

@@ -78,7 +78,7 @@ def version_changes(store: LogStore, first: int, last: int) -> Iterator[VersionC
 
 
 def _has_changed_no_row(info: CommitInfo) -> bool:
-    """Tell whether a commit is a merge whose metrics say that no row changed.
+    """Return whether a commit is a merge whose metrics say that no row changed.
 
     Source: Delta Lake's change data feed; its merge may write files again, without change data files
     """

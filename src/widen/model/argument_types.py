@@ -126,7 +126,7 @@ def _has_surrogate(value: object) -> bool:
 
 
 def has_type(value: object, expected: Any) -> bool:
-    """Tell whether a value has a type; one-shot iterables are not consumed to look at their items.
+    """Return whether a value has a type; one-shot iterables are not consumed to look at their items.
 
     Args:
         expected: A resolved annotation.

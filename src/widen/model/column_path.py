@@ -181,7 +181,7 @@ _NOT_FOUND: Mapping[type[DataType], type[ColumnNotFound]] = {
 
 
 def is_struct_path(schema: StructType, path: Path) -> bool:
-    """Tell whether a path only goes through structs, not through arrays or maps.
+    """Return whether a path only goes through structs, not through arrays or maps.
 
     Raises:
         ColumnNotFound: the column does not exist.

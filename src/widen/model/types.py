@@ -287,5 +287,5 @@ def plain_name(data_type: DataType) -> str:
 
 
 def is_atomic(data_type: DataType) -> bool:
-    """Tell whether the type has no nested types."""
+    """Return whether the type has no nested types."""
     return isinstance(data_type, (AtomicType, DecimalType, OpaqueType))

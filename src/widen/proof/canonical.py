@@ -137,7 +137,7 @@ def canonical_number(number: Decimal) -> Canonical:
     return Ext(LONG_NUMBER, str(number.normalize(_EXACT)).encode())
 
 
-def number_kind(number: Decimal) -> str:
+def canonical_number_kind(number: Decimal) -> str:
     """Return the kind of a number that is not a double; a string, if a decimal of 38 digits cannot hold it."""
     exponent = number.normalize(_EXACT).as_tuple().exponent
     assert isinstance(exponent, int)
@@ -164,7 +164,7 @@ def canonical_spelling(token: str) -> Canonical:
 
 
 def has_canonical_spelling(token: str) -> bool:
-    """Tell whether a column of numbers gives back the spelling of a JSON number; ``5`` and ``5.0`` count as one."""
+    """Return whether a column of numbers gives back the spelling of a JSON number; ``5`` and ``5.0`` count as one."""
     number = to_decimal(token)
     if number is None:
         return True
@@ -200,7 +200,7 @@ def canonical_time(text: str) -> str:
 
 
 def is_same_timestamp(text: str, other: str) -> bool:
-    """Tell whether one of two strings is the timestamp that the other one spells."""
+    """Return whether one of two strings is the timestamp that the other one spells."""
     return _is_timestamp_of(text, other) or _is_timestamp_of(other, text)
 
 
@@ -214,7 +214,7 @@ _UNIT_MICROS = (1, 10**3, 10**6, 86_400 * 10**6)
 
 
 def is_epoch_count_of(text: str, number: Any) -> bool:
-    """Tell whether a number counts the days, seconds or fractions of seconds from 1970 to a date or time."""
+    """Return whether a number counts the days, seconds or fractions of seconds from 1970 to a date or time."""
     micros = _to_micros(text)
     if micros is None or isinstance(number, bool) or not isinstance(number, (int, float)):
         return False

@@ -27,7 +27,7 @@ Answer: TypeAlias = tuple[Iterable[str], Iterable[Any]]
 """The names of the columns, and batches."""
 
 
-def main() -> None:
+def run_readers() -> None:
     """Answer the question on the standard input."""
     asked = json.load(sys.stdin)
     columns, batches = _READERS[asked["client"]][asked["reader"]](asked)
@@ -108,4 +108,4 @@ _READERS: Mapping[str, Mapping[str, Callable[[Question], Answer]]] = {
 _WHOLE = frozenset({"to_pandas", "read_delta", "to_arrow"})
 
 if __name__ == "__main__":
-    main()
+    run_readers()

@@ -21,12 +21,12 @@ from widen.proof.canonical import (
     canonical_double,
     canonical_instant,
     canonical_number,
+    canonical_number_kind,
     canonical_spelling,
     canonical_time,
     count_values,
     exact_double,
     has_canonical_spelling,
-    number_kind,
     to_decimal,
 )
 from widen.proof.json_reader import DeepJson, Json, NumberToken, read_json
@@ -43,8 +43,8 @@ from widen.proof.rules import (
     SourceColumn,
     TimestampString,
     build_proof_rules,
-    columns_by_key,
     merge_record_fields,
+    source_columns_by_key,
     widest_record_column,
 )
 
@@ -79,7 +79,7 @@ class ExpectedRecord:
     """Computes what the columns of a table must hold for records."""
 
     def __init__(self, schema: StructType, policy: Policy) -> None:
-        self.fields: ColumnsByKey = columns_by_key(schema, policy)
+        self.fields: ColumnsByKey = source_columns_by_key(schema, policy)
         self.rules: ProofRule = build_proof_rules(schema, policy)
 
     def expect(self, record: Mapping[str, Json]) -> tuple[Form, ValueCounts]:
@@ -256,7 +256,7 @@ def expected_scalar(columns: Sequence[SourceColumn], value: Json, counts: ValueC
 
 
 def _is_exact(columns: Sequence[SourceColumn], column: SourceColumn, form: Form, value: Json) -> bool:
-    """Tell whether a table gives back a value as it was; a timestamp that is also a count comes from its own column."""
+    """Return whether a table gives back a value as it was; a timestamp that is also a count has its own column."""
     if isinstance(value, (ReplacedText, DeepJson)):
         return False
     if isinstance(value, TimestampString):
@@ -323,7 +323,7 @@ def _to_decimal_number(column: SourceColumn, token: str, number: Decimal) -> Any
 
 
 def _to_double(column: SourceColumn, token: str, number: Decimal) -> Any:
-    is_stored = exact_double(number) is not None or (column.rounds and number_kind(number) in column.rounds)
+    is_stored = exact_double(number) is not None or (column.rounds and canonical_number_kind(number) in column.rounds)
     return canonical_double(float(number)) if is_stored else NOT_STORED
 
 

@@ -116,7 +116,7 @@ def _with_deep_json(value: Json, levels: int) -> Json:
     return [_with_deep_json(item, levels - 1) for item in value]
 
 
-def split_file(data: bytes) -> Iterator[bytes]:
+def split_into_parts(data: bytes) -> Iterator[bytes]:
     """Yield the texts of a file: the items of an array, one document, or records with the text between them."""
     data = _content(data)
     spans = _array_items(data)
@@ -132,7 +132,7 @@ def split_file(data: bytes) -> Iterator[bytes]:
 def split_lines(data: bytes) -> list[bytes]:
     """Return the lines of a file if each looks like one record, else nothing.
 
-    If one of them is a record, `split_file` yields the same texts; it parses each.
+    If one of them is a record, `split_into_parts` yields the same texts; it parses each.
     """
     data = _content(data)
     lines = [line for line in data.splitlines() if line.strip()]

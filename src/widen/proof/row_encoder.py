@@ -31,7 +31,7 @@ from widen.proof.rules import (
     ColumnsByKey,
     FieldColumns,
     SourceColumn,
-    columns_by_key,
+    source_columns_by_key,
     widest_record_column,
 )
 from widen.schema.source_metadata import CORRUPT, RESCUED, role_of
@@ -76,7 +76,11 @@ class RowEncoder:
     """
 
     def __init__(self, schema: StructType, policy: Policy, layout: RecordLayout) -> None:
-        self._fields, self._reader, self._layout = columns_by_key(schema, policy), RowReader(schema, policy), layout
+        self._fields, self._reader, self._layout = (
+            source_columns_by_key(schema, policy),
+            RowReader(schema, policy),
+            layout,
+        )
         self._special = [position for position, field in enumerate(schema) if role_of(field) in (RESCUED, CORRUPT)]
 
     def encode(self, rows: pa.StructArray) -> Iterator[EncodedRecord]:

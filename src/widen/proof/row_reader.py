@@ -34,7 +34,7 @@ from widen.proof.canonical import (
 )
 from widen.proof.expected_values import expected_value, to_rescued_form
 from widen.proof.json_reader import NumberToken, read_whole_records
-from widen.proof.rules import MAP, RECORD, ColumnsByKey, FieldColumns, SourceColumn, columns_by_key
+from widen.proof.rules import MAP, RECORD, ColumnsByKey, FieldColumns, SourceColumn, source_columns_by_key
 from widen.schema.source_metadata import CORRUPT, RESCUED, role_of
 
 ColumnValues: TypeAlias = Sequence[tuple[SourceColumn, int, Any]]
@@ -49,7 +49,7 @@ class RowReader:
     """
 
     def __init__(self, schema: StructType, policy: Policy) -> None:
-        self._fields = columns_by_key(schema, policy)
+        self._fields = source_columns_by_key(schema, policy)
         positions = {role: position for position, field in enumerate(schema) if (role := role_of(field)) is not None}
         self._rescued, self._corrupt = positions.get(RESCUED), positions.get(CORRUPT)
 
@@ -308,14 +308,14 @@ def _is_same_value(column: SourceColumn, first: Any, value: Any) -> bool:
 
 
 def _is_rounded(column: SourceColumn | None, number: Any, text: Any) -> bool:
-    """Tell whether a column that rounds has the double that is nearest to the number in a text."""
+    """Return whether a column that rounds has the double that is nearest to the number in a text."""
     if column is None or not column.rounds or not isinstance(text, str) or _parse_number(text) is None:
         return False
     return bool(canonical_double(float(text)) == number)
 
 
 def _is_epoch(value: Any, *, has_dates: bool) -> bool:
-    """Tell whether a value is an integer in the unit of a timestamp column (D5), also as the text that a string has.
+    """Return whether a value is an integer in the unit of a timestamp column (D5), also as the text that a string has.
 
     Args:
         has_dates: Whether an integer may be the count of a date instead.
@@ -335,7 +335,7 @@ def _merge_record_columns(wide: Any, narrow: Any) -> Any:
 
 
 def is_consistent(first: Any, other: Any) -> bool:
-    """Tell whether two columns of a field may hold these values for one source value."""
+    """Return whether two columns of a field may hold these values for one source value."""
     if first is None or other is None:
         return True
     if isinstance(first, dict) and isinstance(other, dict):
@@ -352,7 +352,7 @@ def is_consistent(first: Any, other: Any) -> bool:
 
 
 def _is_text_of(text: str, value: Any) -> bool:
-    """Tell whether a text is the text of a boolean or a number, or a date or time that the number counts to."""
+    """Return whether a text is the text of a boolean or a number, or a date or time that the number counts to."""
     if isinstance(value, bool):
         return text == _BOOLEAN_TEXTS[value]
     if not isinstance(value, (int, float)):

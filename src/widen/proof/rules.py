@@ -138,7 +138,7 @@ class ProofRule:
         return self.to_temporal(value) if self.reads_times and type(value) is str else value
 
     def _hides_text(self, value: Json, *, is_entry: bool) -> bool:
-        """Tell whether a text may spell out a record with a hidden field; that of an entry only if it may be JSON."""
+        """Return whether a text may spell out a record with a hidden field; that of an entry only if it may be JSON."""
         return bool(self.hidden) and type(value) is str and (not is_entry or value.lstrip()[:1] in ("{", "[", '"'))
 
     def to_temporal(self, text: str) -> str:
@@ -416,7 +416,7 @@ def computed_keys(schema: StructType) -> frozenset[str]:
     return frozenset(source_key(field) for field in schema if is_computed(field))
 
 
-def columns_by_key(schema: StructType, policy: Policy) -> ColumnsByKey:
+def source_columns_by_key(schema: StructType, policy: Policy) -> ColumnsByKey:
     """Return the columns of each source field of a table.
 
     Args:
@@ -489,7 +489,7 @@ def _source_column(path: Path, position: int, data_type: DataType, policy: Polic
 
 
 def _is_split_mode(policy: Policy, source: Path) -> bool:
-    """Tell whether the mode of a field is split: the nearest mode on its path, else the default mode."""
+    """Return whether the mode of a field is split: the nearest mode on its path, else the default mode."""
     pins = (policy.pins.get(source[:length]) for length in range(len(source), 0, -1))
     return next((pin for pin in pins if isinstance(pin, Mode)), policy.mode) is Mode.SPLIT
 

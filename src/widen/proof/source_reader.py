@@ -25,7 +25,7 @@ from widen.proof.json_reader import (
     read_whole_records,
     reject_constant,
     reject_duplicate_keys,
-    split_file,
+    split_into_parts,
     split_lines,
 )
 from widen.proof.row_encoder import LayoutMatcher, RecordLayout
@@ -80,7 +80,7 @@ class SourceReader:
         """Yield the rows of a text without the fast path."""
         records = read_records(text)
         is_array = text.removeprefix(_BOM).lstrip().startswith(b"[")
-        if records is None and not is_array and len(parts := list(split_file(text))) > 1:
+        if records is None and not is_array and len(parts := list(split_into_parts(text))) > 1:
             for part in parts:
                 yield from self.read_exactly(part, file_values)
         elif records is None:
@@ -93,7 +93,7 @@ class SourceReader:
         """Yield the row of a text that is not a record, whatever it looks like."""
         yield ExpectedRow(to_corrupt_form(self._redactor.redact(text)), 1, int(self._redactor.is_redacting))
 
-    def read_kept_out(self, text: str) -> Form:
+    def read_quarantined_records(self, text: str) -> Form:
         """Return the form of a quarantined text: that of the row that its record would have, or of a corrupt text."""
         records = read_records(text.encode()) if text.lstrip()[:1] == "{" else None
         return to_corrupt_form(text) if records is None else self._expectation.expect(records[0])[0]
@@ -115,10 +115,10 @@ class SourceEncoder:
         return self._encode_exactly(text, file_values) if own_form is None else ((own_form, 0, 0),)
 
     def encode_file(self, data: bytes, file_values: FileValues = ()) -> Iterator[EncodedRecord]:
-        """Yield the encoded row of each record in a file; see `split_file`."""
+        """Yield the encoded row of each record in a file; see `split_into_parts`."""
         lines = split_lines(data) if not file_values else []
         # One line that is a record tells that the lines are the texts of the file.
-        texts = lines if any(map(self._match, lines)) else split_file(data)
+        texts = lines if any(map(self._match, lines)) else split_into_parts(data)
         yield from self.encode_texts(texts, file_values)
 
     def encode_texts(self, texts: Iterable[bytes], file_values: FileValues = ()) -> Iterator[EncodedRecord]:
@@ -135,9 +135,9 @@ class SourceEncoder:
         (row,) = self._reader.read_refused(text)
         return self._layout.encode(row.form), row.values - count_form(row.form), row.converted
 
-    def encode_kept_out(self, text: str) -> EncodedRecord:
+    def encode_quarantined_records(self, text: str) -> EncodedRecord:
         """Return the encoded form of a quarantined text, like that of a row."""
-        form = self._reader.read_kept_out(text)
+        form = self._reader.read_quarantined_records(text)
         return self._layout.encode(form), count_form(form), 0
 
 
@@ -433,7 +433,7 @@ def find_parts(files: Sequence[ProofFile], task: int, tasks: int) -> Iterator[Fi
         offset += file.size
 
 
-def read_line_blocks(file: BinaryIO, start: int, end: int, block_bytes: int = BLOCK_BYTES) -> Iterator[bytes]:
+def read_proof_blocks(file: BinaryIO, start: int, end: int, block_bytes: int = BLOCK_BYTES) -> Iterator[bytes]:
     r"""Yield the lines that begin in a range of a file, in blocks. A line ends with ``\n`` here."""
     # From the byte before: if it ends a line, the first line of the range begins at its start, and none is skipped.
     file.seek(max(start - 1, 0))

@@ -115,7 +115,7 @@ def find_default(field: Field) -> str | None:
 
 
 def is_computed(field: Field) -> bool:
-    """Tell whether a table fills a column where the data has no value: generated, identity, or with a default."""
+    """Return whether a table fills a column where the data has no value: generated, identity, or with a default."""
     return not _COMPUTED.isdisjoint(field.metadata)
 
 
@@ -135,7 +135,7 @@ def _is_hidden(key: str) -> bool:
 
 
 def has_generated_values(field: Field) -> bool:
-    """Tell whether the table fills a column that the data lack, by a default, an expression or an identity."""
+    """Return whether the table fills a column that the data lack, by a default, an expression or an identity."""
     return any(key in field.metadata for key in (DEFAULT, GENERATION, START))
 
 
@@ -170,7 +170,7 @@ def text_limit(data_type: DataType) -> tuple[str, int] | None:
 
 
 def has_limits(data_type: DataType) -> bool:
-    """Tell whether a declared type has a char or varchar anywhere."""
+    """Return whether a declared type has a char or varchar anywhere."""
     return any(text_limit(leaf) for _, leaf in leaves(data_type))
 
 

@@ -46,7 +46,7 @@ class FileSelection:
         return _conditions(self.predicate)
 
     def can_match(self, values: Mapping[str, str | None], stats: str | None) -> bool:
-        """Tell whether a file may have a matching row.
+        """Return whether a file may have a matching row.
 
         Args:
             values: The serialized partition values, by physical name.
@@ -56,7 +56,7 @@ class FileSelection:
     def can_be(
         self, condition: Predicate, values: Mapping[str, str | None], stats: str | None = None, *, truth: bool
     ) -> bool:
-        """Tell whether a condition may be ``truth`` for some row of a file.
+        """Return whether a condition may be ``truth`` for some row of a file.
 
         Args:
             values: The serialized partition values, by physical name.
@@ -126,7 +126,7 @@ class And:
     right: Predicate
 
     def can_be(self, bounds_of: BoundsLookup, *, truth: bool) -> bool:
-        """Tell whether the result may be ``truth`` for some row."""
+        """Return whether the result may be ``truth`` for some row."""
         left, right = self.left.can_be(bounds_of, truth=truth), self.right.can_be(bounds_of, truth=truth)
         return (left and right) if truth else (left or right)
 
@@ -139,7 +139,7 @@ class Or:
     right: Predicate
 
     def can_be(self, bounds_of: BoundsLookup, *, truth: bool) -> bool:
-        """Tell whether the result may be ``truth`` for some row."""
+        """Return whether the result may be ``truth`` for some row."""
         left, right = self.left.can_be(bounds_of, truth=truth), self.right.can_be(bounds_of, truth=truth)
         return (left or right) if truth else (left and right)
 
@@ -151,7 +151,7 @@ class Not:
     inner: Predicate
 
     def can_be(self, bounds_of: BoundsLookup, *, truth: bool) -> bool:
-        """Tell whether the result may be ``truth`` for some row."""
+        """Return whether the result may be ``truth`` for some row."""
         return self.inner.can_be(bounds_of, truth=not truth)
 
 
@@ -163,7 +163,7 @@ class IsNull:
     type: DataType
 
     def can_be(self, bounds_of: BoundsLookup, *, truth: bool) -> bool:
-        """Tell whether the result may be ``truth`` for some row."""
+        """Return whether the result may be ``truth`` for some row."""
         bounds = bounds_of(self.path, self.type)
         return bounds.may_be_null if truth else bounds.may_be_value
 
@@ -184,7 +184,7 @@ class Compare:
     value: Scalar
 
     def can_be(self, bounds_of: BoundsLookup, *, truth: bool) -> bool:
-        """Tell whether the result may be ``truth`` for some row."""
+        """Return whether the result may be ``truth`` for some row."""
         bounds = bounds_of(self.path, self.type)
         return bounds.may_be_value and _can_compare(
             bounds, self.operator if truth else NEGATED[self.operator], self.value

@@ -307,7 +307,7 @@ def private_columns(schema: StructType, properties: Mapping[str, str]) -> frozen
 
 
 def is_private(path: Path, private: Iterable[Path]) -> bool:
-    """Tell whether a leaf is one of the private columns, or below one."""
+    """Return whether a leaf is one of the private columns, or below one."""
     return any(path[: len(column)] == column for column in private)
 
 
@@ -327,7 +327,7 @@ def _private_columns(struct: StructType, named: Iterable[Path], column: Path, so
 
 
 def has_bounds(data_type: DataType) -> bool:
-    """Tell whether statistics can have the minimum and the maximum of a type.
+    """Return whether statistics can have the minimum and the maximum of a type.
 
     Source: Delta Lake's data skipping properties
     """

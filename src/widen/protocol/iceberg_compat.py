@@ -71,7 +71,7 @@ def type_change_compat(protocol: Protocol, properties: Mapping[str, str]) -> Ice
 
 
 def has_nested_ids(properties: Mapping[str, str]) -> bool:
-    """Tell whether the elements, keys and values of a table must have ids."""
+    """Return whether the elements, keys and values of a table must have ids."""
     compat = enabled_compat(properties)
     return compat is not None and compat.has_nested_ids
 

@@ -209,7 +209,7 @@ _FIRST_DAY, _FIRST_TIME = date(1582, 10, 15), datetime(1900, 1, 1, tzinfo=timezo
 
 
 def is_legacy(metadata: Mapping[bytes, bytes] | None) -> bool:
-    """Tell whether a file uses the hybrid calendar of Spark 2.
+    """Return whether a file uses the hybrid calendar of Spark 2.
 
     Source: Spark's DataSourceUtils
     """
@@ -218,7 +218,7 @@ def is_legacy(metadata: Mapping[bytes, bytes] | None) -> bool:
 
 
 def is_legacy_int96(metadata: Mapping[bytes, bytes] | None) -> bool:
-    """Tell whether the INT96 timestamps of a file are in the hybrid calendar of Spark 2.
+    """Return whether the INT96 timestamps of a file are in the hybrid calendar of Spark 2.
 
     Source: Spark's DataSourceUtils
     """
@@ -228,7 +228,7 @@ def is_legacy_int96(metadata: Mapping[bytes, bytes] | None) -> bool:
 
 
 def is_ambiguous(value: Any) -> bool:
-    """Tell whether a bound from a file in the hybrid calendar may be another date or timestamp in that of Parquet.
+    """Return whether a bound from a file in the hybrid calendar may be another date or timestamp in that of Parquet.
 
     Args:
         value: The bound as pyarrow returns it.

@@ -102,7 +102,7 @@ def to_float32(value: float) -> float:
 
 
 def is_float32(value: float) -> bool:
-    """Tell whether a number is the same as a 32-bit float."""
+    """Return whether a number is the same as a 32-bit float."""
     try:
         return to_float32(value) == value
     except OverflowError:
@@ -110,7 +110,7 @@ def is_float32(value: float) -> bool:
 
 
 def is_decimal(number: Decimal, data_type: DecimalType) -> bool:
-    """Tell whether a decimal type can represent the number exactly."""
+    """Return whether a decimal type can represent the number exactly."""
     if not number:
         return True
     if not -data_type.scale <= number.adjusted() < data_type.precision - data_type.scale:
@@ -253,7 +253,7 @@ _NULL_LITERALS: Mapping[str, Sequence[str]] = {
 
 
 def is_hive_path(path: str, columns: Sequence[str], values: Mapping[str, str | None]) -> bool:
-    """Tell whether the directories of a path have exactly the partition values of the log.
+    """Return whether the directories of a path have exactly the partition values of the log.
 
     Args:
         path: The percent-encoded path of a file.

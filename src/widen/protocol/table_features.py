@@ -148,7 +148,7 @@ def _implied_features(reader: int, writer: int) -> set[str]:
 
 
 def is_supported(protocol: Protocol, name: str) -> bool:
-    """Tell whether the protocol supports a feature, listed or implied by an old version number."""
+    """Return whether the protocol supports a feature, listed or implied by an old version number."""
     return name in supported_features(protocol)
 
 
@@ -162,7 +162,7 @@ def blocking_features(old: Protocol, new: Protocol) -> list[str]:
 
 
 def is_enabled(protocol: Protocol, properties: Mapping[str, str], name: str) -> bool:
-    """Tell whether a feature is supported and enabled by its property.
+    """Return whether a feature is supported and enabled by its property.
 
     Source: PROTOCOL.md#active-features
     """

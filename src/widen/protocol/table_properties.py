@@ -96,7 +96,7 @@ def canonical_key(key: str) -> str:
 
 
 def is_property(key: str) -> bool:
-    """Tell whether a key is a property of Delta Lake, compared without case."""
+    """Return whether a key is a property of Delta Lake, compared without case."""
     return key.lower() in _BY_FOLDED
 
 
@@ -114,7 +114,7 @@ class AllowedValues:
     numbers: range | None = None
 
     def is_valid(self, value: str) -> bool:
-        """Tell whether the property can have the value."""
+        """Return whether the property can have the value."""
         if not re.fullmatch(self.pattern, value):
             return False
         return self.numbers is None or int(value) in self.numbers
@@ -197,7 +197,7 @@ def canonical_keys(keys: Iterable[str]) -> list[str]:
 
 
 def is_on(properties: Mapping[str, str], key: str) -> bool:
-    """Tell whether a boolean property is true; the key must be spelled as it is stored."""
+    """Return whether a boolean property is true; the key must be spelled as it is stored."""
     return properties.get(key, "").lower() == "true"
 
 

@@ -107,7 +107,7 @@ def strip_type_changes(schema: StructType) -> StructType:
 
 
 def has_type_changes(schema: StructType) -> bool:
-    """Tell whether any field has a type change history, even an empty one."""
+    """Return whether any field has a type change history, even an empty one."""
     return any(TYPE_CHANGES in field.metadata for _, field in fields(schema))
 
 
@@ -122,7 +122,7 @@ def all_type_changes(schema: StructType) -> Iterator[tuple[Path, TypeChange]]:
             yield (*path, *change.path), change
 
 
-def ensure_readable(schema: StructType) -> None:
+def ensure_changes_readable(schema: StructType) -> None:
     """Check that every recorded change is a type widening of the protocol.
 
     Raises:
@@ -258,18 +258,18 @@ def find_widening(old: DataType, new: DataType) -> Widening | None:
 
 
 def is_widening(old: DataType, new: DataType) -> bool:
-    """Tell whether the change from one type to the other is in the matrix."""
+    """Return whether the change from one type to the other is in the matrix."""
     return find_widening(old, new) is not None
 
 
 def is_same_family(old: DataType, new: DataType) -> bool:
-    """Tell whether automatic widening that is limited to one family of types applies the change."""
+    """Return whether automatic widening that is limited to one family of types applies the change."""
     row = find_widening(old, new)
     return row is not None and row.same_family
 
 
 def is_iceberg_compatible(old: DataType, new: DataType) -> bool:
-    """Tell whether Iceberg V2 supports the change too; of decimals, only the precision may grow.
+    """Return whether Iceberg V2 supports the change too; of decimals, only the precision may grow.
 
     Source: PROTOCOL.md#writer-requirements-for-type-widening
     """

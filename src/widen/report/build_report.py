@@ -100,7 +100,7 @@ def _own_values(columns: Sequence[ReportColumn], values: Sequence[int]) -> Itera
 
 
 def _receives(column: ReportColumn, other: ReportColumn) -> bool:
-    """Tell whether a column of strings also receives the values of another column of its field."""
+    """Return whether a column of strings also receives the values of another column of its field."""
     if not column.evolved_from or "string" not in column.type or "struct" in other.type:
         return False
     depths = (_array_depth(other.type), _array_depth(column.type))

@@ -226,15 +226,15 @@ def _corrupt_status(recent: Sequence[IntervalRecord]) -> Status:
 
 
 def _quarantine_check(recent: Sequence[IntervalRecord]) -> Check:
-    kept_out = _count_kept_out(recent)
-    if not kept_out:
+    quarantined_records = _count_quarantined_records(recent)
+    if not quarantined_records:
         return Check("Kept out", Status.OK, f"no record of the last {_loads(recent)} is in quarantine")
-    verb = "is" if kept_out == 1 else "are"
-    text = f"{count_noun(kept_out, 'record')} of the last {_loads(recent)} {verb} in quarantine"
+    verb = "is" if quarantined_records == 1 else "are"
+    text = f"{count_noun(quarantined_records, 'record')} of the last {_loads(recent)} {verb} in quarantine"
     return Check("Kept out", Status.ACT, text)
 
 
-def _count_kept_out(loads: Sequence[IntervalRecord]) -> int:
+def _count_quarantined_records(loads: Sequence[IntervalRecord]) -> int:
     """Return how many records the quarantine got and has not given back since."""
     # What a replay quarantines was in the quarantine before, so only its records count.
     changes = (-(each.records or 0) if _is_replay(each) else each.quarantined or 0 for each in loads)
@@ -307,17 +307,17 @@ _STORED_WHOLE = {
 
 
 def _quarantine_decisions(report: Report, loads: Sequence[IntervalRecord]) -> Iterator[Decision]:
-    kept_out = _count_kept_out(loads)
-    if kept_out:
+    quarantined_records = _count_quarantined_records(loads)
+    if quarantined_records:
         quarantine = replace(report, location=f"{report.location.rstrip('/')}_quarantine")
         name = shlex.quote(quarantine.location)
         hints = (
             CommandHint("To see them", f"widen read {quarantine.command_name}"),
             CommandHint("Once the table can hold them", f"widen replay {name} --into {report.command_name}"),
         )
-        reason = f"{count_noun(kept_out, 'record')} did not fit the fixed columns of the table."
-        status = Status.ACT if _count_kept_out(loads[-RECENT_LOADS:]) else Status.WATCH
-        yield Decision(QUARANTINE, f"{count_noun(kept_out, 'record')} kept out", reason, status, hints)
+        reason = f"{count_noun(quarantined_records, 'record')} did not fit the fixed columns of the table."
+        status = Status.ACT if _count_quarantined_records(loads[-RECENT_LOADS:]) else Status.WATCH
+        yield Decision(QUARANTINE, f"{count_noun(quarantined_records, 'record')} quarantined", reason, status, hints)
 
 
 def _stored_whole_decision(column: ReportColumn, loads: Sequence[IntervalRecord], table: str) -> Decision:
@@ -383,7 +383,7 @@ _STEPS = frozenset({ELEMENT, KEY, VALUE})
 
 
 def _is_quiet(family: SourceField, column: ReportColumn, versions: Sequence[int]) -> bool:
-    """Tell whether a column got values once, but none in the last loads."""
+    """Return whether a column got values once, but none in the last loads."""
     index = next(number for number, each in enumerate(family.columns) if each.path == column.path)
     written = [count.version for count in family.history if count.values[index]]
     return bool(written) and len(versions) > QUIET_LOADS and written[-1] < versions[-QUIET_LOADS]

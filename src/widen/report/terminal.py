@@ -34,9 +34,9 @@ from widen.report.text_format import (
     least_text,
     moment_text,
     path_text,
-    position_text,
     printable,
     sample_text,
+    shown_position,
     size_text,
     type_text,
 )
@@ -234,7 +234,7 @@ def _changes_table(changes: Sequence[ColumnChange], length: int) -> Group:
     for change in changes:
         main = change.reasons[0] if change.reasons else None
         style = GRADE_STYLES.get(change.grade, "")
-        first_seen = (shorten(sample_text(main), length), position_text(main)) if main and length else ("", "")
+        first_seen = (shorten(sample_text(main), length), shown_position(main)) if main and length else ("", "")
         table.add_row(
             Text(SIGNS[change.what], style),
             Text(path_text(change.column)),
@@ -252,7 +252,7 @@ def _changes_table(changes: Sequence[ColumnChange], length: int) -> Group:
 
 
 def _is_notable(change: ColumnChange) -> bool:
-    """Tell whether a change is for values that readers may stumble over, or for lines that are not records."""
+    """Return whether a change is for values that readers may stumble over, or for lines that are not records."""
     main = change.reasons[0] if change.reasons else None
     return main is not None and bool(main.file) and (change.grade in GRADES[2:] or not main.kinds)
 
@@ -261,7 +261,7 @@ def _first_value_line(change: ColumnChange) -> Text:
     """Return where the first value came from, for a table too narrow to say so."""
     main = change.reasons[0]
     value = f" {shorten(sample_text(main), LENGTHS[0])}" if main.sample else ""
-    return Text.assemble("  ", path_text(change.column), f": first seen{value} at ", (position_text(main), "dim"))
+    return Text.assemble("  ", path_text(change.column), f": first seen{value} at ", (shown_position(main), "dim"))
 
 
 def _change_cell(change: ColumnChange, length: int) -> Text:

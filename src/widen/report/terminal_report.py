@@ -197,7 +197,7 @@ def _load_table(loads: Sequence[Load], length: int) -> Table:
         "files": [len(load.files) for load in loads],
         "records": [load.records for load in loads],
         "corrupt": [load.corrupt for load in loads],
-        "kept out": [load.kept_out for load in loads],
+        "quarantined": [load.quarantined_records for load in loads],
         "skipped": [len(load.bad_files) for load in loads],
     }
     shown = {name: numbers for name, numbers in counts.items() if name in ("files", "records") or any(numbers)}

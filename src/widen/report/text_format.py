@@ -200,7 +200,7 @@ def sample_text(reason: ChangeReason) -> str:
     return shorten(printable(reason.sample), LONGEST_VALUE)
 
 
-def position_text(reason: ChangeReason) -> str:
+def shown_position(reason: ChangeReason) -> str:
     """Return the file, with its folder, and the line as printable text; empty if not known."""
     if not reason.file:
         return ""

@@ -350,7 +350,7 @@ class RecordDecoder:
 
 
 def is_changed(text: bytes, decoded: Any) -> bool:
-    """Tell whether a decoded value may lack something of its text: a duplicate key, or digits of a number.
+    """Return whether a decoded value may lack something of its text: a duplicate key, or digits of a number.
 
     The answer ignores parts that are still text (`msgspec.Raw`).
     """
@@ -358,7 +358,7 @@ def is_changed(text: bytes, decoded: Any) -> bool:
 
 
 def is_encoded(text: bytes, decoded: Any) -> bool:
-    """Tell whether a value, encoded again, gives its text; spaces between tokens do not count."""
+    """Return whether a value, encoded again, gives its text; spaces between tokens do not count."""
     encoded = _encode(decoded)
     if encoded == text:
         return True
@@ -394,7 +394,7 @@ def _join(texts: Sequence[bytes], records: Sequence[Any], indexes: Sequence[int]
 
 
 def _has_duplicates(text: bytes, decoded: Any) -> bool:
-    """Tell whether an object in a text may have a duplicate key: the text then has more quotes than its decoded value.
+    """Return whether an object in a text may have a duplicate key: the text has more quotes than its decoded value.
 
     If the text has escapes, quotes say nothing, and the keys are counted instead. If a key ends with a backslash, or a
     colon or a space is escaped, the keys cannot be counted, and the answer is yes.
@@ -407,7 +407,7 @@ def _has_duplicates(text: bytes, decoded: Any) -> bool:
 
 
 def _may_round(text: bytes) -> bool:
-    """Tell whether a text may have a number that decoding changes: a long one, one with an exponent, or -0.
+    """Return whether a text may have a number that decoding changes: a long one, one with an exponent, or -0.
 
     Digits and letters of strings may look like one.
     """
@@ -419,7 +419,7 @@ def _may_round(text: bytes) -> bool:
 
 
 def _rounds(text: bytes) -> bool:
-    """Tell whether decoding changes any number of a text."""
+    """Return whether decoding changes any number of a text."""
     return any(
         token == b"-0" or _rounds_number(token.decode())
         for token in _NUMBER.findall(text)

@@ -102,7 +102,7 @@ def _array_to_cell(items: list[JsonDocument], slot: ColumnSlot, dim: int) -> Any
 
 
 def _belongs_elsewhere(item: JsonDocument, slot: ColumnSlot) -> bool:
-    """Tell whether an item that the column cannot hold is more than a null; an empty record is (D19)."""
+    """Return whether an item that the column cannot hold is more than a null; an empty record is (D19)."""
     return has_leaf(item) or (isinstance(item, dict) and slot.record is None and slot.entries is None)
 
 
@@ -156,7 +156,7 @@ def widest_record_route(slots: Iterable[ColumnSlot]) -> RecordRoute | None:
 
 
 def is_fully_stored(slots: tuple[ColumnSlot, ...], value: JsonDocument, dim: int = 0) -> bool:
-    """Tell whether columns hold all of a value, each part in at least one of them.
+    """Return whether columns hold all of a value, each part in at least one of them.
 
     Args:
         value: The value, with numbers as tokens.
@@ -228,18 +228,18 @@ class FixedColumnViolation:
         """The path of the source field."""
         return (*(key for key, _ in self.location), self.key)
 
-    def observe(self, kept_out: RecordObservation, position: RecordPosition) -> None:
+    def observe(self, quarantined_records: RecordObservation, position: RecordPosition) -> None:
         """Add the value to the observation of quarantined records, in place.
 
         Args:
-            kept_out: Observation of the quarantined records; grows.
+            quarantined_records: Observation of the quarantined records; grows.
         """
         for key, dims in self.location:
-            field = get_field(kept_out, key)
+            field = get_field(quarantined_records, key)
             for dim in dims[:-1]:
                 field = field.entries(dim)
-            kept_out = field.record(dims[-1])
-        field = get_field(kept_out, self.key)
+            quarantined_records = field.record(dims[-1])
+        field = get_field(quarantined_records, self.key)
         if not has_leaf(self.value):
             field.kind(Kind(NULL_WORD)).add(NO_FACTS, position, NULL_WORD)
         else:
@@ -290,7 +290,7 @@ def _fits(slot: ColumnSlot, guard: FixedColumn, value: JsonDocument) -> bool:
 
 
 def _are_records(value: JsonDocument, dim: int) -> bool:
-    """Tell whether a value is a record or an array of records, whatever their fields hold."""
+    """Return whether a value is a record or an array of records, whatever their fields hold."""
     if isinstance(value, list):
         return dim > 0 and all(_are_records(item, dim - 1) for item in value)
     return value is None or isinstance(value, dict)
@@ -398,7 +398,7 @@ def build_routes(schema: StructType, policy: Policy | None = None) -> RecordRout
 
 
 def routes_kind(slot: ColumnSlot, kind: Kind) -> bool:
-    """Tell whether the values of a kind go to a column: it has the same or a wider type, and at least as many arrays.
+    """Return whether the values of a kind go to a column: it has the same or a wider type, and at least as many arrays.
 
     Values that the column cannot hold exactly are null in it and stand in another column.
 
@@ -408,7 +408,7 @@ def routes_kind(slot: ColumnSlot, kind: Kind) -> bool:
 
 
 def is_excluded_kind(slot: ColumnSlot, kind_word: str) -> bool:
-    """Tell whether a column takes no values of a kind although its type could hold them.
+    """Return whether a column takes no values of a kind although its type could hold them.
 
     Source: docs/evolution-rules.md#d18
     """
@@ -416,7 +416,7 @@ def is_excluded_kind(slot: ColumnSlot, kind_word: str) -> bool:
 
 
 def stores_kind(slot: ColumnSlot, kind_word: str) -> bool:
-    """Tell whether a column that holds a value of a kind is enough, so that the value needs no other column.
+    """Return whether a column that holds a value of a kind is enough, so that the value needs no other column.
 
     A timestamp is not enough for a long, which another column or the rescue column keeps. Only a fixed column may hold
     it alone, if the policy names its unit: it then converts back.

@@ -69,7 +69,7 @@ class OriginColumn:
     values: Mapping[str, Collection[str]] = field(default_factory=dict)
 
     def is_for(self, row: Row) -> bool:
-        """Tell whether a row of the table has it."""
+        """Return whether a row of the table has it."""
         return self.is_for_all or any(row.get(name) in texts for name, texts in self.values.items())
 
 
@@ -195,7 +195,7 @@ class RowBuilder:
             found = self._find_hidden(text) if likely else frozenset()
             for path in likely:
                 self._search_budgets[path] -= 1
-            self.observation.met += [[*path] for path in sorted(found) if path in self._search_budgets]
+            self.observation.excluded_seen += [[*path] for path in sorted(found) if path in self._search_budgets]
             self._search_budgets = {
                 path: budget for path, budget in self._search_budgets.items() if budget and path not in found
             }
@@ -284,7 +284,7 @@ class RowBuilder:
         if self._refuses_nulls:
             other_json = "it is neither an object nor an array of objects"
             reason = document.reason if isinstance(document, InvalidJson) else other_json
-            yield from self._kept_out(kept, at, f"not a record: {reason}")
+            yield from self._quarantined_records(kept, at, f"not a record: {reason}")
             return
         self.observation.corrupt += 1
         why = "" if is_json or not isinstance(document, InvalidJson) else document.reason
@@ -297,7 +297,7 @@ class RowBuilder:
         row = {self._roles[role]: value for role, value in values.items() if role in self._roles}
         yield row | self._origin_cell(kept, at) if self._has_origin(row) else row
 
-    def _kept_out(self, text: str, at: RecordPosition, reason: str) -> Iterator[Row]:
+    def _quarantined_records(self, text: str, at: RecordPosition, reason: str) -> Iterator[Row]:
         """Count a quarantined record or text; yield the row with its text if there is an origin column."""
         self.observation.quarantined += 1
         if self.origin:
@@ -313,11 +313,11 @@ class RowBuilder:
         violations = list(find_violations(self._fixed_route, ruled))
         if violations:
             for violation in violations:
-                violation.observe(self.observation.kept_out, at)
+                violation.observe(self.observation.quarantined_records, at)
             # The quarantine keeps the record as the source has it, not as the field rules read it, so that a replay
             # under other rules gets the same input.
             reason = "; ".join(violation.reason(self._policy.samples) for violation in violations)
-            yield from self._kept_out(self._redactor.redact_record(record, text), at, reason)
+            yield from self._quarantined_records(self._redactor.redact_record(record, text), at, reason)
             return
         self.observation.records += 1
         observe_record(self.observation.root, ruled, at)
@@ -454,7 +454,7 @@ def _classify_fields(
 
 
 def _is_native(slot: ColumnSlot, kind: Kind, values: KindObservation) -> bool:
-    """Tell whether a column takes the values of a kind natively."""
+    """Return whether a column takes the values of a kind natively."""
     word = INT_WORD if kind.word == LONG_WORD and values.fits_int32 and slot.word == INT_WORD else kind.word
     whole_double = kind.word == LONG_WORD and slot.word == DOUBLE_WORD
     return kind.dim == slot.dim and (word == slot.word or whole_double)

@@ -247,7 +247,7 @@ def _is_same_kind(word: str, slot: ColumnSlot) -> bool:
 
 
 def _can_decide(word: str, slot: ColumnSlot) -> bool:
-    """Tell whether a column from before the interval covers a kind if and only if it can hold each of its values."""
+    """Return whether a column from before the interval covers a kind if and only if it can hold each of its values."""
     return slot.dim == 0 and str(slot.type) != "float" and (word, slot.word) != (LONG_WORD, TIMESTAMP_WORD)
 
 

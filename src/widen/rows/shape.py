@@ -249,13 +249,13 @@ class _ShapedField:
         return any(slot.guard is not None and slot.guard.is_required for slot in self.slots)
 
     def may_be_new_date(self, slot: ColumnSlot) -> bool:
-        """Tell whether a string for a text column may be a date that no column holds as a date yet."""
+        """Return whether a string for a text column may be a date that no column holds as a date yet."""
         text_dims = [each.dim for each in self.base.values() if each.word == STRING_WORD]
         takes_dates = any(routes_kind(each, Kind(DATE_WORD)) for each in self.slots if each.word != STRING_WORD)
         return self.rules.reads_times and (takes_dates or slot.dim > max(text_dims, default=-1))
 
     def is_decodable(self, slot: ColumnSlot) -> bool:
-        """Tell whether the decoded values of a column are the values after the field rules."""
+        """Return whether the decoded values of a column are the values after the field rules."""
         rules = self.rules
         if rules.take is FieldRule.AS_JSON:
             return False
@@ -467,7 +467,7 @@ def _decided_type(item: MultiColumnField, natives: Mapping[str, Any]) -> Any:
 
 
 def _is_decided(item: MultiColumnField, arrays: list[ColumnSlot], records: list[ColumnSlot]) -> bool:
-    """Tell whether the JSON form of every value of a field determines its columns, and no column needs the text."""
+    """Return whether the JSON form of every value of a field determines its columns, and no column needs the text."""
     python_types = item.converter.python_types
     # Of two array columns, or two record columns, the JSON form does not say which takes the value.
     if len(arrays) > 1 or len(records) > 1 or item.converter.deciders or not (arrays or records or python_types):
@@ -495,7 +495,7 @@ def _bounded_int(converter: FastConverter) -> Any:
 
 
 def _contains(wide: ColumnSlot, narrow: ColumnSlot) -> bool:
-    """Tell whether a record column takes every value that another record column takes."""
+    """Return whether a record column takes every value that another record column takes."""
     if wide is narrow:
         return True
     above, below = wide.record or {}, narrow.record or {}
@@ -523,7 +523,7 @@ def _nested_columns(slots: tuple[ColumnSlot, ...], natives: Mapping[str, Any]) -
 
 
 def _is_sole_column(slot: ColumnSlot, others: list[ColumnSlot]) -> bool:
-    """Tell whether no other column takes any part of the values that the decoder of a column accepts."""
+    """Return whether no other column takes any part of the values that the decoder of a column accepts."""
     if slot.entries is not None:
         return not any(other.entries is not None for other in others)
     # A kind says long for every integer, and the decoder of doubles also accepts integers.

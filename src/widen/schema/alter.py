@@ -100,7 +100,7 @@ def plan_alter(state: TableState, operations: Sequence[Operation]) -> MetadataCh
 
 _PARTS: Mapping[type[Operation], str] = {
     op.WidenType: "type",
-    op.LoosenText: "type",
+    op.RelaxLength: "type",
     op.SetComment: "comment",
     op.SetDefault: "default",
     op.DropDefault: "default",
@@ -135,7 +135,7 @@ def _independent_groups(operations: Sequence[Operation]) -> Iterator[list[Operat
 
 
 def _are_alike(first: Operation, other: Operation) -> bool:
-    """Tell whether two operations only add columns, only drop them, or only change existing ones."""
+    """Return whether two operations only add columns, only drop them, or only change existing ones."""
     if type(first) in _PARTS:
         return type(other) in _PARTS
     return type(first) is type(other) and isinstance(first, (op.AddColumn, op.DropColumn))
@@ -154,7 +154,7 @@ def _singly(state: TableState, group: list[Operation]) -> Iterator[list[Operatio
 
 
 def _has_effect(operation: Operation, before: TableState, after: TableState) -> bool:
-    if type(operation) not in _PARTS or isinstance(operation, op.LoosenText):  # its limit is stored in the column
+    if type(operation) not in _PARTS or isinstance(operation, op.RelaxLength):  # its limit is stored in the column
         return True
     path: Path = operation.path  # type: ignore[union-attr]
     if isinstance(operation, op.MoveColumn):
@@ -164,7 +164,7 @@ def _has_effect(operation: Operation, before: TableState, after: TableState) -> 
 
 
 def _is_same(before: TableState, after: TableState) -> bool:
-    """Tell whether two states are equal. Schemas are compared parsed: equal ones may be spelled differently in JSON."""
+    """Return whether two states are equal. Schemas are parsed first: equal ones may differ in their JSON."""
     rest = (msgspec.structs.replace(state.metadata, schema_string="") for state in (before, after))
     return before.schema == after.schema and next(rest) == next(rest)
 
@@ -476,7 +476,7 @@ def with_tracking_columns(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def needs_backfill(state: TableState, properties: Mapping[str, str]) -> bool:
-    """Tell whether properties enable row tracking on a table without it, so that its files need row ids first.
+    """Return whether properties enable row tracking on a table without it, so that its files need row ids first.
 
     Raises:
         InvalidOption: a value is not valid.

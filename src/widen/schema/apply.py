@@ -56,7 +56,7 @@ def _apply(schema: StructType | None, operation: op.Operation) -> StructType:
             return _with_column(existing, operation)
         case op.WidenType():
             return _with_type(existing, operation)
-        case op.LoosenText(path, limit):
+        case op.RelaxLength(path, limit):
             return replace_type(existing, resolve(existing, path)[0], parse_type(limit, allow_limits=True))
         case op.AddConstraint() | op.DropConstraint():
             return existing

@@ -78,8 +78,8 @@ from widen.schema.operations import (
     DropColumn,
     DropDefault,
     DropNotNull,
-    LoosenText,
     MoveColumn,
+    RelaxLength,
     RenameColumn,
     ReplaceColumns,
     SetComment,
@@ -422,7 +422,7 @@ _NEW_COLUMN = "Write the values to a new column instead."
 
 
 def is_type_widening_enabled(state: TableState) -> bool:
-    """Tell whether type widening is enabled.
+    """Return whether type widening is enabled.
 
     Raises:
         EnabledWithoutFeature: the property enables it, but the protocol does not list the feature.
@@ -518,7 +518,7 @@ def type_change_objections(state: TableState, old: DataType, new: DataType) -> I
         yield f"Iceberg does not support it, and the table has {compat.feature}", _NEW_COLUMN
 
 
-def ensure_looser_text(state: TableState, operation: LoosenText) -> None:
+def ensure_looser_text(state: TableState, operation: RelaxLength) -> None:
     """Check that the limit of a string column does not shrink: char and varchar may become a longer varchar, or string.
 
     Raises:
@@ -595,7 +595,7 @@ CHECKS: Mapping[type[op.Operation], Callable[[TableState, Any], None]] = {
     op.DropConstraint: ensure_constraint_exists,
     op.DropDefault: ensure_default,
     op.DropNotNull: ensure_nullability,
-    op.LoosenText: ensure_looser_text,
+    op.RelaxLength: ensure_looser_text,
     op.MoveColumn: ensure_movable,
     op.RenameColumn: ensure_renamable,
     op.ReplaceColumns: ensure_replaceable,

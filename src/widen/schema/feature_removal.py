@@ -76,7 +76,7 @@ class RemovableFeature:
     is_trace: Callable[[Metadata], bool] = _never
 
     def is_clean(self, state: TableState) -> bool:
-        """Tell whether a version lists the feature without using it."""
+        """Return whether a version lists the feature without using it."""
         is_set = any(key in state.properties for key in self.properties)
         is_mapped = self.has_mapping and mapping_mode(state.properties, state.protocol) != NONE
         return not is_set and not is_mapped and not (self.has_types and has_type_changes(state.schema))

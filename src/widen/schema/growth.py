@@ -166,7 +166,7 @@ def _ensure_type_unreferenced(state: TableState, operation: WidenType) -> None:
 
 
 def can_retry_write(before: TableState, first: SchemaGrowth, now: TableState, again: SchemaGrowth) -> bool:
-    """Tell whether a write may be retried with a new plan after a conflict.
+    """Return whether a write may be retried with a new plan after a conflict.
 
     It may not if it would add back a column that was dropped or renamed meanwhile, or if the table was replaced.
 
@@ -195,7 +195,7 @@ _NOT_TO_STRING = (VOID, VARIANT, BINARY)
 
 
 def can_assign(old: DataType, new: DataType) -> bool:
-    """Tell whether a default of one atomic type can be that of a column of another.
+    """Return whether a default of one atomic type can be that of a column of another.
 
     Source: Spark's ANSI store assignment. Differs: binary cannot be assigned to string, since it may not be UTF-8.
     """
@@ -218,7 +218,7 @@ _CASTS: Mapping[str, frozenset[str]] = {
 
 
 def can_cast(old: DataType, new: DataType) -> bool:
-    """Tell whether INSERT, UPDATE and MERGE cast values of one type to another.
+    """Return whether INSERT, UPDATE and MERGE cast values of one type to another.
 
     Args:
         old: The type of the value, not of the same structure as the new one.
@@ -395,7 +395,7 @@ _CAST = "Cast values with cast=True; a value that does not fit fails the write."
 
 
 def _gets_type(need: SchemaNeed) -> bool:
-    """Tell whether a void column gets a type, which is not type widening."""
+    """Return whether a void column gets a type, which is not type widening."""
     return isinstance(need, WidenType) and need.old == VOID
 
 
@@ -692,7 +692,7 @@ def _spell(schema: StructType, path: Path) -> Path:
 
 
 def is_representable_in(schema: StructType, version: int, shown: StructType, shown_version: int) -> bool:
-    """Tell whether the change data feed can return rows of one version in the schema of another.
+    """Return whether the change data feed can return rows of one version in the schema of another.
 
     The later version may only have new columns, and columns that became nullable.
     """
@@ -702,7 +702,7 @@ def is_representable_in(schema: StructType, version: int, shown: StructType, sho
 
 
 def has_same_columns(left: StructType, right: StructType) -> bool:
-    """Tell whether two schemas differ only in nullability, order and comments."""
+    """Return whether two schemas differ only in nullability, order and comments."""
     return _has_grown(left, right, _any_nullability) and _has_grown(right, left, _any_nullability)
 
 
@@ -711,7 +711,7 @@ def _any_nullability(old: bool, new: bool) -> bool:
 
 
 def _has_grown(old: DataType, new: DataType, may_be: Callable[[bool, bool], bool]) -> bool:
-    """Tell whether two types differ only by new fields and by nullability."""
+    """Return whether two types differ only by new fields and by nullability."""
     match old, new:
         case StructType(), StructType():
             return all(_field_has_grown(field, new.find(field.name), may_be) for field in old)
@@ -733,7 +733,7 @@ def _field_has_grown(old: Field, new: Field | None, may_be: Callable[[bool, bool
 
 
 def _is_same_column(old: Field, new: Field) -> bool:
-    """Tell whether two fields of one name are one column.
+    """Return whether two fields of one name are one column.
 
     It stays the same when column mapping is enabled: its name becomes its physical name.
     """
@@ -745,7 +745,7 @@ def _is_same_column(old: Field, new: Field) -> bool:
 
 
 def is_readable_in(old: DataType, new: DataType, *, may_drop: bool = False) -> bool:
-    """Tell whether the old type has grown into the new one: every field is there, with a type that is not narrower.
+    """Return whether the old type has grown into the new one: every field is there, with a type that is not narrower.
 
     A field that was renamed, dropped, or dropped and added again, is not there any more.
 

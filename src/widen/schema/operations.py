@@ -138,7 +138,7 @@ class WidenType(_JsonOperation):
 
 
 @dataclass(frozen=True, slots=True)
-class LoosenText(_JsonOperation):
+class RelaxLength(_JsonOperation):
     """Raise or remove the length limit of a string column.
 
     Args:
@@ -305,7 +305,7 @@ class DropConstraint(_JsonOperation):
 
 ColumnOperation: TypeAlias = (
     WidenType
-    | LoosenText
+    | RelaxLength
     | MoveColumn
     | SetComment
     | DropNotNull
@@ -391,7 +391,7 @@ REQUIREMENTS: Mapping[type[Operation], Requirement] = {
     DropConstraint: _NOTHING,
     DropDefault: _NOTHING,
     DropNotNull: _NOTHING,
-    LoosenText: _NOTHING,
+    RelaxLength: _NOTHING,
     MoveColumn: _NOTHING,
     RenameColumn: _NOTHING,
     ReplaceColumns: _NOTHING,
@@ -416,11 +416,11 @@ def row_checks(operations: Iterable[Operation]) -> list[Operation]:
 
 
 def needs_spark(operations: Iterable[Operation]) -> bool:
-    """Tell whether a Spark session must check any of the operations before they are committed."""
+    """Return whether a Spark session must check any of the operations before they are committed."""
     needs = (REQUIREMENTS[type(operation)] for operation in operations)
     return any(need.has_expression or need.rows is RowAccess.CHECKED for need in needs)
 
 
 def depends_on_rows(operations: Iterable[Operation]) -> bool:
-    """Tell whether rows that arrive before the commit may make any of the operations wrong."""
+    """Return whether rows that arrive before the commit may make any of the operations wrong."""
     return any(REQUIREMENTS[type(operation)].rows is not RowAccess.NONE for operation in operations)

@@ -133,7 +133,7 @@ def _parse_type_change(path: Path, field: Field, requested: DataType | str) -> I
     if new.sql == field.type.sql:
         return
     if text_limit(new) or (new == STRING and text_limit(field.type)):
-        yield op.LoosenText(path, new.sql)
+        yield op.RelaxLength(path, new.sql)
     else:
         yield op.WidenType(path, without_limits(field.type), new)
 
@@ -302,7 +302,7 @@ def find_item(schema: StructType, path: Path) -> Field:
 
 
 def _is_nullable(parent: DataType, step: str) -> bool:
-    """Tell whether an element or a value is nullable. Keys never are."""
+    """Return whether an element or a value is nullable. Keys never are."""
     match parent:
         case ArrayType(_, contains_null):
             return contains_null

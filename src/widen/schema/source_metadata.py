@@ -93,7 +93,7 @@ CAPABILITIES: Mapping[TableFormat, Callable[[DataType, DataType], bool]] = {
 
 
 def can_widen(table_format: TableFormat, old: DataType, new: DataType) -> bool:
-    """Tell whether a table of the format can widen a leaf from one type to another in place."""
+    """Return whether a table of the format can widen a leaf from one type to another in place."""
     return CAPABILITIES[table_format](old, new)
 
 
@@ -106,7 +106,7 @@ AUTOMATIC: Mapping[AutomaticWidening, Callable[[DataType, DataType], bool]] = {
 
 
 def can_widen_automatically(table_format: TableFormat, mode: AutomaticWidening, old: DataType, new: DataType) -> bool:
-    """Tell whether a write may automatically widen a leaf of a table of the format.
+    """Return whether a write may automatically widen a leaf of a table of the format.
 
     Source: Delta Spark's modes of automatic widening
     """
@@ -317,7 +317,7 @@ class NameAllocator:
         self._used = {similarity_key(name) for name in used}
 
     def is_free(self, name: str) -> bool:
-        """Tell whether a name is free."""
+        """Return whether a name is free."""
         return similarity_key(name) not in self._used
 
     def take(self, base: str) -> str:

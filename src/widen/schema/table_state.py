@@ -191,7 +191,7 @@ def referenced_columns(text: str, schema: StructType) -> frozenset[Path]:
 
 
 def is_referenced(changed: Path, references: Iterable[Path]) -> bool:
-    """Tell whether one of the paths is the changed one, a parent of it or below it. Names are case-insensitive.
+    """Return whether one of the paths is the changed one, a parent of it or below it. Names are case-insensitive.
 
     Example:
         >>> is_referenced(("a", "y"), [("a", "x")]), is_referenced(("a",), [("a", "x")])
@@ -203,7 +203,7 @@ def is_referenced(changed: Path, references: Iterable[Path]) -> bool:
 
 
 def is_constant(text: str) -> bool:
-    """Tell whether an expression can be parsed and references neither columns nor tables."""
+    """Return whether an expression can be parsed and references neither columns nor tables."""
     try:
         parsed = parse_expression(text)
     except (SqlglotError, RecursionError):

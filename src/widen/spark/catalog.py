@@ -76,7 +76,7 @@ def ensure_registers(spark: SparkSession, name: Path) -> None:
 
 
 def is_name_in_use(spark: SparkSession, name: Path) -> bool:
-    """Tell whether a table or view of that name exists."""
+    """Return whether a table or view of that name exists."""
     return spark.catalog.tableExists(_quote_path(name))
 
 

@@ -132,7 +132,7 @@ def unpersist(frame: DataFrame) -> None:
 
 
 def is_out_of_memory(error: BaseException | None) -> bool:
-    """Tell whether an error of Spark, or one that it caused, says that Java ran out of memory, or died of it."""
+    """Return whether an error of Spark, or one that it caused, says that Java ran out of memory, or died of it."""
     return error is not None and (bool(_NO_MEMORY.search(str(error))) or is_out_of_memory(error.__cause__))
 
 
@@ -145,7 +145,7 @@ _NO_MEMORY = re.compile(
 
 
 def lacks_credentials(error: Exception) -> bool:
-    """Tell whether Spark has no credentials for a store in S3."""
+    """Return whether Spark has no credentials for a store in S3."""
     return _CREDENTIALS.search(str(error)) is not None
 
 

@@ -28,7 +28,7 @@ def to_column(expression: Expression) -> Column:
     return F.expr(expression) if isinstance(expression, str) else expression
 
 
-def to_text(expression: Expression) -> str:
+def expression_text(expression: Expression) -> str:
     """Return an expression as readable text, e.g. for the history."""
     if isinstance(expression, str):
         return expression
@@ -48,7 +48,7 @@ def join_columns(join: Callable[[Column, Column], Column], columns: Sequence[Col
     return join(join_columns(join, columns[:middle]), join_columns(join, columns[middle:])) if middle else columns[0]
 
 
-def filter_rows(rows: DataFrame, condition: Expression | None) -> DataFrame:
+def filter_frame(rows: DataFrame, condition: Expression | None) -> DataFrame:
     """Return the rows that fulfil a condition; all rows without one.
 
     Raises:
@@ -93,9 +93,9 @@ def translate_analysis_errors(expression: Expression) -> Iterator[None]:
         yield
     except PySparkException as error:
         if (error.getCondition() or "").startswith(_NOT_DETERMINISTIC):
-            raise NotDeterministic(condition=to_text(expression)) from error
+            raise NotDeterministic(condition=expression_text(expression)) from error
         reason = _OWN_COLUMN.sub("", _CODE.sub("", first_line(error))).partition(" SQLSTATE")[0].rstrip(". ")
-        text = to_text(expression)
+        text = expression_text(expression)
         date = _BARE_DATE.search(_QUOTED.sub("", text))
         if date is not None:
             reason += f". {date[0]} without quotes is a subtraction: write DATE '{date[0]}'"

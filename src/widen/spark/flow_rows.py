@@ -122,7 +122,7 @@ def type_features(rows: DataFrame) -> frozenset[str]:
     return required_features({}, StructType(tuple(Field(str(leaf), leaf) for leaf in types)))
 
 
-def to_layout(rows: DataFrame) -> StructType:
+def layout_of_rows(rows: DataFrame) -> StructType:
     """Return the columns that a table for rows begins with; those without a type are left out."""
     schema = as_nullable(from_spark(rows.schema))
     return StructType(tuple(Field(field.name, field.type) for field in schema if _has_type(field.type)))

@@ -104,12 +104,12 @@ def stream_settings(version: str) -> Mapping[str, str]:
 
 
 def is_driver(spark: SparkSession) -> bool:
-    """Tell whether this process is the driver of Spark and sees the files that Spark lists, unlike a Connect client."""
+    """Return whether this process is the driver, which sees the files that Spark lists; a Connect client does not."""
     return getattr(spark, "sparkContext", None) is not None
 
 
 def will_run_here(given: SparkSession | None = None) -> bool:
-    """Tell whether the session that `find_session` returns sees the files of this process; nothing is started."""
+    """Return whether the session that `find_session` returns sees the files of this process; nothing is started."""
     existing = given or SparkSession.getActiveSession()
     return "SPARK_REMOTE" not in os.environ if existing is None else is_driver(existing)
 

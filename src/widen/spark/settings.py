@@ -80,8 +80,8 @@ def schema_evolution_settings(
     return can_add_columns, parse_automatic_widening(mode)
 
 
-def is_on(spark: SparkSession | None, setting: str) -> bool:
-    """Tell whether a setting that is true by default is true in a session, or in the active one; starts none.
+def is_setting_on(spark: SparkSession | None, setting: str) -> bool:
+    """Return whether a setting that is true by default is true in a session, or in the active one; starts none.
 
     Args:
         setting: `FAST_DROP`, `RETENTION_CHECK`, or another one that Delta Spark has with this default.

@@ -108,7 +108,7 @@ def _field_id(field: Field) -> dict[str, int]:
 
 
 def compares_names_exactly(spark: SparkSession) -> bool:
-    """Tell whether a session takes names that differ only in case for different names."""
+    """Return whether a session takes names that differ only in case for different names."""
     return str(spark.conf.get("spark.sql.caseSensitive")).lower() == "true"
 
 

@@ -19,35 +19,35 @@ from widen.spark.dml.merge import MergeClause
 from widen.spark.errors import translate_spark_errors
 from widen.spark.expression import Expression
 from widen.spark.session import find_session
-from widen.spark.settings import RETENTION_CHECK, is_on, schema_evolution_settings
+from widen.spark.settings import RETENTION_CHECK, is_setting_on, schema_evolution_settings
 from widen.spark.types import DataFrame, SparkSession, from_spark, type_to_spark
 from widen.sql_commands.parser import parse_sql
 from widen.sql_commands.queries import ChangedTable, QueryResult, QueryRunner, run_query
 from widen.sql_commands.statements import (
     AddColumns,
-    AddConstraint,
+    AddConstraintStatement,
     AlterColumns,
     ClusterBy,
     Command,
-    CreateTable,
     CreateTableAs,
+    CreateTableStatement,
     Delete,
     DropColumns,
-    DropConstraint,
+    DropConstraintStatement,
     DropFeature,
     Insert,
     Merge,
     Optimize,
     Query,
     Question,
-    RenameColumn,
-    ReplaceColumns,
+    RenameColumnStatement,
+    ReplaceColumnsStatement,
     Restore,
     RowStatement,
     SetProperties,
     Statement,
-    SyncIdentity,
-    TableName,
+    SyncIdentityStatement,
+    TableReference,
     UnsetProperties,
     Update,
     Upkeep,
@@ -57,7 +57,7 @@ from widen.table import Table, create_table
 from widen.table.row_changes import MergeBuilder
 from widen.table.table import create_table_as
 
-Creation: TypeAlias = CreateTable | CreateTableAs
+Creation: TypeAlias = CreateTableStatement | CreateTableAs
 
 
 @check_arguments
@@ -102,7 +102,7 @@ def run_statement(
     """
     if isinstance(statement, Query):
         return QueryRunner(find_session(spark), storage_options).run(statement.text)
-    if isinstance(statement, (CreateTable, CreateTableAs)):
+    if isinstance(statement, (CreateTableStatement, CreateTableAs)):
         return _create(statement, spark, storage_options)
     table = Table(_locate_table(statement.table, spark), storage_options)
     before = table.version
@@ -117,7 +117,7 @@ def run_statement(
 
 
 def needs_session(statement: Statement | RowStatement) -> bool:
-    """Tell whether a statement surely needs a session: for rows, or to find a table in the catalog."""
+    """Return whether a statement surely needs a session: for rows, or to find a table in the catalog."""
     return isinstance(statement, RowStatement) or statement.table.location is None
 
 
@@ -127,14 +127,14 @@ def _keep_up(statement: Upkeep, table: Table, spark: SparkSession | None) -> Cha
         columns = [format_path(path) for path in statement.zorder_by]
         return ChangedTable(table.optimize(statement.where, zorder_by=columns, spark=spark).table, before)
     done = table.vacuum(
-        statement.hours, dry_run=statement.dry_run, force=not is_on(spark, RETENTION_CHECK), spark=spark
+        statement.hours, dry_run=statement.dry_run, force=not is_setting_on(spark, RETENTION_CHECK), spark=spark
     )
     if statement.dry_run:
         return QueryResult((("path", "string"),), [(path,) for path in done.files])
     return ChangedTable(table, before)
 
 
-def _locate_table(name: TableName, spark: SparkSession | None) -> str:
+def _locate_table(name: TableReference, spark: SparkSession | None) -> str:
     return name.location if name.location is not None else find_table_location(find_session(spark), name.parts)
 
 
@@ -142,19 +142,19 @@ def _execute(statement: Command, table: Table, spark: SparkSession | None) -> Ta
     match statement:
         case AlterColumns(_, changes):
             return table.alter_columns(dict(changes.items()), spark=spark)
-        case RenameColumn(_, column, name):
+        case RenameColumnStatement(_, column, name):
             return table.rename_column(column, name)
         case AddColumns(_, columns):
             return table.add_columns(dict(columns.items()))
         case DropColumns(_, columns, if_exists):
             return table.drop_columns(*columns, if_exists=if_exists)
-        case ReplaceColumns(_, schema):
+        case ReplaceColumnsStatement(_, schema):
             return table.replace_columns(schema)
-        case SyncIdentity(_, column):
+        case SyncIdentityStatement(_, column):
             return table.sync_identity(column, spark=spark)
-        case AddConstraint(_, name, condition):
+        case AddConstraintStatement(_, name, condition):
             return table.add_constraint(name, condition, spark=spark)
-        case DropConstraint(_, name, if_exists):
+        case DropConstraintStatement(_, name, if_exists):
             return table.drop_constraint(name, if_exists=if_exists)
         case SetProperties(_, properties):
             return table.set_properties(properties, spark=spark)
@@ -196,7 +196,7 @@ def _make(statement: Creation, place: str, spark: SparkSession | None, options: 
         "storage_options": options,
         "description": statement.comment,
     }
-    if isinstance(statement, CreateTable):
+    if isinstance(statement, CreateTableStatement):
         return create_table(place, statement.schema, spark=spark, **details)
     return create_table_as(place, QueryRunner(find_session(spark), options).run(statement.query), **details)
 

@@ -35,10 +35,10 @@ from widen.sql_commands.statements import (
     Query,
     RowStatement,
     Statement,
-    TableName,
+    TableReference,
     Update,
 )
-from widen.sql_commands.token_reader import TokenReader, replace_qualifiers, table_qualifiers, to_table_name
+from widen.sql_commands.token_reader import TokenReader, replace_qualifiers, table_qualifiers, to_table_reference
 
 if TYPE_CHECKING:
     from widen.schema.request import ColumnChanges, NewColumn
@@ -138,86 +138,90 @@ class _StatementBuilder(Transformer[Token, Statement]):
     def start(self, _: Meta, statement: Statement) -> Statement:
         return statement
 
-    def alter_columns(self, _: Meta, table: TableName, *changes: _Option) -> Statement:
+    def alter_columns(self, _: Meta, table: TableReference, *changes: _Option) -> Statement:
         return statements.AlterColumns(table, dict(self._once(changes)))
 
     def change_column(
-        self, meta: Meta, table: TableName, column: Path, name: str, data_type: DataType, *options: _Option
+        self, meta: Meta, table: TableReference, column: Path, name: str, data_type: DataType, *options: _Option
     ) -> Statement:
         if name_key(name) != name_key(column[-1]):
             raise self._refusal(meta, "this form of CHANGE cannot rename a column; use RENAME COLUMN")
         changes = cast("ColumnChanges", {"type": data_type, **self._merge(options)})
         return statements.AlterColumns(table, {column: changes})
 
-    def sync_identity(self, _: Meta, table: TableName, column: Path) -> Statement:
-        return statements.SyncIdentity(table, column)
+    def sync_identity(self, _: Meta, table: TableReference, column: Path) -> Statement:
+        return statements.SyncIdentityStatement(table, column)
 
-    def rename_column(self, _: Meta, table: TableName, column: Path, name: str) -> Statement:
-        return statements.RenameColumn(table, column, name)
+    def rename_column(self, _: Meta, table: TableReference, column: Path, name: str) -> Statement:
+        return statements.RenameColumnStatement(table, column, name)
 
-    def add_columns(self, _: Meta, table: TableName, columns: dict[Path, NewColumn]) -> Statement:
+    def add_columns(self, _: Meta, table: TableReference, columns: dict[Path, NewColumn]) -> Statement:
         return statements.AddColumns(table, columns)
 
-    def drop_columns(self, _: Meta, table: TableName, if_exists: bool | None, columns: tuple[Path, ...]) -> Statement:
+    def drop_columns(
+        self, _: Meta, table: TableReference, if_exists: bool | None, columns: tuple[Path, ...]
+    ) -> Statement:
         return statements.DropColumns(table, columns, bool(if_exists))
 
-    def replace_columns(self, _: Meta, table: TableName, *columns: _Option) -> Statement:
-        return statements.ReplaceColumns(table, StructType(tuple(self._once(columns))))
+    def replace_columns(self, _: Meta, table: TableReference, *columns: _Option) -> Statement:
+        return statements.ReplaceColumnsStatement(table, StructType(tuple(self._once(columns))))
 
     # ---- statements: the rest ----------------------------------------------------------------------
 
-    def set_properties(self, _: Meta, table: TableName, properties: dict[str, str]) -> Statement:
+    def set_properties(self, _: Meta, table: TableReference, properties: dict[str, str]) -> Statement:
         return statements.SetProperties(table, properties)
 
-    def comment_on_table(self, _: Meta, table: TableName, text: str = "") -> Statement:
+    def comment_on_table(self, _: Meta, table: TableReference, text: str = "") -> Statement:
         return statements.SetProperties(table, {DESCRIPTION: text})
 
-    def unset_properties(self, _: Meta, table: TableName, if_exists: bool | None, *keys: str) -> Statement:
+    def unset_properties(self, _: Meta, table: TableReference, if_exists: bool | None, *keys: str) -> Statement:
         return statements.UnsetProperties(table, keys, bool(if_exists))
 
-    def cluster_by(self, _: Meta, table: TableName, columns: tuple[Path, ...] = ()) -> Statement:
+    def cluster_by(self, _: Meta, table: TableReference, columns: tuple[Path, ...] = ()) -> Statement:
         return statements.ClusterBy(table, columns)
 
     cluster_by_none = cluster_by
 
-    def add_constraint(self, _: Meta, table: TableName, name: str, condition: str) -> Statement:
-        return statements.AddConstraint(table, name, condition)
+    def add_constraint(self, _: Meta, table: TableReference, name: str, condition: str) -> Statement:
+        return statements.AddConstraintStatement(table, name, condition)
 
-    def drop_constraint(self, _: Meta, table: TableName, if_exists: bool | None, name: str) -> Statement:
-        return statements.DropConstraint(table, name, bool(if_exists))
+    def drop_constraint(self, _: Meta, table: TableReference, if_exists: bool | None, name: str) -> Statement:
+        return statements.DropConstraintStatement(table, name, bool(if_exists))
 
-    def drop_feature(self, _: Meta, table: TableName, name: str, truncate_history: bool | None) -> Statement:
+    def drop_feature(self, _: Meta, table: TableReference, name: str, truncate_history: bool | None) -> Statement:
         return statements.DropFeature(table, name, bool(truncate_history))
 
     def create_table(
-        self, _: Meta, if_not_exists: bool | None, table: TableName, schema: StructType, *clauses: _Option
+        self, _: Meta, if_not_exists: bool | None, table: TableReference, schema: StructType, *clauses: _Option
     ) -> Statement:
-        return statements.CreateTable(table, schema, **self._merge(clauses), if_not_exists=bool(if_not_exists))
+        return statements.CreateTableStatement(table, schema, **self._merge(clauses), if_not_exists=bool(if_not_exists))
 
-    def restore(self, _: Meta, table: TableName, moment: int | str) -> Statement:
+    def restore(self, _: Meta, table: TableReference, moment: int | str) -> Statement:
         return statements.Restore(table, moment)
 
     def create_table_as(
-        self, _: Meta, if_not_exists: bool | None, table: TableName, *clauses: _Option
+        self, _: Meta, if_not_exists: bool | None, table: TableReference, *clauses: _Option
     ) -> CreateTableAs:
         return CreateTableAs(table, **self._merge(clauses), if_not_exists=bool(if_not_exists))
 
-    def vacuum(self, _: Meta, table: TableName, hours: float | None, dry_run: bool | None) -> Statement:
+    def vacuum(self, _: Meta, table: TableReference, hours: float | None, dry_run: bool | None) -> Statement:
         return statements.Vacuum(table, hours, bool(dry_run))
 
-    def optimize(self, _: Meta, table: TableName, where: str | None, columns: tuple[Path, ...] | None) -> Statement:
+    def optimize(
+        self, _: Meta, table: TableReference, where: str | None, columns: tuple[Path, ...] | None
+    ) -> Statement:
         return statements.Optimize(table, where, columns or ())
 
-    def describe_detail(self, _: Meta, table: TableName) -> Statement:
+    def describe_detail(self, _: Meta, table: TableReference) -> Statement:
         return statements.DescribeDetail(table)
 
-    def describe_history(self, _: Meta, table: TableName, limit: int | None) -> Statement:
+    def describe_history(self, _: Meta, table: TableReference, limit: int | None) -> Statement:
         return statements.DescribeHistory(table, limit)
 
-    def describe_table(self, _: Meta, extended: bool | None, table: TableName) -> Statement:
+    def describe_table(self, _: Meta, extended: bool | None, table: TableReference) -> Statement:
         return statements.DescribeTable(table, bool(extended))
 
-    def show_properties(self, _: Meta, table: TableName, key: str | None) -> Statement:
+    def show_properties(self, _: Meta, table: TableReference, key: str | None) -> Statement:
         return statements.ShowProperties(table, key)
 
     # ---- clauses of a column ----------------------------------------------------------------------
@@ -330,11 +334,11 @@ class _StatementBuilder(Transformer[Token, Statement]):
 
     # ---- words -------------------------------------------------------------------------------------
 
-    def table(self, _: Meta, *tokens: Token) -> TableName:
-        return to_table_name(tuple(map(_name, tokens)))
+    def table(self, _: Meta, *tokens: Token) -> TableReference:
+        return to_table_reference(tuple(map(_name, tokens)))
 
-    def path(self, _: Meta, text: str) -> TableName:
-        return TableName((TableName.DELTA, text))
+    def path(self, _: Meta, text: str) -> TableReference:
+        return TableReference((TableReference.DELTA, text))
 
     def column(self, _: Meta, *names: str) -> Path:
         return names
@@ -569,7 +573,7 @@ class _Names:
 
 
 def _last_name(parts: tuple[str, ...]) -> str | None:
-    return parts[-1] if parts and TableName(parts).location is None else None
+    return parts[-1] if parts and TableReference(parts).location is None else None
 
 
 def _merge(reader: TokenReader) -> Merge:
@@ -638,7 +642,7 @@ def _insert_values(reader: TokenReader, names: _Names) -> dict[str, str] | None:
     return dict(zip(columns, values, strict=True))
 
 
-def _name_of(table: TableName, alias: str | None) -> tuple[str, ...]:
+def _name_of(table: TableReference, alias: str | None) -> tuple[str, ...]:
     """Return the parts of the name by which expressions refer to a table."""
     return table.parts if alias is None else (alias,)
 

@@ -41,9 +41,9 @@ from widen.sql_commands.statements import (
     DescribeTable,
     Question,
     ShowProperties,
-    TableName,
+    TableReference,
 )
-from widen.sql_commands.token_reader import Token, TokenReader, split_list, to_table_name, tokenize
+from widen.sql_commands.token_reader import Token, TokenReader, split_list, to_table_reference, tokenize
 from widen.table import Table
 
 _CHANGES, _CHANGES_BY_PATH = "TABLE_CHANGES", "TABLE_CHANGES_BY_PATH"
@@ -64,7 +64,7 @@ class _Reference:
 
     start: int
     end: int
-    table: TableName
+    table: TableReference
     version: str | None = None
     timestamp: str | None = None
     changes: tuple[str, ...] = ()
@@ -81,7 +81,7 @@ class QueryRunner:
 
     spark: SparkSession
     options: Mapping[str, str] | None = None
-    _locations: dict[TableName, str | None] = field(default_factory=dict)
+    _locations: dict[TableReference, str | None] = field(default_factory=dict)
 
     def run(self, text: str) -> DataFrame:
         """Return the rows of a query.
@@ -114,7 +114,7 @@ class QueryRunner:
         tokens = tokenize(text)
         yield from _changes(text, tokens)
         for last, parts, alias in _tables(text, tokens):
-            table = to_table_name(parts)
+            table = to_table_reference(parts)
             end, version, timestamp = _time_travel(text, tokens, last)
             if version is None and timestamp is None:
                 table, version = self._split_version(table)
@@ -122,7 +122,7 @@ class QueryRunner:
                 first = last - 2 * (len(parts) - 1)
                 yield _Reference(tokens[first].start, end, table, version, timestamp, alias=alias)
 
-    def _split_version(self, table: TableName) -> tuple[TableName, str | None]:
+    def _split_version(self, table: TableReference) -> tuple[TableReference, str | None]:
         """Return a path that ends in ``@v`` and a number without them, with the number, unless a table is there."""
         match = _AT_VERSION.fullmatch(table.location or "")
         if match is None:
@@ -130,9 +130,9 @@ class QueryRunner:
         with suppress(TableNotFound):
             open_snapshot(LogStore(match[0], self.options))
             return table, None
-        return TableName((TableName.DELTA, match[1])), match[2]
+        return TableReference((TableReference.DELTA, match[1])), match[2]
 
-    def _locate(self, table: TableName, *, is_required: bool) -> str | None:
+    def _locate(self, table: TableReference, *, is_required: bool) -> str | None:
         """Return the location of a table; None for a name that belongs to something other than a Delta table."""
         if table.location is not None:
             return table.location
@@ -208,7 +208,7 @@ def _tables(text: str, tokens: Sequence[Token]) -> Iterator[tuple[int, tuple[str
         if last is None or (len(names) == 1 and name_key(names[0].name) in with_names):
             continue
         parts = tuple(name.name for name in names)
-        is_named = to_table_name(parts).location is None and not table.alias
+        is_named = to_table_reference(parts).location is None and not table.alias
         yield last, parts, f" AS {to_identifier(parts[-1])}" if is_named else ""
 
 
@@ -261,7 +261,7 @@ def _changes(text: str, tokens: Sequence[Token]) -> Iterator[_Reference]:
             raise refused_message(text, token.start, "table_changes takes a table and one or two versions")
         inner = tokenize(name)[0].text
         by_path = token.word == _CHANGES_BY_PATH
-        table = TableName((TableName.DELTA, inner)) if by_path else TokenReader(inner).table()
+        table = TableReference((TableReference.DELTA, inner)) if by_path else TokenReader(inner).table()
         yield _Reference(token.start, end, table, changes=tuple(versions))
 
 

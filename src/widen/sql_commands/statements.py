@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class TableName:
+class TableReference:
     """The name of a table in a statement: ``delta.`/data/orders```, or a name in the catalog of Spark.
 
     Args:
@@ -40,7 +40,7 @@ class TableName:
 class TableStatement:
     """The base of statements about one table."""
 
-    table: TableName
+    table: TableReference
 
 
 # ---- columns ---------------------------------------------------------------------------------------
@@ -54,7 +54,7 @@ class AlterColumns(TableStatement):
 
 
 @dataclass(frozen=True, slots=True)
-class RenameColumn(TableStatement):
+class RenameColumnStatement(TableStatement):
     """Rename a column or a nested field."""
 
     column: Path
@@ -77,14 +77,14 @@ class DropColumns(TableStatement):
 
 
 @dataclass(frozen=True, slots=True)
-class ReplaceColumns(TableStatement):
+class ReplaceColumnsStatement(TableStatement):
     """Replace the columns of a table."""
 
     schema: StructType
 
 
 @dataclass(frozen=True, slots=True)
-class SyncIdentity(TableStatement):
+class SyncIdentityStatement(TableStatement):
     """Set the high-water mark of an identity column past its values."""
 
     column: Path
@@ -94,7 +94,7 @@ class SyncIdentity(TableStatement):
 
 
 @dataclass(frozen=True, slots=True)
-class AddConstraint(TableStatement):
+class AddConstraintStatement(TableStatement):
     """Add a CHECK constraint."""
 
     name: str
@@ -102,7 +102,7 @@ class AddConstraint(TableStatement):
 
 
 @dataclass(frozen=True, slots=True)
-class DropConstraint(TableStatement):
+class DropConstraintStatement(TableStatement):
     """Drop a CHECK constraint; ``if_exists`` ignores a missing one."""
 
     name: str
@@ -143,7 +143,7 @@ class DropFeature(TableStatement):
 
 
 @dataclass(frozen=True, slots=True)
-class CreateTable(TableStatement):
+class CreateTableStatement(TableStatement):
     """Create an empty table.
 
     Args:
@@ -223,13 +223,13 @@ class ShowProperties(TableStatement):
 
 Alteration: TypeAlias = (
     AlterColumns
-    | RenameColumn
+    | RenameColumnStatement
     | AddColumns
     | DropColumns
-    | ReplaceColumns
-    | SyncIdentity
-    | AddConstraint
-    | DropConstraint
+    | ReplaceColumnsStatement
+    | SyncIdentityStatement
+    | AddConstraintStatement
+    | DropConstraintStatement
     | SetProperties
     | UnsetProperties
     | ClusterBy
@@ -246,7 +246,7 @@ Question: TypeAlias = DescribeDetail | DescribeHistory | DescribeTable | ShowPro
 Upkeep: TypeAlias = Vacuum | Optimize
 """A statement that changes the files of a table, but not its rows."""
 
-Statement: TypeAlias = Command | CreateTable | Question | Upkeep
+Statement: TypeAlias = Command | CreateTableStatement | Question | Upkeep
 """Any of the statements."""
 
 

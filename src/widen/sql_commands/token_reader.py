@@ -17,7 +17,7 @@ from sqlglot.errors import SqlglotError
 
 from widen.model.types import name_key, quote_name
 from widen.sql_commands.grammar import refused_message
-from widen.sql_commands.statements import TableName
+from widen.sql_commands.statements import TableReference
 
 _QUOTED = frozenset({"IDENTIFIER", "STRING", "RAW_STRING", "HEX_STRING", "NATIONAL_STRING"})
 _OPEN = {"(": ")", "[": "]"}
@@ -153,7 +153,7 @@ class TokenReader:
             raise self.refuse(f"expected a name, not {self.token.text!r}")
         return self.next().text
 
-    def table(self) -> TableName:
+    def table(self) -> TableReference:
         """Read the name of a table.
 
         Raises:
@@ -162,7 +162,7 @@ class TokenReader:
         parts = [self.name()]
         while self.accept("."):
             parts.append(self.name())
-        return to_table_name(tuple(parts))
+        return to_table_reference(tuple(parts))
 
     def alias(self, *stops: str) -> str | None:
         """Read an alias, with or without AS, unless one of the stop words comes next."""
@@ -259,10 +259,10 @@ class TokenReader:
         return word
 
 
-def to_table_name(parts: tuple[str, ...]) -> TableName:
+def to_table_reference(parts: tuple[str, ...]) -> TableReference:
     """Return the name of a table from its parts."""
-    is_path = len(parts) == 2 and parts[0].lower() == TableName.DELTA
-    return TableName((TableName.DELTA, parts[1]) if is_path else parts)
+    is_path = len(parts) == 2 and parts[0].lower() == TableReference.DELTA
+    return TableReference((TableReference.DELTA, parts[1]) if is_path else parts)
 
 
 def split_list(text: str) -> list[str]:
@@ -306,7 +306,7 @@ def replace_qualifiers(text: str, qualifiers: Mapping[tuple[str, ...], str]) -> 
 
 
 def _are_name(tokens: Sequence[Token], name: tuple[str, ...]) -> bool:
-    """Tell whether tokens are the parts of a name, each with a dot after it."""
+    """Return whether tokens are the parts of a name, each with a dot after it."""
     parts, dots = tokens[::2], tokens[1::2]
     is_named = all(part.is_name for part in parts) and tuple(name_key(part.text) for part in parts) == name
     return is_named and len(dots) == len(name) and all(dot.word == "." for dot in dots)

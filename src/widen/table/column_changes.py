@@ -37,7 +37,7 @@ from widen.schema.metadata_change import synchronize_high_water_mark
 from widen.schema.operations import AddConstraint, DropConstraint, Operation, SyncIdentity, depends_on_rows, needs_spark
 from widen.schema.request import AnyPath, ByPath, ColumnChanges, to_path
 from widen.schema.table_state import find_constraint, to_table_state
-from widen.table.open_table import ColumnMethodsMixin, Self, TableVersion, to_schema
+from widen.table.open_table import ColumnMethodsMixin, Self, TableVersion, to_table_schema
 
 if TYPE_CHECKING:
     from widen.spark.types import SchemaLike, SparkSession
@@ -130,7 +130,7 @@ class ColumnChangesMixin(ColumnMethodsMixin, TableVersion):
         Source: Delta Lake's REPLACE COLUMNS.
         """
         self.refresh()
-        return self.change_columns(request.parse_replacement(to_schema(schema)))
+        return self.change_columns(request.parse_replacement(to_table_schema(schema)))
 
     @check_arguments
     def sync_identity(self, column: AnyPath, *, spark: SparkSession | None = None) -> Self:

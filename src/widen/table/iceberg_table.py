@@ -19,8 +19,8 @@ from widen.iceberg.snapshots import (
     ReadPoint,
     SnapshotReference,
     find_read_point,
-    list_files,
-    read_loads,
+    list_snapshot_files,
+    read_snapshot_loads,
     snapshot_commits,
 )
 from widen.log.commit_files import to_ms
@@ -104,7 +104,7 @@ class IcebergTable(FoldMixin, ColumnMethodsMixin):
         Raises:
             CorruptFile: a manifest cannot be read.
         """
-        rows = list(list_files(self._table.metadata, self._table.io, self._table.current_snapshot()))
+        rows = list(list_snapshot_files(self._table.metadata, self._table.io, self._table.current_snapshot()))
         kinds = (pa.string(), pa.string(), pa.int64(), pa.int64(), pa.int32(), pa.int64())
         columns = [pa.array([row[at] for row in rows], kind) for at, kind in enumerate(kinds)]
         return pa.table(columns, names=list(FILE_COLUMNS))
@@ -301,7 +301,7 @@ class IcebergTable(FoldMixin, ColumnMethodsMixin):
         return self
 
     def _read_loads(self) -> Iterable[Load]:
-        return read_loads(self._table, open_store(self.location, self._table.io.properties))
+        return read_snapshot_loads(self._table, open_store(self.location, self._table.io.properties))
 
     def _preview_fold(self, column: Path, into: Path | None, spark: SparkSession) -> FoldResult:
         from widen.spark.iceberg.write import open_fold

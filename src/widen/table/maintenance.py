@@ -108,10 +108,10 @@ class MaintenanceMixin(PropertyChangesMixin):
         Source: PROTOCOL.md#writer-requirements-for-type-widening; Delta Spark's DROP FEATURE
         """
         from widen.spark.maintain.rewrite_files import OldFileRewrite
-        from widen.spark.settings import FAST_DROP, is_on
+        from widen.spark.settings import FAST_DROP, is_setting_on
 
         renewal = OldFileRewrite(self._store, _session(spark))
-        is_fast = is_on(spark, FAST_DROP)
+        is_fast = is_setting_on(spark, FAST_DROP)
         return self._after(FeatureRemoval(self._store, name, truncate_history, is_fast, renewal).run)
 
     @check_arguments
@@ -141,7 +141,7 @@ class MaintenanceMixin(PropertyChangesMixin):
 
         renewal = OldFileRewrite(self._store, _session(spark))
         if clear_history:
-            self._after(partial(without_type_changes, renewal, CLEARING))
+            self._after(partial(forget_type_changes, renewal, CLEARING))
         else:
             self._after(renewal.run)
         metrics = {"numRemovedFiles": renewal.files, "numRemovedBytes": renewal.size_bytes}
@@ -409,7 +409,7 @@ class FeatureRemoval:
         )
         if row.has_mapping or not row.has_types:
             return is_unmapped
-        stripped = without_type_changes(self.renewal, feature_removal.OPERATION)
+        stripped = forget_type_changes(self.renewal, feature_removal.OPERATION)
         return stripped is not None or self.renewal.files > 0
 
     def _truncate_protected(self) -> None:
@@ -469,7 +469,7 @@ class FeatureRemoval:
         )
 
 
-def without_type_changes(renewal: OldFileRewrite, operation: str) -> Committed | None:
+def forget_type_changes(renewal: OldFileRewrite, operation: str) -> Committed | None:
     """Rewrite all old files and remove the recorded type changes; return the commit, or None if there were none.
 
     Raises:
@@ -535,7 +535,7 @@ def _has_checkpoint(store: LogStore, version: int) -> bool:
 
 
 def history_contains(snapshot: Snapshot, is_trace: Callable[[Metadata], bool]) -> bool:
-    """Tell whether the metadata of any readable version, up to this one, contains a trace of a feature.
+    """Return whether the metadata of any readable version, up to this one, contains a trace of a feature.
 
     Reads the oldest checkpoint from which all later versions can be reconstructed, and every existing commit, also
     those before that checkpoint.

@@ -390,7 +390,7 @@ class TableVersion(OpenTable):
         return self
 
 
-def to_schema(schema: SchemaLike) -> StructType:
+def to_table_schema(schema: SchemaLike) -> StructType:
     """Return a schema in any of its forms as a schema of the model; only a schema of Spark's needs Spark."""
     if isinstance(schema, StructType):
         return schema

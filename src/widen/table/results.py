@@ -128,14 +128,22 @@ class Loads(list[Load]):
         return list_lines(head, ("  ".join(map(str, row)) for row in self._rows()))
 
     def _repr_html_(self) -> str:
-        header = ("version", "time", "files", "records", "kept out", "skipped", "first file")
+        header = ("version", "time", "files", "records", "quarantined", "skipped", "first file")
         return html_table(f"{len(self)} loads", header, self._rows())
 
     def _rows(self) -> Iterator[tuple[object, ...]]:
         for load in self:
             time = f"{to_datetime(load.loaded_ms):%Y-%m-%d %H:%M:%SZ}"
             first = next((shorten(file.path, 60) for file in (*load.files, *load.bad_files)), "")
-            yield load.version, time, len(load.files), load.records, load.kept_out, len(load.bad_files), first
+            yield (
+                load.version,
+                time,
+                len(load.files),
+                load.records,
+                load.quarantined_records,
+                len(load.bad_files),
+                first,
+            )
 
     def to_value(self) -> list[dict[str, Any]]:
         """Return the loads as a JSON value."""
@@ -145,7 +153,7 @@ class Loads(list[Load]):
                 "loadedMs": load.loaded_ms,
                 "records": load.records,
                 "corrupt": load.corrupt,
-                "keptOut": load.kept_out,
+                "quarantined": load.quarantined_records,
                 "files": list(map(_file_value, load.files)),
                 "badFiles": list(map(_file_value, load.bad_files)),
             }

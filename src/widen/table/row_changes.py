@@ -92,7 +92,7 @@ class RowChangesMixin(TableVersion):
         """
         from widen.spark.dml.merge import overwrite_metrics
         from widen.spark.dml.update_delete import overwrite_all, overwrite_partitions, overwrite_where
-        from widen.spark.expression import to_text
+        from widen.spark.expression import expression_text
         from widen.spark.settings import schema_evolution_settings
         from widen.spark.types import from_spark
         from widen.spark.write.physical_layout import missing_identities
@@ -119,7 +119,7 @@ class RowChangesMixin(TableVersion):
             metadata, identities, mapping_mode(metadata.configuration, state.protocol), result.added
         )
         parameters: dict[str, object] = {"mode": "Overwrite", "partitionBy": list(metadata.partition_columns)}
-        parameters |= {} if where is None else {"predicate": to_text(where)}
+        parameters |= {} if where is None else {"predicate": expression_text(where)}
         parameters |= {"isDynamicPartitionOverwrite": True} if is_dynamic else {}
         parameters |= {"canOverwriteSchema": True} if overwrite_schema else {}
         return self._commit_change(result, "WRITE", parameters, overwrite_metrics, metadata)
@@ -151,12 +151,12 @@ class RowChangesMixin(TableVersion):
         """
         from widen.spark.dml import update_delete
         from widen.spark.dml.merge import delete_metrics
-        from widen.spark.expression import to_text
+        from widen.spark.expression import expression_text
         from widen.spark.session import find_session
 
         self._ensure_changeable("DELETE")
         result = update_delete.delete(find_session(spark), self._snapshot, where)
-        parameters = {"predicate": [] if where is None else [to_text(where)]}
+        parameters = {"predicate": [] if where is None else [expression_text(where)]}
         return self._commit_change(result, "DELETE", parameters, delete_metrics)
 
     @check_arguments
@@ -198,12 +198,12 @@ class RowChangesMixin(TableVersion):
         """
         from widen.spark.dml import update_delete
         from widen.spark.dml.merge import update_metrics
-        from widen.spark.expression import to_text
+        from widen.spark.expression import expression_text
         from widen.spark.session import find_session
 
         self._ensure_changeable("UPDATE")
         result = update_delete.update(find_session(spark), self._snapshot, assignments, where)
-        parameters = {"predicate": [] if where is None else [to_text(where)]}
+        parameters = {"predicate": [] if where is None else [expression_text(where)]}
         return self._commit_change(result, "UPDATE", parameters, update_metrics)
 
     @check_arguments
@@ -250,7 +250,7 @@ class RowChangesMixin(TableVersion):
     ) -> TableChange[Self]:
         from widen.spark.dml.assignment import ChangeKind
         from widen.spark.dml.merge import MergeSide, merge_metrics, merge_rows, order_clauses, resolve_merge
-        from widen.spark.expression import to_text
+        from widen.spark.expression import expression_text
 
         numbered = order_clauses(clauses)
         self._ensure_changeable("MERGE", loses_rows=any(clause.kind is not ChangeKind.INSERT for clause in numbered))
@@ -260,7 +260,7 @@ class RowChangesMixin(TableVersion):
         metadata = with_used_values(growth.metadata, result.totals)
         predicates = {side: [clause.to_value() for clause in numbered if clause.side is side] for side in MergeSide}
         parameters = {
-            "predicate": [to_text(sides.on)],
+            "predicate": [expression_text(sides.on)],
             "matchedPredicates": predicates[MergeSide.MATCHED],
             "notMatchedPredicates": predicates[MergeSide.NOT_MATCHED],
             "notMatchedBySourcePredicates": predicates[MergeSide.NOT_MATCHED_BY_SOURCE],

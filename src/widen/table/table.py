@@ -19,7 +19,7 @@ from widen.protocol.column_metadata import has_expressions
 from widen.protocol.table_properties import canonical_properties
 from widen.schema.alter import plan_create_table
 from widen.table.maintenance import MaintenanceMixin, MirrorMixin, VacuumMixin
-from widen.table.open_table import to_schema
+from widen.table.open_table import to_table_schema
 from widen.table.read_and_append import LocalFramesMixin, ReadAndAppendMixin
 from widen.table.row_changes import DeltaFoldMixin
 
@@ -63,7 +63,7 @@ def create_table(
 
     Source: PROTOCOL.md#change-metadata
     """
-    store, wanted = LogStore(location, storage_options), to_schema(schema)
+    store, wanted = LogStore(location, storage_options), to_table_schema(schema)
     now_ms = current_ms()
     if has_expressions(wanted):
         from widen.spark.row_checks import ensure_expressions_valid

@@ -80,8 +80,8 @@ from widen.targets.table_format import (
     RangeLimits,
     RowReplacingDraft,
     SourceVersion,
-    StreamInterval,
     TableLocation,
+    TransactionId,
     VersionRange,
     retry_conflicts,
     split_files,
@@ -154,19 +154,19 @@ class DeltaTarget(IngestTarget):
         others = {key: text for key, text in metadata.configuration.items() if key not in (HIDDEN_FIELDS, NO_STATS)}
         return msgspec.structs.replace(metadata, configuration={**others, **recorded})
 
-    def has_interval(self, interval: StreamInterval) -> bool:
+    def has_interval(self, interval: TransactionId) -> bool:
         return self.snapshot is not None and self.snapshot.has_written(_to_txn(interval))
 
-    def last_interval(self, app_id: str) -> StreamInterval | None:
+    def last_interval(self, app_id: str) -> TransactionId | None:
         txn = None if self.snapshot is None else self.snapshot.transactions.get(app_id)
-        return None if txn is None else StreamInterval(txn.app_id, txn.version)
+        return None if txn is None else TransactionId(txn.app_id, txn.version)
 
     def loads(self, *, is_required: bool = False) -> tuple[Load, ...]:
         if is_required:
             _ensure_remembers_loads(self.snapshot)
         return read_loads(self.snapshot)
 
-    def interval_parameters(self, interval: StreamInterval) -> Mapping[str, Any] | None:
+    def interval_parameters(self, interval: TransactionId) -> Mapping[str, Any] | None:
         expected = (interval.app_id, str(interval.number))
         for _, _, info in self.snapshot.history() if self.snapshot else ():
             parameters = info.get("operationParameters")
@@ -218,7 +218,7 @@ class DeltaDraft(RowReplacingDraft):
         result: BatchResult,
         *,
         staged: StagedFiles,
-        interval: StreamInterval | None = None,
+        interval: TransactionId | None = None,
         parameters: Mapping[str, object] = NO_PARAMETERS,
         loaded: LoadRecord | None = None,
     ) -> CommitResult:
@@ -310,7 +310,7 @@ def _adds(result: BatchResult) -> list[Add]:
     return [file for file in result.files if isinstance(file, Add)]
 
 
-def _to_txn(interval: StreamInterval) -> Txn:
+def _to_txn(interval: TransactionId) -> Txn:
     return Txn(app_id=interval.app_id, version=interval.number)
 
 
@@ -471,13 +471,13 @@ class DeltaQuarantine(Quarantine):
 
     def write(
         self,
-        kept_out: DataFrame | None,
+        quarantined_records: DataFrame | None,
         table_version: int,
-        interval: StreamInterval | None,
+        interval: TransactionId | None,
         new_files: NewFiles | None = None,
     ) -> DeltaQuarantineWrite | None:
         txn = None if interval is None else Txn(app_id=interval.app_id, version=interval.number)
-        rows = None if kept_out is None else with_quarantine_time(kept_out, table_version)
+        rows = None if quarantined_records is None else with_quarantine_time(quarantined_records, table_version)
         return retry_conflicts(lambda _: self._append(rows, txn, new_files))
 
     def _append(
@@ -575,8 +575,8 @@ class DeltaQuarantineContent(QuarantineContent):
     snapshot: Snapshot
 
     @property
-    def interval(self) -> StreamInterval:
-        return StreamInterval(f"{REPLAY_PREFIX}{self.snapshot.metadata.id}", self.snapshot.version)
+    def interval(self) -> TransactionId:
+        return TransactionId(f"{REPLAY_PREFIX}{self.snapshot.metadata.id}", self.snapshot.version)
 
     @property
     def is_empty(self) -> bool:
@@ -586,11 +586,11 @@ class DeltaQuarantineContent(QuarantineContent):
         return read_snapshot(spark, self.store, self.snapshot)
 
     def write_remaining(
-        self, kept_out: DataFrame | None, table_version: int, staged: StagedFiles
+        self, quarantined_records: DataFrame | None, table_version: int, staged: StagedFiles
     ) -> Mapping[str, object]:
         adds: list[Add] = []
-        if kept_out is not None:
-            rows = with_quarantine_time(with_original_positions(kept_out), table_version)
+        if quarantined_records is not None:
+            rows = with_quarantine_time(with_original_positions(quarantined_records), table_version)
             adds = write_parquet(rows, self.store, self.snapshot.protocol, self.snapshot.metadata)
             staged.add_files(self.store, adds)
         return {REMAINING_FILES: msgspec.to_builtins(adds)}
@@ -611,7 +611,7 @@ def _create_quarantine(snapshot: Snapshot | None) -> tuple[tuple[Action, ...], P
     return (metadata, protocol), protocol, metadata
 
 
-def _remaining_files(target: IngestTarget, replayed: StreamInterval) -> list[Add]:
+def _remaining_files(target: IngestTarget, replayed: TransactionId) -> list[Add]:
     """Return the files that the quarantine keeps after a replay, as its commit to the table names them."""
     parameters = target.interval_parameters(replayed)
     if parameters is None:
@@ -621,7 +621,7 @@ def _remaining_files(target: IngestTarget, replayed: StreamInterval) -> list[Add
     return msgspec.json.decode(parameters[REMAINING_FILES], type=list[Add])
 
 
-# Tags in a quarantine: for which source files its records were kept out.
+# Tags in a quarantine: for which source files its records were quarantined.
 #
 # In Delta a tag is on each data file, in Iceberg in the summary of the snapshot that added it.
 #

@@ -17,7 +17,7 @@ from widen.evolution.plan import REPLAY_PREFIX, Plan, privacy_properties
 from widen.evolution.policy import FixedColumn, Policy, for_file_fields, with_time_fields
 from widen.iceberg import properties as names
 from widen.iceberg.catalog import TableName, open_store, to_table_name
-from widen.iceberg.commit import IcebergTransaction, NewTable, ensure_writable, open_transaction
+from widen.iceberg.commit import IcebergTransaction, NewTable, ensure_table_writable, open_transaction
 from widen.iceberg.file_metrics import IcebergFile, data_location
 from widen.iceberg.metadata_files import live_entries
 from widen.iceberg.partitions import (
@@ -29,13 +29,13 @@ from widen.iceberg.partitions import (
 )
 from widen.iceberg.properties import read_sources
 from widen.iceberg.scan_plan import IcebergScan, ScannedFile, added_by, plan_scan
-from widen.iceberg.schema_conversion import ensure_names_distinct, to_model, with_field_ids
+from widen.iceberg.schema_conversion import ensure_names_distinct, to_model, with_iceberg_ids
 from widen.iceberg.snapshots import (
     ReadPoint,
     SnapshotReference,
     ancestors,
     find_read_point,
-    read_loads,
+    read_snapshot_loads,
     record_load,
     summary_count,
     summary_of,
@@ -49,8 +49,8 @@ from widen.protocol.data_skipping import UnknownPredicate
 from widen.protocol.file_statistics import HIDDEN_FIELDS, NO_STATS, split_paths
 from widen.schema.growth import is_readable_in
 from widen.schema.source_metadata import CORRUPT, TableFormat, role_field, with_sources
-from widen.spark.iceberg.scan import IcebergSource, read_files
-from widen.spark.iceberg.write import RemovedRows, remove_replaced_rows
+from widen.spark.iceberg.scan import IcebergSource, read_iceberg_files
+from widen.spark.iceberg.write import RemovedRows, remove_replaced_iceberg_rows
 from widen.spark.ingest.batch import Batch
 from widen.spark.ingest.quarantined_rows import BatchResult, with_original_positions, with_quarantine_time
 from widen.spark.ingest.text_tasks import BatchWriteSpec
@@ -84,8 +84,8 @@ from widen.targets.table_format import (
     ReplacedRows,
     RowReplacingDraft,
     SourceVersion,
-    StreamInterval,
     TableLocation,
+    TransactionId,
     VersionRange,
     retry_conflicts,
     split_files,
@@ -136,7 +136,7 @@ class IcebergLocation(TableLocation):
         policy = replace(policy, table_format=TableFormat.ICEBERG_V2)
         if table is None:
             return IcebergTarget(self, None, None, for_file_fields(policy))
-        ensure_writable(self.name, table)
+        ensure_table_writable(self.name, table)
         sources = names.read_sources(table.properties, self.location)
         schema = to_model(table.schema(), sources)
         ensure_names_distinct(schema, self.location)
@@ -216,13 +216,13 @@ class IcebergTarget(IngestTarget):
         """Return the table as a plan changes it. Nothing is opened before the draft is written to."""
         return IcebergDraft(self, plan)
 
-    def has_interval(self, interval: StreamInterval) -> bool:
+    def has_interval(self, interval: TransactionId) -> bool:
         last = self.last_interval(interval.app_id)
         return last is not None and last.number >= interval.number
 
-    def last_interval(self, app_id: str) -> StreamInterval | None:
+    def last_interval(self, app_id: str) -> TransactionId | None:
         number = None if self.table is None else names.last_interval(self.table.properties, app_id)
-        return None if number is None else StreamInterval(app_id, number)
+        return None if number is None else TransactionId(app_id, number)
 
     def loads(self, *, is_required: bool = False) -> tuple[Load, ...]:
         """Return which source files the table has loaded, oldest load first; Iceberg tables do not forget them.
@@ -233,9 +233,9 @@ class IcebergTarget(IngestTarget):
         table = self.table
         if table is None:
             return ()
-        return read_loads(table, self.place.store(table.location(), table.io.properties))
+        return read_snapshot_loads(table, self.place.store(table.location(), table.io.properties))
 
-    def interval_parameters(self, interval: StreamInterval) -> Mapping[str, Any] | None:
+    def interval_parameters(self, interval: TransactionId) -> Mapping[str, Any] | None:
         """Return the parameters in the summary of the snapshot of an interval; None if it has expired."""
         wanted = {names.APP_ID: interval.app_id, names.INTERVAL: str(interval.number)}
         for snapshot in reversed(self.table.snapshots() if self.table else []):
@@ -308,7 +308,7 @@ class IcebergDraft(RowReplacingDraft):
     @property
     def schema(self) -> StructType:
         """The columns with their field ids and source fields."""
-        return with_sources(with_field_ids(self.plan.schema, self.transaction.schema), self.plan.schema)
+        return with_sources(with_iceberg_ids(self.plan.schema, self.transaction.schema), self.plan.schema)
 
     @property
     def writer(self) -> IcebergWriter:
@@ -345,7 +345,7 @@ class IcebergDraft(RowReplacingDraft):
         result: BatchResult,
         *,
         staged: StagedFiles,
-        interval: StreamInterval | None = None,
+        interval: TransactionId | None = None,
         parameters: Mapping[str, object] = NO_PARAMETERS,
         loaded: LoadRecord | None = None,
     ) -> CommitResult:
@@ -369,7 +369,7 @@ class IcebergDraft(RowReplacingDraft):
         if self.replaced is None or table is None:
             return RemovedRows()
         point, writer = ReadPoint(self.transaction.metadata, table.current_snapshot()), self.writer
-        rewrite = remove_replaced_rows(self.replaced, table.io, point, self.schema, writer)
+        rewrite = remove_replaced_iceberg_rows(self.replaced, table.io, point, self.schema, writer)
         staged.add_undo(partial(writer.discard, rewrite.written))
         return rewrite
 
@@ -445,16 +445,16 @@ class IcebergQuarantine(Quarantine):
 
     def write(
         self,
-        kept_out: DataFrame | None,
+        quarantined_records: DataFrame | None,
         table_version: int,
-        interval: StreamInterval | None,
+        interval: TransactionId | None,
         new_files: NewFiles | None = None,
     ) -> IcebergQuarantineWrite | None:
-        rows = None if kept_out is None else with_quarantine_time(kept_out, table_version)
+        rows = None if quarantined_records is None else with_quarantine_time(quarantined_records, table_version)
         return retry_conflicts(lambda _: self._append(rows, interval, new_files))
 
     def _append(
-        self, rows: DataFrame | None, interval: StreamInterval | None, new_files: NewFiles | None
+        self, rows: DataFrame | None, interval: TransactionId | None, new_files: NewFiles | None
     ) -> IcebergQuarantineWrite | Conflicted | None:
         table = self.newest()
         if table is not None and interval is not None and _has_interval(table, interval):
@@ -518,7 +518,7 @@ class IcebergQuarantine(Quarantine):
         if isinstance(outcome, Conflicted):
             outcome.or_raise()
 
-    def _remaining_files(self, target: IngestTarget, replayed: StreamInterval) -> list[IcebergFile]:
+    def _remaining_files(self, target: IngestTarget, replayed: TransactionId) -> list[IcebergFile]:
         """Return the files that the quarantine keeps after a replay, as its commit to the table names them."""
         parameters = target.interval_parameters(replayed)
         if parameters is None:
@@ -540,7 +540,7 @@ class IcebergQuarantine(Quarantine):
         table = self.name.find()
         if table is None:
             return None
-        ensure_writable(self.name, table)
+        ensure_table_writable(self.name, table)
         if table.format_version == 1:
             expected = "Must be a table of format version 2, whose commits are numbered."
             raise InvalidOption(option="quarantine", value=self.location, expected=expected)
@@ -558,7 +558,7 @@ class IcebergQuarantine(Quarantine):
 
     def writer(self, transaction: IcebergTransaction) -> IcebergWriter:
         """Return what writes files for a transaction."""
-        schema = with_field_ids(COLUMNS, transaction.schema)
+        schema = with_iceberg_ids(COLUMNS, transaction.schema)
         store = self.store(transaction.table, data_location(transaction.metadata))
         # The beginning of a record may be a value that has no statistics in the table.
         properties = {**transaction.metadata.properties, NO_STATS: "text, reason"}
@@ -624,10 +624,10 @@ class IcebergQuarantineContent(QuarantineContent):
     table: Table
 
     @property
-    def interval(self) -> StreamInterval:
+    def interval(self) -> TransactionId:
         metadata = self.table.metadata
         number = 0 if metadata.format_version == 1 else metadata.last_sequence_number
-        return StreamInterval(f"{REPLAY_PREFIX}{metadata.table_uuid}", number)
+        return TransactionId(f"{REPLAY_PREFIX}{metadata.table_uuid}", number)
 
     @property
     def is_empty(self) -> bool:
@@ -639,11 +639,11 @@ class IcebergQuarantineContent(QuarantineContent):
         return rows.read(spark, paths)
 
     def write_remaining(
-        self, kept_out: DataFrame | None, table_version: int, staged: StagedFiles
+        self, quarantined_records: DataFrame | None, table_version: int, staged: StagedFiles
     ) -> Mapping[str, object]:
-        if kept_out is None:
+        if quarantined_records is None:
             return {}
-        rows = with_quarantine_time(with_original_positions(kept_out), table_version)
+        rows = with_quarantine_time(with_original_positions(quarantined_records), table_version)
         files = self.quarantine.stage(rows, open_transaction(self.quarantine.name, self.table, ()), staged)
         if not files:
             return {}
@@ -700,12 +700,12 @@ def _columns(table: Table) -> StructType:
     return to_model(table.schema())
 
 
-def _has_interval(table: Table, interval: StreamInterval) -> bool:
+def _has_interval(table: Table, interval: TransactionId) -> bool:
     number = names.last_interval(table.properties, interval.app_id)
     return number is not None and number >= interval.number
 
 
-def _mark_interval(transaction: IcebergTransaction, interval: StreamInterval | None) -> dict[str, str]:
+def _mark_interval(transaction: IcebergTransaction, interval: TransactionId | None) -> dict[str, str]:
     """Record an interval as a table property, and return its entries for the snapshot summary."""
     if interval is None:
         return {}
@@ -813,7 +813,7 @@ def _version(snapshot: Snapshot) -> int:
 
 
 def _follows(snapshot: Snapshot, before: _Version) -> bool:
-    """Tell whether one snapshot directly follows another. PyIceberg clears the parent of a snapshot when it expires."""
+    """Return whether one snapshot directly follows another. PyIceberg clears a parent that expires."""
     if before.snapshot_id is None:
         return _version(snapshot) == 1
     return snapshot.parent_snapshot_id == before.snapshot_id
@@ -869,7 +869,9 @@ class _Version:
 
     def read(self, spark: SparkSession, scan: IcebergScan) -> DataFrame:
         """Return the rows of files in the schema of this snapshot."""
-        return read_files(IcebergSource(spark, self.table.io, self.point), self.schema, scan, UnknownPredicate())
+        return read_iceberg_files(
+            IcebergSource(spark, self.table.io, self.point), self.schema, scan, UnknownPredicate()
+        )
 
 
 @dataclass(frozen=True)

@@ -51,9 +51,9 @@ __all__ = [
     "ReplacedRows",
     "RowReplacingDraft",
     "StagedFiles",
-    "StreamInterval",
     "TableDraft",
     "TableLocation",
+    "TransactionId",
     "after_commit",
     "reason_of",
     "retry_conflicts",
@@ -69,7 +69,7 @@ NO_PARAMETERS: Mapping[str, object] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class StreamInterval:
+class TransactionId:
     """An interval of a stream. The table records the last one that it has.
 
     Args:
@@ -177,10 +177,10 @@ class IngestTarget(Protocol):
             RequestError: the table does not allow a change.
         """
 
-    def has_interval(self, interval: StreamInterval) -> bool:
-        """Tell whether the table has an interval, or a later one of the same stream."""
+    def has_interval(self, interval: TransactionId) -> bool:
+        """Return whether the table has an interval, or a later one of the same stream."""
 
-    def last_interval(self, app_id: str) -> StreamInterval | None:
+    def last_interval(self, app_id: str) -> TransactionId | None:
         """Return the last interval of a stream that the table has, if any."""
 
     def loads(self, *, is_required: bool = False) -> tuple[Load, ...]:
@@ -194,7 +194,7 @@ class IngestTarget(Protocol):
             TableError: the record of loads cannot be read.
         """
 
-    def interval_parameters(self, interval: StreamInterval) -> Mapping[str, Any] | None:
+    def interval_parameters(self, interval: TransactionId) -> Mapping[str, Any] | None:
         """Return the parameters in the history of the commit of an interval; None if the history has lost it."""
 
     def verify(
@@ -238,7 +238,7 @@ class TableDraft(Protocol):
         result: BatchResult,
         *,
         staged: StagedFiles,
-        interval: StreamInterval | None = None,
+        interval: TransactionId | None = None,
         parameters: Mapping[str, object] = NO_PARAMETERS,
         loaded: LoadRecord | None = None,
     ) -> CommitResult:
@@ -271,15 +271,16 @@ class Quarantine(Protocol):
 
     def write(
         self,
-        kept_out: DataFrame | None,
+        quarantined_records: DataFrame | None,
         table_version: int,
-        interval: StreamInterval | None,
+        interval: TransactionId | None,
         new_files: NewFiles | None = None,
     ) -> QuarantineWrite | None:
         """Append records in one commit; the quarantine is created if it does not exist.
 
         Args:
-            kept_out: The records; see `widen.spark.ingest.quarantined_rows.BatchResult`. None if there are none.
+            quarantined_records: The records; None if there are none. See
+                `widen.spark.ingest.quarantined_rows.BatchResult`.
             table_version: The version of the table that cannot hold them; -1 if the table does not exist yet.
             new_files: The source files, if the table has loaded none of them. Records that an interrupted load of them
                 has left in the quarantine are removed in the same commit.
@@ -342,7 +343,7 @@ class QuarantineContent(Protocol):
     """One version of a quarantine."""
 
     @property
-    def interval(self) -> StreamInterval:
+    def interval(self) -> TransactionId:
         """The interval that a replay of this version is, for the table and the quarantine alike."""
 
     @property
@@ -357,7 +358,7 @@ class QuarantineContent(Protocol):
         """
 
     def write_remaining(
-        self, kept_out: DataFrame | None, table_version: int, staged: StagedFiles
+        self, quarantined_records: DataFrame | None, table_version: int, staged: StagedFiles
     ) -> Mapping[str, object]:
         """Write the records that stay, as files that will replace those of this version.
 
@@ -511,7 +512,7 @@ class FlowSource(Protocol):
         """The path or URL, or the name in a catalog."""
 
     def is_at(self, table: TableLocation) -> bool:
-        """Tell whether it is the table at a location."""
+        """Return whether it is the table at a location."""
 
     def newest(self) -> SourceVersion:
         """Return the newest version.

@@ -23,7 +23,7 @@ from widen.spark.source.source_files import FileFormat
     [
         (ingest_options.Evolve, Mode),
         (ingest_options.Format, FileFormat),
-        (repair_commands.Rest, Rest),
+        (repair_commands.RestChoice, Rest),
         (shared_options.Shown, Samples),
     ],
     ids=lambda words: words.__name__,

@@ -17,13 +17,13 @@ from widen.model.types import StructType
 RECORD = b'{"phone":"1","user":{"mail":"x","tags":{"k":1}},"at":5,"none":null}'
 
 
-def unmatched(base: StructType | None = None, met: tuple[tuple[str, ...], ...] = (), **words: object) -> list[str]:
+def unmatched(base: StructType | None = None, seen: tuple[tuple[str, ...], ...] = (), **words: object) -> list[str]:
     policy = parse_policy(**words)  # type: ignore[arg-type]
-    seen, record = Observation(met=[[*path] for path in met]), parse_document(RECORD)
+    observed, record = Observation(excluded_seen=[[*path] for path in seen]), parse_document(RECORD)
     assert isinstance(record, dict)
-    observe_record(seen.root, build_field_rules(base or StructType(), policy).record(record), ("f", 1))
-    planned = evolve(base, seen, policy).schema
-    return [str(each) for each in find_unmatched(policy, base, planned, seen)]
+    observe_record(observed.root, build_field_rules(base or StructType(), policy).record(record), ("f", 1))
+    planned = evolve(base, observed, policy).schema
+    return [str(each) for each in find_unmatched(policy, base, planned, observed)]
 
 
 NOT_THERE = "neither the table nor the batch has this field."
@@ -45,8 +45,15 @@ NOT_THERE = "neither the table nor the batch has this field."
         ({"mask": ["PHONE", "User.Mail"]}, []),
         ({"mask": ["phone.x", "user", "user.typo"]}, []),
         # No column shows the keys of a map and the fields of a text, so they must have been seen.
-        ({"pins": {"user.tags": "map<string,int>"}, "mask": ["user.tags.k"], "met": (("user", "tags", "k"),)}, []),
-        ({"pins": {"user": "json"}, "mask": ["user.mail"], "met": (("user", "mail"),)}, []),
+        (
+            {
+                "pins": {"user.tags": "map<string,int>"},
+                "mask": ["user.tags.k"],
+                "seen": (("user", "tags", "k"),),
+            },
+            [],
+        ),
+        ({"pins": {"user": "json"}, "mask": ["user.mail"], "seen": (("user", "mail"),)}, []),
         (
             {"pins": {"user.tags": "map<string,int>"}, "mask": ["user.tags.kk"]},
             [f"mask user.tags.kk: {NOT_THERE} Did you mean user.tags?"],
@@ -59,7 +66,7 @@ def test_names_of_no_field_are_told_with_the_nearest(words: dict[str, object], t
 
 
 def test_a_field_that_is_left_out_is_there_if_it_was_met() -> None:
-    assert unmatched(exclude=["phone"], met=(("phone",),)) == []
+    assert unmatched(exclude=["phone"], seen=(("phone",),)) == []
     assert unmatched(exclude=["phone"]) == [f"exclude phone: {NOT_THERE} Did you mean none?"]
 
 

@@ -12,11 +12,11 @@ from widen.evolution.plan import Plan
 from widen.flows.flow_step import FlowGuard
 from widen.model.types import INTEGER, STRING, Field, StructType
 from widen.schema.source_metadata import source_field
-from widen.targets.table_format import ReplacedRows, StreamInterval
+from widen.targets.table_format import ReplacedRows, TransactionId
 
 
 def target(last: int | None) -> Any:
-    known = None if last is None else StreamInterval("flow", last)
+    known = None if last is None else TransactionId("flow", last)
     return Mock(
         location="t",
         last_interval=lambda _: known,
@@ -25,8 +25,8 @@ def target(last: int | None) -> Any:
 
 
 def guard(number: int, previous: int | None, replaced: ReplacedRows | None = None) -> FlowGuard:
-    before = None if previous is None else StreamInterval("flow", previous)
-    return FlowGuard(StreamInterval("flow", number), "t", before, replaced)
+    before = None if previous is None else TransactionId("flow", previous)
+    return FlowGuard(TransactionId("flow", number), "t", before, replaced)
 
 
 def test_a_batch_is_written_after_the_one_that_it_follows() -> None:

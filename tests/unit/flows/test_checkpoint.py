@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from widen.errors import InvalidConfig
-from widen.flows.flow_step import Checkpoint, FlowProgress, to_flow_id
+from widen.flows.flow_step import FlowCheckpoint, FlowProgress, to_flow_id
 from widen.log.log_store import LogStore
 
 FIRST = FlowProgress(flow_id="f", source="a", source_id="1", into="b", query="q", keys={})
 
 
 def test_progress_is_read_as_it_was_written(tmp_path: Path) -> None:
-    checkpoint = Checkpoint(LogStore(tmp_path / "cp"))
+    checkpoint = FlowCheckpoint(LogStore(tmp_path / "cp"))
     assert checkpoint.read() is None
     assert checkpoint.create(FIRST) == FIRST == checkpoint.read()
     other = FlowProgress(flow_id="g", source="a", source_id="1", into="b", query="q", keys={"k": "`k`"}, version=3)
@@ -26,11 +26,11 @@ def test_progress_is_read_as_it_was_written(tmp_path: Path) -> None:
 def test_a_damaged_file_is_told(tmp_path: Path, text: str, reason: str) -> None:
     (tmp_path / "flow.json").write_text(text)
     with pytest.raises(InvalidConfig, match=reason):
-        Checkpoint(LogStore(tmp_path)).read()
+        FlowCheckpoint(LogStore(tmp_path)).read()
 
 
 def test_a_later_format_is_told(tmp_path: Path) -> None:
-    checkpoint = Checkpoint(LogStore(tmp_path))
+    checkpoint = FlowCheckpoint(LogStore(tmp_path))
     checkpoint.create(FIRST)
     text = (tmp_path / "flow.json").read_text()
     (tmp_path / "flow.json").write_text(text[:-1] + ',"format":2}')

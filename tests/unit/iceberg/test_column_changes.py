@@ -245,7 +245,7 @@ def test_a_change_that_another_writer_made_first_wins(name: TableName, monkeypat
         with name.load().update_schema() as update:
             update.add_column("theirs", LongType())
 
-    monkeypatch.setattr(commit, "ensure_writable", race)
+    monkeypatch.setattr(commit, "ensure_table_writable", race)
     with pytest.raises(TableChanged, match=r"ns\.t in the meantime: Requirement failed: current schema id has changed"):
         alter(name, "id", type="bigint")
     assert kind(name.load(), "id") == "int"
@@ -257,4 +257,4 @@ def test_version_3_is_refused_until_pyiceberg_writes_it(tmp_path: Path) -> None:
     with pytest.raises(NotImplementedError, match="Writing V3 is not yet supported"):
         catalog.create_table("ns.three", schema, properties={"format-version": "3"})
     with pytest.raises(UnsupportedIcebergVersion, match="format version 3, which cannot be written"):
-        commit.ensure_writable(to_table_name("ns.three", catalog), SimpleNamespace(format_version=3))  # type: ignore[arg-type]
+        commit.ensure_table_writable(to_table_name("ns.three", catalog), SimpleNamespace(format_version=3))  # type: ignore[arg-type]

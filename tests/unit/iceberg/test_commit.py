@@ -25,7 +25,7 @@ from widen.errors import (
     UnsupportedIcebergVersion,
 )
 from widen.iceberg.catalog import TableName, to_table_name
-from widen.iceberg.commit import NewTable, commit_columns, ensure_writable, open_transaction
+from widen.iceberg.commit import NewTable, commit_columns, ensure_table_writable, open_transaction
 from widen.iceberg.file_metrics import IcebergFile, data_location
 from widen.iceberg.partitions import PartitionField, encode_partition
 from widen.log.commit_outcome import Conflicted, StagedFiles
@@ -178,7 +178,7 @@ def test_version_3_is_refused_with_the_reason(table: TableName, monkeypatch: pyt
     opened = table.load()
     monkeypatch.setattr(Table, "format_version", property(lambda _: 3))
     with pytest.raises(UnsupportedIcebergVersion, match="format version 3, which cannot be written") as error:
-        ensure_writable(table, opened)
+        ensure_table_writable(table, opened)
     assert "PyIceberg writes the versions 1 and 2" in error.value.message
 
 

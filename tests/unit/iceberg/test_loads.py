@@ -11,7 +11,7 @@ from widen.errors import CorruptMetadata
 from widen.iceberg.catalog import TableName, to_table_name
 from widen.iceberg.commit import NewTable, open_transaction
 from widen.iceberg.file_metrics import IcebergFile
-from widen.iceberg.snapshots import FOLDER, LOADS, read_loads, record_load
+from widen.iceberg.snapshots import FOLDER, LOADS, read_snapshot_loads, record_load
 from widen.log import loads as record_loads
 from widen.log.commit_outcome import Conflicted, StagedFiles
 from widen.log.loads import Load, LoadedFile
@@ -52,7 +52,7 @@ def add(name: TableName, *files: str) -> int:
 
 def loaded(name: TableName) -> list[str]:
     table = name.load()
-    loads = read_loads(table, LogStore(table.location()))
+    loads = read_snapshot_loads(table, LogStore(table.location()))
     snapshots = {snapshot.snapshot_id: snapshot.timestamp_ms for snapshot in table.snapshots()}
     assert all(snapshots.get(load.version, load.loaded_ms) == load.loaded_ms for load in loads)
     return [file.path.rpartition("/")[2] for load in loads for file in load.files]

@@ -14,7 +14,7 @@ from pyiceberg.types import DateType, NestedField
 
 from support.iceberg_files import append, data_file, embedded_catalog, field, write_file
 from widen.iceberg import snapshots as snapshot_history
-from widen.iceberg.snapshots import list_files
+from widen.iceberg.snapshots import list_snapshot_files
 
 SCHEMA = Schema(NestedField(1, "day", DateType(), False))
 BY_DAY = PartitionSpec(PartitionField(1, 1000, DayTransform(), "d"), PartitionField(1, 1001, IdentityTransform(), "i"))
@@ -27,7 +27,9 @@ def test_partitions_may_be_days_that_python_has_no_date_for(tmp_path: Path, monk
     table.refresh()
 
     def partitions() -> list[str]:
-        return [partition for _, partition, *_ in list_files(table.metadata, table.io, table.current_snapshot())]
+        return [
+            partition for _, partition, *_ in list_snapshot_files(table.metadata, table.io, table.current_snapshot())
+        ]
 
     assert partitions() == ["d=1970-01-01/i=1970-01-01"]
     # PyIceberg does not commit such a file, but Iceberg for Spark does.

@@ -25,7 +25,7 @@ def planned(*days: dict[str, object]) -> Plan:
 
 
 @pytest.mark.parametrize(
-    ("corrupt", "kept_out", "reason"),
+    ("corrupt", "quarantined_records", "reason"),
     [
         (10, 40, ""),
         ("1%", "4%", ""),
@@ -35,8 +35,8 @@ def planned(*days: dict[str, object]) -> Plan:
         (0, "0%", "the limit is 0; 40 of 1000 records"),
     ],
 )
-def test_counts_and_shares(corrupt: int | str | None, kept_out: int | str | None, reason: str) -> None:
-    limits = parse_limits(corrupt, kept_out)
+def test_counts_and_shares(corrupt: int | str | None, quarantined_records: int | str | None, reason: str) -> None:
+    limits = parse_limits(corrupt, quarantined_records)
     if not reason:
         limits.ensure_fulfilled(EMPTY, SEEN)
         return

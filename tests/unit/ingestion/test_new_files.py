@@ -128,7 +128,7 @@ def test_the_record_of_a_batch_has_its_files_and_counts() -> None:
     assert record is not None
     assert (record.is_exclusive, record.load.files) == (True, (LoadedFile("/in/d", 1, 300),))
     assert record.load.bad_files == (LoadedFile("/in/e", 7, 400, "ff"),)
-    assert (record.load.records, record.load.corrupt, record.load.kept_out) == (5, 2, 3)
+    assert (record.load.records, record.load.corrupt, record.load.quarantined_records) == (5, 2, 3)
     no_files = SimpleNamespace(files=(), bad_files=())
     assert to_load_record(no_files, Observation(), is_exclusive=False) is None  # type: ignore[arg-type]
 

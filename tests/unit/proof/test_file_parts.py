@@ -6,7 +6,7 @@ from io import BytesIO
 
 import pytest
 
-from widen.proof.source_reader import ProofFile, find_parts, read_line_blocks
+from widen.proof.source_reader import ProofFile, find_parts, read_proof_blocks
 
 LINES = [b'{"n":%d}' % number + b" " * (number % 7) for number in range(40)]
 
@@ -20,7 +20,7 @@ def test_every_line_is_read_once(end: bytes, last: bytes, block_bytes: int) -> N
         found: list[bytes] = []
         for task in range(tasks):
             for part in find_parts([ProofFile("lines", len(data), False)], task, tasks):
-                blocks = read_line_blocks(BytesIO(data), part.start, part.end, block_bytes)
+                blocks = read_proof_blocks(BytesIO(data), part.start, part.end, block_bytes)
                 found += [line for block in blocks for line in block.splitlines()]
         assert found == LINES
 
@@ -30,5 +30,5 @@ def test_every_whole_file_is_read_once_and_only_what_was_listed_of_files_with_li
     for tasks in (1, 2, 7, 200):
         parts = [part for task in range(tasks) for part in find_parts(files, task, tasks)]
         assert [part.file.uri for part in parts] == ["0", "1", "3", "4"]
-    assert list(read_line_blocks(BytesIO(b"1\n2\n3\n"), 0, 4)) == [b"1\n2\n"]
-    assert list(read_line_blocks(BytesIO(b"1\n"), 0, 4)) == [b"1\n"]
+    assert list(read_proof_blocks(BytesIO(b"1\n2\n3\n"), 0, 4)) == [b"1\n2\n"]
+    assert list(read_proof_blocks(BytesIO(b"1\n"), 0, 4)) == [b"1\n"]

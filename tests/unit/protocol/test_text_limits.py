@@ -74,8 +74,8 @@ CHANGES: list[tuple[op.Operation, str | None]] = [
         "struct<x:char(1),a:varchar(3),l:array<char(2)>,n:int>",
     ),
     (op.AddColumn(("s",), Field("x", STRING)), "struct<a:varchar(3),l:array<char(2)>,n:int,x:string>"),
-    (op.LoosenText(("s", "a"), "varchar(9)"), "struct<a:varchar(9),l:array<char(2)>,n:int>"),
-    (op.LoosenText(("s", "l", "element"), "string"), "struct<a:varchar(3),l:array<string>,n:int>"),
+    (op.RelaxLength(("s", "a"), "varchar(9)"), "struct<a:varchar(9),l:array<char(2)>,n:int>"),
+    (op.RelaxLength(("s", "l", "element"), "string"), "struct<a:varchar(3),l:array<string>,n:int>"),
     (op.ReplaceColumns(StructType((Field("s", parse_type("struct<n:int>")),))), None),
     (
         op.ReplaceColumns(StructType((Field("s", parse_type("struct<n:int,a:string>")),))),

@@ -14,7 +14,7 @@ from widen.model.types import Field, StructType
 from widen.protocol.type_widening import (
     TypeChange,
     all_type_changes,
-    ensure_readable,
+    ensure_changes_readable,
     has_type_changes,
     record_type_change,
     record_type_changes,
@@ -256,7 +256,7 @@ def test_a_recorded_change_that_is_not_in_the_matrix_stops_the_reader(
     )
     assert isinstance(broken, StructType)
     with pytest.raises(UnsupportedTypeChange) as caught:
-        ensure_readable(broken)
+        ensure_changes_readable(broken)
     assert caught.value.fields == {"column": at, "old": old, "new": new}
     assert caught.value.code == "DELTA_UNSUPPORTED_TYPE_CHANGE_IN_SCHEMA"
 
@@ -273,4 +273,4 @@ def test_a_recorded_change_that_is_not_in_the_matrix_stops_the_reader(
     ],
 )
 def test_changes_between_texts_do_not(entry: dict[str, object]) -> None:
-    ensure_readable(StructType((field(entry),)))
+    ensure_changes_readable(StructType((field(entry),)))

@@ -111,7 +111,7 @@ def test_the_contents_of_the_page(text: str) -> None:
 
 
 def test_the_summary_says_what_is_to_be_done(wide: str) -> None:
-    for words in ("Worth a look", "1 conflicting change in the last 7 loads", "7 decisions", "312 records kept out"):
+    for words in ("Worth a look", "1 conflicting change in the last 7 loads", "7 decisions", "312 records quarantined"):
         assert words in wide
     assert "orders discount_string --dry-run</code>" in wide
     assert "discount_string got none in the last 3 loads: the source looks repaired." in wide

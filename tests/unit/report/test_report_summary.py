@@ -53,7 +53,7 @@ def test_rounded_numbers_are_shown_where_there_are_any(wide: Report) -> None:
 
 
 @pytest.mark.parametrize(("replayed", "left"), [(0, 3), (2, 1), (3, 0)])
-def test_replayed_records_are_no_longer_kept_out(wide: Report, replayed: int, left: int) -> None:
+def test_replayed_records_are_no_longer_quarantined(wide: Report, replayed: int, left: int) -> None:
     parameters = {"queryId": "widen-replay-7d0c", "epochId": "0"}
     replay = replace(load(1, replayed, quarantined=left), parameters=parameters)
     summary = summarize_report(with_intervals(wide, load(0, 30, quarantined=3), replay, load(2, 5)))

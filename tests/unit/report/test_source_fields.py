@@ -46,7 +46,7 @@ def test_a_field_with_several_columns_is_a_family(report: Report) -> None:
     assert (reason.file, reason.position) == ("file:/in/day%202/orders.json", 6)
 
 
-def test_an_interval_tells_what_was_kept_out_and_its_events(report: Report) -> None:
+def test_an_interval_tells_what_was_quarantined_and_its_events(report: Report) -> None:
     assert [(i.quarantined, i.events) for i in report.intervals] == [(None, 0), (None, 2), (None, 0), (2, 1)]
 
 

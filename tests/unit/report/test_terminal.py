@@ -88,6 +88,8 @@ def test_loads_fit_a_narrow_terminal_without_counts_that_are_all_zero() -> None:
     for width in (60, 120):
         listed = render(loads_parts("orders", loads, lists_files=True), width)
         assert (listed.count(file.path), listed.count("\n")) == (2, 6)
-    odd = Load(version=2, loaded_ms=1_700_000_000_000, files=(file,), records=123_456_789, corrupt=3, kept_out=4)
+    odd = Load(
+        version=2, loaded_ms=1_700_000_000_000, files=(file,), records=123_456_789, corrupt=3, quarantined_records=4
+    )
     narrow = render(loads_parts("orders", [*loads, odd], lists_files=False), 50)
     assert narrow.count("2023-11-14") == 3

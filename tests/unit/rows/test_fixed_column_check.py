@@ -65,14 +65,14 @@ def test_other_columns_are_not_checked() -> None:
 
 
 def test_violations_are_observed_at_their_fields() -> None:
-    kept_out: RecordObservation = {}
+    quarantined_records: RecordObservation = {}
     record = parse_document(b'{"id":[],"p":["x"],"l":[{"z":"y"}]}')
     for violation in find_violations(ROUTE, record):
-        violation.observe(kept_out, ("f", 3))
-    assert set(kept_out["id"].kinds) == {Kind("null")}
-    assert set(kept_out["p"].kinds) == {Kind("string", 1)}
-    assert set(kept_out["l"].records[1]["z"].kinds) == {Kind("string")}
-    assert kept_out["p"].kinds[Kind("string", 1)].first == ("f", 3)
+        violation.observe(quarantined_records, ("f", 3))
+    assert set(quarantined_records["id"].kinds) == {Kind("null")}
+    assert set(quarantined_records["p"].kinds) == {Kind("string", 1)}
+    assert set(quarantined_records["l"].records[1]["z"].kinds) == {Kind("string")}
+    assert quarantined_records["p"].kinds[Kind("string", 1)].first == ("f", 3)
 
 
 @pytest.mark.parametrize(("unit", "count"), [(None, 1), (EpochUnit.SECONDS, 0)])

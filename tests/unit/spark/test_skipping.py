@@ -20,7 +20,7 @@ from widen.model.types import StructType
 from widen.protocol.actions import Action, Add, Metadata, Protocol
 from widen.protocol.type_widening import record_type_changes
 from widen.spark.read.predicates import parse_predicate
-from widen.spark.read.scan import plan_scan
+from widen.spark.read.scan import plan_read
 
 FEATURES = ("typeWidening", "timestampNtz")
 PROTOCOL = Protocol(min_reader_version=3, min_writer_version=7, reader_features=FEATURES, writer_features=FEATURES)
@@ -71,7 +71,7 @@ def schema(a: str) -> StructType:
 
 
 def kept(snapshot: Snapshot, where: str) -> list[str]:
-    groups = plan_scan(snapshot, parse_predicate(where, snapshot.schema)).groups
+    groups = plan_read(snapshot, parse_predicate(where, snapshot.schema)).groups
     return sorted(path for group in groups for path in group.files["path"].to_pylist())
 
 

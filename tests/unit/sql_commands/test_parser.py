@@ -22,37 +22,37 @@ from widen.sql_commands.grammar import FORMS
 from widen.sql_commands.parser import parse_statement
 from widen.sql_commands.statements import (
     AddColumns,
-    AddConstraint,
+    AddConstraintStatement,
     AlterColumns,
     ClusterBy,
-    CreateTable,
     CreateTableAs,
+    CreateTableStatement,
     DescribeDetail,
     DescribeHistory,
     DescribeTable,
     DropColumns,
-    DropConstraint,
+    DropConstraintStatement,
     DropFeature,
     Optimize,
-    RenameColumn,
-    ReplaceColumns,
+    RenameColumnStatement,
+    ReplaceColumnsStatement,
     Restore,
     SetProperties,
     ShowProperties,
     Statement,
-    SyncIdentity,
-    TableName,
+    SyncIdentityStatement,
+    TableReference,
     UnsetProperties,
     Vacuum,
 )
 
-T = TableName(("delta", "t"))
+T = TableReference(("delta", "t"))
 
 FORM_OF: list[tuple[str, str, Statement]] = [
     (
         "alter_columns",
         "ALTER TABLE delta.`/a b/t` ALTER COLUMN a.`x.y`.element TYPE decimal(10, 2)",
-        AlterColumns(TableName(("delta", "/a b/t")), {("a", "x.y", "element"): {"type": DecimalType(10, 2)}}),
+        AlterColumns(TableReference(("delta", "/a b/t")), {("a", "x.y", "element"): {"type": DecimalType(10, 2)}}),
     ),
     ("alter_columns", "alter table Delta.`t` change c type bigint;", AlterColumns(T, {("c",): {"type": LONG}})),
     ("alter_columns", "ALTER TABLE delta.t ALTER c COMMENT ''", AlterColumns(T, {("c",): {"comment": ""}})),
@@ -103,8 +103,8 @@ FORM_OF: list[tuple[str, str, Statement]] = [
         "ALTER TABLE delta.t CHANGE COLUMN s.c C bigint COMMENT 'x' AFTER d",
         AlterColumns(T, {("s", "c"): {"type": LONG, "comment": "x", "after": "d"}}),
     ),
-    ("sync_identity", "ALTER TABLE delta.t ALTER COLUMN id SYNC IDENTITY", SyncIdentity(T, ("id",))),
-    ("rename_column", "ALTER TABLE delta.t RENAME COLUMN a.b TO `c.d`", RenameColumn(T, ("a", "b"), "c.d")),
+    ("sync_identity", "ALTER TABLE delta.t ALTER COLUMN id SYNC IDENTITY", SyncIdentityStatement(T, ("id",))),
+    ("rename_column", "ALTER TABLE delta.t RENAME COLUMN a.b TO `c.d`", RenameColumnStatement(T, ("a", "b"), "c.d")),
     ("add_columns", "ALTER TABLE delta.t ADD COLUMN a int", AddColumns(T, {("a",): {"type": INTEGER}})),
     (
         "add_columns",
@@ -135,7 +135,9 @@ FORM_OF: list[tuple[str, str, Statement]] = [
     (
         "replace_columns",
         "ALTER TABLE delta.t REPLACE COLUMNS (a int COMMENT 'x', b string NOT NULL)",
-        ReplaceColumns(T, StructType((Field("a", INTEGER, True, {"comment": "x"}), Field("b", STRING, False)))),
+        ReplaceColumnsStatement(
+            T, StructType((Field("a", INTEGER, True, {"comment": "x"}), Field("b", STRING, False)))
+        ),
     ),
     (
         "set_properties",
@@ -147,15 +149,15 @@ FORM_OF: list[tuple[str, str, Statement]] = [
     (
         "add_constraint",
         "ALTER TABLE delta.t ADD CONSTRAINT c CHECK (hash(a)>0 AND b.`x y` <=> 'it''s' -- so\n)",
-        AddConstraint(T, "c", "hash ( a ) > 0 AND b . `x y` <=> 'it''s'"),
+        AddConstraintStatement(T, "c", "hash ( a ) > 0 AND b . `x y` <=> 'it''s'"),
     ),
     (
         "add_constraint",
         "ALTER TABLE delta.t ADD CONSTRAINT c CHECK (comment IS NOT NULL AND (first, after) NOT IN ((1, 2)))",
-        AddConstraint(T, "c", "comment IS NOT NULL AND ( first , after ) NOT IN ( ( 1 , 2 ) )"),
+        AddConstraintStatement(T, "c", "comment IS NOT NULL AND ( first , after ) NOT IN ( ( 1 , 2 ) )"),
     ),
-    ("drop_constraint", "ALTER TABLE delta.t DROP CONSTRAINT c", DropConstraint(T, "c")),
-    ("drop_constraint", "ALTER TABLE delta.t DROP CONSTRAINT IF EXISTS `c d`", DropConstraint(T, "c d", True)),
+    ("drop_constraint", "ALTER TABLE delta.t DROP CONSTRAINT c", DropConstraintStatement(T, "c")),
+    ("drop_constraint", "ALTER TABLE delta.t DROP CONSTRAINT IF EXISTS `c d`", DropConstraintStatement(T, "c d", True)),
     ("cluster_by", "ALTER TABLE delta.t CLUSTER BY (a, s.`x y`)", ClusterBy(T, (("a",), ("s", "x y")))),
     ("cluster_by_none", "ALTER TABLE delta.t CLUSTER BY NONE", ClusterBy(T)),
     ("drop_feature", "ALTER TABLE delta.t DROP FEATURE typeWidening", DropFeature(T, "typeWidening")),
@@ -165,7 +167,7 @@ FORM_OF: list[tuple[str, str, Statement]] = [
     (
         "create_table",
         "CREATE TABLE delta.t (a int) USING delta",
-        CreateTable(T, StructType((Field("a", INTEGER),))),
+        CreateTableStatement(T, StructType((Field("a", INTEGER),))),
     ),
     (
         "create_table",
@@ -176,8 +178,8 @@ FORM_OF: list[tuple[str, str, Statement]] = [
              year int GENERATED ALWAYS AS (if(day IS NOT NULL, year(day), -1)),
              state varchar(2) DEFAULT 'CA'
            ) USING DELTA COMMENT 'all' PARTITIONED BY (day) LOCATION '/o' TBLPROPERTIES (x = '1')""",
-        CreateTable(
-            TableName(("shop", "orders")),
+        CreateTableStatement(
+            TableReference(("shop", "orders")),
             StructType(
                 (
                     Field(
@@ -215,22 +217,30 @@ FORM_OF: list[tuple[str, str, Statement]] = [
         ),
     ),
     ("restore", "RESTORE TABLE delta.t TO VERSION AS OF 3", Restore(T, 3)),
-    ("restore", "RESTORE a.b.c FOR TIMESTAMP AS OF '2024-01-31'", Restore(TableName(("a", "b", "c")), "2024-01-31")),
+    (
+        "restore",
+        "RESTORE a.b.c FOR TIMESTAMP AS OF '2024-01-31'",
+        Restore(TableReference(("a", "b", "c")), "2024-01-31"),
+    ),
     (
         "create_table_as",
         "CREATE TABLE IF NOT EXISTS delta.t USING delta PARTITIONED BY (p) AS QUERY",
         CreateTableAs(T, partition_by=("p",), if_not_exists=True),
     ),
     ("vacuum", "VACUUM delta.t", Vacuum(T)),
-    ("vacuum", "vacuum '/data/t' FULL RETAIN 0.5 HOURS DRY RUN", Vacuum(TableName(("delta", "/data/t")), 0.5, True)),
+    (
+        "vacuum",
+        "vacuum '/data/t' FULL RETAIN 0.5 HOURS DRY RUN",
+        Vacuum(TableReference(("delta", "/data/t")), 0.5, True),
+    ),
     ("optimize", "OPTIMIZE delta.t", Optimize(T)),
     (
         "optimize",
         "OPTIMIZE delta.t WHERE p = 'x' AND q.r > 1 ZORDER BY (a, b.c)",
         Optimize(T, "p = 'x' AND q.r > 1", (("a",), ("b", "c"))),
     ),
-    ("describe_detail", "DESCRIBE DETAIL '/data/t'", DescribeDetail(TableName(("delta", "/data/t")))),
-    ("describe_detail", "DESC DETAIL orders", DescribeDetail(TableName(("orders",)))),
+    ("describe_detail", "DESCRIBE DETAIL '/data/t'", DescribeDetail(TableReference(("delta", "/data/t")))),
+    ("describe_detail", "DESC DETAIL orders", DescribeDetail(TableReference(("orders",)))),
     ("describe_history", "DESCRIBE HISTORY delta.t", DescribeHistory(T)),
     ("describe_history", "desc history delta.t limit 3", DescribeHistory(T, 3)),
     ("describe_table", "DESCRIBE delta.t", DescribeTable(T)),
@@ -286,13 +296,13 @@ def test_every_form_has_an_example() -> None:
 @pytest.mark.parametrize("word", WORDS)
 def test_names_may_be_words_of_the_grammar(word: str) -> None:
     assert parse_statement(f"ALTER TABLE t ALTER COLUMN {word} TYPE int") == AlterColumns(
-        TableName(("t",)), {(word,): {"type": INTEGER}}
+        TableReference(("t",)), {(word,): {"type": INTEGER}}
     )
-    assert parse_statement(f"ALTER TABLE t RENAME COLUMN a.{word} TO {word}") == RenameColumn(
-        TableName(("t",)), ("a", word), word
+    assert parse_statement(f"ALTER TABLE t RENAME COLUMN a.{word} TO {word}") == RenameColumnStatement(
+        TableReference(("t",)), ("a", word), word
     )
     assert parse_statement(f"ALTER TABLE t ADD COLUMNS ({word} int, s.{word} int AFTER {word})") == AddColumns(
-        TableName(("t",)), {(word,): {"type": INTEGER}, ("s", word): {"type": INTEGER, "after": word}}
+        TableReference(("t",)), {(word,): {"type": INTEGER}, ("s", word): {"type": INTEGER, "after": word}}
     )
 
 

@@ -9,20 +9,20 @@ from widen.spark.dml.assignment import ChangeKind
 from widen.spark.dml.merge import MergeClause, MergeSide
 from widen.sql_commands.parser import parse_sql
 from widen.sql_commands.statements import (
-    CreateTable,
     CreateTableAs,
+    CreateTableStatement,
     Delete,
     Insert,
     Merge,
     Query,
     RowStatement,
-    TableName,
+    TableReference,
     Update,
 )
 from widen.sql_commands.token_reader import replace_qualifiers, split_statements, table_qualifiers
 
-T = TableName(("delta", "/d/t"))
-NAMED = TableName(("shop", "orders"))
+T = TableReference(("delta", "/d/t"))
+NAMED = TableReference(("shop", "orders"))
 UPDATE_SQL = "UPDATE shop.orders SET total = CASE WHEN a THEN b END, `x y` = orders.q WHERE orders.id IN (1, 2)"
 MERGE_SQL = """MERGE WITH SCHEMA EVOLUTION INTO delta.`/d/t` AS t USING (SELECT * FROM x WHERE a = 'WHEN') s
 ON t.id = s.id WHEN MATCHED AND CASE WHEN s.a THEN true END THEN UPDATE SET t.a = s.a, b = t.b + 1
@@ -121,7 +121,7 @@ def test_the_place_and_the_reason_are_told(text: str, column: int, reason: str) 
 
 def test_a_generated_column_is_no_query() -> None:
     statement = parse_sql("CREATE TABLE delta.t (a int, b int GENERATED ALWAYS AS (a + 1))")
-    assert isinstance(statement, CreateTable)
+    assert isinstance(statement, CreateTableStatement)
 
 
 def test_statements_are_divided_by_semicolons() -> None:

@@ -52,10 +52,10 @@ def plan_batch_columns(options: SourceOptions, snapshot: Snapshot) -> TableColum
         InvalidOption: ``readChangeFeed`` is neither true nor false.
         DataSourceRefused: only Spark can read the table exactly.
     """
-    return plan_columns(snapshot, has_changes=options.flag("readChangeFeed"))
+    return select_columns(snapshot, has_changes=options.flag("readChangeFeed"))
 
 
-class BatchReader(DataSourceReader):
+class TableReader(DataSourceReader):
     """Reads one version of a table, or the changes between two versions."""
 
     def __init__(self, options: SourceOptions, snapshot: Snapshot, columns: TableColumns) -> None:
@@ -93,7 +93,7 @@ class BatchReader(DataSourceReader):
         return open_snapshot(self._snapshot.store, timestamp_ms=to_ms(time)).version
 
 
-class FilteringReader(BatchReader):
+class FilteringReader(TableReader):
     """Also skips files that cannot have a row that matches the filters of the query.
 
     Spark 4.1 and later call it, and only if ``spark.sql.python.filterPushdown.enabled`` is true.
@@ -223,7 +223,7 @@ class TableColumns:
         return StructType((*columns, *changes)) if self.has_changes else columns
 
 
-def plan_columns(snapshot: Snapshot, *, has_changes: bool) -> TableColumns:
+def select_columns(snapshot: Snapshot, *, has_changes: bool) -> TableColumns:
     """Return what a read of a version returns.
 
     Args:

@@ -20,10 +20,10 @@ from widen.errors import DataSourceRefused
 from widen.log.snapshot import Snapshot
 from widen.model.argument_types import check_arguments
 from widen.spark.data_source.batch_reader import (
-    BatchReader,
     FilteringReader,
     SourceOptions,
     TableColumns,
+    TableReader,
     parse_source_options,
     plan_batch_columns,
     read_snapshot_of,
@@ -41,7 +41,7 @@ _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 class WidenSource(DataSource):
     """The data source ``widen``. Register it with `register`."""
 
-    reader_class: type[BatchReader] = BatchReader
+    reader_class: type[TableReader] = TableReader
 
     @classmethod
     def name(cls) -> str:

@@ -65,14 +65,14 @@ def plan_stream(options: SourceOptions, snapshot: Snapshot) -> StreamPlan:
     )
 
 
-def parse_limits(options: SourceOptions) -> BatchLimits:
+def parse_stream_limits(options: SourceOptions) -> StreamLimits:
     """Return how much a batch of a stream reads.
 
     Raises:
         InvalidOption: a limit is not an integer >= 1, or this Spark has no limits for Python data sources.
     """
-    limits = BatchLimits(options.number("maxFilesPerTrigger", 1), options.number("maxBytesPerTrigger", 1))
-    if limits != BatchLimits() and not HAS_LIMITS:
+    limits = StreamLimits(options.number("maxFilesPerTrigger", 1), options.number("maxBytesPerTrigger", 1))
+    if limits != StreamLimits() and not HAS_LIMITS:
         value = limits.files or limits.size_bytes
         expected = f"Needs Spark 4.2 or later; this is {pyspark.__version__}. Remove it, or read files with fewer rows."
         raise InvalidOption(option="maxFilesPerTrigger or maxBytesPerTrigger", value=value, expected=expected)
@@ -84,7 +84,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: SourceOptions, plan: StreamPlan, columns: TableColumns) -> None:
         self._options, self._plan, self._columns = options, plan, columns
-        self._limits = parse_limits(options)
+        self._limits = parse_stream_limits(options)
         self._newest: int | None = None
         self._last: StreamOffset | None = None
 
@@ -108,13 +108,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             start: Where it begins; Spark 4.0 and 4.1 do not say.
             limit: No limit, or a limit that stands for those in the options.
         """
-        limits = BatchLimits() if isinstance(limit, ReadAllAvailable) else self._limits
+        limits = StreamLimits() if isinstance(limit, ReadAllAvailable) else self._limits
         began = (self._last or self._initial) if start is None else StreamOffset.from_json(start)
         return self._plan.find_end(began, limits, self._newest).to_json()
 
     def getDefaultReadLimit(self) -> Any:
         """Return a limit that makes Spark ask for limited batches, if the options have one."""
-        return ReadAllAvailable() if self._limits == BatchLimits() else ReadMaxFiles(self._limits.files or 1)
+        return ReadAllAvailable() if self._limits == StreamLimits() else ReadMaxFiles(self._limits.files or 1)
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Read no version that is newer than now."""
@@ -170,7 +170,7 @@ class StreamOffset:
 
 
 @dataclass(frozen=True)
-class BatchLimits:
+class StreamLimits:
     """How much a batch reads; at least one file, or one version of the change feed.
 
     Args:
@@ -182,7 +182,7 @@ class BatchLimits:
     size_bytes: int | None = None
 
     def is_reached(self, files: int, size_bytes: int) -> bool:
-        """Tell whether a batch of that size is full."""
+        """Return whether a batch of that size is full."""
         too_many = self.files is not None and files >= self.files
         return too_many or (self.size_bytes is not None and size_bytes >= self.size_bytes)
 
@@ -222,7 +222,7 @@ class StreamPlan:
             raise ChangeFeedNotRecorded(first=offset.version, last=snapshot.version, version=offset.version)
         return offset
 
-    def find_end(self, start: StreamOffset, limits: BatchLimits, newest: int | None = None) -> StreamOffset:
+    def find_end(self, start: StreamOffset, limits: StreamLimits, newest: int | None = None) -> StreamOffset:
         """Return where the batch after an offset ends; the offset itself if there is nothing to read.
 
         Args:

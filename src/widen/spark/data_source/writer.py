@@ -58,7 +58,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenFiles:
         """Write the rows of a task."""
-        return write_task(self._plan, iterator)
+        return write_partition(self._plan, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Make the files of all tasks visible."""
@@ -83,7 +83,7 @@ class StreamWriter(_StreamArrowWriter):  # type: ignore[misc]
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenFiles:
         """Write the rows of a task."""
-        return write_task(self._plan, iterator)
+        return write_partition(self._plan, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Make the files of a batch visible, unless they are already.
@@ -107,7 +107,7 @@ class StreamWriter(_StreamArrowWriter):  # type: ignore[misc]
 
 
 def _has_failed_task(messages: Sequence[WriterCommitMessage | None]) -> bool:
-    """Tell whether a job was aborted before its commit.
+    """Return whether a job was aborted before its commit.
 
     Spark also aborts after a commit that raised an error or whose process died, and that may still be visible. Then
     the files must stay; a commit that failed for certain has deleted them itself.
@@ -173,7 +173,7 @@ def _replan(plan: WritePlan) -> WritePlan:
 
 
 def _fits(plan: WritePlan, now: WritePlan) -> bool:
-    """Tell whether files that were written by one plan are right for another one."""
+    """Return whether files that were written by one plan are right for another one."""
     after = {field.name: field for field in now.layout.schema}
     new_rules = [field for field in now.schema if not field.nullable and field != plan.schema.find(field.name)]
     return (
@@ -422,7 +422,7 @@ class WrittenFiles(WriterCommitMessage):
     query_id: str | None
 
 
-def write_task(plan: WritePlan, batches: Iterable[pa.RecordBatch]) -> WrittenFiles:
+def write_partition(plan: WritePlan, batches: Iterable[pa.RecordBatch]) -> WrittenFiles:
     """Write the rows of a task.
 
     Raises:

@@ -38,7 +38,7 @@ from widen.protocol.file_statistics import FileStatistics
 from widen.protocol.iceberg_compat import enabled_compat
 from widen.protocol.table_features import is_enabled
 from widen.spark.read.parquet_footer import read_footers
-from widen.spark.read.scan import file_keys, read_with_locations, with_row_tracking
+from widen.spark.read.scan import location_keys, read_with_locations, with_row_tracking
 from widen.spark.write.parquet_writer import write_parquet
 
 
@@ -91,7 +91,7 @@ class ChangeContext:
     @cached_property
     def adds(self) -> dict[str, Add]:
         """The candidates by the value of `FILE` in their rows."""
-        return dict(zip(file_keys(self.store, self.candidates), to_adds(self.candidates), strict=True))
+        return dict(zip(location_keys(self.store, self.candidates), to_adds(self.candidates), strict=True))
 
     @cached_property
     def reads(self) -> ReadSet:

@@ -27,7 +27,7 @@ from widen.model.schema_json import from_json
 from widen.model.types import StructType, quote_name
 from widen.protocol.actions import Add, AddCdc
 from widen.protocol.column_mapping import CHANGE_TYPE, NONE, mapping_mode, to_physical
-from widen.protocol.type_widening import ensure_readable
+from widen.protocol.type_widening import ensure_changes_readable
 from widen.spark.dml.assignment import (
     BEFORE,
     CLAUSE,
@@ -399,7 +399,7 @@ def _plan(context: ChangeContext, job: str) -> tuple[LocalScan, ArrowLayout] | N
     schema, mode = from_json(metadata.schema_string), mapping_mode(metadata.configuration, protocol)
     if not context.has_arrow_layout:
         return None
-    ensure_readable(schema)
+    ensure_changes_readable(schema)
     stored = StructType(tuple(field for field in schema if field.name not in metadata.partition_columns))
     scan = LocalScan(context.store, to_physical(stored, mode), NONE, {})
     try:

@@ -23,7 +23,7 @@ from widen.protocol.column_metadata import visible_schema
 from widen.protocol.table_properties import ENABLE_CHANGE_DATA_FEED, is_on
 from widen.schema.growth import is_readable_in, is_representable_in
 from widen.spark.read.deleted_rows import FILE, ROW
-from widen.spark.read.scan import file_keys, read_with_locations
+from widen.spark.read.scan import location_keys, read_with_locations
 from widen.spark.types import DataFrame, SparkSession
 
 _TIME_MS = "__widen_time_ms"
@@ -81,7 +81,7 @@ def load_changes(shown: Snapshot, first: int, last: int) -> list[VersionChanges]
 
 
 def _are_removed_rows_readable(shown: Snapshot, changes: VersionChanges) -> bool:
-    """Tell whether the rows of the files that a version removed can be read in a schema.
+    """Return whether the rows of the files that a version removed can be read in a schema.
 
     A restore or an overwrite can remove files of wider types than it leaves to the table, which Spark may read without
     an error as other values. Differs: Delta Spark's change data feed returns these values.
@@ -118,7 +118,7 @@ def _frames(spark: SparkSession, snapshot: Snapshot, parts: Iterable[ChangeSlice
         if kept:
             rest = read_with_locations(spark, snapshot.store, snapshot, _to_file_list(kept)).select(FILE, ROW)
             rows = rows.join(rest, [FILE, ROW], "left_anti")
-        keys = file_keys(snapshot.store, _to_file_list([part.file for part in layer]))
+        keys = location_keys(snapshot.store, _to_file_list([part.file for part in layer]))
         columns = {
             FILE: pa.array(keys, pa.string()),
             COMMIT_VERSION: pa.array([part.version for part in layer], pa.int64()),

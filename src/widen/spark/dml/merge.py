@@ -51,8 +51,8 @@ from widen.spark.errors import translate_spark_errors
 from widen.spark.expression import (
     Expression,
     ensure_deterministic_condition,
+    expression_text,
     to_column,
-    to_text,
     translate_analysis_errors,
 )
 from widen.spark.read.deleted_rows import FILE, ROW
@@ -277,12 +277,12 @@ class MergeClause:
         return self.values is None and self.kind is not ChangeKind.DELETE
 
     def __str__(self) -> str:
-        condition = f" and {to_text(self.condition)}" if self.condition is not None else ""
+        condition = f" and {expression_text(self.condition)}" if self.condition is not None else ""
         return f"when {self.side.value}{condition} then {self.kind.value}"
 
     def to_value(self) -> dict[str, str]:
         """Return the clause as the history shows it."""
-        predicate = {} if self.condition is None else {"predicate": to_text(self.condition)}
+        predicate = {} if self.condition is None else {"predicate": expression_text(self.condition)}
         return {**predicate, "actionType": self.kind.value}
 
 
@@ -345,7 +345,7 @@ def evaluate_clauses(
         `FILE`, `ROW`, `CLAUSE` (null if the row does not change), the columns of the table, named by `old_column`, and
         the values, named by `value_columns`.
     """
-    return _Evaluation(sides, clauses, values).of(rows)
+    return _ClauseEvaluation(sides, clauses, values).of(rows)
 
 
 def old_column(column: str) -> str:
@@ -358,7 +358,7 @@ def value_columns(number: int, values: Mapping[Path, AssignedValue]) -> dict[Pat
     return {path: f"__widen_value_{number}_{at}" for at, path in enumerate(values)}
 
 
-class _Evaluation:
+class _ClauseEvaluation:
     def __init__(
         self, sides: Sides, clauses: Sequence[MergeClause], values: Sequence[Mapping[Path, AssignedValue]]
     ) -> None:

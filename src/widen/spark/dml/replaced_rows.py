@@ -138,7 +138,7 @@ def key_predicate(columns: Sequence[Field], keys: DataFrame) -> Predicate:
 
 
 def _has_one_order(column: DataType, key: DataType) -> bool:
-    """Tell whether Spark compares two types as they are, or as integers."""
+    """Return whether Spark compares two types as they are, or as integers."""
     if column in _INTEGERS:
         return key in _INTEGERS
     return column == key and (column in (DATE, STRING) or isinstance(column, DecimalType))

@@ -69,7 +69,7 @@ _PARTS_AND_WORDS = pa.schema(
 
 
 def can_write_rows_and_changes(context: ChangeContext) -> bool:
-    """Tell whether tasks may write the rows of a change; else Spark has to."""
+    """Return whether tasks may write the rows of a change; else Spark has to."""
     return not context.metadata.partition_columns and _find_layout(context) is not None
 
 
@@ -118,7 +118,7 @@ def write_rows_and_changes(files: ChangeFiles, rows: DataFrame, change: Column) 
 
 
 @dataclass(frozen=True, slots=True)
-class ReplacedRows:
+class RowReplacements:
     """Rows that replace others in their files.
 
     Args:
@@ -133,7 +133,7 @@ class ReplacedRows:
 
 
 @contextmanager
-def write_replaced_rows(files: ChangeFiles, rows: DataFrame, change: Column) -> Iterator[ReplacedRows]:
+def write_replaced_rows(files: ChangeFiles, rows: DataFrame, change: Column) -> Iterator[RowReplacements]:
     """Write rows like `write_rows_and_changes`, and yield them with the words of the old rows, persisted meanwhile.
 
     Args:
@@ -153,7 +153,7 @@ def write_replaced_rows(files: ChangeFiles, rows: DataFrame, change: Column) -> 
             found = written.groupBy("is_change", *_PART_FIELDS, FILE).agg(total).collect()
         fresh, recorded = layouts.to_actions(files.context, [row for row in found if row[FILE] is None])
         words = written.select(FILE, WORD, MASK).where(F.col(FILE).isNotNull())
-        yield ReplacedRows(fresh, recorded, words, Counter({row[FILE]: row.rows for row in found if row[FILE]}))
+        yield RowReplacements(fresh, recorded, words, Counter({row[FILE]: row.rows for row in found if row[FILE]}))
     finally:
         unpersist(written)
 

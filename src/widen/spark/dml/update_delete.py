@@ -37,7 +37,7 @@ from widen.spark.dml.assignment import AssignedValue, ChangeKind, assign_columns
 from widen.spark.dml.change_context import ChangeContext, ChangeFiles, ChangeResult, remove_whole_files
 from widen.spark.dml.change_rows import change_in_place
 from widen.spark.errors import raise_expression, translate_spark_errors, unpersist
-from widen.spark.expression import Expression, ensure_deterministic_condition, to_column, to_text
+from widen.spark.expression import Expression, ensure_deterministic_condition, expression_text, to_column
 from widen.spark.read.predicates import files_in_partitions, files_in_same_partitions, parse_predicate
 from widen.spark.read.scan import read_snapshot, select_files
 from widen.spark.types import to_spark, type_to_spark, visible_schema
@@ -204,7 +204,7 @@ def _within(rows: DataFrame, context: ChangeContext, where: Expression) -> DataF
     """Return the rows with a check that fails the write if a row does not match the condition."""
     anchor = next(field for field in context.schema if field.type != VOID)
     column, is_true = F.col(quote_name(anchor.name)), F.coalesce(to_column(where), F.lit(False))
-    outside = raise_expression("OUTSIDE", {"where": to_text(where)}).cast(type_to_spark(anchor.type))
+    outside = raise_expression("OUTSIDE", {"where": expression_text(where)}).cast(type_to_spark(anchor.type))
     return rows.withColumn(anchor.name, F.when(is_true, column).otherwise(outside))
 
 

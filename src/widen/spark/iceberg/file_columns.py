@@ -124,7 +124,7 @@ def _can_read(stored: pa.DataType, wanted: DataType) -> bool:
 
 
 def _has_similar_names(fields: Sequence[pa.Field]) -> bool:
-    """Tell whether two fields of the same struct, at any depth, have names that differ only in case."""
+    """Return whether two fields of the same struct, at any depth, have names that differ only in case."""
     is_alike = len({field.name.lower() for field in fields}) < len(fields)
     return is_alike or any(_has_similar_names(_fields_below(field.type)) for field in fields)
 

@@ -52,12 +52,12 @@ from widen.model.types import (
 from widen.protocol.column_mapping import COLUMN_ID, NONE
 from widen.protocol.data_skipping import Predicate, UnknownPredicate
 from widen.spark.arrow_types import to_arrow
-from widen.spark.expression import filter_rows
+from widen.spark.expression import filter_frame
 from widen.spark.iceberg.file_columns import PLACE, POSITION, FileColumns, find_columns, open_with_arrow, read_schemas
 from widen.spark.read.deleted_rows import BROADCAST_ROWS, FILE, ROW, bitmap_batches
 from widen.spark.read.predicates import filter_stored_rows, parse_predicate
 from widen.spark.read.projection import ScanGroup, ScanPlan, projection
-from widen.spark.read.scan import file_key, key_of, list_files, open_files
+from widen.spark.read.scan import list_scan_files, location_key, open_files, row_location_key
 from widen.spark.settings import options_of_files
 from widen.spark.types import DataFrame, as_nullable, compares_names_exactly, to_spark, type_to_spark, visible_schema
 
@@ -102,7 +102,7 @@ def read_iceberg(source: IcebergSource, schema: StructType, where: str | Column 
     if not compares_names_exactly(source.spark):
         ensure_names_distinct(schema, source.point.metadata.location)
     predicate = parse_predicate(where, schema) if isinstance(where, str) else UnknownPredicate()
-    return filter_rows(_rows(source, schema, predicate), where)
+    return filter_frame(_rows(source, schema, predicate), where)
 
 
 def _rows(source: IcebergSource, schema: StructType, predicate: Predicate) -> DataFrame:
@@ -110,10 +110,12 @@ def _rows(source: IcebergSource, schema: StructType, predicate: Predicate) -> Da
     if point.snapshot is None:
         return _no_rows(source.spark, schema)
     row_filter = to_row_filter(predicate, point.schema)
-    return read_files(source, schema, plan_scan(point.metadata, source.io, point.snapshot, row_filter), predicate)
+    return read_iceberg_files(
+        source, schema, plan_scan(point.metadata, source.io, point.snapshot, row_filter), predicate
+    )
 
 
-def read_files(
+def read_iceberg_files(
     source: IcebergSource, schema: StructType, scan: IcebergScan, predicate: Predicate, *, with_file: bool = False
 ) -> DataFrame:
     """Return the rows of some files of a snapshot as `read_iceberg` does, without the deleted ones.
@@ -229,7 +231,7 @@ def _frame(
         facts = _facts(schema, group.files, partitioned)
         frame = frame.join(F.broadcast(source.spark.createDataFrame(facts)), FILE, "inner")
         location = (FILE, ROW, SEQUENCE, PARTITION) if group.has_deletes else (FILE,) * with_file
-    constants = {path: to_column(value, resolve(schema, path)[1]) for path, value in defaults.items()}
+    constants = {path: to_scan_column(value, resolve(schema, path)[1]) for path, value in defaults.items()}
     constants |= {path: F.col(f"{VALUE}{number}") for path, number in partitioned.items()}
     columns = [_with_constants(*each, constants) for each in zip(schema, rows.columns, strict=True)]
     return frame.select(*columns, *location)
@@ -269,7 +271,7 @@ def _with_constants(field: Field, column: Column, constants: Mapping[Path, Colum
 def _facts(schema: StructType, files: Sequence[ScannedFile], partitioned: Mapping[Path, int]) -> pa.Table:
     """Return what the manifests say of each file, by its key."""
     columns = {
-        FILE: pa.array([key_of(uri) for uri in to_uris(file.path for file in files)], pa.string()),
+        FILE: pa.array([location_key(uri) for uri in to_uris(file.path for file in files)], pa.string()),
         SEQUENCE: pa.array([file.sequence for file in files], pa.int64()),
         PARTITION: pa.array([file.partition for file in files], pa.string()),
     }
@@ -325,7 +327,7 @@ def _delete_rows(source: IcebergSource, schema: StructType, deletes: Sequence[De
         groups.setdefault(file_columns, []).append(delete)
     facts = pa.table(
         {
-            FILE: pa.array([key_of(uri) for uri in to_uris(each.path for each in deletes)], pa.string()),
+            FILE: pa.array([location_key(uri) for uri in to_uris(each.path for each in deletes)], pa.string()),
             _DELETE_SEQUENCE: pa.array([each.sequence for each in deletes], pa.int64()),
             _DELETE_PARTITION: pa.array([each.partition for each in deletes], pa.string()),
         }
@@ -382,12 +384,12 @@ def to_values(values: Iterable[Any], data_type: DataType) -> pa.Array:
     return pa.array(plain, to_arrow(data_type))
 
 
-def to_column(value: Any, data_type: DataType) -> Column:
+def to_scan_column(value: Any, data_type: DataType) -> Column:
     """Return a value as a constant of a type. A struct is a dict of its fields by name, in their order."""
     plain = _plain(value)
     match data_type:
         case StructType():
-            fields = [to_column(plain[field.name], field.type).alias(field.name) for field in data_type]
+            fields = [to_scan_column(plain[field.name], field.type).alias(field.name) for field in data_type]
             return F.struct(*fields).cast(type_to_spark(data_type))
         case AtomicType() if plain is None:
             return F.lit(None).cast(type_to_spark(data_type))
@@ -472,7 +474,7 @@ _FIX = "Set another default with the client that made it."
 
 
 def _default_of(data_type: IcebergType, value: Any) -> Any:
-    """Return a default as `to_column` takes it; None if it is not a value of its type.
+    """Return a default as `to_scan_column` takes it; None if it is not a value of its type.
 
     A default of a struct names no fields: each field has its own default.
 
@@ -657,15 +659,15 @@ class IcebergSource:
         scan = ScanPlan(predicate, schema, NONE, (), (group,))
         uris = to_uris(file.path for file in files)
         if columns.has_similar_names and not compares_names_exactly(self.spark):
-            keys = {file.path: key_of(uri) for file, uri in zip(files, uris, strict=True)}
+            keys = {file.path: location_key(uri) for file, uri in zip(files, uris, strict=True)}
             frame = open_with_arrow(self.spark, self.io, schema, columns.names, keys)
             in_table = projection(scan, replace(group, stored=(), names=()))
             return FileRows(frame, in_table, F.col(PLACE), F.col(POSITION))
         if all(uri.startswith("file:") for uri in uris):
-            uris = list_files(self.spark, LogStore(self.point.metadata.location), listed, uris)
+            uris = list_scan_files(self.spark, LogStore(self.point.metadata.location), listed, uris)
         frame = open_files(self.spark, scan, group, uris, store_options=options_of_files(uris, self.io.properties))
         frame = filter_stored_rows(frame, scan, group)
-        return FileRows(frame, projection(scan, group), file_key(), F.col("_metadata.row_index"))
+        return FileRows(frame, projection(scan, group), row_location_key(), F.col("_metadata.row_index"))
 
 
 FileEntry: TypeAlias = "ScannedFile | DeleteFile"

@@ -17,7 +17,7 @@ from widen.errors import ColumnRefused
 from widen.evolution.unify import FoldPlan, FoldResult, Rest, plan_fold
 from widen.iceberg.catalog import TableName, open_store
 from widen.iceberg.column_changes import change_columns, to_column_state
-from widen.iceberg.commit import CommitResult, IcebergTransaction, ensure_writable, open_transaction, plan_columns
+from widen.iceberg.commit import CommitResult, IcebergTransaction, ensure_table_writable, open_transaction, plan_columns
 from widen.iceberg.file_metrics import IcebergFile, data_location
 from widen.iceberg.metadata_files import live_entries
 from widen.iceberg.partitions import calendar_limits, truncation_limits
@@ -36,11 +36,11 @@ from widen.schema.operations import DropColumn
 from widen.spark.dml.replaced_rows import ReplacedRows, anti_join_keys, key_predicate, semi_join_keys
 from widen.spark.dml.update_delete import change_condition, folded_columns, has_value, judge_values
 from widen.spark.errors import translate_spark_errors
-from widen.spark.iceberg.scan import IcebergSource, read_files, to_uris
+from widen.spark.iceberg.scan import IcebergSource, read_iceberg_files, to_uris
 from widen.spark.ingest.write_files import IcebergWriter
 from widen.spark.read.deleted_rows import FILE
 from widen.spark.read.predicates import parse_predicate
-from widen.spark.read.scan import key_of
+from widen.spark.read.scan import location_key
 from widen.spark.types import DataFrame, from_spark
 from widen.spark.write.physical_layout import check_rows, fill_missing_columns
 
@@ -72,7 +72,7 @@ def append_rows(name: TableName, frame: DataFrame, options: SchemaChangeOptions)
         JobFailed: the Spark job failed; nothing is visible.
     """
     table = name.load()
-    ensure_writable(name, table)
+    ensure_table_writable(name, table)
     sources = read_sources(table.properties, str(name))
     current = to_model(table.schema(), sources)
     ensure_names_distinct(current, str(name))
@@ -82,14 +82,14 @@ def append_rows(name: TableName, frame: DataFrame, options: SchemaChangeOptions)
     limits = {**truncation_limits(fields, schema), **calendar_limits(fields, schema)}
     rows = check_rows(fill_missing_columns(frame, schema, _NO_FEATURES), schema, _NO_FEATURES, {}, limits=limits)
     with StagedFiles() as staged:
-        writer = open_writer(transaction, schema)
+        writer = open_iceberg_writer(transaction, schema)
         files = writer.write(rows)
         staged.add_undo(lambda: writer.discard(files))
         transaction.add_snapshot(files, {OPERATION: APPEND})
         return transaction.commit(staged)
 
 
-def open_writer(transaction: IcebergTransaction, schema: StructType) -> IcebergWriter:
+def open_iceberg_writer(transaction: IcebergTransaction, schema: StructType) -> IcebergWriter:
     """Return what writes files for a transaction.
 
     Args:
@@ -160,7 +160,7 @@ class IcebergFold:
         read = {file.path for file in self._scan.files}
         removed = [entry.data_file for entry in self._entries if entry.data_file.file_path in read]
         with StagedFiles() as staged:
-            writer = open_writer(transaction, schema)
+            writer = open_iceberg_writer(transaction, schema)
             files = writer.write(self._rows.select(*columns))
             staged.add_undo(lambda: writer.discard(files))
             transaction.add_snapshot(files, {OPERATION: FOLD}, removed)
@@ -187,7 +187,7 @@ class IcebergFold:
         return list(live_entries(self.table.metadata, self.table.io, self.table.current_snapshot()))
 
     def _is_older(self, entry: ManifestEntry) -> bool:
-        """Tell whether a file was added before the column. Its metrics say nothing of a column that it lacks."""
+        """Return whether a file was added before the column. Its metrics say nothing of a column that it lacks."""
         metadata, field = self.table.metadata, find_field(self.schema, self.plan.column)
         snapshot = metadata.snapshot_by_id(entry.snapshot_id or 0)
         schema = metadata.schema_by_id(snapshot.schema_id or 0) if snapshot is not None else None
@@ -196,7 +196,7 @@ class IcebergFold:
     @cached_property
     def _rows(self) -> DataFrame:
         """All rows of these files."""
-        return read_files(self._source, self.schema, self._scan, UnknownPredicate())
+        return read_iceberg_files(self._source, self.schema, self._scan, UnknownPredicate())
 
 
 def open_fold(name: TableName, column: Path, into: Path | None, spark: SparkSession) -> IcebergFold:
@@ -211,7 +211,7 @@ def open_fold(name: TableName, column: Path, into: Path | None, spark: SparkSess
         UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
     """
     table = name.load()
-    ensure_writable(name, table)
+    ensure_table_writable(name, table)
     schema = to_model(table.schema(), read_sources(table.properties, str(name)))
     return IcebergFold(name, table, schema, plan_fold(schema, column, into), spark)
 
@@ -234,7 +234,7 @@ class RemovedRows:
     written: Sequence[IcebergFile] = ()
 
 
-def remove_replaced_rows(
+def remove_replaced_iceberg_rows(
     replaced: ReplacedRows, io: FileIO, point: ReadPoint, schema: StructType, writer: IcebergWriter
 ) -> RemovedRows:
     """Rewrite the files that have rows to remove, without these rows; nothing is committed.
@@ -259,7 +259,9 @@ def remove_replaced_rows(
         return RemovedRows()
     paths = {file.path for file in touched.files}
     # Without the predicate, since the other rows of these files are written again.
-    rows = anti_join_keys(read_files(source, schema, touched, UnknownPredicate()), _names(replaced), replaced.keys)
+    rows = anti_join_keys(
+        read_iceberg_files(source, schema, touched, UnknownPredicate()), _names(replaced), replaced.keys
+    )
     return RemovedRows([each for each in entries if each.file_path in paths], writer.write(rows))
 
 
@@ -270,12 +272,12 @@ def _find_touched(
     if not scan.files:
         return scan
     assert replaced.keys is not None
-    rows = read_files(source, schema, scan, predicate, with_file=True)
+    rows = read_iceberg_files(source, schema, scan, predicate, with_file=True)
     with translate_spark_errors():
         rows_with_files = semi_join_keys(rows, _names(replaced), replaced.keys).select(FILE).distinct().collect()
     keys = {row[FILE] for row in rows_with_files}
     uris = to_uris(file.path for file in scan.files)
-    files = tuple(file for file, uri in zip(scan.files, uris, strict=True) if key_of(uri) in keys)
+    files = tuple(file for file, uri in zip(scan.files, uris, strict=True) if location_key(uri) in keys)
     return replace(scan, files=files)
 
 

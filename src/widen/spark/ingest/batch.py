@@ -26,12 +26,12 @@ from widen.json.split import MAX_RECORD_BYTES
 from widen.log.commit_outcome import discard_folder
 from widen.model.column_path import Path, fold_path
 from widen.model.types import ArrayType, DataType, MapType, StructType, similarity_key
-from widen.proof.rules import ColumnsByKey, columns_by_key, computed_keys
+from widen.proof.rules import ColumnsByKey, computed_keys, source_columns_by_key
 from widen.proof.source_reader import FileTasks, FileValueReader
 from widen.rows.row import build_routes
 from widen.rows.row_builder import ORIGIN_FIELDS
 from widen.spark.errors import is_out_of_memory, translate_spark_errors
-from widen.spark.ingest.contract_check import PLACED_TEXT, ContractReport, check_rows, check_texts
+from widen.spark.ingest.contract_check import PLACED_TEXT, ContractReport, check_contract_rows, check_texts
 from widen.spark.ingest.quarantined_rows import BatchResult, write_fitting
 from widen.spark.ingest.table_files import TableRows, TableWriter
 from widen.spark.ingest.text_tasks import BatchWriteSpec, TaskNote, collect_notes, merge_notes
@@ -146,12 +146,12 @@ class Batch(Interface):
         """
 
     def table_digests(
-        self, table: TableRows, paths: Collection[str], policy: Policy, kept_out: DataFrame | None
+        self, table: TableRows, paths: Collection[str], policy: Policy, quarantined_records: DataFrame | None
     ) -> Side:
         """Return the digests of the rows of the table and of the quarantined records, for the proof.
 
         Args:
-            kept_out: The texts of the quarantined records, in a column `TEXT`.
+            quarantined_records: The texts of the quarantined records, in a column `TEXT`.
         """
 
 
@@ -229,11 +229,13 @@ class TextBatch:
         return build_text_side(source, schema, policy)
 
     def table_digests(
-        self, table: TableRows, paths: Collection[str], policy: Policy, kept_out: DataFrame | None
+        self, table: TableRows, paths: Collection[str], policy: Policy, quarantined_records: DataFrame | None
     ) -> Side:
         """Return the digests of the rows; see `Batch`."""
         rows = partial(table.read, self.spark, paths)
-        return build_row_side(self.spark, rows, table.schema, policy, kept_out, table.task_files(self.spark, paths))
+        return build_row_side(
+            self.spark, rows, table.schema, policy, quarantined_records, table.task_files(self.spark, paths)
+        )
 
     def _with_file_fields(self, attempt: BatchWriteSpec) -> BatchWriteSpec:
         return replace(attempt, file_fields=self.file_fields, max_record_bytes=self.max_record_bytes)
@@ -336,7 +338,7 @@ class TypedBatch:
         # If the plan is the same whether the open values are exact or not, they need only be counted, for its events.
         is_decided = plan.schema == evolve(base, optimistic, policy).schema
         observation = certain if is_decided and plan.is_empty else _observe_parts(parts, counts_only=is_decided)
-        return msgspec.structs.replace(observation, met=[[*path] for path in self._hidden_fields(policy)])
+        return msgspec.structs.replace(observation, excluded_seen=[[*path] for path in self._hidden_fields(policy)])
 
     def _hidden_fields(self, policy: Policy) -> list[Path]:
         """Return the excluded and masked fields that the records have; those in keys of maps are looked up."""
@@ -367,11 +369,11 @@ class TypedBatch:
                 self._homes.update((file.path.partition("/")[0], number) for file in result.files)
                 results.append(result)
             undo.pop_all()
-        kept_out = [each.kept_out for each in results if each.kept_out is not None]
+        quarantined_records = [each.quarantined_records for each in results if each.quarantined_records is not None]
         return BatchResult(
             [file for each in results for file in each.files],
             merge_observations(each.seen for each in results),
-            reduce(DataFrame.unionAll, kept_out) if kept_out else None,
+            reduce(DataFrame.unionAll, quarantined_records) if quarantined_records else None,
         )
 
     def check_contract(self, contract: object) -> ContractReport:
@@ -381,17 +383,17 @@ class TypedBatch:
             origin = _origin(part, F.lit(None).cast("string"))
             values = map(origin.getField, ORIGIN_FIELDS[:-1])
             columns = (value.alias(name) for value, name in zip(values, PLACED_TEXT, strict=True))
-            report = report.merged(check_rows(part.records.frame.select(*columns), contract))
+            report = report.merged(check_contract_rows(part.records.frame.select(*columns), contract))
         return report
 
     def source_digests(self, schema: StructType, policy: Policy) -> Side:
         """Return the digests of the records; see `Batch`."""
-        computed, columns = computed_keys(schema), columns_by_key(schema, policy)
+        computed, columns = computed_keys(schema), source_columns_by_key(schema, policy)
         parts = [_source_digests(part.without(computed), columns) for part in self._prepare_parts(schema, policy)]
         return Side(lambda: reduce(DataFrame.unionAll, parts))
 
     def table_digests(
-        self, table: TableRows, paths: Collection[str], policy: Policy, kept_out: DataFrame | None
+        self, table: TableRows, paths: Collection[str], policy: Policy, quarantined_records: DataFrame | None
     ) -> Side:
         """Return the digests of the rows; see `Batch`."""
         sides = []
@@ -400,11 +402,11 @@ class TypedBatch:
             part_paths = [path for path in paths if self._homes.get(path.partition("/")[0]) == number]
             rows = table.read(part.records.frame.sparkSession, part_paths)
             sides.append(_row_digests(rows, part.schema, table.schema, policy))
-        if kept_out is not None:
+        if quarantined_records is not None:
             schemas = [part.schema for part in self._prepare_parts(table.schema, policy)]
-            columns = columns_by_key(table.schema, policy)
-            text = _comparable_kept_out(F.col(kept_out.columns[0]), schemas, computed, columns)
-            sides.append(kept_out.select(*_digest(text)))
+            columns = source_columns_by_key(table.schema, policy)
+            text = _comparable_quarantined_records(F.col(quarantined_records.columns[0]), schemas, computed, columns)
+            sides.append(quarantined_records.select(*_digest(text)))
         return Side(lambda: reduce(DataFrame.unionAll, sides))
 
     def _prepare_parts(self, base: StructType | None, policy: Policy) -> list[PreparedRecords]:
@@ -476,9 +478,11 @@ class _Writing:
             number, *counts = rows.agg(F.count(_BROKEN), *map(F.count_if, flags)).collect()[0]
         files = self.writer.write(rows.where(F.col(_BROKEN).isNull()).drop(_BROKEN, _ORIGIN, *flags))
         origin = (F.col(f"{_ORIGIN}.{name}").alias(name) for name in ORIGIN_FIELDS[:-1])
-        kept_out = rows.where(F.col(_BROKEN).isNotNull()).select(*origin, F.col(_BROKEN).alias(ORIGIN_FIELDS[-1]))
+        quarantined_records = rows.where(F.col(_BROKEN).isNotNull()).select(
+            *origin, F.col(_BROKEN).alias(ORIGIN_FIELDS[-1])
+        )
         seen = Observation(self.writer.count_rows(files), 0, {}, number, observe_violations(violations, counts))
-        return BatchResult(files, seen, kept_out if number else None)
+        return BatchResult(files, seen, quarantined_records if number else None)
 
 
 def _origin(part: PreparedRecords, reason: Column) -> Column:
@@ -515,7 +519,7 @@ def _row_digests(rows: DataFrame, source: StructType, schema: StructType, policy
     return rows.select(*_digest(text, converted=converted.cast("bigint")))
 
 
-def _comparable_kept_out(
+def _comparable_quarantined_records(
     text: Column, schemas: Sequence[StructType], names: frozenset[str], columns: ColumnsByKey
 ) -> Column:
     """Return the texts of quarantined records like `comparable_fields`, without some fields.

@@ -82,7 +82,7 @@ def check_texts(texts: RawTexts, contract: object) -> ContractReport:
     return _collect(texts, partial(_check_batches, contract))
 
 
-def check_rows(rows: DataFrame, contract: object) -> ContractReport:
+def check_contract_rows(rows: DataFrame, contract: object) -> ContractReport:
     """Hold records with their places against a contract.
 
     Args:

@@ -36,7 +36,7 @@ ORIGIN = "_widen_origin"
 """The origin column of rows; see `widen.rows.row_builder.OriginColumn`."""
 
 _TEXT, _FILE, _POSITION, _REASON = ORIGIN_FIELDS
-_REASON_COLUMN, _KEPT_OUT = "_widen_broken", "kept_out"
+_REASON_COLUMN, _QUARANTINED_RECORDS = "_widen_broken", "quarantined_records"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +46,14 @@ class BatchResult:
     Args:
         files: The files that hold them.
         seen: What they hold beyond what the columns say.
-        kept_out: What is kept out of the table, with the columns of `ORIGIN_FIELDS`; None if nothing is. The batch is
-            read again where it is used.
-        is_complete: Whether every record is in the files or kept out, or the pass only observed.
+        quarantined_records: Those records, with the columns of `ORIGIN_FIELDS`; None if there are none. The
+            batch is read again where it is used.
+        is_complete: Whether every record is in the files or quarantined, or the pass only observed.
     """
 
     files: Sequence[WrittenFile]
     seen: Observation
-    kept_out: DataFrame | None = None
+    quarantined_records: DataFrame | None = None
     is_complete: bool = True
 
 
@@ -79,17 +79,19 @@ def write_fitting(texts: RawTexts, spec: BatchWriteSpec, writer: TableWriter) ->
     # A row with a note has no data, and would violate most rules.
     broken = F.coalesce(reason, F.lit(None).cast("string") if rule is None else F.when(F.col(NOTE).isNull(), rule))
     rows, metrics = rows.withColumn(_REASON_COLUMN, broken), _new_metrics()
-    counts = (notes_aggregate().alias(NOTES), F.count(_REASON_COLUMN).alias(_KEPT_OUT))
+    counts = (notes_aggregate().alias(NOTES), F.count(_REASON_COLUMN).alias(_QUARANTINED_RECORDS))
     fitting = rows.observe(metrics, *counts).where(F.col(NOTE).isNull() & F.col(_REASON_COLUMN).isNull())
     with observable_jobs(rows.sparkSession):
         files = writer.write(fitting.drop(NOTE, ORIGIN, _REASON_COLUMN))
-    seen, kept_out_count = _to_observation(metrics.get), metrics.get[_KEPT_OUT]
-    kept_out = rows.where(F.col(_REASON_COLUMN).isNotNull()).select(
+    seen, quarantined_count = _to_observation(metrics.get), metrics.get[_QUARANTINED_RECORDS]
+    quarantined_records = rows.where(F.col(_REASON_COLUMN).isNotNull()).select(
         *(F.col(f"{ORIGIN}.{name}").alias(name) for name in (_TEXT, _FILE, _POSITION)),
         F.col(_REASON_COLUMN).alias(_REASON),
     )
     return BatchResult(
-        files, _with_rule_violations(seen, kept_out_count - seen.quarantined), kept_out if kept_out_count else None
+        files,
+        _with_rule_violations(seen, quarantined_count - seen.quarantined),
+        quarantined_records if quarantined_count else None,
     )
 
 
@@ -106,14 +108,14 @@ def _with_rule_violations(seen: Observation, broken: int) -> Observation:
     return msgspec.structs.replace(seen, records=seen.records - broken, quarantined=seen.quarantined + broken)
 
 
-def with_quarantine_time(kept_out: DataFrame, table_version: int) -> DataFrame:
+def with_quarantine_time(quarantined_records: DataFrame, table_version: int) -> DataFrame:
     """Return quarantined records as rows of the quarantine, with the time and the table version.
 
     Args:
-        kept_out: See `BatchResult`.
+        quarantined_records: See `BatchResult`.
         table_version: Version of the table that cannot hold them.
     """
-    return kept_out.select(
+    return quarantined_records.select(
         *("text", "file", "position", "reason"),
         # A literal, because the rows are evaluated more than once and must stay the same.
         F.lit(datetime.now(timezone.utc)).alias("kept_at"),
@@ -148,13 +150,13 @@ def _restore_bytes(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
         yield batch.set_column(0, TEXT, pa.array(texts, pa.binary()))
 
 
-def with_original_positions(kept_out: DataFrame) -> DataFrame:
+def with_original_positions(quarantined_records: DataFrame) -> DataFrame:
     """Return quarantined records of such a batch with their original files and positions."""
     columns = {
         "position": F.regexp_extract(_FILE, _POSITION_PATTERN, 2).cast("bigint"),
         "file": F.regexp_extract(_FILE, _POSITION_PATTERN, 1),
     }
-    return kept_out.withColumns(columns)
+    return quarantined_records.withColumns(columns)
 
 
 # The last # separates: names of files may have others.

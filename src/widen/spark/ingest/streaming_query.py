@@ -20,7 +20,7 @@ from pyspark.sql.utils import is_remote
 
 from widen.errors import InternalError, InvalidOption, JobFailed, WidenError
 from widen.spark.errors import SPARK_ERRORS, to_error_text, translate_spark_errors
-from widen.spark.source.source_files import as_literal, list_files, to_source_error
+from widen.spark.source.source_files import as_literal, list_source_files, to_source_error
 
 IntervalWork: TypeAlias = Callable[[DataFrame, int], None]
 """Ingests the rows of a micro-batch, given its number."""
@@ -33,7 +33,7 @@ _FOREVER = "36500d"
 def file_stream(
     spark: SparkSession, paths: Sequence[str], max_files: int | None = None, max_bytes: int | None = None
 ) -> DataFrame:
-    """Return the stream of new files in locations, with the columns of `list_files`.
+    """Return the stream of new files in locations, with the columns of `list_source_files`.
 
     Args:
         paths: Directories (with all below them) and glob patterns.
@@ -46,11 +46,11 @@ def file_stream(
     if max_files and max_bytes:
         raise InvalidOption(option="max_bytes", value=max_bytes, expected="Set max_bytes or max_files, not both.")
     limits = {"maxFilesPerTrigger": max_files, "maxBytesPerTrigger": max_bytes}
-    # Spark tracks which files are new. `list_files` drops the content, so that it is not read here.
+    # Spark tracks which files are new. `list_source_files` drops the content, so that it is not read here.
     reader = spark.readStream.format("binaryFile").schema(_FILES).option("recursiveFileLookup", "true")
     reader = reader.options(maxFileAge=_FOREVER, **{key: str(value) for key, value in limits.items() if value})
     try:
-        return reduce(DataFrame.unionAll, (list_files(reader.load(path)) for path in paths))
+        return reduce(DataFrame.unionAll, (list_source_files(reader.load(path)) for path in paths))
     except SPARK_ERRORS as error:
         fix = "Use a directory or a pattern whose files can be read."
         raise to_source_error(", ".join(paths), error, fix) from error

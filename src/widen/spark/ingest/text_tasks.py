@@ -355,7 +355,11 @@ class _TextTask:
             self._prior = observation_from_json(self._spec.prior_observation)
         prior, seen = self._prior, self._builder.observation
         is_corrupt = seen.corrupt and not prior.corrupt
-        return not is_corrupt and covers(prior.root, seen.root) and covers(prior.kept_out, seen.kept_out)
+        return (
+            not is_corrupt
+            and covers(prior.root, seen.root)
+            and covers(prior.quarantined_records, seen.quarantined_records)
+        )
 
 
 class RecordPositions:
@@ -712,7 +716,7 @@ class _FieldValues:
     masks: Mapping[type, pa.Array]
 
     def is_taken(self, slot: ColumnSlot, field: ScalarField) -> bool:
-        """Tell whether a column takes values of any of the types."""
+        """Return whether a column takes values of any of the types."""
         return bool(self._types(slot, field))
 
     def column(self, slot: ColumnSlot, field: ScalarField) -> pa.Array:

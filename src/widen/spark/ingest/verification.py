@@ -34,7 +34,7 @@ from widen.proof.canonical import (
     digest_text,
     find_differences,
 )
-from widen.proof.json_reader import split_file, split_lines
+from widen.proof.json_reader import split_into_parts, split_lines
 from widen.proof.row_encoder import LayoutMatcher, RecordLayout, RowEncoder, learn_layout
 from widen.proof.row_reader import RowReader
 from widen.proof.rules import build_proof_rules
@@ -46,7 +46,7 @@ from widen.proof.source_reader import (
     SourceEncoder,
     SourceReader,
     find_parts,
-    read_line_blocks,
+    read_proof_blocks,
 )
 from widen.spark.arrow_types import to_arrow_schema
 from widen.spark.errors import translate_spark_errors
@@ -447,14 +447,14 @@ def build_row_side(
     read: Callable[[], DataFrame],
     schema: StructType,
     policy: Policy,
-    kept_out: DataFrame | None = None,
+    quarantined_records: DataFrame | None = None,
     files: TaskFiles | None = None,
 ) -> Side:
     """Return the rows of a table and the quarantined texts of records that came as texts.
 
     Args:
         read: Returns the rows.
-        kept_out: Quarantined texts, in a column `TEXT`.
+        quarantined_records: Quarantined texts, in a column `TEXT`.
         files: The files of the rows, if tasks can read them: for the sums, no row then passes through Spark's JVM.
     """
     parts: list[tuple[DataFrame, Encoder]] = []
@@ -464,14 +464,16 @@ def build_row_side(
     else:
         count = max(1, min(len(files.paths), MAX_TASKS))
         reader = TaskReader(spark, count, partial(_encode_files, files, schema, policy))
-    if kept_out is not None:
-        parts.append((kept_out.select(TEXT), partial(_encode_kept_out, schema, policy)))
+    if quarantined_records is not None:
+        parts.append((quarantined_records.select(TEXT), partial(_encode_quarantined_records, schema, policy)))
 
     def digests() -> DataFrame:
         rows = digest_records(_to_structs(read()), partial(_read_rows, schema, policy))
-        if kept_out is None:
+        if quarantined_records is None:
             return rows
-        return rows.unionAll(digest_records(kept_out.select(TEXT), partial(_read_kept_out, schema, policy)))
+        return rows.unionAll(
+            digest_records(quarantined_records.select(TEXT), partial(_read_quarantined_texts, schema, policy))
+        )
 
     return Side(digests, tuple(parts), reader)
 
@@ -554,7 +556,7 @@ def _encode_share(
             if part.file.is_whole:
                 yield from encoder.encode_file(file.read(), values)
                 continue
-            for block in read_line_blocks(file, part.start, part.end):
+            for block in read_proof_blocks(file, part.start, part.end):
                 yield from encoder.encode_texts(block.splitlines(), values)
 
 
@@ -577,7 +579,7 @@ class _TextPositions:
                 yield from ((each, file, None) for each in read_refused(text).texts)
                 continue
             if is_whole:
-                yield from ((each, file, f"{file}:{number}") for number, each in enumerate(split_file(text), 1))
+                yield from ((each, file, f"{file}:{number}") for number, each in enumerate(split_into_parts(text), 1))
                 continue
             self._number = self._number + 1 if self._split == (file, part) else 1
             self._split = file, part
@@ -589,10 +591,12 @@ def _read_rows(schema: StructType, policy: Policy, batches: Iterable[pa.RecordBa
     return map(RecordForm, chain.from_iterable(reader.forms(batch.column(0)) for batch in batches))
 
 
-def _read_kept_out(schema: StructType, policy: Policy, batches: Iterable[pa.RecordBatch]) -> Iterator[RecordForm]:
+def _read_quarantined_texts(
+    schema: StructType, policy: Policy, batches: Iterable[pa.RecordBatch]
+) -> Iterator[RecordForm]:
     reader = SourceReader(schema, policy)
     texts = chain.from_iterable(batch.column(0).to_pylist() for batch in batches)
-    return (RecordForm(reader.read_kept_out(text)) for text in texts)
+    return (RecordForm(reader.read_quarantined_records(text)) for text in texts)
 
 
 def _encode_rows(
@@ -602,12 +606,12 @@ def _encode_rows(
     return chain.from_iterable(encoder.encode(batch.column(0)) for batch in batches)
 
 
-def _encode_kept_out(
+def _encode_quarantined_records(
     schema: StructType, policy: Policy, layout: RecordLayout, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[EncodedRecord]:
     encoder = SourceEncoder(schema, policy, layout)
     texts = chain.from_iterable(batch.column(0).to_pylist() for batch in batches)
-    return map(encoder.encode_kept_out, texts)
+    return map(encoder.encode_quarantined_records, texts)
 
 
 def _encode_files(

@@ -30,7 +30,7 @@ from widen.model.types import AtomicType, DecimalType
 from widen.protocol.file_statistics import FileStatistics
 from widen.protocol.table_features import ensure_writable, is_supported
 from widen.protocol.table_properties import TARGET_BYTES
-from widen.spark.expression import Expression, to_text
+from widen.spark.expression import Expression, expression_text
 from widen.spark.maintain.rewrite_files import BATCH_BYTES, MOST_CONFLICTS, RewrittenFiles, rewrite_files
 from widen.spark.read.parquet_footer import read_footers
 from widen.spark.read.predicates import files_in_partitions
@@ -165,7 +165,7 @@ class CompactionRequest:
     @property
     def parameters(self) -> Mapping[str, object]:
         """The parameters in the history, as Delta Lake writes them."""
-        predicate = [] if self.where is None else [to_text(self.where)]
+        predicate = [] if self.where is None else [expression_text(self.where)]
         return {"predicate": predicate, "zOrderBy": list(self.zorder_by), "clusterBy": [], "auto": False}
 
 

@@ -30,7 +30,7 @@ from widen.protocol.actions import Action, Add, Metadata, Remove
 from widen.protocol.column_mapping import TrackingColumns, tracking_columns, without_mapping
 from widen.protocol.column_metadata import ROLE, SOURCE
 from widen.protocol.file_statistics import HIDDEN_FIELDS, INDEXED_COLUMNS, NO_STATS, indexed_leaves
-from widen.protocol.type_widening import TYPE_CHANGES, ensure_readable, strip_type_changes
+from widen.protocol.type_widening import TYPE_CHANGES, ensure_changes_readable, strip_type_changes
 from widen.schema.table_state import check_constraints
 from widen.spark.dml.change_context import count_written_rows
 from widen.spark.read.deleted_rows import FILE, ROW
@@ -108,7 +108,7 @@ def rewrite_files(
 
     Source: PROTOCOL.md#add-file-and-remove-file
     """
-    ensure_readable(snapshot.schema)
+    ensure_changes_readable(snapshot.schema)
     columns = tracking_columns(snapshot.protocol, snapshot.properties, snapshot.location)
     stored = _as_stored(snapshot, columns)
     view = snapshot.with_metadata(stored)

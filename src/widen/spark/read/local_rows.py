@@ -27,7 +27,7 @@ from widen.protocol.actions import Add
 from widen.protocol.column_mapping import ID, NONE, mapping_mode, physical_name
 from widen.protocol.parquet_files import is_legacy, is_legacy_int96
 from widen.protocol.partition_values import UnknownValue, parse_partition_value
-from widen.protocol.type_widening import ensure_readable
+from widen.protocol.type_widening import ensure_changes_readable
 from widen.spark.arrow_types import to_arrow, to_arrow_schema
 from widen.spark.read.deleted_rows import load_vector
 from widen.spark.read.parquet_footer import open_data_file
@@ -113,7 +113,7 @@ def plan_local_scan(snapshot: Snapshot) -> LocalScan:
         NotLocal: only Spark can read the table exactly.
         UnsupportedTypeChange: the schema records a type change that the protocol does not allow.
     """
-    ensure_readable(snapshot.schema)
+    ensure_changes_readable(snapshot.schema)
     mode = mapping_mode(snapshot.properties, snapshot.protocol)
     if mode == ID:
         raise NotLocal("columns are found by field id")
@@ -298,7 +298,7 @@ def _cast(values: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _is_widening(stored: pa.DataType, target: pa.DataType) -> bool:
-    """Tell whether Arrow casts a stored type exactly as Delta Lake widens it."""
+    """Return whether Arrow casts a stored type exactly as Delta Lake widens it."""
     is_exact: bool = any(old(stored) and new(target) for old, new in _CASTS)
     return is_exact
 

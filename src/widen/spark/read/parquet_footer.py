@@ -104,7 +104,7 @@ def read_leaf_footer(store: LogStore, path: str) -> LeafFooter:
     with open_data_file(store, path) as file:
         metadata = pq.read_metadata(file)
     all_leaves = list(leaf_paths(metadata.schema.to_arrow_schema()))
-    counts = ((leaf, count_values(metadata, index)) for index, leaf in enumerate(all_leaves))
+    counts = ((leaf, count_non_null(metadata, index)) for index, leaf in enumerate(all_leaves))
     values = {leaf: count for leaf, count in counts if count is not None}
     return LeafFooter(footer_of(metadata, frozenset(all_leaves)).stats, values)
 
@@ -124,11 +124,11 @@ def footer_of(metadata: pq.FileMetaData, columns: frozenset[Path]) -> Footer:
         if leaf in columns and (statistics := _merge_row_groups(metadata, index)) is not None
     }
     is_counted = all(leaf in statistics_by_leaf and statistics_by_leaf[leaf].nulls is not None for leaf in all_leaves)
-    counts = "" if is_counted else file_tag({leaf: count_values(metadata, i) for i, leaf in enumerate(all_leaves)})
+    counts = "" if is_counted else file_tag({leaf: count_non_null(metadata, i) for i, leaf in enumerate(all_leaves)})
     return Footer(metadata.num_rows, encode_statistics(metadata.num_rows, statistics_by_leaf), counts)
 
 
-def count_values(metadata: pq.FileMetaData, index: int) -> int | None:
+def count_non_null(metadata: pq.FileMetaData, index: int) -> int | None:
     """Return how many values a leaf has; each value in an array or a map counts. None if the footer does not say.
 
     Args:

@@ -158,7 +158,7 @@ def _convert_column(column: Column, have: DataType, want: DataType, guarded: Col
 
 
 def _is_tangled(have: StructType, want: StructType) -> bool:
-    """Tell whether two structs share some names but not all.
+    """Return whether two structs share some names but not all.
 
     Fields are renamed one after the other, so a new name could collide with an old one that is still there.
     """
@@ -283,7 +283,7 @@ def _directories(files: pa.Table, columns: Sequence[str]) -> tuple[list[tuple[st
 
 
 def _is_hive(directory: tuple[str | None, ...], columns: Sequence[str]) -> bool:
-    """Tell whether a directory names the partition of its files."""
+    """Return whether a directory names the partition of its files."""
     path, *texts = directory
     assert path is not None
     return _ABSOLUTE.match(path) is None and is_hive_path(path, columns, dict(zip(columns, texts, strict=True)))

@@ -38,9 +38,9 @@ from widen.proof.column_digests import TableDigest, digest_batches
 from widen.protocol.actions import DeletionVector
 from widen.protocol.column_mapping import ID, TrackingColumns, mapping_mode
 from widen.protocol.data_skipping import FileSelection, Predicate, UnknownPredicate
-from widen.protocol.type_widening import ensure_readable
+from widen.protocol.type_widening import ensure_changes_readable
 from widen.spark.errors import translate_spark_errors
-from widen.spark.expression import filter_rows
+from widen.spark.expression import filter_frame
 from widen.spark.read.deleted_rows import FILE, ROW, deleted_words, without_marked
 from widen.spark.read.parquet_footer import read_files
 from widen.spark.read.physical_types import Names, names_in_file
@@ -94,9 +94,9 @@ def read_snapshot(
         CorruptLog: the schema violates the rules of column mapping.
     """
     predicate = parse_predicate(where, snapshot.schema) if isinstance(where, str) else UnknownPredicate()
-    scan = _with_old_types(spark, snapshot, plan_scan(snapshot, predicate, only))
+    scan = _with_old_types(spark, snapshot, plan_read(snapshot, predicate, only))
     whole = _union(spark, store, scan, is_located=False)
-    return filter_rows(whole, where)
+    return filter_frame(whole, where)
 
 
 def digest_with_spark(spark: SparkSession, snapshot: Snapshot) -> TableDigest:
@@ -123,7 +123,7 @@ def read_with_locations(spark: SparkSession, store: LogStore, snapshot: Snapshot
     """Return the rows of files like `read_snapshot`, with the location of each row in the columns `FILE` and `ROW`.
 
     Args:
-        files: Rows of its list of files; `file_keys` returns their values in `FILE`.
+        files: Rows of its list of files; `location_keys` returns their values in `FILE`.
 
     Raises:
         UnsupportedTypeChange: the schema records a change that is not in the matrix.
@@ -146,9 +146,9 @@ def read_data_files(spark: SparkSession, store: LogStore, snapshot: Snapshot, fi
     return _union(spark, store, _with_old_types(spark, snapshot, _scan(snapshot, files)), is_located=False)
 
 
-def file_keys(store: LogStore, files: pa.Table) -> list[str]:
+def location_keys(store: LogStore, files: pa.Table) -> list[str]:
     """Return the value of the column `FILE` for each file of a list."""
-    return [key_of(store.uri(path)) for path in files["path"].to_pylist()]
+    return [location_key(store.uri(path)) for path in files["path"].to_pylist()]
 
 
 def with_row_tracking(rows: DataFrame, store: LogStore, files: pa.Table, columns: TrackingColumns) -> DataFrame:
@@ -163,7 +163,7 @@ def with_row_tracking(rows: DataFrame, store: LogStore, files: pa.Table, columns
     """
     if not files.num_rows:
         return rows
-    defaults = {FILE: pa.array(file_keys(store, files), pa.string())}
+    defaults = {FILE: pa.array(location_keys(store, files), pa.string())}
     defaults |= {_BASE_ROW_ID: files["base_row_id"], _COMMIT_VERSION: files["default_row_commit_version"]}
     joined = rows.join(F.broadcast(rows.sparkSession.createDataFrame(pa.table(defaults))), FILE)
     row_id = F.coalesce(F.col(quote_name(columns.row_id)), F.col(_BASE_ROW_ID) + F.col(ROW))
@@ -192,7 +192,7 @@ def _union(spark: SparkSession, store: LogStore, scan: ScanPlan, *, is_located: 
     return spark.createDataFrame([], to_spark(as_nullable(StructType((*columns, *location)))))
 
 
-def plan_scan(snapshot: Snapshot, predicate: Predicate, only: Collection[str] | None = None) -> ScanPlan:
+def plan_read(snapshot: Snapshot, predicate: Predicate, only: Collection[str] | None = None) -> ScanPlan:
     """Return which files a scan reads and how, without the files that cannot have a matching row.
 
     Args:
@@ -209,7 +209,7 @@ def plan_scan(snapshot: Snapshot, predicate: Predicate, only: Collection[str] | 
 
 
 def _scan(snapshot: Snapshot, files: pa.Table, predicate: Predicate = _EVERYTHING) -> ScanPlan:
-    ensure_readable(snapshot.schema)
+    ensure_changes_readable(snapshot.schema)
     chosen = select_files(snapshot, predicate)
     scan = ScanPlan(predicate, chosen.schema, chosen.mode, chosen.partition_by)
     return replace(scan, groups=tuple(group_files(scan, files)))
@@ -242,7 +242,7 @@ def _frame(spark: SparkSession, store: LogStore, scan: ScanPlan, group: ScanGrou
     frame = filter_stored_rows(frame, scan, group)
     joins_values = not group.is_hive and group.values is None
     if group.has_vectors or joins_values or is_located:
-        frame = frame.select("*", file_key().alias(FILE), F.col("_metadata.row_index").alias(ROW))
+        frame = frame.select("*", row_location_key().alias(FILE), F.col("_metadata.row_index").alias(ROW))
     if group.has_vectors:
         frame = without_marked(frame, deleted_words(spark, store, _vectors(store, group.files)))
     if joins_values:
@@ -254,7 +254,7 @@ def _frame(spark: SparkSession, store: LogStore, scan: ScanPlan, group: ScanGrou
 def _source(spark: SparkSession, store: LogStore, scan: ScanPlan, group: ScanGroup) -> DataFrame:
     """Return the files as Spark reads them: physical names, and partition columns as text if directories name them."""
     uris = [store.uri(path) for path in group.files["path"].to_pylist()]
-    paths, root = list_files(spark, store, group.files, uris), store.uri("")
+    paths, root = list_scan_files(spark, store, group.files, uris), store.uri("")
     # Not for a manifest: it is outside of the table, and Spark refuses a base that its path does not begin with.
     base = unquote(root) if group.is_hive and paths[0].startswith(root) else None
     return open_files(spark, scan, group, paths, base, hadoop_options(store))
@@ -271,7 +271,7 @@ def open_files(
     """Return files as Spark reads them: with the names that columns have in the files.
 
     Args:
-        paths: What `list_files` returns for them.
+        paths: What `list_scan_files` returns for them.
         base: The directory below which directories name partitions.
     """
     fields = [column.read for column in data_columns(scan, group).values()]
@@ -288,7 +288,7 @@ def open_files(
         return reader.format(FILE_SOURCES["parquet"]).load([as_literal(unquote(path)) for path in paths])
 
 
-def list_files(spark: SparkSession, store: LogStore, files: pa.Table, uris: Sequence[str]) -> Sequence[str]:
+def list_scan_files(spark: SparkSession, store: LogStore, files: pa.Table, uris: Sequence[str]) -> Sequence[str]:
     """Return the URIs for Spark to open: the files, or for many files one manifest of them.
 
     Args:
@@ -302,7 +302,7 @@ def list_files(spark: SparkSession, store: LogStore, files: pa.Table, uris: Sequ
     return uris
 
 
-def file_key() -> Column:
+def row_location_key() -> Column:
     """Return the value of `FILE` for a row: the decoded location of its file without the scheme.
 
     Spark and the log may write the scheme and the escapes of one location differently.
@@ -315,19 +315,19 @@ def file_key() -> Column:
     return F.when(path.contains("%"), F.url_decode(F.replace(key, F.lit("+"), F.lit("%2B")))).otherwise(key)
 
 
-def key_of(uri: str) -> str:
+def location_key(uri: str) -> str:
     """Return the value of `FILE` for a location as Spark spells it."""
     return unquote(uri).partition(":")[2].lstrip("/")
 
 
 def _vectors(store: LogStore, files: pa.Table) -> list[tuple[str, DeletionVector]]:
-    keys, vectors = file_keys(store, files), files["deletion_vector"].to_pylist()
+    keys, vectors = location_keys(store, files), files["deletion_vector"].to_pylist()
     return [(key, DeletionVector(**vector)) for key, vector in zip(keys, vectors, strict=True)]
 
 
 def _values_frame(spark: SparkSession, store: LogStore, scan: ScanPlan, files: pa.Table) -> DataFrame:
     values = partition_values(files)
-    keys = file_keys(store, files)
+    keys = location_keys(store, files)
     columns = {VALUE + c: pa.array([v.get(c) or None for v in values], pa.string()) for c in scan.physical_partitions}
     return spark.createDataFrame(pa.table({FILE: pa.array(keys, pa.string()), **columns}))
 

@@ -23,7 +23,7 @@ from widen.errors import CorruptFile, InvalidOption, SourceError
 from widen.json.document import BOM
 from widen.json.split import MAX_RECORD_BYTES
 from widen.spark.errors import CLOSE_QUOTE
-from widen.spark.source.file_ranges import RefusedTexts, TextGroup, as_raw_records, record_too_long, size_text
+from widen.spark.source.file_ranges import RefusedTexts, TextGroup, as_raw_records, record_too_long, size_limit_text
 
 _BOOLEANS = {"true": True, "false": False}
 
@@ -122,7 +122,7 @@ def _ensure_encoding(name: str) -> None:
 
 
 def is_splittable(dialect: CsvDialect) -> bool:
-    """Tell whether a line break is a single byte in the encoding, so that a file can be read in blocks."""
+    """Return whether a line break is a single byte in the encoding, so that a file can be read in blocks."""
     return "\n".encode(dialect.encoding) == b"\n"
 
 
@@ -155,7 +155,7 @@ def to_source_encoding(text: bytes, dialect: CsvDialect) -> bytes:
 
 
 def is_utf8(text: bytes) -> bool:
-    """Tell whether a text is UTF-8."""
+    """Return whether a text is UTF-8."""
     try:
         text.decode()
     except UnicodeDecodeError:
@@ -206,7 +206,7 @@ class RowStyle:
     kinds: tuple[frozenset[bytes], ...] = ()
 
     def is_row(self, line: bytes, dialect: CsvDialect) -> bool:
-        """Tell whether a line looks like a row by itself."""
+        """Return whether a line looks like a row by itself."""
         fields = _naive_fields(line, dialect)
         # A file of one column has no look: every line has one field.
         return 1 < self.width == len(fields) == len(self.kinds) and all(
@@ -331,7 +331,9 @@ class RowScanner:
             complete = after + _complete_bytes(data[after:])
         if len(data) - complete > self._dialect.max_record_bytes:
             if last is not None and last.is_open:
-                raise self._unreadable(data, last, f"is not closed within {size_text(self._dialect.max_record_bytes)}")
+                raise self._unreadable(
+                    data, last, f"is not closed within {size_limit_text(self._dialect.max_record_bytes)}"
+                )
             raise record_too_long(self._path, None, self._dialect.max_record_bytes, line=self._line_at(data, complete))
         self._pending, rows = data[complete:], data[:complete]
         self._enough = 2 * len(self._pending)
@@ -616,7 +618,7 @@ def _find_header_end(data: bytes, dialect: CsvDialect, path: str, line: int) -> 
 
 
 def has_breaks(data: bytes, dialect: CsvDialect) -> bool:
-    """Tell whether a quoted field in lines may go on in another line."""
+    """Return whether a quoted field in lines may go on in another line."""
     if dialect.quote is None or dialect.multi_line is False or dialect.quote.encode() not in data:
         return False
     if dialect.quote.encode() not in _patterns(dialect)[0].sub(b"", data):

@@ -44,7 +44,7 @@ from widen.spark.source.file_ranges import (
     are_few,
     as_raw_records,
     check_ranges,
-    ensure_readable,
+    ensure_file_readable,
     open_file,
     pack_ranges,
     range_batch,
@@ -76,7 +76,7 @@ def read_csv(spark: SparkSession, source: SourceFiles, dialect: CsvDialect) -> D
     return reduce(DataFrame.unionAll, frames)
 
 
-def read_lines(spark: SparkSession, source: SourceFiles, *, detects: str = "") -> DataFrame:
+def read_csv_lines(spark: SparkSession, source: SourceFiles, *, detects: str = "") -> DataFrame:
     """Return the raw batch of plain text files: one record per line, with the field `LINE_FIELD`."""
     return _read_texts(text_lines(spark, [file.path for file in source.files]), partial(_texts_of_plain_lines, detects))
 
@@ -94,7 +94,7 @@ def _read_large(spark: SparkSession, path: str, dialect: CsvDialect) -> DataFram
     lines = spark.read.text(as_literal(path), lineSep=line_end)
     collected = lines.select(F.col("value").cast("binary")).limit(_HEAD_LINES).collect()
     data = b"".join(bytes(row[0]) + line_end.encode() for row in collected)[:HEAD_BYTES]
-    ensure_readable(data[:SNIFFED_BYTES], path, dialect.encoding)
+    ensure_file_readable(data[:SNIFFED_BYTES], path, dialect.encoding)
     header, style = read_head(data, dialect, path)
     is_ordered = dialect.quote is not None and dialect.multi_line is not False
     if is_ordered:
@@ -118,7 +118,7 @@ def _find_breaks(dialect: CsvDialect, batches: Iterable[pa.RecordBatch]) -> Iter
 def _texts_of_files(dialect: CsvDialect, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for group in _groups(batches):
         for content in group.texts:
-            ensure_readable(content[:SNIFFED_BYTES], group.file, dialect.encoding)
+            ensure_file_readable(content[:SNIFFED_BYTES], group.file, dialect.encoding)
             text = to_utf8(content, dialect)
             if text is None:
                 refused = RefusedTexts(0, [content], [1], [f"it is not {dialect.encoding.upper()}"])
@@ -245,7 +245,7 @@ def small_csv_ranges(spark: SparkSession, files: Sequence[SourceFile], dialect: 
 
 
 def starts_in_quotes(dialect: CsvDialect, file: BinaryIO, part: FileRange) -> bool:
-    """Tell whether a field in a range may have a line break."""
+    """Return whether a field in a range may have a line break."""
     blocks = read_line_blocks(file, part.start, part.end, limit=dialect.max_record_bytes, path=part.uri)
     return any(has_breaks(block, dialect) for block in blocks)
 
@@ -270,7 +270,7 @@ def _read_range(file: BinaryIO, part: FileRange, dialect: CsvDialect) -> Iterato
         yield from _read_file(file, part, dialect)
         return
     head = file.read(HEAD_BYTES)
-    ensure_readable(head[:SNIFFED_BYTES], part.uri, dialect.encoding)
+    ensure_file_readable(head[:SNIFFED_BYTES], part.uri, dialect.encoding)
     header, style = read_head(head, dialect, part.uri)
     # A task that begins at the header, or in blank lines before it, begins after them.
     begin = _skip_lines(head, header.line - 1)
@@ -297,7 +297,7 @@ def _read_file(file: BinaryIO, part: FileRange, dialect: CsvDialect) -> Iterator
     content = file.read(dialect.max_record_bytes + 1)
     if len(content) > dialect.max_record_bytes:
         ensure_splittable(part.uri, dialect)
-    ensure_readable(content[:SNIFFED_BYTES], part.uri, dialect.encoding)
+    ensure_file_readable(content[:SNIFFED_BYTES], part.uri, dialect.encoding)
     text = to_utf8(content, dialect)
     if text is None:
         yield TextGroup(part.uri, 0, False, [content], [1], [f"it is not {dialect.encoding.upper()}"])

@@ -89,7 +89,7 @@ class FileRange(msgspec.Struct, frozen=True, array_like=True):
 
 
 def can_read(files: Sequence[SourceFile]) -> bool:
-    """Tell whether the tasks can read files themselves."""
+    """Return whether the tasks can read files themselves."""
     return len(files) <= MAX_RANGED_FILES and all(
         _PLAIN_URI.fullmatch(file.uri) is not None and (_COMPRESSED.search(file.uri) is None or is_packed(file.uri))
         for file in files
@@ -97,7 +97,7 @@ def can_read(files: Sequence[SourceFile]) -> bool:
 
 
 def is_packed(uri: str) -> bool:
-    """Tell whether the tasks decompress a file while they read it."""
+    """Return whether the tasks decompress a file while they read it."""
     return uri.lower().endswith((".gz", ".bz2", ".zst"))
 
 
@@ -119,7 +119,7 @@ def small_ranges(
 
 
 def are_few(spark: SparkSession, files: Sequence[SourceFile]) -> bool:
-    """Tell whether this process reads files faster than a Spark job."""
+    """Return whether this process reads files faster than a Spark job."""
     size_bytes = sum(file.size_bytes * (_GROWTH if file.is_compressed else 1) for file in files)
     return is_driver(spark) and size_bytes <= MAX_LOCAL_BYTES and can_read(files)
 
@@ -245,14 +245,14 @@ def _read_range(part: FileRange) -> Iterator[TextGroup]:
             return
         for lines in read_lines(file, part.start, part.end, limit=part.limit, path=part.uri):
             if not part.start:
-                ensure_readable(lines[0][:SNIFFED_BYTES], part.uri)
+                ensure_file_readable(lines[0][:SNIFFED_BYTES], part.uri)
             yield TextGroup(part.uri, part.start, False, lines)
 
 
 def _read_whole(file: BinaryIO, part: FileRange) -> Iterator[TextGroup]:
     """Yield a file in any form. What is too large to be held is read by lines, or record by record."""
     content = file.read(MAX_WHOLE_FILE_BYTES + 1)
-    ensure_readable(content[:SNIFFED_BYTES], part.uri)
+    ensure_file_readable(content[:SNIFFED_BYTES], part.uri)
     if len(content) <= MAX_WHOLE_FILE_BYTES:
         if len(content) > part.limit and any(len(text) > part.limit for text in split_records(content)):
             raise record_too_long(part.uri, 0, part.limit)
@@ -290,7 +290,7 @@ class JoinedFile:
 
 
 def begins_with_line(head: bytes) -> bool:
-    """Tell whether the beginning of a file has a line, and it is one JSON value but not an array.
+    """Return whether the beginning of a file has a line, and it is one JSON value but not an array.
 
     Args:
         head: The first bytes of the file.
@@ -307,7 +307,7 @@ def _is_json(line: bytes) -> bool:
     return True
 
 
-def ensure_readable(head: bytes, path: str, encoding: str = "utf-8") -> None:
+def ensure_file_readable(head: bytes, path: str, encoding: str = "utf-8") -> None:
     """Check that a file is text in its encoding.
 
     Args:
@@ -485,11 +485,11 @@ def _ensure_short(data: bytes, offset: int, limit: int, path: str) -> None:
 def record_too_long(path: str, offset: int | None, limit: int, line: int | None = None) -> CorruptFile:
     """Return the error for a record or a line that is longer than the limit."""
     place = f"at byte {offset:,}" if line is None else f"in line {line:,}"
-    reason = f"the record {place} is longer than {size_text(limit)}"
+    reason = f"the record {place} is longer than {size_limit_text(limit)}"
     return CorruptFile(path=path, reason=reason, fix=SHORTEN_RECORD)
 
 
-def size_text(size_bytes: int) -> str:
+def size_limit_text(size_bytes: int) -> str:
     """Return a size as a setting spells it."""
     return f"{size_bytes / 2**20:g} MB" if size_bytes >= 2**20 else f"{size_bytes:,} bytes"
 

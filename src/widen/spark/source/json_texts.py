@@ -166,7 +166,7 @@ def ensure_json_options(options: Mapping[str, str]) -> None:
 
 
 def is_multi_line(source: SourceFiles) -> bool:
-    """Tell whether the records of files may take several lines."""
+    """Return whether the records of files may take several lines."""
     return any(value.lower() == "true" for value in source.options.values())
 
 
@@ -189,7 +189,7 @@ def read_column(rows: DataFrame) -> DataFrame:
 
 
 def is_small(file: SourceFile) -> bool:
-    """Tell whether a file is read as a whole."""
+    """Return whether a file is read as a whole."""
     return file.size_bytes <= (MAX_WHOLE_FILE_BYTES // 8 if file.is_compressed else MAX_WHOLE_FILE_BYTES)
 
 
@@ -227,7 +227,7 @@ def keep_file_order(rows: DataFrame) -> DataFrame:
 
 
 def has_lines(spark: SparkSession, path: str) -> bool:
-    """Tell whether a large file has one JSON value per line, from its beginning alone.
+    """Return whether a large file has one JSON value per line, from its beginning alone.
 
     If the first line does not end there, the file may be a single line, and the answer is no.
     """

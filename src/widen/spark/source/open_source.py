@@ -32,7 +32,7 @@ from widen.spark.ingest.batch import Batch, TextBatch, TextReaders, TypedBatch
 from widen.spark.ingest.text_tasks import read_record_groups
 from widen.spark.read.scan import read_snapshot
 from widen.spark.source.csv import parse_dialect
-from widen.spark.source.csv_texts import read_csv, read_csv_ranges, read_lines, small_csv_ranges
+from widen.spark.source.csv_texts import read_csv, read_csv_lines, read_csv_ranges, small_csv_ranges
 from widen.spark.source.file_ranges import RAW_SCHEMA, RawTexts, can_read, small_ranges
 from widen.spark.source.json_texts import (
     JsonFiles,
@@ -51,10 +51,10 @@ from widen.spark.source.source_files import (
     count_partitions,
     decode_file_key,
     explain_changes,
-    file_key,
     find_changes,
     find_source,
     list_new_files,
+    source_file_key,
     to_paths,
 )
 from widen.spark.source.source_places import FoundTable, ensure_no_table, find_table_source, to_local
@@ -148,7 +148,7 @@ class BatchReader:
         """Return the files of a micro-batch as a batch, or None if all of them are empty or skipped.
 
         Args:
-            files: The columns of `widen.spark.source.source_files.list_files`.
+            files: The columns of `widen.spark.source.source_files.list_source_files`.
 
         Raises:
             SourceError: the names of the files indicate several formats, or a file was deleted.
@@ -237,7 +237,7 @@ class BatchReader:
             if self.options:
                 expected = "The format text does not have options."
                 raise InvalidOption(option="options", value=dict(self.options), expected=expected)
-            return TextReaders(partial(read_lines, spark, source, detects=self.detects))
+            return TextReaders(partial(read_csv_lines, spark, source, detects=self.detects))
         ensure_json_options(self.options)
         limit, multi = self.max_record_bytes, is_multi_line(source)
         ranges = small_ranges(spark, source.files, limit, is_multi_line=multi) if is_few else None
@@ -346,7 +346,7 @@ def split_bad_files(
                     rows.write.format("noop").mode("overwrite").save()
         except CorruptFile as error:
             key = decode_file_key(str(error.fields["path"]))
-            file = next((file for file in suspects if file_key(file.path) == key), None)
+            file = next((file for file in suspects if source_file_key(file.path) == key), None)
             if file is None:
                 raise
             # A file that is still being written looks damaged as well. That it changed is the true reason.
@@ -371,18 +371,20 @@ def _rows(spark: SparkSession, source: SourceFiles) -> Iterator[DataFrame]:
         yield records.frame
 
 
-def with_bad_files(kept_out: DataFrame | None, spark: SparkSession, files: tuple[BadFile, ...]) -> DataFrame | None:
-    """Return what the quarantine gets from a batch: the records that are kept out, and a row for each bad file.
+def with_bad_files(
+    quarantined_records: DataFrame | None, spark: SparkSession, files: tuple[BadFile, ...]
+) -> DataFrame | None:
+    """Return the rows of the quarantine for a batch: its quarantined records, and a row for each bad file.
 
     Args:
-        kept_out: The records, with the columns of `ORIGIN_FIELDS`; None if there are none.
+        quarantined_records: The records, with the columns of `ORIGIN_FIELDS`; None if there are none.
         files: The bad files. Their rows have no text.
     """
     if not files:
-        return kept_out
+        return quarantined_records
     values = [(None, file.path, 0, f"{_PARKED if file.is_parked else _UNREADABLE}: {file.reason}") for file in files]
     rows = spark.createDataFrame(values, _COLUMNS)
-    return rows if kept_out is None else kept_out.unionAll(rows)
+    return rows if quarantined_records is None else quarantined_records.unionAll(rows)
 
 
 _UNREADABLE, _PARKED = "the file cannot be read", "the file is parked"

@@ -291,13 +291,13 @@ def _list_paths(spark: SparkSession, paths: Sequence[str]) -> list[SourceFile]:
     if named is not None:
         return named
     try:
-        return to_source_files(list_files(reader.load(list(paths))))
+        return to_source_files(list_source_files(reader.load(list(paths))))
     except PySparkException:
         if [*map(as_literal, paths)] == [*paths]:
             raise
     if len(paths) > 1:
         return sorted((file for path in paths for file in _list_paths(spark, [path])), key=lambda file: file.path)
-    return to_source_files(list_files(reader.load([*map(as_literal, paths)])))
+    return to_source_files(list_source_files(reader.load([*map(as_literal, paths)])))
 
 
 def list_linked_files(paths: Sequence[str]) -> list[SourceFile] | None:
@@ -376,7 +376,7 @@ def _list_local_files(spark: SparkSession, paths: Sequence[str]) -> list[SourceF
 
 
 def _are_few(paths: Sequence[str]) -> bool:
-    """Tell whether local paths are a few files, or a directory with not many below it."""
+    """Return whether local paths are a few files, or a directory with not many below it."""
     if len(paths) != 1 or not os.path.isdir(paths[0]):
         return len(paths) <= MAX_NAMED_FILES and all(map(os.path.isfile, paths))
     below = chain.from_iterable(names for _, _, names in os.walk(paths[0]))
@@ -393,7 +393,7 @@ _PLAIN_PATH = re.compile(r"(?:file:)?/[A-Za-z0-9/._=,@+-]+")
 _PLAIN_URI = re.compile(r"file://(/[A-Za-z0-9/._=,@+-]+)")
 
 
-def list_files(files: DataFrame) -> DataFrame:
+def list_source_files(files: DataFrame) -> DataFrame:
     """Return the columns of a `SourceFile` for each file that Spark's source ``binaryFile`` reads.
 
     Args:
@@ -407,7 +407,7 @@ def to_source_files(files: DataFrame) -> list[SourceFile]:
     """Return a list of files as values, sorted by name.
 
     Args:
-        files: The columns of `list_files`.
+        files: The columns of `list_source_files`.
     """
     rows = zip(*(column.to_pylist() for column in files.toArrow().columns), strict=True)
     return sorted((SourceFile(*row) for row in rows), key=lambda file: file.path)
@@ -428,11 +428,11 @@ def hash_files(spark: SparkSession, source: SourceFiles) -> SourceFiles:
     files = spark.read.format("binaryFile").load(source.paths)
     hashed = files.select("path", F.substring(F.sha2("content", 256), 1, HASH_DIGITS))
     try:
-        contents = {file_key(path): content for path, content in hashed.collect()}
+        contents = {source_file_key(path): content for path, content in hashed.collect()}
     except SPARK_ERRORS as error:
         fix = "Files up to 2 GB can be compared by content; use new_by='path' (--new-by path) for larger ones."
         raise to_source_error(source.name, error, fix) from error
-    hashes = (contents.get(file_key(file.path), "") for file in source.files)
+    hashes = (contents.get(source_file_key(file.path), "") for file in source.files)
     return replace(
         source, files=tuple(replace(file, content=each) for file, each in zip(source.files, hashes, strict=True))
     )
@@ -506,18 +506,18 @@ def decode_uri(uri: Column) -> Column:
     return F.coalesce(F.try_url_decode(F.replace(uri, F.lit("+"), F.lit("%2B"))), uri)
 
 
-def file_key(path: str) -> str:
+def source_file_key(path: str) -> str:
     """Return the text that tells a `SourceFile` apart; `file_key_column` gives the same for its URI."""
     return _SCHEME.sub(r"\1:/", path)
 
 
 def decode_file_key(uri: str) -> str:
-    """Return the text of `file_key` for the URI of a file in an error of Spark, which may have escapes."""
-    return file_key(unquote(uri))
+    """Return the text of `source_file_key` for the URI of a file in an error of Spark, which may have escapes."""
+    return source_file_key(unquote(uri))
 
 
 def file_key_column(uri: Column) -> Column:
-    """Return the texts of `file_key` for ``_metadata.file_path``, which has escapes, and slashes by Spark's version."""
+    """Return `source_file_key` for ``_metadata.file_path``, which has escapes, and slashes by Spark's version."""
     return F.regexp_replace(decode_uri(uri), F.lit(_SCHEME.pattern), F.lit("$1:/"))
 
 
@@ -560,7 +560,7 @@ def list_new_files(files: DataFrame) -> list[SourceFile]:
     """Return the files of a micro-batch as values, sorted by name.
 
     Args:
-        files: The columns of `widen.spark.source.source_files.list_files`.
+        files: The columns of `widen.spark.source.source_files.list_source_files`.
 
     Raises:
         SourceChanged: a file was deleted after the stream had found it.
@@ -656,7 +656,7 @@ def _states(spark: SparkSession, files: Sequence[SourceFile]) -> dict[str, tuple
     """Return sizes and times of the files that exist, as Spark lists them."""
     paths = [as_literal(file.path) for file in files]
     try:
-        listed = to_source_files(list_files(spark.read.format("binaryFile").load(paths))) if paths else []
+        listed = to_source_files(list_source_files(spark.read.format("binaryFile").load(paths))) if paths else []
     except PySparkException:
         if len(files) <= 1:
             return {}

@@ -114,7 +114,7 @@ def _ensure_files(path: str, *, may_be_elsewhere: bool) -> None:
 
 
 def _is_elsewhere(path: str) -> bool:
-    """Tell whether a path without a scheme may be in another file system: Hadoop's configuration has a default."""
+    """Return whether a path without a scheme may be in another file system: Hadoop's configuration has a default."""
     return not _LOCAL_URL.match(path) and any(
         os.environ.get(name) for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR")
     )
@@ -376,7 +376,7 @@ def _refused(source: str, table: FoundTable, *, is_root: bool, is_new: bool) -> 
 
 
 def has_linked_folder(place: str) -> bool:
-    """Tell whether a local folder, or one below it, has a link to a folder."""
+    """Return whether a local folder, or one below it, has a link to a folder."""
     return next(_linked_folders(place), None) is not None
 
 
@@ -428,7 +428,7 @@ def walk_files(places: Iterable[str]) -> Iterator[str]:
 
 
 def is_hidden(name: str) -> bool:
-    """Tell whether Spark ignores a file or folder.
+    """Return whether Spark ignores a file or folder.
 
     Source: Spark's HadoopFSUtils.shouldFilterOutPathName
     """

@@ -84,7 +84,7 @@ def to_columns(fields: Mapping[str, Typed], schema: StructType, policy: Policy) 
     rescued = role_field(schema, RESCUED)
     if rescued is not None:
         rest = _rest_of_record(fields, route)
-        columns[rescued.name] = F.lit(None) if rest is None else to_json_text(rest)
+        columns[rescued.name] = F.lit(None) if rest is None else json_text_column(rest)
     return [_of_type(columns.get(field.name), field.type).alias(field.name) for field in schema]
 
 
@@ -276,12 +276,12 @@ def convert_exactly(values: Column, old: DataType, new: DataType, unit: EpochUni
     if facts is None or not can_route(new, facts[0]):
         return None
     if (facts[0], new) == ("long", TIMESTAMP):
-        return epoch_to_timestamp(values, unit)
+        return epoch_column_to_timestamp(values, unit)
     return PARTIAL_CONVERSIONS[facts[0], plain_name(new)](values, old, new)
 
 
 def holds_every_value(old: DataType, new: DataType) -> bool:
-    """Tell whether a column of a type holds every value of another type."""
+    """Return whether a column of a type holds every value of another type."""
     facts = type_facts(old)
     if old == new or is_widening(old, new) or facts is None:
         return old == new or is_widening(old, new)
@@ -301,7 +301,7 @@ def read_temporal(texts: Column, data_type: DataType) -> Column:
     return F.when(is_valid, texts.try_cast(type_to_spark(data_type)))
 
 
-def epoch_to_timestamp(values: Column, unit: EpochUnit | None = None) -> Column:
+def epoch_column_to_timestamp(values: Column, unit: EpochUnit | None = None) -> Column:
     """Return integers as timestamps.
 
     Source: docs/evolution-rules.md#u16, #d5
@@ -448,7 +448,7 @@ _JSON = {
 """The options for times in JSON: with all digits."""
 
 
-def to_json_text(values: Column) -> Column:
+def json_text_column(values: Column) -> Column:
     """Return documents as JSON texts, without the null fields of records."""
     return F.to_json(values, _JSON)
 
@@ -607,6 +607,6 @@ def _kind(data_type: DataType) -> Kind:
 def _show_value(values: Column, data_type: DataType, samples: Samples) -> Column:
     if samples is Samples.NONE:
         return F.lit("the value")
-    text = to_json_text(F.array(to_document(values, data_type)))
+    text = json_text_column(F.array(to_document(values, data_type)))
     shown = text.substr(F.lit(2), F.least(F.length(text) - F.lit(2), F.lit(SAMPLE_CHARS)))
     return shown if samples is Samples.RAW else mask_text(shown)

@@ -27,7 +27,7 @@ from widen.model.types import LONG, STRING, ArrayType, DataType, Field, MapType,
 from widen.spark.arrow_types import to_arrow_schema
 from widen.spark.errors import SPARK_ERRORS, ignore_failed_cleanup
 from widen.spark.read.parquet_footer import DRIVER_FILES, leaf_paths
-from widen.spark.source.source_files import as_literal, file_key
+from widen.spark.source.source_files import as_literal, source_file_key
 from widen.spark.types import to_spark
 
 CutTimes: TypeAlias = frozenset[Path]
@@ -51,7 +51,7 @@ def find_cut_times(spark: SparkSession, paths: Sequence[str]) -> dict[str, CutTi
     Raises:
         PySparkException: a file that only Spark can open is larger than the 2 GB that it reads as bytes.
     """
-    by_key, hidden = {file_key(path): path for path in paths}, list[str]()
+    by_key, hidden = {source_file_key(path): path for path in paths}, list[str]()
     if len(paths) <= DRIVER_FILES:
         leaves_by_path = _leaves_on_driver(paths)
         hidden = [path for path in paths if leaves_by_path[path] is None]
@@ -103,7 +103,7 @@ def _read_bytes(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
 
 
 def _has_int96(spark: SparkSession, paths: Sequence[str]) -> bool:
-    """Tell whether a file has a column of this type: Spark refuses it if it must not take the column for times."""
+    """Return whether a file has a column of this type: Spark refuses it if it must not take the column for times."""
     # Spark's schema does not tell INT96 from other timestamps; only this refusal does.
     before = spark.conf.get(_AS_TIMES, "true") or "true"
     spark.conf.set(_AS_TIMES, "false")
@@ -158,7 +158,7 @@ def _scan_files(files: DataFrame) -> dict[str, CutTimes | None]:
 def _scan_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for path, content in _files_of(batches):
         leaves = _scan(path, content)
-        values = [file_key(path), None if leaves is None else json.dumps(sorted(leaves))]
+        values = [source_file_key(path), None if leaves is None else json.dumps(sorted(leaves))]
         columns = [pa.array([value], pa.string()) for value in values]
         yield pa.RecordBatch.from_arrays(columns, names=[_FILE, _LEAVES])
 
@@ -214,7 +214,7 @@ def _read_batches(texts: StructType, leaves: CutTimes, batches: Iterable[pa.Reco
         number = 0
         for micros, nanos in _batches(path, content, [field.name for field in texts]):
             rows = _cut_rows(texts, leaves, micros, nanos)
-            cut_rows = [(file_key(path), number + at, *row) for at, row in rows]
+            cut_rows = [(source_file_key(path), number + at, *row) for at, row in rows]
             number += len(micros)
             columns = [pa.array([row[at] for row in cut_rows], type) for at, type in enumerate(types)]
             yield pa.RecordBatch.from_arrays(columns, names=[str(at) for at in range(len(types))])

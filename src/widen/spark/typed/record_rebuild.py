@@ -36,11 +36,11 @@ from widen.model.types import (
     StructType,
     quote_name,
 )
-from widen.proof.rules import ColumnsByKey, FieldColumns, SourceColumn, columns_by_key, widest_record_column
+from widen.proof.rules import ColumnsByKey, FieldColumns, SourceColumn, source_columns_by_key, widest_record_column
 from widen.schema.source_metadata import CORRUPT, CORRUPT_AT, RESCUED, role_field
 from widen.spark.expression import join_columns
 from widen.spark.source.file_ranges import Typed, field_steps, fields_of, with_field_steps
-from widen.spark.typed.column_expressions import document_type, from_document, to_document, to_json_text
+from widen.spark.typed.column_expressions import document_type, from_document, json_text_column, to_document
 from widen.spark.types import to_spark, type_to_spark
 
 # Strings of typed records that are read as dates, in the spelling in which the proof compares them.
@@ -96,17 +96,17 @@ def _as_stored(texts: Column, columns: FieldColumns, dim: int) -> Column:
     stored = []
     if "timestamp" not in types and types & _NUMBERS_OF_DATES:
         instants = F.when(texts.rlike(rf"\A{_SECONDS}(?:\.[0-9]{{1,3}})?Z\z"), texts.try_cast("timestamp"))
-        stored.append(count_text(F.unix_millis(instants)))
+        stored.append(rebuilt_count(F.unix_millis(instants)))
     if "date" not in types and (midnight is not None or types & _NUMBERS_OF_DATES):
         dates = F.when(texts.rlike(r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}\z"), texts)
         has_midnight = midnight is not None
         stored.append(
-            F.concat(dates, F.lit(midnight)) if has_midnight else count_text(F.unix_date(dates.try_cast("date")))
+            F.concat(dates, F.lit(midnight)) if has_midnight else rebuilt_count(F.unix_date(dates.try_cast("date")))
         )
     return F.coalesce(*stored, texts)
 
 
-def count_text(numbers: Column) -> Column:
+def rebuilt_count(numbers: Column) -> Column:
     """Return the texts that stand for dates and timestamps of which a column has only the count."""
     return F.concat(F.lit("count "), numbers.cast("string"))
 
@@ -119,7 +119,7 @@ _MIDNIGHTS: Mapping[str, str] = {"timestamp_ntz": "T00:00:00", "timestamp": "T00
 
 
 def has_temporal_strings(data_type: DataType) -> bool:
-    """Tell whether a type has strings that are read as dates."""
+    """Return whether a type has strings that are read as dates."""
     return any(isinstance(leaf, TemporalString) for _, leaf in leaves(data_type))
 
 
@@ -153,19 +153,19 @@ def rebuild_fields(
     """
     rescued = role_field(schema, RESCUED)
     rest = None if rescued is None else parse_record(F.col(quote_name(rescued.name)), source)
-    cells = columns_by_key(schema, policy)
+    cells = source_columns_by_key(schema, policy)
     cells = _own_fields(source, cells) if is_own_kind else cells
     return _record(source, cells, lambda name: F.col(quote_name(name)), rest)
 
 
 def is_own_kind(source: StructType, schema: StructType, policy: Policy) -> bool:
-    """Tell whether all columns have the kinds of their fields in the source.
+    """Return whether all columns have the kinds of their fields in the source.
 
     Args:
         source: The schema of the prepared records.
         policy: The policy, with what it says about single fields.
     """
-    cells = columns_by_key(schema, policy)
+    cells = source_columns_by_key(schema, policy)
     return _own_fields(source, cells) == {field.name: cells.get(field.name, ()) for field in source}
 
 
@@ -212,7 +212,7 @@ def parse_record(text: Column, source: StructType) -> Column:
 def record_text(fields: Mapping[str, Typed]) -> Column:
     """Return a text of records; two records have the same text only if they are equal."""
     parts = (to_document(values, data_type).alias(name) for name, (values, data_type) in fields.items())
-    return to_json_text(F.struct(*parts))
+    return json_text_column(F.struct(*parts))
 
 
 def count_leaves(fields: Mapping[str, Typed]) -> Column:
@@ -435,7 +435,7 @@ def _timestamp_to_text(values: Column, stored: DataType, original: DataType) -> 
 def _number_to_count(values: Column, stored: DataType, original: DataType) -> Column:
     """Return what stands for a date or a timestamp: a number does not say whether it counts days or milliseconds."""
     counts = values.try_cast("decimal(38,0)")
-    return F.when(counts == values, count_text(counts))
+    return F.when(counts == values, rebuilt_count(counts))
 
 
 def _to_epoch(values: Column, slot: SourceColumn, original: DataType) -> Column:
@@ -506,7 +506,7 @@ def columns_agree(fields: Mapping[str, Typed], schema: StructType, policy: Polic
         fields: The fields that `rebuild_fields` returns.
         schema: The schema of the table; the rows have its columns.
     """
-    columns = columns_by_key(schema, policy)
+    columns = source_columns_by_key(schema, policy)
     rescued = role_field(schema, RESCUED)
     conditions = [] if rescued is None else [_is_written_so(F.col(quote_name(rescued.name)), fields)]
     roles = (role_field(schema, role) for role in (CORRUPT, CORRUPT_AT))

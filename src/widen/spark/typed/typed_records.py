@@ -64,7 +64,7 @@ from widen.spark.source.source_files import (
     source_error_reason,
     unusable_source,
 )
-from widen.spark.typed.column_expressions import to_document, to_json_text
+from widen.spark.typed.column_expressions import json_text_column, to_document
 from widen.spark.typed.int96_times import CutTimes, find_cut_times, read_cut_times
 from widen.spark.types import as_nullable, from_spark, to_spark, type_to_spark
 
@@ -560,14 +560,14 @@ def _mask_values(values: Column) -> Column:
 
 def _json_text(values: Column, *, is_scalar: bool) -> Column:
     if not is_scalar:
-        return to_json_text(values)
+        return json_text_column(values)
     # Spark's to_json takes no scalars.
-    text = to_json_text(F.array(values))
+    text = json_text_column(F.array(values))
     return F.when(values.isNotNull(), text.substr(F.lit(2), F.length(text) - F.lit(2)))
 
 
 def _is_untouched(data_type: DataType, rules: FieldRules) -> bool:
-    """Tell whether no field rule applies to values of a type, and they contain no variants and no dates in strings."""
+    """Return whether no field rule applies to values of a type, and they have no variants and no dates in strings."""
     if rules.hidden:
         return False
     match data_type:

@@ -85,7 +85,7 @@ def to_checked_rows(frame: DataFrame, schema: StructType, protocol: Protocol, me
 
 
 def is_fully_nullable(data_type: DataType) -> bool:
-    """Tell whether everything inside a type is nullable."""
+    """Return whether everything inside a type is nullable."""
     match data_type:
         case StructType(fields):
             return all(field.nullable and is_fully_nullable(field.type) for field in fields)
@@ -304,7 +304,7 @@ def _cast_with_check(column: Column, have: DataType, want: DataType, path: Path)
 
 
 def _is_same(have: DataType, want: DataType) -> bool:
-    """Tell whether two types are equal except for nullability and metadata."""
+    """Return whether two types are equal except for nullability and metadata."""
     return str(have) == str(want)
 
 

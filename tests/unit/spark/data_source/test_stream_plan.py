@@ -9,9 +9,9 @@ from support.log_table import PROTOCOL, SCHEMA, add, metadata, remove, write_com
 from widen.errors import ChangeFeedNotRecorded, DataSourceRefused, StreamColumnsChanged, StreamRowsChanged
 from widen.log.log_store import LogStore
 from widen.log.snapshot import open_snapshot
-from widen.spark.data_source.stream_reader import BatchLimits, StreamOffset, StreamPlan
+from widen.spark.data_source.stream_reader import StreamLimits, StreamOffset, StreamPlan
 
-ALL = BatchLimits()
+ALL = StreamLimits()
 
 
 def widened(table_id: str | None = None) -> dict[str, object]:
@@ -36,7 +36,7 @@ def plan(table: Path, version: int | None = None, **options: bool) -> StreamPlan
     return StreamPlan(open_snapshot(LogStore(str(table)), version), **options)
 
 
-def batches(stream: StreamPlan, start: StreamOffset, limits: BatchLimits = ALL) -> list[str]:
+def batches(stream: StreamPlan, start: StreamOffset, limits: StreamLimits = ALL) -> list[str]:
     """Read batches until there is nothing new, as names of files; offsets go through JSON as in a checkpoint."""
     result = []
     while (end := stream.find_end(start, limits)) != start:
@@ -49,14 +49,16 @@ def batches(stream: StreamPlan, start: StreamOffset, limits: BatchLimits = ALL) 
     ("limits", "expected"),
     [
         (ALL, ["abc"]),
-        (BatchLimits(files=1), ["a", "b", "c"]),
-        (BatchLimits(files=2), ["ab", "c"]),
-        (BatchLimits(size_bytes=1), ["a", "b", "c"]),
-        (BatchLimits(size_bytes=25), ["ab", "c"]),
+        (StreamLimits(files=1), ["a", "b", "c"]),
+        (StreamLimits(files=2), ["ab", "c"]),
+        (StreamLimits(size_bytes=1), ["a", "b", "c"]),
+        (StreamLimits(size_bytes=25), ["ab", "c"]),
     ],
 )
 @pytest.mark.parametrize("version", [None, 0, 1])
-def test_every_file_is_in_one_batch(table: Path, version: int | None, limits: BatchLimits, expected: list[str]) -> None:
+def test_every_file_is_in_one_batch(
+    table: Path, version: int | None, limits: StreamLimits, expected: list[str]
+) -> None:
     stream = plan(table)
     assert [files for files in batches(stream, stream.start(version), limits) if files] == expected
 
@@ -152,7 +154,7 @@ def test_a_version_of_the_change_feed_stays_whole(table: Path) -> None:
     end = stream.find_end(stream.start(), ALL)
     write_commit(table, 5, remove("a"), remove("b"), add("d"))
     write_commit(table, 6, add("e"))
-    assert batches(stream, end, BatchLimits(files=1)) == ["dab", "e"]
+    assert batches(stream, end, StreamLimits(files=1)) == ["dab", "e"]
     parts = list(stream.slices(end, StreamOffset(end.table_id, 6)))
     assert [(part.file.path, part.change_type, part.version) for part in parts] == [
         ("d", "insert", 5),

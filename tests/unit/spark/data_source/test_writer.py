@@ -9,7 +9,14 @@ from widen.log.snapshot import open_snapshot
 from widen.model.schema_json import parse_type
 from widen.model.types import StructType
 from widen.spark.data_source.batch_reader import parse_source_options
-from widen.spark.data_source.writer import BatchWriter, StreamWriter, WritePlan, WrittenFiles, plan_write, write_task
+from widen.spark.data_source.writer import (
+    BatchWriter,
+    StreamWriter,
+    WritePlan,
+    WrittenFiles,
+    plan_write,
+    write_partition,
+)
 
 ROWS = pa.RecordBatch.from_pydict({"a": [1, 2]})
 
@@ -22,7 +29,7 @@ def plan(table: Path) -> WritePlan:
 
 def write(table: Path) -> tuple[BatchWriter, WrittenFiles]:
     chosen = plan(table)
-    return BatchWriter(chosen), write_task(chosen, [ROWS])
+    return BatchWriter(chosen), write_partition(chosen, [ROWS])
 
 
 def data_files(table: Path) -> list[str]:

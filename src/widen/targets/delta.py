@@ -52,7 +52,7 @@ from widen.schema.checks import table_format_of
 from widen.schema.growth import ensure_types_unreferenced, is_readable_in
 from widen.schema.metadata_change import advance_identities, with_operations
 from widen.schema.source_metadata import COMMENT, CORRUPT, role_field, with_sources
-from widen.schema.table_state import TableState, referenced_columns, row_conditions
+from widen.schema.table_state import TableState, referenced_columns, row_conditions, to_table_state
 from widen.spark.dml.change_context import ChangeResult
 from widen.spark.dml.changed_rows import read_changed_rows
 from widen.spark.dml.merge import delete_metrics
@@ -138,7 +138,7 @@ class DeltaTarget(IngestTarget):
             actions = plan_create_table(plan.schema, (), properties, now_ms).actions
             metadata, protocol = actions
             return DeltaDraft(self, protocol, self._with_privacy(metadata, plan), actions)
-        state = to_state(self.snapshot)
+        state = to_table_state(self.snapshot)
         metadata = state.metadata
         if plan.operations:
             ensure_types_unreferenced(state, plan.operations)
@@ -321,11 +321,6 @@ def _with_sources(metadata: Metadata, planned: StructType) -> Metadata:
     return metadata if with_paths == schema else metadata.with_schema(with_paths)
 
 
-def to_state(snapshot: Snapshot) -> TableState:
-    """Return the state of a version that an ingestion plans with."""
-    return TableState(snapshot.version, snapshot.protocol, snapshot.metadata)
-
-
 def _ensure_remembers_loads(snapshot: Snapshot | None) -> None:
     """Raise if the record of loads may have expired with its transaction identifier: files would be loaded twice."""
     if snapshot is not None and _TXN_RETENTION in snapshot.properties and find_head(snapshot) is None:
@@ -366,7 +361,7 @@ class DeltaLocation(TableLocation):
                 snapshot = open_snapshot(self.store)
             except TableNotFound:
                 return
-            change = plan_add_feature(to_state(snapshot), name)
+            change = plan_add_feature(to_table_state(snapshot), name)
             if change is not None:
                 commit(self.store, snapshot, change.actions, change.operation, change.parameters).or_raise()
 
@@ -379,7 +374,7 @@ class DeltaLocation(TableLocation):
         except TableNotFound:
             _ensure_location_empty(self.store)
             return DeltaTarget(self.store, None, for_file_fields(policy))
-        state = to_state(snapshot)
+        state = to_table_state(snapshot)
         ensure_writable(state.protocol, self.location)
         policy = replace(
             policy,

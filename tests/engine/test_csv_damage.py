@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 import widen
 from widen.errors import CorruptFile, LimitExceeded
-from widen.spark.source import file_ranges, json_texts
+from widen.spark.source import file_ranges
 from widen.table import Table
 
 Place = Callable[[Path, bytes], Path]
@@ -48,7 +48,7 @@ def place(request: pytest.FixtureRequest) -> Place:
 @pytest.fixture(params=["small", "large"])
 def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "large":
-        monkeypatch.setattr(json_texts, "MAX_WHOLE_FILE_BYTES", 64)
+        monkeypatch.setattr(file_ranges, "MAX_WHOLE_FILE_BYTES", 64)
         monkeypatch.setattr(file_ranges, "MIN_TASK_BYTES", 1_000)
         monkeypatch.setattr(file_ranges, "MAX_LOCAL_BYTES", 0)
     return str(request.param)

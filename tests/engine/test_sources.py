@@ -96,7 +96,7 @@ LARGE = {
 def test_a_large_file_is_read_in_parts(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
-    monkeypatch.setattr(json_texts, "MAX_WHOLE_FILE_BYTES", 8)
+    monkeypatch.setattr(file_ranges, "MAX_WHOLE_FILE_BYTES", 8)
     (tmp_path / "large.json").write_text(text)
     assert proved(spark, str(tmp_path / "large.json"), tmp_path / "table").corrupt == 0
     assert rows(spark, tmp_path / "table") == [{"n": 1}, {"n": 2, "t": "}"}]
@@ -106,7 +106,7 @@ def test_a_large_file_is_read_in_parts(
 def test_tasks_share_the_lines_of_a_large_file(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(json_texts, "MAX_WHOLE_FILE_BYTES", 8)
+    monkeypatch.setattr(file_ranges, "MAX_WHOLE_FILE_BYTES", 8)
     monkeypatch.setattr(file_ranges, "MIN_TASK_BYTES", 100)
     lines = [f'{{"n":{number},"t":"{"x" * (number % 40)}"}}' for number in range(200)]
     lines[70], lines[140] = "not a record", ""
@@ -130,7 +130,7 @@ def test_a_file_that_is_gone_is_named(spark: SparkSession, tmp_path: Path, monke
 def test_a_large_file_of_lines_in_which_records_take_several_lines_later(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(json_texts, "MAX_WHOLE_FILE_BYTES", 8)
+    monkeypatch.setattr(file_ranges, "MAX_WHOLE_FILE_BYTES", 8)
     monkeypatch.setattr(file_ranges, "MIN_TASK_BYTES", 10)
     text = '{"n":1}\n{"n":2}\n{\n  "n": 3,\n  "t": "}"\n}\n{"n":4}\n{ "n": 5,\n  "r": {\n  "x": "{"\n}\n}\n'
     (tmp_path / name).write_bytes(gzip.compress(text.encode()) if name.endswith("gz") else text.encode())
@@ -163,7 +163,7 @@ def test_a_first_interval_learns_its_columns_from_the_first_lines(
 def test_a_large_file_with_something_else_between_its_records(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(json_texts, "MAX_WHOLE_FILE_BYTES", 8)
+    monkeypatch.setattr(file_ranges, "MAX_WHOLE_FILE_BYTES", 8)
     (tmp_path / "large.json").write_text('[{"n":1}, oops, {"n":2}, {"n":3')
     assert proved(spark, str(tmp_path / "large.json"), tmp_path / "table").corrupt == 2
     kept = {row["_corrupt_record"] for row in rows(spark, tmp_path / "table") if "_corrupt_record" in row}
@@ -248,11 +248,11 @@ def test_a_file_that_changes_after_it_is_listed(
     source, table = tmp_path / "in", tmp_path / "table"
     find_files = BatchReader.find_files
 
-    def find_and_change(*words: Any) -> SourceFiles:
+    def find_and_change(*words: Any, **more: Any) -> SourceFiles:
         source.mkdir(exist_ok=True)
         (source / "a.csv").write_text("n,t\n1,first\n")
         (source / name).write_text("n,t\n2,a\n3,long\n")
-        listed = find_files(*words)
+        listed = find_files(*words, **more)
         if told == "it was deleted":
             (source / name).unlink()
         else:
@@ -308,6 +308,9 @@ def test_csv_in_another_encoding_loses_no_byte(spark: SparkSession, tmp_path: Pa
     kept = [row["_corrupt_record"] for row in rows(spark, tmp_path / "table") if "n" not in row]
     assert {corrupt_text_to_bytes(text) for text in kept} == {b"2,\x81\xe9\\x81", b"3,\xe9,\x81"}
     assert [row["a"] for row in rows(spark, tmp_path / "table") if "n" in row] == ["café"]
+    (tmp_path / "names.csv").write_bytes("é,ü\n1,2\n".encode("cp1252"))
+    proved(spark, str(tmp_path / "names.csv"), tmp_path / "names", options={"encoding": "cp1252"})
+    assert Table(str(tmp_path / "names")).to_arrow().to_pylist() == [{"é": "1", "ü": "2"}]
     (tmp_path / "cut.csv").write_bytes("n,a\n1,x".encode("utf-16")[:-1])
     (tmp_path / "whole.csv").write_bytes("n,a\n1,é".encode("utf-16"))
     sources = [str(tmp_path / "cut.csv"), str(tmp_path / "whole.csv")]
@@ -347,7 +350,7 @@ def test_texts_of_csv_are_numbers_where_they_come_back(spark: SparkSession, tmp_
 
 @pytest.mark.parametrize("text", ["n,a\n1,x\n2,y\n", 'n,a\n1,"x\n"\n2,"\ny"\n'], ids=["lines", "line breaks in fields"])
 def test_a_large_file_of_csv(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    monkeypatch.setattr(json_texts, "MAX_WHOLE_FILE_BYTES", 8)
+    monkeypatch.setattr(file_ranges, "MAX_WHOLE_FILE_BYTES", 8)
     (tmp_path / "large.csv").write_text(text)
     proved(spark, str(tmp_path / "large.csv"), tmp_path / "table")
     found = rows(spark, tmp_path / "table")

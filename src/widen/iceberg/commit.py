@@ -37,6 +37,7 @@ from widen.iceberg.partitions import (
 )
 from widen.iceberg.properties import read_sources
 from widen.iceberg.schema_conversion import from_model, to_model
+from widen.iceberg.snapshots import stream_marks_at
 from widen.log.commit_outcome import Conflicted, StagedFiles
 from widen.model.display import record_commit
 from widen.model.lazy_module import import_lazily
@@ -50,8 +51,10 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table, Transaction
     from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.update import snapshot as snapshot_updates
 else:
     iceberg_errors = import_lazily("pyiceberg.exceptions")
+    snapshot_updates = import_lazily("pyiceberg.table.update.snapshot")
     sql_catalog = import_lazily("pyiceberg.catalog.sql")
 
 CommitResult: TypeAlias = int | Conflicted
@@ -195,6 +198,30 @@ def commit_properties(name: TableName, properties: Mapping[str, str]) -> Table:
         transaction = table.transaction()
         transaction.set_properties(dict(properties))
     return _commit_metadata(name, transaction, lambda metadata: properties.items() <= metadata.properties.items())
+
+
+def commit_restore(name: TableName, snapshot_id: int) -> Table:
+    """Make a snapshot the current one in one commit, and return the newest version of the table.
+
+    The marks of streams go back to what the snapshot has, so that what is loaded again is not skipped.
+
+    Raises:
+        UnsupportedIcebergVersion: the table has a format version that PyIceberg does not write.
+        TableChanged: another writer changed the table first.
+        ColumnChangeUnknown: the catalog did not say whether it has the change.
+        CatalogError: the catalog cannot be read or written; nothing was changed.
+    """
+    table = name.load()
+    ensure_table_writable(name, table)
+    marks = stream_marks_at(table.metadata, snapshot_id)
+    with translate_catalog_errors(str(name)):
+        transaction = table.transaction()
+        snapshot_updates.ManageSnapshots(transaction).set_current_snapshot(snapshot_id)
+        transaction.set_properties({key: value for key, value in marks.items() if value is not None})
+        removed = [key for key, value in marks.items() if value is None]
+        if removed:
+            transaction.remove_properties(*removed)
+    return _commit_metadata(name, transaction, lambda metadata: metadata.current_snapshot_id == snapshot_id)
 
 
 def _commit_metadata(name: TableName, transaction: Transaction, has_changed: Callable[[TableMetadata], bool]) -> Table:

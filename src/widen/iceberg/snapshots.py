@@ -217,6 +217,23 @@ def snapshot_commits(metadata: TableMetadata, limit: int | None = None) -> Itera
         yield snapshot.snapshot_id, snapshot.timestamp_ms, _describe(snapshot)
 
 
+def stream_marks_at(metadata: TableMetadata, snapshot_id: int) -> dict[str, str | None]:
+    """Return the properties that record the last batches of streams, as a snapshot has them; None for none.
+
+    Only those are returned that later snapshots have changed. The numbers of a stream grow, so all before the first one
+    that is undone are in the table.
+    """
+    kept = {each.snapshot_id for each in ancestors(metadata, metadata.snapshot_by_id(snapshot_id))}
+    undone: dict[str, int] = {}
+    for snapshot in ancestors(metadata):
+        if snapshot.snapshot_id in kept:
+            break
+        summary = summary_of(snapshot)
+        if names.APP_ID in summary:
+            undone[summary[names.APP_ID]] = summary_count(snapshot, names.INTERVAL)
+    return {f"{names.STREAM}{app_id}": str(first - 1) if first > 0 else None for app_id, first in undone.items()}
+
+
 def _describe(snapshot: Snapshot) -> dict[str, Any]:
     summary, properties = snapshot.summary, summary_of(snapshot)
     if summary is None:

@@ -35,7 +35,7 @@ from widen.model.display import Progress, Step, no_progress
 from widen.spark.ingest.batch import Batch
 from widen.spark.ingest.quarantined_rows import BatchResult
 from widen.spark.ingest.text_tasks import MIN_COUNTED_RECORDS, BatchWriteSpec
-from widen.spark.source.json_texts import is_small
+from widen.spark.source.file_ranges import is_small
 from widen.spark.source.open_source import IngestSource, persist_source, with_bad_files
 from widen.spark.source.source_files import SourceFile, ensure_unchanged, explain_changes, unchanged_files
 from widen.targets.table_format import (

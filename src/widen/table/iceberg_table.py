@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from widen.errors import InvalidOption, OptionMissing
 from widen.evolution.unify import FoldResult, Rest
 from widen.iceberg.catalog import CatalogSource, open_store, to_table_name
-from widen.iceberg.commit import commit_columns, commit_properties, plan_columns
-from widen.iceberg.properties import read_sources
+from widen.iceberg.commit import commit_columns, commit_properties, commit_restore, plan_columns
+from widen.iceberg.properties import SOURCES, STREAM, read_sources
 from widen.iceberg.schema_conversion import to_model
 from widen.iceberg.snapshots import (
     FILE_COLUMNS,
@@ -42,7 +43,11 @@ from widen.table.row_changes import FOLD, FoldMixin, ensure_values_kept
 
 if TYPE_CHECKING:
     from widen.spark.expression import Expression
+    from widen.spark.iceberg.row_changes import IcebergChange, IcebergRows
     from widen.spark.types import DataFrame, SparkSession
+
+NO_SNAPSHOT = -1
+"""The version of a table that has no snapshot yet, where a number is needed; Iceberg's metadata has it too."""
 
 _WIDEN = "Iceberg can widen int to bigint, float to double, and decimals to more digits: use merge_schema=True."
 
@@ -182,16 +187,162 @@ class IcebergTable(FoldMixin, ColumnMethodsMixin):
             StorageError: the catalog or the store returned an error; nothing is visible.
         """
         from widen.spark.iceberg.write import append_rows
-        from widen.spark.settings import schema_evolution_settings
 
-        merges, mode = schema_evolution_settings(frame.sparkSession, merge_schema, widening)
-        widens = partial(can_widen_automatically, TableFormat.ICEBERG_V2, mode) if merges else never
-        options = SchemaChangeOptions(merges, widens, cast, widen_fix=_WIDEN)
+        options = self._change_options(frame, merge_schema, widening, cast=cast)
         version = retry_conflicts(lambda _: append_rows(self._name, frame, options))
         with after_commit(self.name, version):
             entry = next(each for each in self.refresh().history() if each.version == version)
             metrics = {name: int(value) for name, value in entry.metrics.items()}
         return TableChange(self, entry.operation, version, metrics)
+
+    @check_arguments
+    def overwrite(
+        self,
+        frame: DataFrame,
+        *,
+        where: Expression | None = None,
+        merge_schema: bool | None = None,
+        widening: str | None = None,
+        cast: bool = False,
+    ) -> TableChange[Self]:
+        """Replace all rows, or those that match a condition, in one commit, and return the `TableChange`.
+
+        Columns are matched and cast as in `append`. Files that also have other rows are rewritten.
+
+        Args:
+            frame: The rows.
+            where: The condition on the rows to replace, in Spark SQL or as a column; every new row must match it too.
+            merge_schema: As in `append`.
+            widening: As in `append`.
+            cast: As in `append`.
+
+        Raises:
+            SchemaMismatch: the data do not fit; the error names the columns, both types, and what would make them fit.
+            ReplaceWhereMismatch: a new row does not match the condition; nothing is visible.
+            RowRefused: a required column is null, or a value is out of range; nothing is visible.
+            ChangeRefused: the condition cannot be used.
+            InvalidOption: ``widening`` is not one of the three values.
+            UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
+            UnsupportedFeatureForWrite: PyIceberg cannot remove files of this table; the error says why.
+            ContentionError: other writers kept committing first, or the outcome is unknown.
+            JobFailed: a Spark job failed; nothing is visible.
+            StorageError: the catalog or the store returned an error; nothing is visible.
+        """
+        options = self._change_options(frame, merge_schema, widening, cast=cast)
+        return self._change_rows("overwrite", where, frame.sparkSession, lambda rows: rows.overwrite(frame, options))
+
+    @check_arguments
+    def delete(self, where: Expression | None = None, *, spark: SparkSession | None = None) -> TableChange[Self]:
+        """Delete rows in one commit, and return the `TableChange`; if no row matches there is no commit.
+
+        Files that also have other rows are rewritten (copy-on-write), whatever ``write.delete.mode`` says.
+
+        Args:
+            where: The condition on the rows to delete, in Spark SQL or as a column; without it all rows are deleted. A
+                string also skips files by partitions and bounds.
+            spark: The session, classic or Connect; by default the active one, else a local one.
+
+        Raises:
+            NotDeterministic: the condition may give different results for the same row.
+            InvalidCondition: the condition cannot be used.
+            UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
+            UnsupportedFeatureForWrite: PyIceberg cannot remove files of this table; the error says why.
+            ContentionError: other writers kept committing first, or the outcome is unknown.
+            CorruptFile: a file cannot be read.
+            JobFailed: a Spark job failed; nothing is visible.
+            StorageError: the catalog or the store returned an error; nothing is visible.
+        """
+        from widen.spark.session import find_session
+
+        return self._change_rows("delete", where, find_session(spark), lambda rows: rows.delete())
+
+    @check_arguments
+    def update(
+        self,
+        assignments: Mapping[str, Expression],
+        where: Expression | None = None,
+        *,
+        spark: SparkSession | None = None,
+    ) -> TableChange[Self]:
+        """Update rows in one commit, and return the `TableChange`; if no row matches there is no commit.
+
+        Column types do not change: a value that is out of range for its column fails the update. Files with such rows
+        are rewritten.
+
+        Args:
+            assignments: The new values, in Spark SQL or as columns, by column path, e.g.
+                ``{"amount": "amount * 2", "address.zip": "'9000'"}``. All of them refer to the row before the update.
+            where: The condition on the rows to update; without it all rows are updated.
+            spark: The session.
+
+        Raises:
+            ColumnNotFound: the column does not exist.
+            InvalidPath: a path cannot be read.
+            AssignmentConflict: two assignments go to the same column.
+            ItemAssignmentRefused: a path leads into an array or a map.
+            SchemaMismatch: a value does not fit its column.
+            NotDeterministic: the condition may give different results for the same row.
+            InvalidCondition: the condition or a value cannot be used.
+            RowRefused: a required column would be null, or a value is out of range; nothing is visible.
+            UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
+            UnsupportedFeatureForWrite: PyIceberg cannot remove files of this table; the error says why.
+            ContentionError: other writers kept committing first, or the outcome is unknown.
+            JobFailed: a Spark job failed; nothing is visible.
+            StorageError: the catalog or the store returned an error; nothing is visible.
+        """
+        from widen.spark.session import find_session
+
+        return self._change_rows("update", where, find_session(spark), lambda rows: rows.update(assignments))
+
+    @check_arguments
+    def restore(self, version: int | None = None, *, timestamp: datetime | str | None = None) -> TableChange[Self]:
+        """Make an earlier snapshot the current one, and return the `TableChange`. No file is deleted or written.
+
+        The columns stay as they are. What the later snapshots have loaded counts as not loaded: ``new=True`` loads
+        their files again, and ``txn`` and streams accept their batches again. Their quarantined records stay in the
+        quarantine.
+
+        Args:
+            version: The id of the snapshot.
+            timestamp: Restores the snapshot that was current at this time; a string is ISO 8601, in UTC by default.
+
+        Raises:
+            VersionNotFound: the table does not have the snapshot, or it has expired.
+            OptionMissing: neither is given.
+            InvalidOption: both are given, or the time cannot be read.
+            UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
+            ContentionError: another writer changed the table first, or the outcome is unknown.
+            StorageError: the catalog returned an error.
+
+        Source: Iceberg's table specification, "Snapshot References"
+        """
+        if version is None and timestamp is None:
+            raise OptionMissing(option="version or timestamp", expected="Give one of them.")
+        reference = SnapshotReference(version, None if timestamp is None else to_ms(timestamp))
+        snapshot = find_read_point(self.refresh()._table.metadata, reference).snapshot
+        assert snapshot is not None
+        if snapshot.snapshot_id != self.version:
+            self._table = commit_restore(self._name, snapshot.snapshot_id)
+        return TableChange(self, "restore", snapshot.snapshot_id, {})
+
+    @check_arguments
+    def set_properties(self, properties: Mapping[str, str]) -> Self:
+        """Set properties in one commit, and return the table.
+
+        Args:
+            properties: The values by name, e.g. ``{"write.target-file-size-bytes": "134217728"}``.
+
+        Raises:
+            InvalidOption: a property records what Widen has done, and is not to be set by hand.
+            UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
+            ContentionError: another writer changed the table first, or the outcome is unknown.
+            StorageError: the catalog returned an error.
+        """
+        own = next((name for name in properties if name == SOURCES or name.startswith(STREAM)), None)
+        if own is not None:
+            raise InvalidOption(option="properties", value=own, expected="Widen keeps its records there.")
+        self._table = commit_properties(self._name, properties)
+        return self
 
     @check_arguments
     def alter_column(
@@ -322,6 +473,38 @@ class IcebergTable(FoldMixin, ColumnMethodsMixin):
         version = retry_conflicts(attempt)
         with after_commit(self.name, version):
             return TableChange(self.refresh(), FOLD, version, metrics)
+
+    def _change_options(
+        self, frame: DataFrame, merge_schema: bool | None, widening: str | None, *, cast: bool
+    ) -> SchemaChangeOptions:
+        from widen.spark.settings import schema_evolution_settings
+
+        merges, mode = schema_evolution_settings(frame.sparkSession, merge_schema, widening)
+        widens = partial(can_widen_automatically, TableFormat.ICEBERG_V2, mode) if merges else never
+        return SchemaChangeOptions(merges, widens, cast, widen_fix=_WIDEN)
+
+    def _change_rows(
+        self,
+        operation: str,
+        where: Expression | None,
+        spark: SparkSession,
+        change: Callable[[IcebergRows], IcebergChange],
+    ) -> TableChange[Self]:
+        """Change the rows that a condition selects, again if another writer commits first."""
+        from widen.spark.iceberg.row_changes import select_iceberg_rows
+
+        metrics: dict[str, int] = {}
+
+        def attempt(_: Conflicted | None) -> int | Conflicted | None:
+            done = change(select_iceberg_rows(self._name, where, spark))
+            metrics.update(done.metrics)
+            return done.version
+
+        version = retry_conflicts(attempt)
+        if version is None:
+            return TableChange(self.refresh(), operation, NO_SNAPSHOT, {})
+        with after_commit(self.name, version):
+            return TableChange(self.refresh(), operation, version, metrics)
 
     def _point(self, version: int | None) -> ReadPoint:
         return find_read_point(self._table.metadata, SnapshotReference(version))

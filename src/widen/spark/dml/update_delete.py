@@ -179,7 +179,8 @@ def overwrite_where(snapshot: Snapshot, frame: DataFrame, metadata: Metadata, wh
     removal = delete(frame.sparkSession, snapshot, where, metadata)
     with ExitStack() as undo, ExitStack() as kept, ChangeFiles(_context(snapshot, frame, metadata)) as files:
         undo.callback(removal.discard, snapshot.store)
-        rows = _within(fill_missing_columns(frame, files.context.schema, snapshot.protocol), files.context, where)
+        schema = files.context.schema
+        rows = rows_within(fill_missing_columns(frame, schema, snapshot.protocol), schema, where)
         if removal.recorded:
             with translate_spark_errors():
                 # The rows are written twice, as data and as change data.
@@ -200,9 +201,9 @@ def _context(snapshot: Snapshot, frame: DataFrame, metadata: Metadata) -> Change
     return ChangeContext(frame.sparkSession, snapshot, metadata, select_files(snapshot, UnknownPredicate()))
 
 
-def _within(rows: DataFrame, context: ChangeContext, where: Expression) -> DataFrame:
+def rows_within(rows: DataFrame, schema: StructType, where: Expression) -> DataFrame:
     """Return the rows with a check that fails the write if a row does not match the condition."""
-    anchor = next(field for field in context.schema if field.type != VOID)
+    anchor = next(field for field in schema if field.type != VOID)
     column, is_true = F.col(quote_name(anchor.name)), F.coalesce(to_column(where), F.lit(False))
     outside = raise_expression("OUTSIDE", {"where": expression_text(where)}).cast(type_to_spark(anchor.type))
     return rows.withColumn(anchor.name, F.when(is_true, column).otherwise(outside))

@@ -479,14 +479,26 @@ def read_head(data: bytes, dialect: CsvDialect, path: str) -> tuple[Header, RowS
     """Return the header of a file, and the look of its first rows.
 
     Args:
-        data: The beginning of the file.
+        data: The beginning of the file, in its encoding.
         path: The file, for errors.
     """
-    if len(data) > STYLE_BYTES // 2:
-        data = data[: max(data.rfind(b"\n"), data.rfind(b"\r")) + 1] or data
-    text = to_utf8(data, dialect) or data
-    header = read_header(text, dialect, path)
+    data = _complete_lines(data)
+    return look_at_head(to_utf8(data, dialect) or data, dialect, path)
+
+
+def look_at_head(text: bytes, dialect: CsvDialect, path: str) -> tuple[Header, RowStyle]:
+    """Return what `read_head` does.
+
+    Args:
+        text: The beginning of the file in UTF-8.
+    """
+    header = read_header(_complete_lines(text), dialect, path)
     return header, learn_style(header.rows, len(header.names), dialect)
+
+
+def _complete_lines(data: bytes) -> bytes:
+    """Return a long beginning of a file without its last line, which may be cut."""
+    return data[: max(data.rfind(b"\n"), data.rfind(b"\r")) + 1] or data if len(data) > STYLE_BYTES // 2 else data
 
 
 _HEADER_FIX = (

@@ -26,6 +26,7 @@ from widen.spark.source.csv import (
     ensure_splittable,
     has_breaks,
     is_splittable,
+    look_at_head,
     parse_rows,
     read_head,
     read_header,
@@ -45,6 +46,7 @@ from widen.spark.source.file_ranges import (
     as_raw_records,
     check_ranges,
     ensure_file_readable,
+    is_small,
     open_file,
     pack_ranges,
     range_batch,
@@ -53,7 +55,7 @@ from widen.spark.source.file_ranges import (
     split_groups,
     task_bytes,
 )
-from widen.spark.source.json_texts import is_small, keep_file_order, text_lines, whole_files
+from widen.spark.source.json_texts import keep_file_order, text_lines, whole_files
 from widen.spark.source.source_files import SNIFFED_BYTES, SourceFile, SourceFiles, as_literal, count_partitions
 
 LINE_FIELD = "value"
@@ -124,11 +126,7 @@ def _texts_of_files(dialect: CsvDialect, batches: Iterable[pa.RecordBatch]) -> I
                 refused = RefusedTexts(0, [content], [1], [f"it is not {dialect.encoding.upper()}"])
                 yield refused.to_raw(group.file)
                 continue
-            # As in files that tasks read, only the first bytes tell how rows look.
-            header, style = read_head(text[:HEAD_BYTES], dialect, group.file)
-            rows = read_header(text, dialect, group.file).rows
-            scanned = RowScanner(dialect, style, group.file, header.line).scan(rows, is_end=True)
-            yield from _to_raw(parse_rows(scanned, header.names, dialect, group.file))
+            yield from _to_raw(_rows_of_text(text, dialect, group.file))
 
 
 @dataclass(frozen=True)
@@ -302,6 +300,13 @@ def _read_file(file: BinaryIO, part: FileRange, dialect: CsvDialect) -> Iterator
     if text is None:
         yield TextGroup(part.uri, 0, False, [content], [1], [f"it is not {dialect.encoding.upper()}"])
         return
-    header, style = read_head(text, dialect, part.uri)
-    scanned = RowScanner(dialect, style, part.uri, header.line).scan(header.rows, is_end=True)
-    yield from parse_rows(scanned, header.names, dialect, part.uri)
+    yield from _rows_of_text(text, dialect, part.uri)
+
+
+def _rows_of_text(text: bytes, dialect: CsvDialect, path: str) -> Iterator[FieldGroup]:
+    """Yield the rows of a whole file in UTF-8."""
+    # As in files that tasks read in parts, only the first bytes tell how rows look.
+    _, style = look_at_head(text[:HEAD_BYTES], dialect, path)
+    header = read_header(text, dialect, path)
+    scanned = RowScanner(dialect, style, path, header.line).scan(header.rows, is_end=True)
+    yield from parse_rows(scanned, header.names, dialect, path)

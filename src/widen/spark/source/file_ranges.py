@@ -73,6 +73,7 @@ class FileRange(msgspec.Struct, frozen=True, array_like=True):
         is_whole: Whether the bytes are the whole file, in any form; else they are lines.
         limit: Maximum size of a record or a line.
         is_multi_line: Whether records take several lines, in a compressed file of any size.
+        is_small: Whether the records of a whole file may have any form; else its first line tells.
     """
 
     uri: str
@@ -81,11 +82,20 @@ class FileRange(msgspec.Struct, frozen=True, array_like=True):
     is_whole: bool = False
     limit: int = MAX_RECORD_BYTES
     is_multi_line: bool = False
+    is_small: bool = True
 
     @property
     def is_compressed(self) -> bool:
         """Whether the name says so. Its end is then that of the compressed bytes."""
         return is_packed(self.uri)
+
+
+def is_small(file: SourceFile) -> bool:
+    """Return whether a file is read whole, so that its records may have any form.
+
+    Compressed text is taken for eight times as large, since every reader must decide alike, before it decompresses.
+    """
+    return file.size_bytes <= (MAX_WHOLE_FILE_BYTES // 8 if file.is_compressed else MAX_WHOLE_FILE_BYTES)
 
 
 def can_read(files: Sequence[SourceFile]) -> bool:
@@ -114,7 +124,7 @@ def small_ranges(
     """
     if not are_few(spark, files):
         return None
-    ranges = [FileRange(file.uri, 0, file.size_bytes, True, limit, is_multi_line) for file in files]
+    ranges = [FileRange(file.uri, 0, file.size_bytes, True, limit, is_multi_line, is_small(file)) for file in files]
     return range_batch(msgspec.json.encode(ranges), RANGES_PART)
 
 
@@ -187,7 +197,9 @@ def read_ranges(
         is_multi_line: Whether records take several lines, in compressed files of any size.
     """
     limit = task_bytes((*whole, *lined), partitions)
-    ranges = [FileRange(file.uri, 0, file.size_bytes, True, limit_bytes, is_multi_line) for file in whole]
+    ranges = [
+        FileRange(file.uri, 0, file.size_bytes, True, limit_bytes, is_multi_line, is_small(file)) for file in whole
+    ]
     ranges += [replace_limit(part, limit_bytes) for file in lined for part in split_file(file, limit)]
     return RangeTasks(spark, [msgspec.json.encode(each) for each in pack_ranges(ranges, limit)], RANGES_PART)
 
@@ -253,7 +265,7 @@ def _read_whole(file: BinaryIO, part: FileRange) -> Iterator[TextGroup]:
     """Yield a file in any form. What is too large to be held is read by lines, or record by record."""
     content = file.read(MAX_WHOLE_FILE_BYTES + 1)
     ensure_file_readable(content[:SNIFFED_BYTES], part.uri)
-    if len(content) <= MAX_WHOLE_FILE_BYTES:
+    if part.is_small and len(content) <= MAX_WHOLE_FILE_BYTES:
         if len(content) > part.limit and any(len(text) > part.limit for text in split_records(content)):
             raise record_too_long(part.uri, 0, part.limit)
         yield TextGroup(part.uri, 0, True, [content])

@@ -27,7 +27,6 @@ from widen.spark.session import is_driver
 from widen.spark.settings import SKIP_NO_FILE
 from widen.spark.source.file_ranges import (
     FILE,
-    MAX_WHOLE_FILE_BYTES,
     PART,
     RANGES_PART,
     RAW_SCHEMA,
@@ -40,6 +39,7 @@ from widen.spark.source.file_ranges import (
     begins_with_line,
     can_read,
     check_heads,
+    is_small,
     range_batch,
     read_ranges,
     task_bytes,
@@ -186,11 +186,6 @@ def read_column(rows: DataFrame) -> DataFrame:
     text = F.col(quote_name(name)).cast("binary").alias(TEXT)
     no_file = (F.lit("").alias(FILE), F.lit(0).cast("bigint").alias(PART), F.lit(False).alias(WHOLE))
     return rows.where(F.col(quote_name(name)).isNotNull()).select(text, *no_file)
-
-
-def is_small(file: SourceFile) -> bool:
-    """Return whether a file is read as a whole."""
-    return file.size_bytes <= (MAX_WHOLE_FILE_BYTES // 8 if file.is_compressed else MAX_WHOLE_FILE_BYTES)
 
 
 def whole_files(spark: SparkSession, source: SourceFiles, files: Sequence[SourceFile]) -> DataFrame:

@@ -33,12 +33,11 @@ from widen.spark.ingest.text_tasks import read_record_groups
 from widen.spark.read.scan import read_snapshot
 from widen.spark.source.csv import parse_dialect
 from widen.spark.source.csv_texts import read_csv, read_csv_lines, read_csv_ranges, small_csv_ranges
-from widen.spark.source.file_ranges import RAW_SCHEMA, RawTexts, can_read, small_ranges
+from widen.spark.source.file_ranges import RAW_SCHEMA, RawTexts, can_read, is_small, small_ranges
 from widen.spark.source.json_texts import (
     JsonFiles,
     ensure_json_options,
     is_multi_line,
-    is_small,
     read_column,
     read_json_by_spark,
 )

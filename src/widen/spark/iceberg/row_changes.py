@@ -1,0 +1,293 @@
+"""Delete, update and overwrite rows of an Iceberg table in one snapshot.
+
+Files with such rows are rewritten (copy-on-write), whatever ``write.delete.mode`` asks for: PyIceberg commits no delete
+files. Rows that other writers have deleted in these files stay deleted.
+
+Source: Iceberg's table specification, "Row-level Deletes"; Delta Lake's DELETE, UPDATE and overwrites
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as F
+
+from widen.errors import JobFailed
+from widen.iceberg.catalog import TableName
+from widen.iceberg.commit import CommitResult, IcebergTransaction, ensure_table_writable, open_transaction
+from widen.iceberg.metadata_files import live_entries
+from widen.iceberg.partitions import calendar_limits, truncation_limits
+from widen.iceberg.properties import DELETE, OPERATION, OVERWRITE, SOURCES, UPDATE, encode_sources, read_sources
+from widen.iceberg.scan_plan import IcebergScan, plan_scan, to_row_filter
+from widen.iceberg.schema_conversion import ensure_names_distinct, to_model
+from widen.iceberg.snapshots import SnapshotReference, find_read_point
+from widen.log.commit_outcome import StagedFiles
+from widen.model.column_path import as_nullable
+from widen.model.types import StructType, quote_name
+from widen.protocol.actions import Protocol
+from widen.protocol.data_skipping import UnknownPredicate
+from widen.schema.growth import Relation, SchemaChangeOptions, assigned_paths, merge_schema, overlay_types
+from widen.spark.dml.assignment import assign_columns, to_assigned_values, translate_overflow
+from widen.spark.dml.update_delete import rows_within
+from widen.spark.errors import translate_spark_errors
+from widen.spark.expression import Expression, ensure_deterministic_condition, to_column
+from widen.spark.iceberg.scan import IcebergSource, read_iceberg_files, to_uris
+from widen.spark.iceberg.write import open_iceberg_writer
+from widen.spark.read.deleted_rows import FILE
+from widen.spark.read.predicates import parse_predicate
+from widen.spark.read.scan import location_key
+from widen.spark.types import DataFrame, from_spark, to_spark, visible_schema
+from widen.spark.write.physical_layout import check_rows, fill_missing_columns
+
+if TYPE_CHECKING:
+    from pyiceberg.manifest import DataFile
+
+    from widen.iceberg.catalog import Table
+    from widen.iceberg.file_metrics import IcebergFile
+    from widen.spark.ingest.write_files import IcebergWriter
+
+_NO_FEATURES = Protocol(min_reader_version=1, min_writer_version=1)
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergChange:
+    """What a change of rows has committed.
+
+    Args:
+        version: The id of the snapshot; that of the snapshot before if no row matched; None if there is none.
+        metrics: Counts of rows and files; empty if nothing was committed.
+    """
+
+    version: CommitResult | None
+    metrics: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class IcebergRows:
+    """The rows of the newest version of a table that a condition selects.
+
+    Args:
+        schema: The columns, with field ids and source fields.
+        where: The condition; None for all rows.
+    """
+
+    name: TableName
+    table: Table
+    schema: StructType
+    where: Expression | None
+    spark: SparkSession
+
+    def delete(self) -> IcebergChange:
+        """Delete the rows, in one commit if there are any.
+
+        Raises:
+            NotDeterministic: the condition may give different results for the same row.
+            InvalidCondition: the condition cannot be used.
+            JobFailed: a Spark job failed, or the rows changed between two reads; nothing is visible.
+            StorageError: the catalog or the store refused; nothing is visible.
+        """
+        if not self.removed:
+            return self._unchanged()
+        transaction = open_transaction(self.name, self.table, ())
+        with StagedFiles() as staged:
+            written = self._write_rest(open_iceberg_writer(transaction, self.schema), staged, self.schema)
+            metrics = {**self._file_metrics(written), "numDeletedRows": self.count}
+            return self._commit(transaction, staged, DELETE, written, metrics)
+
+    def update(self, assignments: Mapping[str, Expression]) -> IcebergChange:
+        """Update the rows, in one commit if there are any.
+
+        Args:
+            assignments: The new values by column path; they refer to the row before the update.
+
+        Raises:
+            ColumnNotFound: a column does not exist.
+            SchemaMismatch: a value does not fit its column.
+            RowRefused: a required column would be null.
+            JobFailed: a Spark job failed, or the rows changed between two reads; nothing is visible.
+        """
+        paths = assigned_paths(Relation(self.schema), assignments)
+        values = to_assigned_values(self._empty, {path: assignments[text] for text, path in paths.items()})
+        incoming = overlay_types(self.schema, {path: value.type for path, value in values.items()})
+        merge_schema(self.schema, incoming, SchemaChangeOptions(casts=True, fills=False))
+        new = assign_columns(self.schema, values, lambda name: F.col(quote_name(name)))
+        if not self.removed:
+            return self._unchanged()
+        transaction = open_transaction(self.name, self.table, ())
+        columns = [self._updated(field.name, new) for field in self.schema]
+        with StagedFiles() as staged, translate_overflow():
+            rows = _check(transaction, self._rows.select(*columns), self.schema)
+            written = self._write(open_iceberg_writer(transaction, self.schema), staged, rows, removes=0)
+            metrics = {**self._file_metrics(written), "numUpdatedRows": self.count}
+            return self._commit(transaction, staged, UPDATE, written, metrics)
+
+    def overwrite(self, frame: DataFrame, options: SchemaChangeOptions) -> IcebergChange:
+        """Replace the rows by others, in one commit.
+
+        Args:
+            frame: The new rows; each must match the condition.
+
+        Raises:
+            SchemaMismatch: the data do not fit.
+            ReplaceWhereMismatch: a new row does not match the condition; nothing is visible.
+            RowRefused: a required column is null, or a value is out of range; nothing is visible.
+            JobFailed: a Spark job failed; nothing is visible.
+        """
+        transaction = open_transaction(
+            self.name, self.table, merge_schema(self.schema, from_spark(frame.schema), options)
+        )
+        schema = to_model(transaction.schema, read_sources(self.table.properties, str(self.name)))
+        writer = open_iceberg_writer(transaction, schema)
+        filled = fill_missing_columns(frame, schema, _NO_FEATURES)
+        rows = filled if self.where is None else rows_within(filled, schema, self.where)
+        with StagedFiles() as staged:
+            added = writer.write(_check(transaction, rows, schema))
+            staged.add_undo(lambda: writer.discard(added))
+            written = [*added, *self._write_rest(writer, staged, schema)]
+            metrics = {**self._file_metrics(written), "numOutputRows": writer.count_rows(added)}
+            return self._commit(transaction, staged, OVERWRITE, written, metrics, schema)
+
+    @cached_property
+    def removed(self) -> Sequence[DataFile]:
+        """The files with such rows."""
+        if self.where is None:
+            return self._live
+        paths = {file.path for file in self._touched.files}
+        return [each for each in self._live if each.file_path in paths]
+
+    @cached_property
+    def count(self) -> int:
+        """The number of the rows."""
+        if self.where is None and not self._candidates.deletes:
+            return sum(each.record_count for each in self._live)
+        return sum(self._matches.values())
+
+    @cached_property
+    def _live(self) -> list[DataFile]:
+        snapshot = self.table.current_snapshot()
+        return [entry.data_file for entry in live_entries(self.table.metadata, self.table.io, snapshot)]
+
+    @cached_property
+    def _source(self) -> IcebergSource:
+        return IcebergSource(self.spark, self.table.io, find_read_point(self.table.metadata, SnapshotReference()))
+
+    @cached_property
+    def _empty(self) -> DataFrame:
+        return self.spark.createDataFrame([], to_spark(as_nullable(visible_schema(self.schema))))
+
+    @cached_property
+    def _is_match(self) -> Column:
+        return F.lit(True) if self.where is None else F.coalesce(to_column(self.where), F.lit(False))
+
+    @cached_property
+    def _candidates(self) -> IcebergScan:
+        """The files that may have such rows."""
+        point = self._source.point
+        if point.snapshot is None:
+            return IcebergScan((), ())
+        if self.where is not None:
+            ensure_deterministic_condition(self._empty, self.where)
+        predicate = parse_predicate(self.where, self.schema) if isinstance(self.where, str) else UnknownPredicate()
+        return plan_scan(point.metadata, self.table.io, point.snapshot, to_row_filter(predicate, point.schema))
+
+    @cached_property
+    def _matches(self) -> Mapping[str, int]:
+        """The number of such rows by the key of their file, for the files that have any."""
+        if not self._candidates.files:
+            return {}
+        rows = read_iceberg_files(self._source, self.schema, self._candidates, UnknownPredicate(), with_file=True)
+        with translate_spark_errors():
+            counts = rows.where(self._is_match).groupBy(FILE).count().collect()
+        return {row[FILE]: row["count"] for row in counts}
+
+    @cached_property
+    def _touched(self) -> IcebergScan:
+        """The files that have such rows, with the deletes of other writers in them."""
+        files = self._candidates.files
+        if self.where is None:
+            return self._candidates
+        uris = to_uris(file.path for file in files)
+        matching = (file for file, uri in zip(files, uris, strict=True) if location_key(uri) in self._matches)
+        return replace(self._candidates, files=tuple(matching))
+
+    @property
+    def _rows(self) -> DataFrame:
+        """All rows of these files."""
+        return read_iceberg_files(self._source, self.schema, self._touched, UnknownPredicate())
+
+    def _updated(self, name: str, new: Mapping[str, Column]) -> Column:
+        old = F.col(quote_name(name))
+        return F.when(self._is_match, new[name]).otherwise(old).alias(name) if name in new else old
+
+    def _write_rest(self, writer: IcebergWriter, staged: StagedFiles, schema: StructType) -> list[IcebergFile]:
+        """Write the other rows of these files.
+
+        Args:
+            schema: The columns of the new files.
+        """
+        if self.where is None or not self.removed:
+            return []
+        rest = fill_missing_columns(self._rows.where(~self._is_match), schema, _NO_FEATURES)
+        return self._write(writer, staged, rest, removes=self.count)
+
+    def _write(self, writer: IcebergWriter, staged: StagedFiles, rows: DataFrame, *, removes: int) -> list[IcebergFile]:
+        """Write what replaces these files.
+
+        Args:
+            removes: The number of their rows that are not replaced.
+
+        Raises:
+            JobFailed: there are more or fewer rows than were counted before.
+        """
+        written = writer.write(rows)
+        staged.add_undo(lambda: writer.discard(written))
+        found, before = writer.count_rows(written), sum(each.record_count for each in self.removed)
+        # How many rows deletes of other writers remove is known only to those who read them.
+        if not self._touched.deletes and found != before - removes:
+            raise JobFailed(reason=f"{found} rows were written instead of {before - removes}")
+        return written
+
+    def _file_metrics(self, written: Sequence[IcebergFile]) -> dict[str, int]:
+        return {"numAddedFiles": len(written), "numRemovedFiles": len(self.removed)}
+
+    def _unchanged(self) -> IcebergChange:
+        snapshot = self.table.current_snapshot()
+        return IcebergChange(None if snapshot is None else snapshot.snapshot_id, {})
+
+    def _commit(
+        self,
+        transaction: IcebergTransaction,
+        staged: StagedFiles,
+        operation: str,
+        written: Sequence[IcebergFile],
+        metrics: Mapping[str, int],
+        schema: StructType | None = None,
+    ) -> IcebergChange:
+        transaction.add_snapshot(written, {OPERATION: operation}, self.removed)
+        transaction.set_properties({SOURCES: encode_sources(schema or self.schema)})
+        return IcebergChange(transaction.commit(staged), metrics)
+
+
+def _check(transaction: IcebergTransaction, rows: DataFrame, schema: StructType) -> DataFrame:
+    """Return rows of which one that violates a rule of the table fails the job."""
+    fields = transaction.partition_fields
+    limits = {**truncation_limits(fields, schema), **calendar_limits(fields, schema)}
+    return check_rows(rows, schema, _NO_FEATURES, {}, limits=limits)
+
+
+def select_iceberg_rows(name: TableName, where: Expression | None, spark: SparkSession) -> IcebergRows:
+    """Return the rows of the newest version of a table that a condition selects.
+
+    Raises:
+        AmbiguousColumns: two columns of the table have names that differ only in case.
+        UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
+    """
+    table = name.load()
+    ensure_table_writable(name, table)
+    schema = to_model(table.schema(), read_sources(table.properties, str(name)))
+    ensure_names_distinct(schema, str(name))
+    return IcebergRows(name, table, schema, where, spark)

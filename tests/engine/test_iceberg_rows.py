@@ -1,0 +1,260 @@
+"""Deleting, updating and overwriting rows of Iceberg tables, and restoring snapshots, judged by PyIceberg's scan."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.transforms import BucketTransform, IdentityTransform, Transform
+from pyiceberg.types import IntegerType, LongType, NestedField, StringType, StructType
+from pyspark.sql import SparkSession
+
+import widen
+from support.iceberg_files import append_deletes, embedded_catalog, position_deletes
+from widen.errors import (
+    ColumnNotFound,
+    InvalidCondition,
+    InvalidOption,
+    NotDeterministic,
+    NotNullViolated,
+    OptionMissing,
+    ReplaceWhereMismatch,
+    SchemaMismatch,
+    VersionNotFound,
+    WidenError,
+)
+
+SCHEMA = Schema(
+    NestedField(1, "id", IntegerType(), required=True),
+    NestedField(2, "kind", StringType(), required=False),
+    NestedField(3, "size", LongType(), required=False),
+    NestedField(4, "place", StructType(NestedField(5, "zip", StringType(), required=False)), required=False),
+)
+ARROW = pa.schema(
+    [
+        pa.field("id", pa.int32(), nullable=False),
+        ("kind", pa.string()),
+        ("size", pa.int64()),
+        ("place", pa.struct([("zip", pa.string())])),
+    ]
+)
+ROWS = [
+    {"id": 1, "kind": "a", "size": 10, "place": {"zip": "x"}},
+    {"id": 2, "kind": "a", "size": None, "place": None},
+    {"id": 3, "kind": "b", "size": 30, "place": {"zip": None}},
+    {"id": 4, "kind": None, "size": 40, "place": {"zip": "y"}},
+    {"id": 5, "kind": "b", "size": 50, "place": {"zip": "z"}},
+    {"id": 6, "kind": "c", "size": None, "place": {"zip": "x"}},
+]
+LAYOUTS: dict[str, Transform[Any, Any] | None] = {
+    "whole": None,
+    "by kind": IdentityTransform(),
+    "by bucket": BucketTransform(2),
+}
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> SqlCatalog:
+    return embedded_catalog(tmp_path)
+
+
+@pytest.fixture
+def made(catalog: SqlCatalog, spark: SparkSession) -> Callable[..., Table]:
+    def make(layout: str = "whole", version: str = "2") -> Table:
+        transform = LAYOUTS[layout]
+        spec = PartitionSpec() if transform is None else PartitionSpec(PartitionField(2, 1000, transform, "p"))
+        table = catalog.create_table("ns.t", SCHEMA, partition_spec=spec, properties={"format-version": version})
+        for rows in (ROWS[:4], ROWS[4:]):
+            frame = spark.createDataFrame(rows, "id int, kind string, size bigint, place struct<zip: string>")
+            widen.IcebergTable("ns.t", catalog=catalog).append(frame.coalesce(1))
+        return table.refresh()
+
+    return make
+
+
+def rows(table: Table) -> list[dict[str, object]]:
+    return sorted(table.refresh().scan().to_arrow().to_pylist(), key=lambda row: row["id"])
+
+
+Row = dict[str, Any]
+CHANGES: dict[str, tuple[Callable[[widen.IcebergTable, SparkSession], Any], Callable[[list[Row]], list[Row]], int]] = {
+    "delete by a column": (
+        lambda table, spark: table.delete("size > 20", spark=spark),
+        lambda rows: [row for row in rows if not (row["size"] or 0) > 20],
+        3,
+    ),
+    "delete by the partition": (
+        lambda table, spark: table.delete("kind = 'b'", spark=spark),
+        lambda rows: [row for row in rows if row["kind"] != "b"],
+        2,
+    ),
+    "delete where null": (
+        lambda table, spark: table.delete("kind IS NULL OR place.zip IS NULL", spark=spark),
+        lambda rows: [row for row in rows if row["kind"] and row["place"] and row["place"]["zip"]],
+        3,
+    ),
+    "delete all rows": (lambda table, spark: table.delete(spark=spark), lambda rows: [], 6),
+    "update a column and a field": (
+        lambda table, spark: table.update({"size": "size + id", "place.zip": "kind"}, "id IN (1, 5)", spark=spark),
+        lambda rows: [
+            {**row, "size": row["size"] + row["id"], "place": {"zip": row["kind"]}} if row["id"] in (1, 5) else row
+            for row in rows
+        ],
+        2,
+    ),
+    "update that moves rows to another partition": (
+        lambda table, spark: table.update({"kind": "'c'"}, "kind = 'a'", spark=spark),
+        lambda rows: [{**row, "kind": "c"} if row["kind"] == "a" else row for row in rows],
+        2,
+    ),
+    "update all rows": (
+        lambda table, spark: table.update({"size": "CAST(NULL AS bigint)"}, spark=spark),
+        lambda rows: [{**row, "size": None} for row in rows],
+        6,
+    ),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("change", CHANGES)
+def test_rows_change_in_one_snapshot(
+    spark: SparkSession, catalog: SqlCatalog, made: Callable[..., Table], layout: str, change: str
+) -> None:
+    table, (act, expected, count) = made(layout), CHANGES[change]
+    done = act(widen.IcebergTable("ns.t", catalog=catalog), spark)
+    assert rows(table) == expected(ROWS)
+    assert len(table.metadata.snapshots) == 3
+    assert done.version == table.current_snapshot().snapshot_id
+    assert done.metrics["numDeletedRows" if done.operation == "delete" else "numUpdatedRows"] == count
+    assert [each.id for each in done.table.read(spark=spark).orderBy("id").collect()] == [
+        row["id"] for row in rows(table)
+    ]
+
+
+def test_rows_that_others_have_deleted_stay_deleted(
+    spark: SparkSession, catalog: SqlCatalog, made: Callable[..., Table]
+) -> None:
+    table = made()
+    first = min(file["file_path"] for file in table.inspect.files().to_pylist() if file["record_count"] == 4)
+    append_deletes(table, position_deletes(table, [(Path(first.removeprefix("file://")), 0)]))
+    done = widen.IcebergTable("ns.t", catalog=catalog).update({"size": "0"}, spark=spark)
+    assert (done.metrics["numUpdatedRows"], rows(table)) == (5, [{**row, "size": 0} for row in ROWS[1:]])
+
+
+@pytest.mark.parametrize("version", ["1", "2"])
+def test_an_overwrite_replaces_rows(
+    spark: SparkSession, catalog: SqlCatalog, made: Callable[..., Table], version: str
+) -> None:
+    table, opened = made("by kind", version), widen.IcebergTable("ns.t", catalog=catalog)
+    new = spark.sql("SELECT 9 id, 'b' kind, 9L size")
+    done = opened.overwrite(new, where="kind = 'b'")
+    nine = {"id": 9, "kind": "b", "size": 9, "place": None}
+    assert rows(table) == [*(row for row in ROWS if row["kind"] != "b"), nine]
+    assert done.metrics["numOutputRows"] == 1
+
+    with pytest.raises(ReplaceWhereMismatch):
+        opened.overwrite(new, where="kind = 'a'")
+    assert len(table.refresh().metadata.snapshots) == 3
+
+    opened.overwrite(spark.sql("SELECT 1 id, 3000000000 more"), merge_schema=True)
+    assert rows(table) == [{"id": 1, "kind": None, "size": None, "place": None, "more": 3000000000}]
+
+
+def test_nothing_to_change_is_no_snapshot(spark: SparkSession, catalog: SqlCatalog, made: Callable[..., Table]) -> None:
+    table = made()
+    opened = widen.IcebergTable("ns.t", catalog=catalog)
+    done = opened.delete("id > 100", spark=spark)
+    assert (done.version, done.metrics) == (table.current_snapshot().snapshot_id, {})
+    catalog.create_table("ns.empty", SCHEMA)
+    assert widen.IcebergTable("ns.empty", catalog=catalog).delete(spark=spark).metrics == {}
+
+
+@pytest.mark.parametrize(
+    ("act", "error"),
+    [
+        (lambda table, spark: table.delete("nothing = 1", spark=spark), InvalidCondition),
+        (lambda table, spark: table.delete("rand() < 0.5", spark=spark), NotDeterministic),
+        (lambda table, spark: table.update({"nothing": "1"}, spark=spark), ColumnNotFound),
+        (lambda table, spark: table.update({"place": "1"}, spark=spark), SchemaMismatch),
+        (lambda table, spark: table.update({"id": "CAST(NULL AS int)"}, spark=spark), NotNullViolated),
+        (lambda table, spark: table.update({"id": "id + 3000000000"}, spark=spark), WidenError),
+    ],
+)
+def test_what_is_refused_changes_nothing(
+    spark: SparkSession,
+    catalog: SqlCatalog,
+    made: Callable[..., Table],
+    act: Callable[[widen.IcebergTable, SparkSession], object],
+    error: type[WidenError],
+) -> None:
+    table = made()
+    files = {*Path(table.location().removeprefix("file://")).rglob("*.parquet")}
+    with pytest.raises(error):
+        act(widen.IcebergTable("ns.t", catalog=catalog), spark)
+    assert (rows(table), len(table.metadata.snapshots)) == (ROWS, 2)
+    assert {*Path(table.location().removeprefix("file://")).rglob("*.parquet")} == files
+
+
+def test_a_lost_race_is_run_again(
+    spark: SparkSession, catalog: SqlCatalog, made: Callable[..., Table], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from widen.spark.iceberg import row_changes
+
+    table, waiting = made(), [ROWS[0] | {"id": 7}]
+
+    def after_another(*words: Any) -> Any:
+        if waiting:
+            catalog.load_table("ns.t").append(pa.Table.from_pylist([waiting.pop()], schema=ARROW))
+        return open_writer(*words)
+
+    open_writer = row_changes.open_iceberg_writer
+    monkeypatch.setattr(row_changes, "open_iceberg_writer", after_another)
+    done = widen.IcebergTable("ns.t", catalog=catalog).delete("size = 10", spark=spark)
+    assert done.metrics["numDeletedRows"] == 2
+    assert [row["id"] for row in rows(table)] == [2, 3, 4, 5, 6]
+
+
+def test_a_restored_snapshot_forgets_what_was_loaded_later(
+    spark: SparkSession, catalog: SqlCatalog, tmp_path: Path
+) -> None:
+    landing = tmp_path / "in"
+    landing.mkdir()
+
+    def load(number: int) -> widen.IngestResult:
+        if not (landing / f"{number}.json").exists():
+            (landing / f"{number}.json").write_text(json.dumps({"n": number}) + "\n")
+        return widen.ingest(str(landing), "ns.t", catalog=catalog, new=True, txn=("job", number), spark=spark)
+
+    first, _, _ = load(1), load(2), load(3)
+    table = widen.IcebergTable("ns.t", catalog=catalog)
+    done = table.restore(first.version)
+    assert (done.version, table.version) == (first.version, first.version)
+    assert [row.n for row in table.read(spark=spark).collect()] == [1]
+    assert load(2).records == 2  # the files of both batches that are undone
+    assert sorted(row.n for row in table.refresh().read(spark=spark).collect()) == [1, 2, 3]
+    assert load(2).is_unchanged
+    assert widen.ingest(str(landing / "1.json"), "ns.t", catalog=catalog, txn=("job", 2), spark=spark).is_repeated
+    assert catalog.load_table("ns.t").scan().to_arrow().num_rows == 3
+
+    with pytest.raises(VersionNotFound):
+        table.restore(1)
+    with pytest.raises(OptionMissing):
+        table.restore()
+    with pytest.raises(InvalidOption):
+        table.restore(first.version, timestamp="2024-01-01")
+
+
+def test_properties_are_set(catalog: SqlCatalog, made: Callable[..., Table]) -> None:
+    made()
+    table = widen.IcebergTable("ns.t", catalog=catalog).set_properties({"write.target-file-size-bytes": "1000000"})
+    assert table.properties["write.target-file-size-bytes"] == "1000000"
+    with pytest.raises(InvalidOption, match="records"):
+        table.set_properties({"widen.stream.job": "7"})

@@ -188,6 +188,21 @@ OPTIONS: Mapping[str, Any] = {
     ),
     "strict": _option(bool, "--strict", "Fail if an option names a field that does not exist."),
     "layout_of": _option(str | None, "--layout-of", "Begin a new table with these columns.", metavar="TABLE"),
+    "key": _option(
+        list[str] | None,
+        "--key",
+        f"A field that identifies a row: records replace the row of their key; {_MANY}",
+        metavar="FIELD",
+    ),
+    "sequence_by": _option(
+        str | None,
+        "--sequence-by",
+        "The field that tells which record of a --key is the newest; by default the last batch wins.",
+        metavar="FIELD",
+    ),
+    "delete_when": _option(
+        str | None, "--delete-when", "Records that delete the row of their --key, e.g. \"op = 'd'\".", metavar="SQL"
+    ),
 }
 """The options, by the keyword arguments of an ingestion."""
 
@@ -236,12 +251,13 @@ def ensure_options_valid(
         SourceError: a path of the source cannot be used.
         StorageRefused: the table cannot be written.
     """
-    from widen.ingestion.options import check_places, parse_options, to_quarantine
+    from widen.ingestion.options import check_places, parse_keys, parse_options, to_quarantine
     from widen.targets import find_table
 
     table = {name: options[name] for name in ("to", "catalog", "partition_by")}
     rest: Any = {name: options[name] for name in options if name not in (*table, "layout_of")}
-    parse_options(rest)
+    _, policy = parse_options(rest)
+    parse_keys(rest, policy)
     found = kept_in = None
     if into is not None:
         found = find_table(into, settings, **table)
@@ -423,12 +439,14 @@ def plan_command(
 
 
 def _plan_parts(planned: Plan | None) -> Iterator[RenderableType]:
-    from widen.report import terminal
+    from widen.report import terminal, text_format
 
     if planned is None:
         return
+    if planned.keyed_by:
+        yield Text(f"Rows change by key: {text_format.printable(planned.keyed_by)}")
     if planned.is_empty:
-        yield Text("Nothing to change.")
+        yield Text("Nothing to change." if not planned.keyed_by else "The schema does not change.")
     if not planned.is_empty or planned.rescued or planned.quarantined or planned.pending:
         yield from terminal.plan_parts(planned)
         yield Text(f"hash {planned.hash}", "dim")
@@ -488,6 +506,8 @@ def _result_parts(result: IngestResult, into: str) -> Iterator[RenderableType]:
         "  "
         + text_format.written_text(result.records, result.files, result.size_bytes, result.corrupt, result.not_objects)
     )
+    if result.keys is not None:
+        yield Text(f"  {result.keys}")
     if result.multi_line is not None:
         place = text_format.printable(result.multi_line)
         text = f"  {place} begins a record over several lines; load such files with --option multiLine=true"

@@ -248,6 +248,17 @@ class FlowKeyRefused(RequestError):
     hint = "{fix}"
 
 
+class KeyRepeated(RequestError):
+    """A batch without a sequence has different records of one key."""
+
+    code = "WIDEN_KEY_REPEATED"
+    template = "{count} keys of the batch have different records, and nothing tells which of them is the newest."
+    hint = (
+        "Name the field that tells it: sequence_by='updated_at' (--sequence-by updated_at). Or load the records in "
+        "batches with one record for each key; the last batch then wins. Nothing was written."
+    )
+
+
 class FlowTaken(ContentionError):
     """Another process runs the same flow."""
 

@@ -193,6 +193,7 @@ class Plan:
         maps: The fields whose objects look like maps, but become records.
         rounded: The fields with numbers that are rounded to doubles.
         source_table: The version of a table that was read as the source; empty for other sources.
+        keyed_by: How rows change by key; empty if the batch only adds rows.
     """
 
     operations: tuple[Operation, ...]
@@ -207,6 +208,7 @@ class Plan:
     maps: tuple[MapCandidate, ...] = ()
     rounded: tuple[RoundedField, ...] = ()
     source_table: str = ""
+    keyed_by: str = ""
 
     @property
     def rounded_values(self) -> int:
@@ -271,6 +273,7 @@ class Plan:
             "badFiles": [_value(file) for file in self.bad_files],
             "maps": [_value(candidate) for candidate in self.maps],
             "rounded": [_value(each) for each in self.rounded],
+            **({"keyedBy": self.keyed_by} if self.keyed_by else {}),
         }
 
 
@@ -307,6 +310,7 @@ def _lines(plan: Plan) -> Iterator[str]:
     for title, items in (
         ("Changes:", plan.operations),
         ("Refused by the policy:", plan.refused),
+        ("Rows change:", (plan.keyed_by,) if plan.keyed_by else ()),
         ("Because:", tuple(map(_explain_event, plan.events))),
         ("Stored in the rescue column:", tuple(map(_explain_rescued, plan.rescued))),
         ("Quarantined:", tuple(map(_explain_quarantined, plan.quarantined))),

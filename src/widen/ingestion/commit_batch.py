@@ -41,6 +41,8 @@ from widen.spark.source.source_files import SourceFile, ensure_unchanged, explai
 from widen.targets.table_format import (
     Conflicted,
     IngestTarget,
+    KeyCounts,
+    KeyRules,
     NewFiles,
     QuarantineWrite,
     StagedFiles,
@@ -48,6 +50,7 @@ from widen.targets.table_format import (
     TableLocation,
     TransactionId,
     after_commit,
+    merge_if_keyed,
     reason_of,
     retry_conflicts,
     run_logged,
@@ -81,6 +84,7 @@ class BatchRequest:
         is_strict: Whether every option that names a field must have an effect.
         is_new: Whether the batch has only files that the table has not loaded; see `widen.ingestion.new_files`.
         guard: What the batch requires of the version that it is committed to; by default, not to have the interval yet.
+        keys: The rules of an ingestion by key; None to only add rows.
         replaces_rows: Whether the commit also removes rows, so that a batch without records is committed too.
     """
 
@@ -96,6 +100,7 @@ class BatchRequest:
     is_new: bool = False
     guard: CommitGuard | None = None
     replaces_rows: bool = False
+    keys: KeyRules | None = None
 
     @property
     def commit_guard(self) -> CommitGuard:
@@ -106,9 +111,9 @@ class BatchRequest:
         """Return the newest version of the table.
 
         Raises:
-            InvalidOption: the location has files but no table.
+            InvalidOption: the location has files but no table, or the table is written by other keys.
         """
-        return self.table.open(self.policy)
+        return self.table.open(self.policy).with_keys(self.keys)
 
 
 OpenBatch: TypeAlias = Callable[[IngestTarget], "Batch | None"]
@@ -176,7 +181,9 @@ def commit_batch(
                 staged.add_undo(quarantine.undo)
             loaded = to_load_record(batch, written.result.seen, is_exclusive=request.is_new)
             draft = request.commit_guard.prepare_draft(written.draft, plan)
-            version = draft.commit(plan, written.result, staged=staged, interval=request.interval, loaded=loaded)
+            draft, result, counts = merge_if_keyed(draft, written.result, batch.spark, staged)
+            written = replace(written, result=result, key_counts=counts)
+            version = draft.commit(plan, result, staged=staged, interval=request.interval, loaded=loaded)
         if isinstance(version, Conflicted):
             observed = observed.merged(written.result.seen, max)
             return version
@@ -372,6 +379,7 @@ class WrittenBatch:
         version: The version of the table that holds the batch; None as long as it is not committed.
         quarantine: The records of the batch in the quarantine, if there are any.
         is_repeated: Whether the table had the batch already; then nothing was written.
+        key_counts: What the batch did to the rows of its keys, for an ingestion by key.
     """
 
     target: IngestTarget
@@ -381,6 +389,7 @@ class WrittenBatch:
     version: int | None = None
     quarantine: QuarantineWrite | None = None
     is_repeated: bool = False
+    key_counts: KeyCounts | None = None
 
 
 def write_until_plan_is_stable(
@@ -540,6 +549,7 @@ def _build_result(batch: Batch, written: WrittenBatch, request: BatchRequest) ->
         interval=number,
         quarantined=result.seen.quarantined,
         quarantine=written.quarantine.location if written.quarantine else None,
+        keys=written.key_counts,
     )
 
 

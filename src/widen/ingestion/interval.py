@@ -5,7 +5,7 @@ Source: docs/evolution-rules.md#one-interval
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from os import PathLike
@@ -31,12 +31,13 @@ from widen.ingestion.commit_batch import (
     write_until_plan_is_stable,
 )
 from widen.ingestion.new_files import FileChoice, is_by_content, open_batch, parse_changed
-from widen.ingestion.options import check_places, parse_limits, parse_options, to_quarantine
+from widen.ingestion.options import check_places, parse_keys, parse_limits, parse_options, to_quarantine
 from widen.ingestion.result import IngestResult
 from widen.json.contract import ensure_contract
 from widen.model.argument_types import check_arguments
 from widen.model.display import Progress, no_progress
 from widen.model.types import StructType
+from widen.spark.dml.keyed_rows import ensure_rules_apply
 from widen.spark.ingest.batch import Batch
 from widen.spark.ingest.contract_check import ContractReport
 from widen.spark.ingest.quarantined_rows import BatchResult
@@ -86,6 +87,9 @@ def plan(
     samples: str | None = None,
     strict: bool = False,
     layout_of: str | PathLike[str] | None = None,
+    key: Sequence[str] | None = None,
+    sequence_by: str | None = None,
+    delete_when: str | None = None,
 ) -> Plan:
     """Return the plan of an ingestion; nothing is written.
 
@@ -112,7 +116,8 @@ def plan(
     kept_in = to_quarantine(quarantine, table)
     own = check_places(source, table, quarantine=kept_in, spark=spark, is_new=new, writes=False)
     session = with_store_settings(find_session(spark), places, storage_options)
-    target = table.open(policy)
+    keys = parse_keys(locals(), policy)
+    target = table.open(policy).with_keys(keys)
     choice = _build_choice(session, target, own, new=new, new_by=new_by, changed=changed, skips_bad=skip_bad_files)
     batch = open_batch(reader, session, source, choice)
     if batch is None:
@@ -123,7 +128,10 @@ def plan(
         planned = write_until_plan_is_stable(target, observed, lambda spec, _: BatchResult([], batch.observe(spec)))
     ensure_has_records(batch, planned)
     ensure_matched(planned.plan, policy, is_strict=strict)
-    return replace(planned.plan, bad_files=batch.bad_files, source_table=batch.source_table)
+    if keys is not None:
+        ensure_rules_apply(planned.plan.schema, keys)
+    keyed_by = "" if keys is None else str(keys)
+    return replace(planned.plan, bad_files=batch.bad_files, source_table=batch.source_table, keyed_by=keyed_by)
 
 
 @check_arguments
@@ -172,6 +180,9 @@ def ingest(
     samples: str | None = None,
     strict: bool = False,
     layout_of: str | PathLike[str] | None = None,
+    key: Sequence[str] | None = None,
+    sequence_by: str | None = None,
+    delete_when: str | None = None,
 ) -> IngestResult:
     """Write all records of a source to a table in one commit, and evolve its schema where needed.
 
@@ -254,6 +265,13 @@ def ingest(
             it. With ``strict``, ``allow_unmatched`` has no effect.
         layout_of: A table whose columns a new table begins with, e.g. to build a table again: the layout that comes of
             one batch after another is then that of all at once. It has no effect on a table that exists.
+        key: The fields that identify a row, e.g. ``["id"]``: a record then replaces the row of its key. They are
+            compared by kind and value. Records without a key go to the quarantine. For Delta tables.
+        sequence_by: With ``key``, the field that tells which record of a key is the newest: a number, a time or a text.
+            Older records change nothing, whenever they arrive. Without it, the last batch wins, and a batch with two
+            different records of a key is refused.
+        delete_when: With ``key``, the condition of records that delete the row of their key, in Spark SQL over the
+            columns of the table, e.g. ``"op = 'd'"``.
 
     Raises:
         SourceError: the source cannot be used, it has no records, or a file changed while it was read; the table is
@@ -277,6 +295,9 @@ def ingest(
         raise InvalidOption(option="park_over_limit", value=True, expected="Applies to new=True (--new) only.")
     reader, policy = parse_options(locals(), storage_options)
     reader = replace(reader, skips_bad_files=skip_bad_files or park_over_limit)
+    keys = parse_keys(locals(), policy)
+    if keys is not None and verify:
+        raise InvalidOption(option="verify", value=verify, expected="An ingestion by key cannot be verified yet.")
     interval = None if txn is None else _to_interval(*txn)
     places = () if isinstance(source, DataFrame) else to_paths(source)
     table = find_table(into, storage_options, to=to, catalog=catalog, partition_by=partition_by)
@@ -293,6 +314,7 @@ def ingest(
         is_strict=strict,
         limits=parse_limits(max_corrupt, max_quarantined, fail_on),
         is_new=new,
+        keys=keys,
     )
     after, target = AfterCommit(parse_share(verify), on_event), request.open_target()
     skips_bad = reader.skips_bad_files

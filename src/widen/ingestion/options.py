@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-from widen.errors import InvalidConfig, InvalidOption, LimitExceeded
+from widen.errors import InvalidConfig, InvalidOption, LimitExceeded, OptionMissing
 from widen.errors.tables import open_failure
 from widen.evolution.plan import Grade, Plan
 from widen.evolution.policy import ANYWHERE, Numbers, Policy, Samples, parse_mode, parse_pin, parse_source, parse_unit
@@ -25,6 +25,7 @@ from widen.json.observation import Observation, RecordPosition, position_text
 from widen.model.column_path import Path, fold_path, format_path
 from widen.model.types import StructType
 from widen.schema.source_metadata import to_layout
+from widen.spark.dml.keyed_rows import KeyRules, parse_key_rules
 from widen.spark.source.csv import EXACT_VALUES, WRITTEN_VALUES
 from widen.spark.source.open_source import BatchReader, IngestSource
 from widen.spark.source.source_files import parse_format, to_paths
@@ -58,6 +59,7 @@ SETTINGS: Mapping[str, str] = {
     "numbers": "exact, decimal or double",
     "samples": "masked, none or raw",
     "epoch_unit": "a table of fields, each with s, ms, us or ns",
+    "keys": "a table with key (a list of fields), sequence_by and delete_when",
 }
 """The settings of a file, and their values."""
 
@@ -272,6 +274,7 @@ INGEST_OPTIONS = (
     *_READER_SWITCHES,
     *_POLICY_OPTIONS,
     *("quarantine", "strict", "layout_of"),
+    *("key", "sequence_by", "delete_when"),
 )
 """The keyword arguments that `ingest`, `ingest_stream` and `plan` have in common; `ingest` describes them."""
 
@@ -347,6 +350,50 @@ def parse_options(
     )
     layout_of = arguments.get("layout_of")
     return reader, policy if layout_of is None else replace(policy, layout=_read_layout(layout_of, storage_options))
+
+
+def parse_keys(arguments: Mapping[str, Any], policy: Policy) -> KeyRules | None:
+    """Return the rules of an ingestion by key; None if it only adds rows.
+
+    Args:
+        arguments: The arguments of an ingestion by name, which override the table ``keys`` of the file ``config``.
+
+    Raises:
+        InvalidOption: one of them cannot be used.
+        InvalidConfig: the file cannot be read, or has an unknown setting.
+    """
+    config = arguments.get("config")
+    given = {} if config is None else _parse_key_table(_read(fspath(config)))
+    given |= {name: value for name in _KEY_OPTIONS if (value := arguments.get(name)) is not None}
+    if not given:
+        return None
+    if "key" not in given:
+        raise OptionMissing(
+            option="key", expected=f"{next(iter(given))} applies to an ingestion by key: name its keys."
+        )
+    rules = parse_key_rules(given["key"], given.get("sequence_by"), given.get("delete_when"))
+    hidden = {fold_path(path) for path in (*policy.excluded, *policy.masked)}
+    for path in (*rules.key, *([rules.sequence_by] if rules.sequence_by else [])):
+        if any(fold_path(path[:length]) in hidden for length in range(1, len(path) + 1)):
+            option = "key" if path in rules.key else "sequence_by"
+            raise InvalidOption(option=option, value=format_path(path), expected="Must not be masked or excluded.")
+    return rules
+
+
+_KEY_OPTIONS = ("key", "sequence_by", "delete_when")
+
+
+def _parse_key_table(given: _PolicySource) -> dict[str, Any]:
+    table = given.values.get("keys", {})
+    if not isinstance(table, Mapping):
+        raise InvalidOption(option=given.place("keys"), value=table, expected=f"Must be {SETTINGS['keys']}.")
+    for name, value in table.items():
+        is_valid = isinstance(value, list if name == "key" else str)
+        if name not in _KEY_OPTIONS or not is_valid:
+            raise InvalidOption(
+                option=given.place("keys", name), value=value, expected=f"Must be in {SETTINGS['keys']}."
+            )
+    return dict(table)
 
 
 def _value_pattern(numbers: Numbers) -> str:

@@ -8,7 +8,7 @@ Source: docs/evolution-rules.md#d12
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from os import PathLike, fspath
 from typing import Any
@@ -38,6 +38,7 @@ from widen.targets.table_format import (
     QuarantineContent,
     StagedFiles,
     after_commit,
+    merge_if_keyed,
     retry_conflicts,
 )
 
@@ -116,6 +117,7 @@ def replay(
         table=find_table(into, storage_options, to=to, catalog=catalog), policy=policy, progress=progress
     )
     quarantine = request.table.quarantine(fspath(source))
+    request = replace(request, keys=request.table.open(policy).key_rules)
     quarantine.finish_replay(_open_existing(request))
     content = quarantine.open()
     session = find_session(spark)
@@ -137,7 +139,8 @@ def ensure_replayable(
         InvalidOption: the source is not a quarantine.
         TableNotFound: one of the two tables does not exist.
     """
-    request = BatchRequest(table=find_table(into, storage_options, catalog=catalog), policy=Policy())
+    table = find_table(into, storage_options, catalog=catalog)
+    request = BatchRequest(table=table, policy=Policy(), keys=table.open(Policy()).key_rules)
     _open_existing(request)
     request.table.quarantine(source).open()
 
@@ -178,6 +181,8 @@ class _Replay:
             parameters = self.content.write_remaining(remaining, table_version, staged)
             self.request.progress("committing")
             interval = self.content.interval
+            # The table knows newer records than those that waited here; by its keys these change nothing.
+            draft, result, _ = merge_if_keyed(draft, result, self.batch.spark, staged)
             version = draft.commit(written.plan, result, staged=staged, interval=interval, parameters=parameters)
         return version if isinstance(version, Conflicted) else ReplayResult(version, written.plan, replayed, left)
 

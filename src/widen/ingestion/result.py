@@ -15,6 +15,7 @@ import msgspec
 from widen.evolution.plan import BadFile, Grade, Plan, PlanEvent, Unmatched
 from widen.ingestion.new_files import NO_COMPARISON, FileComparison
 from widen.model.display import html_table
+from widen.spark.dml.keyed_rows import KeyCounts
 from widen.spark.ingest.verification import Verification
 
 
@@ -41,6 +42,7 @@ class IngestResult:
         quarantine: The location of the quarantine; None if there are none.
         compared: The files of the source, compared with those that the table had loaded.
         is_unchanged: Whether nothing was written, because the source has no new files.
+        keys: What the records did to the rows of their keys, for an ingestion by key.
     """
 
     version: int | None
@@ -61,6 +63,7 @@ class IngestResult:
     quarantine: str | None = None
     compared: FileComparison = NO_COMPARISON
     is_unchanged: bool = False
+    keys: KeyCounts | None = None
 
     @property
     def empty_as_null(self) -> int:
@@ -73,7 +76,8 @@ class IngestResult:
     def __repr__(self) -> str:
         repeated = ", repeated" if self.is_repeated else ""
         counts = f"records={self.records}, corrupt={self.corrupt}, quarantined={self.quarantined}, files={self.files}"
-        return f"IngestResult(version={self.version}, {counts}{repeated})\n{self.plan!r}"
+        keyed = "" if self.keys is None else f", {self.keys}"
+        return f"IngestResult(version={self.version}, {counts}{keyed}{repeated})\n{self.plan!r}"
 
     def _repr_html_(self) -> str:
         names = ("version", "records", "corrupt", "quarantined", "files", "size_bytes")
@@ -89,7 +93,8 @@ class IngestResult:
         numbers |= {"roundedValues": self.plan.rounded_values}
         plan, multi_line = self.plan.to_value(), {} if self.multi_line is None else {"multiLine": self.multi_line}
         files = {"leftOut": list(self.left_out), "badFiles": plan["badFiles"], "sourceFiles": self.compared.to_value()}
-        return {"version": self.version, **number, **numbers, **multi_line, **files, "plan": plan, **proof}
+        keys = {} if self.keys is None else {"keys": self.keys.to_value()}
+        return {"version": self.version, **number, **numbers, **keys, **multi_line, **files, "plan": plan, **proof}
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +103,7 @@ class LoadEvent:
 
     Args:
         is_repeated: Whether the table had the interval already. Then nothing was written, and the other numbers are 0.
+        keys: What the records did to the rows of their keys, for an ingestion by key.
     """
 
     records: int
@@ -106,17 +112,19 @@ class LoadEvent:
     files: int
     size_bytes: int
     is_repeated: bool = False
+    keys: KeyCounts | None = None
 
     @classmethod
     def of(cls, result: IngestResult) -> LoadEvent:
         """Return the event of a result."""
         counts = (result.records, result.corrupt, result.quarantined, result.files, result.size_bytes)
-        return cls(*counts, is_repeated=result.is_repeated)
+        return cls(*counts, is_repeated=result.is_repeated, keys=result.keys)
 
     def to_value(self) -> dict[str, Any]:
         """Return the event as a JSON object."""
         counts = {"records": self.records, "corrupt": self.corrupt, "quarantined": self.quarantined}
-        return {**counts, "files": self.files, "bytes": self.size_bytes, "isRepeated": self.is_repeated}
+        keys = {} if self.keys is None else {"keys": self.keys.to_value()}
+        return {**counts, "files": self.files, "bytes": self.size_bytes, "isRepeated": self.is_repeated, **keys}
 
 
 @dataclass(frozen=True, slots=True)

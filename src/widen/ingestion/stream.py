@@ -8,7 +8,7 @@ Source: docs/evolution-rules.md#one-interval; PROTOCOL.md#transaction-identifier
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from os import PathLike
@@ -24,7 +24,7 @@ from widen.ingestion.commit_batch import (
     parse_share,
     persist_if_reread,
 )
-from widen.ingestion.options import check_places, parse_options, to_quarantine
+from widen.ingestion.options import check_places, parse_keys, parse_options, to_quarantine
 from widen.ingestion.result import IngestResult
 from widen.model.argument_types import check_arguments
 from widen.model.display import Progress, no_progress
@@ -85,6 +85,9 @@ def ingest_stream(
     samples: str | None = None,
     strict: bool = False,
     layout_of: str | PathLike[str] | None = None,
+    key: Sequence[str] | None = None,
+    sequence_by: str | None = None,
+    delete_when: str | None = None,
 ) -> IngestStream:
     """Start a stream that writes new records of a source to a table, and evolves its schema where needed.
 
@@ -124,6 +127,9 @@ def ingest_stream(
     """
     _ensure_limits({"max_files": (max_files, 1), "max_bytes": (max_bytes, 1), "every_seconds": (every_seconds, 0)})
     reader, policy = parse_options(locals(), storage_options)
+    keys = parse_keys(locals(), policy)
+    if keys is not None and verify:
+        raise InvalidOption(option="verify", value=verify, expected="An ingestion by key cannot be verified yet.")
     checkpoint = to_place(checkpoint)
     table = find_table(into, storage_options, to=to, catalog=catalog, partition_by=partition_by)
     kept_in = to_quarantine(quarantine, table)
@@ -136,6 +142,7 @@ def ingest_stream(
         progress=progress,
         quarantine=kept_in,
         is_strict=strict,
+        keys=keys,
     )
     if isinstance(source, DataFrame):
         _ensure_streaming(source, max_files or max_bytes)

@@ -124,6 +124,13 @@ def _ensure_valid(metadata: Metadata, location: str) -> None:
         raise corrupt_log(path, "the format.options of its metaData are not an object of texts")
 
 
+def new_snapshot(store: LogStore, protocol: Protocol, metadata: Metadata) -> Snapshot:
+    """Return a version that no log has: how the files of a table are read before it exists. It has no files itself."""
+    made = Snapshot(store, LogSegment(-1, None, (), (), frozenset()))
+    vars(made).update({"_protocol_and_metadata": (protocol, metadata)})
+    return made
+
+
 def _has_schema(checksum: VersionChecksum) -> bool:
     """Return whether the schema of a checksum can be parsed; if not, readers ignore the checksum."""
     try:

@@ -10,12 +10,14 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
 
 from widen.errors import (
     InvalidOption,
+    OptionMissing,
     QuarantineNotFound,
     SourceError,
     SourceHistoryLost,
@@ -33,14 +35,15 @@ from widen.evolution.policy import (
 from widen.log.commit import MAX_ATTEMPTS, Conflicted, Outcome, StagedFiles, commit, write_metrics
 from widen.log.commit_files import current_ms
 from widen.log.commit_outcome import discard
-from widen.log.file_list import canonical_path, concat_files, from_adds, to_adds, to_remove
+from widen.log.conflict import ReadSet
+from widen.log.file_list import canonical_path, concat_files, filter_files, from_adds, to_adds, to_remove
 from widen.log.loads import Load, commit_with_loads, find_head, read_loads
 from widen.log.log_store import LogStore
-from widen.log.snapshot import Snapshot, open_snapshot
+from widen.log.snapshot import Snapshot, new_snapshot, open_snapshot
 from widen.log.version_changes import VersionChanges, missing_files, removed_file, version_changes
 from widen.model.column_path import Path, fields, find_field
 from widen.model.schema_json import from_json
-from widen.model.types import LONG, STRING, TIMESTAMP, Field, StructType
+from widen.model.types import LONG, STRING, TIMESTAMP, Field, StructType, quote_name
 from widen.protocol.actions import Action, Add, Metadata, Protocol, Txn
 from widen.protocol.column_mapping import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, mapping_mode
 from widen.protocol.column_metadata import find_identity, is_computed
@@ -53,25 +56,50 @@ from widen.schema.growth import ensure_types_unreferenced, is_readable_in
 from widen.schema.metadata_change import advance_identities, with_operations
 from widen.schema.source_metadata import COMMENT, CORRUPT, role_field, with_sources
 from widen.schema.table_state import TableState, referenced_columns, row_conditions, to_table_state
-from widen.spark.dml.change_context import ChangeResult
+from widen.spark.dml.change_context import ChangeResult, count_written_rows, ensure_same_count
 from widen.spark.dml.changed_rows import read_changed_rows
+from widen.spark.dml.deleted_keys import read_deleted_keys, record_deleted_keys
+from widen.spark.dml.keyed_rows import (
+    DELETE,
+    DELETE_UNKNOWN,
+    INSERT,
+    KEY_TEXT,
+    UPDATE,
+    bound_columns,
+    broken_rule,
+    count_actions,
+    decide,
+    ensure_one_record,
+    ensure_rules_apply,
+    key_text,
+    newest_by_key,
+    rows_of_keys,
+    with_action,
+    with_order,
+)
+from widen.spark.dml.keyed_rows import PROPERTY as KEYS
 from widen.spark.dml.merge import delete_metrics
-from widen.spark.dml.replaced_rows import ReplacedRows, remove_replaced_rows
+from widen.spark.dml.replaced_rows import ReplacedRows, key_predicate, remove_replaced_rows
 from widen.spark.ingest.batch import Batch
 from widen.spark.ingest.quarantined_rows import BatchResult, with_original_positions, with_quarantine_time
 from widen.spark.ingest.text_tasks import BatchWriteSpec
 from widen.spark.ingest.verification import Verification
 from widen.spark.ingest.write_files import DeltaRows, DeltaWriter
-from widen.spark.read.scan import read_data_files, read_snapshot
+from widen.spark.read.scan import read_data_files, read_snapshot, select_files
 from widen.spark.settings import default_properties
+from widen.spark.source.open_source import persist_source
 from widen.spark.source.source_files import to_place
-from widen.spark.types import DataFrame, SparkSession
+from widen.spark.types import Column, DataFrame, SparkSession
 from widen.spark.write.parquet_writer import write_parquet
 from widen.targets.table_format import (
     NO_PARAMETERS,
     CommitResult,
     FlowSource,
     IngestTarget,
+    KeyCounts,
+    KeyedBatch,
+    KeyedDraft,
+    KeyRules,
     LoadRecord,
     NewFiles,
     Quarantine,
@@ -103,11 +131,13 @@ class DeltaTarget(IngestTarget):
 
     Args:
         snapshot: The version; None if the table does not exist yet.
+        keys: The rules of an ingestion by key; None for one that only adds rows.
     """
 
     store: LogStore
     snapshot: Snapshot | None
     policy: Policy = field()
+    keys: KeyRules | None = None
 
     @property
     def location(self) -> str:
@@ -151,6 +181,8 @@ class DeltaTarget(IngestTarget):
         old = {} if self.snapshot is None else self.snapshot.properties
         recorded = {key: old[key] for key in (HIDDEN_FIELDS, NO_STATS) if key in old}
         recorded |= privacy_properties(self.policy, plan, old)
+        if self.keys is not None:
+            recorded[KEYS] = self.keys.to_property()
         others = {key: text for key, text in metadata.configuration.items() if key not in (HIDDEN_FIELDS, NO_STATS)}
         return msgspec.structs.replace(metadata, configuration={**others, **recorded})
 
@@ -165,6 +197,21 @@ class DeltaTarget(IngestTarget):
         if is_required:
             _ensure_remembers_loads(self.snapshot)
         return read_loads(self.snapshot)
+
+    @property
+    def key_rules(self) -> KeyRules | None:
+        text = None if self.snapshot is None else self.snapshot.properties.get(KEYS)
+        return None if text is None else KeyRules.from_property(text)
+
+    def with_keys(self, rules: KeyRules | None) -> DeltaTarget:
+        recorded = self.key_rules
+        if rules is None and recorded is not None:
+            expected = f"The table has {recorded}: name its keys, or unset the property {KEYS} to only add rows."
+            raise OptionMissing(option="key", expected=expected)
+        if rules is not None and recorded is not None and not rules.is_same_key(recorded):
+            expected = f"The table has {recorded}. Unset the property {KEYS} first, if its rows fit other keys."
+            raise InvalidOption(option="key", value=str(rules), expected=expected)
+        return replace(self, keys=rules)
 
     def interval_parameters(self, interval: TransactionId) -> Mapping[str, Any] | None:
         expected = (interval.app_id, str(interval.number))
@@ -183,11 +230,13 @@ class DeltaTarget(IngestTarget):
 
 
 @dataclass(frozen=True, slots=True)
-class DeltaDraft(RowReplacingDraft):
+class DeltaDraft(RowReplacingDraft, KeyedDraft):
     """A Delta table as a plan changes it.
 
     Args:
         actions: The actions to commit with the files; empty if neither protocol nor metadata changes.
+        removal: The rows that an ingestion by key removes.
+        deleted: The transaction identifier that names the keys that such an ingestion has deleted.
     """
 
     target: DeltaTarget
@@ -195,6 +244,9 @@ class DeltaDraft(RowReplacingDraft):
     metadata: Metadata
     actions: tuple[Action, ...]
     replaced: ReplacedRows | None = None
+    removal: ChangeResult | None = None
+    deleted: tuple[Txn, ...] = ()
+    counts: KeyCounts | None = None
 
     def check(self) -> None:
         """Do nothing: an ingestion does not choose the partitions of a new Delta table."""
@@ -203,7 +255,80 @@ class DeltaDraft(RowReplacingDraft):
         return replace(self, replaced=rows)
 
     def write(self, batch: Batch, spec: BatchWriteSpec) -> BatchResult:
-        writer = DeltaWriter(self.target.store, self.protocol, self.metadata)
+        result = self._write(batch, spec, None)
+        if self.target.keys is None or not (result.is_complete and result.files):
+            return result
+        # Records without a key are rare, and a rule keeps tasks from writing files themselves.
+        schema = from_json(self.metadata.schema_string)
+        rule = broken_rule(schema, self.target.keys)
+        if rule is None or self._written_rows(batch.spark, result).where(rule.isNotNull()).isEmpty():
+            return result
+        self.discard(result)
+        result = self._write(batch, spec, rule)
+        # A line that is not a record has no key either, so it is among the quarantined ones.
+        seen = msgspec.structs.replace(result.seen, records=result.seen.records + result.seen.corrupt, corrupt=0)
+        return replace(result, seen=seen)
+
+    @property
+    def is_keyed(self) -> bool:
+        return self.target.keys is not None
+
+    @property
+    def _view(self) -> Snapshot:
+        """The version that the draft is based on, with its columns; without files if there is no table yet."""
+        snapshot = self.target.snapshot
+        if snapshot is None:
+            return new_snapshot(self.target.store, self.protocol, self.metadata)
+        return snapshot.with_metadata(self.metadata)
+
+    def _written_rows(self, spark: SparkSession, result: BatchResult) -> DataFrame:
+        return read_data_files(spark, self.target.store, self._view, concat_files([from_adds(_adds(result))]))
+
+    def merge_by_key(self, spark: SparkSession, result: BatchResult, staged: StagedFiles) -> KeyedBatch:
+        rules, schema, snapshot = self.target.keys, from_json(self.metadata.schema_string), self.target.snapshot
+        assert rules is not None
+        ensure_rules_apply(schema, rules)
+        if not result.files:
+            draft = replace(self, deleted=record_deleted_keys(snapshot, None, self._view, staged), counts=KeyCounts())
+            return KeyedBatch(draft, result, KeyCounts())
+        rows = with_order(self._written_rows(spark, result), schema, rules)
+        if rules.sequence_by is None:
+            ensure_one_record(rows)
+        old = searched = None
+        if snapshot is not None:
+            columns = bound_columns(snapshot.schema, schema, rules)
+            searched = key_predicate([field for field, _ in columns], rows.select(*(quote_name(n) for _, n in columns)))
+            files = filter_files(snapshot.files(), select_files(snapshot, searched))
+            if len(files):
+                old = with_order(read_data_files(spark, self.target.store, self._view, files), schema, rules)
+        newest = newest_by_key(rows)
+        deleted = read_deleted_keys(spark, snapshot) if rules.sequence_by else None
+        with persist_source(decide(newest, old, deleted, rules)) as decided:
+            counts, records = count_actions(decided)
+            ensure_same_count(
+                records, DeltaWriter(self.target.store, self.protocol, self.metadata).count_rows(_adds(result))
+            )
+            new = counts.inserted + counts.updated
+            merged = result
+            if new < records:
+                rest = rows_of_keys(newest, with_action(decided, INSERT, UPDATE), schema.names)
+                adds = write_parquet(rest, self.target.store, self.protocol, self.metadata) if new else []
+                merged = replace(result, files=adds)
+                staged.add_undo(partial(self.discard, merged))
+                ensure_same_count(new, count_written_rows(adds))
+                self.discard(result)
+            gone = with_action(decided, DELETE, DELETE_UNKNOWN) if counts.deleted or counts.unknown_deletes else None
+            txns = record_deleted_keys(snapshot, gone if rules.sequence_by else None, self._view, staged)
+            removal = ChangeResult(reads=ReadSet.EVERYTHING)
+            if snapshot is not None and (match := key_text(snapshot.schema, rules)) is not None:
+                keys = with_action(decided, UPDATE, DELETE).select(KEY_TEXT)
+                replaced = ReplacedRows(spark, (), keys, match, searched)
+                removal = remove_replaced_rows(snapshot, self.metadata, replaced, _adds(merged))
+                staged.add_folders(self.target.store, removal.folders)
+        return KeyedBatch(replace(self, removal=removal, deleted=txns, counts=counts), merged, counts)
+
+    def _write(self, batch: Batch, spec: BatchWriteSpec, rule: Column | None) -> BatchResult:
+        writer = DeltaWriter(self.target.store, self.protocol, self.metadata, rule)
         result = batch.write(spec, writer)
         # The statistics of the files count rows independently of the observation.
         rows = writer.count_rows(_adds(result))
@@ -223,7 +348,7 @@ class DeltaDraft(RowReplacingDraft):
         loaded: LoadRecord | None = None,
     ) -> CommitResult:
         txns = [] if interval is None else [_to_txn(interval)]
-        actions = [*self._actions_after(plan, result), *txns, *_adds(result)]
+        actions = [*self._actions_after(plan, result), *txns, *self.deleted, *_adds(result)]
         operation, history = "WRITE", {**self._parameters(plan), **parameters}
         if interval is not None:
             stream = {"queryId": interval.app_id, "epochId": str(interval.number)}
@@ -231,7 +356,11 @@ class DeltaDraft(RowReplacingDraft):
         metrics, target = _metrics(plan, result), self.target
         removal = self._remove_rows(result)
         staged.add_folders(target.store, removal.folders)
-        if self.replaced is not None:
+        if self.counts is not None:
+            operation = "MERGE" if interval is None else operation
+            history |= {"keys": str(self.target.keys)}
+            metrics |= {**delete_metrics(removal), **metrics, **_key_metrics(self.counts)}
+        elif self.replaced is not None:
             # Of two counts with one name, that of the written rows counts.
             metrics |= {**delete_metrics(removal), **metrics}
         actions += removal.actions
@@ -260,7 +389,8 @@ class DeltaDraft(RowReplacingDraft):
                 loaded.load,
                 commit_on,
                 staged=staged,
-                is_exclusive=loaded.is_exclusive,
+                # A load meanwhile may have rows of the same keys.
+                is_exclusive=loaded.is_exclusive or self.is_keyed or self.replaced is not None,
                 interval=None if interval is None else _to_txn(interval),
             )
         return outcome if isinstance(outcome, Conflicted) else outcome.or_raise().version
@@ -268,6 +398,8 @@ class DeltaDraft(RowReplacingDraft):
     def _remove_rows(self, result: BatchResult) -> ChangeResult:
         """Return the removal of the rows that the batch replaces."""
         snapshot = self.target.snapshot
+        if self.removal is not None:
+            return self.removal
         if self.replaced is None or snapshot is None:
             return ChangeResult()
         return remove_replaced_rows(snapshot, self.metadata, self.replaced, _adds(result))
@@ -290,6 +422,19 @@ class DeltaDraft(RowReplacingDraft):
         mode: dict[str, object] = {"mode": "Append", "partitionBy": list(self.metadata.partition_columns)}
         skipped = {"badFiles": plan.to_value()["badFiles"]} if plan.bad_files else {}
         return {**mode, "evolve": self.target.policy.mode.value, "events": plan.logged_events(), **skipped}
+
+
+def _key_metrics(counts: KeyCounts) -> dict[str, int]:
+    return {
+        "numTargetRowsInserted": counts.inserted,
+        "numTargetRowsUpdated": counts.updated,
+        "numTargetRowsDeleted": counts.deleted,
+        LATE_RECORDS: counts.late + counts.unknown_deletes,
+    }
+
+
+LATE_RECORDS = "numLateRecords"
+"""The metric of a commit with the records that changed no row, because a newer one of their key was known."""
 
 
 def _metrics(plan: Plan, result: BatchResult) -> dict[str, int]:

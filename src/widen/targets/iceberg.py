@@ -42,7 +42,7 @@ from widen.iceberg.snapshots import (
 )
 from widen.log.commit_outcome import Conflicted, StagedFiles
 from widen.log.log_store import LogStore
-from widen.model.column_path import Path, fields
+from widen.model.column_path import Path, fields, format_path
 from widen.model.lazy_module import import_lazily
 from widen.model.types import StructType
 from widen.protocol.data_skipping import UnknownPredicate
@@ -74,6 +74,7 @@ from widen.targets.table_format import (
     CommitResult,
     FlowSource,
     IngestTarget,
+    KeyRules,
     Load,
     LoadRecord,
     NewFiles,
@@ -234,6 +235,16 @@ class IcebergTarget(IngestTarget):
         if table is None:
             return ()
         return read_snapshot_loads(table, self.place.store(table.location(), table.io.properties))
+
+    @property
+    def key_rules(self) -> None:
+        """None: Iceberg tables are not written by key yet."""
+
+    def with_keys(self, rules: KeyRules | None) -> IcebergTarget:
+        if rules is not None:
+            expected = "Iceberg tables are not written by key yet; use a Delta table, or ingest without keys."
+            raise InvalidOption(option="key", value=[*map(format_path, rules.key)], expected=expected)
+        return self
 
     def interval_parameters(self, interval: TransactionId) -> Mapping[str, Any] | None:
         """Return the parameters in the summary of the snapshot of an interval; None if it has expired."""

@@ -28,6 +28,7 @@ from widen.log.commit_outcome import (
 from widen.log.loads import Load, LoadedFile
 from widen.model.types import StructType
 from widen.schema.growth import is_readable_in
+from widen.spark.dml.keyed_rows import KeyCounts, KeyRules
 from widen.spark.dml.replaced_rows import ReplacedRows
 from widen.spark.ingest.batch import Batch
 from widen.spark.ingest.quarantined_rows import BatchResult
@@ -41,6 +42,10 @@ __all__ = [
     "CommitResult",
     "Conflicted",
     "IngestTarget",
+    "KeyCounts",
+    "KeyRules",
+    "KeyedBatch",
+    "KeyedDraft",
     "Load",
     "LoadRecord",
     "LoadedFile",
@@ -55,6 +60,7 @@ __all__ = [
     "TableLocation",
     "TransactionId",
     "after_commit",
+    "merge_if_keyed",
     "reason_of",
     "retry_conflicts",
     "run_logged",
@@ -194,6 +200,17 @@ class IngestTarget(Protocol):
             TableError: the record of loads cannot be read.
         """
 
+    @property
+    def key_rules(self) -> KeyRules | None:
+        """The rules by which the table is written by key, if it is."""
+
+    def with_keys(self, rules: KeyRules | None) -> IngestTarget:
+        """Return the same target for an ingestion by key, or for one that only adds rows.
+
+        Raises:
+            InvalidOption: the table is written by other keys, or the format does not support keys yet.
+        """
+
     def interval_parameters(self, interval: TransactionId) -> Mapping[str, Any] | None:
         """Return the parameters in the history of the commit of an interval; None if the history has lost it."""
 
@@ -260,6 +277,53 @@ class RowReplacingDraft(TableDraft, Protocol):
 
     def with_replaced_rows(self, rows: ReplacedRows) -> TableDraft:
         """Return a draft whose commit also removes rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedBatch:
+    """A batch after the newest record of each key was found.
+
+    Args:
+        draft: The draft whose commit replaces the rows.
+        result: The files with the rows that are inserted and the new rows of those that are updated.
+    """
+
+    draft: TableDraft
+    result: BatchResult
+    counts: KeyCounts
+
+
+@runtime_checkable
+class KeyedDraft(TableDraft, Protocol):
+    """A draft that can change rows by key."""
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether its target has keys."""
+
+    def merge_by_key(self, spark: SparkSession, result: BatchResult, staged: StagedFiles) -> KeyedBatch:
+        """Find the newest record of each key, and write the rows that it leads to.
+
+        Args:
+            result: The files with all records of the batch; they are deleted if others take their place.
+            staged: Deletes the files if the commit is not made.
+
+        Raises:
+            KeyRepeated: nothing tells which record of a key is the newest.
+            InvalidOption: the records do not have the fields of the rules.
+            InvalidCondition: the condition of deletions cannot be used.
+            TableError: the table cannot be read or written.
+        """
+
+
+def merge_if_keyed(
+    draft: TableDraft, result: BatchResult, spark: SparkSession, staged: StagedFiles
+) -> tuple[TableDraft, BatchResult, KeyCounts | None]:
+    """Return the draft and the files to commit, by key if the ingestion has keys."""
+    if not isinstance(draft, KeyedDraft) or not draft.is_keyed:
+        return draft, result, None
+    merged = draft.merge_by_key(spark, result, staged)
+    return merged.draft, merged.result, merged.counts
 
 
 class Quarantine(Protocol):

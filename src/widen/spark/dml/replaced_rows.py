@@ -41,11 +41,16 @@ class ReplacedRows:
 
     Args:
         keys: The keys, in columns named `KEY` and the number of the key column; None for all rows of the table.
+        match: The key of a row of the table, in the column of `keys`; by default its key columns are.
+        searched: Where the rows are that the batch depends on, also if it replaces none of them; by default where the
+            keys are.
     """
 
     spark: SparkSession
     columns: tuple[str, ...] = ()
     keys: DataFrame | None = None
+    match: Column | None = None
+    searched: Predicate | None = None
 
 
 def semi_join_keys(rows: DataFrame, expressions: Sequence[str], keys: DataFrame) -> DataFrame:
@@ -86,7 +91,8 @@ def remove_replaced_rows(
     columns = [field for name in replaced.columns if (field := snapshot.schema.find(name)) is not None]
     if len(columns) < len(replaced.columns):  # no row of the table has a key yet
         return ChangeResult(reads=ReadSet.EVERYTHING)
-    selection = select_files(snapshot, key_predicate(columns, replaced.keys))
+    searched = key_predicate(columns, replaced.keys) if replaced.searched is None else replaced.searched
+    selection = select_files(snapshot, searched)
     context = ChangeContext(replaced.spark, snapshot, metadata, selection)
     removal = change_via_materialized_rows(context, partial(_decide, context, replaced), (ChangeKind.DELETE,))
     if not removal.recorded or not added:
@@ -105,7 +111,10 @@ def _decide(context: ChangeContext, replaced: ReplacedRows, rows: DataFrame) -> 
     """Return the rows to remove with their decision columns."""
     assert replaced.keys is not None
     before = F.struct(*(F.col(quote_name(name)) for name in context.before.names))
-    replaced_rows = semi_join_keys(rows, [quote_name(name) for name in replaced.columns], replaced.keys)
+    names = [quote_name(name) for name in replaced.columns]
+    if replaced.match is not None:
+        rows, names = rows.withColumn(_MATCH, replaced.match), [_MATCH]
+    replaced_rows = semi_join_keys(rows, names, replaced.keys)
     return replaced_rows.withColumns({CLAUSE: F.lit(0), BEFORE: before})
 
 
@@ -114,6 +123,7 @@ def _decide(context: ChangeContext, replaced: ReplacedRows, rows: DataFrame) -> 
 # Source: PROTOCOL.md#per-file-statistics
 
 
+_MATCH = "__widen_match"
 _INTEGERS = (BYTE, SHORT, INTEGER, LONG)
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 

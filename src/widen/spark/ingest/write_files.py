@@ -56,13 +56,17 @@ class DeltaWriter(TableWriter):
     Args:
         protocol: The protocol of the table when the files are committed.
         metadata: The metadata of the table when the files are committed.
+        rule: The message of a rule of the ingestion that a row violates, or null; None if it has none.
     """
 
     store: LogStore
     protocol: Protocol
     metadata: Metadata
+    rule: Column | None = None
 
     def find_sink(self, spark: SparkSession) -> PartSink | None:
+        if self.rule is not None:
+            return None
         return find_part_sink(spark, self.store, self.protocol, self.metadata)
 
     def from_parts(self, parts: Sequence[PartFile]) -> list[Add]:
@@ -80,9 +84,14 @@ class DeltaWriter(TableWriter):
         """
         schema = from_json(self.metadata.schema_string)
         limits = partition_limits(schema, self.metadata.partition_columns)
-        return first_violated_rule(schema, self.protocol, self.metadata.configuration, limits)
+        violated = first_violated_rule(schema, self.protocol, self.metadata.configuration, limits)
+        if self.rule is None:
+            return violated
+        return self.rule if violated is None else F.coalesce(violated, self.rule)
 
     def refused_values(self) -> Mapping[str, Collection[str]] | None:
+        if self.rule is not None:
+            return None
         schema = from_json(self.metadata.schema_string)
         columns = [field for field in schema if field.name in self.metadata.partition_columns]
         # The table computes values after the tasks have decided which rows carry their texts.

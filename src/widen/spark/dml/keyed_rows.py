@@ -1,0 +1,480 @@
+"""Rows that change: which record of a key is the newest, and what it does to the row of that key.
+
+A key is compared by kind and value, whatever columns hold it: numbers by value, and a text never equals a number. So a
+row keeps its key if a column widens, or if the field gets another column.
+
+Source: docs/guide/keys.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+from widen.errors import InvalidOption, KeyRepeated
+from widen.evolution.policy import parse_source
+from widen.json.field_rules import LOADED_AT, SOURCE_FILE
+from widen.model.column_path import Path, format_path
+from widen.model.types import (
+    BINARY,
+    BOOLEAN,
+    BYTE,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    INTEGER,
+    LONG,
+    SHORT,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    DataType,
+    DecimalType,
+    Field,
+    StructType,
+    is_same_name,
+    quote_name,
+)
+from widen.schema.source_metadata import source_key
+from widen.spark.dml.replaced_rows import KEY
+from widen.spark.errors import translate_spark_errors
+from widen.spark.expression import ensure_deterministic_condition, join_columns
+from widen.spark.types import Column, DataFrame
+
+KEY_TEXT = f"{KEY}0"
+"""The key of a row, as one text; see `key_text`."""
+
+PROPERTY = "widen.keys"
+"""Table property: the keys by which the table is written, as JSON; see `KeyRules.to_property`."""
+
+NUMBER, TEXT, IS_DELETE, CONTENT = "__widen_number", "__widen_text", "__widen_delete", "__widen_content"
+_RANK, _RECORDS, _ACTION = "__widen_rank", "__widen_records", "__widen_action"
+_OLD, _DELETED = "__widen_old", "__widen_deleted"
+
+INSERT, UPDATE, DELETE, DELETE_UNKNOWN, LATE = "insert", "update", "delete", "delete_unknown", "late"
+
+
+# The rules, and what a batch did by them.
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRules:
+    """How an ingestion changes rows by key.
+
+    Args:
+        key: The fields that identify a row.
+        sequence_by: The field that tells which of two records of a key is newer; without it, the last batch wins.
+        delete_when: The condition of records that delete the row of their key, in Spark SQL over the columns of the
+            table.
+    """
+
+    key: tuple[Path, ...]
+    sequence_by: Path | None = None
+    delete_when: str | None = None
+
+    def __str__(self) -> str:
+        newest = f", the newest by {format_path(self.sequence_by)}" if self.sequence_by else ", the last batch wins"
+        deletes = f", deleted when {self.delete_when}" if self.delete_when else ""
+        return f"one row for each {', '.join(map(format_path, self.key))}{newest}{deletes}"
+
+    def is_same_key(self, other: KeyRules) -> bool:
+        """Tell whether rows have the same keys and the same order."""
+        return (set(self.key), self.sequence_by) == (set(other.key), other.sequence_by)
+
+    def to_property(self) -> str:
+        """Return the rules as the table records them."""
+        value = {
+            "key": list(map(format_path, self.key)),
+            "sequenceBy": None if self.sequence_by is None else format_path(self.sequence_by),
+            "deleteWhen": self.delete_when,
+        }
+        return msgspec.json.encode({name: each for name, each in value.items() if each is not None}).decode()
+
+    @staticmethod
+    def from_property(text: str) -> KeyRules:
+        """Return the rules that a table records.
+
+        Raises:
+            InvalidOption: the property is damaged.
+        """
+        try:
+            value: Any = msgspec.json.decode(text)
+            return parse_key_rules(value["key"], value.get("sequenceBy"), value.get("deleteWhen"))
+        except (msgspec.DecodeError, KeyError, TypeError, AttributeError) as error:
+            expected = "Must be what an ingestion by key has written; unset the property to ingest without keys."
+            raise InvalidOption(option=PROPERTY, value=text, expected=expected) from error
+
+
+def parse_key_rules(key: Sequence[str], sequence_by: str | None = None, delete_when: str | None = None) -> KeyRules:
+    """Return the rules from the words of a caller.
+
+    Raises:
+        InvalidOption: one of them cannot be used.
+    """
+    if isinstance(key, str) or not key:
+        raise InvalidOption(option="key", value=key, expected="Must be a list of at least one field.")
+    paths = tuple(parse_source("key", each) for each in key)
+    if len(set(paths)) < len(paths):
+        raise InvalidOption(option="key", value=list(key), expected="Must name each field once.")
+    if delete_when is not None and not delete_when.strip():
+        raise InvalidOption(option="delete_when", value=delete_when, expected="Must be a condition in Spark SQL.")
+    sequence = None if sequence_by is None else parse_source("sequence_by", sequence_by)
+    if sequence in paths:
+        raise InvalidOption(option="sequence_by", value=sequence_by, expected="Must not be one of the keys.")
+    return KeyRules(paths, sequence, delete_when)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyCounts:
+    """What the records of a batch did to the rows of their keys. The sum is the number of records.
+
+    Args:
+        inserted: Rows of keys that the table did not have.
+        updated: Rows that a newer record replaced.
+        deleted: Rows that were deleted.
+        unknown_deletes: Deletions of keys that the table does not have.
+        late: Records that change nothing: the batch or the table has a newer one of their key, or the same one.
+    """
+
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    unknown_deletes: int = 0
+    late: int = 0
+
+    def __str__(self) -> str:
+        unknown = f", {self.unknown_deletes} deletes of unknown keys" if self.unknown_deletes else ""
+        return f"{self.inserted} inserted, {self.updated} updated, {self.deleted} deleted, {self.late} late{unknown}"
+
+    def to_value(self) -> dict[str, int]:
+        """Return the counts as a JSON object."""
+        return {
+            "inserted": self.inserted,
+            "updated": self.updated,
+            "deleted": self.deleted,
+            "unknownDeletes": self.unknown_deletes,
+            "late": self.late,
+        }
+
+
+# Keys and sequences as values that do not depend on which column holds them.
+
+
+def _columns_of(schema: StructType, path: Path) -> list[tuple[Column, DataType, Path]]:
+    """Return the columns that hold values of a field, with their types and their places, the first one first."""
+    return list(_find(schema, path, None, ()))
+
+
+def _find(schema: StructType, path: Path, above: Column | None, place: Path) -> Iterator[tuple[Column, DataType, Path]]:
+    exact = [field for field in schema if source_key(field) == path[0]]
+    for field in exact or [field for field in schema if is_same_name(source_key(field), path[0])]:
+        column = F.col(quote_name(field.name)) if above is None else above.getField(field.name)
+        if len(path) == 1:
+            yield column, field.type, (*place, field.name)
+        elif isinstance(field.type, StructType):
+            yield from _find(field.type, path[1:], column, (*place, field.name))
+
+
+_INTEGERS = frozenset({BYTE, SHORT, INTEGER, LONG})
+_WIDE = "decimal(38,18)"
+
+
+def _scalar_text(column: Column, data_type: DataType) -> Column | None:
+    """Return a value as a text with its kind before it; None for types that cannot be keys."""
+    if data_type in _INTEGERS:
+        return F.concat(F.lit("n:"), column.cast("string"))
+    if data_type in (FLOAT, DOUBLE):
+        # A decimal column may hold the same number; very large and very small ones only doubles hold.
+        double = column.cast("double")
+        decimal = _try_decimal(double)
+        is_exact = decimal.cast("double") == double
+        return F.concat(F.lit("n:"), F.when(is_exact, _plain(decimal)).otherwise(double.cast("string")))
+    if isinstance(data_type, DecimalType):
+        return F.concat(F.lit("n:"), _plain(column))
+    if data_type == STRING:
+        return F.concat(F.lit("s:"), column)
+    if data_type == BOOLEAN:
+        return F.concat(F.lit("b:"), column.cast("string"))
+    if data_type == BINARY:
+        return F.concat(F.lit("x:"), F.hex(column))
+    if data_type in (DATE, TIMESTAMP_NTZ):
+        # A date column may widen to timestamps without a time zone; midnight is then the same value.
+        return F.concat(F.lit("d:"), F.regexp_replace(column.cast("string"), " 00:00:00$", ""))
+    if data_type == TIMESTAMP:
+        return F.concat(F.lit("t:"), F.unix_micros(column).cast("string"))
+    return None
+
+
+def _try_decimal(double: Column) -> Column:
+    """Return a double as a decimal with the digits that it is written with; null if it has none of this size."""
+    return F.when(F.abs(double) < 1e19, double.cast("string").try_cast(_WIDE))
+
+
+def _plain(decimal: Column) -> Column:
+    """Return a decimal as a text without an exponent and without zeros at its end."""
+    text = decimal.cast("string")
+    text = F.when(text.contains("."), F.regexp_replace(text, r"\.?0+$", "")).otherwise(text)
+    return F.when(decimal == 0, "0").otherwise(text)
+
+
+def key_text(schema: StructType, rules: KeyRules) -> Column | None:
+    """Return the key of a row as one text, null if one of its fields has no scalar value.
+
+    Args:
+        schema: The columns of the rows.
+
+    Returns:
+        None if the rows have no column for a field.
+    """
+    texts = []
+    for path in rules.key:
+        columns = _columns_of(schema, path)
+        # A column of texts also has the text of every value that other columns hold, so it comes last.
+        columns.sort(key=lambda each: each[1] == STRING)
+        scalars = [text for column, data_type, _ in columns if (text := _scalar_text(column, data_type)) is not None]
+        if not scalars:
+            return None
+        texts.append(F.coalesce(*scalars))
+    if len(texts) == 1:
+        return texts[0]
+    any_null = join_columns(lambda one, two: one | two, [text.isNull() for text in texts])
+    # Escaped, so that two keys with the separator in their texts stay apart.
+    return F.when(~any_null, F.to_json(F.array(*texts)))
+
+
+def bound_columns(old: StructType, new: StructType, rules: KeyRules) -> list[tuple[Field, str]]:
+    """Return the columns of a table by whose minimum and maximum files without a key are left out.
+
+    Args:
+        old: The columns of the table.
+        new: Those of the rows of the batch.
+
+    Returns:
+        Each as a field of the table, with its name in the batch.
+    """
+    found = []
+    for path in rules.key:
+        columns = _columns_of(new, path)
+        if len(columns) == 1 and len(columns[0][2]) == 1:
+            name = columns[0][2][0]
+            field = old.find(name)
+            if field is not None and len(_columns_of(old, path)) == 1:
+                found.append((field, name))
+    return found
+
+
+def sequence(schema: StructType, rules: KeyRules) -> tuple[Column, Column]:
+    """Return the order of a row as a number, or as a text; both null if it has none.
+
+    Numbers and times are ordered by value, texts by their bytes. The first column of the field decides which it is.
+    """
+    nothing = F.lit(None).cast(_WIDE), F.lit(None).cast("string")
+    if rules.sequence_by is None:
+        return nothing
+    columns = _columns_of(schema, rules.sequence_by)
+    if not columns:
+        return nothing
+    family = _family(columns[0][1])
+    same = [(column, data_type) for column, data_type, _ in columns if _family(data_type) == family]
+    if family == "text":
+        # A column of texts also has the text of values of other kinds, which have no place in its order.
+        others = [column.isNull() for column, data_type, _ in columns if _family(data_type) != family]
+        return nothing[0], F.when(join_columns(lambda one, two: one & two, others), same[0][0]) if others else same[0][
+            0
+        ]
+    if family is None:
+        return nothing
+    return F.coalesce(*(_order_number(column, data_type) for column, data_type in same)), nothing[1]
+
+
+def _family(data_type: DataType) -> str | None:
+    if data_type in _INTEGERS or data_type in (FLOAT, DOUBLE) or isinstance(data_type, DecimalType):
+        return "number"
+    if data_type in (DATE, TIMESTAMP, TIMESTAMP_NTZ):
+        return "time"
+    return "text" if data_type == STRING else None
+
+
+def _order_number(column: Column, data_type: DataType) -> Column:
+    if data_type in (FLOAT, DOUBLE):
+        return _try_decimal(column.cast("double"))
+    if data_type == DATE:
+        return (F.unix_date(column).cast("bigint") * 86_400_000_000).cast(_WIDE)
+    if data_type == TIMESTAMP:
+        return F.unix_micros(column).cast(_WIDE)
+    if data_type == TIMESTAMP_NTZ:
+        epoch = F.expr("TIMESTAMP_NTZ '1970-01-01 00:00:00'")
+        return F.timestamp_diff("MICROSECOND", epoch, column).cast(_WIDE)
+    return column.try_cast(_WIDE)
+
+
+def broken_rule(schema: StructType, rules: KeyRules) -> Column | None:
+    """Return why the ingestion cannot place a record; null if it can.
+
+    Returns:
+        None if the rows have no column for a key yet.
+    """
+    text = key_text(schema, rules)
+    if text is None:
+        return None
+    names = ", ".join(map(format_path, rules.key))
+    reason = F.when(text.isNull(), f"the key {names} is missing, null or not a scalar")
+    if rules.sequence_by is None:
+        return reason
+    number, words = sequence(schema, rules)
+    name = format_path(rules.sequence_by)
+    return reason.when(number.isNull() & words.isNull(), f"{name} has no value that tells which record is newer")
+
+
+def ensure_rules_apply(schema: StructType, rules: KeyRules) -> None:
+    """Check that the rows have the fields of the rules.
+
+    Raises:
+        InvalidOption: neither the table nor the batch has a key or the sequence with scalar values.
+    """
+    expected = "Neither the table nor the batch has scalar values in this field."
+    for path in rules.key:
+        if key_text(schema, KeyRules((path,))) is None:
+            raise InvalidOption(option="key", value=format_path(path), expected=expected)
+    if rules.sequence_by is not None:
+        columns = _columns_of(schema, rules.sequence_by)
+        if not columns:
+            raise InvalidOption(option="sequence_by", value=format_path(rules.sequence_by), expected=expected)
+        if _family(columns[0][1]) is None:
+            expected = f"Must be a number, a time or a text; the first column of the field is {columns[0][1].sql}."
+            raise InvalidOption(option="sequence_by", value=format_path(rules.sequence_by), expected=expected)
+
+
+# What each key of a batch becomes.
+
+
+def with_order(rows: DataFrame, schema: StructType, rules: KeyRules) -> DataFrame:
+    """Return rows with their key, their order, whether they delete, and their content as a text.
+
+    The content breaks ties, so that the newest record does not depend on the order of files and tasks.
+    """
+    text = key_text(schema, rules)
+    assert text is not None
+    number, words = sequence(schema, rules)
+    is_delete = F.lit(False)
+    if rules.delete_when is not None:
+        ensure_deterministic_condition(rows, rules.delete_when)
+        is_delete = F.coalesce(F.expr(rules.delete_when).cast("boolean"), F.lit(False))
+    return rows.select(
+        "*",
+        text.alias(KEY_TEXT),
+        number.alias(NUMBER),
+        words.alias(TEXT),
+        is_delete.alias(IS_DELETE),
+        _content(schema).alias(CONTENT),
+    )
+
+
+def _content(schema: StructType) -> Column:
+    """Return the values of a row as one text, without where and when it was loaded."""
+    names = sorted(field.name for field in schema if not source_key(field).startswith((SOURCE_FILE, LOADED_AT)))
+    # Without nulls, so that a row stays the same if the table gets another column.
+    options = {"timeZone": "UTC", "ignoreNullFields": "true"}
+    return F.to_json(F.struct(*(F.col(quote_name(name)) for name in names)), options)
+
+
+_ORDER = (NUMBER, TEXT, IS_DELETE, CONTENT)
+
+
+def newest_by_key(rows: DataFrame) -> DataFrame:
+    """Return the newest of the records of each key, with the number of its records.
+
+    Args:
+        rows: As `with_order` returns them.
+    """
+    by_key = Window.partitionBy(KEY_TEXT)
+    newest = by_key.orderBy(*(F.col(name).desc_nulls_last() for name in _ORDER))
+    ranked = rows.withColumns({_RANK: F.row_number().over(newest), _RECORDS: F.count(F.lit(1)).over(by_key)})
+    return ranked.where(F.col(_RANK) == 1).drop(_RANK)
+
+
+def ensure_one_record(rows: DataFrame) -> None:
+    """Check that a batch without a sequence has no two different records of a key.
+
+    Raises:
+        KeyRepeated: it has.
+    """
+    record = F.struct(IS_DELETE, CONTENT)
+    repeated = rows.groupBy(KEY_TEXT).agg(F.min(record).alias("first"), F.max(record).alias("last"))
+    with translate_spark_errors():
+        count = repeated.where(F.col("first") != F.col("last")).count()
+    if count:
+        raise KeyRepeated(count=count)
+
+
+def decide(newest: DataFrame, old: DataFrame | None, deleted: DataFrame | None, rules: KeyRules) -> DataFrame:
+    """Return what the newest record of each key does, with its order.
+
+    Args:
+        newest: As `newest_by_key` returns them.
+        old: The rows of the table that may have one of the keys, as `with_order` returns them.
+        deleted: The keys that were deleted, with their order; see `widen.spark.dml.deleted_keys`.
+    """
+    nothing = F.lit(None)
+    decided = newest.select(KEY_TEXT, *_ORDER, _RECORDS)
+    if old is None:
+        decided = decided.withColumn(_OLD, nothing)
+    else:
+        # An older table may have several rows of a key; all of them are replaced.
+        row = F.max(F.struct(NUMBER, TEXT, F.lit(False).alias(IS_DELETE), CONTENT)).alias(_OLD)
+        decided = decided.join(old.groupBy(KEY_TEXT).agg(row), KEY_TEXT, "left")
+    if deleted is None:
+        decided = decided.withColumn(_DELETED, nothing)
+    else:
+        decided = decided.join(deleted.select(KEY_TEXT, F.struct(NUMBER, TEXT).alias(_DELETED)), KEY_TEXT, "left")
+    is_known = F.col(_OLD).isNotNull()
+    late: list[Column] = []
+    if old is not None:
+        new_order = F.struct(*_ORDER)
+        is_late = new_order <= F.col(_OLD) if rules.sequence_by else _is_same(F.col(_OLD))
+        late.append(is_known & is_late)
+    if deleted is not None:
+        late.append(F.col(_DELETED).isNotNull() & (F.struct(NUMBER, TEXT) <= F.col(_DELETED)))
+    action = F.when(join_columns(lambda one, two: one | two, late), LATE) if late else None
+    is_delete = F.col(IS_DELETE)
+    for condition, value in (
+        (is_known & is_delete, DELETE),
+        (is_known, UPDATE),
+        (is_delete, DELETE_UNKNOWN),
+    ):
+        action = F.when(condition, value) if action is None else action.when(condition, value)
+    assert action is not None
+    return decided.select(KEY_TEXT, NUMBER, TEXT, _RECORDS, action.otherwise(INSERT).alias(_ACTION))
+
+
+def _is_same(old: Column) -> Column:
+    return ~F.col(IS_DELETE) & (F.col(CONTENT) == old.getField(CONTENT))
+
+
+def count_actions(decided: DataFrame) -> tuple[KeyCounts, int]:
+    """Return what a batch does, and the number of its records.
+
+    Args:
+        decided: As `decide` returns it.
+    """
+    with translate_spark_errors():
+        rows = decided.groupBy(_ACTION).agg(F.count(F.lit(1)), F.sum(_RECORDS)).collect()
+    keys: Mapping[str, int] = {action: count for action, count, _ in rows}
+    records = sum(count for _, _, count in rows)
+    inserted, updated, deleted, unknown = (keys.get(action, 0) for action in (INSERT, UPDATE, DELETE, DELETE_UNKNOWN))
+    return KeyCounts(inserted, updated, deleted, unknown, records - inserted - updated - deleted - unknown), records
+
+
+def with_action(decided: DataFrame, *actions: str) -> DataFrame:
+    """Return the keys that have one of some actions."""
+    return decided.where(F.col(_ACTION).isin(*actions))
+
+
+def rows_of_keys(rows: DataFrame, keys: DataFrame, names: Sequence[str]) -> DataFrame:
+    """Return the columns of the rows that have some keys."""
+    return rows.join(keys.select(KEY_TEXT), KEY_TEXT, "left_semi").select(*map(quote_name, names))

@@ -1,0 +1,401 @@
+"""Rows that change: the newest record of each key, whatever order they arrive in and whatever the schema becomes.
+
+The model of these tests is written from the promise alone: a dict from key to the newest record.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import random
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import widen
+from support.command_line import run
+from support.fault import FULL
+from widen.errors import InvalidCondition, InvalidOption, KeyRepeated, OptionMissing
+from widen.table import Table, create_table
+
+Record = dict[str, Any]
+
+
+def model_key(value: object) -> tuple[str, object]:
+    """A key by kind and value: numbers are equal by value, texts by their characters, and no text is a number."""
+    if isinstance(value, bool):
+        return "boolean", value
+    if isinstance(value, (int, float, Decimal)):
+        return "number", Fraction(str(value))
+    return type(value).__name__, value
+
+
+class Model:
+    """What a table by key must hold: for each key the newest record, unless that one deletes."""
+
+    def __init__(self, *fields: str) -> None:
+        self.fields, self.newest = fields, dict[Any, Record]()
+        self.kept_out = 0
+
+    def key(self, record: Record) -> Any:
+        return tuple(model_key(record.get(field)) for field in self.fields)
+
+    def add(self, records: Iterable[Record]) -> dict[str, int]:
+        """Take a batch, and return what it does: rows before and after, compared by key."""
+        before = self.rows()
+        taken = 0
+        for record in records:
+            if any(record.get(field) is None for field in (*self.fields, "at")):
+                self.kept_out += 1
+                continue
+            taken += 1
+            known = self.newest.get(self.key(record))
+            if known is None or record["at"] > known["at"]:
+                self.newest[self.key(record)] = record
+        after = self.rows()
+        counts = {
+            "inserted": len(after.keys() - before.keys()),
+            "updated": sum(after[key] != before[key] for key in after.keys() & before.keys()),
+            "deleted": len(before.keys() - after.keys()),
+        }
+        return {**counts, "records": taken}
+
+    def rows(self) -> dict[Any, int]:
+        """The number of the newest record of each key that has a row."""
+        return {key: record["n"] for key, record in self.newest.items() if record["op"] != "d"}
+
+
+class Keyed:
+    """A table by key, and a folder for its batches."""
+
+    def __init__(self, spark: SparkSession, place: Path, *key: str, **words: Any) -> None:
+        self.spark, self.place, self.number = spark, place, itertools.count()
+        self.location = str(place / "t")
+        defaults = {"key": [*key], "sequence_by": "at", "delete_when": "op = 'd'"}
+        self.words = {name: value for name, value in (defaults | words).items() if value is not None}
+
+    def batch(self, records: Iterable[Record | str], files: int = 1) -> str:
+        folder = self.place / f"batch{next(self.number)}"
+        folder.mkdir()
+        lines = [each if isinstance(each, str) else json.dumps(each) for each in records]
+        for part in range(files):
+            (folder / f"{part}.json").write_text("".join(f"{line}\n" for line in lines[part::files]))
+        return str(folder)
+
+    def ingest(self, records: Iterable[Record | str], files: int = 1, **words: Any) -> widen.IngestResult:
+        return widen.ingest(self.batch(records, files), self.location, spark=self.spark, **{**self.words, **words})
+
+    @property
+    def table(self) -> Table:
+        return Table(self.location)
+
+    def rows(self, *columns: str) -> list[tuple[Any, ...]]:
+        return sorted((tuple(row) for row in self.table.read(spark=self.spark).select(*columns).collect()), key=repr)
+
+    def numbers(self) -> list[int]:
+        return sorted(row[0] for row in self.rows("n"))
+
+
+@pytest.fixture
+def keyed(spark: SparkSession, tmp_path: Path) -> Keyed:
+    return Keyed(spark, tmp_path, "id")
+
+
+def record(key: object, at: object, n: int, op: str = "u", **more: object) -> Record:
+    return {"id": key, "at": at, "n": n, "op": op, **more}
+
+
+def test_the_newest_record_of_a_key_wins(keyed: Keyed) -> None:
+    first = keyed.ingest([record(1, 5, 1), record(1, 7, 2), record(2, 1, 3), record(1, 6, 4)], files=2)
+    assert first.keys is not None
+    assert first.keys.to_value() == {"inserted": 2, "updated": 0, "deleted": 0, "unknownDeletes": 0, "late": 2}
+    assert keyed.rows("id", "n") == [(1, 2), (2, 3)]
+    second = keyed.ingest([record(1, 6, 5), record(2, 2, 6), record(3, 1, 7)])
+    assert str(second.keys) == "1 inserted, 1 updated, 0 deleted, 1 late"
+    assert keyed.rows("id", "n") == [(1, 2), (2, 6), (3, 7)]
+    (merge, *_) = keyed.table.history()
+    assert merge.operation == "MERGE"
+
+
+def test_a_late_record_does_not_bring_a_deleted_row_back(keyed: Keyed) -> None:
+    keyed.ingest([record(1, 1, 1), record(2, 1, 2)])
+    deletes = keyed.ingest([record(1, 5, 3, "d"), record(9, 5, 4, "d")])
+    assert deletes.keys is not None
+    assert (deletes.keys.deleted, deletes.keys.unknown_deletes) == (1, 1)
+    late = keyed.ingest([record(1, 4, 5), record(9, 4, 6), record(1, 5, 7)])
+    assert late.keys is not None
+    assert (late.keys.inserted, late.keys.late) == (0, 3)
+    assert keyed.numbers() == [2]
+    keyed.ingest([record(1, 6, 8), record(9, 3, 9)])
+    assert keyed.numbers() == [2, 8]
+
+
+def test_deletions_are_remembered_through_many_batches_and_a_checkpoint(keyed: Keyed) -> None:
+    for number in range(20):
+        keyed.ingest([record(number, 5, number, "d"), record("live", number, number)])
+    keyed.table.checkpoint()
+    keyed.ingest([record(number, 4, 100 + number) for number in range(20)])
+    assert keyed.numbers() == [19]
+
+
+def test_equal_sequences_have_one_winner_in_every_order(spark: SparkSession, tmp_path: Path) -> None:
+    records = [record(1, 5, n) for n in (3, 10, 7)]
+    winners = set()
+    for number, order in enumerate(itertools.permutations(records)):
+        place = tmp_path / str(number)
+        place.mkdir()
+        keyed = Keyed(spark, place, "id")
+        if number % 2:
+            keyed.ingest(order, files=3)
+        else:
+            keyed.ingest(order[:1])
+            keyed.ingest(order[1:])
+        winners.add(tuple(keyed.numbers()))
+    assert len(winners) == 1
+
+
+def test_without_a_sequence_the_last_batch_wins(spark: SparkSession, tmp_path: Path) -> None:
+    keyed = Keyed(spark, tmp_path, "id", sequence_by=None)
+    keyed.ingest([record(1, 9, 1), record(1, 9, 1), record(2, 9, 2)])
+    assert keyed.numbers() == [1, 2]
+    keyed.ingest([record(1, 1, 3), record(2, 1, 4, "d")])
+    assert keyed.numbers() == [3]
+    with pytest.raises(KeyRepeated, match="1 keys") as refused:
+        keyed.ingest([record(1, 1, 5), record(1, 2, 6), record(2, 1, 7)])
+    assert "sequence_by" in str(refused.value)
+    assert keyed.numbers() == [3]
+    assert keyed.table.version == 1
+
+
+def test_records_that_have_no_key_or_no_order_are_quarantined(keyed: Keyed) -> None:
+    result = keyed.ingest(
+        [record(1, 1, 1), record(None, 1, 2), {"at": 1, "n": 3, "op": "u"}, record(4, None, 4), "oops"]
+    )
+    assert (result.records, result.quarantined) == (1, 4)
+    assert keyed.numbers() == [1]
+    quarantine = Table(f"{keyed.location}_quarantine").read(spark=keyed.spark)
+    reasons = sorted(row.reason for row in quarantine.collect())
+    assert reasons == [
+        "at has no value that tells which record is newer",
+        *["the key id is missing, null or not a scalar"] * 3,
+    ]
+
+
+def test_a_replayed_older_record_does_not_win(keyed: Keyed) -> None:
+    create_table(keyed.location, "id bigint, at bigint, n int, op string").add_constraint(
+        "small", "n < 100", spark=keyed.spark
+    )
+    keyed.ingest([record(1, 1, 200), record(2, 1, 300), record(3, 1, 1)])
+    keyed.ingest([record(1, 5, 2)])
+    keyed.table.drop_constraint("small")
+    done = widen.replay(f"{keyed.location}_quarantine", keyed.location, spark=keyed.spark)
+    assert done.left == 0
+    assert keyed.rows("id", "n") == [(1, 2), (2, 300), (3, 1)]
+
+
+KINDS: tuple[object, ...] = (1, "1", True, 1.5, "1.5", 2**40, 10**25, "", "true", "n:1", 1e300)
+
+
+def test_keys_are_compared_by_kind_and_value(keyed: Keyed) -> None:
+    model = Model("id")
+    for at, kinds in enumerate((KINDS[:1], KINDS[3:5], KINDS[:2], KINDS, KINDS[::-1])):
+        records = [record(kind, at, 100 * at + number) for number, kind in enumerate(kinds)]
+        model.add(records)
+        keyed.ingest(records)
+        assert keyed.numbers() == sorted(model.rows().values())
+
+
+def test_decimals_are_compared_by_value(keyed: Keyed) -> None:
+    for at, text in enumerate(("1.50", "1.5", "1.500", "2", "2.00", "0.10", "0.1", "0.0000001", "1e-7")):
+        line = f'{{"id": {text}, "at": {at}, "n": {at}, "op": "u"}}'
+        keyed.ingest([line], numbers="decimal")
+    assert keyed.numbers() == [2, 4, 6, 8]
+
+
+def test_a_key_can_be_nested_and_have_several_fields(spark: SparkSession, tmp_path: Path) -> None:
+    keyed = Keyed(spark, tmp_path, "shop.id", "day")
+    keys = [("a", "b"), ('a","s:b', ""), ("a", "b "), (1, "b"), ("1", "b")]
+
+    def batch(at: int) -> list[Record]:
+        return [
+            {"shop": {"id": shop, "name": at}, "day": day, "at": at, "n": 10 * at + number, "op": "u"}
+            for number, (shop, day) in enumerate(keys)
+        ]
+
+    keyed.ingest(batch(1))
+    keyed.ingest(batch(2)[:3])
+    assert keyed.numbers() == [13, 14, 20, 21, 22]
+
+
+def test_times_and_texts_order_records(spark: SparkSession, tmp_path: Path) -> None:
+    for name, detects in (("text", False), ("time", True)):
+        (tmp_path / name).mkdir()
+        keyed = Keyed(spark, tmp_path / name, "id", detect_dates=detects)
+        keyed.ingest([record(1, "2026-01-02T10:00:00Z", 1), record(1, "2026-01-02T09:59:59Z", 2)])
+        keyed.ingest([record(1, "2026-01-02T10:00:01Z", 3), record(2, "2025-01-02T10:00:01Z", 4)])
+        keyed.ingest([record(1, "2026-01-02T10:00:00Z", 5), record(2, 7, 6)])
+        assert keyed.numbers() == [3, 4], name
+
+
+PROPERTIES: Mapping[str, Mapping[str, str]] = {
+    "plain": {},
+    "vectors": {"delta.enableDeletionVectors": "true"},
+    "feed": {"delta.enableChangeDataFeed": "true"},
+    "feed_and_vectors": {"delta.enableChangeDataFeed": "true", "delta.enableDeletionVectors": "true"},
+    "mapping": {"delta.columnMapping.mode": "name"},
+    "tracking": {"delta.enableRowTracking": "true"},
+}
+
+
+def drifting_records(dice: random.Random, histories: int, batch: int, number: itertools.count[int]) -> list[Record]:
+    """A batch of many histories at once: each has keys of its own, and its kinds of keys and values drift."""
+    ids: list[object] = [1, 2, 3, 2**40, 1.5, 2.0, "1", "2", "x"][: 3 + 2 * batch]
+    values: list[object] = [1, 2**35, 0.5, "text", [1], {"a": 1}][: 1 + batch]
+    records = []
+    for history in range(histories):
+        for _ in range(dice.randrange(4)):
+            key = None if dice.random() < 0.03 else dice.choice(ids)
+            n = next(number)
+            # Sequences of one key are unique, and come in any order.
+            at = dice.randrange(10_000) * 100_000 + n
+            made = record(key, at, n, "d" if dice.random() < 0.25 else "u", h=history, value=dice.choice(values))
+            records += [made] * (2 if dice.random() < 0.1 else 1)
+    dice.shuffle(records)
+    return records
+
+
+@pytest.mark.parametrize("kind", PROPERTIES)
+@pytest.mark.parametrize("seed", range(28 if FULL in os.environ else 1))
+def test_histories_end_as_the_model_says(spark: SparkSession, tmp_path: Path, kind: str, seed: int) -> None:
+    dice, model, number = random.Random(f"{kind} {seed}"), Model("h", "id"), itertools.count()
+    keyed = Keyed(spark, tmp_path, "h", "id")
+    if PROPERTIES[kind]:
+        create_table(keyed.location, "h int", properties=PROPERTIES[kind])
+    for batch in range(4):
+        records = drifting_records(dice, 60, batch, number)
+        expected, result = model.add(records), keyed.ingest(records, files=2)
+        assert result.keys is not None
+        counts = result.keys.to_value()
+        assert {name: counts[name] for name in ("inserted", "updated", "deleted")} == {
+            name: expected[name] for name in ("inserted", "updated", "deleted")
+        }
+        assert sum(counts.values()) == expected["records"]
+        assert keyed.numbers() == sorted(model.rows().values())
+    if "feed" in kind:
+        ensure_feed_leads_to_table(keyed)
+
+
+def ensure_feed_leads_to_table(keyed: Keyed) -> None:
+    """The recorded changes, one after another, give the rows of the table."""
+    rows: dict[int, int] = {}
+    changes = keyed.table.changes(1, spark=keyed.spark).select("_commit_version", "_change_type", "n").collect()
+    for change in changes:
+        sign = 1 if change["_change_type"] in ("insert", "update_postimage") else -1
+        rows[change["n"]] = rows.get(change["n"], 0) + sign
+    assert sorted(n for n, count in rows.items() if count) == keyed.numbers()
+    assert set(rows.values()) <= {0, 1}
+
+
+def test_a_key_may_move_to_another_partition(keyed: Keyed) -> None:
+    create_table(keyed.location, "id bigint, at bigint, n int, op string, day string", partition_by=["day"])
+    keyed.ingest([record(1, 1, 1, day="mon"), record(2, 1, 2, day="mon")])
+    keyed.ingest([record(1, 2, 3, day="tue"), record(2, 2, 4, "d", day="wed")])
+    assert keyed.rows("id", "n", "day") == [(1, 3, "tue")]
+
+
+def test_two_ingestions_at_once_never_leave_two_rows_of_a_key(keyed: Keyed) -> None:
+    keyed.ingest([record(0, 0, 0)])
+    sources = [keyed.batch([record(key, writer, 10 * writer + key) for key in range(5)]) for writer in (1, 2, 3)]
+
+    def load(source: str) -> None:
+        widen.ingest(source, keyed.location, spark=keyed.spark, **keyed.words)
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(load, sources))
+    assert keyed.numbers() == [30, 31, 32, 33, 34]
+
+
+def test_new_files_and_intervals_are_loaded_once(keyed: Keyed) -> None:
+    landing = keyed.place / "landing"
+    landing.mkdir()
+    for number in (1, 2):
+        (landing / f"{number}.json").write_text(json.dumps(record(1, number, number)) + "\n")
+        loaded = widen.ingest(str(landing), keyed.location, new=True, spark=keyed.spark, **keyed.words)
+        assert loaded.records == 1
+    assert widen.ingest(str(landing), keyed.location, new=True, spark=keyed.spark, **keyed.words).is_unchanged
+    source = keyed.batch([record(1, 3, 3)])
+    for is_repeated in (False, True):
+        result = widen.ingest(source, keyed.location, txn=("app", 1), spark=keyed.spark, **keyed.words)
+        assert result.is_repeated is is_repeated
+    assert keyed.numbers() == [3]
+
+
+def test_a_stream_changes_rows_by_key(keyed: Keyed) -> None:
+    landing = keyed.place / "landing"
+    landing.mkdir()
+    for number in (2, 1, 3):
+        (landing / f"{number}.json").write_text(json.dumps(record(1, number % 3, number)) + "\n")
+        stream = widen.ingest_stream(
+            str(landing),
+            keyed.location,
+            checkpoint=str(keyed.place / "checkpoint"),
+            once=True,
+            spark=keyed.spark,
+            **keyed.words,
+        )
+        stream.await_end() if hasattr(stream, "await_end") else stream.wait()
+    assert keyed.numbers() == [2]
+
+
+def test_a_table_by_key_refuses_other_keys_and_bare_records(keyed: Keyed) -> None:
+    keyed.ingest([record(1, 1, 1)])
+    with pytest.raises(OptionMissing, match="one row for each id"):
+        widen.ingest(keyed.batch([record(1, 1, 1)]), keyed.location, spark=keyed.spark)
+    for words in ({"key": ["n"]}, {"sequence_by": "n"}, {"sequence_by": None}):
+        with pytest.raises(InvalidOption, match=r"widen\.keys"):
+            keyed.ingest([record(1, 1, 1)], **words)
+    assert keyed.table.version == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        ({"key": []}, InvalidOption),
+        ({"key": ["id", "id"]}, InvalidOption),
+        ({"key": ["idd"]}, InvalidOption),
+        ({"sequence_by": "id"}, InvalidOption),
+        ({"sequence_by": "att"}, InvalidOption),
+        ({"sequence_by": "flag"}, InvalidOption),
+        ({"delete_when": ""}, InvalidOption),
+        ({"delete_when": "opp = 'd'"}, InvalidCondition),
+        ({"delete_when": "rand() < 0.5"}, widen.WidenError),
+        ({"mask": ["id"]}, InvalidOption),
+        ({"exclude": ["at"]}, InvalidOption),
+        ({"verify": True}, InvalidOption),
+        ({"key": None}, OptionMissing),
+    ],
+)
+def test_rules_that_cannot_apply_are_refused(keyed: Keyed, words: dict[str, Any], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        keyed.ingest([record(1, 1, 1, flag=True)], **words)
+    assert not (keyed.place / "t" / "_delta_log" / f"{0:020}.json").exists()
+
+
+def test_the_command_line_and_a_file_take_the_rules(keyed: Keyed) -> None:
+    source = keyed.batch([record(1, 1, 1), record(1, 2, 2), record(2, 1, 3, "d")])
+    config = keyed.place / "keys.toml"
+    config.write_text('[keys]\nkey = ["id"]\nsequence_by = "at"\ndelete_when = "op = \'d\'"\n')
+    words = ("--key", "id", "--sequence-by", "at", "--delete-when", "op = 'd'")
+    planned = run("plan", source, "--into", keyed.location, *words)
+    assert "one row for each id, the newest by at, deleted when op = 'd'" in planned.stdout
+    done = run("ingest", source, "--into", keyed.location, *words)
+    assert "1 inserted, 0 updated, 0 deleted, 1 late, 1 deletes of unknown keys" in done.stdout
+    again = run("ingest", source, "--into", keyed.location, "--config", str(config), "--json")
+    assert json.loads(again.stdout)["keys"] == dict(inserted=0, updated=0, deleted=0, unknownDeletes=0, late=3)

@@ -137,12 +137,20 @@ def test_a_late_record_does_not_bring_a_deleted_row_back(keyed: Keyed) -> None:
     assert keyed.numbers() == [2, 8]
 
 
-def test_deletions_are_remembered_through_many_batches_and_a_checkpoint(keyed: Keyed) -> None:
-    for number in range(20):
-        keyed.ingest([record(number, 5, number, "d"), record("live", number, number)])
-    keyed.table.checkpoint()
-    keyed.ingest([record(number, 4, 100 + number) for number in range(20)])
-    assert keyed.numbers() == [19]
+def test_deletions_are_remembered_through_many_batches_and_checkpoints(
+    keyed: Keyed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("widen.spark.dml.deleted_keys.MAX_LISTS", 2)
+    create_table(keyed.location, "id bigint", properties={"delta.checkpointInterval": "2"})
+    for number in range(5):
+        keyed.ingest([record(number, 5, number, "d"), record(100, number, number)])
+    keyed.ingest([record(number, 4, 100 + number) for number in range(5)])
+    assert keyed.numbers() == [4]
+    lists = [*(keyed.place / "t" / "_delta_log" / "_widen" / "keys").glob("*/*.parquet")]
+    assert len(lists) >= 5
+    keyed.table.vacuum(retention_hours=0, force=True)
+    keyed.ingest([record(number, 5, 200 + number) for number in range(5)])
+    assert keyed.numbers() == [4]
 
 
 def test_equal_sequences_have_one_winner_in_every_order(spark: SparkSession, tmp_path: Path) -> None:
@@ -205,7 +213,7 @@ KINDS: tuple[object, ...] = (1, "1", True, 1.5, "1.5", 2**40, 10**25, "", "true"
 
 def test_keys_are_compared_by_kind_and_value(keyed: Keyed) -> None:
     model = Model("id")
-    for at, kinds in enumerate((KINDS[:1], KINDS[3:5], KINDS[:2], KINDS, KINDS[::-1])):
+    for at, kinds in enumerate((KINDS, KINDS[3:5], KINDS[:2], KINDS[::-1])):
         records = [record(kind, at, 100 * at + number) for number, kind in enumerate(kinds)]
         model.add(records)
         keyed.ingest(records)
@@ -241,7 +249,8 @@ def test_times_and_texts_order_records(spark: SparkSession, tmp_path: Path) -> N
         keyed.ingest([record(1, "2026-01-02T10:00:00Z", 1), record(1, "2026-01-02T09:59:59Z", 2)])
         keyed.ingest([record(1, "2026-01-02T10:00:01Z", 3), record(2, "2025-01-02T10:00:01Z", 4)])
         keyed.ingest([record(1, "2026-01-02T10:00:00Z", 5), record(2, 7, 6)])
-        assert keyed.numbers() == [3, 4], name
+        # A column of texts takes the number as one; beside times it is an old one.
+        assert keyed.numbers() == [3, 4 if detects else 6], name
 
 
 PROPERTIES: Mapping[str, Mapping[str, str]] = {
@@ -350,7 +359,7 @@ def test_a_stream_changes_rows_by_key(keyed: Keyed) -> None:
             spark=keyed.spark,
             **keyed.words,
         )
-        stream.await_end() if hasattr(stream, "await_end") else stream.wait()
+        stream.wait()
     assert keyed.numbers() == [2]
 
 
@@ -398,4 +407,5 @@ def test_the_command_line_and_a_file_take_the_rules(keyed: Keyed) -> None:
     done = run("ingest", source, "--into", keyed.location, *words)
     assert "1 inserted, 0 updated, 0 deleted, 1 late, 1 deletes of unknown keys" in done.stdout
     again = run("ingest", source, "--into", keyed.location, "--config", str(config), "--json")
-    assert json.loads(again.stdout)["keys"] == dict(inserted=0, updated=0, deleted=0, unknownDeletes=0, late=3)
+    late = {"inserted": 0, "updated": 0, "deleted": 0, "unknownDeletes": 0, "late": 3}
+    assert json.loads(again.stdout)["keys"] == late

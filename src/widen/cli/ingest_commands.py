@@ -373,7 +373,8 @@ def _report_result(into: str, as_json: bool, result: IngestResult) -> bool:
     _warn_unmatched(result.plan)
     if result.quarantined:
         counted = text_format.count_noun(result.quarantined, "record")
-        note(f"{counted} in quarantine, because fixed columns cannot hold them: see {result.quarantine}")
+        why = "fixed columns cannot hold them" + (", or they have no key or no order" if result.keys else "")
+        note(f"{counted} in quarantine, because {why}: see {result.quarantine}")
     parked = [file for file in result.bad_files if file.is_parked]
     for files, words in ((parked, "parked"), ([file for file in result.bad_files if not file.is_parked], "skipped")):
         if files:

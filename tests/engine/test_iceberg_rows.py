@@ -18,6 +18,7 @@ from pyiceberg.types import IntegerType, LongType, NestedField, StringType, Stru
 from pyspark.sql import SparkSession
 
 import widen
+from support.command_line import run, run_json
 from support.iceberg_files import append_deletes, embedded_catalog, position_deletes
 from widen.errors import (
     ColumnNotFound,
@@ -258,3 +259,13 @@ def test_properties_are_set(catalog: SqlCatalog, made: Callable[..., Table]) -> 
     assert table.properties["write.target-file-size-bytes"] == "1000000"
     with pytest.raises(InvalidOption, match="records"):
         table.set_properties({"widen.stream.job": "7"})
+    place = ("ns.t", "--catalog", str(catalog.properties["uri"]).removeprefix("sqlite:///"))
+    assert run_json("properties", *place, "--set", "write.parquet.compression-codec=gzip")["changed"] is True
+    assert run_json("properties", *place)["write.parquet.compression-codec"] == "gzip"
+    assert run_json("properties", *place, "--unset", "write.parquet.compression-codec")["changed"] is True
+    assert "write.parquet.compression-codec" not in table.refresh().properties
+    assert run("properties", *place, "--unset", "nothing").exit_code == 1
+    first = table.history()[-1].version
+    restored = run_json("restore", *place, "--version", str(first))
+    assert restored == {"version": first, "changed": True, "changes": [], "restoredFiles": 0, "removedFiles": 1}
+    assert run("restore", *place, "--version", str(first)).stdout == "nothing to change\n"

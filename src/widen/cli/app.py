@@ -254,6 +254,8 @@ _FOR_ICEBERG: Mapping[str, Callable[..., None]] = {
     "report": iceberg_commands.report_iceberg,
     "read": iceberg_commands.read_iceberg_table,
     "alter": iceberg_commands.alter_iceberg,
+    "properties": iceberg_commands.properties_iceberg,
+    "restore": iceberg_commands.restore_iceberg,
     "view": iceberg_commands.view_iceberg,
     "fold": iceberg_commands.fold_iceberg,
 }

@@ -13,7 +13,7 @@ from rich.text import Text
 from widen.cli import shared_options
 from widen.cli.alter_commands import ensure_one_change, parse_operations, requested_changes
 from widen.cli.maintenance_commands import RestChoice, print_view, run_fold
-from widen.cli.output import ensure_output_writable, note, progress, show_json
+from widen.cli.output import ensure_output_writable, note, progress, show_json, show_line
 from widen.cli.output import show as show_parts
 from widen.cli.show_commands import (
     acknowledge_decisions,
@@ -118,6 +118,57 @@ def report_iceberg(
     if scan:
         built = scan_rows(built, columns, lambda spark: opened.read(spark=spark))
     show_report(built, samples, html, json=json)
+
+
+def properties_iceberg(
+    table: str, catalog: str, set: list[str] | None = None, unset: list[str] | None = None, json: bool = False
+) -> None:
+    """Show, set or remove the properties of an Iceberg table."""
+    from widen.report import terminal
+    from widen.table import IcebergTable
+
+    given = shared_options.pairs(set, "--set")
+    if given and unset:
+        raise typer.BadParameter("--set and --unset need a commit each. Run one command for each.")
+    opened = IcebergTable(table, catalog)
+    before = dict(opened.properties)
+    if given:
+        opened.set_properties(given)
+    if unset:
+        opened.unset_properties(unset)
+    if json:
+        changed = opened.properties != before
+        show_json({"version": opened.version, "changed": changed} if given or unset else opened.properties)
+    elif given or unset:
+        show_line(f"{opened.name}: {'set' if given else 'removed'} {', '.join(given or unset or ())}")
+    else:
+        show_parts([terminal.pairs_table(sorted(opened.properties.items()))])
+
+
+def restore_iceberg(
+    table: str, catalog: str, version: int | None = None, timestamp: str | None = None, json: bool = False
+) -> None:
+    """Make an earlier snapshot of an Iceberg table the current one."""
+    from widen.table import IcebergTable
+
+    opened = IcebergTable(table, catalog)
+    before, left = opened.version, _paths(opened)
+    done = opened.restore(version, timestamp=timestamp)
+    back, changed = _paths(opened), done.version != before
+    facts = {"restoredFiles": len(back - left), "removedFiles": len(left - back)}
+    if json:
+        show_json({"version": done.version, "changed": changed, "changes": [], **facts})
+    else:
+        files = ", ".join(f"{key}: {count}" for key, count in facts.items())
+        show_line(f"{opened.name}: restored snapshot {done.version}; {files}" if changed else UNCHANGED)
+
+
+UNCHANGED = "nothing to change"
+
+
+def _paths(table: IcebergTable) -> set[str]:
+    """Return the data files of the current snapshot."""
+    return {*table.files()["path"].to_pylist()}
 
 
 def contract_iceberg(table: str, catalog: str, version: int | None = None) -> None:

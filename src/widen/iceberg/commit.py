@@ -183,8 +183,8 @@ def commit_columns(name: TableName, operations: Iterable[Operation]) -> Table:
     return _commit_metadata(name, transaction, lambda metadata: bool(metadata.schema() == schema))
 
 
-def commit_properties(name: TableName, properties: Mapping[str, str]) -> Table:
-    """Set properties of a table in one commit, and return its newest version.
+def commit_properties(name: TableName, properties: Mapping[str, str], removed: Sequence[str] = ()) -> Table:
+    """Set and remove properties of a table in one commit, and return its newest version.
 
     Raises:
         UnsupportedIcebergVersion: the table has a format version that PyIceberg does not write.
@@ -196,8 +196,15 @@ def commit_properties(name: TableName, properties: Mapping[str, str]) -> Table:
     ensure_table_writable(name, table)
     with translate_catalog_errors(str(name)):
         transaction = table.transaction()
-        transaction.set_properties(dict(properties))
-    return _commit_metadata(name, transaction, lambda metadata: properties.items() <= metadata.properties.items())
+        if properties:
+            transaction.set_properties(dict(properties))
+        if removed:
+            transaction.remove_properties(*removed)
+
+    def has_changed(metadata: TableMetadata) -> bool:
+        return properties.items() <= metadata.properties.items() and metadata.properties.keys().isdisjoint(removed)
+
+    return _commit_metadata(name, transaction, has_changed)
 
 
 def commit_restore(name: TableName, snapshot_id: int) -> Table:

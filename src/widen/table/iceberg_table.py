@@ -338,10 +338,29 @@ class IcebergTable(FoldMixin, ColumnMethodsMixin):
             ContentionError: another writer changed the table first, or the outcome is unknown.
             StorageError: the catalog returned an error.
         """
-        own = next((name for name in properties if name == SOURCES or name.startswith(STREAM)), None)
-        if own is not None:
-            raise InvalidOption(option="properties", value=own, expected="Widen keeps its records there.")
+        _ensure_not_own(properties)
         self._table = commit_properties(self._name, properties)
+        return self
+
+    @check_arguments
+    def unset_properties(self, keys: Iterable[str]) -> Self:
+        """Remove properties in one commit, and return the table. Iceberg's defaults apply again.
+
+        Args:
+            keys: Their names.
+
+        Raises:
+            InvalidOption: a property is not set, or records what Widen has done.
+            UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
+            ContentionError: another writer changed the table first, or the outcome is unknown.
+            StorageError: the catalog returned an error.
+        """
+        removed = list(dict.fromkeys(keys))
+        _ensure_not_own(removed)
+        missing = next((key for key in removed if key not in self.refresh().properties), None)
+        if missing is not None:
+            raise InvalidOption(option="keys", value=missing, expected="Must be a property that is set.")
+        self._table = commit_properties(self._name, {}, removed)
         return self
 
     @check_arguments
@@ -511,3 +530,9 @@ class IcebergTable(FoldMixin, ColumnMethodsMixin):
 
     def _columns(self, point: ReadPoint) -> StructType:
         return to_model(point.schema, read_sources(self._table.properties, self.name))
+
+
+def _ensure_not_own(keys: Iterable[str]) -> None:
+    own = next((key for key in keys if key == SOURCES or key.startswith(STREAM)), None)
+    if own is not None:
+        raise InvalidOption(option="properties", value=own, expected="Widen keeps its records there.")

@@ -187,6 +187,27 @@ def test_what_no_column_may_be_made_for_is_kept_as_json(spark: SparkSession, tmp
         ingest(frame(spark, f"4 AS n, {drifted}"), str(table), evolve="fail")
 
 
+def test_empty_arrays_and_maps_without_a_place_are_kept_as_json(spark: SparkSession, tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    proved(frame(spark, "1 AS n, 1 AS a, array(1) AS l"), table)
+    new = "cast(array() AS array<int>) AS new, cast(null AS array<int>) AS missing"
+    empty = f"array(array(1)) AS l, cast(map() AS map<string, int>) AS m, {new}"
+    proved(frame(spark, f"2 AS n, cast(array() AS array<int>) AS a, {empty}"), table, evolve="freeze")
+    assert json.loads(rows(spark, table)[1]["_rescued"]) == {"a": [], "new": [], "l": [[1]], "m": {}}
+
+
+def test_a_frozen_table_keeps_what_is_empty_in_json(spark: SparkSession, tmp_path: Path) -> None:
+    table, source = tmp_path / "table", tmp_path / "source.json"
+    texts = ['{"a":null,"b":[],"c":{},"d":1}', '{"d":[null,[],{}],"e":{"f":null,"g":[{}]}}', '{"a":null}']
+    source.write_text("\n".join(texts))
+    for expected in (texts, [*texts, *texts]):
+        result = ingest(str(source), str(table), evolve="freeze", verify=True, spark=spark)
+        assert result.verification is not None
+        assert (result.verification.lost, result.verification.extra) == (0, 0)
+        found = Table(str(table)).read(spark=spark).collect()
+        assert sorted(row["_rescued"] for row in found) == sorted(expected)
+
+
 def test_what_is_said_of_single_fields_holds(spark: SparkSession, tmp_path: Path) -> None:
     table = tmp_path / "table"
     source = frame(spark, "1 AS n, 5 AS secret, struct(1 AS x, 'y' AS y) AS r, struct(1 AS x) AS j, 7L AS d")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,10 +15,12 @@ from support.leaf import lost
 from support.stable_interval import ingest_texts, records_of, rows_of_text, through_arrow
 from widen.evolution.evolve import evolve
 from widen.evolution.policy import Mode, Policy, build_field_rules
-from widen.json.document import corrupt_text_to_bytes
+from widen.json.document import corrupt_text_to_bytes, parse_document
+from widen.json.kinds import leaf_and_dim
+from widen.model.types import DataType, Field, MapType, StructType
 from widen.rows.row import build_routes, rescue, to_row
 from widen.rows.row_builder import RowBuilder
-from widen.schema.source_metadata import CORRUPT, RESCUED, role_field
+from widen.schema.source_metadata import CORRUPT, RESCUED, role_field, role_of
 from widen.spark.arrow_types import to_arrow_schema
 from widen.spark.ingest.text_tasks import drain_arrow_batches, observe_chunk
 
@@ -150,3 +154,49 @@ def test_the_order_of_the_batch_does_not_change_the_plan(
     mixed = list(batch)
     shuffler.shuffle(mixed)
     assert ingest_texts(base, mixed, policy).plan.schema == straight
+
+
+@given(batches, st.integers(0, 4), modes)
+def test_columns_and_rescued_text_give_back_every_null_and_empty_container(
+    batch: list[bytes], length: int, mode: Mode
+) -> None:
+    """Source: docs/evolution-rules.md#d10"""
+    base = ingest_texts(None, batch[:length], Policy(mode)).plan.schema
+    schema = ingest_texts(base, batch, Policy(Mode.FREEZE)).plan.schema
+    if role_field(schema, RESCUED) is None:
+        return
+    for text in batch:
+        for record in records_of(text) or ():
+            route = build_routes(schema, Policy(Mode.FREEZE))
+            rest = rescue(route, record)
+            kept = {} if rest is None else parse_document(rest.encode())
+            assert isinstance(kept, dict)
+            assert _without_place(schema, record, kept) == [], text
+
+
+def _without_place(schema: StructType, record: Mapping[str, Any], kept: Mapping[str, Any]) -> list[str]:
+    """Return the fields of a record with an empty part that neither a column nor the text has."""
+    missing = []
+    for key, value in record.items():
+        types = [each.type for each in schema if _source_key(each) == key and role_of(each) is None]
+        records = [leaf for leaf, _ in map(leaf_and_dim, types) if isinstance(leaf, StructType)]
+        if key in kept and (kept[key] == value or (isinstance(value, dict) and records)):
+            continue
+        if not _has_place([leaf_and_dim(each) for each in types], value):
+            missing.append(key)
+    return missing
+
+
+def _source_key(field: Field) -> str:
+    return str(field.metadata.get("widen.source", [field.name])[-1])
+
+
+def _has_place(types: list[tuple[DataType, int]], value: Any) -> bool:
+    if value is None:
+        return bool(types)
+    if isinstance(value, list):
+        inner = [(leaf, dim - 1) for leaf, dim in types if dim]
+        return bool(inner) and all(_has_place(inner, item) for item in value)
+    if value == {}:
+        return any(isinstance(leaf, (StructType, MapType)) for leaf, _ in types)
+    return True

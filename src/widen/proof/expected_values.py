@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
+from enum import Enum, auto
 from struct import pack, unpack
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
@@ -47,6 +48,7 @@ from widen.proof.rules import (
     source_columns_by_key,
     widest_record_column,
 )
+from widen.schema.source_metadata import RESCUED, role_field
 
 NOT_STORED: Final = object()
 """No column can hold the value, so the rescue column must have it."""
@@ -75,12 +77,25 @@ class ValueCounts:
         self.converted += other.converted
 
 
+class _Part(Enum):
+    """What a value is a part of, which decides what happens to one that no column can hold."""
+
+    FIELD = auto()
+    """A field of a table without a rescue column: what is empty may become null."""
+    RESCUED_FIELD = auto()
+    """A field of a table with a rescue column, which has what no column can hold, also what is empty."""
+    ELEMENT = auto()
+    """An element of an array or a map, which is stored in full or rescued with all of it."""
+
+
 class ExpectedRecord:
     """Computes what the columns of a table must hold for records."""
 
     def __init__(self, schema: StructType, policy: Policy) -> None:
         self.fields: ColumnsByKey = source_columns_by_key(schema, policy)
         self.rules: ProofRule = build_proof_rules(schema, policy)
+        self.is_rescuing = role_field(schema, RESCUED) is not None
+        self._part = _Part.RESCUED_FIELD if self.is_rescuing else _Part.FIELD
 
     def expect(self, record: Mapping[str, Json]) -> tuple[Form, ValueCounts]:
         """Return the form that the row of a record must have, and the counts of its values.
@@ -89,16 +104,18 @@ class ExpectedRecord:
             record: A record from `widen.proof.json_reader.read_records`.
         """
         counts = ValueCounts()
-        return _expected_record(self.fields, self.rules.apply_to_record(record), counts, is_whole=False), counts
+        return _expected_record(self.fields, self.rules.apply_to_record(record), counts, self._part), counts
 
 
-def _expected_record(fields: ColumnsByKey, record: Mapping[str, Json], counts: ValueCounts, *, is_whole: bool) -> Any:
-    forms = {}
+def _expected_record(fields: ColumnsByKey, record: Mapping[str, Json], counts: ValueCounts, part: _Part) -> Any:
+    forms: dict[str, Any] = {}
     for key, value in record.items():
         if value is None:
+            if part is _Part.RESCUED_FIELD and not fields.get(key):
+                forms[key] = None
             continue
         value_counts = ValueCounts()
-        form = _expected_field(fields.get(key, ()), value, value_counts, is_whole=is_whole)
+        form = _expected_field(fields.get(key, ()), value, value_counts, part)
         if form is NOT_STORED:
             return NOT_STORED
         counts.merge(value_counts)
@@ -107,9 +124,11 @@ def _expected_record(fields: ColumnsByKey, record: Mapping[str, Json], counts: V
     return forms
 
 
-def _expected_field(columns: FieldColumns, value: Json, counts: ValueCounts, *, is_whole: bool) -> Any:
-    form = _expected_form([(column, column.dim) for column in columns], value, counts, is_whole=is_whole)
-    if form is not NOT_STORED or is_whole:
+def _expected_field(columns: FieldColumns, value: Json, counts: ValueCounts, part: _Part) -> Any:
+    places = [(column, column.dim) for column in columns]
+    has_place = part is not _Part.RESCUED_FIELD or _is_record(columns, value) or _has_place(places, value)
+    form = _expected_form(places, value, counts, part) if has_place else NOT_STORED
+    if form is not NOT_STORED or part is _Part.ELEMENT:
         return form
     rescued = to_rescued_form(value)
     # The rescue column keeps a value with its spelling, so that nothing in it is converted.
@@ -117,8 +136,38 @@ def _expected_field(columns: FieldColumns, value: Json, counts: ValueCounts, *, 
     return rescued
 
 
-def _expected_form(columns: ColumnDepths, value: Json, counts: ValueCounts, *, is_whole: bool) -> Any:
-    """Return the form of a value in columns; an array element (``is_whole``) goes to them in full or not at all."""
+def _is_record(columns: FieldColumns, value: Json) -> bool:
+    """Return whether a value is a record of a field with columns of records, so that each of its fields is a part."""
+    is_object = isinstance(value, dict) and not isinstance(value, MapObject)
+    return is_object and any(column.type_name == RECORD for column in columns)
+
+
+def _has_place(columns: ColumnDepths, value: Json) -> bool:
+    """Return whether columns have a place for each null, ``[]`` and ``{}`` in a value.
+
+    Source: docs/evolution-rules.md#d10
+    """
+    if value is None:
+        return bool(columns)
+    if isinstance(value, list):
+        inner = [(column, dim - 1) for column, dim in columns if dim]
+        return bool(inner) and all(_has_place(inner, item) for item in value)
+    if isinstance(value, MapObject):
+        entries = [(column.value, column.value.dim) for column, _ in columns if column.value is not None]
+        return bool(entries) and all(_has_place(entries, item) for item in value.values())
+    if isinstance(value, dict):
+        record = widest_record_column(tuple(column for column, _ in columns if column.type_name == RECORD))
+        if record is None:
+            return False
+        fields = record.fields or {}
+        return all(
+            _has_place([(column, column.dim) for column in fields.get(key, ())], item) for key, item in value.items()
+        )
+    return True
+
+
+def _expected_form(columns: ColumnDepths, value: Json, counts: ValueCounts, part: _Part) -> Any:
+    """Return the form of a value in columns; an array element goes to them in full or not at all."""
     if value is None:
         return None
     if isinstance(value, list):
@@ -134,20 +183,21 @@ def _expected_form(columns: ColumnDepths, value: Json, counts: ValueCounts, *, i
     elif isinstance(value, dict):
         record_columns = tuple(column for column, dim in columns if column.type_name == RECORD)
         if any(column.type_name == RECORD and not dim for column, dim in columns):
+            form = _expected_record(_fields_for(record_columns, value), value, counts, part)
             # An empty object is a value, too.
-            counts.values += not value
-            return _expected_record(_fields_for(record_columns, value), value, counts, is_whole=is_whole)
+            counts.values += not form and all(item is None for item in value.values())
+            return form
     elif (form := expected_scalar([column for column, dim in columns if not dim], value, counts)) is not NOT_STORED:
         return form
     deeper = [(column, dim - 1) for column, dim in columns if dim]
     if deeper:
-        form = _expected_in_array(deeper, value, counts, is_whole=is_whole)
+        form = _expected_in_array(deeper, value, counts, part)
         timestamp = _ambiguous_timestamp(columns, value) if isinstance(form, list) else None
         if timestamp is None:
             return form
         # The digits in an array of strings are not a date.
         texts = [(column, dim) for column, dim in deeper if column.type_name == "string"]
-        return _expected_in_array(texts, value, ValueCounts(), is_whole=is_whole) if texts else timestamp
+        return _expected_in_array(texts, value, ValueCounts(), part) if texts else timestamp
     return _null_if_empty(value, counts)
 
 
@@ -165,15 +215,16 @@ def _fields_for(columns: FieldColumns, record: Mapping[str, Json]) -> ColumnsByK
     widest = widest_record_column(columns)
     assert widest is not None
     assert widest.fields is not None
-    if len(columns) == 1 or all(map(_has_scalar, record.values())):
+    empty = {key for key, value in record.items() if value is not None and not _has_scalar(value)}
+    if len(columns) == 1 or not empty:
         return widest.fields
     fields = merge_record_fields(columns)
-    return {key: (widest.fields if _has_scalar(value) else fields).get(key, ()) for key, value in record.items()}
+    return {key: (fields if key in empty else widest.fields).get(key, ()) for key in record}
 
 
-def _expected_in_array(columns: ColumnDepths, value: Json, counts: ValueCounts, *, is_whole: bool) -> Any:
+def _expected_in_array(columns: ColumnDepths, value: Json, counts: ValueCounts, part: _Part) -> Any:
     """Return the array of one item that an array column holds for a value; the value counts as converted (U14)."""
-    form = _expected_form(columns, value, counts, is_whole=is_whole)
+    form = _expected_form(columns, value, counts, part)
     if form is None or form is NOT_STORED:
         return form
     counts.converted = counts.values
@@ -195,7 +246,7 @@ def _expected_array(columns: ColumnDepths, items: list[Json], counts: ValueCount
     if not items:
         counts.add(is_exact=True)
         return []
-    forms = [_expected_form(columns, item, counts, is_whole=True) for item in items]
+    forms = [_expected_form(columns, item, counts, _Part.ELEMENT) for item in items]
     if any(form is NOT_STORED for form in forms):
         return NOT_STORED
     # Objects are not stored in columns of scalars, and an array of nothing else is not stored either (D19).
@@ -206,7 +257,7 @@ def _expected_array(columns: ColumnDepths, items: list[Json], counts: ValueCount
 def _expected_map(columns: ColumnDepths, entries: MapObject, counts: ValueCounts) -> Any:
     if not entries:
         counts.add(is_exact=True)
-    forms = {key: _expected_form(columns, item, counts, is_whole=True) for key, item in entries.items()}
+    forms = {key: _expected_form(columns, item, counts, _Part.ELEMENT) for key, item in entries.items()}
     return NOT_STORED if any(form is NOT_STORED for form in forms.values()) else forms
 
 
@@ -217,18 +268,17 @@ def _has_scalar(value: Json) -> bool:
 
 
 def _count_empties(value: Json) -> int:
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
-    if inner is None:
-        return 0
-    return sum(map(_count_empties, inner)) if inner else 1
+    if isinstance(value, dict):
+        return sum(map(_count_empties, value.values())) if any(item is not None for item in value.values()) else 1
+    if isinstance(value, list):
+        return sum(map(_count_empties, value)) if value else 1
+    return 0
 
 
 def to_rescued_form(value: Json) -> Form:
-    """Return the form of a value in the rescue column, where it is JSON; nulls of records are left out."""
-    if isinstance(value, MapObject):
-        return {key: to_rescued_form(item) for key, item in value.items()}
+    """Return the form of a value in the rescue column, where it is JSON and keeps every null."""
     if isinstance(value, dict):
-        return {key: to_rescued_form(item) for key, item in value.items() if item is not None}
+        return {key: to_rescued_form(item) for key, item in value.items()}
     if isinstance(value, list):
         return [to_rescued_form(item) for item in value]
     if isinstance(value, NumberToken):

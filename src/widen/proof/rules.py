@@ -105,11 +105,11 @@ class ProofRule:
         return self.is_excluded or self.is_masked or any(rule.has_redaction for rule in below)
 
     def apply_to_record(self, record: Mapping[str, Json]) -> dict[str, Json]:
-        """Return a record after the rules; nulls are left out."""
+        """Return a record after the rules."""
         kept = {}
         for key, value in record.items():
             rule = self.rule_of(key)
-            if value is not None and not rule.is_excluded:
+            if not rule.is_excluded:
                 kept[key] = rule.apply(value)
         return kept
 

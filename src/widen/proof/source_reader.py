@@ -194,7 +194,7 @@ class FastReader:
     def __init__(self, expectation: ExpectedRecord) -> None:
         self._counts = ValueCounts()
         self._spelling_changes = 0
-        self._has_redaction = expectation.rules.has_redaction
+        self._has_redaction, self._is_rescuing = expectation.rules.has_redaction, expectation.is_rescuing
         self._scan = json.JSONDecoder(
             object_pairs_hook=reject_duplicate_keys, parse_float=self._float, parse_constant=reject_constant
         ).decode
@@ -241,6 +241,8 @@ class FastReader:
                     form[key] = value
                 elif handle is not _DROP:
                     form[key] = handle(value)
+            elif self._is_rescuing and key not in handlers:
+                raise _NeedsExactPathError
         self._counts.values += len(form)
         return form
 

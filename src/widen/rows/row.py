@@ -127,24 +127,25 @@ def rescue(route: RecordRoute, record: dict[str, JsonDocument]) -> str | None:
     """Return the part of a record that no column holds as JSON text, or None if the columns hold all of it.
 
     An array or a map with a value that no column holds is rescued in full, so that the text shows where the value
-    stood.
+    stood. Null, ``[]`` and ``{}`` are values, too: a column of the field holds a null, an array column of enough levels
+    ``[]``, and a column of records or maps ``{}``.
 
     Args:
         record: The record, with numbers as tokens.
 
-    Source: docs/evolution-rules.md#d10
+    Source: docs/evolution-rules.md#d7, #d10
     """
     unstored = _unstored_fields(route, record)
     return None if unstored is _NOTHING else document_to_json(unstored)
 
 
 def _unstored_fields(route: RecordRoute, record: dict[str, JsonDocument]) -> Any:
-    parts = {key: _unstored_part(route.get(key, ()), value) for key, value in record.items() if value is not None}
+    parts = {key: _unstored_part(route.get(key, ()), value) for key, value in record.items()}
     return {key: part for key, part in parts.items() if part is not _NOTHING} or _NOTHING
 
 
 def _unstored_part(slots: tuple[ColumnSlot, ...], value: JsonDocument) -> Any:
-    if isinstance(value, dict) and not isinstance(value, MapEntries) and has_leaf(value):
+    if isinstance(value, dict) and not isinstance(value, MapEntries):
         record = widest_record_route(slots)
         return value if record is None else _unstored_fields(record, value)
     return _NOTHING if is_fully_stored(slots, value) else value
@@ -156,20 +157,21 @@ def widest_record_route(slots: Iterable[ColumnSlot]) -> RecordRoute | None:
 
 
 def is_fully_stored(slots: tuple[ColumnSlot, ...], value: JsonDocument, dim: int = 0) -> bool:
-    """Return whether columns hold all of a value, each part in at least one of them.
+    """Return whether columns hold all of a value, each part in at least one of them, also null, ``[]`` and ``{}``.
 
     Args:
         value: The value, with numbers as tokens.
         dim: Number of arrays around the value.
     """
-    if isinstance(value, list):
-        return all(is_fully_stored(slots, item, dim + 1) for item in value)
-    if not has_leaf(value):
-        return True
     deep = tuple(slot for slot in slots if slot.dim >= dim)
+    if value is None:
+        return bool(deep)
+    if isinstance(value, list):
+        has_place = any(slot.dim > dim for slot in deep)
+        return has_place and all(is_fully_stored(deep, item, dim + 1) for item in value)
     if isinstance(value, MapEntries):
         entries = tuple(slot.entries for slot in deep if slot.entries is not None)
-        return all(is_fully_stored(entries, item) for item in value.values())
+        return bool(entries) and all(is_fully_stored(entries, item) for item in value.values())
     if isinstance(value, dict):
         record = widest_record_route(deep)
         return record is not None and _unstored_fields(record, value) is _NOTHING
@@ -286,7 +288,22 @@ def _fits(slot: ColumnSlot, guard: FixedColumn, value: JsonDocument) -> bool:
     if value is None or (guard.is_required and to_cell(slot, value) is MISSING):
         return not guard.is_required
     # The fields of a record have their own routes and are checked there.
-    return is_fully_stored((slot,), value) if slot.record is None else _are_records(value, slot.dim)
+    return _holds_leaves(slot, value) if slot.record is None else _are_records(value, slot.dim)
+
+
+def _holds_leaves(slot: ColumnSlot, value: JsonDocument, dim: int = 0) -> bool:
+    """Return whether a column without fields holds every scalar of a value; what is empty may become null (D19)."""
+    if not has_leaf(value):
+        return True
+    if isinstance(value, list):
+        return all(_holds_leaves(slot, item, dim + 1) for item in value)
+    if isinstance(value, MapEntries) and slot.entries is not None and slot.dim >= dim:
+        entries = slot.entries
+        return all(
+            _holds_leaves(entries, item) if entries.record is None else is_fully_stored((entries,), item)
+            for item in value.values()
+        )
+    return is_fully_stored((slot,), value, dim)
 
 
 def _are_records(value: JsonDocument, dim: int) -> bool:

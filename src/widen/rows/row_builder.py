@@ -428,7 +428,8 @@ def adapt_profile(profile: BatchProfile, route: RecordRoute, observed: RecordObs
     mixed: set[SourcePath] = set()
     empty: dict[SourcePath, FieldObservation] = {}
     _classify_fields(route, observed, (), mixed, empty)
-    return replace(profile, mixed_fields=frozenset(mixed), empty_fields=empty)
+    # With a rescue column, a field without a column is in its text even if it is empty; only the exact path writes it.
+    return replace(profile, mixed_fields=frozenset(mixed), empty_fields={} if profile.rescues else empty)
 
 
 def _classify_fields(

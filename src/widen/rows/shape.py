@@ -176,7 +176,8 @@ def build_scalar_field(
     if not is_as_written or any(slot.guard is not None for slot in slots):
         return ScalarField(slots)
     if not slots:
-        return ScalarField(takes_null=(key,) in profile.empty_fields)
+        # With a rescue column, the exact path writes the null to it.
+        return ScalarField(takes_null=not profile.rescues and (key,) in profile.empty_fields)
     if len(slots) == 1 and (key,) not in profile.mixed_fields and slots[0].dim == 0 and native_type(slots[0]):
         columns = dict.fromkeys(_NATIVE_TYPES[slots[0].word], frozenset({slots[0].name}))
         return ScalarField(slots, columns, integer_bound(slots), True, own_rules.reads_times)

@@ -72,7 +72,7 @@ def find_columns(columns: pa.Schema, schema: StructType, mapping: NameMapping | 
     for at, stored, wanted in leaves:
         if stored is not None and not _can_read(stored, wanted):
             reason = f"its column {format_path(at)} is {stored}, which cannot be read as {wanted.sql}"
-            raise CorruptFile(path=path, reason=reason, fix=_FIX)
+            raise CorruptFile(path=path, reason=reason, fix=_FIX_FORMAT)
     return FileColumns(
         names=tuple(names_of_columns(fields, schema)),
         stored=tuple(sorted((at, old) for at, stored, wanted in leaves if (old := _old_decimal(stored, wanted)))),
@@ -83,7 +83,7 @@ def find_columns(columns: pa.Schema, schema: StructType, mapping: NameMapping | 
 
 _NO_IDS = "it has no field ids, and the table has no name mapping"
 _FIX_IDS = "Set the property schema.name-mapping.default of the table, which says which column each name is."
-_FIX = "Write its rows again with a client of Iceberg, or remove the file from the table."
+_FIX_FORMAT = "Write its rows again with a client of Iceberg, or remove the file from the table."
 
 
 def _find(
@@ -218,7 +218,6 @@ CACHED_FILES = 100_000
 _cache: dict[str, pa.Schema] = {}
 _schemas: dict[bytes, pa.Schema] = {}
 _lock = Lock()
-_FIX = "Restore the file from a backup, or check that its store can be reached."
 
 
 def read_schemas(spark: SparkSession, io: FileIO, paths: Sequence[str]) -> list[pa.Schema]:
@@ -253,9 +252,9 @@ def _read(io: FileIO, path: str) -> bytes:
         with io.new_input(path).open() as stream:
             columns = pq.read_schema(stream)
     except FileNotFoundError as error:
-        raise CorruptFile(path=path, reason="the file does not exist", fix=_FIX) from error
+        raise CorruptFile(path=path, reason="the file does not exist", fix=_FIX_FILE) from error
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise CorruptFile(path=path, reason=first_line(error), fix=_FIX) from error
+        raise CorruptFile(path=path, reason=first_line(error), fix=_FIX_FILE) from error
     return columns.remove_metadata().serialize().to_pybytes()  # type: ignore[no-any-return]
 
 

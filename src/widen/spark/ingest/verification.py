@@ -48,6 +48,7 @@ from widen.proof.source_reader import (
     find_parts,
     read_proof_blocks,
 )
+from widen.schema.source_metadata import RESCUED, role_field
 from widen.spark.arrow_types import to_arrow_schema
 from widen.spark.errors import translate_spark_errors
 from widen.spark.ingest.table_files import TaskFiles
@@ -424,9 +425,9 @@ class TextSource:
 def build_text_side(source: TextSource, schema: StructType, policy: Policy) -> Side:
     """Return the records of a source, for the schema of the table that holds them."""
     fields, tasks = source.fields, source.tasks
-    # Where a key may be data, a null is not the same as nothing, so that a layout does not fit.
+    # Where a key may be data, or be rescued, a null is not the same as nothing, so that a layout does not fit.
     # Records that get fields from their files are always parsed.
-    has_layout = build_proof_rules(schema, policy).is_plain and fields is None
+    has_layout = build_proof_rules(schema, policy).is_plain and fields is None and role_field(schema, RESCUED) is None
     parts: list[tuple[DataFrame, Encoder]] = []
     reader = None
     if tasks is None:

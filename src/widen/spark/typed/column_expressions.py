@@ -189,9 +189,12 @@ def is_held_expression(values: Column, data_type: DataType, slots: Sequence[Colu
     deep = [slot for slot in slots if slot.dim >= dim]
     match data_type:
         case ArrayType(element):
-            return _all_held_expression(values, element, slots, dim + 1)
+            deeper = [slot for slot in deep if slot.dim > dim and _can_hold(data_type, slot, slot.dim - dim)]
+            return _all_held_expression(values, element, deeper, dim + 1) if deeper else values.isNull()
         case MapType(_, value):
-            entries = [slot.entries for slot in deep if slot.entries is not None]
+            entries = [
+                slot.entries for slot in deep if slot.entries is not None and _can_hold(data_type, slot, slot.dim - dim)
+            ]
             return _all_held_expression(F.map_values(values), value, entries, 0) if entries else values.isNull()
         case StructType():
             record = widest_record_route(deep)
@@ -208,6 +211,11 @@ def is_held_expression(values: Column, data_type: DataType, slots: Sequence[Colu
         return None
     converted = (convert_exactly(values, data_type, slot.type, slot.epoch_unit) for slot in plain)
     return reduce(or_, (column.isNotNull() for column in converted if column is not None), values.isNull())
+
+
+def _can_hold(data_type: DataType, slot: ColumnSlot, dim: int) -> bool:
+    """Return whether a column with ``dim`` levels of arrays takes values of a type: then it also holds empty ones."""
+    return _hold_values(F.lit(None), data_type, slot, dim) is not None
 
 
 def _stores(slot: ColumnSlot, data_type: DataType) -> bool:

@@ -55,6 +55,18 @@ def parquet_ids(path: Path) -> dict[str, int]:
     return found
 
 
+def test_an_empty_string_of_a_partition_is_null_in_the_log_and_in_the_file(spark: SparkSession, tmp_path: Path) -> None:
+    """Source: PROTOCOL.md#partition-value-serialization"""
+    table = widen.create_table(str(tmp_path), "n int, p string", partition_by=["p"], properties=V2)
+    table.append(spark.sql("SELECT 1 AS n, '' AS p UNION ALL SELECT 2, NULL UNION ALL SELECT 3, 'x'").coalesce(1))
+    for path, values, _ in files(table):
+        [text] = values.values()
+        stored = pq.ParquetFile(path).read()
+        assert set(stored.column(stored.num_columns - 1).to_pylist()) == {text}
+    assert {text for _, values, _ in files(table) for text in values.values()} == {None, "x"}
+    assert sorted(map(tuple, table.read(spark=spark).collect())) == [(1, None), (2, None), (3, "x")]
+
+
 @pytest.mark.parametrize("mapping", ["name", "id"])
 def test_elements_keys_and_values_have_their_ids_in_the_files(
     spark: SparkSession, tmp_path: Path, mapping: str
@@ -119,7 +131,7 @@ def test_partition_columns_stand_in_the_files_after_the_others(
         assert set(stats["minValues"]) <= {names["a"], names["b"]}
         seen.add((values[names["p"]], values[names["d"]], values[names["t"]]))
         for found in content:
-            assert (found[names["p"]] or None) == values[names["p"]]
+            assert found[names["p"]] == values[names["p"]]
             assert (None if found[names["d"]] is None else found[names["d"]].isoformat()) == values[names["d"]]
     time = "2024-02-29 12:30:15.123456"
     assert seen == {("a/b", "2024-02-29", time), ("ü %", "0001-01-01", None), (None, None, time)}

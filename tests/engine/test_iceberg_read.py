@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal as D
 from functools import reduce
@@ -248,6 +249,45 @@ def test_files_may_have_names_of_their_own(spark: SparkSession, catalog: SqlCata
     assert rows(table, spark) == [(1, "a1", "b1"), (2, None, None)]
     assert rows(table, spark, "a = 'a1'") == [(1, "a1", "b1")]
     assert rows(table, spark, "a is null") == [(2, None, None)]
+
+
+def test_old_rows_have_the_initial_default_of_each_type_of_time(spark: SparkSession, catalog: SqlCatalog) -> None:
+    """Source: Iceberg's table specification, Default values."""
+    defaults: tuple[tuple[str, PrimitiveType, str], ...] = (
+        ("day", DateType(), "1969-12-31"),
+        ("at", TimestampType(), "1969-12-31T23:59:59.999999"),
+        ("old", TimestampType(), "1582-10-04T01:02:03"),
+        ("zoned", TimestamptzType(), "1969-12-31T23:59:59.999999+00:00"),
+        ("price", DecimalType(9, 2), "-1.25"),
+        ("name", StringType(), "1969-12-31"),
+    )
+    names = [name for name, _, _ in defaults]
+    columns = [(at, name, kind) for at, (name, kind, _) in enumerate(defaults, 2)]
+    table = catalog.create_table("ns.defaults", by_id((1, "id", LongType()), *columns))
+    path = write_file(table, [field("id", pa.int64(), 1)], [{"id": 1}])
+    append(table, data_file(path, 1))
+    # PyIceberg does not write version 3, but reads it.
+    place = Path(table.metadata_location.removeprefix("file://"))
+    metadata = json.loads(place.read_text()) | {"format-version": 3, "next-row-id": 1}
+    for column, (_, _, text) in zip(metadata["schemas"][0]["fields"][1:], defaults, strict=True):
+        column["initial-default"] = column["write-default"] = text
+    place.write_text(json.dumps(metadata))
+    select = ", ".join(f"CAST({name} AS string) AS {name}" for name in names)
+    opened(table).read(spark=spark).createOrReplaceTempView("defaults")
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    try:
+        for name in ("UTC", "America/New_York"):
+            spark.conf.set("spark.sql.session.timeZone", name)
+            moment = "1969-12-31 23:59:59.999999" if name == "UTC" else "1969-12-31 18:59:59.999999"
+            found = tuple(spark.sql(f"SELECT {select} FROM defaults").collect()[0])
+            assert found == (
+                *("1969-12-31", "1969-12-31 23:59:59.999999", "1582-10-04 01:02:03", moment, "-1.25", "1969-12-31"),
+            )
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone)
+    for where in ("day = date'1969-12-31'", "at < timestamp_ntz'1970-01-01'", "old < timestamp_ntz'1600-01-01'"):
+        assert [row[0] for row in rows(table, spark, where)] == [1]
+    assert rows(table, spark, "zoned >= timestamp'1970-01-01T00:00:00Z'") == []
 
 
 def test_files_without_ids_need_a_name_mapping(spark: SparkSession, catalog: SqlCatalog) -> None:

@@ -147,11 +147,21 @@ def _write_task(layout: ArrowLayout, batches: Iterable[pa.RecordBatch]) -> Itera
             if writer is None or texts != current:
                 files += _close_writer(writer, current)
                 writer, current = open_writer(layout, texts), texts
-            writer.write(cast_batch(rows, layout.schema))
+            writer.write(_with_partition_nulls(cast_batch(rows, layout.schema), layout, texts))
     files += _close_writer(writer, current)
     if files:
         rows = [{**msgspec.structs.asdict(part), "texts": json.dumps(texts)} for part, texts in files]
         yield pa.RecordBatch.from_pylist(rows)
+
+
+def _with_partition_nulls(rows: pa.RecordBatch, layout: ArrowLayout, texts: Sequence[str | None]) -> pa.RecordBatch:
+    """Return rows of one partition with null in the columns for which the log has null: also for an empty string."""
+    for name, text in zip(layout.split, texts, strict=True):
+        at = rows.schema.get_field_index(name)
+        if text is None and rows.column(at).null_count < len(rows):
+            field = rows.schema.field(at)
+            rows = rows.set_column(at, field, pa.nulls(len(rows), field.type))
+    return rows
 
 
 def _close_writer(writer: PartWriter | None, texts: list[str | None] | None) -> list[tuple[PartFile, list[str | None]]]:

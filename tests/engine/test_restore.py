@@ -75,6 +75,8 @@ def test_a_time_is_as_good_as_a_version(spark: SparkSession, tmp_path: Path) -> 
     moment = {version: time_ms for version, time_ms, _ in table.history()}[1]
     with pytest.raises(VersionNotFound):
         table.restore(timestamp="1970-01-01 00:00:00Z")
+    with pytest.raises(VersionNotFound, match="newest version"):
+        table.restore(timestamp="2990-01-01 00:00:00Z")
     then = datetime.fromtimestamp(moment / 1000, timezone.utc)
     assert_same(values(table.restore(timestamp=then).table, spark), [1, 2])
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -646,6 +647,12 @@ class Pair:
         text = statement.replace("{t}", f"delta.`{place}`").replace("{u}", f"delta.`{other}`")
         try:
             answer = self.answer(side, place, text)
+        except Py4JJavaError as error:  # an error of the reference that PySpark does not translate
+            if side == "mine":
+                raise
+            said = str(error)
+            named = re.search(r"\[([A-Z][A-Z_]+)", said)
+            return (named[1] if named else said.partition(":")[0], said[:400]), None
         except (WidenError, PySparkException) as error:
             code = error.code if isinstance(error, WidenError) else str(error.getCondition())
             return (code.partition(".")[0], str(error)[:400]), None

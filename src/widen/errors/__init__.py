@@ -38,7 +38,7 @@ WidenError
 │   │   │   └── ReplaceWhereInPartitions · NewSchemaInPartitions
 │   │   ├── NotDeterministic · InvalidCondition · MergeWithoutClause · UnreachableClause · AmbiguousMerge
 │   │   └── FoldRefused · FoldLosesValues     a sibling column cannot be folded, or not without losing values
-│   ├── IdentityColumnGiven · IdentityExhausted · IcebergIncompatible
+│   ├── IdentityColumnGiven · IdentityColumnUpdate · IdentityExhausted · IcebergIncompatible
 │   ├── ChangeFeedRefused   the changes between two versions cannot be read
 │   │   └── ChangeFeedNotRecorded · ChangeFeedSchemaMismatch · ChangeFeedSchemaChanged
 │   ├── DataSourceRefused · StreamRowsChanged · StreamColumnsChanged   Spark's data source of Widen

@@ -52,6 +52,14 @@ class IdentityColumnGiven(RequestError):
     hint = "Remove it: frame.drop({column!r})."
 
 
+class IdentityColumnUpdate(RequestError):
+    """An UPDATE assigns a value to an identity column."""
+
+    code = "DELTA_IDENTITY_COLUMNS_UPDATE_NOT_SUPPORTED"
+    template = "Column {column} is an identity column, whose values cannot be updated."
+    hint = "Leave it out, or insert the rows again with the values that you want."
+
+
 class IdentityExhausted(RequestError):
     """An identity column has no values left."""
 

@@ -22,6 +22,7 @@ from widen.errors import (
     GeneratedColumnTypeMismatch,
     IdentityColumnFixed,
     IdentityColumnGiven,
+    IdentityColumnUpdate,
     IncompatibleTypes,
     ItemAssignmentRefused,
     NewSchemaInPartitions,
@@ -621,6 +622,20 @@ def assigned_paths(target: Relation, texts: Iterable[str], source: Relation | No
         if inner[: len(outer)] == outer:
             raise AssignmentConflict(columns=f"{format_path(outer)} and {format_path(inner)}")
     return resolved
+
+
+def ensure_identities_kept(schema: StructType, paths: Iterable[Path]) -> None:
+    """Check that an update assigns no identity column.
+
+    Raises:
+        IdentityColumnUpdate: it assigns one.
+
+    Source: Delta Lake's UPDATE and MERGE
+    """
+    for path in paths:
+        field = schema.find(path[0])
+        if field is not None and find_identity(field) is not None:
+            raise IdentityColumnUpdate(column=field.name)
 
 
 def overlay_types(schema: StructType, types: Mapping[Path, DataType]) -> StructType:

@@ -17,6 +17,7 @@ from widen.protocol.column_metadata import (
     DEFAULT,
     declared_schema,
     find_default,
+    find_identity,
     stored_schema,
     text_limit,
     to_declared,
@@ -116,7 +117,9 @@ def _parse_column_change(schema: StructType, path: Path, change: ColumnChanges) 
         yield op.SetComment(path, change["comment"])
     if "type" in change:
         yield from _parse_type_change(path, field, change["type"])
-    if "nullable" in change and change["nullable"] != field.nullable:
+    # An identity column refuses the change also where there is nothing to change, as in Delta Lake.
+    changes_identity = change.get("nullable") is True and find_identity(field) is not None
+    if "nullable" in change and (change["nullable"] != field.nullable or changes_identity):
         yield op.DropNotNull(path) if change["nullable"] else op.SetNotNull(path)
     if "default" in change and change["default"] != find_default(field):
         yield op.SetDefault(path, change["default"])

@@ -16,7 +16,7 @@ from lark import Lark, Token, Transformer, v_args
 from lark.exceptions import UnexpectedInput, VisitError
 from lark.tree import Meta
 
-from widen.errors import InvalidStatement, WidenError
+from widen.errors import AssignmentConflict, InvalidStatement, WidenError
 from widen.model.column_path import Path, format_path
 from widen.model.schema_json import LITERAL, from_literal, parse_type
 from widen.model.types import LONG, DataType, Field, StructType, name_key
@@ -488,12 +488,26 @@ def _update(reader: TokenReader) -> Update:
     table = reader.table()
     name = table_qualifiers(_name_of(table, reader.alias("SET")))
     reader.expect("SET")
-    assignments = {}
+    assignments = []
     for item in reader.items("WHERE"):
         column, value = _assignment(item)
         _ensure_no_subquery(value)
-        assignments[replace_qualifiers(column, name)] = replace_qualifiers(value.rest(), name)
-    return Update(table, assignments, _where(reader, name))
+        assignments.append((replace_qualifiers(column, name), replace_qualifiers(value.rest(), name)))
+    return Update(table, _assigned_once(assignments), _where(reader, name))
+
+
+def _assigned_once(assignments: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return the values by column; names that only read differently are compared when the table is known.
+
+    Raises:
+        AssignmentConflict: a column occurs twice.
+    """
+    values: dict[str, str] = {}
+    for column, value in assignments:
+        if column in values:
+            raise AssignmentConflict(columns=f"{column} and {column}")
+        values[column] = value
+    return values
 
 
 def _assignment(item: TokenReader) -> tuple[str, TokenReader]:
@@ -625,7 +639,7 @@ def _clause(reader: TokenReader, names: _Names) -> MergeClause:
     if side is MergeSide.MATCHED and reader.accept("*"):
         return MergeClause(side, ChangeKind.UPDATE, condition)
     assignments = map(_assignment, reader.items("WHEN"))
-    values = {names.to_column(column): names.resolve(value.rest()) for column, value in assignments}
+    values = _assigned_once((names.to_column(column), names.resolve(value.rest())) for column, value in assignments)
     return MergeClause(side, ChangeKind.UPDATE, condition, values)
 
 
@@ -639,7 +653,7 @@ def _insert_values(reader: TokenReader, names: _Names) -> dict[str, str] | None:
     values = [names.resolve(item.rest()) for item in reader.group().items()]
     if len(columns) != len(values):
         raise reader.refuse(f"{len(columns)} columns are named, but there are {len(values)} values", first)
-    return dict(zip(columns, values, strict=True))
+    return _assigned_once(zip(columns, values, strict=True))
 
 
 def _name_of(table: TableReference, alias: str | None) -> tuple[str, ...]:

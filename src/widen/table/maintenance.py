@@ -22,6 +22,7 @@ from widen.errors import (
     OptionMissing,
     ProtectedVersionsRemain,
     RetentionNotExpired,
+    VersionNotFound,
     WidenError,
 )
 from widen.log.checkpoint_writer import write_checkpoint
@@ -34,7 +35,7 @@ from widen.log.commit import (
     retry_conflicts,
     several_commits,
 )
-from widen.log.commit_files import METADATA, current_ms, read_non_file_actions
+from widen.log.commit_files import METADATA, current_ms, read_non_file_actions, time_text, to_ms
 from widen.log.file_list import to_remove
 from widen.log.loads import restore_loads
 from widen.log.log_cleanup import DAY_MS, MINUTE_MS, clean_up, earliest_reliable_checkpoint, is_truncated
@@ -246,7 +247,8 @@ class MaintenanceMixin(PropertyChangesMixin):
             timestamp: Restores the newest version that is not later than this; a string is ISO 8601, in UTC by default.
 
         Raises:
-            VersionNotFound: the version does not exist, or all versions are newer than the timestamp.
+            VersionNotFound: the version does not exist, all versions are newer than the timestamp, or the timestamp
+                is after the newest version.
             OptionMissing: neither is given.
             InvalidOption: both are given, or the time cannot be read.
             FileMissing: files of that version no longer exist.
@@ -263,6 +265,8 @@ class MaintenanceMixin(PropertyChangesMixin):
             given = (version, str(timestamp))
             raise InvalidOption(option="version and timestamp", value=given, expected="Give only one of them.")
         now = self.refresh()._snapshot
+        if timestamp is not None:
+            _ensure_not_after(now, timestamp)
         back = plan_restore(now, self._past(version, timestamp))
         parameters = {"version": version, "timestamp": None if timestamp is None else str(timestamp)}
         if back is None:
@@ -294,6 +298,24 @@ class RestorePlan:
 
     actions: tuple[Action, ...]
     metrics: dict[str, int]
+
+
+def _ensure_not_after(now: Snapshot, timestamp: datetime | str) -> None:
+    """Check that a time is not after the newest version, where it would restore nothing without a word.
+
+    Raises:
+        VersionNotFound: it is after it.
+
+    Source: Delta Spark's RESTORE
+    """
+    wanted_ms = to_ms(timestamp)
+    if wanted_ms > now.timestamp_ms:
+        raise VersionNotFound(
+            location=now.location,
+            wanted=f"a version from {time_text(wanted_ms)}",
+            reason=f"its newest version, {now.version}, is from {time_text(now.timestamp_ms)}",
+            fix="Restore an earlier time or a version.",
+        )
 
 
 def plan_restore(now: Snapshot, then: Snapshot) -> RestorePlan | None:

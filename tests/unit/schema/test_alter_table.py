@@ -712,6 +712,10 @@ def test_an_identity_column_stays_what_it_is() -> None:
         with pytest.raises(WidenError) as caught:
             alter(before, "id", **wanted)
         assert code(caught) == "DELTA_IDENTITY_COLUMNS_ALTER_COLUMN_NOT_SUPPORTED"
+    loose = StructType((Field("id", parse_type("bigint"), metadata=identity), Field("a", parse_type("int"))))
+    with pytest.raises(WidenError) as caught:  # also where the column is nullable already, as Delta Lake
+        alter(state(loose, WIDE), "id", nullable=True)
+    assert code(caught) == "DELTA_IDENTITY_COLUMNS_ALTER_COLUMN_NOT_SUPPORTED"
     with pytest.raises(WidenError) as caught:
         replace(before, "id bigint not null, a int")
     assert code(caught) == "DELTA_IDENTITY_COLUMNS_REPLACE_COLUMN_NOT_SUPPORTED"

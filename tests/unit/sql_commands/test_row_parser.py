@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from widen.errors import InvalidStatement
+from widen.errors import AssignmentConflict, InvalidStatement
 from widen.spark.dml.assignment import ChangeKind
 from widen.spark.dml.merge import MergeClause, MergeSide
 from widen.sql_commands.parser import parse_sql
@@ -152,3 +152,17 @@ def test_a_merge_finds_tables_by_their_names(tables: str, on: str, expected: str
     statement = parse_sql(f"MERGE INTO {tables} ON {on} WHEN MATCHED AND {on} THEN DELETE")
     assert isinstance(statement, Merge)
     assert (statement.on, statement.clauses[0].condition) == (expected, expected)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "UPDATE t SET a = 1, a = 2",
+        "UPDATE t SET t.a = 1, a = 2",
+        "MERGE INTO t USING s ON t.a = s.a WHEN MATCHED THEN UPDATE SET a = 1, b = 2, a = 3",
+        "MERGE INTO t USING s ON t.a = s.a WHEN NOT MATCHED THEN INSERT (a, a) VALUES (1, 2)",
+    ],
+)
+def test_a_column_is_assigned_once(text: str) -> None:
+    with pytest.raises(AssignmentConflict):
+        parse_sql(text)

@@ -30,6 +30,7 @@ from widen.schema.growth import (
     SchemaChangeOptions,
     SchemaGrowth,
     assigned_paths,
+    ensure_identities_kept,
     grow_schema,
     merge_schema,
     overlay_types,
@@ -555,6 +556,7 @@ def resolve_merge(
         InvalidPath: a path cannot be read.
         AssignmentConflict: two assignments of a clause have the same column.
         ItemAssignmentRefused: a path leads into an array or a map.
+        IdentityColumnUpdate: a clause that updates rows assigns an identity column.
         SchemaMismatch: a value does not fit its column.
         FeatureRequired: a new type requires a feature that the table does not support.
     """
@@ -600,6 +602,8 @@ class _MergeResolution:
         may_add = self._options.adds and clause.side is not MergeSide.NOT_MATCHED_BY_SOURCE
         source = Relation(self._columns, sides.source_alias) if may_add else None
         paths = assigned_paths(target, assignments, source)
+        if clause.kind is ChangeKind.UPDATE:
+            ensure_identities_kept(self._state.schema, paths.values())
         return to_assigned_values(self._rows[clause.side], {path: assignments[text] for text, path in paths.items()})
 
     def _all(self, clause: MergeClause) -> dict[Path, AssignedValue]:

@@ -29,6 +29,7 @@ from widen.schema.growth import (
     Relation,
     SchemaChangeOptions,
     assigned_paths,
+    ensure_identities_kept,
     merge_schema,
     overlay_types,
     partition_predicate,
@@ -84,6 +85,7 @@ def update(
         ColumnNotFound: the column does not exist.
         AssignmentConflict: two assignments go to the same column.
         ItemAssignmentRefused: a path leads into an array or a map.
+        IdentityColumnUpdate: a path is an identity column.
         SchemaMismatch: a value does not fit its column.
         NotDeterministic: the condition may give different results for the same row.
         InvalidCondition: the condition or a value cannot be used.
@@ -91,6 +93,7 @@ def update(
         UnsupportedFeatureForWrite: row tracking is enabled, but the properties do not name its columns.
     """
     paths = assigned_paths(Relation(snapshot.schema), assignments)
+    ensure_identities_kept(snapshot.schema, paths.values())
     values = to_assigned_values(
         _empty_result(spark, snapshot), {path: assignments[text] for text, path in paths.items()}
     )

@@ -174,6 +174,26 @@ def test_rows_that_fixed_columns_cannot_hold_wait_in_quarantine(lake: Lake) -> N
     assert lake.rows("archive") == [(1, 1), (2, 50)]
 
 
+def test_corrupt_and_evolved_columns_keep_their_names_and_comments(lake: Lake, tmp_path: Path) -> None:
+    source = tmp_path / "drift.json"
+    bronze, silver, gold = (str(tmp_path / name) for name in ("bronze", "silver", "gold"))
+    for text in ('{"id":1,"a":1}\nnot json', '{"id":2,"a":"x"}'):
+        source.write_text(text)
+        widen.ingest(str(source), into=bronze, spark=lake.spark)
+    for first, then in ((bronze, silver), (silver, gold)):
+        widen.flow(first, into=then, checkpoint=f"{then}.checkpoint", once=True, spark=lake.spark)
+        old, new = widen.Table(first).schema, widen.Table(then).schema
+        assert sorted(new.names) == sorted(old.names)
+        comments = {field.name: field.metadata.get("comment") for field in old}
+        assert {field.name: field.metadata.get("comment") for field in new} == comments
+        columns = sorted(old.names)
+        read = [
+            sorted(map(repr, widen.Table(each).read(spark=lake.spark).select(*columns).collect()))
+            for each in (first, then)
+        ]
+        assert read[0] == read[1]
+
+
 def test_a_flow_writes_iceberg(lake: Lake) -> None:
     lake.add("SELECT 1 id, CAST(1 AS int) n")
     words = {"checkpoint": str(lake.place / "cp"), "once": True, "catalog": str(lake.place / "lake.db")}

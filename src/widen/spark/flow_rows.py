@@ -18,6 +18,7 @@ from widen.model.column_path import as_nullable, leaves
 from widen.model.types import VOID, DataType, Field, StructType, name_key, quote_name
 from widen.protocol.table_features import required_features
 from widen.protocol.type_widening import is_widening
+from widen.schema.source_metadata import COMMENT, ROLES, SOURCE
 from widen.spark.dml.replaced_rows import KEY, semi_join_keys
 from widen.spark.errors import SPARK_ERRORS, translate_spark_errors
 from widen.spark.types import DataFrame, SparkSession, from_spark
@@ -123,9 +124,19 @@ def type_features(rows: DataFrame) -> frozenset[str]:
 
 
 def layout_of_rows(rows: DataFrame) -> StructType:
-    """Return the columns that a table for rows begins with; those without a type are left out."""
+    """Return the columns that a table for rows begins with; those without a type are left out.
+
+    Columns with the name of a role, such as ``_corrupt_record``, hold a field of these rows like any other: the
+    table would otherwise take them for its own, and give the values of the source another column.
+    """
     schema = as_nullable(from_spark(rows.schema))
-    return StructType(tuple(Field(field.name, field.type) for field in schema if _has_type(field.type)))
+    return StructType(tuple(map(_begin_column, (field for field in schema if _has_type(field.type)))))
+
+
+def _begin_column(field: Field) -> Field:
+    metadata: dict[str, object] = {SOURCE: [field.name]} if field.name in ROLES else {}
+    comment = field.metadata.get(COMMENT)
+    return Field(field.name, field.type, metadata=metadata if comment is None else metadata | {COMMENT: comment})
 
 
 def _has_type(data_type: DataType) -> bool:

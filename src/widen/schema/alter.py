@@ -28,7 +28,7 @@ from widen.protocol.column_mapping import (
     SUSPENDED,
     VERSION_COLUMN,
 )
-from widen.protocol.column_metadata import HIGH_WATER_MARK, STEP
+from widen.protocol.column_metadata import HIGH_WATER_MARK, STEP, find_identity
 from widen.protocol.file_statistics import STATS_COLUMNS, has_bounds, indexed_leaves, named_columns
 from widen.protocol.table_features import (
     PROTECTED_BEFORE,
@@ -235,6 +235,8 @@ def _partition_columns(schema: StructType, names: Sequence[str]) -> tuple[str, .
             raise ColumnNotFound(column=name, available=", ".join(schema.names))
         if not is_atomic(field.type) or str(field.type) in ("void", "variant"):
             raise InvalidOption(option="partition_by", value=name, expected=f"Cannot partition by {field.type.sql}.")
+        if find_identity(field) is not None:  # as Delta Lake: each row would have a partition of its own
+            raise InvalidOption(option="partition_by", value=name, expected="Must not be an identity column.")
         columns.append(field.name)
     if columns and len(set(columns)) == len(schema):
         raise InvalidOption(option="partition_by", value=columns, expected="Must leave a column in the files.")

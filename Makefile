@@ -31,7 +31,7 @@ demo-iceberg: setup ## the same three days into an Iceberg table
 	@$(WITH_JAVA) sh examples/orders/demo-iceberg.sh
 
 test: setup $(WORK)/spark-classes.stamp ## unit, spec, property, golden, architecture and Spark engine tests
-	@$(PYTEST) $(PARALLEL) $(TESTS) --ignore=tests/interop --ignore=tests/real --ignore=tests/wheel --ignore=tests/s3 --ignore=tests/cluster $(ARGS)
+	@$(PYTEST) $(PARALLEL) --durations=10 --durations-min=1 $(TESTS) --ignore=tests/interop --ignore=tests/real --ignore=tests/wheel --ignore=tests/s3 --ignore=tests/cluster $(ARGS)
 
 test-fast: setup ## the tests that need neither Spark nor minutes
 	@$(PYTEST) $(PARALLEL) $(TESTS) -m "not spark and not sweep" $(ARGS)
@@ -39,8 +39,9 @@ test-fast: setup ## the tests that need neither Spark nor minutes
 simulate: setup ## 20,000 runs of three writers over a store that fails; RUNS=100 for fewer
 	@$(WITH_JAVA) WIDEN_SIMULATIONS=$(or $(RUNS),20000) $(RUN) -m pytest -p no:cacheprovider tests/property/test_simulation.py $(ARGS)
 
-lint: setup ## ruff and mypy
+lint: setup ## ruff, its format, and mypy
 	@$(RUN) -m ruff check .
+	@$(RUN) -m ruff format --check --quiet . || { echo "Run: $(RUN) -m ruff format ."; exit 1; }
 	@$(RUN) -m mypy
 
 wheel: setup ## install the built wheel with its extras, as users do, and run the README's first commands

@@ -68,6 +68,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("spark")
 
 
+FAILED = ROOT / ".work" / "failed.txt"
+"""The tests that have failed so far, which a run that is ended leaves behind."""
+
+IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Forget the failures of the last run."""
+    if not IS_WORKER:
+        FAILED.unlink(missing_ok=True)
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Record each failure at once."""
+    if report.failed and not IS_WORKER:
+        FAILED.parent.mkdir(exist_ok=True)
+        with FAILED.open("a", encoding="utf-8") as file:
+            file.write(f"{report.nodeid} ({report.when})\n")
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[object]:
     """A session on two cores, of Connect if WIDEN_TEST_SPARK says so; its workers find the package and the tests."""

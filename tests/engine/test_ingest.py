@@ -482,7 +482,7 @@ def test_freeze_keeps_what_does_not_fit_as_text(spark: SparkSession, tmp_path: P
         None,
         '{"r":[{"x":2,"y":3}]}',
         '{"r":{"y":3}}',
-        None,
+        '{"a":[]}',
     ]
 
 

@@ -44,6 +44,10 @@ lint: setup ## ruff, its format, and mypy
 	@$(RUN) -m ruff format --check --quiet . || { echo "Run: $(RUN) -m ruff format ."; exit 1; }
 	@$(RUN) -m mypy
 
+.PHONY: house
+house: setup ## how far one reads to follow a batch and a change of type, and the size of the modules
+	@$(WITH_JAVA) PYTHONPATH=src PYSPARK_PYTHON=$(CURDIR)/$(RUN) $(RUN) tools/walk.py
+
 wheel: setup ## install the built wheel with its extras, as users do, and run the README's first commands
 	@$(PYTEST) tests/wheel $(ARGS)
 

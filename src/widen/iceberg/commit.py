@@ -37,7 +37,7 @@ from widen.iceberg.partitions import (
 )
 from widen.iceberg.properties import read_sources
 from widen.iceberg.schema_conversion import from_model, to_model
-from widen.iceberg.snapshots import stream_marks_at
+from widen.iceberg.snapshots import MAIN_BRANCH, stream_marks_at
 from widen.log.commit_outcome import Conflicted, StagedFiles
 from widen.model.display import record_commit
 from widen.model.lazy_module import import_lazily
@@ -90,7 +90,11 @@ def ensure_table_writable(name: TableName, table: Table) -> None:
 
 
 def open_transaction(
-    name: TableName, table: Table | None, operations: Sequence[Operation], new_table: NewTable | None = None
+    name: TableName,
+    table: Table | None,
+    operations: Sequence[Operation],
+    new_table: NewTable | None = None,
+    branch: str | None = None,
 ) -> IcebergTransaction:
     """Return a transaction with the changes of the columns; they are visible once it is committed.
 
@@ -98,6 +102,7 @@ def open_transaction(
 
     Args:
         table: Its newest version; None to create it.
+        branch: The branch of its snapshots; None for the main branch.
 
     Raises:
         InvalidOption: a part of the namespace of a new table is a table.
@@ -117,7 +122,7 @@ def open_transaction(
         transaction = table.transaction()
         if operations:
             _change_columns(name, transaction, operations)
-    return IcebergTransaction(name, transaction)
+    return IcebergTransaction(name, transaction, branch=branch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,12 +276,14 @@ class IcebergTransaction:
     """A transaction that is not committed.
 
     Args:
+        branch: The branch of its snapshots; None for the main branch.
         snapshot_id: The id of the snapshot that it adds, once there is one.
     """
 
     name: TableName
     transaction: Transaction
     is_new: bool = False
+    branch: str | None = None
     snapshot_id: int | None = field(default=None, init=False)
 
     @property
@@ -329,7 +336,9 @@ class IcebergTransaction:
         merges = metadata.properties.get(_MERGES_MANIFESTS, "").lower() == "true" and not is_rounded
         _ensure_integers(metadata.properties, _INTEGERS + _MERGE_INTEGERS * merges)
         with translate_catalog_errors(str(self.name)):
-            update = self.transaction.update_snapshot(snapshot_properties=dict(summary))
+            update = self.transaction.update_snapshot(
+                snapshot_properties=dict(summary), branch=self.branch or MAIN_BRANCH
+            )
             producer = update.overwrite() if removed else update.merge_append() if merges else update.fast_append()
             for file in added:
                 producer.append_data_file(to_data_file(file, metadata) if isinstance(file, IcebergFile) else file)

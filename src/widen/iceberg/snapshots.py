@@ -60,6 +60,10 @@ class SnapshotReference:
         }
 
 
+MAIN_BRANCH = "main"
+"""The name of the branch that a table without branches has."""
+
+
 @dataclass(frozen=True)
 class ReadPoint:
     """What a read sees.
@@ -209,9 +213,15 @@ def _snapshots_in(file: str, io: FileIO) -> dict[int, Snapshot]:
 _COUNTS = ("added-", "deleted-", "removed-", "total-", "changed-")
 
 
-def snapshot_commits(metadata: TableMetadata, limit: int | None = None) -> Iterator[tuple[int, int, dict[str, Any]]]:
-    """Yield the id, the time in ms and the description of each snapshot, newest first, as Delta's history has it."""
-    for number, snapshot in enumerate(ancestors(metadata)):
+def snapshot_commits(
+    metadata: TableMetadata, limit: int | None = None, newest: Snapshot | None = None
+) -> Iterator[tuple[int, int, dict[str, Any]]]:
+    """Yield the id, the time in ms and the description of each snapshot, newest first, as Delta's history has it.
+
+    Args:
+        newest: The first one; by default the current snapshot.
+    """
+    for number, snapshot in enumerate(ancestors(metadata, newest)):
         if limit is not None and number >= limit:
             return
         yield snapshot.snapshot_id, snapshot.timestamp_ms, _describe(snapshot)

@@ -17,6 +17,7 @@ from widen.iceberg.properties import SOURCES, STREAM, read_sources
 from widen.iceberg.schema_conversion import to_model
 from widen.iceberg.snapshots import (
     FILE_COLUMNS,
+    MAIN_BRANCH,
     ReadPoint,
     SnapshotReference,
     find_read_point,
@@ -39,9 +40,10 @@ from widen.schema.request import AnyPath, ColumnChanges
 from widen.schema.source_metadata import TableFormat, can_widen_automatically
 from widen.table.open_table import ColumnMethodsMixin, Self
 from widen.table.results import SchemaDiff, TableChange, diff_snapshots
-from widen.table.row_changes import FOLD, FoldMixin, ensure_values_kept
+from widen.table.row_changes import FOLD, FoldMixin, MergeBuilder, ensure_values_kept
 
 if TYPE_CHECKING:
+    from widen.spark.dml.merge import MergeClause, MergeSides
     from widen.spark.expression import Expression
     from widen.spark.iceberg.row_changes import IcebergChange, IcebergRows
     from widen.spark.types import DataFrame, SparkSession
@@ -59,19 +61,25 @@ class IcebergTable(FoldMixin, ColumnMethodsMixin):
         name: The namespace and the name, e.g. ``shop.orders``.
         catalog: The name of a catalog in PyIceberg's configuration, a path that ends in ``.db`` for an embedded
             catalog, or an open PyIceberg catalog.
+        branch: The branch that is read and changed; by default the main branch. Columns, properties, branches and tags
+            belong to the whole table.
 
     Raises:
         IcebergUnavailable: PyIceberg is not installed.
         InvalidOption: the name has no namespace, or the catalog is none of these.
         CatalogNotFound: the configuration does not have the catalog.
         IcebergTableNotFound: the catalog does not have the table.
+        VersionNotFound: the table does not have the branch.
         CatalogError: the catalog cannot be read.
     """
 
     @check_arguments
-    def __init__(self, name: str, catalog: CatalogSource) -> None:
+    def __init__(self, name: str, catalog: CatalogSource, *, branch: str | None = None) -> None:
         self._name = to_table_name(name, catalog)
+        self._branch = None if branch == MAIN_BRANCH else branch
         self._table = self._name.load()
+        if self._branch is not None:
+            find_read_point(self._table.metadata, SnapshotReference(branch=self._branch))
 
     @property
     def name(self) -> str:
@@ -91,7 +99,7 @@ class IcebergTable(FoldMixin, ColumnMethodsMixin):
     @property
     def version(self) -> int | None:
         """The id of the snapshot; None if there is none yet."""
-        snapshot = self._table.current_snapshot()
+        snapshot = self._point(None).snapshot
         return None if snapshot is None else snapshot.snapshot_id
 
     @property
@@ -109,7 +117,7 @@ class IcebergTable(FoldMixin, ColumnMethodsMixin):
         Raises:
             CorruptFile: a manifest cannot be read.
         """
-        rows = list(list_snapshot_files(self._table.metadata, self._table.io, self._table.current_snapshot()))
+        rows = list(list_snapshot_files(self._table.metadata, self._table.io, self._point(None).snapshot))
         kinds = (pa.string(), pa.string(), pa.int64(), pa.int64(), pa.int32(), pa.int64())
         columns = [pa.array([row[at] for row in rows], kind) for at, kind in enumerate(kinds)]
         return pa.table(columns, names=list(FILE_COLUMNS))
@@ -154,7 +162,8 @@ class IcebergTable(FoldMixin, ColumnMethodsMixin):
         from widen.spark.session import find_session
 
         timestamp_ms = None if timestamp is None else to_ms(timestamp)
-        point = find_read_point(self._table.metadata, SnapshotReference(version, timestamp_ms, branch, tag))
+        wanted = SnapshotReference(version, timestamp_ms, branch, tag)
+        point = find_read_point(self._table.metadata, wanted) if wanted.given else self._point(None)
         schema = self._columns(point)
         rows = read_iceberg(IcebergSource(find_session(spark), self._table.io, point), schema, where)
         return unify_rows(rows, schema) if unified else rows
@@ -189,7 +198,7 @@ class IcebergTable(FoldMixin, ColumnMethodsMixin):
         from widen.spark.iceberg.write import append_rows
 
         options = self._change_options(frame, merge_schema, widening, cast=cast)
-        version = retry_conflicts(lambda _: append_rows(self._name, frame, options))
+        version = retry_conflicts(lambda _: append_rows(self._name, frame, options, self._branch))
         with after_commit(self.name, version):
             entry = next(each for each in self.refresh().history() if each.version == version)
             metrics = {name: int(value) for name, value in entry.metrics.items()}
@@ -293,6 +302,56 @@ class IcebergTable(FoldMixin, ColumnMethodsMixin):
         from widen.spark.session import find_session
 
         return self._change_rows("update", where, find_session(spark), lambda rows: rows.update(assignments))
+
+    @check_arguments
+    def merge(
+        self,
+        source: DataFrame,
+        on: Expression,
+        *,
+        source_alias: str = "s",
+        target_alias: str = "t",
+        merge_schema: bool | None = None,
+        widening: str | None = None,
+    ) -> MergeBuilder[TableChange[Self]]:
+        """Return a builder for a merge of a source into the table; add clauses to it, then call ``execute``.
+
+        Files with rows that a clause updates or deletes are rewritten. The merge runs again if another writer commits
+        first, so the source must give the same rows each time.
+
+        Args:
+            source: The source rows.
+            on: The join condition, in Spark SQL or as a column; a string also skips files by partitions and bounds.
+            source_alias: The alias of the source in expressions.
+            target_alias: The alias of the table in expressions.
+            merge_schema: Whether to add source columns that a clause assigns, and to widen to their types as Iceberg
+                allows; the default is `spark.databricks.delta.schema.autoMerge.enabled`. Other values are cast; a value
+                that is out of range fails the merge.
+            widening: Which types may widen then: ``always``, ``same_family`` or ``never``; the default is
+                `spark.databricks.delta.typeWidening.allowAutomaticWidening`.
+
+        Raises:
+            InvalidOption: ``widening`` is not one of the three values.
+
+        Source: Delta Lake's MERGE
+
+        Example:
+            table.merge(changes, "t.id = s.id").when_matched_update_all().when_not_matched_insert_all().execute()
+        """
+        from widen.spark.dml.merge import MergeSides
+
+        sides = MergeSides(source, on, source_alias, target_alias)
+        options = self._change_options(source, merge_schema, widening, cast=True)
+        return MergeBuilder(partial(self._merge, sides, options))
+
+    def _merge(
+        self, sides: MergeSides, options: SchemaChangeOptions, clauses: tuple[MergeClause, ...]
+    ) -> TableChange[Self]:
+        from widen.spark.dml.merge import order_clauses
+
+        numbered = order_clauses(clauses)
+        spark = sides.source.sparkSession
+        return self._change_rows("merge", None, spark, lambda rows: rows.merge(sides, numbered, options))
 
     @check_arguments
     def restore(self, version: int | None = None, *, timestamp: datetime | str | None = None) -> TableChange[Self]:
@@ -462,7 +521,7 @@ class IcebergTable(FoldMixin, ColumnMethodsMixin):
         return diff_snapshots(before, after, self._columns(before), self._columns(after))
 
     def _commits(self, limit: int | None) -> Iterator[tuple[int, int, dict[str, Any]]]:
-        return snapshot_commits(self._table.metadata, limit)
+        return snapshot_commits(self._table.metadata, limit, self._point(None).snapshot)
 
     def _acknowledge(self, subjects: Sequence[str], by: str | None) -> Self:
         snapshot = self.refresh()._table.current_snapshot()
@@ -515,7 +574,7 @@ class IcebergTable(FoldMixin, ColumnMethodsMixin):
         metrics: dict[str, int] = {}
 
         def attempt(_: Conflicted | None) -> int | Conflicted | None:
-            done = change(select_iceberg_rows(self._name, where, spark))
+            done = change(select_iceberg_rows(self._name, where, spark, self._branch))
             metrics.update(done.metrics)
             return done.version
 
@@ -526,7 +585,8 @@ class IcebergTable(FoldMixin, ColumnMethodsMixin):
             return TableChange(self.refresh(), operation, version, metrics)
 
     def _point(self, version: int | None) -> ReadPoint:
-        return find_read_point(self._table.metadata, SnapshotReference(version))
+        branch = self._branch if version is None else None
+        return find_read_point(self._table.metadata, SnapshotReference(version, branch=branch))
 
     def _columns(self, point: ReadPoint) -> StructType:
         return to_model(point.schema, read_sources(self._table.properties, self.name))

@@ -12,16 +12,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import pairwise
+from typing import Protocol as Interface
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from widen.errors import AmbiguousMerge, ColumnMissingInSource, ColumnNotFound, MergeWithoutClause, UnreachableClause
 from widen.log.snapshot import Snapshot
 from widen.model.column_path import Path, as_nullable, resolve
 from widen.model.schema_json import from_json
-from widen.model.types import DataType, Field, quote_name
-from widen.protocol.actions import Add
+from widen.model.types import DataType, Field, StructType, quote_name
+from widen.protocol.actions import Add, Protocol
+from widen.protocol.column_mapping import TrackingColumns
 from widen.protocol.column_metadata import find_identity, has_generated_values
 from widen.protocol.data_skipping import Predicate, UnknownPredicate
 from widen.protocol.table_features import is_supported, supported_features
@@ -123,14 +125,14 @@ def merge_rows(snapshot: Snapshot, growth: SchemaGrowth, merge: ResolvedMerge) -
     if isinstance(merge.on, str) and not merge.has(MergeSide.NOT_MATCHED_BY_SOURCE):
         predicate = parse_predicate(merge.on, PredicateScope(snapshot.schema, merge.target_alias, merge.source_alias))
     context = ChangeContext(merge.source.sparkSession, snapshot, growth.metadata, select_files(snapshot, predicate))
-    check = None if merge.takes_any else _refuse_several_matches
-    decision = _MergeDecision(context, merge)
+    check = None if merge.takes_any else refuse_several_matches
+    decision = MergeDecision(context, merge)
     with translate_overflow():
         return change_via_materialized_rows(context, decision.decide, merge.kinds, check, decision.used_identities())
 
 
-def _refuse_several_matches(changed: DataFrame) -> None:
-    """Refuse rows of the table that more than one source row matches."""
+def refuse_several_matches(changed: DataFrame) -> None:
+    """Refuse rows of the table that more than one source row matches; call it if there is such a row."""
     with translate_spark_errors():
         twice = changed.where(F.col(FILE).isNotNull()).groupBy(FILE, ROW).count().where("count > 1").count()
     raise AmbiguousMerge(count=twice)
@@ -140,10 +142,33 @@ def _identity_column(column: str) -> str:
     return f"__widen_identity_{column}"
 
 
-class _MergeDecision:
+class MergeTarget(Interface):
+    """What the decision of a merge needs to know of the table."""
+
+    @property
+    def spark(self) -> SparkSession: ...
+
+    @property
+    def before(self) -> StructType:
+        """The columns of the rows that are read."""
+
+    @property
+    def schema(self) -> StructType:
+        """The columns of the rows that are written."""
+
+    @property
+    def protocol(self) -> Protocol:
+        """The features that fill columns: defaults, generated values and identities."""
+
+    @property
+    def tracking(self) -> TrackingColumns | None:
+        """The columns of row tracking, if it is enabled."""
+
+
+class MergeDecision:
     """The row decision of a merge."""
 
-    def __init__(self, context: ChangeContext, merge: ResolvedMerge) -> None:
+    def __init__(self, context: MergeTarget, merge: ResolvedMerge) -> None:
         self._context, self._merge = context, merge
         self._before = {field.name: field.type for field in context.before}
         self._numbering = {
@@ -560,18 +585,28 @@ def resolve_merge(
         SchemaMismatch: a value does not fit its column.
         FeatureRequired: a new type requires a feature that the table does not support.
     """
-    return _MergeResolution(state, sides, options).of(clauses)
+    resolution = MergeResolution(state.schema, sides, clauses, options)
+    growth = SchemaGrowth(state.metadata)
+    if resolution.incoming is not None:
+        growth = grow_schema(state, resolution.incoming, resolution.growth_options)
+    return resolution.resolve(from_json(growth.metadata.schema_string)), growth
 
 
-class _MergeResolution:
-    """The names that the clauses of a merge may use, and the growth of the schema."""
+class MergeResolution:
+    """The names that the clauses of a merge may use, the values that they assign, and the columns that these need.
 
-    def __init__(self, state: TableState, sides: MergeSides, options: SchemaChangeOptions) -> None:
-        self._state, self._sides, self._options = state, sides, options
+    Args:
+        schema: The columns of the table.
+        clauses: The clauses, ordered by `order_clauses`.
+        options: The schema changes that are allowed; casts always are.
+    """
+
+    def __init__(
+        self, schema: StructType, sides: MergeSides, clauses: tuple[MergeClause, ...], options: SchemaChangeOptions
+    ) -> None:
+        self._schema, self._sides, self._clauses, self._options = schema, sides, clauses, options
         spark = sides.source.sparkSession
-        target = spark.createDataFrame([], to_spark(as_nullable(visible_schema(state.schema)))).alias(
-            sides.target_alias
-        )
+        target = spark.createDataFrame([], to_spark(as_nullable(visible_schema(schema)))).alias(sides.target_alias)
         source = sides.source.alias(sides.source_alias)
         self._columns = from_spark(sides.source.schema)
         self._rows = {
@@ -581,39 +616,66 @@ class _MergeResolution:
         }
         with translate_analysis_errors(sides.on):
             _ = target.join(source, to_column(sides.on)).schema
-
-    def of(self, clauses: tuple[MergeClause, ...]) -> tuple[ResolvedMerge, SchemaGrowth]:
         for clause in clauses:
             if clause.condition is not None:
                 ensure_deterministic_condition(self._rows[clause.side], clause.condition)
-        values = [self._all(clause) if clause.takes_all else self._given(clause) for clause in clauses]
-        growth = self._growth(clauses, values)
-        for clause_values in values:
-            self._ensure_fitting(growth, clause_values)
+        self._values = [self._all(clause) if clause.takes_all else self._given(clause) for clause in clauses]
+
+    @property
+    def growth_options(self) -> SchemaChangeOptions:
+        """The options of the growth: `resolve` checks whether the assigned values can be cast."""
+        return replace(self._options, fills=True, casts=True, can_cast=_always)
+
+    @property
+    def incoming(self) -> StructType | None:
+        """The columns by which the schema grows: source columns that a clause assigns. None if it may not grow.
+
+        The new type of a column is that of the source column with the same name, whatever value is assigned.
+
+        Source: Delta Lake's schema evolution of MERGE
+        """
+        if not self._options.adds:
+            return None
+        sees_source = (clause.side is not MergeSide.NOT_MATCHED_BY_SOURCE for clause in self._clauses)
+        paths = {path for sees, assigned in zip(sees_source, self._values, strict=True) if sees for path in assigned}
+        types = {path: data_type for path in paths if (data_type := self._type_in_source(path)) is not None}
+        return overlay_types(self._schema, types)
+
+    def resolve(self, schema: StructType) -> ResolvedMerge:
+        """Return the merge, after a check that the values can be cast to the types of their columns.
+
+        Args:
+            schema: The columns after the growth.
+
+        Raises:
+            SchemaMismatch: a value does not fit its column.
+        """
+        options = SchemaChangeOptions(casts=True, fills=self._options.adds)
+        for values in self._values:
+            merge_schema(schema, overlay_types(schema, {path: value.type for path, value in values.items()}), options)
         sides = self._sides
         return ResolvedMerge(
-            sides.source, sides.on, sides.target_alias, sides.source_alias, clauses, tuple(values)
-        ), growth
+            sides.source, sides.on, sides.target_alias, sides.source_alias, self._clauses, tuple(self._values)
+        )
 
     def _given(self, clause: MergeClause) -> dict[Path, AssignedValue]:
         """Return the values that a clause assigns; columns that only the source has may be new."""
         assignments, sides = clause.values or {}, self._sides
-        target = Relation(self._state.schema, sides.target_alias)
+        target = Relation(self._schema, sides.target_alias)
         may_add = self._options.adds and clause.side is not MergeSide.NOT_MATCHED_BY_SOURCE
         source = Relation(self._columns, sides.source_alias) if may_add else None
         paths = assigned_paths(target, assignments, source)
         if clause.kind is ChangeKind.UPDATE:
-            ensure_identities_kept(self._state.schema, paths.values())
+            ensure_identities_kept(self._schema, paths.values())
         return to_assigned_values(self._rows[clause.side], {path: assignments[text] for text, path in paths.items()})
 
     def _all(self, clause: MergeClause) -> dict[Path, AssignedValue]:
         """Return the source columns by table column; new ones by their own name if columns may be added."""
-        schema = self._state.schema
         values: dict[Path, AssignedValue] = {}
         if not self._options.adds:
             self._ensure_no_column_missing(clause)
         for column in self._columns:
-            table_field = schema.find(column.name)
+            table_field = self._schema.find(column.name)
             if table_field is not None or self._options.adds:
                 source_column = F.col(f"{quote_name(self._sides.source_alias)}.{quote_name(column.name)}")
                 name = table_field.name if table_field else column.name
@@ -621,9 +683,7 @@ class _MergeResolution:
         return values
 
     def _ensure_no_column_missing(self, clause: MergeClause) -> None:
-        missing = [
-            f.name for f in self._state.schema if self._columns.find(f.name) is None and not has_generated_values(f)
-        ]
+        missing = [f.name for f in self._schema if self._columns.find(f.name) is None and not has_generated_values(f)]
         if missing:
             raise ColumnMissingInSource(
                 reason=f"the clause `{clause}` needs {', '.join(missing)}, which the source does not have",
@@ -631,35 +691,13 @@ class _MergeResolution:
                 plan=f"  - the source has {', '.join(self._columns.names)}",
             )
 
-    def _growth(self, clauses: Sequence[MergeClause], values: Sequence[Mapping[Path, AssignedValue]]) -> SchemaGrowth:
-        """Return the growth of the schema by the source columns that a clause assigns.
-
-        The new type of a column is that of the source column with the same name, whatever value is assigned.
-
-        Source: Delta Lake's schema evolution of MERGE
-        """
-        if not self._options.adds:
-            return SchemaGrowth(self._state.metadata)
-        sees_source = (clause.side is not MergeSide.NOT_MATCHED_BY_SOURCE for clause in clauses)
-        paths = {path for sees, assigned in zip(sees_source, values, strict=True) if sees for path in assigned}
-        types = {path: data_type for path in paths if (data_type := self._type_in_source(path)) is not None}
-        options = replace(self._options, fills=True, casts=True, can_cast=_always)
-        return grow_schema(self._state, overlay_types(self._state.schema, types), options)
-
     def _type_in_source(self, path: Path) -> DataType | None:
         try:
             return resolve(self._columns, path)[1]
         except ColumnNotFound:
             return None
 
-    def _ensure_fitting(self, growth: SchemaGrowth, values: Mapping[Path, AssignedValue]) -> None:
-        """Check that the values can be cast to the types of their columns."""
-        schema = from_json(growth.metadata.schema_string)
-        types = {path: value.type for path, value in values.items()}
-        options = SchemaChangeOptions(casts=True, fills=self._options.adds)
-        merge_schema(schema, overlay_types(schema, types), options)
-
 
 def _always(old: DataType, new: DataType) -> bool:
-    """Allow every cast here; `_ensure_fitting` checks the assigned values."""
+    """Allow every cast here; `MergeResolution.resolve` checks the assigned values."""
     return True

@@ -1,14 +1,16 @@
-"""Delete, update and overwrite rows of an Iceberg table in one snapshot.
+"""Delete, update, overwrite and merge rows of an Iceberg table in one snapshot.
 
 Files with such rows are rewritten (copy-on-write), whatever ``write.delete.mode`` asks for: PyIceberg commits no delete
 files. Rows that other writers have deleted in these files stay deleted.
 
-Source: Iceberg's table specification, "Row-level Deletes"; Delta Lake's DELETE, UPDATE and overwrites
+Source: Iceberg's table specification, "Row-level Deletes"; Delta Lake's DELETE, UPDATE, MERGE and overwrites
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -21,7 +23,16 @@ from widen.iceberg.catalog import TableName
 from widen.iceberg.commit import CommitResult, IcebergTransaction, ensure_table_writable, open_transaction
 from widen.iceberg.metadata_files import live_entries
 from widen.iceberg.partitions import calendar_limits, truncation_limits
-from widen.iceberg.properties import DELETE, OPERATION, OVERWRITE, SOURCES, UPDATE, encode_sources, read_sources
+from widen.iceberg.properties import (
+    DELETE,
+    MERGE,
+    OPERATION,
+    OVERWRITE,
+    SOURCES,
+    UPDATE,
+    encode_sources,
+    read_sources,
+)
 from widen.iceberg.scan_plan import IcebergScan, plan_scan, to_row_filter
 from widen.iceberg.schema_conversion import ensure_names_distinct, to_model
 from widen.iceberg.snapshots import SnapshotReference, find_read_point
@@ -29,16 +40,34 @@ from widen.log.commit_outcome import StagedFiles
 from widen.model.column_path import as_nullable
 from widen.model.types import StructType, quote_name
 from widen.protocol.actions import Protocol
-from widen.protocol.data_skipping import UnknownPredicate
+from widen.protocol.column_mapping import TrackingColumns
+from widen.protocol.data_skipping import Predicate, UnknownPredicate
 from widen.schema.growth import Relation, SchemaChangeOptions, assigned_paths, merge_schema, overlay_types
-from widen.spark.dml.assignment import assign_columns, to_assigned_values, translate_overflow
+from widen.schema.operations import Operation
+from widen.spark.dml.assignment import (
+    CLAUSE,
+    ChangeKind,
+    assign_columns,
+    keep_decided_rows,
+    to_assigned_values,
+    translate_overflow,
+)
+from widen.spark.dml.merge import (
+    MergeClause,
+    MergeDecision,
+    MergeResolution,
+    MergeSide,
+    MergeSides,
+    ResolvedMerge,
+    refuse_several_matches,
+)
 from widen.spark.dml.update_delete import rows_within
-from widen.spark.errors import translate_spark_errors
+from widen.spark.errors import translate_spark_errors, unpersist
 from widen.spark.expression import Expression, ensure_deterministic_condition, to_column
 from widen.spark.iceberg.scan import IcebergSource, read_iceberg_files, to_uris
 from widen.spark.iceberg.write import open_iceberg_writer
-from widen.spark.read.deleted_rows import FILE
-from widen.spark.read.predicates import parse_predicate
+from widen.spark.read.deleted_rows import BROADCAST_ROWS, DISTINCT, FILE, MASK, ROW, mark_rows, without_marked
+from widen.spark.read.predicates import PredicateScope, parse_predicate
 from widen.spark.read.scan import location_key
 from widen.spark.types import DataFrame, from_spark, to_spark, visible_schema
 from widen.spark.write.physical_layout import check_rows, fill_missing_columns
@@ -73,6 +102,7 @@ class IcebergRows:
     Args:
         schema: The columns, with field ids and source fields.
         where: The condition; None for all rows.
+        branch: The branch to change; None for the main branch.
     """
 
     name: TableName
@@ -80,6 +110,7 @@ class IcebergRows:
     schema: StructType
     where: Expression | None
     spark: SparkSession
+    branch: str | None = None
 
     def delete(self) -> IcebergChange:
         """Delete the rows, in one commit if there are any.
@@ -92,7 +123,7 @@ class IcebergRows:
         """
         if not self.removed:
             return self._unchanged()
-        transaction = open_transaction(self.name, self.table, ())
+        transaction = self._open(())
         with StagedFiles() as staged:
             written = self._write_rest(open_iceberg_writer(transaction, self.schema), staged, self.schema)
             metrics = {**self._file_metrics(written), "numDeletedRows": self.count}
@@ -117,7 +148,7 @@ class IcebergRows:
         new = assign_columns(self.schema, values, lambda name: F.col(quote_name(name)))
         if not self.removed:
             return self._unchanged()
-        transaction = open_transaction(self.name, self.table, ())
+        transaction = self._open(())
         columns = [self._updated(field.name, new) for field in self.schema]
         with StagedFiles() as staged, translate_overflow():
             rows = _check(transaction, self._rows.select(*columns), self.schema)
@@ -137,10 +168,8 @@ class IcebergRows:
             RowRefused: a required column is null, or a value is out of range; nothing is visible.
             JobFailed: a Spark job failed; nothing is visible.
         """
-        transaction = open_transaction(
-            self.name, self.table, merge_schema(self.schema, from_spark(frame.schema), options)
-        )
-        schema = to_model(transaction.schema, read_sources(self.table.properties, str(self.name)))
+        transaction = self._open(merge_schema(self.schema, from_spark(frame.schema), options))
+        schema = self._new_schema(transaction)
         writer = open_iceberg_writer(transaction, schema)
         filled = fill_missing_columns(frame, schema, _NO_FEATURES)
         rows = filled if self.where is None else rows_within(filled, schema, self.where)
@@ -150,6 +179,88 @@ class IcebergRows:
             written = [*added, *self._write_rest(writer, staged, schema)]
             metrics = {**self._file_metrics(written), "numOutputRows": writer.count_rows(added)}
             return self._commit(transaction, staged, OVERWRITE, written, metrics, schema)
+
+    def merge(self, sides: MergeSides, clauses: tuple[MergeClause, ...], options: SchemaChangeOptions) -> IcebergChange:
+        """Merge a source into all rows, in one commit if a row or a column changes.
+
+        Args:
+            clauses: The clauses, ordered by `widen.spark.dml.merge.order_clauses`.
+            options: The schema changes that are allowed.
+
+        Raises:
+            AmbiguousMerge: several rows of the source match one row that is changed.
+            SchemaMismatch: a value does not fit its column.
+            RowRefused: a row violates a rule of the table; nothing is visible.
+            JobFailed: a Spark job failed; nothing is visible.
+        """
+        resolution = MergeResolution(self.schema, sides, clauses, options)
+        operations: Sequence[Operation] = ()
+        if resolution.incoming is not None:
+            operations = merge_schema(self.schema, resolution.incoming, resolution.growth_options)
+        transaction = self._open(operations)
+        schema = self._new_schema(transaction)
+        merge = resolution.resolve(schema)
+        target = _MergeTarget(self.spark, self.schema, schema)
+        scan, kinds = self._merge_candidates(merge), merge.kinds
+        rows = read_iceberg_files(self._source, self.schema, scan, UnknownPredicate(), place=(FILE, ROW))
+        names = [quote_name(name) for name in schema.names]
+        with ExitStack() as persisted, translate_overflow():
+            with translate_spark_errors():
+                changed = keep_decided_rows(MergeDecision(target, merge).decide(rows)).select(FILE, ROW, CLAUSE, *names)
+                # Persisted: a source that is not deterministic could decide otherwise the second time.
+                persisted.callback(unpersist, changed.persist())
+                removes = F.col(CLAUSE).isin([at for at, kind in enumerate(kinds) if kind is not ChangeKind.INSERT])
+                counts = [F.count_if(F.col(CLAUSE) == at).alias(f"__widen_rows_{at}") for at in range(len(kinds))]
+                words = mark_rows(changed, removes, F.count(F.lit(1)).alias("__widen_rows"), *counts)
+                persisted.callback(unpersist, words.persist())
+                sums = [F.sum(f"__widen_rows_{at}") for at in range(len(kinds))]
+                found = words.groupBy(FILE).agg(F.count(MASK), F.sum("__widen_rows"), F.sum(DISTINCT), *sums).collect()
+            if not merge.takes_any and any(row[0] is not None and row[2] != row[3] for row in found):
+                refuse_several_matches(changed)
+            tally = {row[0]: Counter({at: count for at, count in enumerate(row[4:]) if count}) for row in found}
+            total = sum(tally.values(), Counter[int]())
+            # A matched row that no clause changes has a number, too, but no clause.
+            lost = {key for key, each in tally.items() if key and _rows_of(each, kinds, *_REMOVING)}
+            if not lost and not total and not operations:
+                return self._unchanged()
+            touched = _with_keys(scan, lost)
+            marked = words.where(F.col(MASK).isNotNull())
+            if sum(row[1] for row in found) <= BROADCAST_ROWS:
+                marked = F.broadcast(marked)
+            rest = read_iceberg_files(self._source, self.schema, touched, UnknownPredicate(), place=(FILE, ROW))
+            kept = fill_missing_columns(without_marked(rest, marked).drop(FILE, ROW), schema, _NO_FEATURES)
+            writes = [at for at, kind in enumerate(kinds) if kind is not ChangeKind.DELETE]
+            new = _check(transaction, changed.where(F.col(CLAUSE).isin(writes)).select(*names), schema)
+            paths = {file.path for file in touched.files}
+            removed = [each for each in self._live if each.file_path in paths]
+            with StagedFiles() as staged:
+                writer = open_iceberg_writer(transaction, schema)
+                written = writer.write(new.unionAll(kept.select(*names)) if removed else new)
+                staged.add_undo(lambda: writer.discard(written))
+                fresh = _rows_of(total, kinds, ChangeKind.UPDATE, ChangeKind.INSERT)
+                copied = writer.count_rows(written) - fresh
+                before = sum(each.record_count for each in removed) - _rows_of(total, kinds, *_REMOVING)
+                # How many rows deletes of other writers remove is known only to those who read them.
+                if copied < 0 or (not touched.deletes and copied != before):
+                    raise JobFailed(reason=f"{copied} rows were copied instead of {before}")
+                metrics = {
+                    **_merge_counts(total, clauses),
+                    "numTargetRowsCopied": copied,
+                    "numTargetFilesAdded": len(written),
+                    "numTargetFilesRemoved": len(removed),
+                }
+                return self._commit(transaction, staged, MERGE, written, metrics, schema, removed)
+
+    def _merge_candidates(self, merge: ResolvedMerge) -> IcebergScan:
+        """Return the files that may have rows that a merge changes."""
+        point = self._source.point
+        predicate: Predicate = UnknownPredicate()
+        if point.snapshot is None:
+            return IcebergScan((), ())
+        # A row without a match may change then, so no file can be left out.
+        if isinstance(merge.on, str) and not merge.has(MergeSide.NOT_MATCHED_BY_SOURCE):
+            predicate = parse_predicate(merge.on, PredicateScope(self.schema, merge.target_alias, merge.source_alias))
+        return plan_scan(point.metadata, self.table.io, point.snapshot, to_row_filter(predicate, point.schema))
 
     @cached_property
     def removed(self) -> Sequence[DataFile]:
@@ -168,12 +279,19 @@ class IcebergRows:
 
     @cached_property
     def _live(self) -> list[DataFile]:
-        snapshot = self.table.current_snapshot()
+        snapshot = self._source.point.snapshot
         return [entry.data_file for entry in live_entries(self.table.metadata, self.table.io, snapshot)]
+
+    def _open(self, operations: Sequence[Operation]) -> IcebergTransaction:
+        return open_transaction(self.name, self.table, operations, branch=self.branch)
+
+    def _new_schema(self, transaction: IcebergTransaction) -> StructType:
+        return to_model(transaction.schema, read_sources(self.table.properties, str(self.name)))
 
     @cached_property
     def _source(self) -> IcebergSource:
-        return IcebergSource(self.spark, self.table.io, find_read_point(self.table.metadata, SnapshotReference()))
+        point = find_read_point(self.table.metadata, SnapshotReference(branch=self.branch))
+        return IcebergSource(self.spark, self.table.io, point)
 
     @cached_property
     def _empty(self) -> DataFrame:
@@ -199,7 +317,7 @@ class IcebergRows:
         """The number of such rows by the key of their file, for the files that have any."""
         if not self._candidates.files:
             return {}
-        rows = read_iceberg_files(self._source, self.schema, self._candidates, UnknownPredicate(), with_file=True)
+        rows = read_iceberg_files(self._source, self.schema, self._candidates, UnknownPredicate(), place=[FILE])
         with translate_spark_errors():
             counts = rows.where(self._is_match).groupBy(FILE).count().collect()
         return {row[FILE]: row["count"] for row in counts}
@@ -207,12 +325,7 @@ class IcebergRows:
     @cached_property
     def _touched(self) -> IcebergScan:
         """The files that have such rows, with the deletes of other writers in them."""
-        files = self._candidates.files
-        if self.where is None:
-            return self._candidates
-        uris = to_uris(file.path for file in files)
-        matching = (file for file, uri in zip(files, uris, strict=True) if location_key(uri) in self._matches)
-        return replace(self._candidates, files=tuple(matching))
+        return self._candidates if self.where is None else _with_keys(self._candidates, self._matches.keys())
 
     @property
     def _rows(self) -> DataFrame:
@@ -255,7 +368,7 @@ class IcebergRows:
         return {"numAddedFiles": len(written), "numRemovedFiles": len(self.removed)}
 
     def _unchanged(self) -> IcebergChange:
-        snapshot = self.table.current_snapshot()
+        snapshot = self._source.point.snapshot
         return IcebergChange(None if snapshot is None else snapshot.snapshot_id, {})
 
     def _commit(
@@ -266,10 +379,43 @@ class IcebergRows:
         written: Sequence[IcebergFile],
         metrics: Mapping[str, int],
         schema: StructType | None = None,
+        removed: Sequence[DataFile] | None = None,
     ) -> IcebergChange:
-        transaction.add_snapshot(written, {OPERATION: operation}, self.removed)
+        transaction.add_snapshot(written, {OPERATION: operation}, self.removed if removed is None else removed)
         transaction.set_properties({SOURCES: encode_sources(schema or self.schema)})
         return IcebergChange(transaction.commit(staged), metrics)
+
+
+@dataclass(frozen=True)
+class _MergeTarget:
+    """The table as the decision of a merge sees it: no column is computed."""
+
+    spark: SparkSession
+    before: StructType
+    schema: StructType
+    protocol: Protocol = _NO_FEATURES
+    tracking: TrackingColumns | None = None
+
+
+_REMOVING = (ChangeKind.UPDATE, ChangeKind.DELETE)
+
+
+def _rows_of(counts: Counter[int], kinds: Sequence[ChangeKind], *wanted: ChangeKind) -> int:
+    return sum(count for at, count in counts.items() if kinds[at] in wanted)
+
+
+def _merge_counts(total: Counter[int], clauses: Sequence[MergeClause]) -> dict[str, int]:
+    """Return the counts of rows of a merge, by Delta Lake's names."""
+    kinds = [clause.kind for clause in clauses]
+    names = {"Inserted": ChangeKind.INSERT, "Updated": ChangeKind.UPDATE, "Deleted": ChangeKind.DELETE}
+    return {f"numTargetRows{name}": _rows_of(total, kinds, kind) for name, kind in names.items()}
+
+
+def _with_keys(scan: IcebergScan, keys: Collection[str]) -> IcebergScan:
+    """Return the files of a scan whose rows have one of these values of `FILE`."""
+    uris = to_uris(file.path for file in scan.files)
+    wanted = (file for file, uri in zip(scan.files, uris, strict=True) if location_key(uri) in keys)
+    return replace(scan, files=tuple(wanted))
 
 
 def _check(transaction: IcebergTransaction, rows: DataFrame, schema: StructType) -> DataFrame:
@@ -279,7 +425,9 @@ def _check(transaction: IcebergTransaction, rows: DataFrame, schema: StructType)
     return check_rows(rows, schema, _NO_FEATURES, {}, limits=limits)
 
 
-def select_iceberg_rows(name: TableName, where: Expression | None, spark: SparkSession) -> IcebergRows:
+def select_iceberg_rows(
+    name: TableName, where: Expression | None, spark: SparkSession, branch: str | None = None
+) -> IcebergRows:
     """Return the rows of the newest version of a table that a condition selects.
 
     Raises:
@@ -290,4 +438,4 @@ def select_iceberg_rows(name: TableName, where: Expression | None, spark: SparkS
     ensure_table_writable(name, table)
     schema = to_model(table.schema(), read_sources(table.properties, str(name)))
     ensure_names_distinct(schema, str(name))
-    return IcebergRows(name, table, schema, where, spark)
+    return IcebergRows(name, table, schema, where, spark, branch)

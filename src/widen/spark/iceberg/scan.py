@@ -116,14 +116,19 @@ def _rows(source: IcebergSource, schema: StructType, predicate: Predicate) -> Da
 
 
 def read_iceberg_files(
-    source: IcebergSource, schema: StructType, scan: IcebergScan, predicate: Predicate, *, with_file: bool = False
+    source: IcebergSource,
+    schema: StructType,
+    scan: IcebergScan,
+    predicate: Predicate,
+    *,
+    place: Sequence[str] = (),
 ) -> DataFrame:
     """Return the rows of some files of a snapshot as `read_iceberg` does, without the deleted ones.
 
     Args:
         schema: The schema in the model, with field ids.
         predicate: The condition that may be pushed to the files. The rows do not have to fulfil it.
-        with_file: Whether a column `FILE` has the file of each row.
+        place: Which of the columns `FILE` and `ROW` the rows have beside those of the schema.
 
     Raises:
         CorruptFile: a file cannot be read, or its columns cannot be found.
@@ -131,19 +136,20 @@ def read_iceberg_files(
     """
     whole = _with_dropped_keys(source.point, schema, scan.deletes)
     groups = _group_files(source, whole, scan)
-    frames = [_frame(source, whole, predicate, group, with_file) for group in groups if not group.has_deletes]
-    partial = [_frame(source, whole, predicate, group, with_file) for group in groups if group.has_deletes]
+    frames = [_frame(source, whole, predicate, group, place) for group in groups if not group.has_deletes]
+    partial = [_frame(source, whole, predicate, group, place) for group in groups if group.has_deletes]
     if partial:
         left = _without_deleted(source, whole, reduce(DataFrame.unionAll, partial), scan.deletes)
-        frames.append(left if with_file else left.drop(FILE))
+        frames.append(left.drop(*({FILE, ROW} - {*place})))
     if not frames:
-        return _no_rows(source.spark, schema)
+        return _no_rows(source.spark, schema, place)
     rows = reduce(DataFrame.unionAll, frames)
     return rows if whole is schema else rows.drop(*(f.name for f in whole if f.name.startswith(HIDDEN)))
 
 
-def _no_rows(spark: SparkSession, schema: StructType) -> DataFrame:
-    return spark.createDataFrame([], to_spark(as_nullable(visible_schema(schema))))
+def _no_rows(spark: SparkSession, schema: StructType, place: Sequence[str] = ()) -> DataFrame:
+    located = (Field(name, STRING if name == FILE else LONG) for name in place)
+    return spark.createDataFrame([], to_spark(as_nullable(StructType((*visible_schema(schema), *located)))))
 
 
 def _with_dropped_keys(point: ReadPoint, schema: StructType, deletes: Sequence[DeleteFile]) -> StructType:
@@ -217,7 +223,7 @@ def _delete_test(deletes: Sequence[DeleteFile]) -> Callable[[ScannedFile], bool]
 
 
 def _frame(
-    source: IcebergSource, schema: StructType, predicate: Predicate, group: _Group, with_file: bool
+    source: IcebergSource, schema: StructType, predicate: Predicate, group: _Group, place: Sequence[str]
 ) -> DataFrame:
     """Return the rows of a group; with deletes also where they are from, for the joins with deleted rows."""
     defaults, partitioned = _constants(source.point, schema, group)
@@ -225,12 +231,12 @@ def _frame(
     pushed = UnknownPredicate() if defaults or partitioned else predicate
     rows = source.open(schema, pushed, group.columns, group.files)
     frame = rows.frame
-    location: tuple[str, ...] = ()
-    if group.has_deletes or partitioned or with_file:
+    location = tuple(place)
+    if group.has_deletes or partitioned or place:
         frame = frame.select("*", rows.file.alias(FILE), rows.position.alias(ROW))
         facts = _facts(schema, group.files, partitioned)
         frame = frame.join(F.broadcast(source.spark.createDataFrame(facts)), FILE, "inner")
-        location = (FILE, ROW, SEQUENCE, PARTITION) if group.has_deletes else (FILE,) * with_file
+        location = (FILE, ROW, SEQUENCE, PARTITION) if group.has_deletes else location
     constants = {path: to_scan_column(value, resolve(schema, path)[1]) for path, value in defaults.items()}
     constants |= {path: F.col(f"{VALUE}{number}") for path, number in partitioned.items()}
     columns = [_with_constants(*each, constants) for each in zip(schema, rows.columns, strict=True)]
@@ -301,7 +307,7 @@ def _without_deleted(
         rows = rows.join(deleted, same & (deleted[_DELETE_SEQUENCE] >= rows[SEQUENCE]), "left_anti")
     for ids in dict.fromkeys(each.equality_ids for each in by_kind[DeleteKind.EQUALITY]):
         rows = _without_equal(source, schema, rows, [each for each in deletes if each.equality_ids == ids])
-    return rows.drop(ROW, SEQUENCE, PARTITION)
+    return rows.drop(SEQUENCE, PARTITION)
 
 
 def _raw_key(path: Column) -> Column:

@@ -55,11 +55,14 @@ if TYPE_CHECKING:
 _NO_FEATURES = Protocol(min_reader_version=1, min_writer_version=1)
 
 
-def append_rows(name: TableName, frame: DataFrame, options: SchemaChangeOptions) -> CommitResult:
+def append_rows(
+    name: TableName, frame: DataFrame, options: SchemaChangeOptions, branch: str | None = None
+) -> CommitResult:
     """Append rows to the newest version of a table, in one commit.
 
     Args:
         frame: The rows. Columns are matched by name, not case-sensitive; columns that they lack become null.
+        branch: The branch; None for the main branch.
 
     Raises:
         AmbiguousColumns: two columns of the table have names that differ only in case.
@@ -76,7 +79,8 @@ def append_rows(name: TableName, frame: DataFrame, options: SchemaChangeOptions)
     sources = read_sources(table.properties, str(name))
     current = to_model(table.schema(), sources)
     ensure_names_distinct(current, str(name))
-    transaction = open_transaction(name, table, merge_schema(current, from_spark(frame.schema), options))
+    operations = merge_schema(current, from_spark(frame.schema), options)
+    transaction = open_transaction(name, table, operations, branch=branch)
     schema = to_model(transaction.schema, sources)
     fields = transaction.partition_fields
     limits = {**truncation_limits(fields, schema), **calendar_limits(fields, schema)}
@@ -272,7 +276,7 @@ def _find_touched(
     if not scan.files:
         return scan
     assert replaced.keys is not None
-    rows = read_iceberg_files(source, schema, scan, predicate, with_file=True)
+    rows = read_iceberg_files(source, schema, scan, predicate, place=[FILE])
     with translate_spark_errors():
         rows_with_files = semi_join_keys(rows, _names(replaced), replaced.keys).select(FILE).distinct().collect()
     keys = {row[FILE] for row in rows_with_files}

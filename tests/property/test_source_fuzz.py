@@ -22,6 +22,7 @@ import pytest
 from widen.errors import WidenError
 from widen.json.document import parse_document
 from widen.json.split import split_records
+from widen.proof.csv_reader import CsvForm, read_csv_file
 from widen.spark.source import csv_texts as csv_ranges
 from widen.spark.source import file_ranges
 from widen.spark.source.csv import CsvDialect, FieldGroup
@@ -110,11 +111,11 @@ def csv_rows(chance: random.Random, end: str) -> list[tuple[bytes, dict[str, str
     return rows
 
 
-def read_csv(path: Path) -> tuple[list[dict[str, str | None]], list[bytes]]:
+def read_csv(path: Path, dialect: CsvDialect | None = None) -> tuple[list[dict[str, str | None]], list[bytes]]:
     ranges = [FileRange(f"file:{path}", 0, path.stat().st_size, True)]
     records: list[dict[str, str | None]] = []
     refused: list[bytes] = []
-    for found in csv_ranges.read_csv_groups(msgspec.json.encode(CsvRanges(ranges, CsvDialect()))):
+    for found in csv_ranges.read_csv_groups(msgspec.json.encode(CsvRanges(ranges, dialect or CsvDialect()))):
         for group in found.to_text_groups() if isinstance(found, FieldGroup) else [found]:
             if group.reasons is None:
                 records += [msgspec.json.decode(text) for text in group.texts]
@@ -148,6 +149,43 @@ def test_damaged_csv(tmp_path: Path, seed: int) -> None:
     expected = [record for _, record in rows]
     wrong = [record for record in records if record not in expected]
     assert len(wrong) <= touched + len(done.inserted.splitlines()) + 1, (wrong[:3], done)
+
+
+FORMS: tuple[tuple[CsvDialect, CsvForm], ...] = (
+    (CsvDialect(), CsvForm()),
+    (CsvDialect(multi_line=False), CsvForm(is_multi_line=False)),
+    (CsvDialect(multi_line=True), CsvForm(is_multi_line=True)),
+    (CsvDialect(escape="\\"), CsvForm(escape=b"\\")),
+    (CsvDialect(null="k3"), CsvForm(null=b"k3")),
+    (CsvDialect(header=False), CsvForm(has_header=False)),
+    (CsvDialect(quote=None), CsvForm(quote=b"")),
+    (CsvDialect(encoding="cp1252"), CsvForm(encoding="cp1252")),
+    (CsvDialect(encoding="utf-16"), CsvForm(encoding="utf-16")),
+)
+
+
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + COUNT))
+def test_the_proof_reads_damaged_csv_alike(tmp_path: Path, seed: int) -> None:
+    """Two readers without shared code find the same records and the same lines that are none."""
+    chance = random.Random(seed)
+    dialect, form = chance.choice(FORMS)
+    end = chance.choice(("\n", "\n", "\r\n", "\r"))
+    data = f"id,key,word,n{end}".encode() + b"".join(text for text, _ in csv_rows(chance, end))
+    if dialect.escape:
+        data = data.replace(b'""yes""', rb"\"yes\"")
+    if dialect.encoding == "utf-16":
+        data = data.decode().encode("utf-16")
+    for _ in range(chance.choice((0, 1, 1, 2, 4))):
+        data = damage(chance, data).apply(data) if data else data
+    (tmp_path / "a.csv").write_bytes(data)
+    found = unless_refused(lambda path: read_csv(path, dialect), tmp_path / "a.csv")
+    if found is None:
+        return
+    proof = list(read_csv_file(data, form))
+    records = [msgspec.json.decode(each.text) for each in proof if each.is_record]
+    refused = [each.text for each in proof if not each.is_record]
+    assert sorted(map(repr, records)) == sorted(map(repr, found[0]))
+    assert sorted(refused) == sorted(found[1])
 
 
 def json_lines(chance: random.Random) -> list[bytes]:

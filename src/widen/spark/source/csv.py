@@ -151,7 +151,11 @@ def to_source_encoding(text: bytes, dialect: CsvDialect) -> bytes:
     """Return a text from `to_utf8` unchanged if it is UTF-8, else with the bytes that the file has."""
     if codecs.lookup(dialect.encoding).name in ("utf-8", "utf-8-sig") or is_utf8(text):
         return text
-    return text.decode(errors="surrogatepass").encode(dialect.encoding, "surrogateescape")
+    decoded = text.decode(errors="surrogatepass")
+    try:
+        return decoded.encode(dialect.encoding, "surrogateescape")
+    except UnicodeEncodeError:  # UTF-16 cannot take one byte of its two
+        return decoded.encode(dialect.encoding, "surrogatepass")
 
 
 def is_utf8(text: bytes) -> bool:
@@ -466,7 +470,15 @@ def read_header(data: bytes, dialect: CsvDialect, path: str) -> Header:
     # The reader of Python has a limit of its own, and needs the line breaks of a name.
     csv.field_size_limit(max(csv.field_size_limit(), len(first) + 1))
     text = first.decode(errors="replace").replace("\0", "")
-    fields = next(csv.reader([text], delimiter=dialect.separator, quotechar=dialect.quote), [])
+    reader = csv.reader(
+        [text],
+        delimiter=dialect.separator,
+        quoting=csv.QUOTE_NONE if dialect.quote is None else csv.QUOTE_MINIMAL,
+        quotechar=dialect.quote,
+        escapechar=None if dialect.escape == dialect.quote else dialect.escape,
+        doublequote=dialect.escape in (None, dialect.quote),
+    )
+    fields = next(reader, [])
     if not dialect.header:
         return Header([f"_c{at}" for at in range(len(fields))], data, line)
     if dialect.known and fields and dialect.known.isdisjoint(map(fold_name, fields)):
@@ -623,7 +635,7 @@ def _find_header_end(data: bytes, dialect: CsvDialect, path: str, line: int) -> 
         quoted = None if dialect.quote is None else _patterns(dialect)[1].search(data, at)
         if quoted is None or (line_end is not None and line_end.start() <= quoted.start()):
             return line_end
-        if not quoted[1] and dialect.multi_line is not False:
+        if not quoted[1]:
             place = line - 1 + count_lines(data[: quoted.start()] + b"x")
             raise CorruptFile(path=path, reason=f"a quote in line {place}, the header, is not closed", fix=CLOSE_QUOTE)
         at = quoted.end()
@@ -763,6 +775,8 @@ def _read_columns(rows: bytes, width: int, dialect: CsvDialect) -> tuple[list[pa
         return "skip"
 
     keys = [str(at) for at in range(width)]
+    # At the end of the data, Arrow takes an empty field after a quoted one for a quoted empty field, which is not null.
+    rows += b"" if _ends_line(rows) else b"\n"
     table = pa.csv.read_csv(
         pa.BufferReader(rows),
         # With threads, Arrow does not know the numbers of invalid rows. A row with line breaks cannot span two blocks.

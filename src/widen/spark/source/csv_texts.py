@@ -17,6 +17,16 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from widen.proof.csv_reader import (
+    CsvForm,
+    CsvHead,
+    CsvReader,
+    CsvText,
+    is_one_row,
+    read_csv_file,
+    read_csv_head,
+)
+from widen.proof.csv_reader import to_utf8 as proof_text
 from widen.spark.source.csv import (
     LINE_END,
     CsvDialect,
@@ -61,7 +71,7 @@ from widen.spark.source.source_files import SNIFFED_BYTES, SourceFile, SourceFil
 LINE_FIELD = "value"
 """The field of the record of a plain line."""
 
-_HEAD_LINES, _HEAD_PIECES = 2_000, 5_000
+_HEAD_LINES, _HEAD_PIECES, _PROOF_ROWS = 2_000, 5_000, 10_000
 
 
 def read_csv(spark: SparkSession, source: SourceFiles, dialect: CsvDialect) -> DataFrame:
@@ -89,6 +99,16 @@ def _read_texts(texts: DataFrame, make: Callable[[Iterable[pa.RecordBatch]], Ite
 
 def _read_large(spark: SparkSession, path: str, dialect: CsvDialect) -> DataFrame:
     ensure_splittable(path, dialect)
+    line_end, data = _read_beginning(spark, path, dialect)
+    header, style = read_head(data, dialect, path)
+    is_ordered = _may_break(spark, path, line_end, dialect, partial(_find_breaks, dialect))
+    rows = text_lines(spark, [path], line_end)
+    reader = _LineReader(dialect, header.names, style, line_end.encode(), is_ordered)
+    return _read_texts(keep_file_order(rows) if is_ordered else rows, reader.read)
+
+
+def _read_beginning(spark: SparkSession, path: str, dialect: CsvDialect) -> tuple[str, bytes]:
+    """Return what ends the lines of a large file, and its first lines."""
     # Spark would also end a line at a carriage return, which may stand in a quoted field; some files have no other end.
     pieces = spark.read.text(as_literal(path), lineSep=dialect.separator).select(F.col("value").cast("binary"))
     sample = b"".join(bytes(row[0]) for row in pieces.limit(_HEAD_PIECES).collect())
@@ -97,14 +117,53 @@ def _read_large(spark: SparkSession, path: str, dialect: CsvDialect) -> DataFram
     collected = lines.select(F.col("value").cast("binary")).limit(_HEAD_LINES).collect()
     data = b"".join(bytes(row[0]) + line_end.encode() for row in collected)[:HEAD_BYTES]
     ensure_file_readable(data[:SNIFFED_BYTES], path, dialect.encoding)
-    header, style = read_head(data, dialect, path)
-    is_ordered = dialect.quote is not None and dialect.multi_line is not False
-    if is_ordered:
-        quoted = lines.where(F.contains("value", F.lit(dialect.quote))).select(F.col("value").cast("binary"))
-        is_ordered = bool(quoted.mapInArrow(partial(_find_breaks, dialect), "found boolean").limit(1).collect())
+    return line_end, data
+
+
+def _may_break(
+    spark: SparkSession,
+    path: str,
+    line_end: str,
+    dialect: CsvDialect,
+    find: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+) -> bool:
+    """Return whether quoted fields of a large file may go on after the end of a line.
+
+    Args:
+        find: Yields a row for lines where that is so.
+    """
+    if dialect.quote is None or dialect.multi_line is False:
+        return False
+    lines = spark.read.text(as_literal(path), lineSep=line_end)
+    quoted = lines.where(F.contains("value", F.lit(dialect.quote))).select(F.col("value").cast("binary"))
+    return bool(quoted.mapInArrow(find, "found boolean").limit(1).collect())
+
+
+def read_csv_for_proof(spark: SparkSession, source: SourceFiles, dialect: CsvDialect) -> DataFrame:
+    """Return the raw batch like `read_csv`, but cut into rows by the proof's own reader."""
+    form = CsvForm(
+        separator=dialect.separator.encode(),
+        quote=(dialect.quote or "").encode(),
+        escape=b"" if dialect.escape in (None, dialect.quote) else dialect.escape.encode(),
+        has_header=dialect.header,
+        null=dialect.null.encode(),
+        encoding=dialect.encoding,
+        is_multi_line=dialect.multi_line,
+        values=dialect.detects,
+    )
+    small = [file for file in source.files if is_small(file)]
+    frames = [_read_texts(whole_files(spark, source, small), partial(_prove_files, form))] if small else []
+    frames += [_read_large_for_proof(spark, file.path, dialect, form) for file in source.files if not is_small(file)]
+    return reduce(DataFrame.unionAll, frames)
+
+
+def _read_large_for_proof(spark: SparkSession, path: str, dialect: CsvDialect, form: CsvForm) -> DataFrame:
+    line_end, data = _read_beginning(spark, path, dialect)
+    head = read_csv_head(proof_text(data, form) or data, form)
+    is_ordered = _may_break(spark, path, line_end, dialect, partial(_find_open_lines, form))
     rows = text_lines(spark, [path], line_end)
-    reader = _LineReader(dialect, header.names, style, line_end.encode(), is_ordered)
-    return _read_texts(keep_file_order(rows) if is_ordered else rows, reader.read)
+    read = partial(_prove_lines, form, head, line_end.encode())
+    return _read_texts(keep_file_order(rows) if is_ordered else rows, read)
 
 
 # ---- on the executors ------------------------------------------------------------------------------
@@ -127,6 +186,43 @@ def _texts_of_files(dialect: CsvDialect, batches: Iterable[pa.RecordBatch]) -> I
                 yield refused.to_raw(group.file)
                 continue
             yield from _to_raw(_rows_of_text(text, dialect, group.file))
+
+
+def _find_open_lines(form: CsvForm, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield a row if a line is not a row by itself, for the proof."""
+    for batch in batches:
+        if not all(is_one_row(line + b"\n", form) for line in batch.column(0).to_pylist()):
+            yield pa.RecordBatch.from_pylist([{"found": True}])
+
+
+def _prove_files(form: CsvForm, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for group in _groups(batches):
+        for content in group.texts:
+            yield from _proof_texts_to_raw(read_csv_file(content, form), group.file, 0)
+
+
+def _prove_lines(
+    form: CsvForm, head: CsvHead, line_end: bytes, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the texts of the lines of one file. Spark gives its splits in order if rows take several lines."""
+    reader, last = CsvReader(form, head), ("", -1)
+    for group in _groups(batches):
+        data = b"".join(line + line_end for line in group.texts)
+        text = proof_text(data, form) or data
+        if group.part == 0 and last != (group.file, 0):
+            text = text[read_csv_head(text, form).size :]
+        last = group.file, group.part
+        yield from _proof_texts_to_raw(reader.read(text.splitlines(keepends=True)), *last)
+    yield from _proof_texts_to_raw(reader.read((), is_end=True), *last)
+
+
+def _proof_texts_to_raw(texts: Iterable[CsvText], file: str, part: int) -> Iterator[pa.RecordBatch]:
+    rows = iter(texts)
+    while some := list(islice(rows, _PROOF_ROWS)):
+        yield as_raw_records([each.text for each in some if each.is_record], file, part)
+        refused = [each.text for each in some if not each.is_record]
+        if refused:
+            yield RefusedTexts(part, refused, [0] * len(refused), [""] * len(refused)).to_raw(file)
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from widen.spark.ingest.batch import Batch, TextBatch, TextReaders, TypedBatch
 from widen.spark.ingest.text_tasks import read_record_groups
 from widen.spark.read.scan import read_snapshot
 from widen.spark.source.csv import parse_dialect
-from widen.spark.source.csv_texts import read_csv, read_csv_lines, read_csv_ranges, small_csv_ranges
+from widen.spark.source.csv_texts import read_csv, read_csv_for_proof, read_csv_lines, read_csv_ranges, small_csv_ranges
 from widen.spark.source.file_ranges import RAW_SCHEMA, RawTexts, can_read, is_small, small_ranges
 from widen.spark.source.json_texts import (
     JsonFiles,
@@ -225,10 +225,10 @@ class BatchReader:
                 known=self.known_fields,
                 max_record_bytes=self.max_record_bytes,
             )
-            # The proof reads the source in another way than the ingestion, so that both cannot share an error.
-            again = partial(read_csv, spark, source, dialect)
+            # The proof has a reader of its own, so that it does not share the errors of the ingestion.
+            again = partial(read_csv_for_proof, spark, source, dialect)
             if not can_read(source.files):
-                return TextReaders(again)
+                return TextReaders(partial(read_csv, spark, source, dialect), again)
             # A job of Spark costs more than to read a few small files here.
             ranges = small_csv_ranges(spark, source.files, dialect) if is_few else None
             return TextReaders(partial(read_csv_ranges, spark, source, dialect), again, ranges)

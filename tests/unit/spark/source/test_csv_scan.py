@@ -192,3 +192,26 @@ def test_wide_encodings_that_are_named_are_read(tmp_path: Path, encoding: str, *
     dialect = CsvDialect(encoding=encoding)
     records, _ = read(tmp_path / "a.csv", "n,ä\n1,€\n".encode(encoding), dialect, by_spark=by_spark)
     assert [list(record.values()) for record in records] == [["1", "€"]]
+
+
+def test_an_empty_field_at_the_end_of_a_file_is_null_after_a_quoted_field(tmp_path: Path, by_spark: bool) -> None:
+    assert read(tmp_path / "a.csv", b'n,name\n"1",', by_spark=by_spark) == ([{"n": "1", "name": None}], [])
+
+
+def test_a_header_with_an_open_quote_is_refused_also_for_single_lines(tmp_path: Path, by_spark: bool) -> None:
+    with pytest.raises(CorruptFile, match="a quote in line 1, the header, is not closed"):
+        read(tmp_path / "a.csv", b'n,"name\n1,2\n', CsvDialect(multi_line=False), by_spark=by_spark)
+
+
+def test_a_header_is_read_by_the_dialect(tmp_path: Path, by_spark: bool) -> None:
+    escaped = CsvDialect(escape="\\")
+    assert read(tmp_path / "a.csv", b'"a\\"b",c\n1,2\n', escaped, by_spark=by_spark)[0] == [{'a"b': "1", "c": "2"}]
+    plain = CsvDialect(quote=None)
+    assert read(tmp_path / "a.csv", b'"a",b\n1,2\n', plain, by_spark=by_spark)[0] == [{'"a"': "1", "b": "2"}]
+
+
+def test_half_a_character_of_utf_16(tmp_path: Path, by_spark: bool) -> None:
+    data = "n,name\n1,x\n".encode("utf-16-le") + b"2\0,\0\x84\xdc\n\0"
+    records, refused = read(tmp_path / "a.csv", data, CsvDialect(encoding="utf-16-le"), by_spark=by_spark)
+    assert records == [{"n": "1", "name": "x"}]
+    assert len(refused) == 1

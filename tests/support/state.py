@@ -7,7 +7,7 @@ from dataclasses import replace
 from widen.model.schema_json import parse_type
 from widen.model.types import StructType
 from widen.protocol.actions import Metadata, Protocol
-from widen.schema.alter import plan_create_table
+from widen.schema.table_definition import plan_create_table
 from widen.schema.table_state import MetadataChange, TableState
 
 WIDE = {"delta.enableTypeWidening": "true"}

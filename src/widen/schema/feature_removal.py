@@ -46,8 +46,8 @@ from widen.protocol.table_properties import (
     is_property,
 )
 from widen.protocol.type_widening import TYPE_CHANGES, has_type_changes, strip_type_changes
-from widen.schema.alter import plan_unset_properties
 from widen.schema.source_metadata import FORBIDDEN
+from widen.schema.table_definition import plan_unset_properties
 from widen.schema.table_state import MetadataChange, TableState, check_constraints
 
 OPERATION = "DROP FEATURE"

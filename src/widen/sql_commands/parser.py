@@ -21,8 +21,8 @@ from widen.model.column_path import Path, format_path
 from widen.model.schema_json import LITERAL, from_literal, parse_type
 from widen.model.types import LONG, DataType, Field, StructType, name_key
 from widen.protocol.column_metadata import ALLOWS_EXPLICIT, DEFAULT, GENERATION, START, STEP, to_stored
-from widen.schema.alter import DESCRIPTION
 from widen.schema.source_metadata import COMMENT
+from widen.schema.table_definition import DESCRIPTION
 from widen.spark.dml.assignment import ChangeKind
 from widen.spark.dml.merge import MergeClause, MergeSide
 from widen.sql_commands import statements

@@ -22,7 +22,12 @@ from widen.model.types import DataType
 from widen.protocol import column_mapping
 from widen.protocol.table_properties import canonical_keys
 from widen.schema import request
-from widen.schema.alter import (
+from widen.schema.checks import identity_at
+from widen.schema.feature_removal import plan_mapping_removal
+from widen.schema.metadata_change import synchronize_high_water_mark
+from widen.schema.operations import AddConstraint, DropConstraint, Operation, SyncIdentity, depends_on_rows, needs_spark
+from widen.schema.request import AnyPath, ByPath, ColumnChanges, to_path
+from widen.schema.table_definition import (
     check_properties,
     needs_backfill,
     plan_add_feature,
@@ -31,11 +36,6 @@ from widen.schema.alter import (
     plan_set_properties,
     plan_unset_properties,
 )
-from widen.schema.checks import identity_at
-from widen.schema.feature_removal import plan_mapping_removal
-from widen.schema.metadata_change import synchronize_high_water_mark
-from widen.schema.operations import AddConstraint, DropConstraint, Operation, SyncIdentity, depends_on_rows, needs_spark
-from widen.schema.request import AnyPath, ByPath, ColumnChanges, to_path
 from widen.schema.table_state import find_constraint, to_table_state
 from widen.table.open_table import ColumnMethodsMixin, Self, TableVersion, to_table_schema
 

@@ -55,8 +55,8 @@ from widen.protocol.table_properties import (
     duration_text,
 )
 from widen.schema import feature_removal
-from widen.schema.alter import ensure_removable, restore_actions
 from widen.schema.feature_removal import RemovableFeature
+from widen.schema.table_definition import ensure_removable, restore_actions
 from widen.schema.table_state import MetadataChange, TableState, to_table_state
 from widen.table.column_changes import PropertyChangesMixin, remove_column_mapping
 from widen.table.open_table import Self, TableVersion

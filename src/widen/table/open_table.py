@@ -27,9 +27,9 @@ from widen.protocol.actions import CommitInfo, Metadata, Protocol
 from widen.protocol.column_metadata import parse_columns, visible_schema
 from widen.protocol.type_widening import TypeChange, all_type_changes
 from widen.schema import request
-from widen.schema.alter import plan_set_properties
 from widen.schema.operations import Operation
 from widen.schema.request import AnyPath, ByPath, NewColumn
+from widen.schema.table_definition import plan_set_properties
 from widen.schema.table_state import MetadataChange, TableState, to_table_state
 from widen.table.results import History, HistoryEntry, Loads, SchemaDiff, diff_versions
 

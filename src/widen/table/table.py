@@ -17,7 +17,7 @@ from widen.model.column_path import as_nullable
 from widen.protocol.actions import Action
 from widen.protocol.column_metadata import has_expressions
 from widen.protocol.table_properties import canonical_properties
-from widen.schema.alter import plan_create_table
+from widen.schema.table_definition import plan_create_table
 from widen.table.maintenance import MaintenanceMixin, MirrorMixin, VacuumMixin
 from widen.table.open_table import to_table_schema
 from widen.table.read_and_append import LocalFramesMixin, ReadAndAppendMixin

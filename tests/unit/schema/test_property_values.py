@@ -7,7 +7,7 @@ import pytest
 from support.table_property import REFUSED, TAKEN
 from widen.errors import InvalidOption
 from widen.model.types import INTEGER, Field, StructType
-from widen.schema.alter import plan_create_table, plan_set_properties
+from widen.schema.table_definition import plan_create_table, plan_set_properties
 from widen.schema.table_state import TableState
 
 SCHEMA = StructType((Field("id", INTEGER),))

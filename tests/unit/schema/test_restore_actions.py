@@ -9,7 +9,7 @@ import pytest
 
 from widen.errors import AppendOnlyTable
 from widen.protocol.actions import DomainMetadata, Metadata, Protocol
-from widen.schema.alter import ensure_removable, restore_actions
+from widen.schema.table_definition import ensure_removable, restore_actions
 from widen.schema.table_state import TableState
 
 OLD = Protocol(min_reader_version=1, min_writer_version=2)

@@ -34,9 +34,9 @@ from widen.protocol.column_metadata import DEFAULT, GENERATION, INVARIANT, START
 from widen.protocol.iceberg_compat import enabled_compat
 from widen.protocol.table_features import ensure_writable
 from widen.protocol.table_properties import FEATURE_PREFIX, canonical_properties
-from widen.schema.alter import plan_create_table
 from widen.schema.growth import grow_schema, schema_change_options
 from widen.schema.source_metadata import parse_automatic_widening
+from widen.schema.table_definition import plan_create_table
 from widen.schema.table_state import check_constraints, to_table_state
 from widen.spark.arrow_types import to_arrow, to_utc
 from widen.spark.data_source.batch_reader import SourceOptions

@@ -1,4 +1,4 @@
-"""ALTER TABLE: operations are checked one after the other and become one commit.
+"""The definition of a table apart from its columns: CREATE TABLE, properties, features, clustering, RESTORE.
 
 Source: Delta Lake's ALTER TABLE: the order of the checks, the errors and the commit provenance.
 """

@@ -17,7 +17,7 @@ from widen.model.column_path import leaves
 from widen.model.types import ArrayType, DataType, DecimalType, StructType
 from widen.protocol.type_widening import is_widening
 from widen.rows.row import RecordRoute, build_routes, routes_kind
-from widen.schema.apply import apply_operations
+from widen.schema.alter import apply_operations
 from widen.schema.operations import AddColumn
 
 GROWING = (Mode.SPLIT, Mode.WIDEN)

@@ -31,7 +31,7 @@ from widen.model.lazy_module import import_lazily
 from widen.model.types import DataType, Field, MapType, StructType, is_atomic
 from widen.protocol.column_mapping import COLUMN_ID
 from widen.protocol.column_metadata import TEXT_LIMIT
-from widen.schema.apply import apply_operations
+from widen.schema.alter import apply_operations
 from widen.schema.checks import ensure_field_addable
 from widen.schema.operations import (
     AddColumn,

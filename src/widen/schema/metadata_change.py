@@ -23,7 +23,7 @@ from widen.protocol.column_metadata import HIGH_WATER_MARK, Identity, find_ident
 from widen.protocol.file_statistics import STATS_COLUMNS, FileStatistics, named_columns
 from widen.protocol.table_features import TYPE_WIDENING_PREVIEW, is_supported, required_features, supported_features
 from widen.protocol.type_widening import record_type_changes
-from widen.schema.apply import apply_operations, schema_differences
+from widen.schema.alter import apply_operations, schema_differences
 from widen.schema.operations import AddConstraint, DropColumn, DropConstraint, Operation, RenameColumn, ReplaceColumns
 from widen.schema.table_state import TableState, constraint_key, is_referenced
 

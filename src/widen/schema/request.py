@@ -25,7 +25,7 @@ from widen.protocol.column_metadata import (
     without_limits,
 )
 from widen.schema import operations as op
-from widen.schema.apply import apply_operations
+from widen.schema.alter import apply_operations
 from widen.schema.operations import AfterField, FieldPosition, StructEnd
 from widen.schema.source_metadata import COMMENT
 from widen.schema.table_state import TableState, find_constraint

@@ -36,7 +36,7 @@ from widen.protocol.column_metadata import (
     find_generation,
     text_limit,
 )
-from widen.schema.apply import apply_operations
+from widen.schema.alter import apply_operations
 from widen.schema.growth import can_assign
 from widen.schema.operations import AddConstraint, Operation, SetDefault, SetNotNull, row_checks
 from widen.schema.table_state import is_constant

@@ -9,7 +9,7 @@ from widen.model.schema_json import parse_type
 from widen.model.types import INTEGER, STRING, Field, StructType
 from widen.protocol.column_metadata import TEXT_LIMIT, text_limits, to_declared, to_stored
 from widen.schema import operations as op
-from widen.schema.apply import apply_operations
+from widen.schema.alter import apply_operations
 from widen.schema.operations import StructEnd
 
 

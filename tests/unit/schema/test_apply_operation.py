@@ -9,7 +9,7 @@ from support.operation import operation_from_value
 from widen.errors import ColumnNotFound, InternalError
 from widen.model.schema_json import parse_type
 from widen.model.types import INTEGER, LONG, STRING, Field, StructType
-from widen.schema.apply import apply_operations
+from widen.schema.alter import apply_operations
 from widen.schema.checks import CHECKS
 from widen.schema.operations import (
     AddColumn,

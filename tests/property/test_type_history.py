@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from support.state import MAPPED, WIDE, after, state
 from widen.model.schema_json import parse_type
 from widen.schema import request as alter_request
+from widen.schema.alter import plan_alter
 from widen.schema.growth import grow_schema, schema_change_options
 from widen.schema.operations import Operation
 from widen.schema.source_metadata import AutomaticWidening
-from widen.schema.table_definition import plan_alter
 from widen.schema.table_state import TableState
 
 PROPERTIES = {**MAPPED, **WIDE, "delta.feature.timestampNtz": "supported"}

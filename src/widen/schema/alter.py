@@ -1,18 +1,40 @@
-"""Apply operations to a schema.
+"""ALTER TABLE: plan a change of columns as one commit, from the checked operations to the metadata that they produce.
 
-The evolution of a batch keeps its own running schema; a test checks that applying its plan gives the same one.
+`plan_alter` is the whole story: check the operations, apply them to the schema, record the type history, assign column
+ids, and name the commit for the history. The evolution of a batch keeps its own running schema; a test checks that
+applying its plan gives the same one.
+
+Source: Delta Lake's ALTER TABLE: the order of the checks, the errors and the commit provenance; for the metadata
+PROTOCOL.md#change-metadata
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from itertools import groupby
+from typing import Any, TypeAlias
 
-from widen.errors import AmbiguousReplacement, InternalError
-from widen.model.column_path import ELEMENT, KEY, VALUE, Path, format_path, replace_type, resolve
-from widen.model.schema_json import parse_type
-from widen.model.types import ArrayType, DataType, Field, MapType, StructType, name_key
+import msgspec
+
+from widen.errors import FeatureRequired, InternalError
+from widen.model.column_path import (
+    KEY,
+    Path,
+    children,
+    find_field,
+    format_path,
+    leaves,
+    nearest_field,
+    replace_type,
+    resolve,
+)
+from widen.model.schema_json import parse_type, to_json
+from widen.model.types import ArrayType, DataType, Field, MapType, StructType, is_atomic, name_key, quote_name
+from widen.protocol import column_mapping, iceberg_compat
+from widen.protocol.actions import Metadata, Protocol
 from widen.protocol.column_metadata import (
     DEFAULT,
     HIGH_WATER_MARK,
@@ -21,9 +43,275 @@ from widen.protocol.column_metadata import (
     text_limit,
     to_declared,
 )
+from widen.protocol.file_statistics import STATS_COLUMNS, named_columns
+from widen.protocol.table_features import (
+    TYPE_WIDENING_PREVIEW,
+    is_supported,
+    required_features,
+    supported_features,
+    with_features,
+)
+from widen.protocol.type_widening import record_type_changes
 from widen.schema import operations as op
-from widen.schema.operations import AddColumn, DropColumn, SetNotNull, WidenType, insert_field
+from widen.schema.checks import ensure_operation_allowed, ensure_type_widening_supported
+from widen.schema.operations import (
+    AddConstraint,
+    DropColumn,
+    DropConstraint,
+    FieldPosition,
+    Operation,
+    RenameColumn,
+    ReplaceColumns,
+    StructEnd,
+    added_features,
+    insert_field,
+    schema_differences,
+)
 from widen.schema.source_metadata import COMMENT
+from widen.schema.table_state import MetadataChange, TableState, constraint_key, find_constraint, is_referenced
+
+
+def plan_alter(state: TableState, operations: Sequence[Operation]) -> MetadataChange | None:
+    """Return the commit that applies all operations, or None if nothing changes.
+
+    Each operation is checked against the state that the ones before it leave.
+
+    Args:
+        operations: Operations that one history entry can describe, see `widen.schema.request`.
+
+    Raises:
+        ColumnRefused: an operation on a column is not allowed; a subclass says why.
+        ConstraintRefused: an operation on a constraint is not allowed; a subclass says why.
+        FeatureRequired: a new type needs a feature that the table does not have.
+        EnabledWithoutFeature: widening is enabled, but the protocol does not list the feature.
+
+    Source: Delta Lake's ALTER TABLE.
+    """
+    now, done = state, list[Operation]()
+    for group in _independent_groups(operations):
+        for operations_together in _singly(now, group):
+            for operation in operations_together:
+                ensure_operation_allowed(now, operation)
+            after = replace(now, metadata=with_operations(now, operations_together))
+            if not _is_same(now, after):
+                done += [each for each in operations_together if _has_effect(each, now, after)]
+                now = after
+    if not done:
+        return None
+    ensure_type_widening_supported(state)
+    protocol = with_features(state.protocol, added_features(done))
+    actions: tuple[Metadata | Protocol, ...] = (now.metadata,)
+    if supported_features(protocol) != supported_features(state.protocol):
+        actions = (now.metadata, protocol)
+    name, parameters = operation_parameters(state, done)
+    return MetadataChange(actions, name, parameters, tuple(done))
+
+
+_PARTS: Mapping[type[Operation], str] = {
+    op.WidenType: "type",
+    op.RelaxLength: "type",
+    op.SetComment: "comment",
+    op.SetDefault: "default",
+    op.DropDefault: "default",
+    op.SetNotNull: "nullability",
+    op.DropNotNull: "nullability",
+    op.MoveColumn: "position",
+}
+"""What an operation changes of the one field that it changes."""
+
+
+def _independent_groups(operations: Sequence[Operation]) -> Iterator[list[Operation]]:
+    """Yield the operations in order, in groups that can be checked against one state and applied at once.
+
+    None of a group changes what another one changes, or a field around or below it. A schema of n columns is then
+    built once for a change of all of them, not n times.
+    """
+    group, changed, above = list[Operation](), dict[Path, set[str]](), set[Path]()
+    for operation in operations:
+        kind = _PARTS.get(type(operation), "")
+        path = tuple(map(name_key, getattr(operation, "path", ())))
+        parents = [path[:end] for end in range(1, len(path))]
+        is_apart = path not in above and not any(map(changed.__contains__, parents))
+        is_new = kind not in changed[path] if path in changed else True
+        if group and not (is_apart and is_new and path and _are_alike(group[0], operation)):
+            yield group
+            group, changed, above = [], {}, set()
+        group.append(operation)
+        changed.setdefault(path, set()).add(kind)
+        above.update(parents)
+    if group:
+        yield group
+
+
+def _are_alike(first: Operation, other: Operation) -> bool:
+    """Return whether two operations only add columns, only drop them, or only change existing ones."""
+    if type(first) in _PARTS:
+        return type(other) in _PARTS
+    return type(first) is type(other) and isinstance(first, (op.AddColumn, op.DropColumn))
+
+
+def _singly(state: TableState, group: list[Operation]) -> Iterator[list[Operation]]:
+    """Yield a group as it is; drops one by one if a struct may lose all its fields, which the last must refuse."""
+    drops = Counter(each.path[:-1] for each in group if isinstance(each, op.DropColumn))
+    for parent, count in drops.items():
+        struct = resolve(state.schema, parent)[1]
+        stored = [name for name, _ in children(struct) if parent or name not in state.metadata.partition_columns]
+        if count >= len(stored):
+            yield from ([each] for each in group)
+            return
+    yield group
+
+
+def _has_effect(operation: Operation, before: TableState, after: TableState) -> bool:
+    if type(operation) not in _PARTS or isinstance(operation, op.RelaxLength):  # its limit is stored in the column
+        return True
+    path: Path = operation.path  # type: ignore[union-attr]
+    if isinstance(operation, op.MoveColumn):
+        old, new = (resolve(state.schema, path[:-1])[1] for state in (before, after))
+        return not (isinstance(old, StructType) and isinstance(new, StructType) and old.names == new.names)
+    return nearest_field(before.schema, path) != nearest_field(after.schema, path)
+
+
+def _is_same(before: TableState, after: TableState) -> bool:
+    """Return whether two states are equal. Schemas are parsed first: equal ones may differ in their JSON."""
+    rest = (msgspec.structs.replace(state.metadata, schema_string="") for state in (before, after))
+    return before.schema == after.schema and next(rest) == next(rest)
+
+
+# The metadata of a table after its columns change: type history, column ids, and what depends on the columns.
+#
+# Source: PROTOCOL.md#change-metadata
+
+
+def with_operations(state: TableState, operations: Sequence[Operation]) -> Metadata:
+    """Return the metadata after operations, with type changes recorded and column ids assigned.
+
+    Args:
+        operations: The operations in order. The caller has checked them.
+
+    Raises:
+        FeatureRequired: a new type needs a feature that the table does not support.
+        ColumnNotFound: an operation names a column that does not exist.
+
+    Source: PROTOCOL.md#type-change-metadata, #writer-requirements-for-column-mapping
+    """
+    changed, metadata = state.schema, state.metadata
+    version = state.version + 1 if is_supported(state.protocol, TYPE_WIDENING_PREVIEW) else None
+    # Type changes are found by comparing two schemas field by field, by name. So they are recorded for each run of
+    # operations that renames and drops nothing: across a rename, the old and the new field would not be compared.
+    for changes_names, group in groupby(
+        operations, lambda operation: isinstance(operation, (RenameColumn, DropColumn))
+    ):
+        before, steps = changed, tuple(group)
+        for step in steps:
+            metadata = _update_dependents(metadata, before, step)
+        changed = apply_operations(before, steps)
+        changed = changed if changes_names else record_type_changes(before, changed, version)
+    ensure_types(state, changed)
+    return with_schema(replace(state, metadata=metadata), changed)
+
+
+def with_schema(state: TableState, schema: StructType) -> Metadata:
+    """Return the metadata with another schema. With column mapping, new columns get ids and physical names."""
+    configuration = state.metadata.configuration
+    if column_mapping.mapping_mode(configuration, state.protocol) != column_mapping.NONE:
+        schema, configuration = assign_column_ids(schema, configuration, new_physical_name)
+    return msgspec.structs.replace(state.metadata, schema_string=to_json(schema), configuration=configuration)
+
+
+def assign_column_ids(
+    schema: StructType, configuration: Mapping[str, str], name: Callable[[Field], str]
+) -> tuple[StructType, dict[str, str]]:
+    """Assign ids and physical names to fields without one.
+
+    Args:
+        name: The physical name for a field.
+
+    Returns:
+        The schema with ids, and the properties with the highest id.
+    """
+    schema, last = column_mapping.assign_ids(schema, column_mapping.max_column_id(schema, configuration), name)
+    if iceberg_compat.has_nested_ids(configuration):
+        schema, last = column_mapping.assign_nested_ids(schema, last)
+    return schema, {**configuration, column_mapping.MAX_COLUMN_ID: str(last)}
+
+
+def new_physical_name(_: Field) -> str:
+    """Return a physical name that no column ever had: a dropped column of that name may still be in files.
+
+    Source: PROTOCOL.md#writer-requirements-for-column-mapping
+    """
+    return f"col-{uuid.uuid4()}"
+
+
+def ensure_types(state: TableState, schema: StructType) -> None:
+    """Check that a table supports the features that new types in a schema need.
+
+    Raises:
+        FeatureRequired: it does not support one.
+
+    Source: PROTOCOL.md#timestamp-without-timezone-timestampntz; Delta Spark, which does not add them either
+    """
+    used = {str(leaf) for _, leaf in leaves(schema)} - {str(leaf) for _, leaf in leaves(state.schema)}
+    for feature in sorted(required_features({}, _columns_of(used, schema)) - supported_features(state.protocol)):
+        raise FeatureRequired(feature=feature, supported=", ".join(sorted(supported_features(state.protocol))))
+
+
+def _columns_of(types: set[str], schema: StructType) -> StructType:
+    return StructType(tuple(Field(str(leaf), leaf) for _, leaf in leaves(schema) if str(leaf) in types))
+
+
+def _update_dependents(metadata: Metadata, schema: StructType, operation: Operation) -> Metadata:
+    """Return the metadata after an operation, apart from the schema.
+
+    Args:
+        operation: The operation. The caller has checked it.
+    """
+    match operation:
+        case RenameColumn(path, name):
+            split = tuple(name if (column,) == path else column for column in metadata.partition_columns)
+            named = named_columns(metadata.configuration) or ()
+            renamed = [_rename_path(column, path, operation.new_path) for column in named]
+            return _with_statistics(msgspec.structs.replace(metadata, partition_columns=split), renamed)
+        case DropColumn(path):
+            return _without_path(metadata, [path])
+        case ReplaceColumns():
+            differences = schema_differences(schema, operation.schema)
+            return _without_path(metadata, [each.path for each in differences if isinstance(each, DropColumn)])
+        case AddConstraint(name, expression):
+            return _with_properties(metadata, {**metadata.configuration, constraint_key(name): expression})
+        case DropConstraint(name):
+            kept = {key: text for key, text in metadata.configuration.items() if key.lower() != constraint_key(name)}
+            return _with_properties(metadata, kept)
+    return metadata
+
+
+def _rename_path(path: Path, old: Path, new: Path) -> Path:
+    return (*new, *path[len(old) :]) if _leads_to(old, path) else path
+
+
+def _without_path(metadata: Metadata, dropped: list[Path]) -> Metadata:
+    named = named_columns(metadata.configuration) or ()
+    return _with_statistics(metadata, [path for path in named if not any(_leads_to(each, path) for each in dropped)])
+
+
+def _leads_to(path: Path, inner: Path) -> bool:
+    return len(path) <= len(inner) and is_referenced(path, [inner])
+
+
+def _with_statistics(metadata: Metadata, columns: list[Path]) -> Metadata:
+    if STATS_COLUMNS not in metadata.configuration:
+        return metadata
+    listed = ",".join(map(format_path, columns))
+    return _with_properties(metadata, {**metadata.configuration, STATS_COLUMNS: listed})
+
+
+def _with_properties(metadata: Metadata, configuration: dict[str, str]) -> Metadata:
+    return msgspec.structs.replace(metadata, configuration=configuration)
+
+
+# The schema after operations.
+
 
 _Change: TypeAlias = Callable[[StructType, Field], StructType]
 
@@ -123,14 +411,11 @@ def _with_type(schema: StructType, operation: op.WidenType) -> StructType:
     return replace_type(schema, path, operation.new)
 
 
-# REPLACE COLUMNS: the resulting schema, and how it differs from the old one.
+# REPLACE COLUMNS: the resulting schema.
 #
 # Fields are matched by name, case-insensitively; elements, keys and values by position.
 #
 # Source: Delta Lake's REPLACE COLUMNS.
-
-
-Difference: TypeAlias = AddColumn | DropColumn | SetNotNull | WidenType
 
 
 def replace_schema(old: StructType, given: StructType) -> StructType:
@@ -141,56 +426,6 @@ def replace_schema(old: StructType, given: StructType) -> StructType:
     result = _merge_type(old, given)
     assert isinstance(result, StructType)
     return result
-
-
-def schema_differences(old: StructType, given: StructType, parent: Path = ()) -> Iterator[Difference]:
-    """Yield the difference between two schemas as operations: columns added, dropped, retyped, or made NOT NULL.
-
-    Args:
-        parent: The path of the struct that contains both; empty for the table itself.
-
-    Raises:
-        AmbiguousReplacement: fields of one struct would be added and others dropped, which might be a rename.
-
-    Source: Delta Lake's REPLACE COLUMNS: adding and dropping in one struct is ambiguous.
-    """
-    names = {name_key(field.name) for field in given}
-    dropped = [field.name for field in old if name_key(field.name) not in names]
-    added = [field for field in given if old.find(field.name) is None]
-    if dropped and added:
-        raise AmbiguousReplacement(
-            place=format_path(parent) or "the table",
-            dropped=", ".join(dropped),
-            added=", ".join(field.name for field in added),
-        )
-    for name in dropped:
-        yield DropColumn((*parent, name))
-    for field in given:
-        current, path = old.find(field.name), (*parent, field.name)
-        if current is None:
-            yield AddColumn(parent, field)
-            continue
-        path = (*parent, current.name)
-        if current.nullable and not field.nullable:
-            yield SetNotNull(path)
-        yield from _below(current.type, field.type, path)
-
-
-def _below(old: DataType, given: DataType, parent: Path) -> Iterator[Difference]:
-    match old, given:
-        case StructType(), StructType():
-            yield from schema_differences(old, given, parent)
-        case ArrayType(), ArrayType():
-            if old.contains_null and not given.contains_null:
-                yield SetNotNull((*parent, ELEMENT))
-            yield from _below(old.element, given.element, (*parent, ELEMENT))
-        case MapType(), MapType():
-            yield from _below(old.key, given.key, (*parent, KEY))
-            if old.value_contains_null and not given.value_contains_null:
-                yield SetNotNull((*parent, VALUE))
-            yield from _below(old.value, given.value, (*parent, VALUE))
-        case _ if old != given:
-            yield WidenType(parent, old, given)
 
 
 def _merge_type(old: DataType, given: DataType) -> DataType:
@@ -209,3 +444,108 @@ def _field(old: Field | None, given: Field) -> Field:
         return given
     comment = {key: text for key, text in given.metadata.items() if key == COMMENT}
     return replace(old, type=_merge_type(old.type, given.type), nullable=given.nullable).with_metadata(**comment)
+
+
+# The name and the parameters of operations in the history of a table.
+#
+# A column is described by its path, the name of its type, and its metadata before the commit adds to it: without a
+# new entry in its type history, and without a new high-water mark.
+#
+# Source: Delta Lake's commit provenance, which DESCRIBE HISTORY shows.
+
+
+def operation_parameters(state: TableState, operations: Sequence[op.Operation]) -> tuple[str, Mapping[str, object]]:
+    """Return the name and the parameters of a commit that applies operations.
+
+    Args:
+        operations: Only additions, only drops, only changes of existing columns, or a single other operation.
+
+    Raises:
+        InternalError: the operations are of several of these kinds.
+    """
+    match operations:
+        case [op.RenameColumn() as operation]:
+            return "RENAME COLUMN", {
+                "oldColumnPath": _name(operation.path),
+                "newColumnPath": _name(operation.new_path),
+            }
+        case [op.ReplaceColumns(schema)]:
+            return "REPLACE COLUMNS", {"columns": [_column((field.name,), field) for field in schema]}
+        case [op.AddConstraint(name, expression)]:
+            return "ADD CONSTRAINT", {"name": name, "expr": expression}
+        case [op.DropConstraint(name)]:
+            expression = state.properties[find_constraint(state, name) or ""]
+            return "DROP CONSTRAINT", {"name": name, "expr": expression, "existed": "true"}
+    added = [operation for operation in operations if isinstance(operation, op.AddColumn)]
+    if len(added) == len(operations):
+        described = [{"column": _new_column(each), **_position(each.place)} for each in added]
+        return "ADD COLUMNS", {"columns": described}
+    dropped = [operation for operation in operations if isinstance(operation, op.DropColumn)]
+    if len(dropped) == len(operations):
+        return "DROP COLUMNS", {"columns": [_name(each.path) for each in dropped]}
+    visible = [operation for operation in operations if not isinstance(operation, op.SyncIdentity)]
+    return _column_changes(apply_operations(state.schema, visible), operations)
+
+
+def _column_changes(schema: StructType, operations: Sequence[op.Operation]) -> tuple[str, Mapping[str, object]]:
+    """Describe changes of existing columns, with one entry for each column."""
+    places: dict[Path, Mapping[str, object]] = {}
+    for operation in operations:
+        match operation:
+            case (
+                op.CreateTable()
+                | op.ReplaceColumns()
+                | op.AddConstraint()
+                | op.DropConstraint()
+                | op.AddColumn()
+                | op.DropColumn()
+            ):
+                raise InternalError(reason=f"{operation} is committed together with something else")
+        position = _position(operation.place) if isinstance(operation, op.MoveColumn) else {}
+        places[operation.path] = {**places.get(operation.path, {}), **position}
+    described = [(_column(path, find_item(schema, path)), place) for path, place in places.items()]
+    if len(described) == 1:
+        return "CHANGE COLUMN", {"column": described[0][0], **described[0][1]}
+    return "CHANGE COLUMNS", {"columns": [{**column, **place} for column, place in described]}
+
+
+def find_item(schema: StructType, path: Path) -> Field:
+    """Return the field at a path. For an element, a key or a value, return an equivalent field.
+
+    Raises:
+        ColumnNotFound: the path does not exist.
+    """
+    item = find_field(schema, path)
+    return item or Field(path[-1], resolve(schema, path)[1], _is_nullable(resolve(schema, path[:-1])[1], path[-1]))
+
+
+def _is_nullable(parent: DataType, step: str) -> bool:
+    """Return whether an element or a value is nullable. Keys never are."""
+    match parent:
+        case ArrayType(_, contains_null):
+            return contains_null
+        case MapType(_, _, contains_null):
+            return contains_null and step != KEY
+    return True
+
+
+def _column(path: Path, field: Field) -> dict[str, Any]:
+    kind = str(field.type) if is_atomic(field.type) else _KINDS[type(field.type)]
+    return {"name": _name(path), "type": kind, "nullable": field.nullable, "metadata": dict(field.metadata)}
+
+
+def _new_column(addition: op.AddColumn) -> dict[str, Any]:
+    """Describe a new column; char and varchar by the type that was requested."""
+    return _column(addition.path, to_declared(addition.field))
+
+
+_KINDS: Mapping[type[DataType], str] = {StructType: "struct", ArrayType: "array", MapType: "map"}
+
+
+def _position(place: FieldPosition) -> dict[str, object]:
+    return {} if place is StructEnd.LAST else {"position": str(place)}
+
+
+def _name(path: Path) -> str:
+    """Format a path as Delta Lake does, which quotes only names that contain a dot or a backtick."""
+    return ".".join(quote_name(step) if "." in step or "`" in step else step for step in path)

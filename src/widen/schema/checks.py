@@ -72,9 +72,9 @@ from widen.protocol.table_features import TYPE_WIDENING, TYPE_WIDENING_PREVIEW, 
 from widen.protocol.table_properties import CONSTRAINT_PREFIX, ENABLE_CHANGE_DATA_FEED, ENABLE_TYPE_WIDENING, is_on
 from widen.protocol.type_widening import is_iceberg_compatible, is_widening
 from widen.schema import operations as op
-from widen.schema.alter import Difference, schema_differences
 from widen.schema.operations import (
     AddColumn,
+    Difference,
     DropColumn,
     DropDefault,
     DropNotNull,
@@ -87,6 +87,7 @@ from widen.schema.operations import (
     SetNotNull,
     SyncIdentity,
     WidenType,
+    schema_differences,
 )
 from widen.schema.source_metadata import FORBIDDEN, TableFormat
 from widen.schema.table_state import TableState, check_constraints, ensure_independent, find_constraint, is_constant

@@ -64,8 +64,8 @@ from widen.protocol.column_metadata import find_generation, find_identity, has_g
 from widen.protocol.data_skipping import And, Compare, IsNull, Or, Predicate, UnknownPredicate, to_comparable
 from widen.protocol.partition_values import UnknownValue, parse_partition_value
 from widen.protocol.type_widening import is_widening
+from widen.schema.alter import ensure_types, with_operations, with_schema
 from widen.schema.checks import ensure_names_allowed, table_format_of
-from widen.schema.metadata_change import ensure_types, with_operations, with_schema
 from widen.schema.operations import AddColumn, Operation, WidenType
 from widen.schema.source_metadata import COMMENT, AutomaticWidening, can_widen_automatically
 from widen.schema.table_state import (

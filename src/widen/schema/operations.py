@@ -6,15 +6,15 @@ contain the steps ``element``, ``key`` and ``value``, and are spelled as in the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Any, TypeAlias
 
-from widen.errors import ColumnNotFound
-from widen.model.column_path import Path, format_path
+from widen.errors import AmbiguousReplacement, ColumnNotFound
+from widen.model.column_path import ELEMENT, KEY, VALUE, Path, format_path
 from widen.model.schema_json import field_to_value, type_to_value
-from widen.model.types import DataType, Field, StructType, quote_name
+from widen.model.types import ArrayType, DataType, Field, MapType, StructType, name_key, quote_name
 
 # The position of a field in its struct: first, last, or after another field.
 #
@@ -424,3 +424,61 @@ def needs_spark(operations: Iterable[Operation]) -> bool:
 def depends_on_rows(operations: Iterable[Operation]) -> bool:
     """Return whether rows that arrive before the commit may make any of the operations wrong."""
     return any(REQUIREMENTS[type(operation)].rows is not RowAccess.NONE for operation in operations)
+
+
+# REPLACE COLUMNS: how the new columns differ from the old ones, as operations.
+#
+# Fields are matched by name, case-insensitively; elements, keys and values by position.
+
+
+Difference: TypeAlias = AddColumn | DropColumn | SetNotNull | WidenType
+
+
+def schema_differences(old: StructType, given: StructType, parent: Path = ()) -> Iterator[Difference]:
+    """Yield the difference between two schemas as operations: columns added, dropped, retyped, or made NOT NULL.
+
+    Args:
+        parent: The path of the struct that contains both; empty for the table itself.
+
+    Raises:
+        AmbiguousReplacement: fields of one struct would be added and others dropped, which might be a rename.
+
+    Source: Delta Lake's REPLACE COLUMNS: adding and dropping in one struct is ambiguous.
+    """
+    names = {name_key(field.name) for field in given}
+    dropped = [field.name for field in old if name_key(field.name) not in names]
+    added = [field for field in given if old.find(field.name) is None]
+    if dropped and added:
+        raise AmbiguousReplacement(
+            place=format_path(parent) or "the table",
+            dropped=", ".join(dropped),
+            added=", ".join(field.name for field in added),
+        )
+    for name in dropped:
+        yield DropColumn((*parent, name))
+    for field in given:
+        current, path = old.find(field.name), (*parent, field.name)
+        if current is None:
+            yield AddColumn(parent, field)
+            continue
+        path = (*parent, current.name)
+        if current.nullable and not field.nullable:
+            yield SetNotNull(path)
+        yield from _below(current.type, field.type, path)
+
+
+def _below(old: DataType, given: DataType, parent: Path) -> Iterator[Difference]:
+    match old, given:
+        case StructType(), StructType():
+            yield from schema_differences(old, given, parent)
+        case ArrayType(), ArrayType():
+            if old.contains_null and not given.contains_null:
+                yield SetNotNull((*parent, ELEMENT))
+            yield from _below(old.element, given.element, (*parent, ELEMENT))
+        case MapType(), MapType():
+            yield from _below(old.key, given.key, (*parent, KEY))
+            if old.value_contains_null and not given.value_contains_null:
+                yield SetNotNull((*parent, VALUE))
+            yield from _below(old.value, given.value, (*parent, VALUE))
+        case _ if old != given:
+            yield WidenType(parent, old, given)

@@ -6,19 +6,17 @@ Source: Delta Lake's ALTER TABLE: the order of the checks, the errors and the co
 from __future__ import annotations
 
 import uuid
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
 from widen.errors import AppendOnlyTable, ColumnNotFound, InvalidOption
-from widen.model.column_path import Path, children, format_path, is_struct_path, leaves, nearest_field, resolve
+from widen.model.column_path import Path, format_path, is_struct_path, leaves, resolve
 from widen.model.schema_json import from_json, to_json
-from widen.model.types import Field, StructType, is_atomic, name_key
+from widen.model.types import LONG, Field, StructType, is_atomic, name_key
 from widen.protocol import column_mapping, iceberg_compat
 from widen.protocol.actions import DOMAIN as CLUSTERING
-from widen.protocol.actions import Action, DomainMetadata, Metadata, Protocol, clustering_domain
+from widen.protocol.actions import Action, Add, DomainMetadata, Metadata, Protocol, clustering_domain
 from widen.protocol.column_mapping import (
     ENABLE,
     ID_COLUMN,
@@ -27,9 +25,10 @@ from widen.protocol.column_mapping import (
     ROW_TRACKING,
     SUSPENDED,
     VERSION_COLUMN,
+    physical_name,
 )
-from widen.protocol.column_metadata import HIGH_WATER_MARK, STEP, find_identity
-from widen.protocol.file_statistics import STATS_COLUMNS, has_bounds, indexed_leaves, named_columns
+from widen.protocol.column_metadata import HIGH_WATER_MARK, STEP, Identity, find_identity
+from widen.protocol.file_statistics import STATS_COLUMNS, FileStatistics, has_bounds, indexed_leaves, named_columns
 from widen.protocol.table_features import (
     PROTECTED_BEFORE,
     find_feature,
@@ -54,120 +53,9 @@ from widen.protocol.table_properties import (
     is_on,
 )
 from widen.protocol.type_widening import strip_type_changes
-from widen.schema import operations as op
-from widen.schema.checks import ensure_names_allowed, ensure_operation_allowed, ensure_type_widening_supported
-from widen.schema.metadata_change import assign_column_ids, new_physical_name, with_operations
-from widen.schema.operations import Operation, added_features
-from widen.schema.request import operation_parameters
+from widen.schema.alter import assign_column_ids, new_physical_name
+from widen.schema.checks import ensure_names_allowed
 from widen.schema.table_state import MetadataChange, TableCreation, TableState, check_constraints
-
-
-def plan_alter(state: TableState, operations: Sequence[Operation]) -> MetadataChange | None:
-    """Return the commit that applies all operations, or None if nothing changes.
-
-    Each operation is checked against the state that the ones before it leave.
-
-    Args:
-        operations: Operations that one history entry can describe, see `widen.schema.request`.
-
-    Raises:
-        ColumnRefused: an operation on a column is not allowed; a subclass says why.
-        ConstraintRefused: an operation on a constraint is not allowed; a subclass says why.
-        FeatureRequired: a new type needs a feature that the table does not have.
-        EnabledWithoutFeature: widening is enabled, but the protocol does not list the feature.
-
-    Source: Delta Lake's ALTER TABLE.
-    """
-    now, done = state, list[Operation]()
-    for group in _independent_groups(operations):
-        for operations_together in _singly(now, group):
-            for operation in operations_together:
-                ensure_operation_allowed(now, operation)
-            after = replace(now, metadata=with_operations(now, operations_together))
-            if not _is_same(now, after):
-                done += [each for each in operations_together if _has_effect(each, now, after)]
-                now = after
-    if not done:
-        return None
-    ensure_type_widening_supported(state)
-    protocol = with_features(state.protocol, added_features(done))
-    actions: tuple[Metadata | Protocol, ...] = (now.metadata,)
-    if supported_features(protocol) != supported_features(state.protocol):
-        actions = (now.metadata, protocol)
-    name, parameters = operation_parameters(state, done)
-    return MetadataChange(actions, name, parameters, tuple(done))
-
-
-_PARTS: Mapping[type[Operation], str] = {
-    op.WidenType: "type",
-    op.RelaxLength: "type",
-    op.SetComment: "comment",
-    op.SetDefault: "default",
-    op.DropDefault: "default",
-    op.SetNotNull: "nullability",
-    op.DropNotNull: "nullability",
-    op.MoveColumn: "position",
-}
-"""What an operation changes of the one field that it changes."""
-
-
-def _independent_groups(operations: Sequence[Operation]) -> Iterator[list[Operation]]:
-    """Yield the operations in order, in groups that can be checked against one state and applied at once.
-
-    None of a group changes what another one changes, or a field around or below it. A schema of n columns is then
-    built once for a change of all of them, not n times.
-    """
-    group, changed, above = list[Operation](), dict[Path, set[str]](), set[Path]()
-    for operation in operations:
-        kind = _PARTS.get(type(operation), "")
-        path = tuple(map(name_key, getattr(operation, "path", ())))
-        parents = [path[:end] for end in range(1, len(path))]
-        is_apart = path not in above and not any(map(changed.__contains__, parents))
-        is_new = kind not in changed[path] if path in changed else True
-        if group and not (is_apart and is_new and path and _are_alike(group[0], operation)):
-            yield group
-            group, changed, above = [], {}, set()
-        group.append(operation)
-        changed.setdefault(path, set()).add(kind)
-        above.update(parents)
-    if group:
-        yield group
-
-
-def _are_alike(first: Operation, other: Operation) -> bool:
-    """Return whether two operations only add columns, only drop them, or only change existing ones."""
-    if type(first) in _PARTS:
-        return type(other) in _PARTS
-    return type(first) is type(other) and isinstance(first, (op.AddColumn, op.DropColumn))
-
-
-def _singly(state: TableState, group: list[Operation]) -> Iterator[list[Operation]]:
-    """Yield a group as it is; drops one by one if a struct may lose all its fields, which the last must refuse."""
-    drops = Counter(each.path[:-1] for each in group if isinstance(each, op.DropColumn))
-    for parent, count in drops.items():
-        struct = resolve(state.schema, parent)[1]
-        stored = [name for name, _ in children(struct) if parent or name not in state.metadata.partition_columns]
-        if count >= len(stored):
-            yield from ([each] for each in group)
-            return
-    yield group
-
-
-def _has_effect(operation: Operation, before: TableState, after: TableState) -> bool:
-    if type(operation) not in _PARTS or isinstance(operation, op.RelaxLength):  # its limit is stored in the column
-        return True
-    path: Path = operation.path  # type: ignore[union-attr]
-    if isinstance(operation, op.MoveColumn):
-        old, new = (resolve(state.schema, path[:-1])[1] for state in (before, after))
-        return not (isinstance(old, StructType) and isinstance(new, StructType) and old.names == new.names)
-    return nearest_field(before.schema, path) != nearest_field(after.schema, path)
-
-
-def _is_same(before: TableState, after: TableState) -> bool:
-    """Return whether two states are equal. Schemas are parsed first: equal ones may differ in their JSON."""
-    rest = (msgspec.structs.replace(state.metadata, schema_string="") for state in (before, after))
-    return before.schema == after.schema and next(rest) == next(rest)
-
 
 # CREATE TABLE: the first commit of a table.
 #
@@ -583,3 +471,71 @@ def _clustering(now: Mapping[str, DomainMetadata], then: Mapping[str, DomainMeta
     if before is not None and before.configuration == text:
         return ()
     return (DomainMetadata(domain=CLUSTERING, configuration=text, removed=False),)
+
+
+# The high-water mark of identity columns after rows are written, and after SYNC IDENTITY.
+#
+# Source: PROTOCOL.md#identity-columns; Delta Lake's SYNC IDENTITY.
+
+
+def synchronize_high_water_mark(identity: Identity, extreme: int | None) -> int | None:
+    """Return the new high-water mark for the values of a column, or None if it does not change.
+
+    Args:
+        extreme: The highest value of the column, or the lowest if the step is negative; None if it has no values.
+
+    Example:
+        >>> synchronize_high_water_mark(Identity(1, 10, None, True), 25)
+        31
+        >>> synchronize_high_water_mark(Identity(1, 10, 41, True), 25) is None
+        True
+    """
+    if extreme is None or (extreme - identity.start) * identity.step < 0:
+        return None
+    steps = -(-(extreme - identity.start) // identity.step)
+    mark = identity.advance(identity.start + steps * identity.step)
+    return None if mark == identity.high_water_mark else mark
+
+
+def advance_identities(metadata: Metadata, names: Collection[str], mode: str, adds: Iterable[Add]) -> Metadata:
+    """Return the metadata after rows with generated identity values are written.
+
+    Args:
+        names: The identity columns with generated values.
+        adds: The new files, with statistics of these columns.
+
+    Source: PROTOCOL.md#identity-columns
+    """
+    written = [FileStatistics(add.stats) for add in adds]
+    if not names or not written:
+        return metadata
+    fields = [field for field in from_json(metadata.schema_string) if field.name in names]
+    return with_used_values(metadata, {field.name: _bounds(field, mode, written) for field in fields})
+
+
+def with_used_values(metadata: Metadata, values: Mapping[str, Collection[int]]) -> Metadata:
+    """Return the metadata after identity values were used.
+
+    Args:
+        values: The values, or their bounds, by the name of the identity column.
+
+    Source: PROTOCOL.md#identity-columns
+    """
+    used = {name: some for name, some in values.items() if some}
+    if not used:
+        return metadata
+    fields = [_advance(field, used.get(field.name, ())) for field in from_json(metadata.schema_string)]
+    return metadata.with_schema(StructType(tuple(fields)))
+
+
+def _bounds(field: Field, mode: str, written: Iterable[FileStatistics]) -> list[int]:
+    columns = [statistics.column((physical_name(field, mode),), LONG) for statistics in written]
+    return [value for each in columns for value in (each.low, each.high) if isinstance(value, int)]
+
+
+def _advance(field: Field, values: Collection[int]) -> Field:
+    identity = find_identity(field)
+    if identity is None or not values:
+        return field
+    mark = identity.advance(max(values) if identity.step > 0 else min(values))
+    return field.with_metadata(**{HIGH_WATER_MARK: mark})

@@ -22,19 +22,19 @@ from widen.model.types import DataType
 from widen.protocol import column_mapping
 from widen.protocol.table_properties import canonical_keys
 from widen.schema import request
+from widen.schema.alter import plan_alter
 from widen.schema.checks import identity_at
 from widen.schema.feature_removal import plan_mapping_removal
-from widen.schema.metadata_change import synchronize_high_water_mark
 from widen.schema.operations import AddConstraint, DropConstraint, Operation, SyncIdentity, depends_on_rows, needs_spark
 from widen.schema.request import AnyPath, ByPath, ColumnChanges, to_path
 from widen.schema.table_definition import (
     check_properties,
     needs_backfill,
     plan_add_feature,
-    plan_alter,
     plan_cluster_by,
     plan_set_properties,
     plan_unset_properties,
+    synchronize_high_water_mark,
 )
 from widen.schema.table_state import find_constraint, to_table_state
 from widen.table.open_table import ColumnMethodsMixin, Self, TableVersion, to_table_schema

@@ -19,8 +19,8 @@ from widen.protocol.actions import Action, Metadata
 from widen.protocol.column_mapping import mapping_mode
 from widen.protocol.table_features import ensure_writable
 from widen.schema.growth import SchemaGrowth, can_retry_write, grow_schema, schema_change_options
-from widen.schema.metadata_change import advance_identities
 from widen.schema.source_metadata import AutomaticWidening
+from widen.schema.table_definition import advance_identities
 from widen.schema.table_state import TableState
 from widen.table.open_table import Self, TableVersion
 from widen.table.results import TableChange

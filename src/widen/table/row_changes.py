@@ -19,9 +19,9 @@ from widen.protocol.actions import Metadata
 from widen.protocol.column_mapping import mapping_mode
 from widen.protocol.table_features import ensure_writable, is_enabled
 from widen.schema.growth import ensure_consistent, grow_schema, schema_change_options, with_new_schema
-from widen.schema.metadata_change import advance_identities, with_used_values
 from widen.schema.request import AnyPath, parse_drops, to_path
 from widen.schema.source_metadata import AutomaticWidening
+from widen.schema.table_definition import advance_identities, with_used_values
 from widen.table.column_changes import ColumnChangesMixin
 from widen.table.open_table import Self, TableVersion
 from widen.table.results import TableChange

@@ -50,11 +50,11 @@ from widen.protocol.column_metadata import find_identity, is_computed
 from widen.protocol.file_statistics import HIDDEN_FIELDS, NO_STATS, split_paths
 from widen.protocol.table_features import ensure_writable, supported_features
 from widen.protocol.table_properties import ENABLE_TYPE_WIDENING
+from widen.schema.alter import with_operations
 from widen.schema.checks import table_format_of
 from widen.schema.growth import ensure_types_unreferenced, is_readable_in
-from widen.schema.metadata_change import advance_identities, with_operations
 from widen.schema.source_metadata import COMMENT, CORRUPT, role_field, with_sources
-from widen.schema.table_definition import plan_add_feature, plan_create_table
+from widen.schema.table_definition import advance_identities, plan_add_feature, plan_create_table
 from widen.schema.table_state import TableState, referenced_columns, row_conditions, to_table_state
 from widen.spark.dml.change_context import ChangeResult, count_written_rows, ensure_same_count
 from widen.spark.dml.changed_rows import read_changed_rows

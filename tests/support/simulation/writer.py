@@ -30,8 +30,9 @@ from widen.log.snapshot import Snapshot, open_snapshot
 from widen.model.types import LONG, Field, StructType
 from widen.protocol.actions import Action, Add, DeletionVector, DomainMetadata, Txn
 from widen.protocol.data_skipping import Compare, FileSelection
+from widen.schema.alter import plan_alter
 from widen.schema.operations import AddColumn
-from widen.schema.table_definition import plan_alter, plan_create_table, plan_set_properties
+from widen.schema.table_definition import plan_create_table, plan_set_properties
 from widen.schema.table_state import to_table_state
 from widen.table.maintenance import plan_restore
 

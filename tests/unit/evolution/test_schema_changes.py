@@ -13,8 +13,9 @@ from widen.evolution.schema_changes import schema_changes
 from widen.protocol.actions import Metadata
 from widen.report.text_format import change_text
 from widen.schema import request as alter_request
+from widen.schema.alter import plan_alter
 from widen.schema.feature_removal import plan_mapping_removal
-from widen.schema.table_definition import plan_alter, plan_set_properties
+from widen.schema.table_definition import plan_set_properties
 from widen.schema.table_state import TableState
 
 COLUMNS = "a int not null, s struct<x: int, y: int, z: int>, b string"

@@ -14,7 +14,7 @@ from widen.model.schema_json import parse_type
 from widen.model.types import Field, StructType
 from widen.protocol.iceberg_compat import ensure_same_partitions, type_change_compat
 from widen.protocol.type_widening import TypeChange, record_type_change
-from widen.schema.metadata_change import with_schema
+from widen.schema.alter import with_schema
 from widen.schema.table_definition import plan_add_feature, plan_set_properties, plan_unset_properties
 from widen.schema.table_state import MetadataChange, TableState
 

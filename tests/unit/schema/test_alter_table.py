@@ -19,6 +19,7 @@ from widen.model.types import INTEGER, LONG, Field, StructType
 from widen.protocol.actions import Metadata
 from widen.protocol.column_mapping import COLUMN_ID, PHYSICAL_NAME
 from widen.schema import request as alter_request
+from widen.schema.alter import plan_alter
 from widen.schema.operations import (
     AddColumn,
     AddConstraint,
@@ -31,7 +32,7 @@ from widen.schema.operations import (
     SyncIdentity,
     WidenType,
 )
-from widen.schema.table_definition import plan_alter, plan_set_properties
+from widen.schema.table_definition import plan_set_properties
 from widen.schema.table_state import MetadataChange, TableState
 
 NESTED = "a int, s struct<x: int, y: string>, l array<map<int, struct<z: int>>>, v void"

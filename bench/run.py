@@ -1,7 +1,7 @@
 """Every benchmark, one after the other, and one table at the end; exit code 1 if a goal is missed.
 
-    python bench/run.py [--small] [ingest] [warm] [small] [snapshot] [alter] [read] [dml] [drop] [upkeep] [iceberg]
-                        [large]
+    python bench/run.py [--small] [ingest] [warm] [shapes] [small] [snapshot] [alter] [read] [dml] [drop] [upkeep]
+                        [iceberg] [large]
 
 Without names all but the last, which writes 10 GB. ``--small`` runs each at a size that takes a minute or two: it shows
 that the scripts work, not how fast Widen is.
@@ -23,6 +23,7 @@ HERE = Path(__file__).resolve().parent
 SCRIPTS: dict[str, list[str]] = {
     "ingest": ["--records", "4000", "--runs", "1", "--turns", "2", "--cases", "infer,known,first,quiet"],
     "warm": ["--small", "--turns", "2"],
+    "shapes": ["--small", "--turns", "2", "--only", "nested events,CSV"],
     "small": ["--columns", "20", "--files", "100", "--runs", "3"],
     "snapshot": ["10000"],
     "alter": ["--files", "100,10000", "--runs", "1"],

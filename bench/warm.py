@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import median
 
 import dataset
-import shapes
+import shape_data
 from case import session
 from processor_time import processor_time
 from pyspark.sql import SparkSession
@@ -111,9 +111,11 @@ def _json(spark: SparkSession, share: float) -> list[Row]:
 
 
 def _csv(spark: SparkSession, share: float) -> list[Row]:
-    first, later = (shapes.write_csv(DATA / f"csv-{share}-{seed}", seed, round(2_000_000 * share)) for seed in (1, 2))
+    first, later = (
+        shape_data.write_csv(DATA / f"csv-{share}-{seed}", seed, round(2_000_000 * share)) for seed in (1, 2)
+    )
     rows = []
-    for name, schema, detects in (("texts", shapes.CSV_TEXTS, False), ("types", shapes.CSV_SCHEMA, True)):
+    for name, schema, detects in (("texts", shape_data.CSV_TEXTS, False), ("types", shape_data.CSV_SCHEMA, True)):
         reader = spark.read.schema(schema).option("header", True)
         theirs = partial(lambda reader: reader.csv(str(later)).write.parquet(str(TARGET)), reader)
         rows.append(Row(f"CSV {name}, quiet / known", _ingest(spark, detect_types=detects), theirs, later, 1.5, first))
@@ -123,10 +125,10 @@ def _csv(spark: SparkSession, share: float) -> list[Row]:
 def _parquet(spark: SparkSession, share: float) -> list[Row]:
     sources = []
     for seed in (1, 2):
-        texts = shapes.write_csv(DATA / f"csv-{share}-{seed}", seed, round(2_000_000 * share))
+        texts = shape_data.write_csv(DATA / f"csv-{share}-{seed}", seed, round(2_000_000 * share))
         place = DATA / f"parquet-{share}-{seed}"
         if not (place / "_SUCCESS").exists():
-            reader = spark.read.schema(shapes.CSV_SCHEMA).option("header", True)
+            reader = spark.read.schema(shape_data.CSV_SCHEMA).option("header", True)
             reader.csv(str(texts)).write.mode("overwrite").parquet(str(place))
         sources.append(place)
     first, later = sources
@@ -136,11 +138,11 @@ def _parquet(spark: SparkSession, share: float) -> list[Row]:
     ]
 
 
-SHAPES: dict[str, tuple[int, shapes.Make]] = {
-    "200 fields": (4_000, shapes.wide(200)),
-    "2,000 fields": (400, shapes.wide(2_000)),
-    "deep": (18_000, shapes.deep),
-    "long texts": (1_500, shapes.long_text),
+SHAPES: dict[str, tuple[int, shape_data.Make]] = {
+    "200 fields": (4_000, shape_data.wide(200)),
+    "2,000 fields": (400, shape_data.wide(2_000)),
+    "deep": (18_000, shape_data.deep),
+    "long texts": (1_500, shape_data.long_text),
 }
 """How many records of each shape are about 15 MB, so that a row takes less than a minute."""
 
@@ -150,7 +152,7 @@ def _shapes(spark: SparkSession, share: float) -> list[Row]:
     for name, (records, make) in SHAPES.items():
         place = f"{name.replace(',', '').replace(' ', '-')}-{share}"
         first, later = (
-            shapes.write_json(DATA / f"{place}-{seed}", seed, round(records * share), make) for seed in (1, 2)
+            shape_data.write_json(DATA / f"{place}-{seed}", seed, round(records * share), make) for seed in (1, 2)
         )
         rows.append(Row(f"{name}, quiet / known", _ingest(spark), _known(spark, later), later, 1.2, first))
     return rows

@@ -33,7 +33,7 @@ class Removed(str, Enum):
 
 
 _OPTIONS = (
-    *("to", "catalog", "partition_by", "evolve", "config", "pins"),
+    *("to", "catalog", "partition_by", "evolve", "enable_type_widening", "config", "pins"),
     *("max_columns", "numbers", "quarantine", "samples"),
 )
 

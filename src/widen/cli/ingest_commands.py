@@ -112,6 +112,12 @@ OPTIONS: Mapping[str, Any] = {
         "widen: widen columns where that is exact, else add columns; split: only add columns; freeze: change "
         "nothing and keep values that do not fit as JSON; fail: refuse a batch that needs changes. Default: widen.",
     ),
+    "enable_type_widening": _option(
+        bool | None,
+        "--enable-type-widening",
+        "Turn on type widening with the commit, for an existing Delta table without it. Clients without this table "
+        "feature then refuse the table.",
+    ),
     "config": _option(Path | None, "--config", "A TOML file with these options.", metavar="FILE"),
     "pins": _option(
         list[str] | None,
@@ -326,7 +332,6 @@ def ingest_command(
         "--new": new or None,
         "--park-over-limit": park_over_limit or None,
         "--new-by": new_by.value if new_by is shared_options.NewBy.CONTENT else None,
-        **{f"--{key.replace('_', '-')}": gate[key] for key in gate},
     }
     ensure_options_apply(alone, limits, follows=follow or once)
     parse_limits(**gate)
@@ -338,7 +343,7 @@ def ingest_command(
     arguments["on_event"] = to_event_file(events)
     if follow or once:
         assert checkpoint is not None
-        arguments |= {"max_files": max_files, "max_bytes": max_bytes, "every_seconds": every, "once": once}
+        arguments |= {**gate, "max_files": max_files, "max_bytes": max_bytes, "every_seconds": every, "once": once}
         follow_source(source, into, checkpoint, report, arguments)
         return
     with progress("starting Spark") as update:

@@ -194,6 +194,8 @@ class Plan:
         rounded: The fields with numbers that are rounded to doubles.
         source_table: The version of a table that was read as the source; empty for other sources.
         keyed_by: How rows change by key; empty if the batch only adds rows.
+        enables_widening: Whether the commit turns on type widening, which the table does not have yet.
+        widenable: The type changes that the batch would get if type widening were on.
     """
 
     operations: tuple[Operation, ...]
@@ -209,6 +211,8 @@ class Plan:
     rounded: tuple[RoundedField, ...] = ()
     source_table: str = ""
     keyed_by: str = ""
+    enables_widening: bool = False
+    widenable: tuple[Operation, ...] = ()
 
     @property
     def rounded_values(self) -> int:
@@ -217,8 +221,8 @@ class Plan:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the schema does not change and nothing is refused."""
-        return not self.operations and not self.refused
+        """Whether neither the schema nor a table feature changes, and nothing is refused."""
+        return not (self.operations or self.refused or self.enables_widening)
 
     @property
     def keeps_values_out(self) -> bool:
@@ -233,6 +237,8 @@ class Plan:
         decided = {key: self.to_value()[key] for key in ("operations", "refused", "schema")} | {
             "left": sorted(remaining)
         }
+        # Only if it is so: the hash of every other plan stays what it was.
+        decided |= {"enablesTypeWidening": True} if self.enables_widening else {}
         return sha256(msgspec.json.encode(decided, order="deterministic")).hexdigest()
 
     def __repr__(self) -> str:
@@ -274,6 +280,8 @@ class Plan:
             "maps": [_value(candidate) for candidate in self.maps],
             "rounded": [_value(each) for each in self.rounded],
             **({"keyedBy": self.keyed_by} if self.keyed_by else {}),
+            **({"enablesTypeWidening": True} if self.enables_widening else {}),
+            **({"widenable": [each.to_value() for each in self.widenable]} if self.widenable else {}),
         }
 
 
@@ -288,6 +296,14 @@ def _value(item: object) -> Mapping[str, Any]:
 
 
 NOTHING = "Nothing to change."
+
+TURNED_ON = "Type widening is turned on with the commit"
+OLDER_READERS = "Clients that do not support the table feature typeWidening refuse the table from then on."
+WOULD_WIDEN = "With type widening, which is off for this table, these columns would widen in place"
+HOW_TO_TURN_ON = (
+    "Turn it on with the commit: --enable-type-widening (enable_type_widening=True). Clients that do not support the "
+    "table feature typeWidening then refuse the table."
+)
 
 MAX_LINES = 40
 """The maximum number of lines of each list."""
@@ -310,6 +326,8 @@ def _lines(plan: Plan) -> Iterator[str]:
     for title, items in (
         ("Changes:", plan.operations),
         ("Refused by the policy:", plan.refused),
+        (f"{TURNED_ON}:", (OLDER_READERS,) if plan.enables_widening else ()),
+        (f"{WOULD_WIDEN}:", (*plan.widenable, HOW_TO_TURN_ON) if plan.widenable else ()),
         ("Rows change:", (plan.keyed_by,) if plan.keyed_by else ()),
         ("Because:", tuple(map(_explain_event, plan.events))),
         ("Stored in the rescue column:", tuple(map(_explain_rescued, plan.rescued))),

@@ -173,6 +173,7 @@ class Policy:
         layout: The columns that a new table begins with; None for no columns.
         reserved_names: More names that a new top-level column must not have.
         max_record_bytes: The maximum size of a record or a line of text, after decompression.
+        enables_widening: Whether the ingestion turns on type widening for a Delta table that exists without it.
     """
 
     mode: Mode = Mode.WIDEN
@@ -196,6 +197,7 @@ class Policy:
     layout: StructType | None = None
     reserved_names: frozenset[str] = frozenset()
     max_record_bytes: int = MAX_RECORD_BYTES
+    enables_widening: bool = False
 
     @property
     def refuses_nulls(self) -> bool:

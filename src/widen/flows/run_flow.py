@@ -63,6 +63,7 @@ def flow(
     on_event: OnEvent | None = None,
     on_batch: OnBatch | None = None,
     evolve: str | None = None,
+    enable_type_widening: bool | None = None,
     pins: Mapping[str, str] | None = None,
     config: str | PathLike[str] | None = None,
     max_columns: int | None = None,
@@ -284,6 +285,7 @@ class ChainStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     partition_by: list[str] | None = None
     source_catalog: str | None = None
     evolve: str | None = None
+    enable_type_widening: bool | None = None
     pins: dict[str, str] | None = None
     config: str | None = None
     max_columns: int | None = None

@@ -32,6 +32,7 @@ from widen.ingestion.result import EventDetail, FailureEvent, IngestResult, Inte
 from widen.json.observation import Observation, position_text
 from widen.model.column_path import ELEMENT, KEY, VALUE
 from widen.model.display import Progress, Step, no_progress
+from widen.schema.operations import WidenType
 from widen.spark.ingest.batch import Batch
 from widen.spark.ingest.quarantined_rows import BatchResult
 from widen.spark.ingest.text_tasks import MIN_COUNTED_RECORDS, BatchWriteSpec
@@ -414,11 +415,24 @@ def write_until_plan_is_stable(
         # Schemas and not plans: counts and samples grow with every pass, and do not change what was written.
         if plan.schema == spec.schema and result.is_complete:
             draft.check()
+            plan = _with_widening(plan, target, observed)
             plan = replace(plan, unmatched=find_unmatched(target.policy, target.schema, plan.schema, observed))
             plan = _with_bounds(plan, result.seen)
             return WrittenBatch(target=target, plan=plan, draft=draft, result=result)
         draft.discard(result)
     raise InternalError(reason=f"the plan of a batch still changed after {MAX_PASSES} passes")
+
+
+def _with_widening(plan: Plan, target: IngestTarget, observed: Observation) -> Plan:
+    """Return the plan with what it says about type widening: that the commit turns it on, or what it would change."""
+    wider = target.with_widening()
+    if wider is None:
+        # A policy that turns it on has done so already, when the target was opened.
+        return replace(plan, enables_widening=target.turns_on_widening)
+    planned = evolve(wider.schema, observed, wider.policy)
+    known = [each for each in plan.operations if isinstance(each, WidenType)]
+    found = (each for each in planned.operations if isinstance(each, WidenType) and each not in known)
+    return replace(plan, widenable=tuple(found))
 
 
 def _with_bounds(plan: Plan, seen: Observation) -> Plan:

@@ -70,6 +70,7 @@ def plan(
     source_columns: bool = False,
     skip_bad_files: bool = False,
     evolve: str | None = None,
+    enable_type_widening: bool | None = None,
     pins: Mapping[str, str] | None = None,
     config: str | PathLike[str] | None = None,
     exclude: Iterable[str] | None = None,
@@ -163,6 +164,7 @@ def ingest(
     source_columns: bool = False,
     skip_bad_files: bool = False,
     evolve: str | None = None,
+    enable_type_widening: bool | None = None,
     pins: Mapping[str, str] | None = None,
     config: str | PathLike[str] | None = None,
     exclude: Iterable[str] | None = None,
@@ -233,6 +235,9 @@ def ingest(
         evolve: ``widen`` changes columns in place where that is exact and otherwise adds columns; ``split`` only adds
             columns; ``freeze`` adds nothing and keeps what does not fit as JSON text; ``fail`` refuses a batch that
             needs changes. The default is ``widen``.
+        enable_type_widening: Whether to turn on type widening with the commit, for an existing Delta table without it.
+            Clients without this table feature then refuse the table. Tables that an ingestion creates in mode ``widen``
+            have it, and Iceberg tables need no switch.
         pins: A mode, ``text``, ``json``, ``map`` or a type for single fields, by their path.
         config: A TOML file with ``evolve`` and the options below; arguments override it.
         exclude: Fields to leave out. Names match without regard to case. A field that neither the table, nor an earlier

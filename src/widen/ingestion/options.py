@@ -46,6 +46,7 @@ _KEY = re.compile(r"""\s*((?:"[^"]*"|'[^']*'|[^=#"'])+?)\s*=""")
 
 SETTINGS: Mapping[str, str] = {
     "evolve": "widen, split, freeze or fail",
+    "enable_type_widening": "true or false",
     "max_columns": "an integer >= 1",
     "max_record_size": "bytes, or a size such as 64MB",
     "max_keys": "an integer >= 1",
@@ -81,6 +82,7 @@ class _PolicySource:
 def parse_policy(
     evolve: str | None = None,
     *,
+    enable_type_widening: bool | None = None,
     pins: Mapping[str, str] | None = None,
     config: str | PathLike[str] | None = None,
     exclude: Iterable[str] | None = None,
@@ -129,6 +131,7 @@ def _override(policy: Policy, given: _PolicySource) -> Policy:
         numbers=_parse_scalar(given, "numbers", policy.numbers, _parse_numbers),
         max_record_bytes=_parse_scalar(given, "max_record_size", policy.max_record_bytes, _parse_size),
         detects_maps=_parse_scalar(given, "detect_maps", policy.detects_maps, _parse_boolean),
+        enables_widening=_parse_scalar(given, "enable_type_widening", policy.enables_widening, _parse_boolean),
     )
 
 

@@ -76,6 +76,7 @@ def replay(
     spark: SparkSession | None = None,
     progress: Progress = no_progress,
     evolve: str | None = None,
+    enable_type_widening: bool | None = None,
     pins: Mapping[str, str] | None = None,
     config: str | PathLike[str] | None = None,
     exclude: Iterable[str] | None = None,

@@ -24,7 +24,7 @@ from widen.ingestion.commit_batch import (
     parse_share,
     persist_if_reread,
 )
-from widen.ingestion.options import check_places, parse_keys, parse_options, to_quarantine
+from widen.ingestion.options import check_places, parse_keys, parse_limits, parse_options, to_quarantine
 from widen.ingestion.result import IngestResult
 from widen.model.argument_types import check_arguments
 from widen.model.display import Progress, no_progress
@@ -52,6 +52,9 @@ def ingest_stream(
     every_seconds: float = 0,
     max_files: int | None = None,
     max_bytes: int | None = None,
+    max_corrupt: int | str | None = None,
+    max_quarantined: int | str | None = None,
+    fail_on: str | None = None,
     verify: bool | float = False,
     to: str | None = None,
     catalog: CatalogSource | None = None,
@@ -68,6 +71,7 @@ def ingest_stream(
     source_columns: bool = False,
     skip_bad_files: bool = False,
     evolve: str | None = None,
+    enable_type_widening: bool | None = None,
     pins: Mapping[str, str] | None = None,
     config: str | PathLike[str] | None = None,
     exclude: Iterable[str] | None = None,
@@ -106,6 +110,10 @@ def ingest_stream(
         every_seconds: The minimum time between two intervals.
         max_files: The maximum number of files in an interval.
         max_bytes: The size from which on an interval is full; an interval has at least one file.
+        max_corrupt: See `ingest`. An interval over a limit is not committed and ends the stream with `LimitExceeded`.
+            Repair the source or raise the limit, and start the stream again: it repeats the interval, then goes on.
+        max_quarantined: See `ingest` and ``max_corrupt``.
+        fail_on: See `ingest` and ``max_corrupt``.
         verify: Whether to rebuild each record of an interval from the table and compare all its values; or the share
             of the records to verify, between 0 and 1.
         storage_options: Settings and credentials of the store of the table, and of sources and a checkpoint in S3. A
@@ -143,6 +151,7 @@ def ingest_stream(
         quarantine=kept_in,
         is_strict=strict,
         keys=keys,
+        limits=parse_limits(max_corrupt, max_quarantined, fail_on),
     )
     if isinstance(source, DataFrame):
         _ensure_streaming(source, max_files or max_bytes)

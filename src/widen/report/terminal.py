@@ -14,7 +14,15 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from widen.evolution.plan import Plan, QuarantinedField, RescuedField
+from widen.evolution.plan import (
+    HOW_TO_TURN_ON,
+    OLDER_READERS,
+    TURNED_ON,
+    WOULD_WIDEN,
+    Plan,
+    QuarantinedField,
+    RescuedField,
+)
 from widen.evolution.schema_changes import GRADES, ColumnChange, plan_changes
 from widen.log.snapshot import Snapshot
 from widen.model.column_path import Path, fields, format_path
@@ -187,6 +195,13 @@ def plan_parts(plan: Plan) -> Iterator[RenderableType]:
         if warnings:
             yield heading_part(title)
             yield from (Text(f"  {printable(str(each))}", "bold red") for each in warnings)
+    if plan.enables_widening:
+        yield heading_part(TURNED_ON)
+        yield Text(f"  {OLDER_READERS}")
+    if plan.widenable:
+        yield heading_part(WOULD_WIDEN)
+        yield from _fold_items(plan_changes(plan.widenable, ()), changes_table)
+        yield Text(f"  {HOW_TO_TURN_ON}")
     details: tuple[tuple[str, Sequence[tuple[str, str]]], ...] = (
         ("Objects that look like maps", [(path_text(each.source), str(each)) for each in plan.maps]),
         ("Stored in the rescue column", [(path_text(r.source), _rescued_text(r)) for r in plan.rescued]),

@@ -419,6 +419,10 @@ def identity_at(schema: StructType, path: Path) -> Identity:
 # Source: PROTOCOL.md#writer-requirements-for-type-widening; Delta Lake's ALTER TABLE for the order of the checks.
 
 
+_ENABLE_WIDENING = (
+    f"Enable it: `widen properties TABLE --set {ENABLE_TYPE_WIDENING}=true`, in Python "
+    f"set_properties({{{ENABLE_TYPE_WIDENING!r}: 'true'}}). Clients that do not support it then refuse the table."
+)
 _NEW_COLUMN = "Write the values to a new column instead."
 
 
@@ -510,10 +514,7 @@ def type_change_objections(state: TableState, old: DataType, new: DataType) -> I
     if not is_widening(old, new):
         yield "type widening does not support this change", _NEW_COLUMN
     if not is_type_widening_enabled(state):
-        fix = (
-            f"Enable it with set_properties({{{ENABLE_TYPE_WIDENING!r}: 'true'}}); other clients must then support it."
-        )
-        yield "type widening is not enabled for this table", fix
+        yield "type widening is not enabled for this table", _ENABLE_WIDENING
     compat = type_change_compat(state.protocol, state.properties)
     if compat is not None and not is_iceberg_compatible(old, new):
         yield f"Iceberg does not support it, and the table has {compat.feature}", _NEW_COLUMN

@@ -53,8 +53,8 @@ from widen.protocol.table_properties import ENABLE_TYPE_WIDENING
 from widen.schema.alter import with_operations
 from widen.schema.checks import table_format_of
 from widen.schema.growth import ensure_types_unreferenced, is_readable_in
-from widen.schema.source_metadata import COMMENT, CORRUPT, role_field, with_sources
-from widen.schema.table_definition import advance_identities, plan_add_feature, plan_create_table
+from widen.schema.source_metadata import COMMENT, CORRUPT, TableFormat, role_field, with_sources
+from widen.schema.table_definition import advance_identities, plan_add_feature, plan_create_table, plan_set_properties
 from widen.schema.table_state import TableState, referenced_columns, row_conditions, to_table_state
 from widen.spark.dml.change_context import ChangeResult, count_written_rows, ensure_same_count
 from widen.spark.dml.changed_rows import read_changed_rows
@@ -132,12 +132,14 @@ class DeltaTarget(IngestTarget):
     Args:
         snapshot: The version; None if the table does not exist yet.
         keys: The rules of an ingestion by key; None for one that only adds rows.
+        widening: The state of the table with type widening turned on, if the commit turns it on.
     """
 
     store: LogStore
     snapshot: Snapshot | None
     policy: Policy = field()
     keys: KeyRules | None = None
+    widening: TableState | None = None
 
     @property
     def location(self) -> str:
@@ -154,6 +156,23 @@ class DeltaTarget(IngestTarget):
     def with_file_fields(self, names: frozenset[str]) -> DeltaTarget:
         return replace(self, policy=for_file_fields(replace(self.policy, file_fields=names)))
 
+    @property
+    def turns_on_widening(self) -> bool:
+        return self.widening is not None
+
+    def with_widening(self) -> DeltaTarget | None:
+        if self.snapshot is None or self.policy.table_format is not TableFormat.DELTA_FIXED:
+            return None
+        state = to_table_state(self.snapshot)
+        change = plan_set_properties(state, {ENABLE_TYPE_WIDENING: "true"})
+        assert change is not None
+        for action in change.actions:
+            if isinstance(action, Protocol):
+                state = replace(state, protocol=action)
+            elif isinstance(action, Metadata):
+                state = replace(state, metadata=action)
+        return replace(self, widening=state, policy=replace(self.policy, table_format=table_format_of(state)))
+
     def draft(self, plan: Plan) -> DeltaDraft:
         """Return the table as a plan changes it. With column mapping each draft gives new columns new physical names.
 
@@ -164,17 +183,20 @@ class DeltaTarget(IngestTarget):
         """
         if self.snapshot is None:
             now_ms = current_ms()
-            properties = {**NEW_PROPERTIES[self.policy.mode], **default_properties(SparkSession.getActiveSession())}
+            mode = Mode.WIDEN if self.policy.enables_widening else self.policy.mode
+            properties = {**NEW_PROPERTIES[mode], **default_properties(SparkSession.getActiveSession())}
             actions = plan_create_table(plan.schema, (), properties, now_ms).actions
             metadata, protocol = actions
             return DeltaDraft(self, protocol, self._with_privacy(metadata, plan), actions)
-        state = to_table_state(self.snapshot)
+        before = to_table_state(self.snapshot)
+        state = self.widening or before
         metadata = state.metadata
         if plan.operations:
             ensure_types_unreferenced(state, plan.operations)
             metadata = with_operations(state, plan.operations)
         metadata = self._with_privacy(_with_sources(metadata, plan.schema), plan)
-        return DeltaDraft(self, state.protocol, metadata, () if metadata == state.metadata else (metadata,))
+        pairs = ((metadata, before.metadata), (state.protocol, before.protocol))
+        return DeltaDraft(self, state.protocol, metadata, tuple(new for new, old in pairs if new != old))
 
     def _with_privacy(self, metadata: Metadata, plan: Plan) -> Metadata:
         """Return the metadata with the fields that are hidden and those without statistics."""
@@ -529,7 +551,8 @@ class DeltaLocation(TableLocation):
         )
         # File fields come last: a field of a file gets the rules of the column of its name, also those that the schema
         # adds.
-        return DeltaTarget(self.store, snapshot, for_file_fields(with_time_fields(policy, state.schema)))
+        target = DeltaTarget(self.store, snapshot, for_file_fields(with_time_fields(policy, state.schema)))
+        return (target.with_widening() or target) if policy.enables_widening else target
 
     def not_found(self) -> TableNotFound:
         return TableNotFound(location=self.location, reason="there is no log")

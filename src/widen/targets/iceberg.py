@@ -213,6 +213,13 @@ class IcebergTarget(IngestTarget):
     def with_file_fields(self, names: frozenset[str]) -> IcebergTarget:
         return replace(self, policy=for_file_fields(replace(self.policy, file_fields=names)))
 
+    @property
+    def turns_on_widening(self) -> bool:
+        return False
+
+    def with_widening(self) -> None:
+        """Return None: in Iceberg every table can widen types."""
+
     def draft(self, plan: Plan) -> IcebergDraft:
         """Return the table as a plan changes it. Nothing is opened before the draft is written to."""
         return IcebergDraft(self, plan)

@@ -176,6 +176,13 @@ class IngestTarget(Protocol):
     def with_file_fields(self, names: frozenset[str]) -> IngestTarget:
         """Return the same target for records that get fields with these names from their files."""
 
+    @property
+    def turns_on_widening(self) -> bool:
+        """Whether a commit to this target turns on type widening."""
+
+    def with_widening(self) -> IngestTarget | None:
+        """Return the same target with type widening turned on; None if it is on, or the format needs no switch."""
+
     def draft(self, plan: Plan) -> TableDraft:
         """Return the table as a plan changes it.
 

@@ -218,7 +218,7 @@ def test_without_spark_the_error_says_how_to_get_it(table: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [("--new",), ("--max-corrupt", "0"), ("--max-quarantined", "1%"), ("--fail-on", "conflict")]
+    "words", [("--new",), ("--plan-hash", "abc"), ("--new", "--park-over-limit"), ("--new-by", "content")]
 )
 def test_a_condition_of_one_batch_does_not_apply_to_a_stream(words: tuple[str, ...]) -> None:
     done = run("ingest", "in", "--into", "t", "--once", *words)

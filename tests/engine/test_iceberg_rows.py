@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.table.sorting import NullOrder
 from pyiceberg.transforms import BucketTransform, IdentityTransform, Transform
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType, StructType
 from pyspark.sql import SparkSession
@@ -269,3 +271,19 @@ def test_properties_are_set(catalog: SqlCatalog, made: Callable[..., Table]) -> 
     restored = run_json("restore", *place, "--version", str(first))
     assert restored == {"version": first, "changed": True, "changes": [], "restoredFiles": 0, "removedFiles": 1}
     assert run("restore", *place, "--version", str(first)).stdout == "nothing to change\n"
+
+
+def test_files_are_in_the_sort_order_of_the_table(
+    spark: SparkSession, catalog: SqlCatalog, made: Callable[..., Table], tmp_path: Path
+) -> None:
+    table = made("by kind")
+    with table.update_sort_order() as order:
+        order.desc("size", IdentityTransform(), NullOrder.NULLS_LAST).asc("id", IdentityTransform())
+    number = table.refresh().metadata.default_sort_order_id
+    widen.IcebergTable("ns.t", catalog=catalog).update({"size": "coalesce(size, 5) % 20"}, spark=spark)
+    (tmp_path / "more.json").write_text("".join(json.dumps({"id": 90 - at, "size": at}) + "\n" for at in range(9)))
+    widen.ingest(tmp_path / "more.json", "ns.t", catalog=catalog, spark=spark)
+    for file in table.refresh().inspect.files().to_pylist():
+        rows = pq.read_table(file["file_path"].removeprefix("file://")).to_pylist()
+        keys = [(-row["size"] if row["size"] is not None else 1, row["id"]) for row in rows]
+        assert (keys, file["sort_order_id"]) == (sorted(keys), number)

@@ -31,7 +31,9 @@ from widen.iceberg.column_changes import change_columns, to_column_state
 from widen.iceberg.file_metrics import IcebergFile, to_data_file
 from widen.iceberg.partitions import (
     PartitionField,
+    SortKey,
     read_partition_fields,
+    read_sort_keys,
     rounded_sources,
     to_partition_spec,
 )
@@ -309,6 +311,11 @@ class IcebergTransaction:
             InvalidOption: a transform is unknown.
         """
         return read_partition_fields(self.metadata)
+
+    @property
+    def sort_keys(self) -> tuple[SortKey, ...]:
+        """The columns by which new files are sorted."""
+        return read_sort_keys(self.metadata)
 
     def set_properties(self, properties: Mapping[str, str]) -> None:
         """Set table properties; those that have the value already are left alone."""

@@ -248,12 +248,14 @@ class IcebergFile:
         path: The path below the data location of the table.
         stats: Its metrics, as `widen.iceberg.file_metrics.FileMetrics` in JSON.
         partition: Its partition values; see `widen.iceberg.partitions.encode_partition`.
+        is_sorted: Whether its rows are in the sort order of the table.
     """
 
     path: str
     size: int
     stats: str
     partition: str = ""
+    is_sorted: bool = False
 
     @property
     def metrics(self) -> FileMetrics:
@@ -293,7 +295,7 @@ def to_data_file(file: IcebergFile, metadata: TableMetadata) -> iceberg_manifest
         "key_metadata": None,
         "split_offsets": metrics.offsets,
         "equality_ids": None,
-        "sort_order_id": None,
+        "sort_order_id": metadata.default_sort_order_id if file.is_sorted else None,
     }
     data_file = iceberg_manifest.DataFile.from_args(**arguments)
     data_file.spec_id = metadata.default_spec_id

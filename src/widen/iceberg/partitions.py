@@ -267,6 +267,43 @@ def _id_of(schema: iceberg_schema.Schema, path: Path) -> int:
     return int(column.field_id)
 
 
+# ---- sort orders ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SortKey:
+    """A column by which rows are sorted.
+
+    Args:
+        source: The path of the column, through structs only.
+    """
+
+    source: Path
+    is_descending: bool = False
+    is_null_first: bool = True
+
+    def __str__(self) -> str:
+        order = "DESC" if self.is_descending else "ASC"
+        return f"{format_path(self.source)} {order} NULLS {'FIRST' if self.is_null_first else 'LAST'}"
+
+
+def read_sort_keys(metadata: TableMetadata) -> tuple[SortKey, ...]:
+    """Return the columns by which new files are sorted; empty if the table has no order, or one by a bucket.
+
+    Every other transform keeps the order of the values, so rows that are sorted by the values are sorted by it, too.
+
+    Source: Iceberg's table specification, "Sorting"
+    """
+    schema, keys = metadata.schema(), []
+    for field in metadata.sort_order().fields:
+        if isinstance(field.transform, iceberg_transforms.BucketTransform):
+            return ()
+        source = _path_of(schema, field.source_id)
+        if source:
+            keys.append(SortKey(source, field.direction.value == "desc", field.null_order.value == "nulls-first"))
+    return tuple(keys)
+
+
 # ---- values ---------------------------------------------------------------------------------------
 
 

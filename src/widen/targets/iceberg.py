@@ -337,7 +337,9 @@ class IcebergDraft(RowReplacingDraft):
         # Only the plan of the whole batch says which fields it has: files are written as if it had all.
         hidden = privacy_properties(self.target.policy, self.plan, metadata.properties)
         properties = {**metadata.properties, **hidden}
-        return IcebergWriter(store, self.schema, transaction.partition_fields, properties)
+        return IcebergWriter(
+            store, self.schema, transaction.partition_fields, properties, sort_by=transaction.sort_keys
+        )
 
     def write(self, batch: Batch, spec: BatchWriteSpec) -> BatchResult:
         try:
@@ -580,7 +582,7 @@ class IcebergQuarantine(Quarantine):
         store = self.store(transaction.table, data_location(transaction.metadata))
         # The beginning of a record may be a value that has no statistics in the table.
         properties = {**transaction.metadata.properties, NO_STATS: "text, reason"}
-        return IcebergWriter(store, schema, transaction.partition_fields, properties)
+        return IcebergWriter(store, schema, transaction.partition_fields, properties, sort_by=transaction.sort_keys)
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,7 +101,9 @@ def open_iceberg_writer(transaction: IcebergTransaction, schema: StructType) -> 
     """
     metadata = transaction.metadata
     store = open_store(data_location(metadata), transaction.table.io.properties)
-    return IcebergWriter(store, schema, transaction.partition_fields, metadata.properties)
+    return IcebergWriter(
+        store, schema, transaction.partition_fields, metadata.properties, sort_by=transaction.sort_keys
+    )
 
 
 # Fold a column of an Iceberg table into another column of the same field, in one commit.

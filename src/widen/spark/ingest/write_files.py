@@ -18,10 +18,11 @@ from pyspark.sql import functions as F
 
 from widen.errors import InvalidOption
 from widen.iceberg.file_metrics import IcebergFile, metrics_modes
-from widen.iceberg.partitions import PartitionField, calendar_limits, truncation_limits
+from widen.iceberg.partitions import PartitionField, SortKey, calendar_limits, truncation_limits
 from widen.log.commit_outcome import discard, discard_folder
 from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot
+from widen.model.column_path import format_path
 from widen.model.schema_json import from_json
 from widen.model.types import BINARY, STRING, StructType, quote_name
 from widen.protocol.actions import Add, Metadata, Protocol
@@ -45,6 +46,7 @@ from widen.spark.write.arrow_writer import (
     to_arrow_with_ids,
     write_task,
 )
+from widen.spark.write.parquet_encoding import read_size, to_encoding
 from widen.spark.write.parquet_writer import write_parquet
 from widen.spark.write.physical_layout import fill_computed_columns, first_violated_rule, is_fully_nullable
 
@@ -148,10 +150,8 @@ _CODECS: Mapping[str, str] = MappingProxyType(
 )
 """The codecs of Iceberg by Arrow's names; zstd, Iceberg's default, replaces the one that Arrow does not write."""
 
-_WITH_LEVEL = frozenset({"gzip", "zstd", "brotli"})
-
-LEVEL, FILE_SIZE = "write.parquet.compression-level", "write.target-file-size-bytes"
-"""Table properties: the level of the compression, and the size from which on a task starts another file."""
+FILE_SIZE = "write.target-file-size-bytes"
+"""Table property: the size from which on a task starts another file."""
 
 _FILE_BYTES = 512 * 2**20
 """Iceberg's default of `FILE_SIZE`."""
@@ -167,6 +167,7 @@ class IcebergWriter(TableWriter):
         schema: The columns when the files are committed, with field ids.
         footer: Entries for the footers of the files.
         folder: How the name of their folder begins.
+        sort_by: The columns by which the rows of each file are sorted.
         keeps_calendar: Whether rows violate a rule whose dates and times PyIceberg cannot commit as partitions. Every
             record of such an ingestion carries its origin, so the rule is for batches that have such a row.
     """
@@ -178,10 +179,13 @@ class IcebergWriter(TableWriter):
     footer: Mapping[str, str] = field(default_factory=dict)
     folder: str = ""
     keeps_calendar: bool = False
+    sort_by: tuple[SortKey, ...] = ()
 
     def find_sink(self, _: SparkSession) -> PartSink | None:
-        # Tasks that write their own files neither check rules nor split rows by partition.
-        has_rules = self.partition_by or not is_fully_nullable(self.schema) or self.violated_rule() is not None
+        # Tasks that write their own files neither check rules nor split rows by partition, and they do not sort.
+        has_rules = (
+            self.partition_by or self.sort_by or not is_fully_nullable(self.schema) or self.violated_rule() is not None
+        )
         return None if has_rules else self._new_sink()
 
     def from_parts(self, parts: Sequence[PartFile]) -> list[IcebergFile]:
@@ -205,7 +209,8 @@ class IcebergWriter(TableWriter):
         sink = self._new_sink()
         columns = [F.col(quote_name(each.name)).cast(type_to_spark(each.type)) for each in as_nullable(self.schema)]
         # Tasks take the columns by position: mapInArrow of PySpark does not find a name with a dot.
-        frame = rows.select(*(column.alias(f"c{number}") for number, column in enumerate(columns)))
+        ordered = rows.sortWithinPartitions(*map(_to_order, self.sort_by)) if self.sort_by else rows
+        frame = ordered.select(*(column.alias(f"c{number}") for number, column in enumerate(columns)))
         with ExitStack() as undo:
             undo.callback(discard_folder, self.store, sink.job)
             with translate_spark_errors():
@@ -214,7 +219,8 @@ class IcebergWriter(TableWriter):
             undo.pop_all()
         # The files of failed attempts of tasks are not in the list.
         discard_folder(self.store, sink.job, but=[row.path for row in written])
-        return [IcebergFile(row.path, row.size_bytes, row.stats, row.partition) for row in written]
+        is_sorted = bool(self.sort_by)
+        return [IcebergFile(row.path, row.size_bytes, row.stats, row.partition, is_sorted) for row in written]
 
     def count_rows(self, files: Sequence[IcebergFile]) -> int:
         return sum(file.metrics.rows for file in files)
@@ -228,8 +234,7 @@ class IcebergWriter(TableWriter):
         codec = _CODECS.get(name.lower())
         if codec is None:
             raise InvalidOption(option=CODEC, value=name, expected=f"Must be one of {', '.join(sorted(_CODECS))}.")
-        level = self._integer(LEVEL) if codec in _WITH_LEVEL else None
-        size = self._integer(FILE_SIZE)
+        size = read_size(self.properties, FILE_SIZE)
         modes = metrics_modes(self.schema, self.properties)
         return PartSink(
             self.store,
@@ -238,18 +243,16 @@ class IcebergWriter(TableWriter):
             describe_metrics(self.schema, modes),
             to_arrow_with_ids(self.schema).with_metadata(self.footer),
             file_bytes=_FILE_BYTES if size is None else size,
-            level=level,
+            encoding=to_encoding(self.properties, codec),
             private=private_columns(self.schema, self.properties),
         )
 
-    def _integer(self, name: str) -> int | None:
-        """Return the value of a table property; None if it is not set."""
-        text = self.properties.get(name)
-        if text is None:
-            return None
-        if not text.isdecimal() or not int(text):
-            raise InvalidOption(option=name, value=text, expected="Must be an integer >= 1.")
-        return int(text)
+
+def _to_order(key: SortKey) -> Column:
+    column = F.col(format_path(key.source))
+    if key.is_descending:
+        return column.desc_nulls_first() if key.is_null_first else column.desc_nulls_last()
+    return column.asc_nulls_first() if key.is_null_first else column.asc_nulls_last()
 
 
 def read_footer_entries(store: LogStore, path: str) -> Mapping[str, str]:

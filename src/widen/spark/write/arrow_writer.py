@@ -11,11 +11,10 @@ from __future__ import annotations
 import json
 import uuid
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from io import BytesIO
 from itertools import groupby
 from typing import Any, BinaryIO
 
@@ -68,6 +67,7 @@ from widen.schema.table_state import check_constraints
 from widen.spark.arrow_types import to_arrow
 from widen.spark.read.parquet_footer import footer_of, leaf_paths
 from widen.spark.types import type_to_spark
+from widen.spark.write.parquet_encoding import Encoding, columns_in_file
 from widen.spark.write.physical_layout import is_fully_nullable, partition_text
 
 _TEXT = "__widen_text_"
@@ -527,7 +527,7 @@ class PartSink:
             NaN values, which no footer has, by the paths of the floating-point columns outside of lists and maps.
         schema: The schema of the files; by default that of the rows.
         file_bytes: The number of bytes from which on a task starts another file.
-        level: The compression level; None for that of Arrow.
+        encoding: How the columns are encoded.
         private: The columns that get no statistics in footers; see `private_columns`.
     """
 
@@ -537,7 +537,7 @@ class PartSink:
     describe: Callable[[pq.FileMetaData, Mapping[Path, int]], tuple[str, str]]
     schema: pa.Schema | None = None
     file_bytes: int = FILE_BYTES
-    level: int | None = None
+    encoding: Encoding = field(default_factory=Encoding)
     private: frozenset[Path] = frozenset()
 
 
@@ -623,7 +623,7 @@ class PartWriter:
         """Add rows, and write a row group when there are enough of them."""
         self._waiting.append(batch)
         self._waiting_bytes += batch.nbytes
-        if self._waiting_bytes >= min(ROW_GROUP_BYTES, self._sink.file_bytes):
+        if self._waiting_bytes >= min(self._sink.encoding.row_group_bytes or ROW_GROUP_BYTES, self._sink.file_bytes):
             self._write_group()
 
     def close(self) -> list[PartFile]:
@@ -653,14 +653,14 @@ class PartWriter:
         if self._file is not None and not with_nan <= self._unbounded:
             self._finish()
         if self._file is None:
-            self._begin(with_nan)
+            self._begin(with_nan, rows)
         assert self._file is not None
         self._nans.update(nans)
         self._writer.write_table(rows, row_group_size=rows.num_rows)
         if self._file.tell() >= self._sink.file_bytes:
             self._finish()
 
-    def _begin(self, unbounded: set[Path]) -> None:
+    def _begin(self, unbounded: set[Path], rows: pa.Table) -> None:
         """Start a file without statistics of some columns: those of Arrow leave NaN out, which is above every number
         for Spark, so that its readers would skip rows.
         """
@@ -675,11 +675,11 @@ class PartWriter:
             self._file,
             self._schema,
             compression=self._sink.codec,
-            compression_level=self._sink.level,
             # As Spark writes them; the default is a byte array of fixed length, which takes more space and time.
             store_decimal_as_integer=True,
-            write_statistics=_columns_in_file(self._schema, omitted) if omitted else True,
+            write_statistics=columns_in_file(self._schema, omitted) if omitted else True,
             metadata_collector=self._footers,
+            **self._sink.encoding.writer_options(rows),
         )
         self._writer.add_key_value_metadata(PROLEPTIC)
 
@@ -703,18 +703,8 @@ def struct_leaf(rows: pa.Table, path: Path) -> pa.ChunkedArray:
 
 def _floats(columns: Iterable[pa.Field], path: Path = ()) -> Iterator[Path]:
     """Yield the columns and fields of structs with floating-point numbers; readers skip nothing by other leaves."""
-    for field in columns:
-        if pa.types.is_floating(field.type):
-            yield (*path, field.name)
-        elif pa.types.is_struct(field.type):
-            yield from _floats(field.type, (*path, field.name))
-
-
-def _columns_in_file(schema: pa.Schema, omitted: Collection[Path]) -> list[str] | bool:
-    """Return the leaves of a Parquet file, in its own notation, without some; False if none is left."""
-    # The notation depends on how Arrow writes lists and maps, so an empty file tells.
-    sink = BytesIO()
-    pq.ParquetWriter(sink, schema).close()
-    stored = [column.path for column in pq.read_metadata(sink).schema]
-    names = {name for leaf, name in zip(leaf_paths(schema), stored, strict=True) if leaf in omitted}
-    return [name for name in stored if name not in names] or False
+    for column in columns:
+        if pa.types.is_floating(column.type):
+            yield (*path, column.name)
+        elif pa.types.is_struct(column.type):
+            yield from _floats(column.type, (*path, column.name))

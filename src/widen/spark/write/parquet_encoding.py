@@ -4,7 +4,7 @@ Arrow's default is a dictionary for every column, up to a size. A column of diff
 as large: once in the dictionary, and once as numbers that hardly compress. Spark's own writer gives such a dictionary
 up after its first page. Here the first rows decide, too, but before anything is written.
 
-Source: the Parquet format, "Encodings"; Iceberg's table properties, "Write properties"
+Source: the Parquet format, "Encodings"; PyIceberg: ``Table properties``
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def to_encoding(properties: Mapping[str, str], codec: str) -> Encoding:
     Raises:
         InvalidOption: a property has a value that cannot be read.
 
-    Source: Iceberg's table properties, "Write properties"
+    Source: PyIceberg: ``Table properties``.
     """
     sizes = {name: size for name, option in _SIZES.items() if (size := read_size(properties, option)) is not None}
     level = (read_size(properties, LEVEL) or _DEFAULT_LEVELS.get(codec)) if codec in WITH_LEVEL else None

@@ -263,19 +263,26 @@ PROPERTIES: Mapping[str, Mapping[str, str]] = {
 }
 
 
-def drifting_records(dice: random.Random, histories: int, batch: int, number: itertools.count[int]) -> list[Record]:
-    """A batch of many histories at once: each has keys of its own, and its kinds of keys and values drift."""
+def drifting_records(
+    dice: random.Random, histories: int, batch: int, number: itertools.count[int], *, is_plain: bool = False
+) -> list[Record]:
+    """A batch of many histories at once: each has keys of its own, and its kinds of keys and values drift.
+
+    Args:
+        is_plain: Whether keys are integers and no record comes twice, so that no Spark job decides.
+    """
     ids: list[object] = [1, 2, 3, 2**40, 1.5, 2.0, "1", "2", "x"][: 3 + 2 * batch]
+    ids = ids[:4] if is_plain else ids
     values: list[object] = [1, 2**35, 0.5, "text", [1], {"a": 1}][: 1 + batch]
     records = []
     for history in range(histories):
         for _ in range(dice.randrange(4)):
-            key = None if dice.random() < 0.03 else dice.choice(ids)
+            key = None if dice.random() < 0.03 and not is_plain else dice.choice(ids)
             n = next(number)
             # Sequences of one key are unique, and come in any order.
             at = dice.randrange(10_000) * 100_000 + n
             made = record(key, at, n, "d" if dice.random() < 0.25 else "u", h=history, value=dice.choice(values))
-            records += [made] * (2 if dice.random() < 0.1 else 1)
+            records += [made] * (2 if dice.random() < 0.1 and not is_plain else 1)
     dice.shuffle(records)
     return records
 
@@ -289,6 +296,37 @@ def test_histories_end_as_the_model_says(spark: SparkSession, tmp_path: Path, ki
         create_table(keyed.location, "h int", properties=PROPERTIES[kind])
     for batch in range(4):
         records = drifting_records(dice, 60, batch, number)
+        expected, result = model.add(records), keyed.ingest(records, files=2)
+        assert result.keys is not None
+        counts = result.keys.to_value()
+        assert {name: counts[name] for name in ("inserted", "updated", "deleted")} == {
+            name: expected[name] for name in ("inserted", "updated", "deleted")
+        }
+        assert sum(counts.values()) == expected["records"]
+        assert keyed.numbers() == sorted(model.rows().values())
+    if "feed" in kind:
+        ensure_feed_leads_to_table(keyed)
+
+
+@pytest.mark.parametrize("kind", ("plain", "vectors", "feed_and_vectors", "mapping"))
+def test_plain_histories_need_no_job_to_decide(
+    spark: SparkSession, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same model, where this process decides with Arrow; Spark must not be asked."""
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("Spark was asked")
+
+    monkeypatch.setattr("widen.targets.delta.newest_by_key", refuse)
+    monkeypatch.setattr("widen.targets.delta.broken_rule", refuse)
+    dice, model, number = random.Random(kind), Model("h", "id"), itertools.count()
+    keyed = Keyed(spark, tmp_path, "id", delete_when="op = 'd' OR op IS NULL")
+    model.fields = ("id",)
+    create_table(keyed.location, "id bigint", properties=PROPERTIES[kind])
+    for batch in range(5):
+        records = drifting_records(dice, 25, batch, number, is_plain=True)
+        for each in records:
+            each["id"] = each["id"] * 100 + each["h"]
         expected, result = model.add(records), keyed.ingest(records, files=2)
         assert result.keys is not None
         counts = result.keys.to_value()

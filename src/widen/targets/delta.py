@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -34,7 +35,7 @@ from widen.evolution.policy import (
 )
 from widen.log.commit import MAX_ATTEMPTS, Conflicted, Outcome, StagedFiles, commit, write_metrics
 from widen.log.commit_files import current_ms
-from widen.log.commit_outcome import discard
+from widen.log.commit_outcome import discard, discard_folder
 from widen.log.conflict import ReadSet
 from widen.log.file_list import canonical_path, concat_files, filter_files, from_adds, to_adds, to_remove
 from widen.log.loads import Load, commit_with_loads, find_head, read_loads
@@ -47,6 +48,7 @@ from widen.model.types import LONG, STRING, TIMESTAMP, Field, StructType, quote_
 from widen.protocol.actions import Action, Add, Metadata, Protocol, Txn
 from widen.protocol.column_mapping import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, mapping_mode
 from widen.protocol.column_metadata import find_identity, is_computed
+from widen.protocol.data_skipping import UnknownPredicate
 from widen.protocol.file_statistics import HIDDEN_FIELDS, NO_STATS, split_paths
 from widen.protocol.table_features import ensure_writable, supported_features
 from widen.protocol.table_properties import ENABLE_TYPE_WIDENING
@@ -56,9 +58,10 @@ from widen.schema.growth import ensure_types_unreferenced, is_readable_in
 from widen.schema.source_metadata import COMMENT, CORRUPT, TableFormat, role_field, with_sources
 from widen.schema.table_definition import advance_identities, plan_add_feature, plan_create_table, plan_set_properties
 from widen.schema.table_state import TableState, referenced_columns, row_conditions, to_table_state
-from widen.spark.dml.change_context import ChangeResult, count_written_rows, ensure_same_count
+from widen.spark.dml.change_context import ChangeContext, ChangeResult, count_written_rows, ensure_same_count
+from widen.spark.dml.change_rows import copy_without_positions, remove_positions
 from widen.spark.dml.changed_rows import read_changed_rows
-from widen.spark.dml.deleted_keys import read_deleted_keys, record_deleted_keys
+from widen.spark.dml.deleted_keys import KeyLists, record_deleted_keys
 from widen.spark.dml.keyed_rows import (
     DELETE,
     DELETE_UNKNOWN,
@@ -78,8 +81,10 @@ from widen.spark.dml.keyed_rows import (
     with_order,
 )
 from widen.spark.dml.keyed_rows import PROPERTY as KEYS
+from widen.spark.dml.local_keys import LocalMerge, decide_here, has_every_key
 from widen.spark.dml.merge import delete_metrics
 from widen.spark.dml.replaced_rows import ReplacedRows, key_predicate, remove_replaced_rows
+from widen.spark.expression import ensure_deterministic_condition
 from widen.spark.ingest.batch import Batch
 from widen.spark.ingest.quarantined_rows import BatchResult, with_original_positions, with_quarantine_time
 from widen.spark.ingest.text_tasks import BatchWriteSpec
@@ -282,6 +287,8 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
             return result
         # Records without a key are rare, and a rule keeps tasks from writing files themselves.
         schema = from_json(self.metadata.schema_string)
+        if has_every_key(_adds(result), self._view, self.target.keys):
+            return result
         rule = broken_rule(schema, self.target.keys)
         if rule is None or self._written_rows(batch.spark, result).where(rule.isNotNull()).isEmpty():
             return result
@@ -310,10 +317,17 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
         rules, schema, snapshot = self.target.keys, from_json(self.metadata.schema_string), self.target.snapshot
         assert rules is not None
         ensure_rules_apply(schema, rules)
+        lists = KeyLists(snapshot)
         if not result.files:
-            draft = replace(self, deleted=record_deleted_keys(snapshot, None, self._view, staged), counts=KeyCounts())
-            return KeyedBatch(draft, result, KeyCounts())
-        rows = with_order(self._written_rows(spark, result), schema, rules)
+            txns = record_deleted_keys(lists, None, self._view, staged, spark)
+            return KeyedBatch(replace(self, deleted=txns, counts=KeyCounts()), result, KeyCounts())
+        written = self._written_rows(spark, result)
+        if rules.delete_when is not None:
+            ensure_deterministic_condition(written, rules.delete_when)
+        here = self._merge_here(spark, result, lists, staged)
+        if here is not None:
+            return here
+        rows = with_order(written, schema, rules)
         if rules.sequence_by is None:
             ensure_one_record(rows)
         old = searched = None
@@ -324,7 +338,7 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
             if len(files):
                 old = with_order(read_data_files(spark, self.target.store, self._view, files), schema, rules)
         newest = newest_by_key(rows)
-        deleted = read_deleted_keys(spark, snapshot) if rules.sequence_by else None
+        deleted = lists.read(spark) if rules.sequence_by else None
         with persist_source(decide(newest, old, deleted, rules)) as decided:
             counts, records = count_actions(decided)
             ensure_same_count(
@@ -340,7 +354,7 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
                 ensure_same_count(new, count_written_rows(adds))
                 self.discard(result)
             gone = with_action(decided, DELETE, DELETE_UNKNOWN) if counts.deleted or counts.unknown_deletes else None
-            txns = record_deleted_keys(snapshot, gone if rules.sequence_by else None, self._view, staged)
+            txns = record_deleted_keys(lists, gone if rules.sequence_by else None, self._view, staged, spark)
             removal = ChangeResult(reads=ReadSet.EVERYTHING)
             if snapshot is not None and (match := key_text(snapshot.schema, rules)) is not None:
                 keys = with_action(decided, UPDATE, DELETE).select(KEY_TEXT)
@@ -348,6 +362,56 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
                 removal = remove_replaced_rows(snapshot, self.metadata, replaced, _adds(merged))
                 staged.add_folders(self.target.store, removal.folders)
         return KeyedBatch(replace(self, removal=removal, deleted=txns, counts=counts), merged, counts)
+
+    def _merge_here(
+        self, spark: SparkSession, result: BatchResult, lists: KeyLists, staged: StagedFiles
+    ) -> KeyedBatch | None:
+        """Do the same with Arrow in this process; None if that takes Spark."""
+        rules, snapshot, view, adds = self.target.keys, self.target.snapshot, self._view, _adds(result)
+        assert rules is not None
+        merge = decide_here(spark, view, adds, snapshot, rules, lists)
+        if merge is None:
+            return None
+        selection = select_files(view, UnknownPredicate() if snapshot is None else merge.searched)
+        own = ChangeContext(spark, view, self.metadata, selection, concat_files([from_adds(adds)]))
+        context = ChangeContext(spark, view, self.metadata, selection) if snapshot is not None else own
+        if merge.removed and context.has("changeDataFeed") and not context.has("deletionVectors"):
+            return None  # the old rows go to the change data, so Spark reads them
+        merged = self._without_losers(own, result, merge, staged)
+        if merged is None:
+            return None
+        removal = ChangeResult(reads=ReadSet.EVERYTHING)
+        if snapshot is not None:
+            found = remove_positions(context, merge.removed)
+            if found is None:
+                _discard_others(self.target.store, _adds(merged), adds)
+                return None
+            removal = found
+            staged.add_folders(self.target.store, removal.folders)
+        txns = record_deleted_keys(lists, merge.deleted, view, staged, spark)
+        _discard_others(self.target.store, adds, _adds(merged))
+        return KeyedBatch(replace(self, removal=removal, deleted=txns, counts=merge.counts), merged, merge.counts)
+
+    def _without_losers(
+        self, context: ChangeContext, result: BatchResult, merge: LocalMerge, staged: StagedFiles
+    ) -> BatchResult | None:
+        """Return a batch without the records that lead to no row, whose files are copied; None if that takes Spark."""
+        if not merge.losers:
+            return result
+        rows = context.all_rows(merge.losers)
+        partial_files = {key: marked for key, marked in merge.losers.items() if len(marked) < rows[key]}
+        copies: list[Add] = []
+        if partial_files:
+            job = uuid.uuid4().hex
+            staged.add_folders(self.target.store, [job])
+            copied = copy_without_positions(context, partial_files, job)
+            if copied is None:
+                return None
+            copies = copied
+            left = sum(rows[key] - len(marked) for key, marked in partial_files.items())
+            ensure_same_count(left, count_written_rows(copies))
+        kept = [add for key, add in context.adds.items() if key not in merge.losers]
+        return replace(result, files=[*kept, *copies])
 
     def _write(self, batch: Batch, spec: BatchWriteSpec, rule: Column | None) -> BatchResult:
         writer = DeltaWriter(self.target.store, self.protocol, self.metadata, rule)
@@ -479,6 +543,13 @@ def _adds(result: BatchResult) -> list[Add]:
 
 def _to_txn(interval: TransactionId) -> Txn:
     return Txn(app_id=interval.app_id, version=interval.number)
+
+
+def _discard_others(store: LogStore, adds: Sequence[Add], kept: Sequence[Add]) -> None:
+    """Delete uncommitted files that are not among others; both may be in one folder."""
+    stay = {store.plain(add.path) for add in kept}
+    for job in {add.path.partition("/")[0] for add in adds if store.plain(add.path) not in stay}:
+        discard_folder(store, job, but=stay)
 
 
 def _with_sources(metadata: Metadata, planned: StructType) -> Metadata:

@@ -44,12 +44,17 @@ from widen.spark.write.parquet_writer import write_parquet
 
 @dataclass(frozen=True)
 class ChangeContext:
-    """The version that a change reads, and the files that may have rows to change."""
+    """The version that a change reads, and the files that may have rows to change.
+
+    Args:
+        files: These files, if they are not those of the version that the selection chooses.
+    """
 
     spark: SparkSession
     snapshot: Snapshot
     metadata: Metadata
     selection: FileSelection
+    files: pa.Table | None = None
 
     @property
     def store(self) -> LogStore:
@@ -86,7 +91,7 @@ class ChangeContext:
     @cached_property
     def candidates(self) -> pa.Table:
         """The files that may have rows to change."""
-        return filter_files(self.snapshot.files(), self.selection)
+        return filter_files(self.snapshot.files(), self.selection) if self.files is None else self.files
 
     @cached_property
     def adds(self) -> dict[str, Add]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial, reduce
@@ -17,6 +18,7 @@ from typing import TypeAlias
 
 import msgspec
 import pyarrow as pa
+from pyroaring import BitMap64
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -55,7 +57,16 @@ from widen.spark.dml.rows_and_changes import (
     write_rows_and_changes,
 )
 from widen.spark.errors import translate_spark_errors, unpersist
-from widen.spark.read.deleted_rows import BROADCAST_ROWS, DISTINCT, FILE, MASK, ROW, mark_rows, without_marked
+from widen.spark.read.deleted_rows import (
+    BROADCAST_ROWS,
+    DISTINCT,
+    FILE,
+    MASK,
+    ROW,
+    mark_rows,
+    without_marked,
+    word_batches,
+)
 from widen.spark.read.local_rows import LocalScan, NotLocal, RowSlice
 from widen.spark.ship import freeze_imports
 from widen.spark.write.arrow_writer import ArrowLayout, PartFile, codec_of, open_writer
@@ -387,6 +398,86 @@ def copy_without_marked(
     copies = [_to_add(PartFile(*row[1:]), files[row.key]) for row in rows if row.path is not None]
     discard_folder(context.store, job, but={row.path for row in rows})  # Spark may have run a task twice
     return copies, files.keys() - refused
+
+
+def remove_positions(context: ChangeContext, marked: Mapping[str, BitMap64]) -> ChangeResult | None:
+    """Remove rows that are known by their positions, and return the result; nothing is committed.
+
+    This process writes deletion vectors, and copies files unless they are large. Change data files are not written.
+
+    Args:
+        marked: The positions by the key of each file, which has at least one.
+
+    Returns:
+        None if Arrow cannot copy the rest of the files.
+
+    Raises:
+        JobFailed: the data changed between two reads.
+    """
+    if not marked:
+        return ChangeResult(reads=context.reads)
+    rows, lost = context.all_rows(marked), {key: len(bitmap) for key, bitmap in marked.items()}
+    left = {key: rows[key] - count_deleted_rows(context.adds[key]) - lost[key] for key in marked}
+    partial_files = {key: count for key, count in left.items() if count}
+    revised: list[Add] = []
+    copies: list[Add] = []
+    with ChangeFiles(context) as files:
+        if context.has("deletionVectors"):
+            revised = revise_files(files, marked, lost, rows)
+        elif partial_files:
+            some = {key: marked[key] for key in partial_files}
+            copied = copy_without_positions(context, some, files.new_folder())
+            if copied is None:
+                ChangeResult(folders=files.folders).discard(context.store)
+                return None
+            copies = copied
+            ensure_same_count(sum(partial_files.values()), count_written_rows(copies))
+    return ChangeResult(
+        removed=tuple(context.adds[key] for key in marked),
+        added=tuple(copies),
+        revised=tuple(revised),
+        rows=Counter({0: sum(lost.values())}),
+        copied=count_written_rows(copies),
+        folders=files.folders,
+        reads=context.reads,
+    )
+
+
+def copy_without_positions(context: ChangeContext, marked: Mapping[str, BitMap64], job: str) -> list[Add] | None:
+    """Copy files without some rows, like `copy_without_marked`, in this process unless they are large.
+
+    Args:
+        marked: The positions of those rows by the key of each file to copy.
+
+    Returns:
+        None if Arrow cannot copy all of them.
+    """
+    if sum(context.adds[key].size for key in marked) > LOCAL_COPY_BYTES:
+        words = pa.Table.from_batches([batch for key, bitmap in marked.items() for batch in word_batches(key, bitmap)])
+        copies, copied = copy_without_marked(context, marked, context.spark.createDataFrame(words), job)
+        return copies if copied == set(marked) else None
+    plan = _plan(context, job)
+    if plan is None:
+        return None
+    scan, layout = plan
+
+    def copy(key: str) -> list[Add] | None:
+        add = context.adds[key]
+        values = tuple(add.partition_values.get(name) for name in layout.split)
+        parts = _copy_partition(scan, layout, values, [RowSlice(add, marked=marked[key])])
+        return None if parts is None else [_to_add(part, add) for part in parts]
+
+    # Arrow works outside of Python's lock.
+    with ThreadPoolExecutor(min(len(marked), COPY_THREADS)) as pool:
+        found = list(pool.map(copy, marked))
+    return None if None in found else [add for adds in found if adds is not None for add in adds]
+
+
+LOCAL_COPY_BYTES = 256 * 2**20
+"""The size of files up to which this process copies them; above it tasks do."""
+
+COPY_THREADS = 4
+"""The number of files that this process copies at the same time."""
 
 
 def _to_add(part: PartFile, old: Add) -> Add:

@@ -12,9 +12,13 @@ from __future__ import annotations
 import secrets
 import uuid
 from contextlib import suppress
-from functools import partial, reduce
+from dataclasses import dataclass
+from functools import cached_property, partial, reduce
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -22,6 +26,7 @@ from widen.errors import CorruptLog, FileMissing, StorageError
 from widen.log.commit_files import current_ms
 from widen.log.commit_outcome import StagedFiles, discard_folder
 from widen.log.file_list import concat_files, from_adds
+from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot, new_snapshot
 from widen.model.schema_json import to_json
 from widen.model.types import STRING, DecimalType, Field, StructType
@@ -37,7 +42,11 @@ FOLDER = "_delta_log/_widen/keys"
 MAX_LISTS = 16
 """From how many lists on they become one."""
 
+MAX_LOCAL_BYTES = 32 * 2**20
+"""The size of the lists up to which a driver reads them."""
+
 _NONCE_BITS = 20
+_SCHEMA_OF_ARROW = pa.schema({KEY_TEXT: pa.string(), NUMBER: pa.decimal128(38, 18), TEXT: pa.string()})
 _SCHEMA = StructType((Field(KEY_TEXT, STRING), Field(NUMBER, DecimalType(38, 18)), Field(TEXT, STRING)))
 _PROTOCOL = Protocol(min_reader_version=1, min_writer_version=2)
 _METADATA = Metadata(id="keys", schema_string=to_json(_SCHEMA), partition_columns=())
@@ -50,21 +59,60 @@ class _Lists(msgspec.Struct, frozen=True):
     lists: int = 0
 
 
-def read_deleted_keys(spark: SparkSession, snapshot: Snapshot | None) -> DataFrame | None:
-    """Return the keys that were deleted, each once, with the order of their newest deletion; None if there are none.
+@dataclass(frozen=True)
+class KeyLists:
+    """The keys that were deleted until a version; the version may be that of no table yet."""
 
-    Raises:
-        CorruptLog: the list is missing or damaged.
-    """
-    lists = _read_lists(snapshot)
-    if snapshot is None or not lists.files:
-        return None
-    adds = [
-        Add(path=path, partition_values={}, size=size, modification_time=0, data_change=True)
-        for path, size in lists.files
-    ]
-    view = new_snapshot(snapshot.store, _PROTOCOL, _METADATA)
-    return _newest(read_data_files(spark, snapshot.store, view, concat_files([from_adds(adds)])))
+    snapshot: Snapshot | None
+
+    @cached_property
+    def _lists(self) -> _Lists:
+        return _read_lists(self.snapshot)
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether a key was deleted.
+
+        Raises:
+            CorruptLog: the list is missing or damaged.
+        """
+        return bool(self._lists.files)
+
+    def read(self, spark: SparkSession) -> DataFrame | None:
+        """Return the keys, each once, with the order of their newest deletion; None if there are none."""
+        if self.snapshot is None or not self.has_keys:
+            return None
+        adds = [
+            Add(path=path, partition_values={}, size=size, modification_time=0, data_change=True)
+            for path, size in self._lists.files
+        ]
+        view = new_snapshot(self.snapshot.store, _PROTOCOL, _METADATA)
+        return _newest(read_data_files(spark, self.snapshot.store, view, concat_files([from_adds(adds)])))
+
+    def read_here(self) -> pa.Table | None:
+        """Return the same without Spark, as a table of Arrow; None if there are too many for this process.
+
+        Raises:
+            CorruptLog: the list is missing or damaged.
+        """
+        if self.snapshot is None or sum(size for _, size in self._lists.files) > MAX_LOCAL_BYTES:
+            return None
+        store = self.snapshot.store
+        parts = [_read_here(store, path) for path, _ in self._lists.files]
+        order = [(KEY_TEXT, "ascending"), (NUMBER, "descending"), (TEXT, "descending")]
+        keys = pa.concat_tables([_SCHEMA_OF_ARROW.empty_table(), *parts]).sort_by(order).combine_chunks()
+        texts = keys[KEY_TEXT]
+        is_first = [True, *pc.not_equal(texts[1:], texts[:-1]).to_pylist()] if len(keys) else []
+        return keys.filter(pa.array(is_first, pa.bool_()))
+
+
+def _read_here(store: LogStore, path: str) -> pa.Table:
+    try:
+        content = store.read(store.plain(path))
+        rows = pq.read_table(pa.BufferReader(content), columns=_SCHEMA_OF_ARROW.names)
+        return rows.cast(_SCHEMA_OF_ARROW)
+    except (FileMissing, pa.ArrowException, KeyError) as error:
+        raise CorruptLog(path=path, reason="the list of deleted keys is missing or damaged", fix=_FIX) from error
 
 
 def _newest(keys: DataFrame) -> DataFrame:
@@ -73,31 +121,43 @@ def _newest(keys: DataFrame) -> DataFrame:
 
 
 def record_deleted_keys(
-    snapshot: Snapshot | None, new: DataFrame | None, view: Snapshot, staged: StagedFiles
+    lists: KeyLists, new: DataFrame | pa.Table | None, view: Snapshot, staged: StagedFiles, spark: SparkSession
 ) -> tuple[Txn, ...]:
     """Write the keys that a batch deletes, and return the transaction identifier for its commit.
 
     Args:
-        snapshot: The version that the commit is based on; None to create the table.
-        new: The keys with their order; None if there are none.
+        lists: Those of the version that the commit is based on.
+        new: The keys with their order; None if there are none. This process writes a table of Arrow.
         view: A version of the table, or of the one to create.
         staged: Deletes the files if the commit is not made.
     """
+    snapshot, known = lists.snapshot, lists._lists
     number = 0 if snapshot is None else snapshot.version + 1
-    lists = _read_lists(snapshot)
     if new is not None:
-        store, spark = view.store, new.sparkSession
-        rows, files, count = new.select(KEY_TEXT, NUMBER, TEXT), lists.files, lists.lists + 1
-        if count > MAX_LISTS:
-            old = read_deleted_keys(spark, snapshot)
-            rows, files, count = rows if old is None else _newest(reduce(DataFrame.unionAll, (old, rows))), (), 1
+        store, files, count = view.store, known.files, known.lists + 1
         folder = f"{FOLDER}/{uuid.uuid4().hex}"
         staged.add_undo(partial(discard_folder, store, folder))
-        adds = write_parquet(rows, store, _PROTOCOL, _METADATA, folder)
-        lists = _Lists((*files, *((add.path, add.size) for add in adds)), count)
-    if not lists.files:
+        if isinstance(new, pa.Table) and count <= MAX_LISTS:
+            written = [_write_here(store, folder, new)]
+        else:
+            rows = spark.createDataFrame(new) if isinstance(new, pa.Table) else new
+            rows = rows.select(KEY_TEXT, NUMBER, TEXT)
+            if count > MAX_LISTS:
+                old = lists.read(spark)
+                rows, files, count = rows if old is None else _newest(reduce(DataFrame.unionAll, (old, rows))), (), 1
+            written = [(add.path, add.size) for add in write_parquet(rows, store, _PROTOCOL, _METADATA, folder)]
+        known = _Lists((*files, *written), count)
+    if not known.files:
         return (_to_txn(number << _NONCE_BITS),)
-    return (_to_txn(_write_lists(view, number, lists, staged)),)
+    return (_to_txn(_write_lists(view, number, known, staged)),)
+
+
+def _write_here(store: LogStore, folder: str, keys: pa.Table) -> tuple[str, int]:
+    buffer, path = pa.BufferOutputStream(), f"{folder}/{uuid.uuid4().hex}.parquet"
+    pq.write_table(keys.select(_SCHEMA_OF_ARROW.names).cast(_SCHEMA_OF_ARROW), buffer)
+    content = buffer.getvalue().to_pybytes()
+    store.put(path, content)
+    return path, len(content)
 
 
 def _to_txn(head: int) -> Txn:
@@ -114,11 +174,13 @@ def _read_lists(snapshot: Snapshot | None) -> _Lists:
     if snapshot is None or txn is None or not txn.version & ((1 << _NONCE_BITS) - 1):
         return _Lists()
     path = _path(txn.version)
-    fix = "Copy a table with its whole log. Without the list, late records could bring deleted rows back."
     try:
         return msgspec.json.decode(snapshot.store.read(path), type=_Lists)
     except (FileMissing, msgspec.DecodeError) as error:
-        raise CorruptLog(path=path, reason="the list of deleted keys is missing or damaged", fix=fix) from error
+        raise CorruptLog(path=path, reason="the list of deleted keys is missing or damaged", fix=_FIX) from error
+
+
+_FIX = "Copy a table with its whole log. Without the list, late records could bring deleted rows back."
 
 
 def _write_lists(view: Snapshot, number: int, lists: _Lists, staged: StagedFiles) -> int:

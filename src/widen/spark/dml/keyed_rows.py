@@ -165,7 +165,7 @@ class KeyCounts:
 # Keys and sequences as values that do not depend on which column holds them.
 
 
-def _columns_of(schema: StructType, path: Path) -> list[tuple[Column, DataType, Path]]:
+def find_columns(schema: StructType, path: Path) -> list[tuple[Column, DataType, Path]]:
     """Return the columns that hold values of a field, with their types and their places, the first one first."""
     return list(_find(schema, path, None, ()))
 
@@ -233,7 +233,7 @@ def key_text(schema: StructType, rules: KeyRules) -> Column | None:
     """
     texts = []
     for path in rules.key:
-        columns = _columns_of(schema, path)
+        columns = find_columns(schema, path)
         # A column of texts also has the text of every value that other columns hold, so it comes last.
         columns.sort(key=lambda each: each[1] == STRING)
         scalars = [text for column, data_type, _ in columns if (text := _scalar_text(column, data_type)) is not None]
@@ -259,11 +259,11 @@ def bound_columns(old: StructType, new: StructType, rules: KeyRules) -> list[tup
     """
     found = []
     for path in rules.key:
-        columns = _columns_of(new, path)
+        columns = find_columns(new, path)
         if len(columns) == 1 and len(columns[0][2]) == 1:
             name = columns[0][2][0]
             field = old.find(name)
-            if field is not None and len(_columns_of(old, path)) == 1:
+            if field is not None and len(find_columns(old, path)) == 1:
                 found.append((field, name))
     return found
 
@@ -276,7 +276,7 @@ def sequence(schema: StructType, rules: KeyRules) -> tuple[Column, Column]:
     nothing = F.lit(None).cast(_WIDE), F.lit(None).cast("string")
     if rules.sequence_by is None:
         return nothing
-    columns = _columns_of(schema, rules.sequence_by)
+    columns = find_columns(schema, rules.sequence_by)
     if not columns:
         return nothing
     family = _family(columns[0][1])
@@ -342,7 +342,7 @@ def ensure_rules_apply(schema: StructType, rules: KeyRules) -> None:
         if key_text(schema, KeyRules((path,))) is None:
             raise InvalidOption(option="key", value=format_path(path), expected=expected)
     if rules.sequence_by is not None:
-        columns = _columns_of(schema, rules.sequence_by)
+        columns = find_columns(schema, rules.sequence_by)
         if not columns:
             raise InvalidOption(option="sequence_by", value=format_path(rules.sequence_by), expected=expected)
         if _family(columns[0][1]) is None:

@@ -143,7 +143,10 @@ def key_predicate(columns: Sequence[Field], keys: DataFrame) -> Predicate:
     bounds = [_bounds(key).alias(f"key{number}") for number, (_, key) in enumerate(ordered)]
     with translate_spark_errors():
         (row,) = keys.agg(*bounds).collect()
-    predicates = (_within(field, *key_bounds) for (field, _), key_bounds in zip(ordered, row, strict=True))
+    predicates = (
+        within_bounds(field, low, high, has_null=has_null)
+        for (field, _), (low, high, has_null) in zip(ordered, row, strict=True)
+    )
     return reduce(And, predicates)
 
 
@@ -162,8 +165,13 @@ def _bounds(key: Field) -> Column:
     return F.struct(F.min(value), F.max(value), F.max(value.isNull()))
 
 
-def _within(field: Field, low: Scalar | None, high: Scalar | None, has_null: bool | None) -> Predicate:
-    """Return the predicate of one column; without any key, one that files without null do not fulfil."""
+def within_bounds(field: Field, low: Scalar | None, high: Scalar | None, *, has_null: bool | None) -> Predicate:
+    """Return the predicate of one column; without any key, one that files without null do not fulfil.
+
+    Args:
+        low: The smallest key; a date as days since the epoch.
+        high: The largest key.
+    """
     path, is_null = (field.name,), IsNull((field.name,), field.type)
     if low is None or high is None:
         return is_null

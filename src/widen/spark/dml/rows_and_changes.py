@@ -11,7 +11,7 @@ from __future__ import annotations
 import uuid
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -242,11 +242,13 @@ def _cast_structs(structs: pa.StructArray, schema: pa.Schema) -> pa.RecordBatch:
 # Source: PROTOCOL.md#deletion-vectors, #add-file-and-remove-file
 
 
-def revise_files(files: ChangeFiles, words: DataFrame, lost: Mapping[str, int], rows: Mapping[str, int]) -> list[Add]:
+def revise_files(
+    files: ChangeFiles, words: DataFrame | Mapping[str, BitMap64], lost: Mapping[str, int], rows: Mapping[str, int]
+) -> list[Add]:
     """Write deletion vectors, and return the files with them; files that lose all rows are left out.
 
     Args:
-        words: The words of the rows that files lose.
+        words: The words of the rows that files lose; or the rows themselves, which this process then writes.
         lost: How many rows each file loses, by its key.
         rows: How many rows each file has, including deleted rows.
 
@@ -259,7 +261,11 @@ def revise_files(files: ChangeFiles, words: DataFrame, lost: Mapping[str, int], 
     if not old:
         return []
     current = {key: add.deletion_vector for key, add in old.items()}
-    vectors = write_vectors(context.spark, context.store, words, current, files.new_folder())
+    folder = files.new_folder()
+    if isinstance(words, DataFrame):
+        vectors = write_vectors(context.spark, context.store, words, current, folder)
+    else:
+        vectors = _write_vectors_here(context.store, words, current, folder)
     for key in old:
         ensure_same_count(gone[key], vectors[key].cardinality)
     return [
@@ -307,6 +313,18 @@ def write_vectors(
             partial(_write_vector_file, store, folder), f"{FILE} string, vector string"
         ).collect()
     return {row[FILE]: _decoder.decode(row.vector) for row in written}
+
+
+def _write_vectors_here(
+    store: LogStore, lost: Mapping[str, BitMap64], current: Mapping[str, DeletionVector | None], folder: str
+) -> dict[str, DeletionVector]:
+    """Write a deletion vector for every file in this process, like `write_vectors`."""
+    keys, vectors = list(current), dict[str, DeletionVector]()
+    for first in range(0, len(keys), FILES_PER_TASK):
+        some = keys[first : first + FILES_PER_TASK]
+        whole = [lost[key] if (old := current[key]) is None else lost[key] | load_vector(store, old) for key in some]
+        vectors.update(zip(some, _put_vectors(store, folder, whole), strict=True))
+    return vectors
 
 
 def spread_words(spark: SparkSession, words: DataFrame, texts: Mapping[str, str], tasks: int) -> DataFrame:
@@ -357,11 +375,16 @@ def _write_vector_file(store: LogStore, folder: str, batches: Iterable[pa.Record
     if not current:
         return
     whole = [_with_current(store, bitmaps[key], old) for key, old in current.items()]
-    name = uuid.uuid4()
-    content, written = pack_vectors(folder, name, [(bitmap.serialize(), len(bitmap)) for bitmap in whole])
-    store.put(vector_file_path(folder, name), content)
-    texts = [msgspec.json.encode(vector).decode() for vector in written]
+    texts = [msgspec.json.encode(vector).decode() for vector in _put_vectors(store, folder, whole)]
     yield pa.RecordBatch.from_arrays([pa.array(list(current)), pa.array(texts)], schema=_WRITTEN)
+
+
+def _put_vectors(store: LogStore, folder: str, bitmaps: Sequence[BitMap64]) -> list[DeletionVector]:
+    """Write deletion vectors into one file."""
+    name = uuid.uuid4()
+    content, written = pack_vectors(folder, name, [(bitmap.serialize(), len(bitmap)) for bitmap in bitmaps])
+    store.put(vector_file_path(folder, name), content)
+    return list(written)
 
 
 def _row_numbers(rows: pa.Array) -> array[int]:

@@ -97,12 +97,44 @@ class LocalScan:
                     if rows.kept is not None:
                         is_chosen = pc.and_(is_chosen, _flags(others, first, batch.num_rows))
                     chosen = batch.filter(is_chosen)
-                yield self._in_table_types(file, chosen, rows.file)
+                yield self._in_table_types(file, chosen, rows.file, chosen.num_rows)
 
-    def _in_table_types(self, file: pq.ParquetFile, stored: pa.Table, add: Add) -> pa.Table:
+    def read_located(self, add: Add) -> Iterator[tuple[pa.Array, pa.Table]]:
+        """Yield the rows of a file with their positions, a row group at a time, without the deleted ones.
+
+        Raises:
+            NotLocal: only Spark can read the file exactly.
+            CorruptFile: the file or a deletion vector cannot be read.
+        """
+        with open_data_file(self.store, self.store.plain(add.path)) as opened:
+            file = pq.ParquetFile(opened, coerce_int96_timestamp_unit="us")
+            if is_legacy(file.metadata.metadata):
+                raise NotLocal(f"{add.path} has dates of the Julian calendar")
+            deleted, names, first = _load(self.store, add), self._stored_names(file), 0
+            gone = pa.array(deleted.to_array(), pa.uint64()) if deleted else None
+            for number in range(file.metadata.num_row_groups):
+                count = file.metadata.row_group(number).num_rows
+                positions = pa.array(range(first, first + count), pa.uint64())
+                first += count
+                rows = file.read_row_group(number, columns=names)
+                if gone is not None:
+                    is_live = pc.invert(pc.is_in(positions, value_set=gone))
+                    positions, rows = positions.filter(is_live), rows.filter(is_live)
+                yield positions, self._in_table_types(file, rows, add, len(positions))
+
+    def _stored_names(self, file: pq.ParquetFile) -> list[str] | None:
+        """Return the names of the columns to read; None for all, because PyArrow takes a dot for a path."""
+        stored = file.schema_arrow.names
+        if any("." in name for name in stored):
+            return None
+        wanted = [physical_name(field, self.mode) for field in self.schema]
+        # Also what is spelled differently: it decides whether only Spark can read the file.
+        return [name for name in stored if any(is_same_name(name, each) for each in wanted)]
+
+    def _in_table_types(self, file: pq.ParquetFile, stored: pa.Table, add: Add, count: int) -> pa.Table:
         stored = _with_zones(file, stored)
         values = {name: add.partition_values.get(key) for name, key in self.partition_keys.items()}
-        columns = [_column(field, stored, self.mode, values) for field in self.schema]
+        columns = [_column(field, stored, self.mode, values, count) for field in self.schema]
         return pa.Table.from_arrays(columns, schema=self.arrow_schema)
 
 
@@ -205,12 +237,17 @@ def _with_zones(file: pq.ParquetFile, rows: pa.Table) -> pa.Table:
     return rows
 
 
-def _column(field: Field, rows: pa.Table, mode: str, partition: Mapping[str, str | None]) -> pa.Array:
+def _column(field: Field, rows: pa.Table, mode: str, partition: Mapping[str, str | None], count: int) -> pa.Array:
+    """Return a column.
+
+    Args:
+        count: The number of rows, which a table without columns does not have.
+    """
     if field.name in partition:
-        return _partition_column(field, partition[field.name], rows.num_rows)
+        return _partition_column(field, partition[field.name], count)
     name = _stored_name(field, rows.column_names, mode)
     if name is None:
-        return pa.nulls(rows.num_rows, to_arrow(field.type))
+        return pa.nulls(count, to_arrow(field.type))
     return convert_column(_one_array(rows.column(name)), field.type, mode)
 
 

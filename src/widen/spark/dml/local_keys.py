@@ -1,0 +1,529 @@
+"""Rows that change, decided in this process with Arrow: no Spark job, and only the keys of the table are read.
+
+It takes batches and tables of common shapes: each key and the sequence in one column of a type that Arrow compares as
+Spark does, and no two records that only their content tells apart. `widen.spark.dml.keyed_rows` takes all others, and
+gives the same rows.
+
+Source: docs/guide/keys.md
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyroaring import BitMap64
+from pyspark.sql import SparkSession
+
+from widen.errors import InvalidOption
+from widen.log.file_list import filter_files, to_adds
+from widen.log.snapshot import Snapshot
+from widen.model.types import (
+    BINARY,
+    BOOLEAN,
+    BYTE,
+    DATE,
+    INTEGER,
+    LONG,
+    SHORT,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    DataType,
+    DecimalType,
+    Field,
+    StructType,
+    is_same_name,
+)
+from widen.protocol.actions import Add
+from widen.protocol.column_mapping import ID, mapping_mode, to_physical_path
+from widen.protocol.data_skipping import And, Compare, IsNull, Not, Or, Predicate, UnknownPredicate
+from widen.protocol.file_statistics import FileStatistics
+from widen.spark.dml.deleted_keys import KeyLists
+from widen.spark.dml.keyed_rows import KEY_TEXT, NUMBER, TEXT, KeyCounts, KeyRules, find_columns
+from widen.spark.dml.replaced_rows import within_bounds
+from widen.spark.errors import translate_spark_errors
+from widen.spark.read.local_rows import LocalScan, NotLocal
+from widen.spark.read.predicates import parse_predicate
+from widen.spark.read.scan import location_key, select_files
+from widen.spark.ship import freeze_imports
+
+MAX_RECORDS = 1_000_000
+"""The number of records up to which a batch is decided in this process: it holds their keys."""
+
+LOCAL_BYTES = 512 * 2**20
+"""The size of the files up to which this process reads their keys; above it tasks do."""
+
+_FILES_PER_TASK = 8
+_INTEGERS = frozenset({BYTE, SHORT, INTEGER, LONG})
+_KEY_TYPES = _INTEGERS | {STRING, BINARY, BOOLEAN, DATE, TIMESTAMP, TIMESTAMP_NTZ}
+_SEQUENCE_TYPES = _INTEGERS | {STRING, DATE, TIMESTAMP, TIMESTAMP_NTZ}
+_NUMBER_TYPE, _DAY_MICROS = pa.decimal128(38, 18), 86_400_000_000
+_FOUND = "code bigint, file int, position bigint"
+
+
+@dataclass(frozen=True, slots=True)
+class LocalMerge:
+    """What a batch does to the rows of a table.
+
+    Args:
+        losers: The positions of the records that lead to no row, by the key of their file; files without any have none.
+        removed: The positions of the rows of the table that are replaced or deleted, by the key of their file.
+        deleted: The deleted keys with their order, as `widen.spark.dml.deleted_keys` lists them.
+        searched: Where in the table rows with the keys may be.
+    """
+
+    counts: KeyCounts
+    losers: Mapping[str, BitMap64]
+    removed: Mapping[str, BitMap64]
+    deleted: pa.Table | None
+    searched: Predicate
+
+
+def has_every_key(adds: Sequence[Add], view: Snapshot, rules: KeyRules) -> bool:
+    """Return whether the statistics of the files of a batch say that every record has its key and its sequence."""
+    mode = mapping_mode(view.properties, view.protocol)
+    for path in (*rules.key, *([rules.sequence_by] if rules.sequence_by else [])):
+        columns = find_columns(view.schema, path)
+        if len(columns) != 1:
+            return False
+        _, data_type, place = columns[0]
+        physical = to_physical_path(view.schema, place, mode)
+        if any(FileStatistics(add.stats).column(physical, data_type).nulls != 0 for add in adds):
+            return False
+    return True
+
+
+def decide_here(
+    spark: SparkSession,
+    view: Snapshot,
+    adds: Sequence[Add],
+    snapshot: Snapshot | None,
+    rules: KeyRules,
+    lists: KeyLists,
+) -> LocalMerge | None:
+    """Return what a batch does; None if only Spark can decide that.
+
+    Args:
+        view: The version, with the columns after the batch.
+        adds: The files of the batch.
+        snapshot: The version; None if there is no table yet.
+        lists: The keys that were deleted.
+
+    Raises:
+        CorruptFile: a file of the table cannot be read.
+    """
+    plan = _plan(view, rules)
+    if plan is None or sum(FileStatistics(add.stats).rows or 0 for add in adds) > MAX_RECORDS:
+        return None
+    try:
+        batch = _read_batch(plan, adds)
+        return None if batch is None else _Decision(spark, plan, batch, view, snapshot, lists).result()
+    except (NotLocal, pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None
+
+
+# The columns, and the records.
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """Which columns hold the keys and the sequence, by their places, and how files are read."""
+
+    scan: LocalScan
+    keys: tuple[tuple[str, ...], ...]
+    key_fields: tuple[Field | None, ...]
+    sequence: tuple[str, ...]
+    key_types: tuple[DataType, ...]
+    sequence_type: DataType
+    deletes: Predicate | None
+
+
+def _plan(view: Snapshot, rules: KeyRules) -> _Plan | None:
+    mode = mapping_mode(view.properties, view.protocol)
+    if rules.sequence_by is None or mode == ID:
+        return None
+    places, types = [], []
+    for path in (*rules.key, rules.sequence_by):
+        columns = find_columns(view.schema, path)
+        if len(columns) != 1:
+            return None
+        _, data_type, place = columns[0]
+        places.append(place)
+        types.append(data_type)
+    *key_types, sequence_type = types
+    if not all(each in _KEY_TYPES or isinstance(each, DecimalType) for each in key_types):
+        return None
+    if sequence_type not in _SEQUENCE_TYPES:
+        return None
+    deletes = None if rules.delete_when is None else parse_predicate(rules.delete_when, view.schema)
+    if deletes is not None and not _is_exact(deletes):
+        return None
+    wanted = {place[0] for place in places} | {path[0] for path in _paths(deletes)}
+    fields = tuple(field for field in view.schema if any(is_same_name(field.name, name) for name in wanted))
+    keys = dict(zip(view.partition_columns, view.partition_keys, strict=True))
+    scan = LocalScan(view.store, StructType(fields), mode, keys)
+    try:
+        _ = scan.arrow_schema
+    except InvalidOption:  # a type that Arrow does not have
+        return None
+    own = tuple(view.schema.find(place[0]) if len(place) == 1 else None for place in places[:-1])
+    return _Plan(scan, tuple(places[:-1]), own, places[-1], tuple(key_types), sequence_type, deletes)
+
+
+def _is_exact(predicate: Predicate) -> bool:
+    """Return whether this process evaluates a condition as Spark does: comparisons of texts, booleans and integers."""
+    match predicate:
+        case And(left, right) | Or(left, right):
+            return _is_exact(left) and _is_exact(right)
+        case Not(inner):
+            return _is_exact(inner)
+        case IsNull():
+            return True
+        case Compare(_, data_type, sign, value):
+            is_plain = data_type in _INTEGERS or data_type in (STRING, BOOLEAN)
+            return is_plain and sign in ("=", "<>") and isinstance(value, (str, int, bool))
+    return False
+
+
+def _paths(predicate: Predicate | None) -> Iterator[tuple[str, ...]]:
+    match predicate:
+        case And(left, right) | Or(left, right):
+            yield from _paths(left)
+            yield from _paths(right)
+        case Not(inner):
+            yield from _paths(inner)
+        case IsNull(path, _) | Compare(path, _, _, _):
+            yield path
+
+
+def _evaluate(predicate: Predicate, rows: pa.Table) -> pa.ChunkedArray:
+    match predicate:
+        case And(left, right):
+            return pc.and_kleene(_evaluate(left, rows), _evaluate(right, rows))
+        case Or(left, right):
+            return pc.or_kleene(_evaluate(left, rows), _evaluate(right, rows))
+        case Not(inner):
+            return pc.invert(_evaluate(inner, rows))
+        case IsNull(path, _):
+            return pc.is_null(_leaf(rows, path))
+        case Compare(path, data_type, sign, value):
+            column = _leaf(rows, path)
+            # A constant may be larger than the column holds.
+            column = column.cast(pa.decimal128(38, 0)) if data_type in _INTEGERS else column
+            constant = pa.scalar(value, column.type)
+            return pc.equal(column, constant) if sign == "=" else pc.not_equal(column, constant)
+    raise NotLocal("a condition that only Spark evaluates")
+
+
+def _leaf(rows: pa.Table, place: Sequence[str]) -> pa.ChunkedArray:
+    names = {name.lower(): name for name in rows.column_names}
+    column = rows.column(names[place[0].lower()])
+    for name in place[1:]:
+        fields = {column.type.field(at).name.lower(): at for at in range(column.type.num_fields)}
+        # A field of a null struct is null, whatever is stored behind it.
+        column = pc.if_else(column.is_valid(), pc.struct_field(column, fields[name.lower()]), None)
+    return column
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """The records of a batch: where each is, its key as a number from 0 on, its order, and whether it deletes."""
+
+    files: list[str]
+    file: pa.Array
+    position: pa.Array
+    keys: tuple[pa.Array, ...]
+    sequence: pa.Array
+    is_delete: pa.Array
+
+
+def _read_batch(plan: _Plan, adds: Sequence[Add]) -> _Batch | None:
+    parts: list[pa.Table] = []
+    for number, add in enumerate(adds):
+        for positions, rows in plan.scan.read_located(add):
+            columns = {"file": pa.repeat(pa.scalar(number, pa.int32()), len(positions)), "position": positions}
+            columns |= {f"k{at}": _leaf(rows, place) for at, place in enumerate(plan.keys)}
+            columns["s"] = _leaf(rows, plan.sequence)
+            deletes = None if plan.deletes is None else pc.fill_null(_evaluate(plan.deletes, rows), False)
+            columns["d"] = pa.repeat(pa.scalar(False), len(positions)) if deletes is None else deletes
+            parts.append(pa.table(columns))
+    if not parts:
+        return None
+    whole = pa.concat_tables(parts).combine_chunks()
+    one = {name: _one(whole.column(name)) for name in whole.column_names}
+    keys = tuple(one[f"k{at}"] for at in range(len(plan.keys)))
+    if any(each.null_count for each in (*keys, one["s"])):  # the ingestion quarantines such records
+        return None
+    names = [location_key(plan.scan.store.uri(add.path)) for add in adds]
+    return _Batch(names, one["file"], one["position"], keys, one["s"], one["d"])
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+
+
+# Keys as numbers.
+
+
+@dataclass(frozen=True, slots=True)
+class _KeyCodes:
+    """Numbers the keys of a batch, so that those of files are looked up column by column.
+
+    Args:
+        values: The distinct values of each column.
+        pairs: For each column after the first, the distinct pairs of the number so far and that of its value.
+    """
+
+    values: tuple[pa.Array, ...]
+    pairs: tuple[pa.Array, ...] = ()
+
+    @staticmethod
+    def of(columns: Sequence[pa.Array]) -> tuple[_KeyCodes, pa.Array]:
+        """Return the numbers of keys, and how others are looked up."""
+        values = tuple(map(pc.unique, columns))
+        codes, pairs = pc.index_in(columns[0], value_set=values[0]), []
+        for column, distinct in zip(columns[1:], values[1:], strict=True):
+            pair = _pair(codes, pc.index_in(column, value_set=distinct), len(distinct))
+            pairs.append(pc.unique(pair))
+            codes = pc.index_in(pair, value_set=pairs[-1])
+        return _KeyCodes(values, tuple(pairs)), codes
+
+    @property
+    def count(self) -> int:
+        """The number of keys."""
+        return len(self.pairs[-1] if self.pairs else self.values[0])
+
+    def find(self, columns: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
+        """Return the number of each key, null for a key that the batch does not have."""
+        codes = pc.index_in(columns[0], value_set=self.values[0], skip_nulls=True)
+        for column, distinct, pairs in zip(columns[1:], self.values[1:], self.pairs, strict=True):
+            pair = _pair(codes, pc.index_in(column, value_set=distinct, skip_nulls=True), len(distinct))
+            codes = pc.index_in(pair, value_set=pairs, skip_nulls=True)
+        return codes
+
+
+def _pair(left: pa.Array, right: pa.Array, size: int) -> pa.Array:
+    return pc.add(pc.multiply(left.cast(pa.int64()), size), right.cast(pa.int64()))
+
+
+# The rows of the table that have one of the keys.
+
+
+def _find_rows(plan: _Plan, codes: _KeyCodes, files: Sequence[Add], first: int = 0) -> pa.Table:
+    """Return the key, the place and the sequence of each row of some files that has one of the keys."""
+    parts = []
+    for number, add in enumerate(files, first):
+        for positions, rows in plan.scan.read_located(add):
+            found = codes.find([_leaf(rows, place) for place in plan.keys])
+            is_found = found.is_valid()
+            count = pc.sum(is_found).as_py() or 0
+            if count:
+                columns = {
+                    "code": found.filter(is_found).cast(pa.int64()),
+                    "file": pa.repeat(pa.scalar(number, pa.int32()), count),
+                    "position": positions.filter(_one(is_found)).cast(pa.int64()),
+                    "s": _leaf(rows, plan.sequence).filter(is_found),
+                }
+                parts.append(pa.table(columns))
+    sequence = {field.name: field.type for field in plan.scan.arrow_schema}
+    data_type = parts[0].schema.field("s").type if parts else _leaf_type(sequence, plan.sequence)
+    schema = pa.schema([("code", pa.int64()), ("file", pa.int32()), ("position", pa.int64()), ("s", data_type)])
+    return pa.concat_tables(parts) if parts else schema.empty_table()
+
+
+def _leaf_type(types: Mapping[str, pa.DataType], place: Sequence[str]) -> pa.DataType:
+    data_type = next(each for name, each in types.items() if name.lower() == place[0].lower())
+    for name in place[1:]:
+        data_type = next(each.type for each in data_type if each.name.lower() == name.lower())
+    return data_type
+
+
+def _find_rows_in_tasks(spark: SparkSession, plan: _Plan, codes: _KeyCodes, files: Sequence[Add]) -> pa.Table:
+    """Return the same as `_find_rows`; tasks read the files."""
+    tasks = max(1, len(files) // _FILES_PER_TASK)
+    slim = [Add(f.path, f.partition_values, f.size, 0, True, deletion_vector=f.deletion_vector) for f in files]
+    schema = _find_rows(plan, codes, ()).schema
+    numbers = spark.range(0, tasks, 1, tasks)
+    kind = {pa.string(): "string", pa.date32(): "date"}.get(schema.field("s").type)
+    if kind is None:
+        kind = {"int8": "tinyint", "int16": "smallint", "int32": "int", "int64": "bigint"}.get(
+            str(schema.field("s").type)
+        )
+    if kind is None:
+        kind = "timestamp" if schema.field("s").type.tz else "timestamp_ntz"
+    with translate_spark_errors():
+        found = numbers.mapInArrow(partial(_find_task, plan, codes, slim, tasks), f"{_FOUND}, s {kind}").toArrow()
+    return found.cast(schema)
+
+
+def _find_task(
+    plan: _Plan, codes: _KeyCodes, files: Sequence[Add], tasks: int, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    freeze_imports()
+    for task in (task for batch in batches for task in batch.column(0).to_pylist()):
+        for number in range(task, len(files), tasks):
+            yield from _find_rows(plan, codes, [files[number]], number).combine_chunks().to_batches()
+
+
+# The decision.
+
+
+class _Decision:
+    """One batch by key, as columns of Arrow."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        plan: _Plan,
+        batch: _Batch,
+        view: Snapshot,
+        snapshot: Snapshot | None,
+        lists: KeyLists,
+    ) -> None:
+        self._spark, self._plan, self._batch, self._view = spark, plan, batch, view
+        self._snapshot, self._lists = snapshot, lists
+
+    def result(self) -> LocalMerge | None:
+        batch, plan = self._batch, self._plan
+        codes, code = _KeyCodes.of(batch.keys)
+        top = self._newest(code, codes.count)
+        if top is None:
+            return None
+        searched = self._searched(codes)
+        files: list[Add] = []
+        if self._snapshot is not None:
+            files = to_adds(filter_files(self._snapshot.files(), select_files(self._snapshot, searched)))
+        is_small = sum(add.size for add in files) <= LOCAL_BYTES
+        found = (
+            _find_rows(plan, codes, files) if is_small else _find_rows_in_tasks(self._spark, plan, codes, files)
+        ).combine_chunks()
+        # One record for each key, in the order of the keys.
+        order = pc.sort_indices(code.take(top))
+        newest = top.take(order)
+        sequence, is_delete = batch.sequence.take(newest), batch.is_delete.take(newest)
+        deleted_at = self._deleted(newest, sequence)
+        if deleted_at is None:
+            return None
+        old, is_known = self._old_order(found, codes.count, sequence.type)
+        is_tie = pc.fill_null(pc.equal(sequence, old), False)
+        if pc.any(is_tie).as_py():  # their contents decide
+            return None
+        late = pc.or_(pc.fill_null(pc.less(sequence, old), False), deleted_at)
+        wins = pc.invert(late)
+        writes = pc.and_(wins, pc.invert(is_delete))
+        deletes = pc.and_(wins, is_delete)
+        counts = {
+            "inserted": _count(pc.and_(writes, pc.invert(is_known))),
+            "updated": _count(pc.and_(writes, is_known)),
+            "deleted": _count(pc.and_(deletes, is_known)),
+            "unknown_deletes": _count(pc.and_(deletes, pc.invert(is_known))),
+        }
+        counts["late"] = len(code) - sum(counts.values())
+        written = newest.filter(writes)
+        is_written = pc.is_in(pa.array(range(len(code)), pa.uint64()), value_set=written)
+        losers = _positions(batch.file, batch.position, pc.invert(is_written), batch.files)
+        changes = pc.and_(wins, is_known).take(found["code"])
+        names = [location_key(plan.scan.store.uri(add.path)) for add in files]
+        removed = _positions(_one(found["file"]), _one(found["position"]), _one_of(changes), names)
+        gone = self._to_list(newest.filter(deletes)) if _count(deletes) else None
+        return LocalMerge(KeyCounts(**counts), losers, removed, gone, searched)
+
+    def _newest(self, code: pa.Array, count: int) -> pa.Array | None:
+        """Return the numbers of the records that are the newest of their key; None if contents have to decide."""
+        rows = pa.array(range(len(code)), pa.uint64())
+        if count == len(code):
+            return rows
+        order = pa.table({"code": code, "s": self._batch.sequence, "row": rows})
+        order = order.sort_by([("code", "ascending"), ("s", "descending")])
+        codes, sequence, row = (_one(order[name]) for name in ("code", "s", "row"))
+        is_first = pa.concat_arrays([pa.array([True]), pc.not_equal(codes[1:], codes[:-1])])
+        is_equal = pc.and_(pc.equal(sequence[1:], sequence[:-1]), pc.equal(codes[1:], codes[:-1]))
+        is_tie = pc.and_(is_equal, is_first[:-1])
+        return None if pc.any(is_tie).as_py() else row.filter(is_first)
+
+    def _searched(self, codes: _KeyCodes) -> Predicate:
+        old = None if self._snapshot is None else self._snapshot.schema
+        searched: Predicate = UnknownPredicate()
+        for field, values, data_type in zip(self._plan.key_fields, self._batch.keys, self._plan.key_types, strict=True):
+            known = None if old is None or field is None else old.find(field.name)
+            is_ordered = data_type in _INTEGERS or data_type in (STRING, DATE)
+            if known is None or not is_ordered or (known.type != data_type and data_type not in _INTEGERS):
+                continue
+            bounds = pc.min_max(values.cast(pa.int32()) if data_type == DATE else values).as_py()
+            searched = And(searched, within_bounds(known, bounds["min"], bounds["max"], has_null=False))
+        return searched
+
+    def _old_order(self, found: pa.Table, count: int, data_type: pa.DataType) -> tuple[pa.Array, pa.Array]:
+        """Return the newest sequence in the table of each key, null if it has none, and whether it has the key."""
+        codes, sequence = _one(found["code"]), _one(found["s"])
+        every = pa.array(range(count), pa.int64())
+        distinct = pc.unique(codes)
+        if len(distinct) < len(codes):  # a table that was not written by key may have several rows of one
+            order = found.select(["code", "s"]).sort_by([("code", "ascending"), ("s", "descending")])
+            codes, sequence = _one(order["code"]), _one(order["s"])
+            is_first = pa.concat_arrays([pa.array([True]), pc.not_equal(codes[1:], codes[:-1])])
+            # Nulls come last, so the first one is the newest.
+            codes, sequence = codes.filter(is_first), sequence.filter(is_first)
+        at = pc.index_in(every, value_set=codes)
+        return sequence.cast(data_type).take(at), at.is_valid()
+
+    def _deleted(self, newest: pa.Array, sequence: pa.Array) -> pa.Array | None:
+        """Return which keys were deleted at the time of their newest record or later; None if Arrow cannot tell."""
+        if not self._lists.has_keys:
+            return pa.repeat(pa.scalar(False), len(newest))
+        listed, ours = self._lists.read_here(), self._to_list(newest)
+        if listed is None or ours is None:
+            return None
+        at = pc.index_in(ours[KEY_TEXT], value_set=_one(listed[KEY_TEXT]))
+        at = _one_of(at)
+        column = TEXT if self._plan.sequence_type == STRING else NUMBER
+        theirs, own = _one(listed[column]).take(at), _one(ours[column])
+        # A deletion of another kind of sequence, such as a text where there are numbers, is older.
+        return pc.fill_null(pc.less_equal(own, theirs), False)
+
+    def _to_list(self, rows: pa.Array) -> pa.Table | None:
+        """Return the keys and the order of some records as the list of deleted keys has them; None if Arrow cannot."""
+        columns = [column.take(rows) for column in self._batch.keys]
+        texts = [_key_text(column, each) for column, each in zip(columns, self._plan.key_types, strict=True)]
+        if any(text is None for text in texts) or len(texts) > 1:
+            raise NotLocal("a key whose text only Spark makes")
+        sequence, data_type = self._batch.sequence.take(rows), self._plan.sequence_type
+        is_text = data_type == STRING
+        number = pa.nulls(len(rows), _NUMBER_TYPE) if is_text else _number(sequence, data_type)
+        text = sequence if is_text else pa.nulls(len(rows), pa.string())
+        return pa.table({KEY_TEXT: texts[0], NUMBER: number, TEXT: text})
+
+
+def _key_text(column: pa.Array, data_type: DataType) -> pa.Array | None:
+    """Return the same as `widen.spark.dml.keyed_rows.key_text` for the types of most keys."""
+    if data_type in _INTEGERS:
+        return pc.binary_join_element_wise(pa.scalar("n"), column.cast(pa.string()), ":")
+    return pc.binary_join_element_wise(pa.scalar("s"), column, ":") if data_type == STRING else None
+
+
+def _number(sequence: pa.Array, data_type: DataType) -> pa.Array:
+    if data_type == DATE:
+        sequence = pc.multiply(sequence.cast(pa.int32()).cast(pa.int64()), _DAY_MICROS)
+    return sequence.cast(pa.int64()).cast(_NUMBER_TYPE)
+
+
+def _count(flags: pa.Array) -> int:
+    return int(pc.sum(flags).as_py() or 0)
+
+
+def _one_of(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return _one(column) if isinstance(column, pa.ChunkedArray) else column
+
+
+def _positions(file: pa.Array, position: pa.Array, chosen: pa.Array, names: Sequence[str]) -> dict[str, BitMap64]:
+    """Return the positions of the chosen rows by the key of their file."""
+    bitmaps: defaultdict[str, BitMap64] = defaultdict(BitMap64)
+    file, position = file.filter(chosen), position.filter(chosen)
+    for number in pc.unique(file).to_pylist():
+        bitmaps[names[number]] = BitMap64(position.filter(pc.equal(file, number)).to_pylist())
+    return dict(bitmaps)

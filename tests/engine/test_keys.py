@@ -308,7 +308,7 @@ def test_histories_end_as_the_model_says(spark: SparkSession, tmp_path: Path, ki
         ensure_feed_leads_to_table(keyed)
 
 
-@pytest.mark.parametrize("kind", ("plain", "vectors", "feed_and_vectors", "mapping"))
+@pytest.mark.parametrize("kind", ["plain", "vectors", "feed_and_vectors", "mapping"])
 def test_plain_histories_need_no_job_to_decide(
     spark: SparkSession, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

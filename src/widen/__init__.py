@@ -13,10 +13,13 @@ if TYPE_CHECKING:
     from widen.evolution.unify import FoldResult
     from widen.flows import Flow, FlowBatch, flow, flow_chain
     from widen.ingestion import (
+        EventFile,
         IngestResult,
         IngestStream,
         IntervalEvent,
+        OpenLineage,
         ReplayResult,
+        Webhook,
         check_contract,
         ingest,
         ingest_stream,
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ContentionError",
+    "EventFile",
     "Flow",
     "FlowBatch",
     "FoldResult",
@@ -42,6 +46,7 @@ __all__ = [
     "InternalError",
     "IntervalEvent",
     "Loads",
+    "OpenLineage",
     "ReplayResult",
     "RequestError",
     "SchemaDiff",
@@ -50,6 +55,7 @@ __all__ = [
     "TableError",
     "Vacuumed",
     "Verification",
+    "Webhook",
     "WidenError",
     "check_contract",
     "create_table",
@@ -69,10 +75,13 @@ __version__ = "0.1.0"
 _NAMES = {
     "widen.flows": ("Flow", "FlowBatch", "flow", "flow_chain"),
     "widen.ingestion": (
+        "EventFile",
         "IngestResult",
         "IngestStream",
         "IntervalEvent",
+        "OpenLineage",
         "ReplayResult",
+        "Webhook",
         "check_contract",
         "ingest",
         "ingest_stream",

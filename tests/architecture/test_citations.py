@@ -17,7 +17,7 @@ DOCUMENT_OR_ANCHOR = re.compile(r"((?:docs/(?:[\w-]+/)*|protocol_rfcs/)?[\w-]+\.
 CITATION = re.compile(
     r"(?:the error classes of )?"
     r"(?:docs/|PROTOCOL\.md|protocol_rfcs/|Delta Lake|Delta Spark|deltalake|Spark|Hive|Iceberg's table specification"
-    r"|PyIceberg|the Puffin specification"
+    r"|CloudEvents|OpenLineage|Open Data Contract Standard|PyIceberg|the Puffin specification"
     r"|the Parquet format|the Arrow format|RFC \d+|PEP \d+|ISO \d+|TOML|Unicode|JSON Lines)"
 )
 

@@ -95,11 +95,12 @@ AROUND_COMMITS = {
     "iceberg/catalog.py",
     "iceberg/commit.py",
     "iceberg/metadata_files.py",
+    "ingestion/event_sinks.py",
     "log/commit.py",
     "log/commit_outcome.py",
 }
 """Where a commit may be visible: every kind of error must end as an outcome there, none as a failure of the commit.
-And where an Iceberg catalog is called, which may raise errors of any library that it uses."""
+And where an Iceberg catalog or a client of lineage is called, which may raise errors of any library that it uses."""
 
 
 def test_no_except_catches_everything_and_keeps_it() -> None:

@@ -51,7 +51,7 @@ FOREIGN = {
     "spark": {"msgspec", "py4j", "pyarrow", "pyiceberg", "pyroaring", "pyspark", "sqlglot"},
     "targets": {"msgspec"},
     "table": {"msgspec", "pyarrow", "typing_extensions"},
-    "ingestion": {"msgspec", "typing_extensions"},
+    "ingestion": {"attr", "msgspec", "open_data_contract_standard", "openlineage", "typing_extensions", "yaml"},
     "flows": {"msgspec"},
     "sql_commands": {"lark", "pyarrow", "sqlglot"},
     "cli": {"jinja2", "msgspec", "rich", "typer"},

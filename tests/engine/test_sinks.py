@@ -148,6 +148,7 @@ def test_each_load_has_one_event_with_a_time(shop: Shop) -> None:
     time = datetime.fromisoformat(load.pop("time").replace("Z", "+00:00"))
     assert (began - time).total_seconds() < 1
     assert abs((events[-1].time - time).total_seconds()) < 1
+    assert 0 < load.pop("durationMs") < 600_000
     assert load == {
         "event": "load",
         "table": shop.table._label,

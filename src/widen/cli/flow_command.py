@@ -14,7 +14,7 @@ import typer
 from rich.text import Text
 
 from widen.cli import ingest_commands, shared_options, spark_session
-from widen.cli.ingest_commands import stop_requested, to_event_file
+from widen.cli.ingest_commands import stop_requested, to_listener
 from widen.cli.output import note, progress, show, show_json
 
 if TYPE_CHECKING:
@@ -72,6 +72,10 @@ def flow_command(
         typer.Option("--source-catalog", metavar="NAME|FILE.db", help="The catalog of an Iceberg table to read."),
     ] = None,
     events: shared_options.Events = None,
+    events_from: shared_options.EventsFrom = shared_options.EventGrade.STRUCTURAL,
+    dead_letter: shared_options.DeadLetter = None,
+    events_required: shared_options.EventsRequired = False,
+    openlineage: shared_options.Lineage = False,
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
@@ -103,7 +107,15 @@ def flow_command(
         more = {"source": source, "removed": removed.value, "verify": verify}
         check_flow({**given, **more}, shared["storage_options"])
         start = partial(flow, source, **given, removed=removed.value, verify=verify, **shared)
-    _run(partial(start, on_event=to_event_file(events), on_batch=partial(_report, json)), once=once)
+    listener = to_listener(
+        events,
+        grade=events_from,
+        dead_letter=dead_letter,
+        must_deliver=events_required,
+        lineage=openlineage,
+        inputs=[] if source.endswith(CHAIN) else [source],
+    )
+    _run(partial(start, on_event=listener, on_batch=partial(_report, json)), once=once)
 
 
 def _run(start: Callable[..., Flow], *, once: bool) -> None:

@@ -15,10 +15,12 @@ from widen.cli.alter_commands import ensure_one_change, parse_operations, reques
 from widen.cli.maintenance_commands import RestChoice, print_view, run_fold
 from widen.cli.output import ensure_output_writable, note, progress, show_json, show_line
 from widen.cli.output import show as show_parts
+from widen.cli.shared_options import ContractForm
 from widen.cli.show_commands import (
     acknowledge_decisions,
     scan_rows,
     select_rows,
+    show_contract,
     show_diff,
     show_loads,
     show_report,
@@ -171,11 +173,14 @@ def _paths(table: IcebergTable) -> set[str]:
     return {*table.files()["path"].to_pylist()}
 
 
-def contract_iceberg(table: str, catalog: str, version: int | None = None) -> None:
-    """Write what an Iceberg table has learned as JSON Schema."""
+def contract_iceberg(
+    table: str, catalog: str, version: int | None = None, format: ContractForm = ContractForm.JSON_SCHEMA
+) -> None:
+    """Write what an Iceberg table has learned as a contract."""
     from widen.table import IcebergTable
 
-    show_json(IcebergTable(table, catalog).contract(version))
+    found = IcebergTable(table, catalog)
+    show_contract(found.contract(version), table, found.version if version is None else version, format)
 
 
 def diff_iceberg(table: str, catalog: str, old: int, new: int | None = None, json: bool = False) -> None:

@@ -6,7 +6,6 @@ Source: docs/evolution-rules.md#one-interval
 from __future__ import annotations
 
 import inspect
-import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,7 +23,7 @@ import typer
 from rich.text import Text
 
 from widen.cli import shared_options, spark_session
-from widen.cli.output import note, progress, show, show_json, writing
+from widen.cli.output import note, progress, show, show_json
 from widen.cli.shared_options import Catalog, Shown, pairs
 from widen.errors import InvalidOption, OptionMissing
 
@@ -32,7 +31,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from widen.evolution.plan import Plan
-    from widen.ingestion import IngestResult, IntervalEvent
+    from widen.ingestion import IngestResult
+    from widen.ingestion.commit_batch import OnEvent
     from widen.ingestion.new_files import FileComparison
     from widen.log.log_store import LogStore
     from widen.spark.ingest.contract_check import ContractReport
@@ -309,6 +309,10 @@ def ingest_command(
     verify_share: shared_options.VerifyShare = None,
     plan_hash: shared_options.PlanHash = None,
     events: shared_options.Events = None,
+    events_from: shared_options.EventsFrom = shared_options.EventGrade.STRUCTURAL,
+    dead_letter: shared_options.DeadLetter = None,
+    events_required: shared_options.EventsRequired = False,
+    openlineage: shared_options.Lineage = False,
     follow: Follow = False,
     once: Once = False,
     checkpoint: Checkpoint = None,
@@ -340,7 +344,14 @@ def ingest_command(
     if (follow or once) and checkpoint is None:
         raise OptionMissing(option="--checkpoint", expected="Name a directory that outlives the process.")
     ensure_options_valid(source, into, options, settings, checkpoint=checkpoint, is_new=new, follows=follow or once)
-    arguments["on_event"] = to_event_file(events)
+    arguments["on_event"] = to_listener(
+        events,
+        grade=events_from,
+        dead_letter=dead_letter,
+        must_deliver=events_required,
+        lineage=openlineage,
+        inputs=source,
+    )
     if follow or once:
         assert checkpoint is not None
         arguments |= {**gate, "max_files": max_files, "max_bytes": max_bytes, "every_seconds": every, "once": once}
@@ -529,36 +540,45 @@ def _result_parts(result: IngestResult, into: str) -> Iterator[RenderableType]:
 # Source: docs/evolution-rules.md#one-interval
 
 
-@dataclass(frozen=True)
-class EventFile:
-    """A file that gets each event as a line of JSON."""
+def to_listener(
+    events: Sequence[str] | None,
+    *,
+    grade: shared_options.EventGrade = shared_options.EventGrade.STRUCTURAL,
+    dead_letter: Path | None = None,
+    must_deliver: bool = False,
+    lineage: bool = False,
+    inputs: Sequence[str] = (),
+) -> OnEvent | None:
+    """Return what gets the events of a load: files, webhooks, OpenLineage; None if nothing does.
 
-    path: Path
-
-    def ensure_writable(self) -> EventFile:
-        """Create the file if it does not exist, before anything is loaded, and return this.
-
-        Raises:
-            StorageError: it cannot be written.
-        """
-        with writing(self.path):
-            # Without waiting: a pipe that no process reads would block the commit that comes before the first event.
-            os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NONBLOCK", 0), 0o666))
-        return self
-
-    def __call__(self, event: IntervalEvent) -> None:
-        """Append an event."""
-        with writing(self.path), self.path.open("ab") as file:
-            file.write(msgspec.json.encode(event.to_value()) + b"\n")
-
-
-def to_event_file(path: Path | None) -> EventFile | None:
-    """Return the file for events, which can be written.
+    Args:
+        events: Files, and URLs with http or https.
+        inputs: The sources, for OpenLineage.
 
     Raises:
-        StorageError: it cannot be written.
+        InvalidOption: an option needs a URL and there is none, or the URL cannot be used.
+        StorageError: a file cannot be written.
+        PackageMissing: the client of OpenLineage is not installed.
     """
-    return None if path is None else EventFile(path).ensure_writable()
+    given = {"--dead-letter": dead_letter, "--events-required": must_deliver or None}
+    is_url = [event.partition("://")[0].lower() in ("http", "https") for event in events or ()]
+    if not any(is_url):
+        for option, value in given.items():
+            if value is not None:
+                raise InvalidOption(option=option, value=value, expected="Applies to --events with a URL.")
+    if not events and not lineage:
+        return None
+    from widen.ingestion.event_sinks import EventFile, EventSinks, OpenLineage, Webhook
+
+    sinks: list[OnEvent] = []
+    for event, sends in zip(events or (), is_url, strict=True):
+        if not sends:
+            sinks.append(EventFile(Path(event)))
+            continue
+        sinks.append(Webhook(url=event, grade=grade.value, dead_letter=dead_letter, must_deliver=must_deliver))
+    if lineage:
+        sinks.append(OpenLineage(inputs=list(inputs), must_deliver=must_deliver))
+    return sinks[0] if len(sinks) == 1 else EventSinks(sinks)
 
 
 def ensure_options_apply(alone: Mapping[str, object], followed: Mapping[str, object], *, follows: bool) -> None:

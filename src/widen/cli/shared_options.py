@@ -55,7 +55,24 @@ PlannedInto: TypeAlias = Annotated[
     str | None, typer.Option("--into", metavar="TABLE", help="The table; not needed with --contract.")
 ]
 ContractFile: TypeAlias = Annotated[
-    Path | None, typer.Option("--contract", metavar="FILE", help="Check the records; see `widen contract`.")
+    Path | None,
+    typer.Option(
+        "--contract",
+        metavar="FILE",
+        help="Check the records against a JSON Schema or an .odcs.yaml file; see `widen contract`.",
+    ),
+]
+
+
+class ContractForm(str, Enum):
+    """The forms of a contract."""
+
+    JSON_SCHEMA = "json-schema"
+    ODCS = "odcs"
+
+
+ContractFormat: TypeAlias = Annotated[
+    ContractForm, typer.Option("--format", help="json-schema, or odcs: YAML of the Open Data Contract Standard 3.1.")
 ]
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Write JSON to stdout.")]
 Version: TypeAlias = Annotated[int | None, typer.Option("--version", min=0, help="The version; by default the newest.")]
@@ -108,7 +125,43 @@ PlanHash: TypeAlias = Annotated[
     typer.Option("--plan-hash", metavar="HASH", help="Fail unless the plan has this hash; see `widen plan`."),
 ]
 Events: TypeAlias = Annotated[
-    Path | None, typer.Option("--events", metavar="FILE", help="Append each event to a file, as a line of JSON.")
+    list[str] | None,
+    typer.Option(
+        "--events",
+        metavar="FILE|URL",
+        help="Append each event to a file, as a line of JSON, or send it to a URL as a CloudEvent; can be repeated.",
+    ),
+]
+
+
+class EventGrade(str, Enum):
+    """From which grade on changes are sent to a URL: keys of `widen.ingestion.event_sinks.GRADES`."""
+
+    ALL = "all"
+    ADDITIVE = "additive"
+    WIDENING = "widening"
+    CONFLICT = "conflict"
+    STRUCTURAL = "structural"
+
+
+EventsFrom: TypeAlias = Annotated[
+    EventGrade,
+    typer.Option(
+        "--events-from",
+        help="The mildest change to send to a URL. Failures and files that cannot be read are always sent; all sends "
+        "every event.",
+    ),
+]
+DeadLetter: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--dead-letter", metavar="FILE", help="Append the events that a URL does not accept to a file."),
+]
+EventsRequired: TypeAlias = Annotated[
+    bool, typer.Option("--events-required", help="Fail after the commit if an event cannot be delivered to a URL.")
+]
+Lineage: TypeAlias = Annotated[
+    bool,
+    typer.Option("--openlineage", help="Send each load to OpenLineage, as its client is configured (OPENLINEAGE_URL)."),
 ]
 Acknowledge: TypeAlias = Annotated[
     list[str] | None,

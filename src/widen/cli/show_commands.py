@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -78,13 +79,27 @@ def history(
 def contract(
     table: shared_options.Table,
     version: shared_options.Version = None,
+    format: shared_options.ContractFormat = shared_options.ContractForm.JSON_SCHEMA,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
-    """Write what a table has learned as JSON Schema. Then widen plan --contract checks a batch."""
+    """Write what a table has learned as a contract. Then widen plan --contract checks a batch."""
     from widen.evolution.unify import build_contract
 
     snapshot = _open_table(table, storage_option, version)
-    show_json(build_contract(snapshot.schema, snapshot.location.rstrip("/").rpartition("/")[2]))
+    contract = build_contract(snapshot.schema, snapshot.location.rstrip("/").rpartition("/")[2])
+    show_contract(contract, snapshot.location, snapshot.version, format)
+
+
+def show_contract(
+    contract: Mapping[str, Any], location: str, version: int | None, form: shared_options.ContractForm
+) -> None:
+    """Write a contract in one of its forms."""
+    from widen.ingestion.odcs import to_odcs
+
+    if form is shared_options.ContractForm.ODCS:
+        sys.stdout.write(to_odcs(contract, location, version))
+    else:
+        show_json(contract)
 
 
 def diff(

@@ -5,6 +5,7 @@ Source: docs/evolution-rules.md#one-interval
 
 from __future__ import annotations
 
+from widen.ingestion.event_sinks import EventFile, OpenLineage, Webhook
 from widen.ingestion.interval import check_contract, ingest, plan
 from widen.ingestion.replay_quarantine import ReplayResult, replay
 from widen.ingestion.result import IngestResult, IntervalEvent
@@ -12,10 +13,13 @@ from widen.ingestion.stream import ingest_stream
 from widen.spark.ingest.streaming_query import IngestStream
 
 __all__ = [
+    "EventFile",
     "IngestResult",
     "IngestStream",
     "IntervalEvent",
+    "OpenLineage",
     "ReplayResult",
+    "Webhook",
     "check_contract",
     "ingest",
     "ingest_stream",

@@ -191,8 +191,9 @@ def commit_batch(
         is_quarantined = written.result.quarantined_records is not None or bool(batch.bad_files)
         return batch, replace(written, version=version, quarantine=quarantine if is_quarantined else None)
 
+    started = time.monotonic()
     committed = retry_conflicts(attempt)
-    return None if committed is None else finish_batch(*committed, request, after)
+    return None if committed is None else finish_batch(*committed, request, after, _ms_since(started))
 
 
 def _has_rows(batch: Batch, written: WrittenBatch, request: BatchRequest) -> bool:
@@ -488,12 +489,13 @@ class AfterCommit:
     @contextmanager
     def publish_failure(self, location: str, number: int | None = None) -> Iterator[None]:
         """Publish an event if the interval fails, and raise its error."""
+        started = time.monotonic()
         try:
             yield
         except Exception as error:  # any kind, also one of a query or a listener of the caller
             version = error.fields["version"] if isinstance(error, PostCommitFailed) else None
             code = error.code if isinstance(error, WidenError) else type(error).__name__
-            failure = FailureEvent(code, reason_of(error))
+            failure = FailureEvent(code, reason_of(error), _ms_since(started))
             visible = version if isinstance(version, int) else None
             publish = partial(self.publish, location, number, [failure], version=visible)
             run_logged(publish, "publish that a load has failed")
@@ -510,7 +512,13 @@ def persist_if_reread(source: _Source, target: IngestTarget, after: AfterCommit)
     return persist_source(source) if after.verified or target.policy.fixed_columns else nullcontext(source)
 
 
-def finish_batch(batch: Batch, written: WrittenBatch, request: BatchRequest, after: AfterCommit) -> IngestResult:
+def _ms_since(started: float) -> int:
+    return round((time.monotonic() - started) * 1000)
+
+
+def finish_batch(
+    batch: Batch, written: WrittenBatch, request: BatchRequest, after: AfterCommit, duration_ms: int
+) -> IngestResult:
     """Return the result of a committed interval, verified on request, and publish its events.
 
     Raises:
@@ -524,7 +532,7 @@ def finish_batch(batch: Batch, written: WrittenBatch, request: BatchRequest, aft
         after.publish(
             request.table.location,
             result.interval,
-            (*plan.events, *plan.unmatched, *plan.bad_files, LoadEvent.of(result)),
+            (*plan.events, *plan.unmatched, *plan.bad_files, LoadEvent.of(result, duration_ms)),
             version=result.version,
         )
         if not after.verified or result.is_repeated:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from os import PathLike
+from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from widen.ingestion.commit_batch import (
     write_until_plan_is_stable,
 )
 from widen.ingestion.new_files import FileChoice, is_by_content, open_batch, parse_changed
+from widen.ingestion.odcs import is_odcs, read_odcs
 from widen.ingestion.options import check_places, parse_keys, parse_limits, parse_options, to_quarantine
 from widen.ingestion.result import IngestResult
 from widen.json.contract import ensure_contract
@@ -392,7 +393,9 @@ def check_contract(
 
     Args:
         source: Files, directories or patterns; or a DataFrame.
-        contract: A JSON Schema as `Table.contract` gives it, or a file with one.
+        contract: A JSON Schema as `Table.contract` gives it, or a file with one; or a document of the Open Data
+            Contract Standard, a file ``NAME.odcs.yaml``. If it describes several tables, ``#`` and the name of one
+            follow.
         spark: The session to work in; by default the active one, else a local one.
 
     Raises:
@@ -401,26 +404,32 @@ def check_contract(
         SourceError: the source cannot be used.
         CorruptFile: a file of the source cannot be read.
     """
-    schema = contract if isinstance(contract, Mapping) else read_contract(contract)
+    schema, unchecked = (contract, ()) if isinstance(contract, Mapping) else read_contract(contract)
     ensure_contract(schema)
     reader, _ = parse_options(locals())
     check_places(source, None, spark=spark)
     session = find_session(spark)
     batch = reader.open(session, source)
     with unchanged_files(session, batch.files):
-        return batch.check_contract(schema)
+        return msgspec.structs.replace(batch.check_contract(schema), unchecked=list(unchecked))
 
 
-def read_contract(file: str | PathLike[str]) -> Any:
-    """Return the contract in a file.
+def read_contract(file: str | PathLike[str]) -> tuple[Any, Sequence[str]]:
+    """Return the contract in a file as a JSON Schema, and what it demands that a check of records does not cover.
 
     Raises:
-        InvalidConfig: the file cannot be read, or is not JSON.
+        InvalidConfig: the file cannot be read, or is neither JSON nor a document of the Open Data Contract Standard.
+        PackageMissing: the file is such a document, and the package that reads it is not installed.
     """
+    if is_odcs(fspath(file)):
+        document = read_odcs(fspath(file))
+        return document.schema, document.unchecked
     try:
-        return msgspec.json.decode(Path(file).read_bytes())
+        return msgspec.json.decode(Path(file).read_bytes()), ()
     except msgspec.DecodeError as error:
-        raise InvalidConfig(place=str(file), reason=str(error), expected="Must be a JSON Schema.") from error
+        raise InvalidConfig(
+            place=str(file), reason=str(error), expected="Must be a JSON Schema, or end in .odcs.yaml."
+        ) from error
     except (OSError, ValueError) as error:
         expected = "Must be a file of `widen contract`."
         raise InvalidConfig(place=str(file), reason=open_failure(error), expected=expected) from error

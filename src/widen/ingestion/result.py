@@ -15,6 +15,7 @@ import msgspec
 from widen.evolution.plan import BadFile, Grade, Plan, PlanEvent, Unmatched
 from widen.ingestion.new_files import NO_COMPARISON, FileComparison
 from widen.model.display import html_table
+from widen.model.types import StructType
 from widen.spark.dml.keyed_rows import KeyCounts
 from widen.spark.ingest.verification import Verification
 
@@ -104,6 +105,8 @@ class LoadEvent:
     Args:
         is_repeated: Whether the table had the interval already. Then nothing was written, and the other numbers are 0.
         keys: What the records did to the rows of their keys, for an ingestion by key.
+        duration_ms: How long the load took, from the look at its source to the commit.
+        schema: The columns of the table after the load; not part of the JSON form.
     """
 
     records: int
@@ -113,18 +116,21 @@ class LoadEvent:
     size_bytes: int
     is_repeated: bool = False
     keys: KeyCounts | None = None
+    duration_ms: int | None = None
+    schema: StructType | None = None
 
     @classmethod
-    def of(cls, result: IngestResult) -> LoadEvent:
+    def of(cls, result: IngestResult, duration_ms: int) -> LoadEvent:
         """Return the event of a result."""
         counts = (result.records, result.corrupt, result.quarantined, result.files, result.size_bytes)
-        return cls(*counts, is_repeated=result.is_repeated, keys=result.keys)
+        return cls(*counts, result.is_repeated, result.keys, duration_ms, result.plan.schema)
 
     def to_value(self) -> dict[str, Any]:
         """Return the event as a JSON object."""
         counts = {"records": self.records, "corrupt": self.corrupt, "quarantined": self.quarantined}
         keys = {} if self.keys is None else {"keys": self.keys.to_value()}
-        return {**counts, "files": self.files, "bytes": self.size_bytes, "isRepeated": self.is_repeated, **keys}
+        files = {"files": self.files, "bytes": self.size_bytes, "durationMs": self.duration_ms}
+        return {**counts, **files, "isRepeated": self.is_repeated, **keys}
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,10 +140,16 @@ class FailureEvent:
     Args:
         code: The code of the error; of an error that is not one of Widen, its class.
         message: What is wrong and where.
+        duration_ms: How long the load took until it failed.
     """
 
     code: str
     message: str
+    duration_ms: int | None = None
+
+    def to_value(self) -> dict[str, Any]:
+        """Return the event as a JSON object."""
+        return {"code": self.code, "message": self.message, "durationMs": self.duration_ms}
 
 
 EventDetail: TypeAlias = PlanEvent | Unmatched | BadFile | LoadEvent | FailureEvent
@@ -190,7 +202,8 @@ class IntervalEvent:
     def to_value(self) -> dict[str, Any]:
         """Return the event as a JSON object."""
         origin = {"table": self.table, "version": self.version, "interval": self.interval}
-        detail = self.event.to_value() if isinstance(self.event, LoadEvent) else msgspec.to_builtins(self.event)
+        event = self.event
+        detail = event.to_value() if isinstance(event, (LoadEvent, FailureEvent)) else msgspec.to_builtins(event)
         return {
             "event": self.kind,
             "time": self.time.isoformat(timespec="milliseconds").replace("+00:00", "Z"),

@@ -338,6 +338,8 @@ _MAX_BREACHES = 20
 def contract_parts(report: ContractReport) -> Iterator[RenderableType]:
     """Yield each kind of breach with its number, then the first breaches with their places."""
     records = count_noun(report.records, "record")
+    for rule in report.unchecked:
+        yield Text(f"Not checked: {printable(rule)}", "dim")
     if not report.breaches:
         yield Text(f"The contract holds for {records}.")
         return

@@ -39,12 +39,14 @@ class ContractReport(msgspec.Struct, frozen=True):
         breaches: The number of breaches, all of them.
         counts: The number of breaches by field and reason; further fields are under an empty name.
         listed: The first breaches, by file and number.
+        unchecked: Rules of the contract that records cannot be held to one by one, e.g. ``id: unique``.
     """
 
     records: int = 0
     breaches: int = 0
     counts: list[tuple[str, str, int]] = []
     listed: list[tuple[str, int, str, str]] = []
+    unchecked: list[str] = []
 
     def merged(self, other: ContractReport) -> ContractReport:
         """Return the report of both."""
@@ -69,6 +71,7 @@ class ContractReport(msgspec.Struct, frozen=True):
                 {"file": file, "line": number, "field": path, "reason": reason}
                 for file, number, path, reason in self.listed
             ],
+            "unchecked": self.unchecked,
         }
 
 

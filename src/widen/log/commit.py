@@ -24,6 +24,7 @@ from widen.errors import (
     BaseExpired,
     CommitUnknown,
     CorruptLog,
+    FeatureRequired,
     FileMissing,
     IcebergIncompatible,
     InternalError,
@@ -64,7 +65,13 @@ from widen.protocol.column_mapping import SUSPENDED
 from widen.protocol.file_statistics import FileStatistics
 from widen.protocol.iceberg_compat import IcebergCompat, enabled_compat, ensure_compatible, ensure_same_partitions
 from widen.protocol.parquet_files import ensure_storable, move_to_commit_info
-from widen.protocol.table_features import ensure_writable, is_enabled, is_supported
+from widen.protocol.table_features import (
+    ensure_writable,
+    is_enabled,
+    is_supported,
+    missing_type_features,
+    supported_features,
+)
 from widen.protocol.table_properties import TIMESTAMPS_SINCE_MS, TIMESTAMPS_SINCE_VERSION, is_on
 from widen.protocol.type_widening import TABLE_VERSION, renumber_type_changes
 
@@ -301,8 +308,14 @@ def _ensure_allowed(base: Snapshot | None, ours: Transaction, operation: str, lo
     metadata: Metadata = next(iter(ours.of(Metadata)), ours.metadata)
     ensure_writable(ours.protocol, location)
     ensure_writable(protocol, location)
+    if base is not None:
+        base.ensure_checksum_agrees()
     adds: list[Add] = ours.of(Add)
     schema = from_json(metadata.schema_string)
+    # As Delta Lake, which also writes rows of such a table, but does not touch its metadata.
+    if ours.of(Metadata) and (missing := missing_type_features(protocol, schema)):
+        supported = ", ".join(sorted(supported_features(protocol))) or "none"
+        raise FeatureRequired(feature=missing[0], supported=supported)
     if any(add.data_change for add in adds):
         ensure_storable(schema, metadata.partition_columns)
     ensure_compatible(protocol, metadata, schema)

@@ -6,11 +6,11 @@ Source: PROTOCOL.md#action-reconciliation
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
-from widen.errors import InvalidOption, TableNotFound, VersionNotFound, WidenError
+from widen.errors import CorruptLog, FileMissing, InvalidOption, TableNotFound, VersionNotFound, WidenError
 from widen.log.commit_files import (
     DOMAIN,
     IN_COMMIT_TIMESTAMP,
@@ -32,6 +32,7 @@ from widen.log.log_segment import (
     LogFile,
     LogSegment,
     VersionChecksum,
+    checksum_path,
     commit_path,
     find_segment,
     find_versions,
@@ -43,7 +44,7 @@ from widen.model.schema_json import from_json
 from widen.model.types import StructType
 from widen.protocol.actions import CommitInfo, DomainMetadata, Metadata, Protocol, Remove, Txn
 from widen.protocol.column_mapping import MODE, NONE, PHYSICAL_NAME
-from widen.protocol.table_features import ensure_readable
+from widen.protocol.table_features import ensure_readable, ensure_valid_protocol
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -131,13 +132,71 @@ def new_snapshot(store: LogStore, protocol: Protocol, metadata: Metadata) -> Sna
     return made
 
 
-def _has_schema(checksum: VersionChecksum) -> bool:
-    """Return whether the schema of a checksum can be parsed; if not, readers ignore the checksum."""
+def _is_usable(checksum: VersionChecksum, location: str) -> bool:
+    """Return whether the protocol and the metadata of a checksum are valid; if not, readers ignore the checksum."""
     try:
+        ensure_valid_protocol(checksum.protocol, location)
+        _ensure_valid(checksum.metadata, location)
         from_json(checksum.metadata.schema_string)
     except WidenError:
         return False
     return True
+
+
+@dataclass(frozen=True)
+class _Checked:
+    """The newest checksum of a table that agreed with the log."""
+
+    version: int
+    protocol: Protocol
+    metadata: Metadata
+
+
+_checked: dict[str, _Checked] = {}
+"""By table, so that a series of commits reads only what was committed since the last one."""
+
+
+def _differences(checksum: VersionChecksum, protocol: Protocol, metadata: Metadata) -> list[str]:
+    """Return the parts of a checksum that differ from the log."""
+    told, logged = checksum.metadata, metadata
+    parts = {
+        "protocol": _comparable(checksum.protocol) == _comparable(protocol),
+        "id": told.id == logged.id,
+        "schema": told.schema_string == logged.schema_string
+        or from_json(told.schema_string) == from_json(logged.schema_string),
+        "partition columns": told.partition_columns == logged.partition_columns,
+        "properties": told.configuration == logged.configuration,
+    }
+    return [name for name, is_equal in parts.items() if not is_equal]
+
+
+def _newer_differences(checksum: VersionChecksum, logged: Iterable[NonFileAction]) -> list[str]:
+    """Return whether transactions and domains differ in commits that a checksum includes.
+
+    Args:
+        logged: Actions of the newest commits, newest first.
+    """
+    told_txns = {txn.app_id: txn.version for txn in checksum.set_transactions or ()}
+    told_domains = {domain.domain: domain.configuration for domain in checksum.domain_metadata or ()}
+    txns: dict[str, int] = {}
+    domains: dict[str, str | None] = {}
+    for line in logged:
+        if line.txn is not None:
+            txns.setdefault(line.txn.app_id, line.txn.version)
+        if (domain := line.domain_metadata) is not None:
+            domains.setdefault(domain.domain, None if domain.removed else domain.configuration)
+    parts = {
+        "transactions": checksum.set_transactions is None
+        or all(told_txns.get(app_id) == version for app_id, version in txns.items()),
+        "domains": checksum.domain_metadata is None
+        or all(told_domains.get(name) == text for name, text in domains.items()),
+    }
+    return [name for name, is_equal in parts.items() if not is_equal]
+
+
+def _comparable(protocol: Protocol) -> tuple[int, int, frozenset[str], frozenset[str]]:
+    features = (frozenset(each or ()) for each in (protocol.reader_features, protocol.writer_features))
+    return protocol.min_reader_version, protocol.min_writer_version, *features  # type: ignore[return-value]
 
 
 @dataclass(frozen=True)
@@ -196,7 +255,7 @@ class Snapshot:
         if self.segment.checksums:
             # Only the newest checksum counts: the commits after an older one have not been read here.
             checksum = read_checksum(self.store, max(self.segment.checksums))
-            if checksum is not None and _has_schema(checksum):
+            if checksum is not None and _is_usable(checksum, self.location):
                 yield NonFileAction(protocol=checksum.protocol, meta_data=checksum.metadata)
                 return
             for file, data in self._newest_first():
@@ -208,6 +267,55 @@ class Snapshot:
         newest = max(self.segment.checksums, default=-1) if until_checksum else -1
         files = [file for file in reversed(self.segment.tail) if file.last > newest]
         return zip(files, self.store.read_many([file.entry.path for file in files]), strict=True)
+
+    def ensure_checksum_agrees(self) -> None:
+        """Check that the checksum that told the protocol and the metadata tells what the log says.
+
+        Reads believe a checksum, since it saves reading the log. A commit would make permanent what it says.
+
+        Raises:
+            CorruptLog: it says something else.
+
+        Source: PROTOCOL.md#version-checksum-file (its content must be that of the version)
+        """
+        try:
+            self._compare_checksum()
+        except FileMissing:  # a cleanup deleted commits meanwhile, and there is nothing to compare with
+            return
+
+    def _compare_checksum(self) -> None:
+        version = max(self.segment.checksums, default=None)
+        checksum = None if version is None else read_checksum(self.store, version)
+        if version is None or checksum is None or not _is_usable(checksum, self.location):
+            return
+        checked = _checked.get(self.location)
+        if checked is not None and checked.version <= version:
+            new = self._logged(checked.version + 1, version)
+            is_unchanged = not any(line.protocol or line.meta_data for line in new)
+            wrong = _differences(checksum, checked.protocol, checked.metadata) + _newer_differences(checksum, new)
+            if is_unchanged and not wrong:
+                _checked[self.location] = replace(checked, version=version)
+                return
+        logged = self._logged(0, version)
+        wrong = _newer_differences(checksum, logged)
+        if self.segment.checkpoint:
+            logged += _read_checkpoint_head(self.store, self.segment.checkpoint)
+        protocol = next((line.protocol for line in logged if line.protocol), None)
+        metadata = next((line.meta_data for line in logged if line.meta_data), None)
+        if protocol is None or metadata is None:
+            return
+        if wrong := [*_differences(checksum, protocol, metadata), *wrong]:
+            reason = f"it contradicts the log ({', '.join(wrong)}), and the log is right"
+            fix = "Delete this file: tables can be read without it."
+            raise CorruptLog(path=f"{self.location}/{checksum_path(version)}", reason=reason, fix=fix)
+        _checked[self.location] = _Checked(version, protocol, metadata)
+
+    def _logged(self, first: int, last: int) -> list[NonFileAction]:
+        """Return the actions other than those of files in the commits between two versions, newest first."""
+        files = [file for file in reversed(self.segment.tail) if file.last >= first and file.first <= last]
+        contents = zip(files, self.store.read_many([file.entry.path for file in files]), strict=True)
+        keys = PROTOCOL, METADATA, TXN, DOMAIN
+        return [line for file, data in contents for line in read_non_file_actions(file.entry.path, data, *keys)]
 
     @property
     def protocol(self) -> Protocol:

@@ -230,6 +230,13 @@ def _is_used(row: Feature, schema: StructType) -> bool:
     return by_key or (row.data_type is not None and any(str(t) == row.data_type for _, t in leaves(schema)))
 
 
+def missing_type_features(protocol: Protocol, schema: StructType) -> list[str]:
+    """Return the features of the types in a schema that a protocol does not support, sorted."""
+    present = supported_features(protocol)
+    used = [f.name for f in FEATURES if f.data_type is not None and _is_used(f, schema)]
+    return sorted(name for name in used if not present & {name, _PREVIEWS.get(name)})
+
+
 def stored_properties(properties: Mapping[str, str]) -> dict[str, str]:
     """Return the properties without those that only change the protocol, which tables do not store.
 
@@ -329,14 +336,14 @@ def ensure_readable(protocol: Protocol, location: str) -> None:
 
     Source: PROTOCOL.md#supported-features
     """
-    _ensure_valid(protocol, location)
+    ensure_valid_protocol(protocol, location)
     needed = _needed_features(protocol.min_reader_version, TABLE_FEATURES_READER, protocol.reader_features, "reader")
     missing = [name for name in needed if name not in _BY_NAME or not _BY_NAME[name].reads]
     if missing:
         raise UnsupportedFeatureForRead(location=location, features=", ".join(missing), verb="read")
 
 
-def _ensure_valid(protocol: Protocol, location: str) -> None:
+def ensure_valid_protocol(protocol: Protocol, location: str) -> None:
     """Check that the versions of a protocol fit each other and its lists.
 
     Lists that a version does not need are ignored: other clients have written them.

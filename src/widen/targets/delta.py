@@ -614,6 +614,7 @@ class DeltaLocation(TableLocation):
             return DeltaTarget(self.store, None, for_file_fields(policy))
         state = to_table_state(snapshot)
         ensure_writable(state.protocol, self.location)
+        snapshot.ensure_checksum_agrees()
         policy = replace(
             policy,
             table_format=table_format_of(state),

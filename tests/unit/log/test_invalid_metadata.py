@@ -10,7 +10,9 @@ import pytest
 
 import widen
 from support import log_table as log
-from widen.errors import CorruptLog, UnsupportedFeature, WidenError
+from widen.errors import CorruptLog, FeatureRequired, UnsupportedFeature, WidenError
+from widen.model.types import INTEGER, Field
+from widen.schema.operations import AddColumn
 
 LONG = {"name": "id", "type": "long", "nullable": True, "metadata": {}}
 
@@ -71,3 +73,67 @@ def test_metadata_of_a_wrong_shape_raise_an_error_of_ours(tmp_path: Path, change
     ):
         with pytest.raises(WidenError):
             use()
+
+
+def checksum_of(folder: Path, **changes: Any) -> None:
+    """Write the checksum of version 0, with changes."""
+    lines = [json.loads(line) for line in (folder / "_delta_log" / f"{0:020}.json").read_text().splitlines()]
+    content = {"tableSizeBytes": 0, "numFiles": 0, "numMetadata": 1, "numProtocol": 1}
+    content |= {"metadata": lines[1]["metaData"], "protocol": lines[0]["protocol"], **changes}
+    (folder / "_delta_log" / f"{0:020}.crc").write_text(json.dumps(content))
+
+
+CONTRADICTIONS: dict[str, dict[str, Any]] = {
+    "schema": {"schemaString": json.dumps({"type": "struct", "fields": [{**LONG, "type": "integer"}]})},
+    "id": {"id": "another"},
+    "properties": {"configuration": {"delta.appendOnly": "true"}},
+    "partition columns": {"partitionColumns": ["id"]},
+}
+
+
+@pytest.mark.parametrize("part", CONTRADICTIONS)
+@pytest.mark.parametrize("knows", [False, True])
+def test_a_checksum_that_contradicts_the_log_is_not_written_on(tmp_path: Path, part: str, knows: bool) -> None:
+    place = table(tmp_path, versions(1, 2), schemaString=json.dumps({"type": "struct", "fields": [LONG]}))
+    written = [
+        {**log.metadata(partitions=())["metaData"], "schemaString": json.dumps({"type": "struct", "fields": [LONG]})}
+    ]
+    checksum_of(tmp_path, metadata={**written[0], **CONTRADICTIONS[part]})
+    if knows:  # what was checked before counts no longer
+        right = json.loads((tmp_path / "_delta_log" / f"{0:020}.crc").read_text())
+        checksum_of(tmp_path)
+        widen.Table(place).set_properties({"a": "b"})
+        (tmp_path / "_delta_log" / f"{1:020}.json").unlink()
+        (tmp_path / "_delta_log" / f"{1:020}.crc").unlink()
+        (tmp_path / "_delta_log" / f"{0:020}.crc").write_text(json.dumps(right))
+    with pytest.raises(CorruptLog, match=rf"{0:020}.crc.* contradicts the log \({part}\).*Delete this file"):
+        widen.Table(place).set_properties({"a": "b"})
+    (tmp_path / "_delta_log" / f"{0:020}.crc").unlink()
+    opened = widen.Table(place).schema
+    changed = widen.Table(place).set_properties({"a": "b"})
+    assert (changed.version, changed.schema) == (1, opened)
+
+
+def test_a_checksum_with_another_protocol_or_without_a_load_is_not_written_on(tmp_path: Path) -> None:
+    place = table(tmp_path, versions(1, 2))
+    checksum_of(tmp_path, protocol=versions(1, 4))
+    with pytest.raises(CorruptLog, match=r"contradicts the log \(protocol\)"):
+        widen.Table(place).set_properties({"a": "b"})
+    checksum_of(tmp_path)
+    lines = (tmp_path / "_delta_log" / f"{0:020}.json").read_text()
+    (tmp_path / "_delta_log" / f"{0:020}.json").write_text(f'{lines}\n{{"txn":{{"appId":"a","version":7}}}}')
+    checksum_of(tmp_path, setTransactions=[{"appId": "a", "version": 6}])
+    with pytest.raises(CorruptLog, match=r"contradicts the log \(transactions\)"):
+        widen.Table(place).set_properties({"a": "b"})
+
+
+def test_the_metadata_of_a_table_with_timestamp_ntz_needs_its_feature(tmp_path: Path) -> None:
+    """Rows may be written, as Delta Lake does."""
+    column = {"name": "at", "type": "timestamp_ntz", "nullable": True, "metadata": {}}
+    place = table(tmp_path, versions(1, 2), schemaString=json.dumps({"type": "struct", "fields": [column]}))
+    with pytest.raises(FeatureRequired, match="timestampNtz"):
+        widen.Table(place).set_properties({"a": "b"})
+    with pytest.raises(FeatureRequired, match="timestampNtz"):
+        widen.Table(place).change_columns([AddColumn((), Field("x", INTEGER))])
+    widen.Table(place).add_feature("timestampNtz").set_properties({"a": "b"})
+    assert "timestampNtz" in (widen.Table(place).protocol.writer_features or ())

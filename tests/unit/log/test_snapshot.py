@@ -445,6 +445,18 @@ def test_a_damaged_checksum_is_ignored(table: Path, text: str) -> None:
     assert opened(table).properties == {"k": "v"}
 
 
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"protocol": {"minReaderVersion": 1, "minWriterVersion": 7}},
+        {"metadata": {**metadata({})["metaData"], "partitionColumns": ["p", "p"]}},
+    ],
+)
+def test_a_checksum_with_an_invalid_protocol_or_metadata_is_ignored(table: Path, part: dict[str, Any]) -> None:
+    write_json(table, f"{3:020d}.crc", {**checksum(), **part})
+    assert opened(table).properties == {"k": "v"}
+
+
 def test_commits_between_a_damaged_checksum_and_an_older_one_count(table: Path) -> None:
     write_json(table, f"{1:020d}.crc", checksum())
     (table / "_delta_log" / f"{3:020d}.crc").write_text("{")

@@ -474,17 +474,41 @@ def test_folders_are_the_same_fields_for_every_format(spark: SparkSession, tmp_p
 
 
 def test_what_is_said_of_a_field_holds_for_a_folder(spark: SparkSession, tmp_path: Path) -> None:
-    place = written(tmp_path / "in", {"dt=2026-01-01/who=me/city=x/f.json": '{"n":1}'})
-    proved(spark, place, tmp_path / "table", pins={"dt": "date"}, mask=["who"], exclude=["city"])
-    assert rows(spark, tmp_path / "table") == [{"n": 1, "dt": date(2026, 1, 1), "who": "***"}]
+    place = written(tmp_path / "in", {"dt=2026-01-01/who=me/f.json": '{"n":1}'})
+    proved(spark, place, tmp_path / "table", pins={"dt": "date"})
+    assert rows(spark, tmp_path / "table") == [{"n": 1, "dt": date(2026, 1, 1), "who": "me"}]
+
+
+@pytest.mark.parametrize("option", ["mask", "exclude"])
+@pytest.mark.parametrize("form", ["json", "parquet"])
+def test_a_hidden_field_in_the_name_of_a_folder_is_refused(
+    spark: SparkSession, tmp_path: Path, option: str, form: str
+) -> None:
+    """The path of a file is in positions, in the record of loads and in `_source_file`."""
+    hidden = {option: ["Who.name"]}
+    folder = tmp_path / "in" / "who=Ann%20Secret"
+    if form == "parquet":
+        spark.sql("SELECT 1 AS n").write.parquet(str(folder))
+        source = str(tmp_path / "in")
+    else:
+        source = written(tmp_path / "in", {"who=Ann%20Secret/f.json": '{"n":1}\nbad'})
+    table = str(tmp_path / "table")
+    with pytest.raises(InvalidOption, match=rf"{option} cannot be 'Who.name'. Folders named who=... spell out"):
+        ingest(source, into=table, new=True, source_columns=True, spark=spark, **hidden)
+    with pytest.raises(InvalidOption, match="Folders named who"):
+        plan(source, into=table, spark=spark, **hidden)
+    assert not Path(table).exists()
+    assert not Path(f"{table}_quarantine").exists()
+    done = ingest(source, into=table, partition_folders=False, allow_unmatched=True, spark=spark, **hidden)
+    assert "who" not in done.plan.schema.names
 
 
 def test_a_declared_column_takes_the_folders_of_its_name(spark: SparkSession, tmp_path: Path) -> None:
     schema = StructType((Field("n", LONG), Field("day", DATE), Field("region", STRING)))
     create_table(str(tmp_path / "table"), schema, partition_by=["region"], spark=spark)
-    place = written(tmp_path / "in", {"region=eu/day=x/f.json": '{"n":1}', "region=us/day=x/f.json": '{"n":2}'})
+    place = written(tmp_path / "in", {"region=eu/f.json": '{"n":1}', "region=us/f.json": '{"n":2}'})
     for _ in range(2):
-        proved(spark, place, tmp_path / "table", exclude=["day"])
+        proved(spark, place, tmp_path / "table")
     assert [row["region"] for row in rows(spark, tmp_path / "table", "n, region")] == ["eu", "eu", "us", "us"]
     own = written(tmp_path / "own", {"region=eu/f.json": '{"n":3,"region":"own"}'})
     proved(spark, own, tmp_path / "table")

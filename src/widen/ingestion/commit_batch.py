@@ -29,9 +29,11 @@ from widen.evolution.policy import Policy
 from widen.ingestion.new_files import to_load_record, to_loaded_file
 from widen.ingestion.options import NO_LIMITS, BatchLimits
 from widen.ingestion.result import EventDetail, FailureEvent, IngestResult, IntervalEvent, LoadEvent
+from widen.json.field_rules import LOADED_AT, SOURCE_FILE
 from widen.json.observation import Observation, position_text
-from widen.model.column_path import ELEMENT, KEY, VALUE
+from widen.model.column_path import ELEMENT, KEY, VALUE, format_path
 from widen.model.display import Progress, Step, no_progress
+from widen.model.types import similarity_key
 from widen.schema.operations import WidenType
 from widen.spark.ingest.batch import Batch
 from widen.spark.ingest.quarantined_rows import BatchResult
@@ -157,6 +159,7 @@ def commit_batch(
             batch, observed = open_batch(opened), Observation()
             if batch is None:
                 return None
+        ensure_paths_hide_nothing(batch, request.policy)
         table = opened.with_file_fields(batch.names)
         if request.commit_guard.is_repeated(table):
             return batch, _repeated_batch(table)
@@ -250,6 +253,7 @@ def park_files(
 
 def _find_refusal(batch: Batch, request: BatchRequest, target: IngestTarget) -> WidenError | None:
     """Return why a batch would be refused; None if it would not. Nothing is written."""
+    ensure_paths_hide_nothing(batch, request.policy)
     target = target.with_file_fields(batch.names)
     with unchanged_files(batch.spark, batch.files):
         observed = batch.prior_observation(target.schema, target.policy)
@@ -343,6 +347,28 @@ def ensure_plan_allowed(plan: Plan, request: BatchRequest) -> None:
         raise EvolutionRefused(policy=request.policy.mode.value, plan=explain_operations(plan.refused))
     if request.plan_hash is not None and plan.hash != request.plan_hash:
         raise PlanChanged(wanted=request.plan_hash, found=plan.hash, plan="\n".join(explain_plan(plan)))
+
+
+def ensure_paths_hide_nothing(batch: Batch, policy: Policy) -> None:
+    """Check that no mask and no exclusion is for a field that folders of the source spell out.
+
+    The path of a file is stored as it is: in the record of loads, in positions and in the quarantine.
+
+    Raises:
+        InvalidOption: one is.
+    """
+    folders = {similarity_key(name): name for name in batch.names - {SOURCE_FILE, LOADED_AT}}
+    for option, paths in (("mask", policy.masked), ("exclude", policy.excluded)):
+        for path in sorted(paths):
+            folder = folders.get(similarity_key(path[0])) if path else None
+            if folder is not None:
+                raise InvalidOption(option=option, value=format_path(path), expected=_IN_FOLDERS.format(folder))
+
+
+_IN_FOLDERS = (
+    "Folders named {}=... spell out its values, and the paths of files are stored as they are. Nothing was written. "
+    "Rename the folders, or set partition_folders=False (--no-partition-folders) if their names need not be hidden."
+)
 
 
 def ensure_matched(plan: Plan, policy: Policy, *, is_strict: bool) -> None:

@@ -25,6 +25,7 @@ from widen.ingestion.commit_batch import (
     commit_batch,
     ensure_has_records,
     ensure_matched,
+    ensure_paths_hide_nothing,
     park_files,
     parse_share,
     persist_if_reread,
@@ -124,6 +125,7 @@ def plan(
     batch = open_batch(reader, session, source, choice)
     if batch is None:
         return Plan((), target.schema or StructType())
+    ensure_paths_hide_nothing(batch, policy)
     target = target.with_file_fields(batch.names)
     with unchanged_files(session, batch.files):
         observed = batch.prior_observation(target.schema, target.policy)

@@ -27,7 +27,9 @@ from widen.spark.arrow_types import to_arrow_schema
 from widen.spark.ingest.text_tasks import drain_arrow_batches
 
 CASES = int(os.environ.get("WIDEN_MASK_CASES", "150"))
-NAMES = ("email", "straße", "a b", "x.y", "Id", "kéy", "q`q", "ĲS", "_rescued", "email_string", "email_2", "İx")
+NAMES = ("email", "straße", "a b", "x.y", "Id", "kéy", "q`q", "ĲS", "_rescued", "email_string", "email_2", "İx", "long" * 90)
+LONG = "filler " * 800
+"""Longer than what events, quarantines and statistics show of a text."""
 ORIGIN = "_origin"
 
 
@@ -104,6 +106,12 @@ class Generator:
                 [[word]],
                 f"2024-05-01T10:00:00.{digits[:6]}Z {word}",
                 json.dumps({"k": word}),
+                LONG + word,
+                word * 60,
+                int(digits * 20),
+                float(f"0.{digits}"),
+                {LONG + word: {word: None}},
+                {word * 60: word},
             )
         )
 

@@ -9,7 +9,7 @@ import itertools
 import json
 import os
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from fractions import Fraction
@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import widen
 from support.command_line import run
 from support.fault import FULL
 from widen.errors import InvalidCondition, InvalidOption, KeyRepeated, OptionMissing
+from widen.spark.ingest.keyed_verification import KeyedProof
 from widen.table import Table, create_table
 
 Record = dict[str, Any]
@@ -411,6 +412,59 @@ def test_a_table_by_key_refuses_other_keys_and_bare_records(keyed: Keyed) -> Non
     assert keyed.table.version == 0
 
 
+def test_the_proof_agrees_with_what_keys_do(spark: SparkSession, tmp_path: Path) -> None:
+    dice, model, number = random.Random("proof"), Model("h", "id"), itertools.count()
+    keyed = Keyed(spark, tmp_path, "h", "id", verify=True)
+    for batch in range(4):
+        records = drifting_records(dice, 40, batch, number)
+        model.add(records)
+        proof = keyed.ingest(records, files=2).verification
+        assert proof is not None
+        assert proof.is_clean, (str(proof), proof.places)
+        assert proof.records == len(records)
+        assert keyed.numbers() == sorted(model.rows().values())
+
+
+def with_row(rows: DataFrame, *values: object) -> DataFrame:
+    return rows.unionAll(rows.sparkSession.createDataFrame([values], rows.schema))
+
+
+FAULTS: Mapping[str, Callable[[DataFrame], DataFrame]] = {
+    "a lost row": lambda rows: rows.where("id <> 2"),
+    "another value": lambda rows: rows.selectExpr("id", "at", "if(id = 2, 99L, n) AS n", "op"),
+    "the row before": lambda rows: with_row(rows.where("id <> 1"), 1, 1, 1, "u"),
+    "a deleted row": lambda rows: with_row(rows, 3, 1, 3, "u"),
+    "two rows of a key": lambda rows: with_row(rows, 2, 6, 6, "u"),
+    "another key changes": lambda rows: rows.selectExpr("id", "at", "if(id = 4, 99L, n) AS n", "op"),
+    "another key is lost": lambda rows: rows.where("id <> 4"),
+    "another key comes": lambda rows: with_row(rows, 5, 6, 6, "u"),
+    "a late record wins": lambda rows: with_row(rows.where("id <> 6"), 6, 1, 66, "u"),
+    "a late record is added": lambda rows: with_row(rows, 6, 1, 66, "u"),
+}
+
+
+def test_the_proof_finds_what_a_writer_gets_wrong(keyed: Keyed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The proof reads other rows than those that the writer has committed."""
+    create_table(keyed.location, "id bigint, at bigint, n bigint, op string")
+    keyed.ingest([record(1, 1, 1), record(3, 1, 3), record(4, 1, 4), record(6, 5, 6)])
+    batch = [record(1, 2, 5), record(2, 7, 7), record(2, 6, 6), record(3, 2, 8, "d"), record(6, 1, 66)]
+    first, wrong = keyed.table.version, {}
+    for fault, damage in {"none": lambda rows: rows, **FAULTS}.items():
+
+        def prove(*parts: Any, damage: Callable[[DataFrame], DataFrame] = damage) -> KeyedProof:
+            rules, schema, policy, before, after, *rest = parts
+            return KeyedProof(rules, schema, policy, before, damage(after), *rest)
+
+        monkeypatch.setattr("widen.targets.delta.KeyedProof", prove)
+        proof = keyed.ingest(batch, verify=True).verification
+        assert proof is not None
+        wrong[fault] = not proof.is_clean
+        keyed.table.restore(first)
+        # A restore keeps what was deleted since, so the next batch needs newer records.
+        batch = [{**each, "at": each["at"] + 10 * (each["id"] != 6)} for each in batch]
+    assert wrong == {"none": False, **dict.fromkeys(FAULTS, True)}
+
+
 @pytest.mark.parametrize(
     ("words", "error"),
     [
@@ -425,7 +479,6 @@ def test_a_table_by_key_refuses_other_keys_and_bare_records(keyed: Keyed) -> Non
         ({"delete_when": "rand() < 0.5"}, widen.WidenError),
         ({"mask": ["id"]}, InvalidOption),
         ({"exclude": ["at"]}, InvalidOption),
-        ({"verify": True}, InvalidOption),
         ({"key": None}, OptionMissing),
     ],
 )

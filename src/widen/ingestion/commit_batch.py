@@ -35,7 +35,7 @@ from widen.model.column_path import ELEMENT, KEY, VALUE, format_path
 from widen.model.display import Progress, Step, no_progress
 from widen.model.types import similarity_key
 from widen.schema.operations import WidenType
-from widen.spark.ingest.batch import Batch
+from widen.spark.ingest.batch import Batch, TypedBatch
 from widen.spark.ingest.quarantined_rows import BatchResult
 from widen.spark.ingest.text_tasks import MIN_COUNTED_RECORDS, BatchWriteSpec
 from widen.spark.source.file_ranges import is_small
@@ -160,6 +160,7 @@ def commit_batch(
             if batch is None:
                 return None
         ensure_paths_hide_nothing(batch, request.policy)
+        ensure_verifiable(batch, request, after)
         table = opened.with_file_fields(batch.names)
         if request.commit_guard.is_repeated(table):
             return batch, _repeated_batch(table)
@@ -197,6 +198,17 @@ def commit_batch(
     started = time.monotonic()
     committed = retry_conflicts(attempt)
     return None if committed is None else finish_batch(*committed, request, after, _ms_since(started))
+
+
+def ensure_verifiable(batch: Batch, request: BatchRequest, after: AfterCommit) -> None:
+    """Check that the batch can be verified, before anything is written.
+
+    Raises:
+        InvalidOption: it cannot.
+    """
+    if after.verified and request.keys is not None and isinstance(batch, TypedBatch):
+        expected = "By key, only records that come as texts (JSON, CSV, text) can be verified; this source has types."
+        raise InvalidOption(option="verify", value=True, expected=expected)
 
 
 def _has_rows(batch: Batch, written: WrittenBatch, request: BatchRequest) -> bool:

@@ -304,8 +304,6 @@ def ingest(
     reader, policy = parse_options(locals(), storage_options)
     reader = replace(reader, skips_bad_files=skip_bad_files or park_over_limit)
     keys = parse_keys(locals(), policy)
-    if keys is not None and verify:
-        raise InvalidOption(option="verify", value=verify, expected="An ingestion by key cannot be verified yet.")
     interval = None if txn is None else _to_interval(*txn)
     places = () if isinstance(source, DataFrame) else to_paths(source)
     table = find_table(into, storage_options, to=to, catalog=catalog, partition_by=partition_by)

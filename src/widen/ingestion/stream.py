@@ -136,8 +136,6 @@ def ingest_stream(
     _ensure_limits({"max_files": (max_files, 1), "max_bytes": (max_bytes, 1), "every_seconds": (every_seconds, 0)})
     reader, policy = parse_options(locals(), storage_options)
     keys = parse_keys(locals(), policy)
-    if keys is not None and verify:
-        raise InvalidOption(option="verify", value=verify, expected="An ingestion by key cannot be verified yet.")
     checkpoint = to_place(checkpoint)
     table = find_table(into, storage_options, to=to, catalog=catalog, partition_by=partition_by)
     kept_in = to_quarantine(quarantine, table)

@@ -86,6 +86,7 @@ from widen.spark.dml.merge import delete_metrics
 from widen.spark.dml.replaced_rows import ReplacedRows, key_predicate, remove_replaced_rows
 from widen.spark.expression import ensure_deterministic_condition
 from widen.spark.ingest.batch import Batch
+from widen.spark.ingest.keyed_verification import KeyedProof
 from widen.spark.ingest.quarantined_rows import BatchResult, with_original_positions, with_quarantine_time
 from widen.spark.ingest.text_tasks import BatchWriteSpec
 from widen.spark.ingest.verification import Verification
@@ -116,6 +117,7 @@ from widen.targets.table_format import (
     TableLocation,
     TransactionId,
     VersionRange,
+    quarantined_texts_of,
     retry_conflicts,
     split_files,
     take_until_full,
@@ -253,7 +255,25 @@ class DeltaTarget(IngestTarget):
     ) -> Verification:
         # The committed version is read from the log, so that the comparison also covers what the commit says.
         rows = DeltaRows(self.store, open_snapshot(self.store, version))
+        if self.keys is not None:
+            return self._verify_keys(self.keys, batch, rows.snapshot, quarantine, share)
         return verify_rows(rows, self.policy, batch, result, quarantine, share)
+
+    def _verify_keys(
+        self, rules: KeyRules, batch: Batch, snapshot: Snapshot, quarantine: QuarantineWrite | None, share: float
+    ) -> Verification:
+        # Other commits may lie between the version that was read and this one, so the proof looks at the one before.
+        before = open_snapshot(self.store, snapshot.version - 1) if snapshot.version else None
+        view = None if before is None else before.with_metadata(snapshot.metadata)
+        return KeyedProof(
+            rules,
+            snapshot.schema,
+            self.policy,
+            None if view is None else read_snapshot(batch.spark, self.store, view),
+            read_snapshot(batch.spark, self.store, snapshot),
+            KeyLists(before).read(batch.spark) if rules.sequence_by else None,
+            quarantined_texts_of(quarantine, batch.spark),
+        ).verify(batch.source_digests(snapshot.schema, self.policy), share)
 
 
 @dataclass(frozen=True, slots=True)

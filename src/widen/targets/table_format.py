@@ -61,6 +61,7 @@ __all__ = [
     "TransactionId",
     "after_commit",
     "merge_if_keyed",
+    "quarantined_texts_of",
     "reason_of",
     "retry_conflicts",
     "run_logged",
@@ -457,12 +458,16 @@ def verify_rows(
     Raises:
         TableError: the table cannot be read.
     """
-    source, texts = batch.source_digests(rows.schema, policy), None
-    if quarantine:
-        # Rows that name a file which cannot be read have no text.
-        texts = quarantine.rows(source.digests().sparkSession).select(TEXT).where(f"{TEXT} IS NOT NULL")
+    source = batch.source_digests(rows.schema, policy)
+    texts = quarantined_texts_of(quarantine, batch.spark)
     paths = [file.path for file in result.files]
     return verify(source, batch.table_digests(rows, paths, policy, texts), share)
+
+
+def quarantined_texts_of(quarantine: QuarantineWrite | None, spark: SparkSession) -> DataFrame | None:
+    """Return the texts of quarantined records in a column `TEXT`; None if there are none."""
+    # Rows that name a file which cannot be read have no text.
+    return None if quarantine is None else quarantine.rows(spark).select(TEXT).where(f"{TEXT} IS NOT NULL")
 
 
 # What a flow requires of the table that it reads, whatever its format.

@@ -1,0 +1,490 @@
+"""The proof of an ingestion by key: every key has exactly the newest of its records, and deleted keys have no row.
+
+It reads the source and two versions of the table, the one before the commit and the one that it made, and works out the
+row of each key from them; what the writer has decided is not looked at. Rows of other keys must be the same in both
+versions. Records of one key with equal sequences may all be the newest.
+
+Source: docs/guide/keys.md; docs/evolution-rules.md#proof
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from functools import partial, reduce
+from itertools import chain, groupby, islice
+from typing import Any
+from zlib import crc32
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from widen.evolution.policy import Policy
+from widen.model.column_path import Path, fold_path
+from widen.model.types import (
+    DATE,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    ArrayType,
+    DataType,
+    Field,
+    MapType,
+    StructType,
+    quote_name,
+)
+from widen.proof.canonical import (
+    Form,
+    canonical_instant,
+    canonical_number,
+    canonical_time,
+    count_form,
+    digest,
+    encode_form,
+)
+from widen.proof.row_reader import RowReader
+from widen.proof.source_reader import SourceReader
+from widen.schema.source_metadata import source_key
+from widen.schema.table_state import referenced_columns
+from widen.spark.dml.keyed_rows import KEY_TEXT, NUMBER, TEXT, KeyRules, find_columns
+from widen.spark.errors import translate_spark_errors
+from widen.spark.ingest.verification import CONVERTED, DIGEST, FORM, MAX_SHOWN, PLACE, ROW, VALUES, Side, Verification
+from widen.spark.ship import freeze_imports
+from widen.spark.source.file_ranges import TEXT as SOURCE_TEXT
+from widen.spark.types import type_to_spark
+
+MAX_KEYS = 1_000_000
+"""The number of keys of a batch up to which tasks know all of them, and so build no forms of other rows."""
+
+_RECORD, _QUARANTINED, _BEFORE, _AFTER, _DELETED, _OTHERS = range(6)
+"""What a row of the proof is about."""
+
+_KEY, _SEQUENCE, _KIND, _JSON, _IS_DELETE, _HASH, _COUNT = "key", "sequence", "kind", "json", "is_delete", "hash", "n"
+_DDL = (
+    f"{_KIND} int, {_KEY} binary, {_SEQUENCE} string, {DIGEST} binary, {VALUES} bigint, {CONVERTED} bigint, "
+    f"{PLACE} string, {_JSON} string, {_HASH} decimal(38,0), {_COUNT} bigint"
+)
+_SCHEMA = pa.schema(
+    {
+        _KIND: pa.int32(),
+        _KEY: pa.binary(),
+        _SEQUENCE: pa.string(),
+        DIGEST: pa.binary(),
+        VALUES: pa.int64(),
+        CONVERTED: pa.int64(),
+        PLACE: pa.string(),
+        _JSON: pa.string(),
+        _HASH: pa.decimal128(38, 0),
+        _COUNT: pa.int64(),
+    }
+)
+_TOTALS = ("records", "values", "exact", "converted", "lost", "extra")
+_JUDGED = ", ".join(f"{name} bigint" for name in _TOTALS) + ", place string"
+_BATCH_ROWS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedProof:
+    """What the proof compares.
+
+    Args:
+        schema: The columns of the version that the commit made; rows of both versions have them.
+        before: The rows of the version before; None if there was no table.
+        after: The rows of that version.
+        deleted: The keys that were deleted before, with their order; None if there are none.
+        quarantined: The texts of quarantined records; None if there are none.
+    """
+
+    rules: KeyRules
+    schema: StructType
+    policy: Policy
+    before: DataFrame | None
+    after: DataFrame
+    deleted: DataFrame | None = None
+    quarantined: DataFrame | None = None
+
+    def verify(self, source: Side, share: float = 1.0) -> Verification:
+        """Return the result of the proof.
+
+        Args:
+            source: The records of the batch, as texts.
+            share: The share of the keys to compare.
+        """
+        reader, limit = _KeyReader.of(self.rules, self.schema), int(share * 2**32)
+        records = source.digests().mapInArrow(partial(_record_rows, reader, limit), _DDL).persist()
+        try:
+            with translate_spark_errors():
+                return self._compare(reader, records, limit, share)
+        finally:
+            records.unpersist()
+
+    def _compare(self, reader: _KeyReader, records: DataFrame, limit: int, share: float) -> Verification:
+        keys = records.where(F.col(_KEY).isNotNull()).select(_KEY).distinct().limit(MAX_KEYS + 1).collect()
+        wanted = None if len(keys) > MAX_KEYS else frozenset(bytes(row[_KEY]) for row in keys)
+        frames = [self._with_deletes(records)]
+        versions = [(_AFTER, self.after)] + ([] if self.before is None else [(_BEFORE, self.before)])
+        read = partial(_version_rows, reader, self.schema, self.policy, limit, wanted)
+        for kind, rows in versions:
+            hashed = rows.select(F.struct("*").alias(ROW), _row_hash(self.schema).alias(_HASH))
+            frames.append(hashed.mapInArrow(partial(read, kind), _DDL).withColumn(_IS_DELETE, F.lit(False)))
+        if self.quarantined is not None:
+            task = partial(_quarantined_rows, reader, self.schema, self.policy, limit)
+            texts = self.quarantined.select(SOURCE_TEXT).mapInArrow(task, _DDL)
+            frames.append(texts.withColumn(_IS_DELETE, F.lit(False)))
+        if self.deleted is not None:
+            listed = self.deleted.mapInArrow(partial(_deleted_rows, reader, limit, wanted), _DDL)
+            frames.append(listed.withColumn(_IS_DELETE, F.lit(True)))
+        rows = reduce(DataFrame.unionAll, frames).drop(_JSON).persist()
+        try:
+            is_others = F.col(_KIND) == _OTHERS
+            others = {row[0]: (row[1], row[2]) for row in _sum_others(rows.where(is_others)).collect()}
+            keyed = rows.where(~is_others).repartition(_KEY).sortWithinPartitions(_KEY)
+            judged = keyed.mapInArrow(partial(_judge_task, reader), _JUDGED).persist()
+            sums = judged.agg(*(F.coalesce(F.sum(name), F.lit(0)) for name in _TOTALS)).collect()[0]
+            count, values, exact, converted, lost, extra = map(int, sums)
+            shown = judged.where("place IS NOT NULL").select("place").orderBy("place").limit(MAX_SHOWN).collect()
+            places = [row.place for row in shown]
+            judged.unpersist()
+        finally:
+            rows.unpersist()
+        if self.before is not None and others.get(_BEFORE) != others.get(_AFTER):
+            places.append("rows of keys that the batch does not have were changed")
+        elif self.before is None and others.get(_AFTER, (0, 0))[1]:
+            extra += int(others[_AFTER][1])
+        return Verification(count, values, exact, converted, lost, tuple(places), extra, share)
+
+    def _with_deletes(self, records: DataFrame) -> DataFrame:
+        """Add whether a record deletes; Spark's own reader of JSON reads the columns of the condition."""
+        condition = self.rules.delete_when
+        if condition is None:
+            return records.withColumn(_IS_DELETE, F.lit(False))
+        names = {path[0].lower() for path in referenced_columns(condition, self.schema)}
+        columns = [_parse(each).alias(each.name) for each in self.schema if each.name.lower() in names]
+        kept = F.struct(*records.columns).alias(_PROOF)
+        is_delete = F.coalesce(F.expr(condition).cast("boolean"), F.lit(False)).alias(_IS_DELETE)
+        return records.select(kept, *columns).select(f"{_PROOF}.*", is_delete)
+
+
+_PROOF = "__widen_proof"
+
+
+def _parse(column: Field) -> Column:
+    key = source_key(column)
+    parsed = F.from_json(F.col(_JSON), f"{quote_name(key)} {type_to_spark(column.type).simpleString()}")
+    return parsed.getField(key)
+
+
+def _row_hash(schema: StructType) -> Column:
+    """Return a hash of all values of a row."""
+    columns = [F.col(quote_name(each.name)) for each in schema]
+    # Spark hashes no maps.
+    values = [F.to_json(F.struct(c)) if _has_map(f.type) else c for c, f in zip(columns, schema, strict=True)]
+    return F.xxhash64(*values, F.struct(*(value.isNull() for value in values))).cast("decimal(38,0)")
+
+
+def _has_map(data_type: DataType) -> bool:
+    match data_type:
+        case MapType():
+            return True
+        case ArrayType(element):
+            return _has_map(element)
+        case StructType(fields):
+            return any(_has_map(each.type) for each in fields)
+    return False
+
+
+def _sum_others(rows: DataFrame) -> DataFrame:
+    """Return the sum of the hashes and the number of the rows of other keys, by version."""
+    return rows.groupBy(VALUES).agg(F.sum(_HASH), F.sum(_COUNT))
+
+
+# ---- keys and sequences of forms -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _KeyReader:
+    """Reads the key and the sequence of a form, which is a record or a row as the proof sees it.
+
+    Args:
+        family: Whether sequences are numbers, times or texts; empty without a sequence.
+    """
+
+    rules: KeyRules
+    family: str
+
+    @staticmethod
+    def of(rules: KeyRules, schema: StructType) -> _KeyReader:
+        """Return the reader for a table: the first column of the sequence says which of the three it is."""
+        columns = [] if rules.sequence_by is None else find_columns(schema, rules.sequence_by)
+        if not columns:
+            return _KeyReader(rules, "")
+        first = columns[0][1]
+        is_time = first in (DATE, TIMESTAMP, TIMESTAMP_NTZ)
+        return _KeyReader(rules, "text" if first == STRING else "time" if is_time else "number")
+
+    def key(self, form: Form) -> bytes | None:
+        """Return the key, None if a field of it is missing, null or not a scalar."""
+        values = [_value_at(form, path) for path in self.rules.key]
+        is_key = all(value is not None and not isinstance(value, (dict, list)) for value in values)
+        return encode_form(values) if is_key else None
+
+    def sequence(self, form: Form) -> str | None:
+        """Return the sequence as a text of `_order`, None if it has none."""
+        value = None if self.rules.sequence_by is None else _value_at(form, self.rules.sequence_by)
+        if value is None or isinstance(value, (bool, dict, list)):
+            return None
+        if self.family == "text":
+            return value if isinstance(value, str) else None
+        if self.family == "time":
+            micros = _micros(value) if isinstance(value, str) else None
+            return None if micros is None else str(micros)
+        if isinstance(value, msgspec.msgpack.Ext):
+            return bytes(value.data).decode()
+        return None if isinstance(value, str) else repr(value)
+
+    def order(self, sequence: str | None) -> Any:
+        """Return what compares the texts of sequences; nothing is older than everything."""
+        if sequence is None:
+            return (0,)
+        return (1, sequence.encode() if self.family == "text" else Decimal(sequence))
+
+
+def _value_at(form: Form, path: Path) -> Any:
+    for name in path:
+        if not isinstance(form, dict):
+            return None
+        value = form.get(name)
+        if value is None:
+            wanted = fold_path((name,))
+            value = next((each for key, each in form.items() if fold_path((key,)) == wanted), None)
+        form = value
+    return form
+
+
+_TIME = re.compile(r"(\d{4,6})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,6})\d*)?)?(?:Z|\+00:00)?$")
+
+
+def _micros(text: str) -> int | None:
+    match = _TIME.match(text)
+    if match is None or int(match[1]) > 9999:
+        return None
+    year, month, day, hour, minute, second = (int(each or 0) for each in match.groups()[:6])
+    days = date(year, month, day).toordinal() - date(1970, 1, 1).toordinal()
+    micros = int((match[7] or "").ljust(6, "0"))
+    return (((days * 24 + hour) * 60 + minute) * 60 + second) * 1_000_000 + micros
+
+
+def _listed_key(text: str, keys: int) -> bytes | None:
+    """Return the key that a text in the list of deleted keys stands for, in the form of the proof."""
+    texts = [text] if keys == 1 else msgspec.json.decode(text)
+    values: list[Any] = []
+    for each in texts:
+        kind, _, value = each.partition(":")
+        match kind:
+            case "n":
+                values.append(canonical_number(Decimal(value)))
+            case "b":
+                values.append(value == "true")
+            case "t":
+                seconds, micros = divmod(int(value), 1_000_000)
+                moment = datetime(1970, 1, 1) + timedelta(seconds=seconds, microseconds=micros)
+                values.append(canonical_instant(moment.isoformat()))
+            case "d":
+                values.append(canonical_time(value.replace(" ", "T")))
+            case _:
+                values.append(value)
+    return encode_form(values)
+
+
+# ---- on the executors ------------------------------------------------------------------------------
+
+
+def _row(kind: int, **values: Any) -> dict[str, Any]:
+    return {_KIND: kind, **values}
+
+
+def _batches(rows: Iterable[dict[str, Any]], schema: pa.Schema = _SCHEMA) -> Iterator[pa.RecordBatch]:
+    rest = iter(rows)
+    while some := list(islice(rest, _BATCH_ROWS)):
+        yield pa.RecordBatch.from_pylist(some, schema=schema)
+
+
+def _is_chosen(key: bytes | None, limit: int) -> bool:
+    return limit >= 2**32 or crc32(key or b"") < limit
+
+
+def _record_rows(reader: _KeyReader, limit: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def rows() -> Iterator[dict[str, Any]]:
+        for row in chain.from_iterable(batch.to_pylist() for batch in batches):
+            form = msgspec.msgpack.decode(row[FORM])
+            key = reader.key(form)
+            if _is_chosen(key, limit):
+                text = encode_form(form).decode() if isinstance(form, dict) else None
+                counts = {VALUES: row[VALUES], CONVERTED: row[CONVERTED], PLACE: row[PLACE]}
+                ours = {_KEY: key, _SEQUENCE: reader.sequence(form), DIGEST: row[DIGEST], _JSON: text}
+                yield _row(_RECORD, **ours, **counts)
+
+    return _batches(rows())
+
+
+def _quarantined_rows(
+    reader: _KeyReader, schema: StructType, policy: Policy, limit: int, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    freeze_imports()
+    source = SourceReader(schema, policy)
+
+    def rows() -> Iterator[dict[str, Any]]:
+        for text in chain.from_iterable(batch.column(0).to_pylist() for batch in batches):
+            form = source.read_quarantined_records(text)
+            if _is_chosen(key := reader.key(form), limit):
+                yield _row(_QUARANTINED, **{_KEY: key, DIGEST: digest(form), VALUES: count_form(form)})
+
+    return _batches(rows())
+
+
+def _deleted_rows(
+    reader: _KeyReader, limit: int, wanted: frozenset[bytes] | None, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    def rows() -> Iterator[dict[str, Any]]:
+        for row in chain.from_iterable(batch.to_pylist() for batch in batches):
+            key = _listed_key(row[KEY_TEXT], len(reader.rules.key))
+            if _is_chosen(key, limit) and (wanted is None or key in wanted):
+                number = row[NUMBER]
+                yield _row(_DELETED, **{_KEY: key, _SEQUENCE: row[TEXT] if number is None else str(number)})
+
+    return _batches(rows())
+
+
+def _version_rows(
+    reader: _KeyReader,
+    schema: StructType,
+    policy: Policy,
+    limit: int,
+    wanted: frozenset[bytes] | None,
+    kind: int,
+    batches: Iterable[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of the keys of the batch with their forms, and one row that sums up all others."""
+    freeze_imports()
+    rows_of, names = RowReader(schema, policy), {path[0].lower() for path in reader.rules.key}
+    places = [at for at, each in enumerate(schema) if source_key(each).lower() in names]
+    keys_of = RowReader(StructType(tuple(schema.fields[at] for at in places)), policy)
+    total = Decimal(0)
+    count = 0
+    for batch in batches:
+        structs, hashes = batch.columns
+        parts = structs.flatten()
+        fields = [structs.type.field(at) for at in places]
+        narrow = pa.StructArray.from_arrays([parts[at] for at in places], fields=fields)
+        keys = list(map(reader.key, keys_of.forms(narrow)))
+        is_ours = [key is not None and (wanted is None or key in wanted) for key in keys]
+        mask = pa.array(is_ours, pa.bool_())
+        others = hashes.filter(pc.invert(mask))
+        total += pc.sum(others).as_py() or 0
+        count += len(others)
+        rows = []
+        found = [key for key, ours in zip(keys, is_ours, strict=True) if ours]
+        for key, form in zip(found, rows_of.forms(structs.filter(mask)) if found else (), strict=True):
+            if _is_chosen(key, limit):
+                ours = {_KEY: key, _SEQUENCE: reader.sequence(form), DIGEST: digest(form), VALUES: count_form(form)}
+                rows.append(_row(kind, **ours))
+        yield from _batches(rows)
+    yield from _batches([_row(_OTHERS, **{VALUES: kind, _HASH: total, _COUNT: count})])
+
+
+def _judge_task(reader: _KeyReader, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Judge the keys of a task, whose rows are sorted by key."""
+    rows = chain.from_iterable(batch.to_pylist() for batch in batches)
+    judged = (_judge(reader, key, list(some)) for key, some in groupby(rows, lambda row: row[_KEY]))
+    return _batches(judged, _JUDGED_SCHEMA)
+
+
+_JUDGED_SCHEMA = pa.schema([*((name, pa.int64()) for name in _TOTALS), ("place", pa.string())])
+
+
+def _judge(reader: _KeyReader, key: bytes | None, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Compare what a key must have with what it has.
+
+    Args:
+        key: None for records without a key, which must be quarantined.
+    """
+    found: dict[int, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        found.setdefault(row[_KIND], []).append(row)
+    records, before, after = (found.get(kind, []) for kind in (_RECORD, _BEFORE, _AFTER))
+    totals = dict.fromkeys(_TOTALS, 0)
+    totals["records"] = len(records)
+    waiting = Counter(row[DIGEST] for row in found.get(_QUARANTINED, []))
+    staying, lost = [], []
+    for row in records:
+        if waiting[row[DIGEST]]:
+            waiting[row[DIGEST]] -= 1
+            _count_kept(totals, row)
+        elif key is None or (reader.family and row[_SEQUENCE] is None):
+            lost.append(row)
+        else:
+            staying.append(row)
+    totals["extra"] += sum(waiting.values())
+    is_right = True
+    if key is not None:
+        is_right = _has_newest(reader, staying, before, after, found.get(_DELETED, []), totals, lost)
+    for row in lost:
+        totals["values"] += row[VALUES]
+        totals["lost"] += row[VALUES]
+    at = min((str(row[PLACE]) for row in lost), default=None)
+    if at is None and not is_right:
+        at = f"the key {(key or b'').decode()[1:-1]}"
+    return {**totals, "place": at}
+
+
+def _count_kept(totals: dict[str, int], row: Mapping[str, Any]) -> None:
+    totals["values"] += row[VALUES]
+    totals["converted"] += row[CONVERTED] or 0
+    totals["exact"] += row[VALUES] - (row[CONVERTED] or 0)
+
+
+def _has_newest(
+    reader: _KeyReader,
+    records: Sequence[Mapping[str, Any]],
+    before: Sequence[Mapping[str, Any]],
+    after: Sequence[Mapping[str, Any]],
+    deleted: Sequence[Mapping[str, Any]],
+    totals: dict[str, int],
+    lost: list[Mapping[str, Any]],
+) -> bool:
+    """Return whether a key has the row that it must have, or none."""
+    was, now = Counter(row[DIGEST] for row in before), Counter(row[DIGEST] for row in after)
+    if not records:
+        return was == now
+    if reader.family:
+        events = [*records, *before, *deleted]
+        top = max(reader.order(row[_SEQUENCE]) for row in events)
+        newest = [row for row in records if reader.order(row[_SEQUENCE]) == top]
+        is_gone = any(reader.order(row[_SEQUENCE]) == top for row in deleted)
+        was_newest = any(reader.order(row[_SEQUENCE]) == top for row in before)
+    else:
+        newest, is_gone, was_newest = list(records), False, False
+    if is_gone and not was_newest:
+        # A remembered deletion is the newest: nothing comes back, and nothing else goes.
+        is_right = was == now
+    elif any(row[_IS_DELETE] for row in newest):
+        is_right = not now
+    elif not newest or (was_newest and was == now):
+        is_right = was == now
+    else:
+        winners = {row[DIGEST]: row for row in newest}
+        is_right = sum(now.values()) == 1 and next(iter(now)) in winners
+        if is_right:
+            _count_kept(totals, winners[next(iter(now))])
+        elif not any(each in winners for each in now):
+            lost.append(newest[0])
+    if not is_right:
+        totals["extra"] += max(0, sum(now.values()) - 1) if newest else sum((now - was).values())
+    return is_right

@@ -24,7 +24,7 @@ def state(
     columns: str | StructType, properties: dict[str, str] | None = None, partition_by: tuple[str, ...] = ()
 ) -> TableState:
     nothing = Metadata(id="x", schema_string='{"type":"struct","fields":[]}', partition_columns=())
-    empty = TableState(-1, Protocol(min_reader_version=1, min_writer_version=2), nothing)
+    empty = TableState(Protocol(min_reader_version=1, min_writer_version=2), nothing, -1)
     parsed = schema(columns) if isinstance(columns, str) else columns
     return after(empty, plan_create_table(parsed, partition_by, properties or {}, 1))
 

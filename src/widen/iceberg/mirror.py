@@ -31,7 +31,7 @@ from widen.model.column_path import ELEMENT, KEY, VALUE, Path
 from widen.model.lazy_module import import_lazily
 from widen.model.types import ArrayType, DataType, Field, MapType, StructType
 from widen.protocol.actions import Add
-from widen.protocol.column_mapping import COLUMN_ID, mapping_mode, nested_ids, physical_name
+from widen.protocol.column_mapping import COLUMN_ID, nested_ids, physical_name
 from widen.protocol.iceberg_compat import COMPATS, enabled_compat
 from widen.protocol.partition_values import UnknownValue, parse_partition_value
 from widen.schema.source_metadata import COMMENT
@@ -196,7 +196,7 @@ def _plan(snapshot: Snapshot) -> _Plan:
     if any(vector is not None for vector in snapshot.files()["deletion_vector"].to_pylist()):
         fix = "Purge them with `widen rewrite`."
         raise MirrorRefused(location=location, reason="it has deletion vectors", fix=fix)
-    mode = mapping_mode(snapshot.properties, snapshot.protocol)
+    mode = snapshot.configuration.mapping
     by_name = {field.name: field for field in snapshot.schema}
     parts = [by_name[name] for name in snapshot.partition_columns]
     spec = ice_partitioning.PartitionSpec(

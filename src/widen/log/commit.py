@@ -12,6 +12,7 @@ import logging
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from importlib import metadata as packages
 from threading import Lock, Thread
 
@@ -65,13 +66,8 @@ from widen.protocol.column_mapping import SUSPENDED
 from widen.protocol.file_statistics import FileStatistics
 from widen.protocol.iceberg_compat import IcebergCompat, enabled_compat, ensure_compatible, ensure_same_partitions
 from widen.protocol.parquet_files import ensure_storable, move_to_commit_info
-from widen.protocol.table_features import (
-    ensure_writable,
-    is_enabled,
-    is_supported,
-    missing_type_features,
-    supported_features,
-)
+from widen.protocol.table_configuration import TableConfiguration
+from widen.protocol.table_features import ensure_writable, missing_type_features, supported_features
 from widen.protocol.table_properties import TIMESTAMPS_SINCE_MS, TIMESTAMPS_SINCE_VERSION, is_on
 from widen.protocol.type_widening import TABLE_VERSION, renumber_type_changes
 
@@ -133,7 +129,7 @@ def commit(
     Source: PROTOCOL.md#delta-log-entries; Delta Spark's optimistic transaction.
     """
     attempt = _first_attempt(store, base, actions, reads)
-    _ensure_allowed(base, attempt.ours, operation, store.location)
+    _ensure_allowed(base, attempt, operation, store.location)
     began_ms = current_ms()
     provenance = _Provenance(
         operation, parameters, metrics or {}, None if base is None else base.version, uuid.uuid4().hex
@@ -160,7 +156,7 @@ def commit(
         # Every commit since must be compatible, not only the one that took our version.
         for theirs in _read_winners(store, winner):
             # A winner may have added a feature for which Widen cannot write.
-            ensure_writable(theirs.protocol or attempt.ours.protocol, store.location)
+            ensure_writable(theirs.protocol or attempt.before.protocol, store.location)
             conflict = find_conflict(attempt.ours, theirs, store.location)
             if conflict is not None:
                 return Conflicted(conflict)
@@ -191,7 +187,7 @@ class _CommitAttempt:
     """One attempt to write one version.
 
     Args:
-        ours: The transaction, with the protocol and metadata of the previous version.
+        ours: The transaction, with the configuration of the previous version.
         row_ids: The highest assigned row id, if the table tracks rows.
         earlier_ms: The in-commit timestamp of the previous version, if it has one.
     """
@@ -203,44 +199,48 @@ class _CommitAttempt:
 
     def after(self, winner: WinningCommit) -> _CommitAttempt:
         """Return the attempt for the version after a winning commit."""
-        ours = replace(
-            self.ours,
-            protocol=winner.protocol or self.ours.protocol,
-            metadata=winner.metadata or self.ours.metadata,
-            actions=tuple(_renumber(action, winner.version) for action in self.ours.actions),
-        )
+        table = TableConfiguration(winner.protocol or self.before.protocol, winner.metadata or self.before.metadata)
+        ours = replace(self.ours, table=table, actions=tuple(_renumber(each, winner.version) for each in self.actions))
         info = winner.lines[0].commit_info or {} if winner.lines else {}
         earlier_ms = info.get(IN_COMMIT_TIMESTAMP, self.earlier_ms)
         row_ids = high_water_mark(winner.domains.get(ROW_TRACKING_DOMAIN), self.row_ids)
         return _CommitAttempt(winner.version + 1, ours, row_ids, earlier_ms)
 
     @property
-    def protocol(self) -> Protocol:
-        """The protocol that the version will have."""
-        protocols: list[Protocol] = self.ours.of(Protocol)
-        return protocols[-1] if protocols else self.ours.protocol
+    def before(self) -> TableConfiguration:
+        """The configuration of the previous version."""
+        return self.ours.table
 
     @property
-    def metadata(self) -> Metadata:
-        """The metadata that the version will have."""
-        metadatas: list[Metadata] = self.ours.of(Metadata)
-        return metadatas[-1] if metadatas else self.ours.metadata
+    def actions(self) -> tuple[Action, ...]:
+        """What the transaction wants to commit."""
+        return self.ours.actions
+
+    @cached_property
+    def table(self) -> TableConfiguration:
+        """The configuration that the version will have."""
+        protocol, metadata = self.before.protocol, self.before.metadata
+        for action in self.actions:
+            protocol = action if isinstance(action, Protocol) else protocol
+            metadata = action if isinstance(action, Metadata) else metadata
+        is_same = protocol is self.before.protocol and metadata is self.before.metadata
+        return self.before if is_same else TableConfiguration(protocol, metadata)
 
     def finish(self, provenance: _Provenance) -> tuple[CommitInfo, list[Action]]:
         """Return the commitInfo and the actions to write for this version."""
-        actions = sorted(self.ours.actions, key=lambda action: _ORDER.get(type(action), _REST))
+        actions = sorted(self.actions, key=lambda action: _ORDER.get(type(action), _REST))
         now_ms = current_ms()
-        if has_in_commit_timestamps(self.metadata.configuration):
+        if has_in_commit_timestamps(self.table.properties):
             now_ms = max(now_ms, (self.earlier_ms or 0) + 1)  # must increase, even if this clock is behind
             actions = [self._with_enablement(action, now_ms) for action in actions]
-        if is_supported(self.protocol, "rowTracking"):
-            actions = with_row_ids(actions, self.metadata.configuration, self.row_ids, self.version)
+        if self.table.supports("rowTracking"):
+            actions = with_row_ids(actions, self.table.properties, self.row_ids, self.version)
         actions, counts = move_to_commit_info(actions)
         return {**self._info(provenance, now_ms), **counts}, actions
 
     def _with_enablement(self, action: Action, now_ms: int) -> Action:
         """Record from which version on commits have timestamps, if this commit enables them on an existing table."""
-        is_recorded = self.version == 0 or has_in_commit_timestamps(self.ours.metadata.configuration)
+        is_recorded = self.version == 0 or has_in_commit_timestamps(self.before.properties)
         if is_recorded or not isinstance(action, Metadata):
             return action
         marks = {TIMESTAMPS_SINCE_VERSION: str(self.version), TIMESTAMPS_SINCE_MS: str(now_ms)}
@@ -248,7 +248,7 @@ class _CommitAttempt:
 
     def _info(self, provenance: _Provenance, now_ms: int) -> CommitInfo:
         info: CommitInfo = {}
-        if has_in_commit_timestamps(self.metadata.configuration):
+        if has_in_commit_timestamps(self.table.properties):
             info[IN_COMMIT_TIMESTAMP] = now_ms
         info["timestamp"] = now_ms
         info["operation"] = provenance.operation
@@ -291,38 +291,37 @@ _ENGINE = _engine()
 
 def _first_attempt(store: LogStore, base: Snapshot | None, actions: Sequence[Action], reads: ReadSet) -> _CommitAttempt:
     if base is not None:
-        ours = Transaction(base.protocol, base.metadata, tuple(actions), reads)
+        ours = Transaction(base.configuration, tuple(actions), reads)
         earlier_ms = base.timestamp_ms if has_in_commit_timestamps(base.properties) else None
-        tracks = is_supported(base.protocol, "rowTracking")
+        tracks = base.configuration.supports("rowTracking")
         row_ids = high_water_mark(base.domains.get(ROW_TRACKING_DOMAIN), -1) if tracks else -1
         return _CommitAttempt(base.version + 1, ours, row_ids, earlier_ms)
     protocol = next((action for action in actions if isinstance(action, Protocol)), None)
     metadata = next((action for action in actions if isinstance(action, Metadata)), None)
     if protocol is None or metadata is None:
         raise InternalError(reason=f"Version 0 of {store.location} has no protocol or no metadata")
-    return _CommitAttempt(0, Transaction(protocol, metadata, tuple(actions), reads), -1, None)
+    return _CommitAttempt(0, Transaction(TableConfiguration(protocol, metadata), tuple(actions), reads), -1, None)
 
 
-def _ensure_allowed(base: Snapshot | None, ours: Transaction, operation: str, location: str) -> None:
-    protocol = next(iter(ours.of(Protocol)), ours.protocol)
-    metadata: Metadata = next(iter(ours.of(Metadata)), ours.metadata)
-    ensure_writable(ours.protocol, location)
-    ensure_writable(protocol, location)
+def _ensure_allowed(base: Snapshot | None, attempt: _CommitAttempt, operation: str, location: str) -> None:
+    table, adds = attempt.table, [action for action in attempt.actions if isinstance(action, Add)]
+    ensure_writable(attempt.before.protocol, location)
+    ensure_writable(table.protocol, location)
     if base is not None:
         base.ensure_checksum_agrees()
-    adds: list[Add] = ours.of(Add)
-    schema = from_json(metadata.schema_string)
     # As Delta Lake, which also writes rows of such a table, but does not touch its metadata.
-    if ours.of(Metadata) and (missing := missing_type_features(protocol, schema)):
-        supported = ", ".join(sorted(supported_features(protocol))) or "none"
-        raise FeatureRequired(feature=missing[0], supported=supported)
+    if table.metadata is not attempt.before.metadata or base is None:
+        missing = missing_type_features(table.protocol, table.schema)
+        if missing:
+            supported = ", ".join(sorted(supported_features(table.protocol))) or "none"
+            raise FeatureRequired(feature=missing[0], supported=supported)
     if any(add.data_change for add in adds):
-        ensure_storable(schema, metadata.partition_columns)
-    ensure_compatible(protocol, metadata, schema)
-    ensure_same_partitions(ours.metadata, metadata)
-    ensure_files_compatible(base, metadata, adds)
-    loses_rows = any(remove.data_change for remove in ours.of(Remove))
-    if loses_rows and is_enabled(protocol, metadata.configuration, "appendOnly"):
+        ensure_storable(table.schema, table.partition_columns)
+    ensure_compatible(table)
+    ensure_same_partitions(attempt.before.metadata, table.metadata)
+    ensure_files_compatible(base, table.metadata, adds)
+    loses_rows = any(isinstance(action, Remove) and action.data_change for action in attempt.actions)
+    if loses_rows and table.enables("appendOnly"):
         raise AppendOnlyTable(location=location, operation=operation)
 
 
@@ -409,7 +408,7 @@ def _is_reachable(store: LogStore, base: Snapshot | None, version: int, began_ms
 def _conclude(store: LogStore, attempt: _CommitAttempt, info: CommitInfo, actions: Sequence[Action]) -> Committed:
     record_commit(store.location, attempt.version)
     with after_commit(store.location, attempt.version):
-        run_post_commit_hooks(store, attempt.version, info, actions, attempt.metadata.configuration)
+        run_post_commit_hooks(store, attempt.version, info, actions, attempt.table.properties)
     return Committed(attempt.version, store)
 
 

@@ -39,6 +39,7 @@ from widen.protocol.actions import (
 from widen.protocol.column_mapping import COLUMN_ID, MAX_COLUMN_ID, MODE, PHYSICAL_NAME
 from widen.protocol.column_metadata import HIGH_WATER_MARK
 from widen.protocol.data_skipping import FileSelection
+from widen.protocol.table_configuration import TableConfiguration
 from widen.protocol.table_features import blocking_features, supported_features
 from widen.protocol.table_properties import ENABLE_IN_COMMIT_TIMESTAMPS, TIMESTAMPS_SINCE_MS, TIMESTAMPS_SINCE_VERSION
 
@@ -99,10 +100,13 @@ ReadSet.EVERYTHING = ReadSet(files=True)
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """Our side: what it has read, and the actions it wants to commit."""
+    """Our side: what it has read, and the actions it wants to commit.
 
-    protocol: Protocol
-    metadata: Metadata
+    Args:
+        table: The configuration of the version before.
+    """
+
+    table: TableConfiguration
     actions: tuple[Action, ...]
     reads: ReadSet
 
@@ -186,12 +190,12 @@ def _both_change_protocol(ours: Transaction, theirs: WinningCommit) -> str | Non
 def _feature_dropped(ours: Transaction, theirs: WinningCommit) -> str | None:
     if theirs.protocol is None:
         return None
-    dropped = sorted(supported_features(ours.protocol) - supported_features(theirs.protocol))
+    dropped = sorted(supported_features(ours.table.protocol) - supported_features(theirs.protocol))
     return f"it dropped the table features {', '.join(dropped)}" if dropped else None
 
 
 def _feature_gained(ours: Transaction, theirs: WinningCommit) -> str | None:
-    gained = [] if theirs.protocol is None else blocking_features(ours.protocol, theirs.protocol)
+    gained = [] if theirs.protocol is None else blocking_features(ours.table.protocol, theirs.protocol)
     return f"it added the table features {', '.join(gained)}, which the transaction does not follow" if gained else None
 
 
@@ -202,7 +206,7 @@ def _both_change_metadata(ours: Transaction, theirs: WinningCommit) -> str | Non
 def _metadata_differs(ours: Transaction, theirs: WinningCommit) -> str | None:
     if theirs.metadata is None:
         return None
-    changed = sorted(_metadata_changes(ours.metadata, theirs.metadata))
+    changed = sorted(_metadata_changes(ours.table.metadata, theirs.metadata))
     return f"it changed {', '.join(changed)}" if changed else None
 
 
@@ -228,7 +232,7 @@ def _append_to_read_files(ours: Transaction, theirs: WinningCommit) -> str | Non
 
 def _allows_blind_appends(ours: Transaction) -> bool:
     """Return whether the isolation level allows blind appends to be ordered after our reads."""
-    return ours.metadata.configuration.get(ISOLATION_LEVEL) == "WriteSerializable" and not ours.of(Metadata)
+    return ours.table.properties.get(ISOLATION_LEVEL) == "WriteSerializable" and not ours.of(Metadata)
 
 
 def _delete_of_read_files(ours: Transaction, theirs: WinningCommit) -> str | None:

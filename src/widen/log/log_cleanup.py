@@ -10,7 +10,7 @@ from widen.log.commit_files import current_ms, file_times_ms
 from widen.log.log_segment import SIDECARS, LogListing, list_log
 from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot
-from widen.protocol.table_features import protected_before
+from widen.protocol.table_configuration import protected_before
 from widen.protocol.table_properties import DEFAULTS, LOG_RETENTION, parse_duration_ms
 
 ENABLE = "delta.enableExpiredLogCleanup"
@@ -49,7 +49,7 @@ def clean_up(snapshot: Snapshot, retention_ms: int, unit_ms: int = DAY_MS, now_m
     now_ms = current_ms() if now_ms is None else now_ms
     listing = list_log(snapshot.store)
     first = _first_to_keep(listing, (now_ms - retention_ms) // unit_ms * unit_ms)
-    if first is None or first < protected_before(snapshot.protocol, snapshot.properties):
+    if first is None or first < protected_before(snapshot.configuration):
         return 0
     expired, checksums = ([entry.path for entry in entries] for entries in listing.before(first))
     # A writer with an old base takes the commit of that base for a sign that no later one is deleted.
@@ -63,7 +63,7 @@ def clean_up(snapshot: Snapshot, retention_ms: int, unit_ms: int = DAY_MS, now_m
 
 def is_truncated(snapshot: Snapshot) -> bool:
     """Return whether no commit of the protected versions is left, and a later checkpoint replaces them."""
-    listing, first = list_log(snapshot.store), protected_before(snapshot.protocol, snapshot.properties)
+    listing, first = list_log(snapshot.store), protected_before(snapshot.configuration)
     checkpoint = earliest_reliable_checkpoint(listing)
     return not first or (checkpoint is not None and checkpoint >= first and min(listing.commits) >= first)
 

@@ -44,6 +44,7 @@ from widen.model.schema_json import from_json
 from widen.model.types import StructType
 from widen.protocol.actions import CommitInfo, DomainMetadata, Metadata, Protocol, Remove, Txn
 from widen.protocol.column_mapping import MODE, NONE, PHYSICAL_NAME
+from widen.protocol.table_configuration import TableConfiguration
 from widen.protocol.table_features import ensure_readable, ensure_valid_protocol
 
 if TYPE_CHECKING:
@@ -125,10 +126,10 @@ def _ensure_valid(metadata: Metadata, location: str) -> None:
         raise corrupt_log(path, "the format.options of its metaData are not an object of texts")
 
 
-def new_snapshot(store: LogStore, protocol: Protocol, metadata: Metadata) -> Snapshot:
+def new_snapshot(store: LogStore, configuration: TableConfiguration) -> Snapshot:
     """Return a version that no log has: how the files of a table are read before it exists. It has no files itself."""
     made = Snapshot(store, LogSegment(-1, None, (), (), frozenset()))
-    vars(made).update({"_protocol_and_metadata": (protocol, metadata)})
+    vars(made).update({"configuration": configuration})
     return made
 
 
@@ -217,7 +218,7 @@ class Snapshot:
         """
         other = Snapshot(self.store, self.segment)
         # The log is replayed once: a cached property of a frozen dataclass is an entry of its `__dict__`.
-        vars(other).update({"_protocol_and_metadata": (self.protocol, metadata), "_files": self._files})
+        vars(other).update({"configuration": TableConfiguration(self.protocol, metadata), "_files": self._files})
         return other
 
     @property
@@ -235,14 +236,19 @@ class Snapshot:
         return read_checksum(self.store, self.version) if self.version in self.segment.checksums else None
 
     @cached_property
-    def _protocol_and_metadata(self) -> tuple[Protocol, Metadata]:
+    def configuration(self) -> TableConfiguration:
+        """The protocol and the metadata of the version, with the schema in them.
+
+        Raises:
+            CorruptLog: the log has none, or is damaged.
+        """
         protocol: Protocol | None = None
         metadata: Metadata | None = None
         for line in self._head_actions():
             protocol, metadata = protocol or line.protocol, metadata or line.meta_data
             if protocol and metadata:
                 _ensure_valid(metadata, self.location)
-                return protocol, metadata
+                return TableConfiguration(protocol, metadata)
         missing = "protocol" if protocol is None else "metaData"
         path = f"{self.location}/{commit_path(0)}"
         raise corrupt_log(path, f"no log file up to version {self.version} has a {missing} action")
@@ -324,7 +330,7 @@ class Snapshot:
         Raises:
             CorruptLog: the log has none, or is damaged.
         """
-        return self._protocol_and_metadata[0]
+        return self.configuration.protocol
 
     @property
     def metadata(self) -> Metadata:
@@ -333,16 +339,16 @@ class Snapshot:
         Raises:
             CorruptLog: the log has none, or is damaged.
         """
-        return self._protocol_and_metadata[1]
+        return self.configuration.metadata
 
-    @cached_property
+    @property
     def schema(self) -> StructType:
         """The schema with all metadata of its columns.
 
         Raises:
             CorruptLog: the schema cannot be parsed.
         """
-        return from_json(self.metadata.schema_string)
+        return self.configuration.schema
 
     @property
     def properties(self) -> dict[str, str]:

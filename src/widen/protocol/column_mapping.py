@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from widen.errors import CorruptLog, InvalidOption, UnsupportedFeatureForWrite
+from widen.errors import CorruptLog, InvalidOption
 from widen.model.column_path import Path, children, fields, map_fields
 from widen.model.schema_json import from_json, to_json
 from widen.model.types import LONG, STRING, DataType, Field, StructType
-from widen.protocol.actions import Metadata, Protocol
-from widen.protocol.table_features import COLUMN_MAPPING, is_enabled, is_supported
+from widen.protocol.actions import Metadata
+from widen.protocol.table_features import COLUMN_MAPPING
 
 MODE, MAX_COLUMN_ID = "delta.columnMapping.mode", "delta.columnMapping.maxColumnId"
 COLUMN_ID, PHYSICAL_NAME = "delta.columnMapping.id", "delta.columnMapping.physicalName"
@@ -34,18 +34,6 @@ def ensure_mode(properties: Mapping[str, str]) -> None:
     mode = properties.get(MODE, NONE)
     if mode not in MODES:
         raise InvalidOption(option=MODE, value=mode, expected=f"Must be one of {', '.join(MODES)}.")
-
-
-def mapping_mode(properties: Mapping[str, str], protocol: Protocol) -> str:
-    """Return ``none``, ``name`` or ``id``; the property counts only where the protocol supports column mapping.
-
-    Raises:
-        InvalidOption: the property is not a valid mode.
-
-    Source: PROTOCOL.md#reader-requirements-for-column-mapping
-    """
-    ensure_mode(properties)
-    return properties.get(MODE, NONE) if is_supported(protocol, FEATURE) else NONE
 
 
 def physical_name(field: Field, mode: str) -> str:
@@ -237,24 +225,6 @@ class TrackingColumns:
         """Return a schema with these columns appended, so that they are read and written like the others."""
         names = (self.row_id, self.version)
         return StructType((*schema, *(Field(name, LONG, metadata={PHYSICAL_NAME: name}) for name in names)))
-
-
-def tracking_columns(protocol: Protocol, properties: Mapping[str, str], location: str) -> TrackingColumns | None:
-    """Return the row tracking columns of a table, or None if row tracking is not enabled.
-
-    Raises:
-        UnsupportedFeatureForWrite: row tracking is enabled, but the properties lack the names of its columns.
-
-    Source: PROTOCOL.md#writer-requirements-for-row-tracking
-    """
-    if not is_enabled(protocol, properties, ROW_TRACKING):
-        return None
-    row_id, version = properties.get(ID_COLUMN), properties.get(VERSION_COLUMN)
-    if not row_id or not version:
-        raise UnsupportedFeatureForWrite(
-            location=location, features=f"{ROW_TRACKING} without {ID_COLUMN}", verb="write"
-        )
-    return TrackingColumns(row_id, version)
 
 
 # Change data files, and the columns that the change data feed adds to rows.

@@ -15,9 +15,9 @@ from typing import TypeAlias
 from widen.errors import IcebergIncompatible
 from widen.model.column_path import fields, format_path, leaves
 from widen.model.types import VOID, ArrayType, DataType, DecimalType, MapType, StructType
-from widen.protocol.actions import Metadata, Protocol
+from widen.protocol.actions import Metadata
 from widen.protocol.column_mapping import ID, MODE, NAME, NONE, nested_ids, nested_steps
-from widen.protocol.table_features import is_supported
+from widen.protocol.table_configuration import TableConfiguration
 from widen.protocol.table_properties import UNIFORM_FORMATS, is_on
 from widen.protocol.type_widening import all_type_changes, is_iceberg_compatible, is_widening
 
@@ -55,7 +55,7 @@ def enabled_compat(properties: Mapping[str, str]) -> IcebergCompat | None:
     return next((compat for compat in COMPATS if is_on(properties, compat.switch)), None)
 
 
-def type_change_compat(protocol: Protocol, properties: Mapping[str, str]) -> IcebergCompat | None:
+def type_change_compat(table: TableConfiguration) -> IcebergCompat | None:
     """Return the compatibility that limits type changes to those of Iceberg, or None.
 
     The strictest of three conditions applies: the protocol checks whether the feature is supported, Delta Spark whether
@@ -64,9 +64,9 @@ def type_change_compat(protocol: Protocol, properties: Mapping[str, str]) -> Ice
     Source: PROTOCOL.md#writer-requirements-for-type-widening; Delta Spark
     """
     for compat in COMPATS:
-        if is_supported(protocol, compat.feature) or is_on(properties, compat.switch):
+        if table.supports(compat.feature) or is_on(table.properties, compat.switch):
             return compat
-    formats = [name.strip().lower() for name in properties.get(UNIFORM_FORMATS, "").split(",")]
+    formats = [name.strip().lower() for name in table.properties.get(UNIFORM_FORMATS, "").split(",")]
     return COMPATS[1] if "iceberg" in formats else None
 
 
@@ -76,7 +76,7 @@ def has_nested_ids(properties: Mapping[str, str]) -> bool:
     return compat is not None and compat.has_nested_ids
 
 
-def ensure_compatible(protocol: Protocol, metadata: Metadata, schema: StructType) -> None:
+def ensure_compatible(table: TableConfiguration) -> None:
     """Check that a table satisfies the rules of the compatibility that it enables.
 
     Raises:
@@ -84,12 +84,11 @@ def ensure_compatible(protocol: Protocol, metadata: Metadata, schema: StructType
 
     Source: PROTOCOL.md#writer-requirements-for-icebergcompatv1, #writer-requirements-for-icebergcompatv2
     """
-    compat = enabled_compat(metadata.configuration)
+    compat = enabled_compat(table.properties)
     if compat is None:
         return
-    table = _Table(compat, protocol, metadata, schema)
     for kind, find_violation, fix in RULES:
-        violation = find_violation(table)
+        violation = find_violation(compat, table)
         if violation is not None:
             raise IcebergIncompatible(version=compat.version, kind=kind, reason=violation, fix=fix)
 
@@ -127,39 +126,27 @@ def ensure_same_partitions(old: Metadata, new: Metadata) -> None:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Table:
-    compat: IcebergCompat
-    protocol: Protocol
-    metadata: Metadata
-    schema: StructType
-
-    @property
-    def properties(self) -> Mapping[str, str]:
-        return self.metadata.configuration
-
-
-def _find_second_version(table: _Table) -> str | None:
-    names = [compat.switch for compat in COMPATS if is_on(table.properties, compat.switch)]
+def _find_second_version(_: IcebergCompat, table: TableConfiguration) -> str | None:
+    names = [each.switch for each in COMPATS if is_on(table.properties, each.switch)]
     return f"{' and '.join(names)} are both true" if len(names) > 1 else None
 
 
-def _find_missing_mapping(table: _Table) -> str | None:
+def _find_missing_mapping(_: IcebergCompat, table: TableConfiguration) -> str | None:
     mode = table.properties.get(MODE, NONE)
     return None if mode in (NAME, ID) else f"{MODE} is {mode}"
 
 
-def _find_deletion_vectors(table: _Table) -> str | None:
-    if not is_supported(table.protocol, "deletionVectors"):
+def _find_deletion_vectors(compat: IcebergCompat, table: TableConfiguration) -> str | None:
+    if not table.supports("deletionVectors"):
         return None
-    if table.compat.version == 1:
+    if compat.version == 1:
         return "the table supports deletion vectors"
-    is_active = table.compat.version == 2 and is_on(table.properties, "delta.enableDeletionVectors")
+    is_active = compat.version == 2 and is_on(table.properties, "delta.enableDeletionVectors")
     return "delta.enableDeletionVectors is true" if is_active else None
 
 
-def _find_unsupported_type(table: _Table) -> str | None:
-    if table.compat.version == 1:
+def _find_unsupported_type(compat: IcebergCompat, table: TableConfiguration) -> str | None:
+    if compat.version == 1:
         types = ((path, field.type) for path, field in fields(table.schema))
         column = next((each for each in types if isinstance(each[1], (ArrayType, MapType)) or each[1] == VOID), None)
     else:
@@ -171,7 +158,7 @@ def _is_allowed(leaf: DataType) -> bool:
     return isinstance(leaf, DecimalType) or str(leaf) in V2_TYPES
 
 
-def _find_unsupported_widening(table: _Table) -> str | None:
+def _find_unsupported_widening(_: IcebergCompat, table: TableConfiguration) -> str | None:
     return _find_unsupported_change(table.schema)
 
 
@@ -182,8 +169,8 @@ def _find_unsupported_change(schema: StructType) -> str | None:
     return None
 
 
-def _find_missing_nested_id(table: _Table) -> str | None:
-    if not table.compat.has_nested_ids:
+def _find_missing_nested_id(compat: IcebergCompat, table: TableConfiguration) -> str | None:
+    if not compat.has_nested_ids:
         return None
     for path, field in fields(table.schema):
         ids = nested_ids(field)
@@ -196,7 +183,7 @@ def _find_missing_nested_id(table: _Table) -> str | None:
 _WIDENED = "UNSUPPORTED_TYPE_WIDENING"
 _REWRITE = "Iceberg cannot read the old files; drop the feature typeWidening first, which rewrites them."
 
-CompatRule: TypeAlias = tuple[str, Callable[[_Table], "str | None"], str]
+CompatRule: TypeAlias = tuple[str, Callable[[IcebergCompat, TableConfiguration], "str | None"], str]
 
 RULES: Sequence[CompatRule] = (
     ("VERSION_MUTUAL_EXCLUSIVE", _find_second_version, "Disable one of them."),

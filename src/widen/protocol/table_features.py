@@ -179,18 +179,6 @@ def _is_switched_on(row: Feature, properties: Mapping[str, str]) -> bool:
     return properties.get(key, "").lower() in values
 
 
-def protected_before(protocol: Protocol, properties: Mapping[str, str]) -> int:
-    """Return the version before which checkpoints are protected; 0 without checkpoint protection.
-
-    Older versions may still use a feature that was dropped. They must be cleaned up all at once or not at all: because
-    the checkpoints after them are kept, clients that do not support the feature never need to read those versions.
-
-    Source: protocol_rfcs/checkpoint-protection.md#writer-requirements-for-checkpoint-protection
-    """
-    text = properties.get(PROTECTED_BEFORE, "")
-    return int(text) if text.isdecimal() and is_supported(protocol, PROTECTION) else 0
-
-
 def required_features(
     properties: Mapping[str, str], schema: StructType | None = None, supported: Collection[str] = ()
 ) -> frozenset[str]:

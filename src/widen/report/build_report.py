@@ -230,7 +230,7 @@ def build_report(snapshot: Snapshot, footers: FooterUse = FooterUse.AUTOMATIC) -
         CorruptFile: a data file is not Parquet, and all footers were asked for.
     """
     keys = dict(zip(snapshot.partition_columns, snapshot.partition_keys, strict=True))
-    columns = leaves_of(snapshot.schema, snapshot.protocol, snapshot.properties, keys)
+    columns = leaves_of(snapshot.configuration, keys)
     counts_by_path = {
         path: _KnownCounts(footer.values, footer.stats)
         for path, footer in read_needed_footers(snapshot, columns, footers).items()

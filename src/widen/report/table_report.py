@@ -18,10 +18,10 @@ from widen.log.commit_files import time_text
 from widen.model.acknowledgement import Acknowledgement
 from widen.model.column_path import Path, format_path, leaves
 from widen.model.types import DataType, StructType
-from widen.protocol.actions import Protocol
-from widen.protocol.column_mapping import mapping_mode, to_physical_path
+from widen.protocol.column_mapping import to_physical_path
 from widen.protocol.file_statistics import ColumnStatistics, FileStatistics
 from widen.protocol.partition_values import Scalar, UnknownValue, parse_partition_value
+from widen.protocol.table_configuration import TableConfiguration
 
 LOG = "log"
 """Where the numbers about a Delta table are from."""
@@ -482,9 +482,7 @@ class ColumnCounts:
         return tally.values if tally.is_known and (leaf.is_counted or not tally.values) else None
 
 
-def leaves_of(
-    schema: StructType, protocol: Protocol, properties: Mapping[str, str], keys: Mapping[str, str]
-) -> list[LeafColumn]:
+def leaves_of(table: TableConfiguration, keys: Mapping[str, str]) -> list[LeafColumn]:
     """Return the leaf columns of a schema in its order.
 
     Args:
@@ -493,7 +491,7 @@ def leaves_of(
     Raises:
         CorruptLog: a column lacks its physical name.
     """
-    mode = mapping_mode(dict(properties), protocol)
+    schema, mode = table.schema, table.mapping
     struct_leaves = set(_struct_leaves(schema))
     return [
         LeafColumn(path, to_physical_path(schema, path, mode), leaf, path in struct_leaves, keys.get(path[0], ""))

@@ -46,7 +46,6 @@ from widen.protocol.column_metadata import (
 from widen.protocol.file_statistics import STATS_COLUMNS, named_columns
 from widen.protocol.table_features import (
     TYPE_WIDENING_PREVIEW,
-    is_supported,
     required_features,
     supported_features,
     with_features,
@@ -196,7 +195,7 @@ def with_operations(state: TableState, operations: Sequence[Operation]) -> Metad
     Source: PROTOCOL.md#type-change-metadata, #writer-requirements-for-column-mapping
     """
     changed, metadata = state.schema, state.metadata
-    version = state.version + 1 if is_supported(state.protocol, TYPE_WIDENING_PREVIEW) else None
+    version = state.version + 1 if state.supports(TYPE_WIDENING_PREVIEW) else None
     # Type changes are found by comparing two schemas field by field, by name. So they are recorded for each run of
     # operations that renames and drops nothing: across a rename, the old and the new field would not be compared.
     for changes_names, group in groupby(
@@ -213,8 +212,8 @@ def with_operations(state: TableState, operations: Sequence[Operation]) -> Metad
 
 def with_schema(state: TableState, schema: StructType) -> Metadata:
     """Return the metadata with another schema. With column mapping, new columns get ids and physical names."""
-    configuration = state.metadata.configuration
-    if column_mapping.mapping_mode(configuration, state.protocol) != column_mapping.NONE:
+    configuration = state.properties
+    if state.mapping != column_mapping.NONE:
         schema, configuration = assign_column_ids(schema, configuration, new_physical_name)
     return msgspec.structs.replace(state.metadata, schema_string=to_json(schema), configuration=configuration)
 

@@ -56,7 +56,6 @@ from widen.protocol.column_mapping import (
     COMMIT_VERSION,
     MODE,
     NONE,
-    mapping_mode,
     to_physical_path,
 )
 from widen.protocol.column_metadata import (
@@ -68,7 +67,7 @@ from widen.protocol.column_metadata import (
     text_limit,
 )
 from widen.protocol.iceberg_compat import type_change_compat
-from widen.protocol.table_features import TYPE_WIDENING, TYPE_WIDENING_PREVIEW, is_supported
+from widen.protocol.table_features import TYPE_WIDENING, TYPE_WIDENING_PREVIEW
 from widen.protocol.table_properties import CONSTRAINT_PREFIX, ENABLE_CHANGE_DATA_FEED, ENABLE_TYPE_WIDENING, is_on
 from widen.protocol.type_widening import is_iceberg_compatible, is_widening
 from widen.schema import operations as op
@@ -193,7 +192,7 @@ def ensure_renamable(state: TableState, operation: RenameColumn) -> None:
     if existing is not None and existing is not field:
         raise ColumnAlreadyExists(column=format_path((*path[:-1], existing.name)))
     ensure_independent(state, path)
-    if mapping_mode(state.properties, state.protocol) == NONE:
+    if state.mapping == NONE:
         raise RenameRefused(column=format_path(path))
     _ensure_name(operation.new_path, state.properties)
 
@@ -214,7 +213,7 @@ def ensure_droppable(state: TableState, operation: DropColumn) -> None:
     _, parent = resolve(state.schema, path[:-1])
     if not isinstance(parent, StructType):
         raise ItemRenameRefused(column=format_path(path), verb="dropped")
-    if mapping_mode(state.properties, state.protocol) == NONE:
+    if state.mapping == NONE:
         raise DropRefused(column=format_path(path))
     ensure_not_structural(state, path)
     remaining = {*parent.names} - {path[-1]}
@@ -237,7 +236,7 @@ def ensure_not_structural(state: TableState, path: Path) -> None:
     """
     if len(path) == 1 and path[0] in state.metadata.partition_columns:
         raise PartitionColumnDropRefused(column=format_path(path))
-    physical = to_physical_path(state.schema, path, mapping_mode(state.properties, state.protocol))
+    physical = to_physical_path(state.schema, path, state.mapping)
     if any(clustering[: len(physical)] == physical for clustering in state.clustered_by):
         raise ClusteringColumnDropRefused(column=format_path(path))
 
@@ -282,7 +281,7 @@ def _ensure_difference(state: TableState, new: StructType, difference: Differenc
             fix = "Make it NOT NULL in a separate commit: alter_column(…, nullable=False)."
             raise _refusal(state, new, f"{column} would become NOT NULL", fix)
         case DropColumn():
-            if mapping_mode(state.properties, state.protocol) == NONE:
+            if state.mapping == NONE:
                 raise _refusal(state, new, f"{column} would be dropped, which needs column mapping", "Keep it.")
             ensure_not_structural(state, path)
             ensure_independent(state, path)
@@ -375,7 +374,7 @@ def ensure_default(state: TableState, operation: SetDefault | DropDefault) -> No
     ensure_not_identity_column(state, path)
     if isinstance(operation, DropDefault):
         return
-    if not is_supported(state.protocol, "allowColumnDefaults"):
+    if not state.supports("allowColumnDefaults"):
         raise DefaultsNotEnabled(column=format_path(path))
     if not is_constant(operation.expression):
         reason = "it is not an expression, or it references columns or tables"
@@ -446,7 +445,7 @@ def ensure_type_widening_supported(state: TableState) -> None:
 
     Source: PROTOCOL.md#writer-requirements-for-type-widening
     """
-    is_there = any(is_supported(state.protocol, name) for name in (TYPE_WIDENING, TYPE_WIDENING_PREVIEW))
+    is_there = any(state.supports(name) for name in (TYPE_WIDENING, TYPE_WIDENING_PREVIEW))
     if is_on(state.properties, ENABLE_TYPE_WIDENING) and not is_there:
         raise EnabledWithoutFeature(property=ENABLE_TYPE_WIDENING, feature=TYPE_WIDENING)
 
@@ -461,7 +460,7 @@ def table_format_of(state: TableState) -> TableFormat:
     """
     if not is_type_widening_enabled(state):
         return TableFormat.DELTA_FIXED
-    is_guarded = iceberg_compat.type_change_compat(state.protocol, state.properties) is not None
+    is_guarded = iceberg_compat.type_change_compat(state) is not None
     return TableFormat.DELTA_ICEBERG_COMPAT if is_guarded else TableFormat.DELTA
 
 
@@ -515,7 +514,7 @@ def type_change_objections(state: TableState, old: DataType, new: DataType) -> I
         yield "type widening does not support this change", _NEW_COLUMN
     if not is_type_widening_enabled(state):
         yield "type widening is not enabled for this table", _ENABLE_WIDENING
-    compat = type_change_compat(state.protocol, state.properties)
+    compat = type_change_compat(state)
     if compat is not None and not is_iceberg_compatible(old, new):
         yield f"Iceberg does not support it, and the table has {compat.feature}", _NEW_COLUMN
 

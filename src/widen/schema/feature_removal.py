@@ -26,7 +26,7 @@ from widen.model.column_path import fields, format_path
 from widen.model.schema_json import from_json
 from widen.model.types import Field, is_atomic
 from widen.protocol.actions import DomainMetadata, Metadata, to_domain
-from widen.protocol.column_mapping import FEATURE, MODE, NONE, mapping_mode, to_physical, without_mapping
+from widen.protocol.column_mapping import FEATURE, MODE, NONE, to_physical, without_mapping
 from widen.protocol.table_features import (
     COLUMN_MAPPING,
     PROTECTED_BEFORE,
@@ -78,7 +78,7 @@ class RemovableFeature:
     def is_clean(self, state: TableState) -> bool:
         """Return whether a version lists the feature without using it."""
         is_set = any(key in state.properties for key in self.properties)
-        is_mapped = self.has_mapping and mapping_mode(state.properties, state.protocol) != NONE
+        is_mapped = self.has_mapping and state.mapping != NONE
         return not is_set and not is_mapped and not (self.has_types and has_type_changes(state.schema))
 
 
@@ -164,7 +164,7 @@ def plan_mapping_removal(state: TableState, *, explicit: bool = False) -> tuple[
 
     Source: Delta Spark's ALTER TABLE SET TBLPROPERTIES ('delta.columnMapping.mode' = 'none')
     """
-    mode = mapping_mode(state.properties, state.protocol)
+    mode = state.mapping
     if mode == NONE:
         return ()
     if needed := dependent_features(state.protocol, FEATURE):

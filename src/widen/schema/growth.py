@@ -59,7 +59,7 @@ from widen.model.types import (
     plain_name,
 )
 from widen.protocol.actions import Metadata
-from widen.protocol.column_mapping import COLUMN_ID, NONE, PHYSICAL_NAME, mapping_mode
+from widen.protocol.column_mapping import COLUMN_ID, NONE, PHYSICAL_NAME
 from widen.protocol.column_metadata import find_generation, find_identity, has_generated_values
 from widen.protocol.data_skipping import And, Compare, IsNull, Or, Predicate, UnknownPredicate, to_comparable
 from widen.protocol.partition_values import UnknownValue, parse_partition_value
@@ -521,7 +521,7 @@ def with_new_schema(state: TableState, incoming: StructType) -> Metadata:
 
 def _mapped_fields(state: TableState) -> dict[Path, Field]:
     """Return the fields of a table with column mapping, by the keys of their paths."""
-    is_mapped = mapping_mode(state.properties, state.protocol) != NONE
+    is_mapped = state.mapping != NONE
     return {tuple(map(name_key, path)): field for path, field in all_fields(state.schema)} if is_mapped else {}
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from widen.errors import AppendOnlyTable, ColumnNotFound, InvalidOption
 from widen.model.column_path import Path, format_path, is_struct_path, leaves, resolve
-from widen.model.schema_json import from_json, to_json
+from widen.model.schema_json import to_json
 from widen.model.types import LONG, Field, StructType, is_atomic, name_key
 from widen.protocol import column_mapping, iceberg_compat
 from widen.protocol.actions import DOMAIN as CLUSTERING
@@ -29,10 +29,10 @@ from widen.protocol.column_mapping import (
 )
 from widen.protocol.column_metadata import HIGH_WATER_MARK, STEP, Identity, find_identity
 from widen.protocol.file_statistics import STATS_COLUMNS, FileStatistics, has_bounds, indexed_leaves, named_columns
+from widen.protocol.table_configuration import TableConfiguration
 from widen.protocol.table_features import (
     PROTECTED_BEFORE,
     find_feature,
-    is_enabled,
     merge_protocols,
     required_features,
     stored_properties,
@@ -105,7 +105,7 @@ def plan_create_table(
         created_time=now_ms,
         description=description,
     )
-    iceberg_compat.ensure_compatible(protocol, metadata, schema)
+    iceberg_compat.ensure_compatible(TableConfiguration(protocol, metadata))
     described = {"isManaged": "false", "description": description, "properties": configuration}
     parameters: dict[str, object] = {**described, "partitionBy": partition_columns, "clusterBy": []}
     return TableCreation((metadata, protocol), "CREATE TABLE", parameters)
@@ -167,17 +167,17 @@ def plan_set_properties(state: TableState, properties: Mapping[str, str]) -> Met
     ):
         metadata = _start_column_mapping(state, metadata)
     if iceberg_compat.enabled_compat(configuration) is not None:
-        metadata = _iceberg_compatible(protocol, metadata)
+        metadata = _iceberg_compatible(TableConfiguration(protocol, metadata))
     return _metadata_change(state, protocol, metadata, "SET TBLPROPERTIES", {"properties": given})
 
 
-def _iceberg_compatible(protocol: Protocol, metadata: Metadata) -> Metadata:
+def _iceberg_compatible(table: TableConfiguration) -> Metadata:
     """Return the metadata of a table with Iceberg compatibility enabled, with the column ids that it requires."""
-    schema, configuration = from_json(metadata.schema_string), metadata.configuration
-    if configuration.get(column_mapping.MODE, column_mapping.NONE) != column_mapping.NONE:
-        schema, configuration = assign_column_ids(schema, configuration, new_physical_name)
-        metadata = msgspec.structs.replace(metadata, schema_string=to_json(schema), configuration=configuration)
-    iceberg_compat.ensure_compatible(protocol, metadata, schema)
+    metadata = table.metadata
+    if table.properties.get(column_mapping.MODE, column_mapping.NONE) != column_mapping.NONE:
+        schema, properties = assign_column_ids(table.schema, table.properties, new_physical_name)
+        metadata = msgspec.structs.replace(metadata, schema_string=to_json(schema), configuration=properties)
+    iceberg_compat.ensure_compatible(TableConfiguration(table.protocol, metadata))
     return metadata
 
 
@@ -249,7 +249,7 @@ def plan_cluster_by(state: TableState, columns: Sequence[Path]) -> MetadataChang
         expected = "The table is partitioned; a table has partitions or clustering, not both."
         raise InvalidOption(option="CLUSTER BY", value=[format_path(each) for each in columns], expected=expected)
     spelled = _clustering_paths(state, columns)
-    mode = column_mapping.mapping_mode(state.properties, state.protocol)
+    mode = state.mapping
     physical = tuple(column_mapping.to_physical_path(state.schema, path, mode) for path in spelled)
     if physical == state.clustered_by:
         return None
@@ -292,8 +292,8 @@ def _clustering_paths(state: TableState, columns: Sequence[Path]) -> list[Path]:
 def _metadata_change(
     state: TableState, protocol: Protocol, metadata: Metadata, operation: str, parameters: Mapping[str, object]
 ) -> MetadataChange | None:
-    compat = iceberg_compat.type_change_compat(protocol, metadata.configuration)
-    if compat is not None and iceberg_compat.type_change_compat(state.protocol, state.properties) is None:
+    compat = iceberg_compat.type_change_compat(TableConfiguration(protocol, metadata))
+    if compat is not None and iceberg_compat.type_change_compat(state) is None:
         iceberg_compat.ensure_type_history_compatible(compat, state.schema)
     actions: tuple[Metadata | Protocol, ...] = (metadata,) if metadata != state.metadata else ()
     if supported_features(protocol) != supported_features(state.protocol):
@@ -373,9 +373,7 @@ def needs_backfill(state: TableState, properties: Mapping[str, str]) -> bool:
 
     Source: PROTOCOL.md#row-ids
     """
-    return is_on(canonical_properties(properties), ENABLE) and not is_enabled(
-        state.protocol, state.properties, ROW_TRACKING
-    )
+    return is_on(canonical_properties(properties), ENABLE) and not state.enables(ROW_TRACKING)
 
 
 # RESTORE: an earlier version becomes the newest one again, except for what must never decrease.
@@ -419,7 +417,7 @@ def ensure_removable(now: TableState, location: str) -> None:
 
     Source: PROTOCOL.md#append-only-tables
     """
-    if is_enabled(now.protocol, now.properties, "appendOnly"):
+    if now.enables("appendOnly"):
         raise AppendOnlyTable(location=location, operation=OPERATION)
 
 
@@ -497,7 +495,7 @@ def synchronize_high_water_mark(identity: Identity, extreme: int | None) -> int 
     return None if mark == identity.high_water_mark else mark
 
 
-def advance_identities(metadata: Metadata, names: Collection[str], mode: str, adds: Iterable[Add]) -> Metadata:
+def advance_identities(table: TableConfiguration, names: Collection[str], adds: Iterable[Add]) -> Metadata:
     """Return the metadata after rows with generated identity values are written.
 
     Args:
@@ -508,12 +506,12 @@ def advance_identities(metadata: Metadata, names: Collection[str], mode: str, ad
     """
     written = [FileStatistics(add.stats) for add in adds]
     if not names or not written:
-        return metadata
-    fields = [field for field in from_json(metadata.schema_string) if field.name in names]
-    return with_used_values(metadata, {field.name: _bounds(field, mode, written) for field in fields})
+        return table.metadata
+    fields = [field for field in table.schema if field.name in names]
+    return with_used_values(table, {field.name: _bounds(field, table.mapping, written) for field in fields})
 
 
-def with_used_values(metadata: Metadata, values: Mapping[str, Collection[int]]) -> Metadata:
+def with_used_values(table: TableConfiguration, values: Mapping[str, Collection[int]]) -> Metadata:
     """Return the metadata after identity values were used.
 
     Args:
@@ -523,9 +521,9 @@ def with_used_values(metadata: Metadata, values: Mapping[str, Collection[int]]) 
     """
     used = {name: some for name, some in values.items() if some}
     if not used:
-        return metadata
-    fields = [_advance(field, used.get(field.name, ())) for field in from_json(metadata.schema_string)]
-    return metadata.with_schema(StructType(tuple(fields)))
+        return table.metadata
+    fields = [_advance(field, used.get(field.name, ())) for field in table.schema]
+    return table.metadata.with_schema(StructType(tuple(fields)))
 
 
 def _bounds(field: Field, mode: str, written: Iterable[FileStatistics]) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import Dialect
@@ -14,11 +14,11 @@ from sqlglot.errors import ParseError, SqlglotError
 
 from widen.errors import ConstraintDependsOnColumn, GeneratedColumnDependsOnColumn
 from widen.model.column_path import ELEMENT, KEY, VALUE, Path, fields, format_path, resolve
-from widen.model.schema_json import from_json
 from widen.model.types import ArrayType, DataType, MapType, StructType, name_key
 from widen.protocol.actions import DomainMetadata, Metadata, Protocol, clustering_columns
 from widen.protocol.column_metadata import find_generation, find_invariant
-from widen.protocol.table_features import is_supported, supported_features
+from widen.protocol.table_configuration import TableConfiguration
+from widen.protocol.table_features import is_supported
 from widen.protocol.table_properties import CONSTRAINT_PREFIX
 from widen.schema.operations import Operation
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class TableState:
+class TableState(TableConfiguration):
     """The version of a table that a command is planned against.
 
     Args:
@@ -35,19 +35,7 @@ class TableState:
     """
 
     version: int
-    protocol: Protocol
-    metadata: Metadata
     clustered_by: tuple[Path, ...] = ()
-
-    @cached_property
-    def schema(self) -> StructType:
-        """The schema with all metadata of its columns."""
-        return from_json(self.metadata.schema_string)
-
-    @property
-    def properties(self) -> Mapping[str, str]:
-        """The configuration of the table."""
-        return self.metadata.configuration
 
     def with_schema(self, schema: StructType) -> TableState:
         """Return the same state with another schema."""
@@ -74,12 +62,17 @@ class TableCreation(MetadataChange):
 
     actions: tuple[Metadata, Protocol]
 
+    @property
+    def table(self) -> TableConfiguration:
+        """The configuration of the new table."""
+        metadata, protocol = self.actions
+        return TableConfiguration(protocol, metadata)
+
 
 def to_table_state(snapshot: Snapshot) -> TableState:
     """Return the state of a version that table changes are planned with."""
-    is_clustered = is_supported(snapshot.protocol, "clustering")
-    clustered_by = clustering_columns(snapshot.domains) if is_clustered else ()
-    return TableState(snapshot.version, snapshot.protocol, snapshot.metadata, clustered_by)
+    clustered_by = clustering_columns(snapshot.domains) if snapshot.configuration.supports("clustering") else ()
+    return TableState(snapshot.protocol, snapshot.metadata, snapshot.version, clustered_by)
 
 
 # The expressions of a table that reference its columns: CHECK constraints, invariants and generated columns.
@@ -130,7 +123,7 @@ def generated_columns(state: TableState) -> Mapping[str, str]:
 
     Source: PROTOCOL.md#generated-columns
     """
-    if not is_supported(state.protocol, "generatedColumns"):
+    if not state.supports("generatedColumns"):
         return {}
     generations = {format_path(path): find_generation(field) for path, field in fields(state.schema)}
     return {name: text for name, text in generations.items() if text is not None}
@@ -139,20 +132,18 @@ def generated_columns(state: TableState) -> Mapping[str, str]:
 def row_conditions(schema: StructType, protocol: Protocol, properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield the conditions that every row must satisfy: a label, e.g. ``constraint positive``, and the expression.
 
-    Args:
-        protocol: The protocol of the table. A condition applies only if its feature is supported.
+    A condition applies only if the protocol supports its feature.
 
     Raises:
         CorruptLog: an invariant cannot be parsed.
 
     Source: PROTOCOL.md#column-invariants, #check-constraints
     """
-    supported = supported_features(protocol)
-    for path, field in fields(schema) if "invariants" in supported else ():
+    for path, field in fields(schema) if is_supported(protocol, "invariants") else ():
         text = find_invariant(field)
         if text is not None:
             yield f"invariant of column {format_path(path)}", text
-    for key, text in check_constraints(properties).items() if "checkConstraints" in supported else ():
+    for key, text in check_constraints(properties).items() if is_supported(protocol, "checkConstraints") else ():
         yield f"constraint {key[len(CONSTRAINT_PREFIX) :]}", text
 
 

@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 from widen.errors import InvalidOption, OptionMissing, TableAlreadyExists
 from widen.model.argument_types import check_arguments
 from widen.model.column_path import format_path
-from widen.model.schema_json import from_json
 from widen.model.types import ArrayType, DataType, MapType, StructType, name_key, quote_name
 from widen.protocol.column_metadata import find_default
 from widen.protocol.table_features import supported_features
@@ -449,7 +448,7 @@ def find_defaults(table: Table) -> ColumnDefaults:
     """Return the defaults of the columns of a table."""
     if "allowColumnDefaults" not in supported_features(table.protocol):
         return ColumnDefaults({})
-    defaults = {name_key(field.name): find_default(field) for field in from_json(table.metadata.schema_string)}
+    defaults = {name_key(field.name): find_default(field) for field in table.snapshot.schema}
     return ColumnDefaults({name: text for name, text in defaults.items() if text is not None})
 
 

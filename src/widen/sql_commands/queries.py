@@ -26,7 +26,7 @@ from widen.model.column_path import Path, fields, format_path
 from widen.model.schema_json import to_identifier, to_literal
 from widen.model.types import compact_sql, name_key, quote_name
 from widen.protocol.actions import clustering_columns
-from widen.protocol.column_mapping import mapping_mode, to_physical_path
+from widen.protocol.column_mapping import to_physical_path
 from widen.protocol.column_metadata import DEFAULT
 from widen.protocol.table_features import MIN_READER_VERSION, MIN_WRITER_VERSION, supported_features
 from widen.protocol.table_properties import FEATURE_PREFIX, canonical_key
@@ -408,7 +408,7 @@ def _shown_properties(table: Table, key: str | None) -> list[tuple[str, str]]:
 
 def _clustering(table: Table) -> Iterator[Path]:
     """Yield the clustering columns by their logical names."""
-    schema, mode = table.snapshot.schema, mapping_mode(table.properties, table.protocol)
+    schema, mode = table.snapshot.schema, table.snapshot.configuration.mapping
     logical = {to_physical_path(schema, path, mode): path for path, _ in fields(schema)}
     for path in clustering_columns(table.snapshot.domains):
         yield logical.get(path, path)

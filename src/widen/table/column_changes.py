@@ -294,8 +294,7 @@ class PropertyChangesMixin(TableVersion):
             return self._change(plan_set_properties(self._state, properties))
 
     def _is_mapped(self) -> bool:
-        newest = self.refresh()
-        return column_mapping.mapping_mode(newest.properties, newest.protocol) != column_mapping.NONE
+        return self.refresh().snapshot.configuration.mapping != column_mapping.NONE
 
     def _remove_column_mapping(self, spark: SparkSession | None, *, explicit: bool) -> None:
         plan_mapping_removal(self._state)

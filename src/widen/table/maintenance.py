@@ -46,7 +46,8 @@ from widen.log.vacuum import VacuumPlan, plan_vacuum, run_vacuum, to_retention_m
 from widen.log.version_changes import files_only_in, missing_files
 from widen.model.argument_types import check_arguments
 from widen.protocol.actions import Action, Metadata
-from widen.protocol.table_features import PROTECTION, protected_before
+from widen.protocol.table_configuration import protected_before
+from widen.protocol.table_features import PROTECTION
 from widen.protocol.table_properties import (
     LOG_RETENTION,
     TARGET_BYTES,
@@ -441,7 +442,7 @@ class FeatureRemoval:
         write_barrier_commit(self.store)
         clean_up(snapshot, duration_ms(snapshot.properties, TRUNCATE_HISTORY_RETENTION), MINUTE_MS)
         if not is_truncated(snapshot):
-            version = protected_before(snapshot.protocol, snapshot.properties)
+            version = protected_before(snapshot.configuration)
             retention = duration_text(snapshot.properties, TRUNCATE_HISTORY_RETENTION)
             raise ProtectedVersionsRemain(feature=self.name, version=version, retention=retention)
 

@@ -16,7 +16,7 @@ from widen.model.argument_types import check_arguments, ensure_not_negative
 from widen.model.lazy_module import import_lazily
 from widen.model.types import StructType
 from widen.protocol.actions import Action, Metadata
-from widen.protocol.column_mapping import mapping_mode
+from widen.protocol.table_configuration import TableConfiguration
 from widen.protocol.table_features import ensure_writable
 from widen.schema.growth import SchemaGrowth, can_retry_write, grow_schema, schema_change_options
 from widen.schema.source_metadata import AutomaticWidening
@@ -176,12 +176,12 @@ class ReadAndAppendMixin(TableVersion):
         from widen.spark.write.physical_layout import missing_identities
 
         parameters = {"mode": "Append", "partitionBy": list(metadata.partition_columns)}
+        table = TableConfiguration(state.protocol, metadata)
         with StagedFiles() as staged:
-            adds = write_parquet(frame, self._store, state.protocol, metadata)
+            adds = write_parquet(frame, self._store, table)
             staged.add_files(self._store, adds)
             identities = [field.name for field in missing_identities(frame, state.schema)]
-            mode = mapping_mode(metadata.configuration, state.protocol)
-            metadata = advance_identities(metadata, identities, mode, adds)
+            metadata = advance_identities(table, identities, adds)
             actions: list[Action] = [*([] if metadata == state.metadata else [metadata]), *adds]
             metrics.update(write_metrics(adds))
             return commit(self._store, self._snapshot, actions, WRITE, parameters, metrics=metrics, staged=staged)

@@ -14,10 +14,9 @@ from widen.log.commit import StagedFiles, commit
 from widen.log.commit_outcome import several_commits
 from widen.model.argument_types import check_arguments
 from widen.model.column_path import Path, format_path
-from widen.model.schema_json import from_json
 from widen.protocol.actions import Metadata
-from widen.protocol.column_mapping import mapping_mode
-from widen.protocol.table_features import ensure_writable, is_enabled
+from widen.protocol.table_configuration import TableConfiguration
+from widen.protocol.table_features import ensure_writable
 from widen.schema.growth import ensure_consistent, grow_schema, schema_change_options, with_new_schema
 from widen.schema.request import AnyPath, parse_drops, to_path
 from widen.schema.source_metadata import AutomaticWidening
@@ -114,10 +113,9 @@ class RowChangesMixin(TableVersion):
         else:
             is_split = is_dynamic and bool(metadata.partition_columns)
             result = (overwrite_partitions if is_split else overwrite_all)(snapshot, frame, metadata)
-        identities = [field.name for field in missing_identities(frame, from_json(metadata.schema_string))]
-        metadata = advance_identities(
-            metadata, identities, mapping_mode(metadata.configuration, state.protocol), result.added
-        )
+        table = TableConfiguration(state.protocol, metadata)
+        identities = [field.name for field in missing_identities(frame, table.schema)]
+        metadata = advance_identities(table, identities, result.added)
         parameters: dict[str, object] = {"mode": "Overwrite", "partitionBy": list(metadata.partition_columns)}
         parameters |= {} if where is None else {"predicate": expression_text(where)}
         parameters |= {"isDynamicPartitionOverwrite": True} if is_dynamic else {}
@@ -257,7 +255,7 @@ class RowChangesMixin(TableVersion):
         options = schema_change_options(self._state, merge_schema=merges, widening=mode, cast=True)
         merge, growth = resolve_merge(self._state, sides, numbered, options)
         result = merge_rows(self._snapshot, growth, merge)
-        metadata = with_used_values(growth.metadata, result.totals)
+        metadata = with_used_values(TableConfiguration(self._state.protocol, growth.metadata), result.totals)
         predicates = {side: [clause.to_value() for clause in numbered if clause.side is side] for side in MergeSide}
         parameters = {
             "predicate": [expression_text(sides.on)],
@@ -272,7 +270,7 @@ class RowChangesMixin(TableVersion):
         """Refresh, and check before any job runs that the rows may be changed."""
         state = self.refresh()._state
         ensure_writable(state.protocol, self.location)
-        if loses_rows and is_enabled(state.protocol, state.properties, "appendOnly"):
+        if loses_rows and state.enables("appendOnly"):
             raise AppendOnlyTable(location=self.location, operation=operation)
 
     def _commit_change(

@@ -111,9 +111,8 @@ def create_table_as(
     wished = {**default_properties(rows.sparkSession), **canonical_properties(properties or {})}
     schema = as_nullable(from_spark(rows.schema))
     change = plan_create_table(schema, tuple(partition_by), wished, current_ms(), description)
-    metadata, protocol = change.actions
     with StagedFiles() as staged:
-        adds = write_parquet(rows, store, protocol, metadata)
+        adds = write_parquet(rows, store, change.table)
         staged.add_files(store, adds)
         actions: list[Action] = [*change.actions, *adds]
         metrics = write_metrics(adds)

@@ -46,10 +46,11 @@ from widen.model.column_path import Path, fields, find_field
 from widen.model.schema_json import from_json
 from widen.model.types import LONG, STRING, TIMESTAMP, Field, StructType, quote_name
 from widen.protocol.actions import Action, Add, Metadata, Protocol, Txn
-from widen.protocol.column_mapping import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, mapping_mode
+from widen.protocol.column_mapping import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 from widen.protocol.column_metadata import find_identity, is_computed
 from widen.protocol.data_skipping import UnknownPredicate
 from widen.protocol.file_statistics import HIDDEN_FIELDS, NO_STATS, split_paths
+from widen.protocol.table_configuration import TableConfiguration
 from widen.protocol.table_features import ensure_writable, supported_features
 from widen.protocol.table_properties import ENABLE_TYPE_WIDENING
 from widen.schema.alter import with_operations
@@ -192,9 +193,9 @@ class DeltaTarget(IngestTarget):
             now_ms = current_ms()
             mode = Mode.WIDEN if self.policy.enables_widening else self.policy.mode
             properties = {**NEW_PROPERTIES[mode], **default_properties(SparkSession.getActiveSession())}
-            actions = plan_create_table(plan.schema, (), properties, now_ms).actions
-            metadata, protocol = actions
-            return DeltaDraft(self, protocol, self._with_privacy(metadata, plan), actions)
+            created = plan_create_table(plan.schema, (), properties, now_ms)
+            table = TableConfiguration(created.table.protocol, self._with_privacy(created.table.metadata, plan))
+            return DeltaDraft(self, table, created.actions)
         before = to_table_state(self.snapshot)
         state = self.widening or before
         metadata = state.metadata
@@ -203,7 +204,8 @@ class DeltaTarget(IngestTarget):
             metadata = with_operations(state, plan.operations)
         metadata = self._with_privacy(_with_sources(metadata, plan.schema), plan)
         pairs = ((metadata, before.metadata), (state.protocol, before.protocol))
-        return DeltaDraft(self, state.protocol, metadata, tuple(new for new, old in pairs if new != old))
+        actions = tuple(new for new, old in pairs if new != old)
+        return DeltaDraft(self, TableConfiguration(state.protocol, metadata), actions)
 
     def _with_privacy(self, metadata: Metadata, plan: Plan) -> Metadata:
         """Return the metadata with the fields that are hidden and those without statistics."""
@@ -287,8 +289,7 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
     """
 
     target: DeltaTarget
-    protocol: Protocol
-    metadata: Metadata
+    configuration: TableConfiguration
     actions: tuple[Action, ...]
     replaced: ReplacedRows | None = None
     removal: ChangeResult | None = None
@@ -306,7 +307,7 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
         if self.target.keys is None or not (result.is_complete and result.files):
             return result
         # Records without a key are rare, and a rule keeps tasks from writing files themselves.
-        schema = from_json(self.metadata.schema_string)
+        schema = self.configuration.schema
         if has_every_key(_adds(result), self._view, self.target.keys):
             return result
         rule = broken_rule(schema, self.target.keys)
@@ -327,14 +328,14 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
         """The version that the draft is based on, with its columns; without files if there is no table yet."""
         snapshot = self.target.snapshot
         if snapshot is None:
-            return new_snapshot(self.target.store, self.protocol, self.metadata)
-        return snapshot.with_metadata(self.metadata)
+            return new_snapshot(self.target.store, self.configuration)
+        return snapshot.with_metadata(self.configuration.metadata)
 
     def _written_rows(self, spark: SparkSession, result: BatchResult) -> DataFrame:
         return read_data_files(spark, self.target.store, self._view, concat_files([from_adds(_adds(result))]))
 
     def merge_by_key(self, spark: SparkSession, result: BatchResult, staged: StagedFiles) -> KeyedBatch:
-        rules, schema, snapshot = self.target.keys, from_json(self.metadata.schema_string), self.target.snapshot
+        rules, schema, snapshot = self.target.keys, self.configuration.schema, self.target.snapshot
         assert rules is not None
         ensure_rules_apply(schema, rules)
         lists = KeyLists(snapshot)
@@ -361,14 +362,12 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
         deleted = lists.read(spark) if rules.sequence_by else None
         with persist_source(decide(newest, old, deleted, rules)) as decided:
             counts, records = count_actions(decided)
-            ensure_same_count(
-                records, DeltaWriter(self.target.store, self.protocol, self.metadata).count_rows(_adds(result))
-            )
+            ensure_same_count(records, DeltaWriter(self.target.store, self.configuration).count_rows(_adds(result)))
             new = counts.inserted + counts.updated
             merged = result
             if new < records:
                 rest = rows_of_keys(newest, with_action(decided, INSERT, UPDATE), schema.names)
-                adds = write_parquet(rest, self.target.store, self.protocol, self.metadata) if new else []
+                adds = write_parquet(rest, self.target.store, self.configuration) if new else []
                 merged = replace(result, files=adds)
                 staged.add_undo(partial(self.discard, merged))
                 ensure_same_count(new, count_written_rows(adds))
@@ -379,7 +378,7 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
             if snapshot is not None and (match := key_text(snapshot.schema, rules)) is not None:
                 keys = with_action(decided, UPDATE, DELETE).select(KEY_TEXT)
                 replaced = ReplacedRows(spark, (), keys, match, searched)
-                removal = remove_replaced_rows(snapshot, self.metadata, replaced, _adds(merged))
+                removal = remove_replaced_rows(snapshot, self.configuration.metadata, replaced, _adds(merged))
                 staged.add_folders(self.target.store, removal.folders)
         return KeyedBatch(replace(self, removal=removal, deleted=txns, counts=counts), merged, counts)
 
@@ -393,8 +392,8 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
         if merge is None:
             return None
         selection = select_files(view, UnknownPredicate() if snapshot is None else merge.searched)
-        own = ChangeContext(spark, view, self.metadata, selection, concat_files([from_adds(adds)]))
-        context = ChangeContext(spark, view, self.metadata, selection) if snapshot is not None else own
+        own = ChangeContext(spark, view, self.configuration.metadata, selection, concat_files([from_adds(adds)]))
+        context = ChangeContext(spark, view, self.configuration.metadata, selection) if snapshot is not None else own
         if merge.removed and context.has("changeDataFeed") and not context.has("deletionVectors"):
             return None  # the old rows go to the change data, so Spark reads them
         merged = self._without_losers(own, result, merge, staged)
@@ -434,7 +433,7 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
         return replace(result, files=[*kept, *copies])
 
     def _write(self, batch: Batch, spec: BatchWriteSpec, rule: Column | None) -> BatchResult:
-        writer = DeltaWriter(self.target.store, self.protocol, self.metadata, rule)
+        writer = DeltaWriter(self.target.store, self.configuration, rule)
         result = batch.write(spec, writer)
         # The statistics of the files count rows independently of the observation.
         rows = writer.count_rows(_adds(result))
@@ -508,14 +507,12 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
             return self.removal
         if self.replaced is None or snapshot is None:
             return ChangeResult()
-        return remove_replaced_rows(snapshot, self.metadata, self.replaced, _adds(result))
+        return remove_replaced_rows(snapshot, self.configuration.metadata, self.replaced, _adds(result))
 
     def _actions_after(self, plan: Plan, result: BatchResult) -> Sequence[Action]:
         """Return the actions with the values of identity columns that the rows have used up, and what is hidden."""
-        schema = from_json(self.metadata.schema_string)
-        identities = [field.name for field in schema if find_identity(field)]
-        mode = mapping_mode(self.metadata.configuration, self.protocol)
-        metadata = advance_identities(self.metadata, identities, mode, _adds(result))
+        identities = [field.name for field in self.configuration.schema if find_identity(field)]
+        metadata = advance_identities(self.configuration, identities, _adds(result))
         # Only the plan of the whole batch says which fields it has: files are written as if it had all.
         metadata = self.target._with_privacy(metadata, plan)
         others = [action for action in self.actions if not isinstance(action, Metadata)]
@@ -525,7 +522,7 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
 
     def _parameters(self, plan: Plan) -> dict[str, object]:
         """Return the parameters of every interval, for the history."""
-        mode: dict[str, object] = {"mode": "Append", "partitionBy": list(self.metadata.partition_columns)}
+        mode: dict[str, object] = {"mode": "Append", "partitionBy": list(self.configuration.partition_columns)}
         skipped = {"badFiles": plan.to_value()["badFiles"]} if plan.bad_files else {}
         return {**mode, "evolve": self.target.policy.mode.value, "events": plan.logged_events(), **skipped}
 
@@ -746,10 +743,10 @@ class DeltaQuarantine(Quarantine):
         replaced = find_interrupted(live, lambda add: (add.tags or {}).get(TAG), new_files)
         if rows is None and not replaced:
             return None
-        creation, protocol, metadata = _create_quarantine(snapshot)
+        creation, table = _create_quarantine(snapshot)
         now_ms = current_ms()
         with StagedFiles() as staged:
-            adds = [] if rows is None else _with_tag(write_parquet(rows, self.store, protocol, metadata), new_files)
+            adds = [] if rows is None else _with_tag(write_parquet(rows, self.store, table), new_files)
             staged.add_files(self.store, adds)
             removes = [to_remove(add, now_ms, data_change=True) for add in replaced]
             actions = [*creation, *([txn] if txn else []), *removes, *adds]
@@ -846,7 +843,7 @@ class DeltaQuarantineContent(QuarantineContent):
         adds: list[Add] = []
         if quarantined_records is not None:
             rows = with_quarantine_time(with_original_positions(quarantined_records), table_version)
-            adds = write_parquet(rows, self.store, self.snapshot.protocol, self.snapshot.metadata)
+            adds = write_parquet(rows, self.store, self.snapshot.configuration)
             staged.add_files(self.store, adds)
         return {REMAINING_FILES: msgspec.to_builtins(adds)}
 
@@ -858,12 +855,12 @@ def _with_tag(adds: Sequence[Add], files: NewFiles | None) -> list[Add]:
     return [msgspec.structs.replace(add, tags={**(add.tags or {}), TAG: text}) for add in adds]
 
 
-def _create_quarantine(snapshot: Snapshot | None) -> tuple[tuple[Action, ...], Protocol, Metadata]:
+def _create_quarantine(snapshot: Snapshot | None) -> tuple[tuple[Action, ...], TableConfiguration]:
     if snapshot is not None:
-        return (), snapshot.protocol, snapshot.metadata
+        return (), snapshot.configuration
     # The beginning of a record may be a value that has no statistics in the table.
-    metadata, protocol = plan_create_table(COLUMNS, (), {NO_STATS: "text, reason"}, current_ms()).actions
-    return (metadata, protocol), protocol, metadata
+    created = plan_create_table(COLUMNS, (), {NO_STATS: "text, reason"}, current_ms())
+    return created.actions, created.table
 
 
 def _remaining_files(target: IngestTarget, replayed: TransactionId) -> list[Add]:

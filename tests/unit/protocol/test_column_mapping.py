@@ -9,15 +9,15 @@ import pytest
 from widen.errors import CorruptLog, InvalidOption
 from widen.model.schema_json import parse_type
 from widen.model.types import Field, StructType
-from widen.protocol.actions import Protocol
+from widen.protocol.actions import Metadata, Protocol
 from widen.protocol.column_mapping import (
     assign_ids,
     ensure_mode,
-    mapping_mode,
     max_column_id,
     to_physical,
     to_physical_path,
 )
+from widen.protocol.table_configuration import TableConfiguration
 
 SCHEMA = parse_type("struct<a: int, s: struct<x: int>, l: array<struct<y: map<string, struct<z: int>>>>>")
 assert isinstance(SCHEMA, StructType)
@@ -90,7 +90,9 @@ def test_a_missing_physical_name_is_an_error() -> None:
     ],
 )
 def test_the_property_counts_only_where_the_protocol_supports_it(protocol: Protocol, mode: str) -> None:
-    assert mapping_mode({"delta.columnMapping.mode": "name"}, protocol) == mode
+    properties = {"delta.columnMapping.mode": "name"}
+    metadata = Metadata(id="m", schema_string="{}", partition_columns=(), configuration=properties)
+    assert TableConfiguration(protocol, metadata).mapping == mode
 
 
 def test_an_unknown_mode_is_refused() -> None:

@@ -150,7 +150,7 @@ def test_elements_keys_and_values_have_ids_of_their_own() -> None:
 def test_ids_are_given_once() -> None:
     table = state("l array<int>", V2)
     grown = with_schema(table, StructType((*table.schema.fields, Field("m", parse_type("map<int,array<int>>")))))
-    later = TableState(1, table.protocol, grown)
+    later = TableState(table.protocol, grown, 1)
     kept, new = ids(later).values()
     assert kept == next(iter(ids(table).values()))
     assert list(new[1].values()) == [4, 5, 6]  # type: ignore[index]
@@ -171,7 +171,7 @@ def test_the_strictest_reading_guards_changes_of_type() -> None:
         (after(plain, plan_set_properties(plain, UNIFORM)), 2),
         (after(plain, plan_set_properties(plain, {"delta.universalFormat.enabledFormats": "hudi"})), None),
     ]:
-        found = type_change_compat(table.protocol, table.properties)
+        found = type_change_compat(table)
         assert (found.version if found else None) == expected
 
 

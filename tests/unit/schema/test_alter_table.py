@@ -332,7 +332,7 @@ def test_a_forbidden_null_brings_its_feature() -> None:
     before = state("a int", {"delta.feature.domainMetadata": "supported"})
     assert "invariants" in (before.protocol.writer_features or ())
     lacking = TableState(
-        0, type(before.protocol)(min_reader_version=1, min_writer_version=7, writer_features=()), before.metadata
+        type(before.protocol)(min_reader_version=1, min_writer_version=7, writer_features=()), before.metadata, 0
     )
     change = alter(lacking, "a", nullable=False)
     assert change is not None
@@ -518,7 +518,7 @@ def test_a_column_is_dropped_with_its_history_and_never_comes_back(path: str) ->
 def test_columns_that_stay() -> None:
     before = state("p int, a int, s struct<x: int>", MAPPED, ("p",))
     clustered = TableState(
-        before.version, before.protocol, before.metadata, ((*_physical(before, "s"), *_physical(before, "s.x")),)
+        before.protocol, before.metadata, before.version, ((*_physical(before, "s"), *_physical(before, "s.x")),)
     )
     for found, paths, expected in [
         (state("a int, b int"), ("a",), "DELTA_UNSUPPORTED_DROP_COLUMN"),
@@ -688,7 +688,6 @@ def test_names_are_protected_too_and_comments_and_places_are_not() -> None:
 def test_generated_columns_count_only_where_the_protocol_says_so() -> None:
     before = guarded("a int", "a + 1", generated=True)
     unaware = TableState(
-        0,
         type(before.protocol)(
             min_reader_version=3,
             min_writer_version=7,
@@ -696,6 +695,7 @@ def test_generated_columns_count_only_where_the_protocol_says_so() -> None:
             writer_features=("typeWidening",),
         ),
         before.metadata,
+        0,
     )
     assert alter(unaware, "a", type="bigint") is not None
     with pytest.raises(WidenError) as caught:

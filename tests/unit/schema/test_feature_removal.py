@@ -44,7 +44,7 @@ def state(
     )
     schema = json.dumps({"type": "struct", "fields": fields or [PLAIN]})
     settings = {key.replace("__", "."): value for key, value in configuration.items()}
-    return TableState(7, protocol, Metadata(id="i", schema_string=schema, partition_columns=(), configuration=settings))
+    return TableState(protocol, Metadata(id="i", schema_string=schema, partition_columns=(), configuration=settings), 7)
 
 
 REFUSED: list[tuple[TableState, str, bool, type[FeatureDropRefused], str]] = [

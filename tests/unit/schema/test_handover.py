@@ -16,7 +16,7 @@ from widen.schema.table_state import TableState
 def state(*features: str) -> TableState:
     protocol = Protocol(min_reader_version=3, min_writer_version=7, reader_features=(), writer_features=features)
     schema = to_json(StructType((Field("id", LONG),)))
-    return TableState(4, protocol, Metadata(id="x", schema_string=schema, partition_columns=()))
+    return TableState(protocol, Metadata(id="x", schema_string=schema, partition_columns=()), 4)
 
 
 def test_clients_name_features_that_exist() -> None:

@@ -35,7 +35,7 @@ def schema(text: str) -> StructType:
 def state(text: str, protocol: Protocol = PLAIN, split: tuple[str, ...] = (), **properties: str) -> TableState:
     old = StructType(tuple(f.with_metadata(**{"delta.typeChanges": [], "x": 1}) for f in schema(text)))
     metadata = Metadata(id="t", schema_string=to_json(old), partition_columns=split, configuration=properties)
-    return TableState(3, protocol, metadata)
+    return TableState(protocol, metadata, 3)
 
 
 OPTIONS = [
@@ -80,7 +80,7 @@ def test_mapped_columns_that_stay_keep_their_names_and_ids() -> None:
     first = with_new_schema(before, schema("id int, s struct<a: int, b: int>, l array<struct<a: int>>"))
     old = from_json(first.schema_string)
     after = with_new_schema(
-        TableState(4, MAPPED, first), schema("n int, S struct<A: string>, ID bigint, l array<struct<a: int, s: int>>")
+        TableState(MAPPED, first, 4), schema("n int, S struct<A: string>, ID bigint, l array<struct<a: int, s: int>>")
     )
     new = from_json(after.schema_string)
     pairs = [((0,), None), ((1,), (1,)), ((1, 0), (1, 0)), ((2,), (0,)), ((3,), (2,)), ((3, 0), (2, 0)), ((3, 1), None)]

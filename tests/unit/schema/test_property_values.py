@@ -15,7 +15,7 @@ SCHEMA = StructType((Field("id", INTEGER),))
 
 def state(**properties: str) -> TableState:
     metadata, protocol = plan_create_table(SCHEMA, (), properties, 0).actions
-    return TableState(0, protocol, metadata)  # type: ignore[arg-type]
+    return TableState(protocol, metadata, 0)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("key", "value"), TAKEN)

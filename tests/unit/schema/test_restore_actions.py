@@ -29,7 +29,7 @@ def state(version: int, protocol: Protocol, *fields: dict[str, Any], **configura
     schema = json.dumps({"type": "struct", "fields": list(fields) or [column("a")]})
     settings = {f"delta.{key.replace('__', '.')}": value for key, value in configuration.items()}
     metadata = Metadata(id="i", schema_string=schema, partition_columns=(), configuration=settings)
-    return TableState(version, protocol, metadata)
+    return TableState(protocol, metadata, version)
 
 
 def metadata_of(now: TableState, then: TableState) -> Metadata:

@@ -40,7 +40,7 @@ def with_generated(columns: str, name: str, kind: str, expression: str) -> Table
 def grown(before: TableState, incoming: str, *, widening: AutomaticWidening = AutomaticWidening.ALWAYS) -> str:
     options = schema_change_options(before, merge_schema=True, widening=widening, cast=False)
     growth = grow_schema(before, schema(incoming), options)
-    return TableState(1, before.protocol, growth.metadata).schema.sql
+    return TableState(before.protocol, growth.metadata, 1).schema.sql
 
 
 # ---- CHECK constraints -----------------------------------------------------------------------------

@@ -175,7 +175,7 @@ LEGACY = {
 @pytest.mark.parametrize("versions", LEGACY)
 def test_enabling_on_an_old_table_lists_all_that_its_numbers_implied(versions: tuple[int, int]) -> None:
     old = Protocol(min_reader_version=versions[0], min_writer_version=versions[1])
-    before = TableState(4, old, state("a int").metadata)
+    before = TableState(old, state("a int").metadata, 4)
     now = after(before, plan_set_properties(before, WIDE))
     assert (now.protocol.min_reader_version, now.protocol.min_writer_version) == (3, 7)
     assert set(now.protocol.writer_features or ()) == LEGACY[versions] | {"typeWidening"}
@@ -249,7 +249,7 @@ def test_a_table_needs_a_backfill_when_it_gets_row_tracking(
 ) -> None:
     protocol = Protocol(min_reader_version=1, min_writer_version=7, writer_features=features)
     metadata = Metadata(id="i", schema_string="{}", partition_columns=(), configuration=before)
-    assert needs_backfill(TableState(1, protocol, metadata), asked) is expected
+    assert needs_backfill(TableState(protocol, metadata, 1), asked) is expected
 
 
 # ---- clustering ------------------------------------------------------------------------------------

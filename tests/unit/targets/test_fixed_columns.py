@@ -21,7 +21,7 @@ def state(schema: StructType, properties: dict[str, str], partitions: tuple[str,
         configuration=properties,
         created_time=0,
     )
-    return TableState(0, Protocol(min_reader_version=1, min_writer_version=7, writer_features=features), metadata)
+    return TableState(Protocol(min_reader_version=1, min_writer_version=7, writer_features=features), metadata, 0)
 
 
 def test_a_plain_table_has_none() -> None:

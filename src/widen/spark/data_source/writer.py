@@ -26,12 +26,12 @@ from widen.log.log_segment import list_log
 from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot, open_snapshot
 from widen.model.column_path import as_nullable, fields, format_path, map_fields
-from widen.model.schema_json import from_json
 from widen.model.types import ArrayType, DataType, Field, MapType, StructType, find_name, name_key
-from widen.protocol.actions import Action, Add, Metadata, Protocol, Txn
-from widen.protocol.column_mapping import NAME, PHYSICAL_NAME, mapping_mode, to_physical
+from widen.protocol.actions import Action, Add, Metadata, Txn
+from widen.protocol.column_mapping import NAME, PHYSICAL_NAME
 from widen.protocol.column_metadata import DEFAULT, GENERATION, INVARIANT, START, TEXT_LIMIT
 from widen.protocol.iceberg_compat import enabled_compat
+from widen.protocol.table_configuration import TableConfiguration
 from widen.protocol.table_features import ensure_writable
 from widen.protocol.table_properties import FEATURE_PREFIX, canonical_properties
 from widen.schema.growth import grow_schema, schema_change_options
@@ -144,11 +144,11 @@ def commit_files(plan: WritePlan, written: Sequence[WrittenFiles], txn: Txn | No
         base = now.open_base()
         if base is not None and txn is not None and base.has_written(txn):
             return
-        if base is not None and not adds and not plan.is_overwrite and now.metadata == base.metadata:
+        if base is not None and not adds and not plan.is_overwrite and now.table.metadata == base.metadata:
             return
         actions = _actions(now, base, adds, txn)
         mode = "Overwrite" if plan.is_overwrite else "Append"
-        parameters = {"mode": mode, "partitionBy": list(now.metadata.partition_columns)}
+        parameters = {"mode": mode, "partitionBy": list(now.table.partition_columns)}
         app_ids = frozenset({txn.app_id} if txn else ())
         reads = ReadSet(files=plan.is_overwrite and base is not None, app_ids=app_ids)
         numbers = write_metrics(adds)
@@ -162,11 +162,11 @@ def _replan(plan: WritePlan) -> WritePlan:
     if list_log(plan.store).newest < 0:
         return plan
     newest = open_snapshot(plan.store)
-    if newest.protocol == plan.protocol and newest.metadata in (plan.base_metadata, plan.metadata):
+    if newest.protocol == plan.table.protocol and newest.metadata in (plan.base_metadata, plan.table.metadata):
         return replace(plan, read_version=newest.version)
     options, job = plan.options, plan.layout.sink.job
     now = plan_write(options, plan.incoming, is_overwrite=plan.is_overwrite, job=job)
-    if now.metadata.id != plan.metadata.id or not _fits(plan, now):
+    if now.table.metadata.id != plan.table.metadata.id or not _fits(plan, now):
         reason = "it changed the columns, their types or their rules while the rows were being written"
         raise MetadataChanged(version=newest.version, location=plan.store.location, reason=reason)
     return now
@@ -188,9 +188,9 @@ def _fits(plan: WritePlan, now: WritePlan) -> bool:
 def _actions(plan: WritePlan, base: Snapshot | None, adds: Sequence[Add], txn: Txn | None) -> list[Action]:
     actions: list[Action] = [*adds] if txn is None else [txn, *adds]
     if base is None:
-        return [plan.protocol, plan.metadata, *actions]
-    if plan.metadata != base.metadata:
-        actions.insert(0, plan.metadata)
+        return [plan.table.protocol, plan.table.metadata, *actions]
+    if plan.table.metadata != base.metadata:
+        actions.insert(0, plan.table.metadata)
     if plan.is_overwrite:
         now_ms = current_ms()
         actions += [to_remove(file, now_ms, data_change=True) for file in to_adds(base.files())]
@@ -230,8 +230,7 @@ class WritePlan:
     store: LogStore
     read_version: int | None
     base_metadata: Metadata | None
-    metadata: Metadata
-    protocol: Protocol
+    table: TableConfiguration
     layout: ArrowLayout
 
     @property
@@ -242,13 +241,12 @@ class WritePlan:
         """
         schema = self.schema
         renamed = map_fields(schema, lambda _, field: replace(field, metadata={PHYSICAL_NAME: field.name}))
-        physical = to_physical(schema, mapping_mode(self.metadata.configuration, self.protocol))
-        return dict(zip(schema.names, _with_names(renamed, physical).fields, strict=True))
+        return dict(zip(schema.names, _with_names(renamed, self.table.physical_schema).fields, strict=True))
 
     @property
     def schema(self) -> StructType:
         """The columns of the table."""
-        return from_json(self.metadata.schema_string)
+        return self.table.schema
 
     def open_base(self) -> Snapshot | None:
         """Return the version that the plan is based on; None if the write creates the table."""
@@ -282,13 +280,13 @@ def plan_write(
     if snapshot is None:
         properties = canonical_properties(options.properties)
         change = plan_create_table(as_nullable(incoming), options.partition_by, properties, current_ms(), None)
-        metadata, protocol = change.actions
+        table = change.table
     else:
         ensure_writable(snapshot.protocol, store.location)
         _ensure_same_layout(options, snapshot)
-        protocol, metadata = snapshot.protocol, _grow(options, incoming, snapshot)
-    _ensure_writes_exactly(store.location, metadata, incoming)
-    layout = arrow_layout(store, protocol, metadata, job or uuid.uuid4().hex, _CODEC)
+        table = TableConfiguration(snapshot.protocol, _grow(options, incoming, snapshot))
+    _ensure_writes_exactly(store.location, table, incoming)
+    layout = arrow_layout(store, table, job or uuid.uuid4().hex, _CODEC)
     return WritePlan(
         options=options,
         incoming=incoming,
@@ -296,8 +294,7 @@ def plan_write(
         store=store,
         read_version=None if snapshot is None else snapshot.version,
         base_metadata=None if snapshot is None else snapshot.metadata,
-        metadata=metadata,
-        protocol=protocol,
+        table=table,
         layout=layout,
     )
 
@@ -332,21 +329,20 @@ def _differs(snapshot: Snapshot, key: str, value: str) -> bool:
 # ---- what is refused -------------------------------------------------------------------------------
 
 
-def _ensure_writes_exactly(location: str, metadata: Metadata, incoming: StructType) -> None:
+def _ensure_writes_exactly(location: str, table: TableConfiguration, incoming: StructType) -> None:
     """Check that Arrow writes the rows as the rules of the table demand."""
-    reason = _find_obstacle(metadata, incoming)
+    reason = _find_obstacle(table, incoming)
     if reason is not None:
         fix = "Use Table.append or Table.overwrite of Widen, for which Spark checks and writes the rows."
         raise DataSourceRefused(verb="write", location=location, reason=reason, fix=fix)
 
 
-def _find_obstacle(metadata: Metadata, incoming: StructType) -> str | None:
-    schema = from_json(metadata.schema_string)
-    if check_constraints(metadata.configuration):
+def _find_obstacle(table: TableConfiguration, incoming: StructType) -> str | None:
+    if check_constraints(table.properties):
         return "it has CHECK constraints"
-    if enabled_compat(metadata.configuration):
+    if enabled_compat(table.properties):
         return "it is compatible with Iceberg"
-    reasons = (_column_obstacle(field, incoming, metadata.partition_columns) for field in schema)
+    reasons = (_column_obstacle(field, incoming, table.partition_columns) for field in table.schema)
     return next((reason for reason in reasons if reason), None)
 
 
@@ -445,7 +441,7 @@ class _PartitionedWriter:
 
     def __init__(self, plan: WritePlan) -> None:
         self._plan = plan
-        partition_by = plan.metadata.partition_columns
+        partition_by = plan.table.partition_columns
         self._stored = [(name, field) for name, field in plan.stored.items() if name not in partition_by]
         self._partitions = [(name, plan.stored[name]) for name in partition_by]
         self._open: dict[tuple[str | None, ...], PartWriter] = {}

@@ -22,21 +22,18 @@ from widen.log.conflict import ReadSet
 from widen.log.file_list import filter_files, to_adds, to_remove
 from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot
-from widen.model.schema_json import from_json
 from widen.model.types import StructType
 from widen.protocol.actions import Action, Add, AddCdc, Metadata, Protocol
 from widen.protocol.column_mapping import (
     CHANGE_FOLDER,
     ID,
     TrackingColumns,
-    mapping_mode,
-    tracking_columns,
     with_change_type,
 )
 from widen.protocol.data_skipping import FileSelection
 from widen.protocol.file_statistics import FileStatistics
 from widen.protocol.iceberg_compat import enabled_compat
-from widen.protocol.table_features import is_enabled
+from widen.protocol.table_configuration import TableConfiguration, tracking_columns
 from widen.spark.read.parquet_footer import read_footers
 from widen.spark.read.scan import location_keys, read_with_locations, with_row_tracking
 from widen.spark.write.parquet_writer import write_parquet
@@ -61,6 +58,11 @@ class ChangeContext:
         """The files of the table."""
         return self.snapshot.store
 
+    @cached_property
+    def configuration(self) -> TableConfiguration:
+        """The configuration that the table has after the change."""
+        return TableConfiguration(self.protocol, self.metadata)
+
     @property
     def protocol(self) -> Protocol:
         """The protocol, which the change does not alter."""
@@ -73,7 +75,7 @@ class ChangeContext:
         Raises:
             UnsupportedFeatureForWrite: row tracking is enabled, but the properties do not name its columns.
         """
-        return tracking_columns(self.protocol, self.metadata.configuration, self.snapshot.location)
+        return tracking_columns(self.configuration, self.snapshot.location)
 
     @cached_property
     def before(self) -> StructType:
@@ -83,7 +85,7 @@ class ChangeContext:
     @cached_property
     def schema(self) -> StructType:
         """The columns of the rows that are written: those of the table, and of row tracking."""
-        return self._with_tracking(from_json(self.metadata.schema_string))
+        return self._with_tracking(self.configuration.schema)
 
     def _with_tracking(self, schema: StructType) -> StructType:
         return self.tracking.add_to(schema) if self.tracking else schema
@@ -105,13 +107,12 @@ class ChangeContext:
 
     def has(self, feature: str) -> bool:
         """Return whether a feature is enabled."""
-        return is_enabled(self.protocol, self.metadata.configuration, feature)
+        return self.configuration.enables(feature)
 
     @property
     def has_arrow_layout(self) -> bool:
         """Whether tasks may write rows with Arrow, as far as its types allow: rows keep their columns, without ids."""
-        properties = self.metadata.configuration
-        is_plain = mapping_mode(properties, self.protocol) != ID and not enabled_compat(properties)
+        is_plain = self.configuration.mapping != ID and not enabled_compat(self.configuration.properties)
         return is_plain and self.tracking is None and self.before == self.schema
 
     def located(self, keys: Collection[str] | None = None) -> DataFrame:
@@ -235,8 +236,8 @@ class ChangeFiles:
     def rows(self, frame: DataFrame) -> list[Add]:
         """Write rows with `widen.spark.write.parquet_writer.write_parquet`."""
         context = self.context
-        metadata = context.metadata.with_schema(context.schema)
-        return write_parquet(frame, context.store, context.protocol, metadata, self.new_folder())
+        table = context.configuration.with_schema(context.schema)
+        return write_parquet(frame, context.store, table, self.new_folder())
 
     def changes(self, frame: DataFrame) -> list[AddCdc]:
         """Write rows with their `CHANGE_TYPE` to change data files.
@@ -244,8 +245,8 @@ class ChangeFiles:
         Source: PROTOCOL.md#add-cdc-file, #change-data-files
         """
         context = self.context
-        metadata = context.metadata.with_schema(with_change_type(from_json(context.metadata.schema_string)))
-        adds = write_parquet(frame, context.store, context.protocol, metadata, self.new_folder(f"{CHANGE_FOLDER}/"))
+        table = context.configuration.with_schema(with_change_type(context.configuration.schema))
+        adds = write_parquet(frame, context.store, table, self.new_folder(f"{CHANGE_FOLDER}/"))
         return [
             AddCdc(path=add.path, partition_values=add.partition_values, size=add.size, data_change=False)
             for add in adds

@@ -25,10 +25,9 @@ from pyspark.sql import functions as F
 from widen.errors import CorruptFile, InvalidOption
 from widen.log.commit_outcome import discard_folder
 from widen.log.log_store import percent_encode
-from widen.model.schema_json import from_json
 from widen.model.types import StructType, quote_name
 from widen.protocol.actions import Add, AddCdc
-from widen.protocol.column_mapping import CHANGE_TYPE, NONE, mapping_mode, to_physical
+from widen.protocol.column_mapping import CHANGE_TYPE, NONE, to_physical
 from widen.protocol.type_widening import ensure_changes_readable
 from widen.spark.dml.assignment import (
     BEFORE,
@@ -486,16 +485,15 @@ def _to_add(part: PartFile, old: Add) -> Add:
 
 def _plan(context: ChangeContext, job: str) -> tuple[LocalScan, ArrowLayout] | None:
     """Return how tasks read and write files, both by the names of columns in files; None if Arrow cannot."""
-    metadata, protocol = context.metadata, context.protocol
-    schema, mode = from_json(metadata.schema_string), mapping_mode(metadata.configuration, protocol)
+    schema, mode = context.configuration.schema, context.configuration.mapping
     if not context.has_arrow_layout:
         return None
     ensure_changes_readable(schema)
-    stored = StructType(tuple(field for field in schema if field.name not in metadata.partition_columns))
+    stored = StructType(tuple(field for field in schema if field.name not in context.metadata.partition_columns))
     scan = LocalScan(context.store, to_physical(stored, mode), NONE, {})
     try:
         _ = scan.arrow_schema
-        return scan, arrow_layout(context.store, protocol, metadata, job, codec_of(context.spark))
+        return scan, arrow_layout(context.store, context.configuration, job, codec_of(context.spark))
     except InvalidOption:  # a type that Arrow does not have
         return None
 

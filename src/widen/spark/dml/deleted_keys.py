@@ -31,6 +31,7 @@ from widen.log.snapshot import Snapshot, new_snapshot
 from widen.model.schema_json import to_json
 from widen.model.types import STRING, DecimalType, Field, StructType
 from widen.protocol.actions import Add, Metadata, Protocol, Txn
+from widen.protocol.table_configuration import TableConfiguration
 from widen.spark.dml.keyed_rows import KEY_TEXT, NUMBER, TEXT
 from widen.spark.read.scan import read_data_files
 from widen.spark.types import DataFrame
@@ -50,6 +51,7 @@ _SCHEMA_OF_ARROW = pa.schema({KEY_TEXT: pa.string(), NUMBER: pa.decimal128(38, 1
 _SCHEMA = StructType((Field(KEY_TEXT, STRING), Field(NUMBER, DecimalType(38, 18)), Field(TEXT, STRING)))
 _PROTOCOL = Protocol(min_reader_version=1, min_writer_version=2)
 _METADATA = Metadata(id="keys", schema_string=to_json(_SCHEMA), partition_columns=())
+_CONFIGURATION = TableConfiguration(_PROTOCOL, _METADATA)
 
 
 class _Lists(msgspec.Struct, frozen=True):
@@ -86,7 +88,7 @@ class KeyLists:
             Add(path=path, partition_values={}, size=size, modification_time=0, data_change=True)
             for path, size in self._lists.files
         ]
-        view = new_snapshot(self.snapshot.store, _PROTOCOL, _METADATA)
+        view = new_snapshot(self.snapshot.store, _CONFIGURATION)
         return _newest(read_data_files(spark, self.snapshot.store, view, concat_files([from_adds(adds)])))
 
     def read_here(self) -> pa.Table | None:
@@ -145,7 +147,7 @@ def record_deleted_keys(
             if count > MAX_LISTS:
                 old = lists.read(spark)
                 rows, files, count = rows if old is None else _newest(reduce(DataFrame.unionAll, (old, rows))), (), 1
-            written = [(add.path, add.size) for add in write_parquet(rows, store, _PROTOCOL, _METADATA, folder)]
+            written = [(add.path, add.size) for add in write_parquet(rows, store, _CONFIGURATION, folder)]
         known = _Lists((*files, *written), count)
     if not known.files:
         return (_to_txn(number << _NONCE_BITS),)

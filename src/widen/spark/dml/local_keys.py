@@ -40,7 +40,7 @@ from widen.model.types import (
     is_same_name,
 )
 from widen.protocol.actions import Add
-from widen.protocol.column_mapping import ID, mapping_mode, to_physical_path
+from widen.protocol.column_mapping import ID, to_physical_path
 from widen.protocol.data_skipping import And, Compare, IsNull, Not, Or, Predicate, UnknownPredicate
 from widen.protocol.file_statistics import FileStatistics
 from widen.spark.dml.deleted_keys import KeyLists
@@ -86,7 +86,7 @@ class LocalMerge:
 
 def has_every_key(adds: Sequence[Add], view: Snapshot, rules: KeyRules) -> bool:
     """Return whether the statistics of the files of a batch say that every record has its key and its sequence."""
-    mode = mapping_mode(view.properties, view.protocol)
+    mode = view.configuration.mapping
     for path in (*rules.key, *([rules.sequence_by] if rules.sequence_by else [])):
         columns = find_columns(view.schema, path)
         if len(columns) != 1:
@@ -144,7 +144,7 @@ class _Plan:
 
 
 def _plan(view: Snapshot, rules: KeyRules) -> _Plan | None:
-    mode = mapping_mode(view.properties, view.protocol)
+    mode = view.configuration.mapping
     if rules.sequence_by is None or mode == ID:
         return None
     places, types = [], []

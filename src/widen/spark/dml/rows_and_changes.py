@@ -29,7 +29,7 @@ from widen.log.log_store import LogStore, percent_encode
 from widen.model.column_path import as_nullable
 from widen.model.types import quote_name
 from widen.protocol.actions import Add, AddCdc, DeletionVector
-from widen.protocol.column_mapping import CHANGE_FOLDER, CHANGE_TYPE, mapping_mode, to_physical
+from widen.protocol.column_mapping import CHANGE_FOLDER, CHANGE_TYPE, to_physical
 from widen.protocol.deletion_vectors import pack_vectors, vector_file_path
 from widen.protocol.file_statistics import with_loose_bounds
 from widen.spark.dml.assignment import BEFORE, ChangeKind
@@ -77,7 +77,7 @@ def _find_layout(context: ChangeContext, job: str = "") -> ArrowLayout | None:
     if not context.has_arrow_layout:
         return None
     try:
-        return arrow_layout(context.store, context.protocol, context.metadata, job, codec_of(context.spark))
+        return arrow_layout(context.store, context.configuration, job, codec_of(context.spark))
     except InvalidOption:  # a type that Arrow does not have
         return None
 
@@ -173,7 +173,7 @@ def _to_cdc(path: str, size_bytes: int) -> AddCdc:
 def _to_file_columns(context: ChangeContext, rows: DataFrame, change: Column, *other: Column) -> DataFrame:
     """Return checked rows in the names and types of files, the old values of updated rows, `_CHANGE`, and others."""
     schema, properties = context.schema, context.metadata.configuration
-    stored = as_nullable(to_physical(schema, mapping_mode(properties, context.protocol)))
+    stored = as_nullable(to_physical(schema, context.configuration.mapping))
     before = F.when(change == ChangeKind.UPDATE.value, F.col(BEFORE).cast(type_to_spark(stored)))
     checked = check_rows(
         rows, schema, context.protocol, properties, [before.alias(BEFORE), change.alias(_CHANGE), *other]

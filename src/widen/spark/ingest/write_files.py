@@ -23,12 +23,12 @@ from widen.log.commit_outcome import discard, discard_folder
 from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot
 from widen.model.column_path import format_path
-from widen.model.schema_json import from_json
 from widen.model.types import BINARY, STRING, StructType, quote_name
-from widen.protocol.actions import Add, Metadata, Protocol
+from widen.protocol.actions import Add, Protocol
 from widen.protocol.column_metadata import is_computed
 from widen.protocol.file_statistics import private_columns
 from widen.protocol.partition_values import NULL_TEXTS, partition_limits
+from widen.protocol.table_configuration import TableConfiguration
 from widen.spark.dml.change_context import count_written_rows
 from widen.spark.errors import translate_spark_errors
 from widen.spark.ingest.table_files import TableRows, TableWriter, TaskFiles
@@ -56,27 +56,25 @@ class DeltaWriter(TableWriter):
     """Writes rows as files of a Delta table.
 
     Args:
-        protocol: The protocol of the table when the files are committed.
-        metadata: The metadata of the table when the files are committed.
+        table: The configuration of the table when the files are committed.
         rule: The message of a rule of the ingestion that a row violates, or null; None if it has none.
     """
 
     store: LogStore
-    protocol: Protocol
-    metadata: Metadata
+    table: TableConfiguration
     rule: Column | None = None
 
     def find_sink(self, spark: SparkSession) -> PartSink | None:
         if self.rule is not None:
             return None
-        return find_part_sink(spark, self.store, self.protocol, self.metadata)
+        return find_part_sink(spark, self.store, self.table)
 
     def from_parts(self, parts: Sequence[PartFile]) -> list[Add]:
         return [part.to_add() for part in parts]
 
     def fill(self, rows: DataFrame) -> DataFrame:
         """Return rows with defaults, generated values and identities."""
-        return fill_computed_columns(rows, from_json(self.metadata.schema_string), self.protocol)
+        return fill_computed_columns(rows, self.table.schema, self.table.protocol)
 
     def violated_rule(self) -> Column | None:
         """Return the message of the first rule that a row violates, or of the first value that no partition holds.
@@ -84,9 +82,9 @@ class DeltaWriter(TableWriter):
         Raises:
             CorruptLog: an invariant cannot be parsed.
         """
-        schema = from_json(self.metadata.schema_string)
-        limits = partition_limits(schema, self.metadata.partition_columns)
-        violated = first_violated_rule(schema, self.protocol, self.metadata.configuration, limits)
+        table = self.table
+        limits = partition_limits(table.schema, table.partition_columns)
+        violated = first_violated_rule(table.schema, table.protocol, table.properties, limits)
         if self.rule is None:
             return violated
         return self.rule if violated is None else F.coalesce(violated, self.rule)
@@ -94,17 +92,17 @@ class DeltaWriter(TableWriter):
     def refused_values(self) -> Mapping[str, Collection[str]] | None:
         if self.rule is not None:
             return None
-        schema = from_json(self.metadata.schema_string)
-        columns = [field for field in schema if field.name in self.metadata.partition_columns]
+        table = self.table
+        columns = [field for field in table.schema if field.name in table.partition_columns]
         # The table computes values after the tasks have decided which rows carry their texts.
         if any(field.type == BINARY or is_computed(field) for field in columns):
             return None
-        if first_violated_rule(schema, self.protocol, self.metadata.configuration) is not None:
+        if first_violated_rule(table.schema, table.protocol, table.properties) is not None:
             return None
         return {field.name: NULL_TEXTS for field in columns if field.type == STRING}
 
     def write(self, rows: DataFrame) -> list[Add]:
-        return write_parquet(rows, self.store, self.protocol, self.metadata)
+        return write_parquet(rows, self.store, self.table)
 
     def count_rows(self, files: Sequence[Add]) -> int:
         return count_written_rows(files)
@@ -128,7 +126,7 @@ class DeltaRows(TableRows):
         return read_snapshot(spark, self.store, self.snapshot, only=paths)
 
     def task_files(self, spark: SparkSession, paths: Collection[str]) -> TaskFiles | None:
-        if find_part_sink(spark, self.store, self.snapshot.protocol, self.snapshot.metadata) is None:
+        if find_part_sink(spark, self.store, self.snapshot.configuration) is None:
             return None
         files = self.snapshot.files()
         files = files.filter(pc.is_in(files["path"], value_set=pa.array(paths, pa.string())))

@@ -27,9 +27,10 @@ from widen.model.schema_json import to_json
 from widen.model.types import STRING, Field, StructType
 from widen.protocol import iceberg_compat
 from widen.protocol.actions import Action, Add, Metadata, Remove
-from widen.protocol.column_mapping import TrackingColumns, tracking_columns, without_mapping
+from widen.protocol.column_mapping import TrackingColumns, without_mapping
 from widen.protocol.column_metadata import ROLE, SOURCE
 from widen.protocol.file_statistics import HIDDEN_FIELDS, INDEXED_COLUMNS, NO_STATS, indexed_leaves
+from widen.protocol.table_configuration import TableConfiguration, tracking_columns
 from widen.protocol.type_widening import TYPE_CHANGES, ensure_changes_readable, strip_type_changes
 from widen.schema.table_state import check_constraints
 from widen.spark.dml.change_context import count_written_rows
@@ -109,7 +110,7 @@ def rewrite_files(
     Source: PROTOCOL.md#add-file-and-remove-file
     """
     ensure_changes_readable(snapshot.schema)
-    columns = tracking_columns(snapshot.protocol, snapshot.properties, snapshot.location)
+    columns = tracking_columns(snapshot.configuration, snapshot.location)
     stored = _as_stored(snapshot, columns)
     view = snapshot.with_metadata(stored)
     frame = (
@@ -118,7 +119,8 @@ def rewrite_files(
         else read_snapshot(spark, view.store, view, only=_paths(files))
     )
     target = without_mapping(stored) if unmapped else stored
-    adds = write_parquet(arrange(frame) if arrange else frame, snapshot.store, snapshot.protocol, target)
+    table = TableConfiguration(snapshot.protocol, target)
+    adds = write_parquet(arrange(frame) if arrange else frame, snapshot.store, table)
     written = count_written_rows(adds)
     if written != rows:
         discard(snapshot.store, adds)

@@ -24,7 +24,7 @@ from widen.log.snapshot import Snapshot
 from widen.model.types import ArrayType, DataType, Field, MapType, StructType, is_same_name
 from widen.proof.column_digests import TableDigest, digest_batches
 from widen.protocol.actions import Add
-from widen.protocol.column_mapping import ID, NONE, mapping_mode, physical_name
+from widen.protocol.column_mapping import ID, NONE, physical_name
 from widen.protocol.parquet_files import is_legacy, is_legacy_int96
 from widen.protocol.partition_values import UnknownValue, parse_partition_value
 from widen.protocol.type_widening import ensure_changes_readable
@@ -146,7 +146,7 @@ def plan_local_scan(snapshot: Snapshot) -> LocalScan:
         UnsupportedTypeChange: the schema records a type change that the protocol does not allow.
     """
     ensure_changes_readable(snapshot.schema)
-    mode = mapping_mode(snapshot.properties, snapshot.protocol)
+    mode = snapshot.configuration.mapping
     if mode == ID:
         raise NotLocal("columns are found by field id")
     keys = dict(zip(snapshot.partition_columns, snapshot.partition_keys, strict=True))

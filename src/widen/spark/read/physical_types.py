@@ -45,7 +45,7 @@ from widen.model.types import (
     is_atomic,
     similarity_key,
 )
-from widen.protocol.column_mapping import COLUMN_ID, ID, PHYSICAL_NAME, mapping_mode, physical_name
+from widen.protocol.column_mapping import COLUMN_ID, ID, PHYSICAL_NAME, physical_name
 from widen.protocol.type_widening import is_widening
 from widen.spark.read.parquet_footer import open_data_file, read_files
 
@@ -311,7 +311,7 @@ def find_old_files(
     Raises:
         CorruptFile: a file is not Parquet.
     """
-    mode = mapping_mode(snapshot.properties, snapshot.protocol)
+    mode = snapshot.configuration.mapping
     read = partial(_read_old_types, snapshot.store, snapshot.schema, mode)
     paths = files["path"].to_pylist()
     results = read_files(session, read, paths, DRIVER_FILES if driver_files is None else driver_files)

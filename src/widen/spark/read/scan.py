@@ -36,7 +36,7 @@ from widen.model.schema_json import to_identifier
 from widen.model.types import DOUBLE, FLOAT, LONG, STRING, Field, StructType, quote_name
 from widen.proof.column_digests import TableDigest, digest_batches
 from widen.protocol.actions import DeletionVector
-from widen.protocol.column_mapping import ID, TrackingColumns, mapping_mode
+from widen.protocol.column_mapping import ID, TrackingColumns
 from widen.protocol.data_skipping import FileSelection, Predicate, UnknownPredicate
 from widen.protocol.type_widening import ensure_changes_readable
 from widen.spark.errors import translate_spark_errors
@@ -230,7 +230,7 @@ def _with_old_types(spark: SparkSession, snapshot: Snapshot, scan: ScanPlan) -> 
 
 def select_files(snapshot: Snapshot, predicate: Predicate) -> FileSelection:
     """Return which files of a version may have rows that fulfil a predicate."""
-    mode = mapping_mode(snapshot.properties, snapshot.protocol)
+    mode = snapshot.configuration.mapping
     return FileSelection(predicate, snapshot.schema, mode, tuple(snapshot.partition_columns))
 
 

@@ -54,15 +54,14 @@ from widen.log.commit_files import current_ms
 from widen.log.commit_outcome import discard_folder
 from widen.log.log_store import LogStore, percent_encode
 from widen.model.column_path import ELEMENT, KEY, VALUE, Path, as_nullable, fields, leaves
-from widen.model.schema_json import from_json
 from widen.model.types import ArrayType, DataType, DecimalType, Field, MapType, StructType, quote_name
-from widen.protocol.actions import Add, Metadata, Protocol
-from widen.protocol.column_mapping import COLUMN_ID, NONE, mapping_mode, nested_ids, to_physical
+from widen.protocol.actions import Add
+from widen.protocol.column_mapping import COLUMN_ID, NONE, nested_ids, to_physical
 from widen.protocol.column_metadata import DEFAULT, GENERATION, INVARIANT, START, TEXT_LIMIT
 from widen.protocol.file_statistics import indexed_leaves, is_private, private_columns
 from widen.protocol.parquet_files import LEAF_COUNTS, PROLEPTIC
 from widen.protocol.partition_values import directory_name
-from widen.protocol.table_features import is_supported
+from widen.protocol.table_configuration import TableConfiguration
 from widen.schema.table_state import check_constraints
 from widen.spark.arrow_types import to_arrow
 from widen.spark.read.parquet_footer import footer_of, leaf_paths
@@ -568,24 +567,21 @@ class PartFile(msgspec.Struct, frozen=True):
         )
 
 
-def find_part_sink(spark: SparkSession, store: LogStore, protocol: Protocol, metadata: Metadata) -> PartSink | None:
+def find_part_sink(spark: SparkSession, store: LogStore, table: TableConfiguration) -> PartSink | None:
     """Return the destination of part files, or None if Spark has to write the files.
 
     Args:
         spark: The session, whose settings define the compression.
-        protocol: The protocol of the table when the files are committed.
-        metadata: The metadata of the table when the files are committed.
+        table: The configuration of the table when the files are committed.
     """
-    schema = from_json(metadata.schema_string)
-    is_mapped = mapping_mode(metadata.configuration, protocol) != NONE
-    has_rules = bool(check_constraints(metadata.configuration)) or any(
-        not _RULES.isdisjoint(field.metadata) for _, field in fields(schema)
+    has_rules = bool(check_constraints(table.properties)) or any(
+        not _RULES.isdisjoint(field.metadata) for _, field in fields(table.schema)
     )
-    is_iceberg = any(is_supported(protocol, name) for name in _ICEBERG)
-    if metadata.partition_columns or is_mapped or has_rules or is_iceberg or not is_fully_nullable(schema):
+    is_iceberg, is_mapped = any(map(table.supports, _ICEBERG)), table.mapping != NONE
+    if table.partition_columns or is_mapped or has_rules or is_iceberg or not is_fully_nullable(table.schema):
         return None
-    describe = describe_columns(indexed_leaves(schema, metadata.configuration, ()))
-    private = private_columns(schema, metadata.configuration)
+    describe = describe_columns(indexed_leaves(table.schema, table.properties, ()))
+    private = private_columns(table.schema, table.properties)
     return PartSink(store, uuid.uuid4().hex, codec_of(spark), describe, private=private)
 
 

@@ -18,15 +18,15 @@ from pyspark.sql import DataFrame
 from widen.log.commit_outcome import discard_folder
 from widen.log.log_store import FileEntry, LogStore, percent_encode
 from widen.model.column_path import Path, as_nullable, children
-from widen.model.schema_json import from_json
 from widen.model.types import ArrayType, DataType, MapType, StructType
-from widen.protocol.actions import Add, Metadata, Protocol
-from widen.protocol.column_mapping import mapping_mode, physical_name, to_physical, to_physical_path
+from widen.protocol.actions import Add
+from widen.protocol.column_mapping import physical_name, to_physical_path
 from widen.protocol.column_metadata import find_identity
 from widen.protocol.file_statistics import indexed_leaves, is_private, private_columns
 from widen.protocol.iceberg_compat import enabled_compat
 from widen.protocol.parquet_files import LEAF_COUNTS, ensure_storable
 from widen.protocol.partition_values import directory_values
+from widen.protocol.table_configuration import TableConfiguration
 from widen.spark.errors import translate_spark_errors
 from widen.spark.read.parquet_footer import Footer, read_footers
 from widen.spark.settings import hadoop_options, proleptic_writes
@@ -51,17 +51,14 @@ _OPTIONS = {
 writes them as INT96, which has no bounds."""
 
 
-def write_parquet(
-    frame: DataFrame, store: LogStore, protocol: Protocol, metadata: Metadata, folder: str | None = None
-) -> list[Add]:
+def write_parquet(frame: DataFrame, store: LogStore, table: TableConfiguration, folder: str | None = None) -> list[Add]:
     """Write rows as files of a table and return them as add actions with statistics; commits nothing.
 
     If the write fails, its files are deleted as far as the store allows.
 
     Args:
-        frame: The rows. They must fit the schema of the metadata: missing columns are filled, narrower types are cast.
-        protocol: The protocol of the table when the files are committed.
-        metadata: The metadata of the table when the files are committed.
+        frame: The rows. They must fit the schema of the table: missing columns are filled, narrower types are cast.
+        table: The configuration of the table when the files are committed.
         folder: A new folder to write to, relative to the table.
 
     Raises:
@@ -72,25 +69,24 @@ def write_parquet(
 
     Source: PROTOCOL.md#add-file-and-remove-file
     """
-    schema = from_json(metadata.schema_string)
-    ensure_storable(schema, metadata.partition_columns)
-    mode = mapping_mode(metadata.configuration, protocol)
+    schema, mode = table.schema, table.mapping
+    ensure_storable(schema, table.partition_columns)
     ensure_distinct_names(frame.sparkSession, store.location, schema, mode)
     by_name = {field.name: field for field in schema}
-    partition_names = [physical_name(by_name[name], mode) for name in metadata.partition_columns]
+    partition_names = [physical_name(by_name[name], mode) for name in table.partition_columns]
     job, options = folder or uuid.uuid4().hex, hadoop_options(store)
     with contextlib.ExitStack() as undo:
         undo.callback(discard_folder, store, job)
-        indexed, private = indexed_columns(schema, metadata, mode), _private_columns(schema, metadata, mode)
+        indexed, private = indexed_columns(table), _private_columns(table)
         with translate_spark_errors():
-            if enabled_compat(metadata.configuration):
-                rows = to_checked_rows(frame, schema, protocol, metadata)
+            if enabled_compat(table.properties):
+                rows = to_checked_rows(frame, table)
                 describe, codec = describe_columns(indexed), codec_of(frame.sparkSession)
                 sink = PartSink(store, job, codec, describe, private=private)
-                adds = write_for_iceberg(rows, sink, schema, mode, metadata.partition_columns)
+                adds = write_for_iceberg(rows, sink, schema, mode, table.partition_columns)
             else:
-                options |= _without_statistics(to_physical(schema, mode), private)
-                writer = to_physical_layout(frame, schema, protocol, metadata).write.options(**_OPTIONS, **options)
+                options |= _without_statistics(table.physical_schema, private)
+                writer = to_physical_layout(frame, table).write.options(**_OPTIONS, **options)
                 with proleptic_writes(frame.sparkSession):
                     writer.partitionBy(*partition_names).parquet(unquote(store.uri(job)))
                 adds = _adds(frame, store, job, indexed)
@@ -98,34 +94,31 @@ def write_parquet(
     return adds
 
 
-def arrow_layout(store: LogStore, protocol: Protocol, metadata: Metadata, job: str, codec: str) -> ArrowLayout:
+def arrow_layout(store: LogStore, table: TableConfiguration, job: str, codec: str) -> ArrowLayout:
     """Return the layout of the files that tasks write with Arrow, for a table that is not compatible with Iceberg.
 
     Args:
         job: The folder of the files, relative to the table.
     """
-    schema, mode = from_json(metadata.schema_string), mapping_mode(metadata.configuration, protocol)
-    stored = {field.name: stored for field, stored in zip(schema, as_nullable(to_physical(schema, mode)), strict=True)}
-    partitions = tuple(stored.pop(name).name for name in metadata.partition_columns)
-    describe, private = (
-        describe_columns(indexed_columns(schema, metadata, mode)),
-        _private_columns(schema, metadata, mode),
-    )
+    stored = dict(zip(table.schema.names, as_nullable(table.physical_schema), strict=True))
+    partitions = tuple(stored.pop(name).name for name in table.partition_columns)
+    describe, private = describe_columns(indexed_columns(table)), _private_columns(table)
     sink = PartSink(store, job, codec, describe, private=private)
     return ArrowLayout(sink, to_arrow_with_ids(StructType(tuple(stored.values()))), partitions)
 
 
-def indexed_columns(schema: StructType, metadata: Metadata, mode: str) -> frozenset[Path]:
+def indexed_columns(table: TableConfiguration) -> frozenset[Path]:
     """Return the physical paths of the leaf columns that get statistics."""
     # The commit reads the new high water mark of an identity column from its bounds, so it always has statistics.
-    leaves = indexed_leaves(schema, metadata.configuration, metadata.partition_columns)
-    identities = {(field.name,) for field in schema if find_identity(field)}
-    return frozenset(to_physical_path(schema, path, mode) for path in leaves | identities)
+    leaves = indexed_leaves(table.schema, table.properties, table.partition_columns)
+    identities = {(field.name,) for field in table.schema if find_identity(field)}
+    return frozenset(to_physical_path(table.schema, path, table.mapping) for path in leaves | identities)
 
 
-def _private_columns(schema: StructType, metadata: Metadata, mode: str) -> frozenset[Path]:
+def _private_columns(table: TableConfiguration) -> frozenset[Path]:
     """Return the physical paths of the columns that get no statistics in footers."""
-    return frozenset(to_physical_path(schema, path, mode) for path in private_columns(schema, metadata.configuration))
+    private = private_columns(table.schema, table.properties)
+    return frozenset(to_physical_path(table.schema, path, table.mapping) for path in private)
 
 
 def _without_statistics(stored: StructType, private: frozenset[Path]) -> dict[str, str]:

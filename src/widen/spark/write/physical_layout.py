@@ -26,8 +26,8 @@ from widen.model.column_path import (
     resolve,
 )
 from widen.model.types import VOID, ArrayType, DataType, Field, MapType, StructType, quote_name
-from widen.protocol.actions import Metadata, Protocol
-from widen.protocol.column_mapping import NONE, mapping_mode, to_physical
+from widen.protocol.actions import Protocol
+from widen.protocol.column_mapping import NONE, to_physical
 from widen.protocol.column_metadata import (
     Identity,
     find_default,
@@ -37,6 +37,7 @@ from widen.protocol.column_metadata import (
     text_limits,
 )
 from widen.protocol.parquet_files import without_void
+from widen.protocol.table_configuration import TableConfiguration
 from widen.protocol.table_features import is_supported, supported_features
 from widen.protocol.type_widening import is_widening
 from widen.schema.table_state import referenced_columns, row_conditions
@@ -44,28 +45,27 @@ from widen.spark.errors import raise_expression, refusal_text, show_values
 from widen.spark.types import SparkSession, from_spark, type_to_spark, with_field_ids
 
 
-def to_physical_layout(frame: DataFrame, schema: StructType, protocol: Protocol, metadata: Metadata) -> DataFrame:
+def to_physical_layout(frame: DataFrame, table: TableConfiguration) -> DataFrame:
     """Return rows in the layout of files: physical names, the types of the table, partition columns as text.
 
     Missing columns are filled in. A row that violates a rule of the table fails the job.
 
     Args:
         frame: Columns in any order, with names in any case, which `schema_merge.merge_schema` has accepted.
-        schema: The schema of the table, in logical names, with all metadata.
-        metadata: The metadata of the table; its schema string is not used.
+        table: The configuration of the table when the rows are committed.
 
     Raises:
         CorruptLog: the schema violates the rules of column mapping, or an invariant cannot be parsed.
     """
-    mode = mapping_mode(metadata.configuration, protocol)
-    rows = to_checked_rows(frame, schema, protocol, metadata)
+    schema, mode = table.schema, table.mapping
+    rows = to_checked_rows(frame, table)
     kept = without_void(schema)
     physical = as_nullable(with_field_ids(to_physical(kept, mode)))
     types = {field.name: field.type for field in schema}
     columns = []
     for field, stored in zip(kept, physical, strict=True):
         column = cast_to_table_type(F.col(quote_name(field.name)), types[field.name], field.type, (field.name,))
-        if field.name in metadata.partition_columns:
+        if field.name in table.partition_columns:
             column = partition_text(column, field.type)
         elif mode != NONE:
             column = column.cast(type_to_spark(stored.type))
@@ -73,7 +73,7 @@ def to_physical_layout(frame: DataFrame, schema: StructType, protocol: Protocol,
     return rows.select(*columns)
 
 
-def to_checked_rows(frame: DataFrame, schema: StructType, protocol: Protocol, metadata: Metadata) -> DataFrame:
+def to_checked_rows(frame: DataFrame, table: TableConfiguration) -> DataFrame:
     """Return rows in the names and types of the table, with missing columns filled in and all rules checked.
 
     The arguments are those of `to_physical_layout`.
@@ -81,7 +81,8 @@ def to_checked_rows(frame: DataFrame, schema: StructType, protocol: Protocol, me
     Raises:
         CorruptLog: an invariant cannot be parsed.
     """
-    return check_rows(fill_missing_columns(frame, schema, protocol), schema, protocol, metadata.configuration)
+    rows = fill_missing_columns(frame, table.schema, table.protocol)
+    return check_rows(rows, table.schema, table.protocol, table.properties)
 
 
 def is_fully_nullable(data_type: DataType) -> bool:

@@ -14,6 +14,7 @@ from widen.log.log_store import LogStore
 from widen.model.schema_json import to_json
 from widen.model.types import LONG, STRING, Field, StructType
 from widen.protocol.actions import Add, Metadata, Protocol
+from widen.protocol.table_configuration import TableConfiguration
 from widen.spark.dml.change_rows import copy_files
 from widen.spark.read.local_rows import LocalScan
 from widen.spark.write.parquet_writer import arrow_layout
@@ -36,7 +37,7 @@ def copy(place: Path, files: Mapping[str, str], words: list[tuple[str, int, int]
     schema = StructType((*COLUMNS, Field("day", STRING)))
     metadata = Metadata(id="m", schema_string=to_json(schema), partition_columns=("day",), configuration={})
     store = LogStore(str(place))
-    layout = arrow_layout(store, Protocol(1, 2), metadata, "job", "snappy")
+    layout = arrow_layout(store, TableConfiguration(Protocol(1, 2), metadata), "job", "snappy")
     rows = [*((key, text, 0, 0) for key, text in files.items()), *((key, None, *rest) for key, *rest in words)]
     columns = zip(*rows, strict=True)
     types = (pa.string(), pa.string(), pa.int64(), pa.int64())

@@ -15,6 +15,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 
 WITH_JAVA = JAVA_HOME="$$($(PYTHON) tools/java.py)" && export JAVA_HOME && export PATH="$(CURDIR)/$(VENV)/bin:$$PATH" &&
 PYTEST    = $(WITH_JAVA) $(RUN) -m pytest -p no:cacheprovider
+CARGO    ?= cargo
+IN_CRATE = CARGO_TARGET_DIR=$(CURDIR)/$(WORK)/cargo
 # Each process starts a Spark of its own, about 2 GB.
 PARALLEL  = -n $(JOBS) --dist worksteal
 
@@ -103,8 +105,20 @@ matrix: setup $(WORK)/venv-4.0.stamp $(WORK)/venv-4.3.stamp ## the engine tests 
 	  PATH="$(CURDIR)/$(WORK)/venv-$$spark/bin:$$PATH" $(WORK)/venv-$$spark/bin/python -m pytest -p no:cacheprovider tests/engine $(ARGS) || exit 1; \
 	done
 
-setup: $(WORK)/venv.stamp ## the virtual environment, and Java
+setup: $(WORK)/venv.stamp ## the virtual environment, Java, and the kernel where cargo is at hand
 	@$(PYTHON) tools/java.py >/dev/null
+	@if command -v $(CARGO) >/dev/null; then $(MAKE) --no-print-directory kernel || \
+	  echo "The kernel is missing, so JSON is decoded more slowly; see $(WORK)/kernel.log"; \
+	elif [ ! -e $(WORK)/kernel.stamp ]; then \
+	  echo "cargo is missing, so the kernel is not built and JSON is decoded more slowly; see docs/kernel.md"; fi
+
+.PHONY: kernel kernel-test kernel-fuzz kernel-miri
+kernel: $(WORK)/kernel.stamp ## build the native decoder of JSON and install it; needs cargo
+
+kernel-test: $(WORK)/kernel.stamp ## tests, lint and format of the kernel's crate
+	@cd kernel && $(IN_CRATE) $(CARGO) test --quiet --no-default-features
+	@cd kernel && $(IN_CRATE) $(CARGO) clippy --quiet --all-targets -- --deny warnings
+	@cd kernel && $(CARGO) fmt --check
 
 .PHONY: setup-all
 setup-all: setup $(WORK)/spark-classes.stamp $(WORK)/venv-docs.stamp $(WORK)/venv-4.1.stamp $(WORK)/jars/stamp $(WORK)/jars/rest_catalog.stamp ## what CI fetches; make -j2 for two at a time
@@ -123,6 +137,14 @@ $(WORK)/python.stamp:
 $(WORK)/venv.stamp: requirements/dev.txt requirements/spark-4.2.txt pyproject.toml tools/venv.py | $(WORK)/python.stamp
 	@echo "Setting up $(VENV) (the first time takes some minutes)"
 	@$(PYTHON) tools/venv.py $(VENV) requirements/dev.txt requirements/spark-4.2.txt && touch $@
+
+$(WORK)/kernel.stamp: kernel/Cargo.toml kernel/pyproject.toml $(wildcard kernel/src/*.rs) requirements/kernel.txt $(WORK)/venv.stamp
+	@echo "Building the kernel (the first time takes a minute)"
+	@{ $(RUN) -m pip install --quiet --require-hashes -r requirements/kernel.txt && rm -rf $(WORK)/wheels && \
+	  cd kernel && $(IN_CRATE) ../$(RUN) -m maturin build --release --interpreter ../$(RUN) --out ../$(WORK)/wheels && cd .. && \
+	  $(RUN) -m pip install --quiet --no-deps --force-reinstall $(WORK)/wheels/*.whl; } >$(WORK)/kernel.log 2>&1 || \
+	  { tail -5 $(WORK)/kernel.log; exit 1; }
+	@touch $@
 
 $(WORK)/venv-docs.stamp: requirements/docs.txt pyproject.toml tools/venv.py | $(WORK)/python.stamp
 	@echo "Setting up $(WORK)/venv-docs"

@@ -33,6 +33,7 @@ from widen.json.split import split_records
 from widen.model.column_path import Path
 from widen.model.types import StructType
 from widen.rows.column_assembler import ColumnAssembler, RecordDecoder
+from widen.rows.native_decoder import NativeBatch, NativeDecoder, build_record_plan, find_kernel
 from widen.rows.row import (
     ColumnSlot,
     RecordRoute,
@@ -151,9 +152,16 @@ class RowBuilder:
         return {} if self._file_fields is None else self._file_fields.of(file)
 
     def _use(self, profile: BatchProfile) -> None:
-        shape = build_record_shape(self._route, profile, self._base, self._rules)
         self._scalar_fields: dict[str, ScalarField] = {}
-        self._profile, self._decoder, self._chunk = profile, RecordDecoder(shape), DecodedChunk(shape, [], [], [])
+        self._profile = profile
+        kernel = find_kernel()
+        self.native: NativeDecoder | None = None
+        if kernel is not None:
+            plan = build_record_plan(self._route, profile, self._base, self._rules)
+            self.native = NativeDecoder(plan, kernel)
+            return
+        shape = build_record_shape(self._route, profile, self._base, self._rules)
+        self._decoder, self._chunk = RecordDecoder(shape), DecodedChunk(shape, [], [], [])
 
     def add(self, texts: Sequence[bytes], positions: Sequence[RecordPosition]) -> None:
         """Add texts, each a record, an array of records, or only space.
@@ -166,6 +174,9 @@ class RowBuilder:
         complete_texts = self._with_file_prefixes(texts, positions)
         if not self._profile.key_orders:
             self._use(replace(self._profile, key_orders=find_key_orders(complete_texts)))
+        if self.native is not None:
+            self.native.add(texts, complete_texts, positions)
+            return
         records = self._decoder.decode(complete_texts)
         # Refused texts go on without the fields of their file, which the exact path adds to the parsed record, so that
         # a corrupt text is kept as it is in the source.
@@ -242,6 +253,12 @@ class RowBuilder:
         for at in rejected:
             self._rows.extend(self._exact_rows(chunk.texts[at], chunk.positions[at]))
         return chunk.without(assembler.rejected)
+
+    def finish_native(self, batch: NativeBatch) -> None:
+        """Count the records that the kernel has decoded, and read those that it refused exactly."""
+        self.observation.records += len(batch.texts) - len(batch.refused)
+        for at in batch.refused:
+            self._rows.extend(self._exact_rows(batch.texts[at], batch.positions[at]))
 
     def pop_rows(self) -> list[Row]:
         """Return the rows, since the last call, of records read exactly and of corrupt texts."""
@@ -334,9 +351,11 @@ class RowBuilder:
         assert self.origin is not None
         return {self.origin.column: _origin(text, at, reason)}
 
-    def origin_cells(self, chunk: DecodedChunk, is_wanted: Sequence[bool]) -> list[Any]:
+    def origin_cells(
+        self, texts: Sequence[bytes], positions: Sequence[RecordPosition], is_wanted: Sequence[bool]
+    ) -> list[Any]:
         """Return the origin column of decoded records; None for those that are not wanted."""
-        records = zip(chunk.texts, chunk.positions, is_wanted, strict=True)
+        records = zip(texts, positions, is_wanted, strict=True)
         return [_origin(self._kept_text(text, at), at) if wanted else None for text, at, wanted in records]
 
     def _kept_text(self, text: bytes, at: RecordPosition) -> str:

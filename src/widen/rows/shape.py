@@ -227,7 +227,7 @@ def build_record_shape(
 
 
 @dataclass(frozen=True, slots=True)
-class _ShapedField:
+class ShapedField:
     """A field and its columns.
 
     Args:
@@ -288,12 +288,12 @@ class _ShapeBuilder:
         # exact path.
         empty = {path[-1]: field for path, field in self.profile.empty_fields.items() if path[:-1] == above}
         order = self.profile.key_orders.get(above, ())
-        keys = _order_keys((*route, *empty, *_excluded_keys(rules, order)), order)
+        keys = _order_keys((*route, *empty, *excluded_keys(rules, order)), order)
         # A record with a field that the shape lacks takes the exact path.
-        shaped = (key for key in keys if not _UNSUPPORTED_KEY.search(key) and _takes_values(route.get(key, ())))
+        shaped = (key for key in keys if not _UNSUPPORTED_KEY.search(key) and takes_values(route.get(key, ())))
         for number, key in enumerate(shaped):
             base_slots = {slot.name: slot for slot in base.get(key, ())}
-            item = _ShapedField(key, f"f{number}", location, route.get(key, ()), base_slots, rules.at(key))
+            item = ShapedField(key, f"f{number}", location, route.get(key, ()), base_slots, rules.at(key))
             native, column = self._field(item, empty.get(key))
             match column:
                 case RedactedField():
@@ -310,7 +310,7 @@ class _ShapeBuilder:
         return RecordShape(struct, tuple(single), tuple(redacted), tuple(multi))
 
     def _field(
-        self, item: _ShapedField, empty: FieldObservation | None
+        self, item: ShapedField, empty: FieldObservation | None
     ) -> tuple[Any, SingleColumn | RedactedField | MultiColumnField | None]:
         """Return what the decoder accepts for a field, and how the field becomes columns."""
         take, slots = item.rules.take, item.slots
@@ -332,7 +332,7 @@ class _ShapeBuilder:
                 return native, SingleColumn(item.attribute, slots[0].name, shape)
         return self._multi_column_field(item)
 
-    def _multi_column_field(self, item: _ShapedField) -> tuple[Any, MultiColumnField]:
+    def _multi_column_field(self, item: ShapedField) -> tuple[Any, MultiColumnField]:
         """Return a field that is routed, with what the decoder accepts for it.
 
         Its values come decoded if no column needs their text and their JSON form alone determines all columns. That
@@ -347,7 +347,7 @@ class _ShapeBuilder:
         return self._with_converter(item, types, item.base)
 
     def _with_converter(
-        self, item: _ShapedField, types: Mapping[str, tuple[Any, RecordShape | None]], base_columns: Collection[str]
+        self, item: ShapedField, types: Mapping[str, tuple[Any, RecordShape | None]], base_columns: Collection[str]
     ) -> tuple[Any, MultiColumnField]:
         """Return such a field, with the conversions that these columns from before the interval allow."""
         slots, rules = item.slots, item.rules
@@ -384,7 +384,7 @@ class _ShapeBuilder:
             add_array_conversions(converter, slots)
         return msgspec.Raw, column
 
-    def _slot(self, item: _ShapedField, slot: ColumnSlot) -> tuple[Any, RecordShape | None]:
+    def _slot(self, item: ShapedField, slot: ColumnSlot) -> tuple[Any, RecordShape | None]:
         """Return what the decoder accepts for one column, or None if it never takes decoded values; with the shape of
         its records.
         """
@@ -402,11 +402,12 @@ def _order_keys(keys: Collection[str], order: Sequence[str]) -> list[str]:
     return list(dict.fromkeys((*(key for key in order if key in different), *different)))
 
 
-def _takes_values(slots: Iterable[ColumnSlot]) -> bool:
+def takes_values(slots: Iterable[ColumnSlot]) -> bool:
+    """Return whether no column is a fixed one that takes no values."""
     return all(slot.guard is None or slot.guard.takes_values for slot in slots)
 
 
-def _excluded_keys(rules: FieldRules, order: Sequence[str]) -> list[str]:
+def excluded_keys(rules: FieldRules, order: Sequence[str]) -> list[str]:
     """Return the excluded keys, in the spelling of the policy and in that of the first texts."""
     keys = (*(below.source[-1] for below in rules.hidden.values() if below.source), *order)
     return [key for key in keys if rules.at(key).take is FieldRule.LEFT_OUT]

@@ -30,7 +30,9 @@ from widen.model.types import StructType
 from widen.proof.canonical import digest
 from widen.proof.row_encoder import LayoutMatcher, RecordLayout
 from widen.proof.source_reader import SourceReader
+from widen.rows import row_builder
 from widen.rows.convert import MISSING
+from widen.rows.native_decoder import find_kernel
 from widen.rows.row_builder import RowBuilder
 from widen.spark.arrow_types import to_arrow_schema
 from widen.spark.ingest import text_tasks as arrow_columns
@@ -150,6 +152,12 @@ class Setting:
             for layout in self.layouts()
         )
         return [digests, *(Counter(text for text, _, _ in each) for each in encoded)]
+
+
+@pytest.fixture(autouse=True)
+def _without_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most faults are in the Python code; those of the kernel's texts are `IN_KERNEL`."""
+    monkeypatch.setattr(row_builder, "find_kernel", lambda: None)
 
 
 @pytest.fixture(scope="module")
@@ -292,6 +300,15 @@ def with_texts(old: bytes, new: bytes) -> Patch:
     return lambda function: lambda self, texts: function(self, [text.replace(old, new) for text in texts])
 
 
+def with_kernel_texts(old: bytes, new: bytes) -> Patch:
+    """Let the kernel read other texts."""
+    return lambda function: (
+        lambda self, texts, complete, positions: function(
+            self, texts, [text.replace(old, new) for text in complete], positions
+        )
+    )
+
+
 def with_keys_swapped(function: Any) -> Any:
     """Let the fast decoder swap the keys n and k."""
     swapped = {b'"n":': b'"k":', b'"k":': b'"n":'}
@@ -366,6 +383,15 @@ IN_DECODER = {
     ),
     "an array is cut where it is taken apart": Mutant(
         "widen.spark.ingest.text_tasks", "_pairs", lambda pairs: lambda value: pairs(value)[:1] if value else value
+    ),
+}
+
+IN_KERNEL = {
+    "the kernel skips a field": Mutant(
+        "widen.rows.native_decoder.NativeDecoder", "add", with_kernel_texts(b'"word 1"', b"null")
+    ),
+    "the kernel alters a value": Mutant(
+        "widen.rows.native_decoder.NativeDecoder", "add", with_kernel_texts(b"deep 1", b"deep 2")
     ),
 }
 
@@ -476,6 +502,15 @@ def test_the_proof_catches_of_decoded_records(
     name: str, quiet: Setting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     check(IN_DECODER[name], quiet, tmp_path, monkeypatch)
+
+
+@pytest.mark.skipif(find_kernel() is None, reason="the kernel is not installed")
+@pytest.mark.parametrize("name", IN_KERNEL)
+def test_the_proof_catches_of_records_that_the_kernel_decodes(
+    name: str, quiet: Setting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(row_builder, "find_kernel", find_kernel)
+    check(IN_KERNEL[name], quiet, tmp_path, monkeypatch)
 
 
 def check(mutant: Mutant, setting: Setting, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from widen.rows.column_assembler import RecordDecoder
 from widen.rows.row import build_routes
 from widen.rows.row_builder import RowBuilder
 from widen.rows.shape import BatchProfile, build_record_shape
+from widen.spark.ingest.text_tasks import observe_chunk
 
 TABLE = parse_type("struct<a: int, d: double, s: string, r: struct<x: int>, _corrupt_record: string>")
 assert isinstance(TABLE, StructType)
@@ -240,6 +241,7 @@ def test_a_field_of_several_array_columns(text: str, row: dict[str, object], kin
 def test_the_first_line_of_a_record_over_several_lines_is_noticed(text: bytes, begins: bool) -> None:
     builder = RowBuilder(StructType())
     builder.add([b"x", text, text], [("f", 1), ("f", 2), ("f", 3)])
+    observe_chunk(builder)
     assert builder.observation.corrupt == 3
     assert builder.observation.unclosed == (("f", 2) if begins else None)
     sent = observation_from_json(builder.observation.to_json())

@@ -33,6 +33,7 @@ from widen.json.split import MAX_RECORD_BYTES, split_records
 from widen.model.column_path import as_nullable
 from widen.model.types import BINARY, LONG, STRING, Field, StructType
 from widen.rows.column_assembler import ColumnAssembler
+from widen.rows.native_decoder import NativeDecoder
 from widen.rows.row import ColumnSlot
 from widen.rows.row_builder import ORIGIN_FIELDS, DecodedChunk, OriginColumn, RowBuilder
 from widen.rows.shape import RecordShape, ScalarField
@@ -420,6 +421,9 @@ def drain_arrow_batches(builder: RowBuilder, schema: pa.Schema) -> Iterator[pa.R
             columns.
         schema: Schema of the rows; columns without values are null.
     """
+    if builder.native is not None:
+        yield from _decode_natively(builder, builder.native, schema)
+        return
     chunk = builder.pop_chunk()
     while chunk.records:
         assembler = ColumnAssembler(chunk.positions)
@@ -433,8 +437,27 @@ def drain_arrow_batches(builder: RowBuilder, schema: pa.Schema) -> Iterator[pa.R
         yield pa.RecordBatch.from_pylist(rows, schema=schema)
 
 
+def _decode_natively(builder: RowBuilder, native: NativeDecoder, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of all texts added since the last call, with the kernel."""
+    batch = native.decode(schema)
+    builder.finish_native(batch)
+    if batch.rows is not None:
+        if builder.origin is None:
+            yield batch.rows
+        else:
+            arrays = _with_origins(builder, list(batch.rows.columns), schema, *batch.kept())
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+    rows = builder.pop_rows()
+    if rows:
+        yield pa.RecordBatch.from_pylist(rows, schema=schema)
+
+
 def observe_chunk(builder: RowBuilder) -> None:
     """Observe all texts added since the last call like `drain_arrow_batches`, but make no rows of them."""
+    if builder.native is not None:
+        builder.finish_native(builder.native.decode(make_schema=lambda: to_arrow_schema(builder.schema)))
+        builder.pop_rows()
+        return
     chunk = builder.pop_chunk()
     while chunk.records:
         assembler = ColumnAssembler(chunk.positions)
@@ -448,11 +471,22 @@ def _root_arrays(
 ) -> list[pa.Array]:
     """Return the arrays of the columns, and of the origin column if the rows have one."""
     arrays = _struct(assembler, chunk.shape, chunk.records, list(schema))
+    return _with_origins(builder, arrays, schema, chunk.texts, chunk.positions)
+
+
+def _with_origins(
+    builder: RowBuilder,
+    arrays: list[pa.Array],
+    schema: pa.Schema,
+    texts: Sequence[bytes],
+    positions: Sequence[RecordPosition],
+) -> list[pa.Array]:
+    """Return columns with the origin column of their records, if the rows have one."""
     if builder.origin is not None:
         at = schema.get_field_index(builder.origin.column)
-        is_wanted = _has_origin(builder.origin, dict(zip(schema.names, arrays, strict=True)), len(chunk.records))
+        is_wanted = _has_origin(builder.origin, dict(zip(schema.names, arrays, strict=True)), len(texts))
         if any(is_wanted):
-            arrays[at] = pa.array(builder.origin_cells(chunk, is_wanted), schema.field(at).type)
+            arrays[at] = pa.array(builder.origin_cells(texts, positions, is_wanted), schema.field(at).type)
     return arrays
 
 

@@ -1,0 +1,14 @@
+//! Decodes lines of JSON into Arrow columns by a plan that Widen makes in Python; docs/kernel.md explains it.
+
+mod columns;
+mod decoder;
+mod numbers;
+mod record_shape;
+mod scanner;
+mod times;
+
+#[cfg(feature = "python")]
+mod python;
+
+pub use decoder::RecordDecoder;
+pub use record_shape::{kinds, ColumnPlan, FieldPlan, InvalidPlan, RecordPlan};

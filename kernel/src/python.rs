@@ -1,0 +1,62 @@
+//! The module for Python.
+
+use arrow_array::RecordBatch;
+use arrow_pyarrow::{PyArrowType, ToPyArrow};
+use arrow_schema::{Schema, SchemaRef};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
+
+use crate::{RecordDecoder, RecordPlan};
+
+/// Decodes the records that fit the columns; the texts of all others have to be read otherwise.
+#[pyclass(name = "Decoder", module = "widen_kernel")]
+struct Decoder {
+    schema: SchemaRef,
+    decoder: RecordDecoder,
+}
+
+#[pymethods]
+impl Decoder {
+    #[new]
+    fn new(schema: PyArrowType<Schema>, plan: RecordPlan) -> PyResult<Decoder> {
+        let decoder = RecordDecoder::new(&schema.0.fields, &plan).map_err(|error| PyValueError::new_err(error.0))?;
+        Ok(Decoder { schema: schema.0.into(), decoder })
+    }
+
+    /// Add the records of texts; return the indexes of the texts that do not fit.
+    fn add(&mut self, texts: &Bound<'_, PyList>) -> PyResult<Vec<usize>> {
+        let mut refused = Vec::new();
+        for (at, text) in texts.iter().enumerate() {
+            if !self.decoder.add(text.cast::<PyBytes>()?.as_bytes()) {
+                refused.push(at);
+            }
+        }
+        Ok(refused)
+    }
+
+    /// The number of records since the last `take`.
+    #[getter]
+    fn records(&self) -> usize {
+        self.decoder.records()
+    }
+
+    /// Return the records since the last call as a `pyarrow.RecordBatch`.
+    fn take<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let columns = self.decoder.finish().map_err(|error| PyValueError::new_err(error.to_string()))?;
+        RecordBatch::from(columns).with_schema(self.schema.clone())
+            .map_err(|error| PyValueError::new_err(error.to_string()))?
+            .to_pyarrow(py)
+    }
+
+    /// Forget the records since the last `take`.
+    fn clear(&mut self) {
+        self.decoder.clear();
+    }
+}
+
+#[pymodule]
+fn widen_kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<Decoder>()
+}

@@ -6,12 +6,12 @@
 use std::sync::Arc;
 
 use arrow_array::types::{
-    Date32Type, Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, Int8Type,
-    TimestampMicrosecondType,
+    Date32Type, Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type,
+    Int8Type, TimestampMicrosecondType,
 };
 use arrow_array::{
-    new_null_array, ArrayRef, ArrowPrimitiveType, BooleanArray, ListArray, MapArray, PrimitiveArray, StringArray,
-    StructArray,
+    new_null_array, ArrayRef, ArrowPrimitiveType, BooleanArray, ListArray, MapArray,
+    PrimitiveArray, StringArray, StructArray,
 };
 use arrow_buffer::{BooleanBuffer, NullBuffer, OffsetBuffer};
 use arrow_schema::{ArrowError, DataType, FieldRef, Fields, TimeUnit};
@@ -82,14 +82,25 @@ pub enum Column {
     Double(Values<f64>),
     Date(Values<i32>),
     /// `unit_nanos` is the unit of integers, 0 if their magnitude tells it.
-    Timestamp { values: Values<i64>, zone: Option<Arc<str>>, unit_nanos: i64 },
-    Decimal { values: Values<i128>, precision: u8, scale: i8 },
+    Timestamp {
+        values: Values<i64>,
+        zone: Option<Arc<str>>,
+        unit_nanos: i64,
+    },
+    Decimal {
+        values: Values<i128>,
+        precision: u8,
+        scale: i8,
+    },
     Text(TextValues),
     List(Box<ListColumn>),
     Map(Box<MapColumn>),
     Record(Box<RecordColumn>),
     /// A column of any other type. It has only nulls.
-    Unfilled { data_type: DataType, length: usize },
+    Unfilled {
+        data_type: DataType,
+        length: usize,
+    },
 }
 
 impl<T: Default + Clone> Values<T> {
@@ -117,7 +128,11 @@ impl TextValues {
     }
 
     fn resize(&mut self, length: usize) {
-        let end = if length < self.ends.len() { length.checked_sub(1).map(|at| self.ends[at]) } else { self.ends.last().copied() };
+        let end = if length < self.ends.len() {
+            length.checked_sub(1).map(|at| self.ends[at])
+        } else {
+            self.ends.last().copied()
+        };
         let end = end.unwrap_or(0);
         self.bytes.truncate(end as usize);
         self.ends.resize(length, end);
@@ -126,7 +141,11 @@ impl TextValues {
 
     fn finish(&mut self) -> Result<StringArray, ArrowError> {
         let bytes = take(&mut self.bytes);
-        StringArray::try_new(offsets(&mut self.ends), bytes.into(), nulls(&mut self.valid))
+        StringArray::try_new(
+            offsets(&mut self.ends),
+            bytes.into(),
+            nulls(&mut self.valid),
+        )
     }
 }
 
@@ -141,12 +160,16 @@ impl Column {
             DataType::Float32 => Column::Float(Values::default()),
             DataType::Float64 => Column::Double(Values::default()),
             DataType::Date32 => Column::Date(Values::default()),
-            DataType::Timestamp(TimeUnit::Microsecond, zone) => {
-                Column::Timestamp { values: Values::default(), zone: zone.clone(), unit_nanos: 0 }
-            }
-            DataType::Decimal128(precision, scale) => {
-                Column::Decimal { values: Values::default(), precision: *precision, scale: *scale }
-            }
+            DataType::Timestamp(TimeUnit::Microsecond, zone) => Column::Timestamp {
+                values: Values::default(),
+                zone: zone.clone(),
+                unit_nanos: 0,
+            },
+            DataType::Decimal128(precision, scale) => Column::Decimal {
+                values: Values::default(),
+                precision: *precision,
+                scale: *scale,
+            },
             DataType::Utf8 => Column::Text(TextValues::default()),
             DataType::List(field) => Column::List(Box::new(ListColumn {
                 field: field.clone(),
@@ -156,7 +179,9 @@ impl Column {
             })),
             DataType::Struct(fields) => Column::Record(Box::new(RecordColumn::new(fields))),
             DataType::Map(field, is_sorted) => match field.data_type() {
-                DataType::Struct(entry) if entry.len() == 2 && *entry[0].data_type() == DataType::Utf8 => {
+                DataType::Struct(entry)
+                    if entry.len() == 2 && *entry[0].data_type() == DataType::Utf8 =>
+                {
                     Column::Map(Box::new(MapColumn {
                         field: field.clone(),
                         is_sorted: *is_sorted,
@@ -166,9 +191,15 @@ impl Column {
                         values: Column::new(entry[1].data_type()),
                     }))
                 }
-                _ => Column::Unfilled { data_type: data_type.clone(), length: 0 },
+                _ => Column::Unfilled {
+                    data_type: data_type.clone(),
+                    length: 0,
+                },
             },
-            _ => Column::Unfilled { data_type: data_type.clone(), length: 0 },
+            _ => Column::Unfilled {
+                data_type: data_type.clone(),
+                length: 0,
+            },
         }
     }
 
@@ -264,10 +295,16 @@ impl Column {
                 Scalar::Date(day, _) => put(values, Some(*day)),
                 _ => false,
             },
-            Column::Timestamp { values, zone, unit_nanos } => {
-                put(values, to_timestamp(scalar, zone.is_some(), *unit_nanos))
-            }
-            Column::Decimal { values, precision, scale } => put(values, to_decimal(scalar, *precision, *scale)),
+            Column::Timestamp {
+                values,
+                zone,
+                unit_nanos,
+            } => put(values, to_timestamp(scalar, zone.is_some(), *unit_nanos)),
+            Column::Decimal {
+                values,
+                precision,
+                scale,
+            } => put(values, to_decimal(scalar, *precision, *scale)),
             Column::Text(values) => {
                 values.push(spelling(scalar))?;
                 true
@@ -297,26 +334,47 @@ impl Column {
             Column::Float(values) => Arc::new(primitive::<Float32Type>(values)?),
             Column::Double(values) => Arc::new(primitive::<Float64Type>(values)?),
             Column::Date(values) => Arc::new(primitive::<Date32Type>(values)?),
-            Column::Timestamp { values, zone, .. } => {
-                Arc::new(primitive::<TimestampMicrosecondType>(values)?.with_timezone_opt(zone.clone()))
-            }
-            Column::Decimal { values, precision, scale } => {
-                Arc::new(primitive::<Decimal128Type>(values)?.with_precision_and_scale(*precision, *scale)?)
-            }
+            Column::Timestamp { values, zone, .. } => Arc::new(
+                primitive::<TimestampMicrosecondType>(values)?.with_timezone_opt(zone.clone()),
+            ),
+            Column::Decimal {
+                values,
+                precision,
+                scale,
+            } => Arc::new(
+                primitive::<Decimal128Type>(values)?
+                    .with_precision_and_scale(*precision, *scale)?,
+            ),
             Column::Text(values) => Arc::new(values.finish()?),
             Column::List(list) => {
                 let (ends, valid) = (offsets(&mut list.ends), nulls(&mut list.valid));
-                Arc::new(ListArray::try_new(list.field.clone(), ends, list.items.finish()?, valid)?)
+                Arc::new(ListArray::try_new(
+                    list.field.clone(),
+                    ends,
+                    list.items.finish()?,
+                    valid,
+                )?)
             }
             Column::Map(map) => {
                 let (ends, valid) = (offsets(&mut map.ends), nulls(&mut map.valid));
-                let arrays: Vec<ArrayRef> = vec![Arc::new(map.keys.finish()?), map.values.finish()?];
-                let DataType::Struct(fields) = map.field.data_type() else { unreachable!("a map has entries") };
+                let arrays: Vec<ArrayRef> =
+                    vec![Arc::new(map.keys.finish()?), map.values.finish()?];
+                let DataType::Struct(fields) = map.field.data_type() else {
+                    unreachable!("a map has entries")
+                };
                 let entries = StructArray::try_new(fields.clone(), arrays, None)?;
-                Arc::new(MapArray::try_new(map.field.clone(), ends, entries, valid, map.is_sorted)?)
+                Arc::new(MapArray::try_new(
+                    map.field.clone(),
+                    ends,
+                    entries,
+                    valid,
+                    map.is_sorted,
+                )?)
             }
             Column::Record(record) => Arc::new(record.finish()?),
-            Column::Unfilled { data_type, length } => new_null_array(data_type, std::mem::take(length)),
+            Column::Unfilled { data_type, length } => {
+                new_null_array(data_type, std::mem::take(length))
+            }
         })
     }
 }
@@ -344,7 +402,10 @@ impl RecordColumn {
     pub fn new(fields: &Fields) -> RecordColumn {
         RecordColumn {
             fields: fields.clone(),
-            columns: fields.iter().map(|field| Column::new(field.data_type())).collect(),
+            columns: fields
+                .iter()
+                .map(|field| Column::new(field.data_type()))
+                .collect(),
             valid: Vec::new(),
             shape: RecordShape::default(),
         }
@@ -363,14 +424,22 @@ impl RecordColumn {
     pub fn resize(&mut self, length: usize) {
         // The columns may have values of a record that was refused halfway.
         let complete = length.min(self.valid.len());
-        self.columns.iter_mut().for_each(|column| column.cut(complete));
+        self.columns
+            .iter_mut()
+            .for_each(|column| column.cut(complete));
         self.valid.resize(length, false);
     }
 
     pub fn finish(&mut self) -> Result<StructArray, ArrowError> {
         let length = self.len();
-        self.columns.iter_mut().for_each(|column| column.pad(length));
-        let arrays = self.columns.iter_mut().map(Column::finish).collect::<Result<_, _>>()?;
+        self.columns
+            .iter_mut()
+            .for_each(|column| column.pad(length));
+        let arrays = self
+            .columns
+            .iter_mut()
+            .map(Column::finish)
+            .collect::<Result<_, _>>()?;
         let valid = nulls(&mut self.valid);
         StructArray::try_new_with_length(self.fields.clone(), arrays, valid, length)
     }
@@ -410,20 +479,25 @@ fn to_double(scalar: &Scalar) -> Option<f64> {
 fn to_float(scalar: &Scalar) -> Option<f32> {
     match scalar {
         Scalar::Boolean(value) => Some(f32::from(u8::from(*value))),
-        Scalar::Long(_, token) | Scalar::Double(_, token) | Scalar::Decimal(token) => numbers::to_exact_float(token),
+        Scalar::Long(_, token) | Scalar::Double(_, token) | Scalar::Decimal(token) => {
+            numbers::to_exact_float(token)
+        }
         _ => None,
     }
 }
 
 fn to_decimal(scalar: &Scalar, precision: u8, scale: i8) -> Option<i128> {
     let whole = |value: i64| {
-        let unscaled = i128::from(value).checked_mul(10i128.checked_pow(u32::try_from(scale).ok()?)?)?;
+        let unscaled =
+            i128::from(value).checked_mul(10i128.checked_pow(u32::try_from(scale).ok()?)?)?;
         (unscaled.unsigned_abs() < 10u128.checked_pow(u32::from(precision))?).then_some(unscaled)
     };
     match scalar {
         Scalar::Boolean(value) => whole(i64::from(*value)),
         Scalar::Long(value, _) => whole(*value),
-        Scalar::Double(_, token) | Scalar::Decimal(token) => numbers::to_decimal(token, precision, scale),
+        Scalar::Double(_, token) | Scalar::Decimal(token) => {
+            numbers::to_decimal(token, precision, scale)
+        }
         Scalar::Date(day, _) => whole(i64::from(*day)),
         Scalar::Timestamp(micros, _) => whole(to_millis(*micros)?),
         Scalar::Text(_) | Scalar::LocalTime(..) => None,
@@ -448,7 +522,10 @@ fn spelling<'t>(scalar: &Scalar<'t>) -> &'t [u8] {
     match scalar {
         Scalar::Boolean(true) => b"true",
         Scalar::Boolean(false) => b"false",
-        Scalar::Long(_, text) | Scalar::Double(_, text) | Scalar::Decimal(text) | Scalar::Text(text) => text,
+        Scalar::Long(_, text)
+        | Scalar::Double(_, text)
+        | Scalar::Decimal(text)
+        | Scalar::Text(text) => text,
         Scalar::Date(_, text) | Scalar::Timestamp(_, text) | Scalar::LocalTime(_, text) => text,
     }
 }
@@ -460,7 +537,10 @@ fn offset(length: usize) -> Fit<i32> {
 
 /// Set the number of arrays or maps; return how many items they have together.
 fn resize_ends(ends: &mut Vec<i32>, valid: &mut Vec<bool>, length: usize) -> usize {
-    let last = length.min(ends.len()).checked_sub(1).map_or(0, |at| ends[at]);
+    let last = length
+        .min(ends.len())
+        .checked_sub(1)
+        .map_or(0, |at| ends[at]);
     ends.resize(length, last);
     valid.resize(length, false);
     last as usize
@@ -481,7 +561,9 @@ fn nulls(valid: &mut Vec<bool>) -> Option<NullBuffer> {
     buffer
 }
 
-fn primitive<T: ArrowPrimitiveType>(values: &mut Values<T::Native>) -> Result<PrimitiveArray<T>, ArrowError> {
+fn primitive<T: ArrowPrimitiveType>(
+    values: &mut Values<T::Native>,
+) -> Result<PrimitiveArray<T>, ArrowError> {
     PrimitiveArray::try_new(take(&mut values.values).into(), nulls(&mut values.valid))
 }
 

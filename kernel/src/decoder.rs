@@ -20,7 +20,10 @@ impl RecordDecoder {
     pub fn new(fields: &Fields, plan: &RecordPlan) -> Result<RecordDecoder, InvalidPlan> {
         let mut root = RecordColumn::new(fields);
         apply_plan(&mut root, plan)?;
-        Ok(RecordDecoder { root, scratch: Vec::new() })
+        Ok(RecordDecoder {
+            root,
+            scratch: Vec::new(),
+        })
     }
 
     /// The number of records since the last call of `finish`.
@@ -39,10 +42,17 @@ impl RecordDecoder {
     }
 
     fn decode(&mut self, text: &[u8]) -> Fit<()> {
-        let mut reader = Reader { scanner: Scanner::new(text), scratch: &mut self.scratch };
+        let mut reader = Reader {
+            scanner: Scanner::new(text),
+            scratch: &mut self.scratch,
+        };
         reader.record(&mut self.root, MAX_LEVELS)?;
         // Nothing may follow but space.
-        if reader.scanner.peek() == 0 && reader.scanner.at >= text.len() { Ok(()) } else { Err(Refused) }
+        if reader.scanner.peek() == 0 && reader.scanner.at >= text.len() {
+            Ok(())
+        } else {
+            Err(Refused)
+        }
     }
 
     /// Return the columns of all records since the last call.
@@ -101,7 +111,12 @@ impl<'t> Reader<'t, '_> {
 
     /// Read a key; return its place. It is probably the guessed one, else it becomes the guess after the previous key.
     #[inline(always)]
-    fn key(&mut self, record: &mut RecordColumn, guess: u32, previous: Option<usize>) -> Fit<usize> {
+    fn key(
+        &mut self,
+        record: &mut RecordColumn,
+        guess: u32,
+        previous: Option<usize>,
+    ) -> Fit<usize> {
         if self.scanner.byte(self.scanner.at) != b'"' {
             return Err(Refused);
         }
@@ -128,18 +143,32 @@ impl<'t> Reader<'t, '_> {
         if byte == b'n' {
             self.scanner.word(b"null")?;
             // A column that is NOT NULL refuses it; all others get their nulls later.
-            let is_known = !field.slots.is_empty() || field.take == Take::LeftOut || field.empties & kinds::NULL != 0;
-            return if field.is_required || !is_known { Err(Refused) } else { Ok(()) };
+            let is_known = !field.slots.is_empty()
+                || field.take == Take::LeftOut
+                || field.empties & kinds::NULL != 0;
+            return if field.is_required || !is_known {
+                Err(Refused)
+            } else {
+                Ok(())
+            };
         }
         if field.is_single {
             let slot = &field.slots[0];
             let column = &mut columns[slot.column];
             column.pad(row);
-            let kind_bits = if byte == b'[' { kinds::ARRAY } else { kinds::RECORD };
+            let kind_bits = if byte == b'[' {
+                kinds::ARRAY
+            } else {
+                kinds::RECORD
+            };
             if matches!(byte, b'[' | b'{') && slot.takes & kind_bits == 0 {
                 return Err(Refused);
             }
-            let takes = if matches!(column, Column::List(_) | Column::Map(_)) { slot.item_takes } else { slot.takes };
+            let takes = if matches!(column, Column::List(_) | Column::Map(_)) {
+                slot.item_takes
+            } else {
+                slot.takes
+            };
             return match byte {
                 b'[' | b'{' => self.value(column, takes, levels - 1),
                 _ if matches!(column, Column::List(_)) => self.route(columns, field, row, levels),
@@ -188,7 +217,11 @@ impl<'t> Reader<'t, '_> {
                 } else {
                     self.number_or_word(byte)?
                 };
-                if takes & kind != 0 && column.put(&scalar)? { Ok(()) } else { Err(Refused) }
+                if takes & kind != 0 && column.put(&scalar)? {
+                    Ok(())
+                } else {
+                    Err(Refused)
+                }
             }
         }
     }
@@ -226,8 +259,14 @@ impl<'t> Reader<'t, '_> {
     #[inline(always)]
     fn number_or_word(&mut self, byte: u8) -> Fit<(u16, Scalar<'t>)> {
         match byte {
-            b't' => self.scanner.word(b"true").map(|()| (kinds::BOOLEAN, Scalar::Boolean(true))),
-            b'f' => self.scanner.word(b"false").map(|()| (kinds::BOOLEAN, Scalar::Boolean(false))),
+            b't' => self
+                .scanner
+                .word(b"true")
+                .map(|()| (kinds::BOOLEAN, Scalar::Boolean(true))),
+            b'f' => self
+                .scanner
+                .word(b"false")
+                .map(|()| (kinds::BOOLEAN, Scalar::Boolean(false))),
             _ => {
                 let (token, number) = numbers::scan(&mut self.scanner)?;
                 Ok(match number {
@@ -248,7 +287,13 @@ impl<'t> Reader<'t, '_> {
             Take::LeftOut => return self.scanner.skip_scalar(),
             Take::Masked => {
                 self.scanner.skip_scalar()?;
-                return put_scalar(columns, field, row, kinds::STRING, Scalar::Text(&field.mask));
+                return put_scalar(
+                    columns,
+                    field,
+                    row,
+                    kinds::STRING,
+                    Scalar::Text(&field.mask),
+                );
             }
             Take::AsJson | Take::AsText if is_nested || field.take == Take::AsJson => {
                 if field.takes & kinds::STRING == 0 {
@@ -256,7 +301,13 @@ impl<'t> Reader<'t, '_> {
                 }
                 self.scratch.clear();
                 self.scanner.compact(self.scratch, levels - 1)?;
-                return put_scalar(columns, field, row, kinds::STRING, Scalar::Text(self.scratch));
+                return put_scalar(
+                    columns,
+                    field,
+                    row,
+                    kinds::STRING,
+                    Scalar::Text(self.scratch),
+                );
             }
             _ => {}
         }
@@ -277,8 +328,19 @@ impl<'t> Reader<'t, '_> {
     }
 
     /// Read an array or a record into the columns that take it, once for each.
-    fn route_nested(&mut self, columns: &mut [Column], field: &Field, row: usize, levels: u32, byte: u8) -> Fit<()> {
-        let kind = if byte == b'[' { kinds::ARRAY } else { kinds::RECORD };
+    fn route_nested(
+        &mut self,
+        columns: &mut [Column],
+        field: &Field,
+        row: usize,
+        levels: u32,
+        byte: u8,
+    ) -> Fit<()> {
+        let kind = if byte == b'[' {
+            kinds::ARRAY
+        } else {
+            kinds::RECORD
+        };
         if field.slots.is_empty() {
             return self.empty(field, byte);
         }
@@ -315,7 +377,10 @@ impl<'t> Reader<'t, '_> {
                 let byte = self.scanner.peek();
                 let (kind, scalar) = if byte == b'"' {
                     let token = self.scanner.string()?;
-                    (kinds::STRING, Scalar::Text(self.scanner.unescaped(token, self.scratch)?))
+                    (
+                        kinds::STRING,
+                        Scalar::Text(self.scanner.unescaped(token, self.scratch)?),
+                    )
                 } else {
                     self.number_or_word(byte)?
                 };
@@ -323,12 +388,19 @@ impl<'t> Reader<'t, '_> {
                     kind_of_items = kind;
                     pad_arrays(columns, field, row, kind)?;
                 }
-                let is_beyond = matches!(scalar, Scalar::Long(value, _) if value.unsigned_abs() >= field.bound);
+                let is_beyond =
+                    matches!(scalar, Scalar::Long(value, _) if value.unsigned_abs() >= field.bound);
                 if kind != kind_of_items || is_beyond {
                     return Err(Refused);
                 }
-                for slot in field.slots.iter().filter(|slot| slot.item_takes & kind != 0) {
-                    let Column::List(list) = &mut columns[slot.column] else { return Err(Refused) };
+                for slot in field
+                    .slots
+                    .iter()
+                    .filter(|slot| slot.item_takes & kind != 0)
+                {
+                    let Column::List(list) = &mut columns[slot.column] else {
+                        return Err(Refused);
+                    };
                     if !list.items.put(&scalar)? {
                         return Err(Refused);
                     }
@@ -340,10 +412,16 @@ impl<'t> Reader<'t, '_> {
         }
         // Every column of arrays takes the empty one.
         let is_taking = |item_takes: u16| kind_of_items == 0 || item_takes & kind_of_items != 0;
-        for slot in field.slots.iter().filter(|slot| slot.takes & kinds::ARRAY != 0 && is_taking(slot.item_takes)) {
+        for slot in field
+            .slots
+            .iter()
+            .filter(|slot| slot.takes & kinds::ARRAY != 0 && is_taking(slot.item_takes))
+        {
             let column = &mut columns[slot.column];
             column.pad(row);
-            let Column::List(list) = column else { return Err(Refused) };
+            let Column::List(list) = column else {
+                return Err(Refused);
+            };
             list.end_array()?;
         }
         Ok(())
@@ -351,35 +429,58 @@ impl<'t> Reader<'t, '_> {
 
     /// Read a record into a column of records, or as the only item of its arrays.
     fn wrapped_record(&mut self, column: &mut Column, takes: u16, levels: u32) -> Fit<()> {
-        let Column::List(list) = column else { return self.value(column, takes, levels) };
+        let Column::List(list) = column else {
+            return self.value(column, takes, levels);
+        };
         self.wrapped_record(&mut list.items, takes, levels)?;
         list.end_array()
     }
 
     /// Read the empty array or the empty record of a field without a column.
     fn empty(&mut self, field: &Field, byte: u8) -> Fit<()> {
-        let (end, kind) = if byte == b'[' { (b']', kinds::EMPTY_ARRAY) } else { (b'}', kinds::EMPTY_RECORD) };
+        let (end, kind) = if byte == b'[' {
+            (b']', kinds::EMPTY_ARRAY)
+        } else {
+            (b'}', kinds::EMPTY_RECORD)
+        };
         self.scanner.at += 1;
         self.scanner.expect(end)?;
-        if field.empties & kind != 0 { Ok(()) } else { Err(Refused) }
+        if field.empties & kind != 0 {
+            Ok(())
+        } else {
+            Err(Refused)
+        }
     }
 }
 
 /// Make the columns ready for the items of an array of a kind, which at least one of them must take.
 fn pad_arrays(columns: &mut [Column], field: &Field, row: usize, kind: u16) -> Fit<()> {
     let mut is_taken = false;
-    for slot in field.slots.iter().filter(|slot| slot.item_takes & kind != 0) {
+    for slot in field
+        .slots
+        .iter()
+        .filter(|slot| slot.item_takes & kind != 0)
+    {
         columns[slot.column].pad(row);
         is_taken = true;
     }
-    if is_taken { Ok(()) } else { Err(Refused) }
+    if is_taken {
+        Ok(())
+    } else {
+        Err(Refused)
+    }
 }
 
 fn string_kind<'t>(field: &Field, text: &'t [u8]) -> (u16, Scalar<'t>) {
-    let (dates, instants) = (field.has_instants || field.has_local_times, field.has_instants);
+    let (dates, instants) = (
+        field.has_instants || field.has_local_times,
+        field.has_instants,
+    );
     match temporal_kind(text).filter(|_| dates) {
         Some((kinds::TIMESTAMP, _)) if !instants => (kinds::STRING, Scalar::Text(text)),
-        Some((kinds::LOCAL_TIME, _)) if !field.has_local_times => (kinds::STRING, Scalar::Text(text)),
+        Some((kinds::LOCAL_TIME, _)) if !field.has_local_times => {
+            (kinds::STRING, Scalar::Text(text))
+        }
         Some(temporal) => temporal,
         None => (kinds::STRING, Scalar::Text(text)),
     }
@@ -396,7 +497,13 @@ fn temporal_kind(text: &[u8]) -> Option<(u16, Scalar<'_>)> {
 
 /// Append a scalar to all columns of a field that take its kind.
 #[inline(always)]
-fn put_scalar(columns: &mut [Column], field: &Field, row: usize, kind: u16, scalar: Scalar) -> Fit<()> {
+fn put_scalar(
+    columns: &mut [Column],
+    field: &Field,
+    row: usize,
+    kind: u16,
+    scalar: Scalar,
+) -> Fit<()> {
     if field.takes & kind == 0 {
         return Err(Refused);
     }
@@ -411,5 +518,9 @@ fn put_scalar(columns: &mut [Column], field: &Field, row: usize, kind: u16, scal
         is_held |= holds;
     }
     // The plan makes sure that some column holds the value. If it does not, no value may be lost.
-    if is_held { Ok(()) } else { Err(Refused) }
+    if is_held {
+        Ok(())
+    } else {
+        Err(Refused)
+    }
 }

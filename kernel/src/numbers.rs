@@ -30,8 +30,9 @@ const SURE_DIGITS: usize = 15;
 /// The largest integer up to which all are doubles.
 pub const MAX_EXACT_INTEGER: u64 = 1 << 53;
 
-const POWERS: [f64; 16] =
-    [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15];
+const POWERS: [f64; 16] = [
+    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
+];
 
 /// Read a number; return its token and its kind. `-0` is refused, since integers have no sign of zero.
 #[inline(always)]
@@ -57,7 +58,10 @@ pub fn scan<'t>(scanner: &mut Scanner<'t>) -> Fit<(&'t [u8], Number)> {
             return Err(Refused);
         }
         let value = mantissa as i64;
-        return Ok((token, Number::Long(if is_negative { -value } else { value })));
+        return Ok((
+            token,
+            Number::Long(if is_negative { -value } else { value }),
+        ));
     }
     let mut fraction_digits = 0;
     if next == b'.' {
@@ -83,7 +87,10 @@ pub fn scan<'t>(scanner: &mut Scanner<'t>) -> Fit<(&'t [u8], Number)> {
     if !has_exponent && whole_digits + fraction_digits <= SURE_DIGITS {
         // Both are exact doubles, so one division rounds correctly.
         let value = mantissa as f64 / POWERS[fraction_digits];
-        return Ok((token, Number::Double(if is_negative { -value } else { value })));
+        return Ok((
+            token,
+            Number::Double(if is_negative { -value } else { value }),
+        ));
     }
     fraction(token).map(|number| (token, number))
 }
@@ -104,10 +111,18 @@ fn scan_digits(scanner: &Scanner, mut at: usize, mantissa: &mut u64) -> usize {
 #[inline(never)]
 fn long_integer(token: &[u8]) -> Fit<Number> {
     if let Ok(value) = as_str(token).parse::<i64>() {
-        return if value == 0 { Err(Refused) } else { Ok(Number::Long(value)) };
+        return if value == 0 {
+            Err(Refused)
+        } else {
+            Ok(Number::Long(value))
+        };
     }
     let digits = token.len() - usize::from(token[0] == b'-');
-    if digits > MAX_DIGITS as usize { Err(Refused) } else { Ok(Number::Decimal) }
+    if digits > MAX_DIGITS as usize {
+        Err(Refused)
+    } else {
+        Ok(Number::Decimal)
+    }
 }
 
 /// Return the kind of a number with a fraction or an exponent that a double may round.
@@ -123,16 +138,25 @@ fn fraction(token: &[u8]) -> Fit<Number> {
         }
     }
     let digits = parse(token).ok_or(Refused)?;
-    let length = digits.digits.checked_ilog10().map_or(0, |log| i64::from(log) + 1);
+    let length = digits
+        .digits
+        .checked_ilog10()
+        .map_or(0, |log| i64::from(log) + 1);
     let (before, after) = ((length + digits.exponent).max(0), (-digits.exponent).max(0));
-    if before + after <= MAX_DIGITS { Ok(Number::Decimal) } else { Err(Refused) }
+    if before + after <= MAX_DIGITS {
+        Ok(Number::Decimal)
+    } else {
+        Err(Refused)
+    }
 }
 
 /// Return whether the shortest text of the nearest double is the number.
 pub fn to_exact_double(token: &[u8]) -> Option<f64> {
     let value: f64 = as_str(token).parse().ok()?;
     let mut buffer = ryu::Buffer::new();
-    let shortest = value.is_finite().then(|| parse(buffer.format_finite(value).as_bytes()))?;
+    let shortest = value
+        .is_finite()
+        .then(|| parse(buffer.format_finite(value).as_bytes()))?;
     (parse(token)? == shortest?).then_some(value)
 }
 
@@ -164,7 +188,11 @@ pub fn to_exact_float(token: &[u8]) -> Option<f32> {
         }
     }
     let factor = 10u128.checked_pow(u32::try_from(number.exponent.unsigned_abs()).ok()?)?;
-    if number.exponent < 0 { left = left.checked_mul(factor)? } else { right = right.checked_mul(factor)? }
+    if number.exponent < 0 {
+        left = left.checked_mul(factor)?
+    } else {
+        right = right.checked_mul(factor)?
+    }
     (left == right).then_some(value)
 }
 
@@ -179,7 +207,11 @@ pub fn to_decimal(token: &[u8], precision: u8, scale: i8) -> Option<i128> {
     let unscaled = number.digits.checked_mul(10u128.checked_pow(shift)?)?;
     let limit = 10u128.checked_pow(u32::from(precision))?;
     let unscaled = (unscaled < limit).then_some(unscaled as i128)?;
-    Some(if number.is_negative { -unscaled } else { unscaled })
+    Some(if number.is_negative {
+        -unscaled
+    } else {
+        unscaled
+    })
 }
 
 /// Return the digits of a number, or None if they are too many for 128 bits.
@@ -200,14 +232,24 @@ pub fn parse(token: &[u8]) -> Option<Digits> {
                 exponent -= i64::from(is_fraction);
             }
             _ => {
-                digits = digits.checked_mul(10u128.checked_pow(zeros + 1)?)?.checked_add(u128::from(byte - b'0'))?;
+                digits = digits
+                    .checked_mul(10u128.checked_pow(zeros + 1)?)?
+                    .checked_add(u128::from(byte - b'0'))?;
                 exponent -= i64::from(is_fraction);
                 zeros = 0;
             }
         }
     }
-    let exponent = if digits == 0 { 0 } else { exponent + i64::from(zeros) };
-    Some(Digits { is_negative, digits, exponent })
+    let exponent = if digits == 0 {
+        0
+    } else {
+        exponent + i64::from(zeros)
+    };
+    Some(Digits {
+        is_negative,
+        digits,
+        exponent,
+    })
 }
 
 /// Tokens of numbers are ASCII.
@@ -222,7 +264,11 @@ mod tests {
     fn kind(text: &str) -> Fit<Number> {
         let mut scanner = Scanner::new(text.as_bytes());
         let (token, number) = scan(&mut scanner)?;
-        if token.len() == text.len() { Ok(number) } else { Err(Refused) }
+        if token.len() == text.len() {
+            Ok(number)
+        } else {
+            Err(Refused)
+        }
     }
 
     #[test]
@@ -236,11 +282,16 @@ mod tests {
         assert_eq!(kind("5e-324"), Ok(Number::Double(5e-324)));
         assert_eq!(kind("0.1000000000000000000001"), Ok(Number::Decimal));
         assert_eq!(kind("123456789012345678.5"), Ok(Number::Decimal));
-        for text in ["-0", "01", "1.", ".5", "+1", "1e", "--1", "NaN", "1e400", "-", "", "0x1"] {
+        for text in [
+            "-0", "01", "1.", ".5", "+1", "1e", "--1", "NaN", "1e400", "-", "", "0x1",
+        ] {
             assert_eq!(kind(text), Err(Refused), "{text}");
         }
         assert_eq!(kind(&"9".repeat(39)), Err(Refused));
-        assert_eq!(kind(&format!("0.{}1", "0".repeat(40))), Ok(Number::Double(1e-41)));
+        assert_eq!(
+            kind(&format!("0.{}1", "0".repeat(40))),
+            Ok(Number::Double(1e-41))
+        );
     }
 
     #[test]
@@ -253,8 +304,14 @@ mod tests {
         assert_eq!(to_decimal(b"1e2", 5, 2), Some(10000));
         assert_eq!(to_decimal(b"-0.0", 5, 2), None);
         assert_eq!(to_decimal(b"0.0", 5, 2), Some(0));
-        assert_eq!(to_decimal(b"99999999999999999999999999999999999999", 38, 0), Some(10i128.pow(38) - 1));
-        assert_eq!(to_decimal(b"100000000000000000000000000000000000000", 38, 0), None);
+        assert_eq!(
+            to_decimal(b"99999999999999999999999999999999999999", 38, 0),
+            Some(10i128.pow(38) - 1)
+        );
+        assert_eq!(
+            to_decimal(b"100000000000000000000000000000000000000", 38, 0),
+            None
+        );
     }
 
     #[test]

@@ -20,8 +20,12 @@ struct Decoder {
 impl Decoder {
     #[new]
     fn new(schema: PyArrowType<Schema>, plan: RecordPlan) -> PyResult<Decoder> {
-        let decoder = RecordDecoder::new(&schema.0.fields, &plan).map_err(|error| PyValueError::new_err(error.0))?;
-        Ok(Decoder { schema: schema.0.into(), decoder })
+        let decoder = RecordDecoder::new(&schema.0.fields, &plan)
+            .map_err(|error| PyValueError::new_err(error.0))?;
+        Ok(Decoder {
+            schema: schema.0.into(),
+            decoder,
+        })
     }
 
     /// Add the records of texts; return the indexes of the texts that do not fit.
@@ -43,8 +47,12 @@ impl Decoder {
 
     /// Return the records since the last call as a `pyarrow.RecordBatch`.
     fn take<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let columns = self.decoder.finish().map_err(|error| PyValueError::new_err(error.to_string()))?;
-        RecordBatch::from(columns).with_schema(self.schema.clone())
+        let columns = self
+            .decoder
+            .finish()
+            .map_err(|error| PyValueError::new_err(error.to_string()))?;
+        RecordBatch::from(columns)
+            .with_schema(self.schema.clone())
             .map_err(|error| PyValueError::new_err(error.to_string()))?
             .to_pyarrow(py)
     }

@@ -126,21 +126,42 @@ pub struct InvalidPlan(pub String);
 
 /// Give a record column and all columns below their shapes.
 pub fn apply_plan(record: &mut RecordColumn, plan: &RecordPlan) -> Result<(), InvalidPlan> {
-    let mut shape = RecordShape { is_known: true, ..RecordShape::default() };
+    let mut shape = RecordShape {
+        is_known: true,
+        ..RecordShape::default()
+    };
     for (number, field) in plan.fields.iter().enumerate() {
         let mut slots = Vec::new();
         for column in &field.columns {
-            let at = record.fields.iter().position(|own| own.name() == &column.name);
-            let at = at.ok_or_else(|| InvalidPlan(format!("there is no column {:?}", column.name)))?;
+            let at = record
+                .fields
+                .iter()
+                .position(|own| own.name() == &column.name);
+            let at =
+                at.ok_or_else(|| InvalidPlan(format!("there is no column {:?}", column.name)))?;
             apply_to_column(&mut record.columns[at], column)?;
             let (takes, decides, item_takes) = (column.takes, column.decides, column.item_takes);
-            slots.push(ColumnSlot { column: at, takes, decides, item_takes });
+            slots.push(ColumnSlot {
+                column: at,
+                takes,
+                decides,
+                item_takes,
+            });
         }
-        if shape.index.insert(field.key.as_bytes().into(), number as u32).is_some() {
-            return Err(InvalidPlan(format!("the key {:?} is in the plan twice", field.key)));
+        if shape
+            .index
+            .insert(field.key.as_bytes().into(), number as u32)
+            .is_some()
+        {
+            return Err(InvalidPlan(format!(
+                "the key {:?} is in the plan twice",
+                field.key
+            )));
         }
         shape.has_required |= field.is_required;
-        shape.fields.push(Field::new(field, slots, number as u32 + 1)?);
+        shape
+            .fields
+            .push(Field::new(field, slots, number as u32 + 1)?);
     }
     record.shape = shape;
     Ok(())
@@ -150,7 +171,10 @@ fn apply_to_column(column: &mut Column, plan: &ColumnPlan) -> Result<(), Invalid
     match column {
         Column::List(list) => apply_to_column(&mut list.items, plan),
         Column::Map(map) => apply_to_column(&mut map.values, plan),
-        Column::Record(record) => plan.record.as_ref().map_or(Ok(()), |plan| apply_plan(record, plan)),
+        Column::Record(record) => plan
+            .record
+            .as_ref()
+            .map_or(Ok(()), |plan| apply_plan(record, plan)),
         Column::Timestamp { unit_nanos, .. } => {
             *unit_nanos = plan.unit_nanos;
             Ok(())
@@ -172,7 +196,8 @@ impl Field {
         let takes = slots.iter().fold(0, |takes, slot| takes | slot.takes);
         let has_times = plan.has_instants || plan.has_local_times;
         // Integers need a look at the bound, unless every column holds all of them.
-        let is_single = slots.len() == 1 && take == Take::AsIs && !has_times && plan.bound >= 1 << 63;
+        let is_single =
+            slots.len() == 1 && take == Take::AsIs && !has_times && plan.bound >= 1 << 63;
         let key = [plan.key.as_bytes(), b"\""].concat();
         let (mut head, mut head_mask) = ([0; 8], [0; 8]);
         for (at, byte) in key.iter().take(8).enumerate() {

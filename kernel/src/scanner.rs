@@ -90,7 +90,11 @@ impl<'t> Scanner<'t> {
             match self.byte(at) {
                 b'"' => {
                     self.at = at + 1;
-                    return Ok(StringToken { start, end: at, has_escapes });
+                    return Ok(StringToken {
+                        start,
+                        end: at,
+                        has_escapes,
+                    });
                 }
                 // The byte after the backslash may be a quote or a backslash, so both are skipped.
                 b'\\' => (at, has_escapes) = (at + 2, true),
@@ -212,7 +216,10 @@ impl<'t> Scanner<'t> {
 fn find_special(text: &[u8], mut at: usize) -> usize {
     // The compiler turns the test of 16 bytes into a few vector instructions, on every processor.
     while let Some(block) = text.get(at..at + 16) {
-        if block.iter().fold(false, |found, &byte| found | is_special(byte)) {
+        if block
+            .iter()
+            .fold(false, |found, &byte| found | is_special(byte))
+        {
             break;
         }
         at += 16;
@@ -275,5 +282,10 @@ fn unescape_unicode(digits: &[u8]) -> Fit<(char, usize)> {
 
 fn hex(digits: &[u8]) -> Fit<u32> {
     let digits = digits.get(..4).ok_or(Refused)?;
-    digits.iter().try_fold(0, |code, &digit| (digit as char).to_digit(16).map(|value| code * 16 + value)).ok_or(Refused)
+    digits
+        .iter()
+        .try_fold(0, |code, &digit| {
+            (digit as char).to_digit(16).map(|value| code * 16 + value)
+        })
+        .ok_or(Refused)
 }

@@ -28,15 +28,24 @@ pub fn parse_temporal(text: &[u8]) -> Option<Temporal> {
     if text.len() == 10 {
         return Some(Temporal::Date(day));
     }
-    let time = text.get(10..19).filter(|time| time[0] == b'T' && time[3] == b':' && time[6] == b':')?;
-    let (hour, minute, second) = (number(&time[1..3])?, number(&time[4..6])?, number(&time[7..9])?);
+    let time = text
+        .get(10..19)
+        .filter(|time| time[0] == b'T' && time[3] == b':' && time[6] == b':')?;
+    let (hour, minute, second) = (
+        number(&time[1..3])?,
+        number(&time[4..6])?,
+        number(&time[7..9])?,
+    );
     if hour > 23 || minute > 59 || second > 59 {
         return None;
     }
     let mut micros = i64::from(day) * DAY_MICROS + ((hour * 60 + minute) * 60 + second) * 1_000_000;
     let mut rest = &text[19..];
     if rest.first() == Some(&b'.') {
-        let digits = rest[1..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let digits = rest[1..]
+            .iter()
+            .take_while(|byte| byte.is_ascii_digit())
+            .count();
         if !(1..=6).contains(&digits) {
             return None;
         }
@@ -64,11 +73,17 @@ pub fn epoch_to_micros(value: i64, unit_nanos: i64) -> Option<i64> {
     let nanos = i128::from(value) * i128::from(unit);
     let micros = (nanos % 1000 == 0).then_some(nanos / 1000)?;
     let day = micros.div_euclid(i128::from(DAY_MICROS));
-    (i128::from(MIN_DAY)..=i128::from(MAX_DAY)).contains(&day).then_some(micros as i64)
+    (i128::from(MIN_DAY)..=i128::from(MAX_DAY))
+        .contains(&day)
+        .then_some(micros as i64)
 }
 
 fn parse_date(text: &[u8]) -> Option<i32> {
-    let (year, month, day) = (number(&text[..4])?, number(&text[5..7])?, number(&text[8..10])?);
+    let (year, month, day) = (
+        number(&text[..4])?,
+        number(&text[5..7])?,
+        number(&text[8..10])?,
+    );
     let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     let last = match month {
         2 => 28 + i64::from(is_leap),
@@ -80,13 +95,21 @@ fn parse_date(text: &[u8]) -> Option<i32> {
         return None;
     }
     // Years that begin in March have the leap day at their end.
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let (year, month) = if month > 2 {
+        (year, month - 3)
+    } else {
+        (year - 1, month + 9)
+    };
     let days = year * 365 + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + day - 1;
     Some((days - 719_468) as i32)
 }
 
 fn number(digits: &[u8]) -> Option<i64> {
-    digits.iter().try_fold(0, |value, digit| digit.is_ascii_digit().then(|| value * 10 + i64::from(digit - b'0')))
+    digits.iter().try_fold(0, |value, digit| {
+        digit
+            .is_ascii_digit()
+            .then(|| value * 10 + i64::from(digit - b'0'))
+    })
 }
 
 #[cfg(test)]
@@ -97,15 +120,42 @@ mod tests {
     fn temporal_strings() {
         assert_eq!(parse_temporal(b"1970-01-01"), Some(Temporal::Date(0)));
         assert_eq!(parse_temporal(b"2024-02-29"), Some(Temporal::Date(19782)));
-        assert_eq!(parse_temporal(b"0001-01-01"), Some(Temporal::Date(MIN_DAY as i32)));
-        assert_eq!(parse_temporal(b"9999-12-31"), Some(Temporal::Date(MAX_DAY as i32)));
-        assert_eq!(parse_temporal(b"1970-01-01T00:00:01.5Z"), Some(Temporal::Instant(1_500_000)));
-        assert_eq!(parse_temporal(b"1970-01-01T00:00:01+00:00"), Some(Temporal::Instant(1_000_000)));
-        assert_eq!(parse_temporal(b"1969-12-31T23:59:59.999999"), Some(Temporal::LocalTime(-1)));
+        assert_eq!(
+            parse_temporal(b"0001-01-01"),
+            Some(Temporal::Date(MIN_DAY as i32))
+        );
+        assert_eq!(
+            parse_temporal(b"9999-12-31"),
+            Some(Temporal::Date(MAX_DAY as i32))
+        );
+        assert_eq!(
+            parse_temporal(b"1970-01-01T00:00:01.5Z"),
+            Some(Temporal::Instant(1_500_000))
+        );
+        assert_eq!(
+            parse_temporal(b"1970-01-01T00:00:01+00:00"),
+            Some(Temporal::Instant(1_000_000))
+        );
+        assert_eq!(
+            parse_temporal(b"1969-12-31T23:59:59.999999"),
+            Some(Temporal::LocalTime(-1))
+        );
         for text in [
-            "2023-02-29", "0000-01-01", "2024-13-01", "2024-01-00", "2024-1-01", "2024-01-01T24:00:00Z", "2024-01-01T00:60:00Z",
-            "2024-01-01T00:00:60Z", "2024-01-01T00:00:00.1234567Z", "2024-01-01T00:00:00+01:00", "2024-01-01 00:00:00",
-            "2024-01-01T00:00:00.Z", "2024-01-01T00:00Z", "+024-01-01", "",
+            "2023-02-29",
+            "0000-01-01",
+            "2024-13-01",
+            "2024-01-00",
+            "2024-1-01",
+            "2024-01-01T24:00:00Z",
+            "2024-01-01T00:60:00Z",
+            "2024-01-01T00:00:60Z",
+            "2024-01-01T00:00:00.1234567Z",
+            "2024-01-01T00:00:00+01:00",
+            "2024-01-01 00:00:00",
+            "2024-01-01T00:00:00.Z",
+            "2024-01-01T00:00Z",
+            "+024-01-01",
+            "",
         ] {
             assert_eq!(parse_temporal(text.as_bytes()), None, "{text}");
         }
@@ -114,13 +164,22 @@ mod tests {
     #[test]
     fn epochs() {
         assert_eq!(epoch_to_micros(1, 0), Some(1_000_000));
-        assert_eq!(epoch_to_micros(1_700_000_000_123, 0), Some(1_700_000_000_123_000));
+        assert_eq!(
+            epoch_to_micros(1_700_000_000_123, 0),
+            Some(1_700_000_000_123_000)
+        );
         assert_eq!(epoch_to_micros(1_700_000_000_123_456_789, 0), None);
-        assert_eq!(epoch_to_micros(1_700_000_000_123_456_000, 0), Some(1_700_000_000_123_456));
+        assert_eq!(
+            epoch_to_micros(1_700_000_000_123_456_000, 0),
+            Some(1_700_000_000_123_456)
+        );
         assert_eq!(epoch_to_micros(5, 1_000_000), Some(5_000));
         assert_eq!(epoch_to_micros(i64::MAX, 1_000_000_000), None);
         assert_eq!(epoch_to_micros(-62_135_596_801, 0), None);
-        assert_eq!(epoch_to_micros(-62_135_596_800, 0), Some(-62_135_596_800_000_000));
+        assert_eq!(
+            epoch_to_micros(-62_135_596_800, 0),
+            Some(-62_135_596_800_000_000)
+        );
         assert_eq!(epoch_to_micros(-1, 1), None);
     }
 }

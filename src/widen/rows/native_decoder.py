@@ -307,10 +307,11 @@ def _routed_field_plan(item: ShapedField, profile: BatchProfile) -> FieldPlan:
             if slot.dim:
                 form = ARRAY | nested.get(slot.name, (0, 0))[0]
                 nested[slot.name] = form, _bits_of_items(converter.conversions[slot.name])
+    strings = _kinds_of_strings(rules)
     columns = []
     for slot in slots:
         form, item_takes = nested.get(slot.name, (0, 0))
-        own = (takes[slot.name] | form, item_takes)
+        own = ((takes[slot.name] | form) & strings, item_takes & strings)
         columns.append(_column_plan(item, profile, slot, own, decides[slot.name]))
     return FieldPlan(
         item.key,
@@ -322,6 +323,13 @@ def _routed_field_plan(item: ShapedField, profile: BatchProfile) -> FieldPlan:
         has_instants=has_dates and rules.is_dated,
         has_local_times=has_dates and rules.has_local_times,
     )
+
+
+def _kinds_of_strings(rules: FieldRules) -> int:
+    """Return all kinds without those of dates and timestamps that the rules do not read."""
+    unread = 0 if rules.is_dated else TIMESTAMP
+    unread |= 0 if rules.has_local_times else LOCAL_TIME
+    return ~(unread if rules.reads_times else unread | DATE) & (2 * EMPTY_RECORD - 1)
 
 
 def _scalar_kinds(

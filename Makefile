@@ -92,6 +92,10 @@ real-data: $(WORK)/data/real.stamp ## fetch the public documents that `make real
 real: setup $(WORK)/data/real.stamp ## ingest public documents and prove that no value is lost
 	@$(PYTEST) tests/real $(ARGS)
 
+.PHONY: outputs
+outputs: setup $(WORK)/spark-classes.stamp ## run the blocks of README and guide, and write what they print into the pages
+	@export WIDEN_UPDATE_OUTPUTS=1 && $(PYTEST) tests/engine/test_guide.py $(ARGS)
+
 .PHONY: docs
 docs: $(WORK)/venv-docs.stamp ## build the documentation into .work/site; a link that leads nowhere is an error
 	@DISABLE_MKDOCS_2_WARNING=true NO_MKDOCS_2_WARNING=1 PYTHONPATH=src $(WORK)/venv-docs/bin/python -m mkdocs build --quiet --strict

@@ -41,7 +41,7 @@ def test_a_plan_says_what_would_widen_and_how(spark: SparkSession, table: str, s
     assert plan.widenable == (WidenType(("total",), INTEGER, DOUBLE),)
     shown = run("plan", source, "--into", table)
     assert shown.exit_code == 2
-    assert "With type widening, which is off for this table" in shown.stdout
+    assert "widen total from int to double" in shown.stdout
     assert "--enable-type-widening" in shown.stdout
     listed = json.loads(run("plan", source, "--into", table, "--json").stdout)["widenable"]
     assert [each["path"] for each in listed] == [["total"]]

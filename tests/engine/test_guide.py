@@ -1,17 +1,16 @@
-"""Every command of the guide runs as it stands on its page, in the folder that the page Start leaves behind.
+"""A stranger's walk: every page is followed from top to bottom in an empty folder, and shows what its blocks print.
 
-Blocks of a page run in their order. What a page needs and does not show, such as a file to ingest, is made by blocks in
-comments of the page: ``<!-- sh`` and ``<!-- python``.
+``make outputs`` writes the output into the pages.
 """
 
 from __future__ import annotations
 
+import os
 import re
-import shlex
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pyiceberg.catalog
 import pytest
@@ -19,100 +18,128 @@ from pyiceberg.utils.config import Config
 from pyspark.sql import SparkSession
 
 import widen
-from support.command_line import run
+from support.pages import RUN, Block, Exceptions, blocks, comparable, run_block, with_outputs
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
+UPDATES = os.environ.get("WIDEN_UPDATE_OUTPUTS") == "1"
 PAGES_NOT_RUN = {
     "cluster": "its commands need a cluster",
     "data-source": "a data source runs in a separate process, where relative paths start elsewhere; its calls are in "
     "test_data_source.py",
 }
 """The pages whose commands are not run, and why."""
-PAGES = [page for page in sorted((DOCS / "guide").glob("*.md")) if page.stem not in PAGES_NOT_RUN]
-BLOCK = re.compile(r'^(?:```|<!-- )(sh|python|toml)(?: title="([^"]+)")?\n(.*?)^(?:```|-->)$', re.MULTILINE | re.DOTALL)
 
-EXIT_CODES = {
-    "widen plan orders/tuesday/ --into shop/orders": 2,
-}
-"""The commands of the pages that end with another exit code than 0."""
+PAGES = [
+    ROOT / "README.md",
+    DOCS / "index.md",
+    *(page for page in sorted((DOCS / "guide").glob("*.md")) if page.stem not in PAGES_NOT_RUN),
+]
 
-NOT_RUN = {
-    "pip install": "tests/wheel installs the wheel with its extras",
-    "--follow": "runs until it is interrupted; the same stream with --once is run",
-    "to_polars": "polars is not among the requirements of the tests",
-}
-"""What is in commands that are not run, and why."""
+OLD_PAGES = {"iceberg", "keys"}
+"""Pages whose blocks in comments are still run before the others, and that show no output."""
+
+SETUP = DOCS.joinpath("index.md").read_text(encoding="utf-8").partition("## A first table")[2]
+
+EXCEPTIONS = Exceptions(
+    codes={
+        "widen alter shop/orders total --type string": 1,
+        "widen ingest landing/ --into shop/landed --once --checkpoint shop/landed_checkpoint --max-corrupt 0": 3,
+        "widen ingest orders/tuesday/ --into shop/gated --fail-on structural": 3,
+        "widen plan bad/ --contract orders.json": 3,
+        "widen plan orders/tuesday/ --into shop/orders": 2,
+        "widen plan orders/tuesday/ --into shop/existing": 2,
+        "widen plan orders/monday/ --into shop/new --config orders.toml": 2,
+        "widen ingest new/ --into shop/strict --evolve fail": 1,
+    },
+    not_run={
+        "pip install": "tests/wheel installs the wheel with its extras",
+        "make ": "the Makefile is that of the repository",
+        "--follow": "runs until it is interrupted; the same stream with --once is run",
+    },
+)
 
 
 @pytest.fixture(scope="module")
-def start(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder after the page Start."""
-    folder = tmp_path_factory.mktemp("start")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        run_page(DOCS / "index.md", spark)
-    return folder
+def place() -> Iterator[Path]:
+    """The folder of each page: always the same one, since tables record the paths of their sources, and a short one."""
+    with TemporaryDirectory(prefix="widen", dir="/tmp") as place:
+        yield Path(place) / "work"
+
+
+@pytest.fixture
+def folder(place: Path) -> Iterator[Path]:
+    """The same folder, empty."""
+    place.mkdir()
+    yield place
+    shutil.rmtree(place)
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The folders that blocks leave which several pages begin with, by the text of the block."""
+    return {"": tmp_path_factory.mktemp("prepared")}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_the_commands_of_a_page_run(
-    page: Path, start: Path, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_page_is_followed(
+    page: Path, spark: SparkSession, prepared: dict[str, Path], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = shutil.copytree(start, tmp_path / "day")
     monkeypatch.chdir(folder)
+    monkeypatch.setenv("COLUMNS", "100")
     for key, value in (("URI", f"sqlite:///{folder}/prod.db"), ("WAREHOUSE", f"{folder}/prod"), ("TYPE", "sql")):
         monkeypatch.setenv(f"PYICEBERG_CATALOG__PROD__{key}", value)
     monkeypatch.setattr(pyiceberg.catalog, "_ENV_CONFIG", Config())  # PyIceberg reads the environment once
-    run_page(page, spark)
+    text = page.read_text(encoding="utf-8")
+    if page.stem in OLD_PAGES:
+        follow(SETUP + re.sub(r"^<!-- (sh|python)\n(.*?)^-->$", r"```\1\n\2```", text, flags=re.M | re.S), prepared)
+        return
+    printed = follow(text, prepared)
+    if UPDATES:
+        page.write_text(with_outputs(text, printed), encoding="utf-8")
+        return
+    for block in blocks(text):
+        if block.start in printed:
+            shown, found = block.shown or "", printed[block.start]
+            assert comparable(found) == comparable(shown), f"{block.text}\nprints\n{found}\n`make outputs` writes it"
+
+
+def follow(page: str, prepared: dict[str, Path]) -> dict[int, str]:
+    """Follow a page; return what its blocks print, by their starts."""
+    names: dict[str, object] = {"__name__": "__main__"}
+    if page.startswith(SETUP):
+        names |= {"widen": widen, "spark": SparkSession.getActiveSession()}
+    printed = {}
+    for number, block in enumerate(blocks(page)):
+        if number == 0 and block.prepares:
+            prepare(block, prepared)
+            continue
+        text = run_block(block, names, EXCEPTIONS)
+        if block.language in RUN and not block.prepares:
+            printed[block.start] = text
+    return printed
+
+
+def prepare(block: Block, prepared: dict[str, Path]) -> None:
+    """Run the block that prepares a page; pages with the same block share what it leaves."""
+    known = prepared.get(block.text)
+    if known is None:
+        run_block(block, {}, EXCEPTIONS)
+        kept = prepared[""] / str(len(prepared))
+        prepared[block.text] = shutil.copytree(Path.cwd(), kept)
+    else:
+        shutil.copytree(known, Path.cwd(), dirs_exist_ok=True)
+
+
+def test_no_page_hides_what_it_needs() -> None:
+    hidden = [
+        page.stem
+        for page in PAGES
+        if page.stem not in OLD_PAGES and re.search(r"<!-- (sh|python)$", page.read_text(encoding="utf-8"), re.M)
+    ]
+    assert hidden == []
 
 
 def test_what_ends_otherwise_and_what_is_not_run_is_on_the_pages() -> None:
-    pages = "\n".join(page.read_text(encoding="utf-8") for page in (DOCS / "index.md", *PAGES))
-    assert [words for words in (*EXIT_CODES, *NOT_RUN) if words not in pages] == []
-
-
-def run_page(page: Path, spark: SparkSession) -> None:
-    """Run the blocks of a page in the current folder, after its files are written."""
-    blocks = BLOCK.findall(page.read_text(encoding="utf-8"))
-    for _, title, text in blocks:
-        if title:
-            Path(title).write_text(text, encoding="utf-8")
-    names: dict[str, object] = {"widen": widen, "spark": spark}
-    for language, _, text in blocks:
-        if language == "sh":
-            for command in commands(text):
-                run_command(command)
-        elif language == "python" and not is_left_out(text):
-            exec(compile(text, str(page), "exec"), names)
-
-
-def commands(text: str) -> Iterator[str]:
-    """The commands of a block, without comments."""
-    for line in text.replace("\\\n", "").splitlines():
-        command = shlex.join(shlex.split(line, comments=True))
-        if command and not is_left_out(line):
-            yield line.partition("  #")[0].strip()
-
-
-def is_left_out(text: str) -> bool:
-    return any(words in text for words in NOT_RUN)
-
-
-def run_command(command: str) -> None:
-    """Run a command; those of Widen in this process, so that they share its session."""
-    name, *words = shlex.split(command)
-    if name != "widen":
-        subprocess.run(["sh", "-ec", command], check=True)
-        return
-    words, _, output = _cut(words, ">")
-    words, _, source = _cut(words, "<")
-    done = run(*words, input=Path(source).read_text(encoding="utf-8") if source else None)
-    assert done.exit_code == EXIT_CODES.get(command, 0), f"{command}: {done.exit_code}\n{done.stdout}\n{done.stderr}"
-    if output:
-        Path(output).write_text(done.stdout, encoding="utf-8")
-
-
-def _cut(words: list[str], sign: str) -> tuple[list[str], str, str]:
-    at = words.index(sign) if sign in words else len(words)
-    return words[:at], sign, "".join(words[at + 1 :])
+    pages = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+    assert [words for words in (*EXCEPTIONS.codes, *EXCEPTIONS.not_run) if words not in pages] == []

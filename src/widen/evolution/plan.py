@@ -299,10 +299,10 @@ NOTHING = "Nothing to change."
 
 TURNED_ON = "Type widening is turned on with the commit"
 OLDER_READERS = "Clients that do not support the table feature typeWidening refuse the table from then on."
-WOULD_WIDEN = "With type widening, which is off for this table, these columns would widen in place"
+WOULD_WIDEN = "Type widening is off for this table. If it were on, columns would widen in place"
 HOW_TO_TURN_ON = (
-    "Turn it on with the commit: --enable-type-widening (enable_type_widening=True). Clients that do not support the "
-    "table feature typeWidening then refuse the table."
+    "To turn it on with the commit: --enable-type-widening (enable_type_widening=True).",
+    "Clients that do not support the table feature typeWidening then refuse the table.",
 )
 
 MAX_LINES = 40
@@ -327,7 +327,7 @@ def _lines(plan: Plan) -> Iterator[str]:
         ("Changes:", plan.operations),
         ("Refused by the policy:", plan.refused),
         (f"{TURNED_ON}:", (OLDER_READERS,) if plan.enables_widening else ()),
-        (f"{WOULD_WIDEN}:", (*plan.widenable, HOW_TO_TURN_ON) if plan.widenable else ()),
+        (f"{WOULD_WIDEN}:", (*plan.widenable, *HOW_TO_TURN_ON) if plan.widenable else ()),
         ("Rows change:", (plan.keyed_by,) if plan.keyed_by else ()),
         ("Because:", tuple(map(_explain_event, plan.events))),
         ("Stored in the rescue column:", tuple(map(_explain_rescued, plan.rescued))),

@@ -200,8 +200,8 @@ def plan_parts(plan: Plan) -> Iterator[RenderableType]:
         yield Text(f"  {OLDER_READERS}")
     if plan.widenable:
         yield heading_part(WOULD_WIDEN)
-        yield from _fold_items(plan_changes(plan.widenable, ()), changes_table)
-        yield Text(f"  {HOW_TO_TURN_ON}")
+        lines = [*map(str, plan.widenable[:MAX_LISTED]), *HOW_TO_TURN_ON]
+        yield from (Text(f"  {printable(line)}") for line in lines)
     details: tuple[tuple[str, Sequence[tuple[str, str]]], ...] = (
         ("Objects that look like maps", [(path_text(each.source), str(each)) for each in plan.maps]),
         ("Stored in the rescue column", [(path_text(r.source), _rescued_text(r)) for r in plan.rescued]),

@@ -1,0 +1,74 @@
+"""Lists on the pages that the code has too: commands, settings, exit codes, limits."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import typer
+
+from widen.cli import ingest_commands
+from widen.cli.app import BROKEN_PIPE, INTERRUPTED, OVER_LIMIT, app
+from widen.flows.run_flow import ChainStep, flow_chain
+from widen.ingestion.options import SETTINGS
+from widen.report.build_report import AUTOMATIC_FILES
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+
+
+def page(name: str) -> str:
+    return (DOCS / name).read_text(encoding="utf-8")
+
+
+def section(name: str, heading: str) -> str:
+    """The text below a heading, up to the next one."""
+    return re.split(r"^##? ", page(name).partition(f"{heading}\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
+
+
+def first_cells(text: str) -> list[str]:
+    """The names in the first cells of the rows of tables."""
+    cells = re.findall(r"^\| ((?:`[^`]+`(?:, )?)+) \|", text, re.MULTILINE)
+    return [name for cell in cells for name in re.findall(r"`([^`]+)`", cell)]
+
+
+def test_the_json_of_every_command_is_described() -> None:
+    with_json = {
+        name for name, command in COMMANDS.items() if any("--json" in each.opts for each in command.params)
+    } | {"contract"}
+    assert set(first_cells(section("reference/json.md", "## Values"))) == with_json
+
+
+def test_every_exit_code_is_described() -> None:
+    codes = re.findall(r"^\| (\d+) \|", section("reference/json.md", "## Exit codes"), re.MULTILINE)
+    used = {0, 1, ingest_commands.CHANGES, ingest_commands.REFUSED, OVER_LIMIT, INTERRUPTED, BROKEN_PIPE}
+    assert sorted(map(int, codes)) == sorted(used)
+
+
+def test_every_setting_of_a_configuration_file_is_described() -> None:
+    named = first_cells(section("guide/policy.md", "## All settings"))
+    assert sorted(named) == sorted(SETTINGS)
+
+
+def test_the_settings_of_a_step_of_a_chain_are_described() -> None:
+    text = page("guide/flow.md").partition("A step has these settings")[2].partition("\n\n")[0]
+    step, _, whole = text.partition("The other arguments")
+    assert sorted({*re.findall(r"`(\w+)`", step)}) == sorted(ChainStep.__struct_fields__)
+    shared = set(flow_chain.__annotations__) - {"chain", "spark", "progress", "on_event", "on_batch", "return"}
+    assert set(re.findall(r"`(\w+)`", whole)) == shared
+
+
+def test_the_number_of_footers_that_a_report_reads() -> None:
+    text = " ".join(page("guide/read.md").split())
+    assert f"unless more than {AUTOMATIC_FILES} files need that" in text
+
+
+def test_every_command_of_a_page_exists() -> None:
+    pages = [DOCS.parent / "README.md", *DOCS.rglob("*.md")]
+    named = {
+        (path.name, name)
+        for path in pages
+        for block in [*re.findall(r"^```sh\n(.*?)^```", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)]
+        for name in re.findall(r"^widen ([a-z-]+)", block, re.MULTILINE)
+    }
+    assert {(page, name) for page, name in named if name not in COMMANDS} == set()

@@ -33,7 +33,7 @@ demo-iceberg: setup ## the same three days into an Iceberg table
 	@$(WITH_JAVA) sh examples/orders/demo-iceberg.sh
 
 test: setup $(WORK)/spark-classes.stamp ## unit, spec, property, golden, architecture and Spark engine tests
-	@$(PYTEST) $(PARALLEL) --durations=10 --durations-min=1 $(TESTS) --ignore=tests/interop --ignore=tests/real --ignore=tests/wheel --ignore=tests/s3 --ignore=tests/cluster $(ARGS)
+	@$(PYTEST) $(PARALLEL) --durations=10 --durations-min=1 $(TESTS) --ignore=tests/interop --ignore=tests/real --ignore=tests/wheel --ignore=tests/s3 --ignore=tests/cluster --ignore=tests/kafka $(ARGS)
 
 test-fast: setup ## the tests that need neither Spark nor minutes
 	@$(PYTEST) $(PARALLEL) $(TESTS) -m "not spark and not sweep" $(ARGS)
@@ -59,6 +59,10 @@ interop: setup $(WORK)/spark-classes.stamp $(WORK)/jars/stamp $(WORK)/jars/rest_
 .PHONY: s3
 s3: setup $(WORK)/jars-s3/stamp ## tables in S3: Spark's and our own access with one set of options, on a server of loopback
 	@$(PYTEST) tests/s3 $(ARGS)
+
+.PHONY: kafka
+kafka: setup $(WORK)/jars-kafka/stamp ## topics of a Kafka broker on loopback, and the page of the guide (fetches the broker and Spark's connector)
+	@$(PYTEST) tests/kafka $(ARGS)
 
 .PHONY: cluster
 cluster: setup $(WORK)/venv-worker.stamp ## a Spark standalone cluster of real processes whose workers do not have Widen
@@ -178,6 +182,9 @@ $(WORK)/jars/rest_catalog.stamp: tools/jars.py tools/jars.json $(WORK)/venv.stam
 
 $(WORK)/jars-s3/stamp: tools/jars.py tools/jars.json $(WORK)/venv.stamp
 	@$(WITH_JAVA) $(RUN) tools/jars.py jars-s3 && touch $@
+
+$(WORK)/jars-kafka/stamp: tools/jars.py tools/jars.json $(WORK)/venv.stamp
+	@$(WITH_JAVA) $(RUN) tools/jars.py jars-kafka && $(RUN) tools/jars.py jars-kafka/broker && touch $@
 
 $(WORK)/data/real.stamp: tools/real.py tools/real.json
 	@$(PYTHON) tools/real.py && touch $@

@@ -26,7 +26,7 @@ settings.register_profile(
 settings.load_profile("widen")
 
 
-NEEDS_SPARK = {"cluster", "engine", "interop", "real", "s3", "wheel"}
+NEEDS_SPARK = {"cluster", "engine", "interop", "kafka", "real", "s3", "wheel"}
 """Folders of tests that need Spark, in this process or in those that they start."""
 
 CLASSES = ROOT / ".work" / "spark-classes.jsa"

@@ -194,6 +194,12 @@ OPTIONS: Mapping[str, Any] = {
     ),
     "strict": _option(bool, "--strict", "Fail if an option names a field that does not exist."),
     "layout_of": _option(str | None, "--layout-of", "Begin a new table with these columns.", metavar="TABLE"),
+    "envelope": _option(
+        str | None,
+        "--envelope",
+        "The records are in envelopes of this shape: debezium. Others: see --config.",
+        metavar="NAME",
+    ),
     "key": _option(
         list[str] | None,
         "--key",

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import TypeAlias, TypeVar
 
 from widen.errors import InvalidOption, InvalidPath, InvalidType
+from widen.json.envelope import Envelope
 from widen.json.field_rules import LOADED_AT, PLAIN, SIGN, FieldRule, FieldRules
 from widen.json.kinds import BINARY_WORD, MAP_WORD, word_of
 from widen.json.observation import RecordObservation
@@ -174,6 +175,7 @@ class Policy:
         reserved_names: More names that a new top-level column must not have.
         max_record_bytes: The maximum size of a record or a line of text, after decompression.
         enables_widening: Whether the ingestion turns on type widening for a Delta table that exists without it.
+        envelope: What the documents of the source are, if they are not the records themselves.
     """
 
     mode: Mode = Mode.WIDEN
@@ -198,6 +200,7 @@ class Policy:
     reserved_names: frozenset[str] = frozenset()
     max_record_bytes: int = MAX_RECORD_BYTES
     enables_widening: bool = False
+    envelope: Envelope | None = None
 
     @property
     def refuses_nulls(self) -> bool:

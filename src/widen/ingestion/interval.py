@@ -90,6 +90,7 @@ def plan(
     samples: str | None = None,
     strict: bool = False,
     layout_of: str | PathLike[str] | None = None,
+    envelope: str | Mapping[str, Any] | None = None,
     key: Sequence[str] | None = None,
     sequence_by: str | None = None,
     delete_when: str | None = None,
@@ -185,6 +186,7 @@ def ingest(
     samples: str | None = None,
     strict: bool = False,
     layout_of: str | PathLike[str] | None = None,
+    envelope: str | Mapping[str, Any] | None = None,
     key: Sequence[str] | None = None,
     sequence_by: str | None = None,
     delete_when: str | None = None,
@@ -273,6 +275,10 @@ def ingest(
             it. With ``strict``, ``allow_unmatched`` has no effect.
         layout_of: A table whose columns a new table begins with, e.g. to build a table again: the layout that comes of
             one batch after another is then that of all at once. It has no effect on a table that exists.
+        envelope: ``debezium`` if each document describes the change of a row: the records are then the rows, with the
+            operation, the source and the rest of the document in fields such as ``_op``. Or a mapping with the names
+            ``after`` and ``before`` of the rows, the path ``op`` of the operation, and which operations are
+            ``deletes``. With ``key``, deletions delete, and the position in the log of the database tells what is newer.
         key: The fields that identify a row, e.g. ``["id"]``: a record then replaces the row of its key. They are
             compared by kind and value. Records without a key go to the quarantine. For Delta tables.
         sequence_by: With ``key``, the field that tells which record of a key is the newest: a number, a time or a text.

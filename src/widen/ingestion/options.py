@@ -21,9 +21,10 @@ from widen.errors import InvalidConfig, InvalidOption, LimitExceeded, OptionMiss
 from widen.errors.tables import open_failure
 from widen.evolution.plan import Grade, Plan
 from widen.evolution.policy import ANYWHERE, Numbers, Policy, Samples, parse_mode, parse_pin, parse_source, parse_unit
+from widen.json.envelope import ENVELOPES, POSITION, Envelope
 from widen.json.observation import Observation, RecordPosition, position_text
 from widen.model.column_path import Path, fold_path, format_path
-from widen.model.types import StructType
+from widen.model.types import StructType, quote_name
 from widen.schema.source_metadata import to_layout
 from widen.spark.dml.keyed_rows import KeyRules, parse_key_rules
 from widen.spark.source.csv import EXACT_VALUES, WRITTEN_VALUES
@@ -60,6 +61,7 @@ SETTINGS: Mapping[str, str] = {
     "numbers": "exact, decimal or double",
     "samples": "masked, none or raw",
     "epoch_unit": "a table of fields, each with s, ms, us or ns",
+    "envelope": "debezium, or a table with after, before, op, payload, upserts, deletes and truncates",
     "keys": "a table with key (a list of fields), sequence_by and delete_when",
 }
 """The settings of a file, and their values."""
@@ -97,6 +99,7 @@ def parse_policy(
     numbers: str | None = None,
     samples: str | None = None,
     max_record_size: int | str | None = None,
+    envelope: str | Mapping[str, Any] | None = None,
 ) -> Policy:
     """Return the policy from arguments of `ingest` and the file ``config``; what neither sets has its default.
 
@@ -132,6 +135,7 @@ def _override(policy: Policy, given: _PolicySource) -> Policy:
         max_record_bytes=_parse_scalar(given, "max_record_size", policy.max_record_bytes, _parse_size),
         detects_maps=_parse_scalar(given, "detect_maps", policy.detects_maps, _parse_boolean),
         enables_widening=_parse_scalar(given, "enable_type_widening", policy.enables_widening, _parse_boolean),
+        envelope=_parse_scalar(given, "envelope", policy.envelope, _parse_envelope),
     )
 
 
@@ -205,6 +209,37 @@ def _parse_numbers(place: str, value: object) -> Numbers:
         return Numbers(value)
     except ValueError:
         raise InvalidOption(option=place, value=value, expected=f"Must be {SETTINGS['numbers']}.") from None
+
+
+def _parse_envelope(place: str, value: Any) -> Envelope:
+    if isinstance(value, str) and value in ENVELOPES:
+        return ENVELOPES[value]
+    if not isinstance(value, Mapping) or not {"after", "op", "deletes"} <= value.keys() <= _ENVELOPE_KEYS:
+        expected = f"Must be {SETTINGS['envelope']}; after, op and deletes are required."
+        raise InvalidOption(option=place, value=value, expected=expected)
+    rows = [_parse_name(f"{place}.{name}", value.get(name, value["after"])) for name in ("after", "before")]
+    operations = {name: _parse_words(f"{place}.{name}", value.get(name, [])) for name in _OPERATIONS}
+    op = parse_source(f"{place}.op", value["op"])
+    payload = parse_source(f"{place}.payload", value["payload"]) if "payload" in value else ()
+    return Envelope(format_path(op), payload, rows[1], rows[0], op, **operations)
+
+
+_OPERATIONS = ("upserts", "deletes", "truncates")
+_ENVELOPE_KEYS = frozenset({"payload", "before", "after", "op", *_OPERATIONS})
+
+
+def _parse_name(place: str, value: object) -> str:
+    path = parse_source(place, value)
+    if len(path) > 1:
+        expected = "Must be a field of the envelope itself; use payload for the objects around it."
+        raise InvalidOption(option=place, value=value, expected=expected)
+    return path[0]
+
+
+def _parse_words(place: str, value: object) -> frozenset[str]:
+    if not isinstance(value, (list, tuple)) or not all(isinstance(each, str) for each in value):
+        raise InvalidOption(option=place, value=value, expected="Must be a list of operations.")
+    return frozenset(value)
 
 
 def _parse_sources(place: str, value: Any) -> frozenset[Path]:
@@ -350,6 +385,7 @@ def parse_options(
         **switches,
         storage_options=dict(storage_options or {}),
         max_record_bytes=policy.max_record_bytes,
+        has_envelopes=policy.envelope is not None,
     )
     layout_of = arguments.get("layout_of")
     return reader, policy if layout_of is None else replace(policy, layout=_read_layout(layout_of, storage_options))
@@ -374,6 +410,8 @@ def parse_keys(arguments: Mapping[str, Any], policy: Policy) -> KeyRules | None:
         raise OptionMissing(
             option="key", expected=f"{next(iter(given))} applies to an ingestion by key: name its keys."
         )
+    if policy.envelope is not None:
+        given = {**_rules_of(policy.envelope), **given}
     rules = parse_key_rules(given["key"], given.get("sequence_by"), given.get("delete_when"))
     hidden = {fold_path(path) for path in (*policy.excluded, *policy.masked)}
     for path in (*rules.key, *([rules.sequence_by] if rules.sequence_by else [])):
@@ -381,6 +419,14 @@ def parse_keys(arguments: Mapping[str, Any], policy: Policy) -> KeyRules | None:
             option = "key" if path in rules.key else "sequence_by"
             raise InvalidOption(option=option, value=format_path(path), expected="Must not be masked or excluded.")
     return rules
+
+
+def _rules_of(envelope: Envelope) -> dict[str, str]:
+    """Return the rules that an envelope itself gives: which record deletes, and which one is newer."""
+    column = ".".join(map(quote_name, envelope.op_column))
+    deletes = ", ".join("'" + each.replace("\\", "\\\\").replace("'", "\\'") + "'" for each in sorted(envelope.deletes))
+    rules = {"delete_when": f"{column} IN ({deletes})"} if deletes else {}
+    return {**rules, "sequence_by": POSITION} if envelope.has_position else rules
 
 
 _KEY_OPTIONS = ("key", "sequence_by", "delete_when")

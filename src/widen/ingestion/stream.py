@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from os import PathLike
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from widen.errors import InvalidOption
 from widen.iceberg.catalog import CatalogSource
@@ -89,6 +89,7 @@ def ingest_stream(
     samples: str | None = None,
     strict: bool = False,
     layout_of: str | PathLike[str] | None = None,
+    envelope: str | Mapping[str, Any] | None = None,
     key: Sequence[str] | None = None,
     sequence_by: str | None = None,
     delete_when: str | None = None,

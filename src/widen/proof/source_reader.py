@@ -15,8 +15,10 @@ from typing import Any, BinaryIO, Final, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
 from widen.evolution.policy import Policy
+from widen.json.envelope import Envelope
 from widen.model.types import DecimalType, StructType
 from widen.proof.canonical import EXACT_WHOLE, EncodedRecord, Form, count_form, to_corrupt_form
+from widen.proof.envelope_rows import read_envelopes
 from widen.proof.expected_values import BITS, NOT_STORED, ExpectedRecord, ValueCounts, expected_scalar
 from widen.proof.json_reader import (
     MAX_DEPTH,
@@ -62,6 +64,7 @@ class SourceReader:
 
     def __init__(self, schema: StructType, policy: Policy) -> None:
         self._expectation, self._redactor = ExpectedRecord(schema, policy), CorruptTextRedactor(policy)
+        self._envelope = policy.envelope
         self._fast = FastReader(self._expectation)
         self.fields = self._expectation.fields
 
@@ -70,11 +73,21 @@ class SourceReader:
 
         A text of spaces has no row.
         """
+        if self._envelope is not None:
+            yield from self._read_envelopes(text, self._envelope, file_values)
+            return
         fast = self._fast.read(text, file_values)
         if fast is not None:
             yield _to_row(*fast)
         elif text.strip():
             yield from self.read_exactly(text, file_values)
+
+    def _read_envelopes(self, text: bytes, envelope: Envelope, file_values: FileValues) -> Iterator[ExpectedRow]:
+        for row in read_envelopes(text, envelope):
+            if isinstance(row, bytes):
+                yield from self.read_refused(row)
+            else:
+                yield _to_row(*self._expectation.expect(add_file_values(row, file_values)))
 
     def read_exactly(self, text: bytes, file_values: FileValues = ()) -> Iterator[ExpectedRow]:
         """Yield the rows of a text without the fast path."""
@@ -104,7 +117,9 @@ class SourceEncoder:
 
     def __init__(self, schema: StructType, policy: Policy, layout: RecordLayout) -> None:
         self._reader, self._layout = SourceReader(schema, policy), layout
-        self._match = LayoutMatcher(self._reader.fields, layout).match
+        matcher = LayoutMatcher(self._reader.fields, layout)
+        # The row of an envelope is only a part of its text.
+        self._match = matcher.match if policy.envelope is None else _no_match
 
     def encode(self, text: bytes, file_values: FileValues = ()) -> Iterable[EncodedRecord]:
         """Return the encoded row of each record in a text; see `SourceReader.read`.
@@ -139,6 +154,10 @@ class SourceEncoder:
         """Return the encoded form of a quarantined text, like that of a row."""
         form = self._reader.read_quarantined_records(text)
         return self._layout.encode(form), count_form(form), 0
+
+
+def _no_match(_: bytes) -> bytes | None:
+    return None
 
 
 def _to_row(form: Form, counts: ValueCounts) -> ExpectedRow:

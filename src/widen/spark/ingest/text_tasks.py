@@ -25,6 +25,7 @@ from widen.errors import StorageError
 from widen.evolution.evolve import evolve
 from widen.evolution.plan import find_excess_keys
 from widen.evolution.policy import Policy
+from widen.json.envelope import EnvelopeReader
 from widen.json.field_rules import FileFields
 from widen.json.kinds import DOUBLE_WORD, STRING_WORD
 from widen.json.observation import Observation, RecordPosition, covers, merge_observations, observation_from_json
@@ -222,6 +223,7 @@ class _TextTask:
         self._columns: list[pa.RecordBatch] = []  # the rows of the records that needed no text
         self._signature: object = None
         self._positions = RecordPositions()
+        self._envelopes = None if spec.policy.envelope is None else EnvelopeReader(spec.policy.envelope)
         self._prior: Observation | None = None
         self.will_replan = self._has_excess_keys = False
         self._next_plan_rows = 0
@@ -250,10 +252,23 @@ class _TextTask:
             return
         for texts in group.to_text_groups() if isinstance(group, FieldGroup) else (group,):
             for part, positions in self._positions.texts(texts):
-                if texts.reasons is None:
-                    yield from self._run_texts(part, positions)
-                else:
+                if texts.reasons is not None:
                     yield from self._run_refused(part, positions, texts.reasons)
+                elif self._envelopes is not None:
+                    yield from self._run_envelopes(self._envelopes, part, positions)
+                else:
+                    yield from self._run_texts(part, positions)
+
+    def _run_envelopes(
+        self, envelopes: EnvelopeReader, texts: list[bytes], positions: list[RecordPosition]
+    ) -> Iterator[pa.RecordBatch]:
+        """Run the records in envelopes; from here on they are records like all others."""
+        read = [(*found, at) for text, at in zip(texts, positions, strict=True) for found in envelopes.read(text)]
+        rows = [(text, at) for text, reason, at in read if not reason]
+        yield from self._run_texts([text for text, _ in rows], [at for _, at in rows])
+        refused = [each for each in read if each[1]]
+        places, reasons = [at for _, _, at in refused], [reason for _, reason, _ in refused]
+        yield from self._run_refused([text for text, _, _ in refused], places, reasons)
 
     def _run_texts(self, texts: list[bytes], positions: list[RecordPosition]) -> Iterator[pa.RecordBatch]:
         for chunk in self._chunks(len(texts)):

@@ -427,7 +427,8 @@ def build_text_side(source: TextSource, schema: StructType, policy: Policy) -> S
     fields, tasks = source.fields, source.tasks
     # Where a key may be data, or be rescued, a null is not the same as nothing, so that a layout does not fit.
     # Records that get fields from their files are always parsed.
-    has_layout = build_proof_rules(schema, policy).is_plain and fields is None and role_field(schema, RESCUED) is None
+    is_plain = build_proof_rules(schema, policy).is_plain and policy.envelope is None
+    has_layout = is_plain and fields is None and role_field(schema, RESCUED) is None
     parts: list[tuple[DataFrame, Encoder]] = []
     reader = None
     if tasks is None:

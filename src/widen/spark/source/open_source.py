@@ -78,6 +78,7 @@ class BatchReader:
         known_fields: The columns of the table and their fields; the header of a CSV file must have one of them.
         storage_options: Settings and credentials of the store of a table that is the source.
         max_record_bytes: Maximum size of a record or a line of text, after decompression.
+        has_envelopes: Whether the records are in envelopes, which must be JSON.
     """
 
     format: FileFormat | None = None
@@ -89,6 +90,7 @@ class BatchReader:
     known_fields: tuple[str, ...] = ()
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     max_record_bytes: int = MAX_RECORD_BYTES
+    has_envelopes: bool = False
 
     def for_table(self, schema: StructType | None) -> BatchReader:
         """Return the reader for a table; a header must have one of its fields.
@@ -125,6 +127,7 @@ class BatchReader:
         if self.format is not None or self.options or self.detects:
             expected = f"{table.root} is a Delta table, which is read as one: its rows have types."
             raise InvalidOption(option="format or options", value=str(self.format or self.options), expected=expected)
+        self._ensure_json(None)
         store = LogStore(to_local(table.root) or table.root, self.storage_options)
         snapshot = open_snapshot(store)
         batch = self._open_rows(read_snapshot(spark, store, snapshot))
@@ -177,6 +180,7 @@ class BatchReader:
             return replace(self._open_good_files(spark, source), bad_files=bad_files)
 
     def _open_good_files(self, spark: SparkSession, source: SourceFiles) -> TextBatch | TypedBatch:
+        self._ensure_json(source.format)
         file_fields = self._file_fields()
         names = file_fields.names([quote(file.path) for file in source.files])
         if source.format.is_typed:
@@ -247,6 +251,13 @@ class BatchReader:
         loaded_at = datetime.now(timezone.utc).strftime(_TIME_FORMAT) if self.has_source_columns else None
         return FileFields(self.has_folders, loaded_at)
 
+    def _ensure_json(self, found: FileFormat | None) -> None:
+        """Raise if the records are in envelopes, but not JSON texts."""
+        if self.has_envelopes and found is not FileFormat.JSON:
+            what = "rows with types" if found is None else f"files of the format {found.value}"
+            expected = f"Envelopes are read from JSON texts, and the source has {what}."
+            raise InvalidOption(option="envelope", value=True, expected=f"{expected} {_ROWS_AS_JSON}")
+
     def _open_rows(self, rows: DataFrame) -> Batch:
         if rows.isStreaming:
             raise InvalidOption(
@@ -260,6 +271,7 @@ class BatchReader:
         if self.format is not None or self.options:
             expected = "A DataFrame has a schema; the only format for it is json, for JSON texts in its one column."
             raise InvalidOption(option="format or options", value=str(self.format or self.options), expected=expected)
+        self._ensure_json(None)
         loaded_at = self._file_fields().loaded_at
         if loaded_at is None:
             return TypedBatch([to_typed_records(rows, _DATA_FRAME)], _DATA_FRAME)
@@ -302,6 +314,8 @@ def persist_source(source: _Source) -> Iterator[_Source]:
         # The batch may be committed: that memory is not freed must not look like a failed load.
         unpersist(source)
 
+
+_ROWS_AS_JSON = "Pass a DataFrame with the documents in a column `value`, and format='json'."
 
 _FEW_FILES = 32
 """Up to how many files Spark makes no more partitions than their bytes fill. To coalesce them would copy every row."""

@@ -1,0 +1,235 @@
+"""Envelopes: documents about the change of a row, such as those of Debezium, as the record of that row.
+
+The record has the fields of the row, before them nothing, and after them what else the envelope says, each with an
+underscore before its name: `_op`, `_ts_ms`, `_source`. The state before the change is left out, except that a deletion
+has no other. The fields of the row are copied byte by byte, so that every number stays as the source spells it.
+
+Source: docs/guide/envelopes.md
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from widen.errors import SourceError
+from widen.json.document import BOM
+from widen.json.split import split_records
+
+PREFIX = "_"
+"""Stands before the names of what the envelope says beside the row."""
+
+POSITION = "_position"
+"""The field with the position of a change in the log of its database, as a text that sorts like the log."""
+
+POSITIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "postgresql": ("lsn",),
+        "mysql": ("file", "pos", "row"),
+        "mariadb": ("file", "pos", "row"),
+        "mongodb": ("ts_ms", "ord"),
+        "sqlserver": ("commit_lsn", "change_lsn", "event_serial_no"),
+        "oracle": ("scn",),
+        "db2": ("commit_lsn", "change_lsn"),
+    }
+)
+"""The fields of `source` that order the changes of a database, by its connector."""
+
+OTHER_POSITION = ("ts_ms", "ts_ns")
+"""Those of other connectors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """Where a document has what.
+
+    Args:
+        name: As the caller has it.
+        payload: The path to the envelope; a document that has nothing there is the envelope itself.
+        before: The field with the row before the change.
+        after: That with the row after it.
+        op: The path to the operation, within the envelope.
+        upserts: The operations that write a row; empty for all others.
+        deletes: Those that delete it.
+        truncates: Those that delete all rows, which refuse the batch.
+        has_position: Whether the records get the field `POSITION`, from the field `source` of the envelope.
+    """
+
+    name: str
+    payload: tuple[str, ...] = ()
+    before: str = "before"
+    after: str = "after"
+    op: tuple[str, ...] = ("op",)
+    upserts: frozenset[str] = frozenset()
+    deletes: frozenset[str] = frozenset()
+    truncates: frozenset[str] = frozenset()
+    has_position: bool = False
+
+    @property
+    def op_column(self) -> tuple[str, ...]:
+        """The path to the operation in the records."""
+        return (PREFIX + self.op[0], *self.op[1:])
+
+
+DEBEZIUM = Envelope(
+    "debezium",
+    payload=("payload",),
+    upserts=frozenset("cru"),
+    deletes=frozenset("d"),
+    truncates=frozenset("t"),
+    has_position=True,
+)
+
+ENVELOPES: Mapping[str, Envelope] = MappingProxyType({DEBEZIUM.name: DEBEZIUM})
+"""The shapes that a caller can name."""
+
+
+class EnvelopeReader:
+    """Returns the records in envelopes."""
+
+    def __init__(self, envelope: Envelope) -> None:
+        self._envelope = envelope
+
+    def read(self, text: bytes) -> Iterator[tuple[bytes, str]]:
+        """Yield the record of each envelope in a text, or the text and why it is not an envelope.
+
+        A tombstone of Kafka, whose value is null, has no record: the deletion before it says what is deleted.
+
+        Raises:
+            SourceError: an envelope truncates the table.
+        """
+        text = text.removeprefix(BOM).strip()
+        if not text or text == b"null":
+            return
+        try:
+            yield self._record(_FIELDS.decode(text)), ""
+        except _NotAnEnvelopeError as error:
+            if error.reason:
+                yield text, error.reason
+        except msgspec.ValidationError:
+            yield from self._read_items(text)
+        except msgspec.DecodeError as error:
+            parts = list(split_records(text))
+            if len(parts) > 1:
+                for part in parts:
+                    yield from self.read(part)
+            else:
+                yield text, f"not JSON: {error}"
+
+    def _read_items(self, text: bytes) -> Iterator[tuple[bytes, str]]:
+        try:
+            items = _ITEMS.decode(text)
+        except msgspec.ValidationError:
+            yield text, "not an envelope: it is not an object"
+            return
+        for item in items:
+            yield from self.read(bytes(item))
+
+    def _record(self, fields: dict[str, msgspec.Raw]) -> bytes:
+        envelope = self._envelope
+        for name in envelope.payload:
+            if name not in fields:
+                break
+            if bytes(fields[name]) == b"null":
+                raise _NotAnEnvelopeError("")  # a tombstone with its schema
+            fields = _to_fields(fields[name], name)
+        op = self._op(fields)
+        if op in envelope.truncates:
+            raise SourceError(source="An event", reason=f"it truncates its table (operation {op})", fix=_TRUNCATE)
+        is_delete = op in envelope.deletes
+        if not is_delete and envelope.upserts and op not in envelope.upserts:
+            raise _NotAnEnvelopeError(f"operation {op} does not change a row")
+        name = envelope.before if is_delete else envelope.after
+        row = _to_row(fields.get(name), name, op)
+        names = {key: f"{PREFIX}{key}" for key in fields if key not in (envelope.before, envelope.after)}
+        added = {names[key]: bytes(raw) for key, raw in fields.items() if key in names}
+        added = {key: value for key, value in added.items() if value != b"null"}
+        if envelope.has_position and (position := read_position(fields)) is not None:
+            added[POSITION] = msgspec.json.encode(position)
+        _ensure_distinct(row, added)
+        more = b",".join(msgspec.json.encode(key) + b":" + value for key, value in added.items())
+        begin = row[:-1].rstrip()
+        return begin + (b"," if begin != b"{" and more else b"") + more + b"}"
+
+    def _op(self, fields: dict[str, msgspec.Raw]) -> str:
+        *above, last = self._envelope.op
+        for name in above:
+            fields = _to_fields(fields.get(name), name)
+        op = None if last not in fields else msgspec.json.decode(fields[last])
+        if not isinstance(op, str):
+            raise _NotAnEnvelopeError(f"not an envelope: it has no operation in {'.'.join(self._envelope.op)}")
+        return op
+
+
+_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ITEMS = msgspec.json.Decoder(list[msgspec.Raw])
+_TRUNCATE = (
+    "Widen does not truncate a table. Delete the rows with Table.delete (widen delete), take the event out of the "
+    "source, and load the rest. Debezium leaves such events out with skipped.operations=t, which is its default."
+)
+
+
+class _NotAnEnvelopeError(Exception):
+    """A document has no record.
+
+    Args:
+        reason: Why; empty for a tombstone.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def _to_fields(raw: msgspec.Raw | None, name: str) -> dict[str, msgspec.Raw]:
+    try:
+        return _FIELDS.decode(raw or b"null")
+    except msgspec.ValidationError:
+        raise _NotAnEnvelopeError(f"not an envelope: {name} is not an object") from None
+
+
+def _to_row(raw: msgspec.Raw | None, name: str, op: str) -> bytes:
+    """Return the row in a field as the text of an object; MongoDB's connector writes it as a string."""
+    row = b"null" if raw is None else bytes(raw)
+    if row[:1] == b'"':
+        row = msgspec.json.decode(row, type=str).strip().encode()
+        try:
+            _FIELDS.decode(row)
+        except msgspec.DecodeError:
+            raise _NotAnEnvelopeError(f"{name} is a string, but not one of an object") from None
+    if row[:1] != b"{":
+        raise _NotAnEnvelopeError(f"operation {op} needs the row in {name}, which is missing or null")
+    return row
+
+
+def _ensure_distinct(row: bytes, added: Mapping[str, bytes]) -> None:
+    if any(name.encode() in row for name in added):
+        both = sorted(added.keys() & _FIELDS.decode(row).keys())
+        if both:
+            raise _NotAnEnvelopeError(f"the row has a field {both[0]}, which is the name of a field of the envelope")
+
+
+def read_position(fields: Mapping[str, msgspec.Raw]) -> str | None:
+    """Return the position of a change in the log of its database, as a text; None if the envelope has none."""
+    raw = fields.get("source")
+    source: Any = None if raw is None else msgspec.json.decode(raw)
+    if not isinstance(source, dict):
+        return None
+    connector = source.get("connector")
+    names = POSITIONS.get(connector, OTHER_POSITION) if isinstance(connector, str) else OTHER_POSITION
+    values = [source.get(name) for name in names]
+    if all(value is None for value in values):
+        return None
+    return ":".join("" if value is None else _DIGITS.sub(_pad, str(value), count=1) for value in values)
+
+
+_DIGITS = re.compile(r"(?<![0-9])[0-9]+\Z")
+
+
+def _pad(match: re.Match[str]) -> str:
+    return match[0].zfill(20)

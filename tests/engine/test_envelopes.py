@@ -1,0 +1,158 @@
+"""Envelopes of Debezium into a table by key, and as an appended log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import widen
+from support.command_line import run
+from support.debezium import MONGODB, MYSQL, POSTGRES, TOMBSTONES, truncation
+from widen.errors import InvalidOption, SourceError
+from widen.table import Table
+
+
+def source(place: Path, name: str, events: Iterable[object]) -> str:
+    file = place / f"{name}.json"
+    file.write_text("".join(f"{each if isinstance(each, str) else json.dumps(each)}\n" for each in events))
+    return str(file)
+
+
+def rows(table: str, spark: SparkSession, *columns: str) -> list[tuple[Any, ...]]:
+    return sorted((tuple(row) for row in Table(table).read(spark=spark).select(*columns).collect()), key=repr)
+
+
+def other(event: dict[str, Any], key: int) -> dict[str, Any]:
+    """Return the event of another row."""
+    changed = {name: event[name] and {**event[name], "id": key} for name in ("before", "after")}
+    return {**event, **changed}
+
+
+@pytest.mark.parametrize("events", [POSTGRES, MYSQL], ids=["postgres", "mysql"])
+@pytest.mark.parametrize("is_wrapped", [False, True])
+def test_events_end_as_the_rows_of_the_source(
+    spark: SparkSession, tmp_path: Path, events: list[dict[str, Any]], *, is_wrapped: bool
+) -> None:
+    created, updated, deleted = events
+    table = str(tmp_path / "t")
+
+    def load(name: str, *some: object) -> widen.IngestResult:
+        wrapped = [each if isinstance(each, str) or not is_wrapped else {"schema": {}, "payload": each} for each in some]
+        return widen.ingest(
+            source(tmp_path, name, wrapped), table, envelope="debezium", key=["id"], verify=True, spark=spark
+        )
+
+    # In any order: the position in the log of the database tells what is newer.
+    first = load("1", other(updated, 2), other(created, 2), created, other(created, 3))
+    assert str(first.keys) == "3 inserted, 0 updated, 0 deleted, 1 late"
+    assert first.verification is not None
+    assert first.verification.is_clean, first.verification.places
+    assert rows(table, spark, "id", "first_name", "_op") == [(1, "Ada", "c"), (2, "Ada Maria", "u"), (3, "Ada", "c")]
+    second = load("2", updated, deleted, TOMBSTONES[0], other(deleted, 3), *TOMBSTONES)
+    assert str(second.keys) == "0 inserted, 0 updated, 2 deleted, 1 late"
+    assert second.verification is not None
+    assert second.verification.is_clean, second.verification.places
+    assert rows(table, spark, "id") == [(2,)]
+    late = load("3", created, other(created, 4))
+    assert str(late.keys) == "1 inserted, 0 updated, 0 deleted, 1 late"
+
+
+def test_documents_of_mongodb_and_their_deletions(spark: SparkSession, tmp_path: Path) -> None:
+    table, words = str(tmp_path / "t"), {"envelope": "debezium", "key": ["_id.$numberLong"], "spark": spark}
+    loaded = widen.ingest(source(tmp_path, "1", MONGODB), table, verify=True, **words)
+    assert str(loaded.keys) == "1 inserted, 0 updated, 0 deleted, 1 late"
+    assert loaded.verification is not None
+    assert loaded.verification.is_clean, loaded.verification.places
+    assert loaded.quarantined == 1
+    kept = Table(f"{table}_quarantine").read(spark=spark).collect()
+    assert [json.loads(row.text)["op"] for row in kept] == ["d"]
+    with_image = {**MONGODB[2], "before": MONGODB[1]["after"]}
+    widen.ingest(source(tmp_path, "2", [with_image]), table, **words)
+    assert rows(table, spark, "first_name") == []
+
+
+def test_values_drift_like_all_others_and_a_replay_needs_no_envelope(spark: SparkSession, tmp_path: Path) -> None:
+    table, words = str(tmp_path / "t"), {"envelope": "debezium", "key": ["id"], "spark": spark, "verify": True}
+    created, updated, _ = POSTGRES
+    widen.ingest(source(tmp_path, "1", [created]), table, **words)
+    drifted = other(updated, 2)
+    drifted["after"] |= {"id": 2**40, "last_name": 7, "address": {"city": "Graz"}}
+    keyless = other(updated, 3)
+    del keyless["after"]["id"]
+    loaded = widen.ingest(source(tmp_path, "2", [drifted, keyless]), table, **words)
+    assert loaded.verification is not None
+    assert loaded.verification.is_clean, loaded.verification.places
+    assert (loaded.records, loaded.quarantined) == (1, 1)
+    replayed = widen.replay(f"{table}_quarantine", table, spark=spark)
+    assert (replayed.replayed, replayed.left) == (0, 1)
+    (text,) = [row.text for row in Table(f"{table}_quarantine").read(spark=spark).collect()]
+    assert json.loads(text)["_op"] == "u"
+
+
+def test_a_log_of_changes_keeps_every_event(spark: SparkSession, tmp_path: Path) -> None:
+    table = str(tmp_path / "t")
+    loaded = widen.ingest(
+        source(tmp_path, "1", [*POSTGRES, *TOMBSTONES, {"other": 1}]), table, envelope="debezium", verify=True, spark=spark
+    )
+    assert loaded.verification is not None
+    assert loaded.verification.is_clean, loaded.verification.places
+    assert (loaded.records, loaded.corrupt) == (3, 1)
+    assert [row[0] for row in rows(table, spark, "_op")] == ["'c'", "'d'", "'u'", None] or len(
+        rows(table, spark, "_op")
+    ) == 4
+
+
+def test_a_truncation_and_sources_that_are_not_json_refuse_the_batch(spark: SparkSession, tmp_path: Path) -> None:
+    table, words = str(tmp_path / "t"), {"envelope": "debezium", "key": ["id"], "spark": spark}
+    with pytest.raises(SourceError, match="truncates"):
+        widen.ingest(source(tmp_path, "1", [POSTGRES[0], truncation()]), table, **words)
+    texts = spark.createDataFrame([(json.dumps(truncation()),), (json.dumps(POSTGRES[0]),), (None,)], "value string")
+    with pytest.raises(SourceError, match="truncates"):
+        widen.ingest(texts, table, format="json", **words)
+    (tmp_path / "rows.csv").write_text("id,op\n1,c\n")
+    with pytest.raises(InvalidOption, match="csv"):
+        widen.ingest(str(tmp_path / "rows.csv"), table, **words)
+    with pytest.raises(InvalidOption, match="rows with types"):
+        widen.ingest(spark.createDataFrame([(1, "c")], "id int, op string"), table, **words)
+    for wrong in ("debezum", {"after": "a"}, {"after": "a.b", "op": "op", "deletes": ["d"]}, {"after": 1, "op": "o", "deletes": []}):
+        with pytest.raises(InvalidOption, match="envelope"):
+            widen.ingest(source(tmp_path, "2", POSTGRES), table, envelope=wrong, key=["id"], spark=spark)
+    assert not (tmp_path / "t" / "_delta_log").exists()
+    widen.ingest(texts.where("value NOT LIKE '%\"t\"%' OR value IS NULL"), table, format="json", **words)
+    assert rows(table, spark, "id") == [(1,)]
+
+
+def test_a_stream_takes_envelopes(spark: SparkSession, tmp_path: Path) -> None:
+    landing = tmp_path / "landing"
+    landing.mkdir()
+    for number, event in enumerate(POSTGRES[:2]):
+        source(landing, str(number), [event])
+    stream = widen.ingest_stream(
+        str(landing), str(tmp_path / "t"), checkpoint=str(tmp_path / "c"), once=True, envelope="debezium", key=["id"],
+        spark=spark,
+    )  # fmt: skip
+    stream.wait()
+    assert rows(str(tmp_path / "t"), spark, "first_name") == [("Ada Maria",)]
+
+
+def test_the_command_line_and_other_shapes_in_a_file(tmp_path: Path) -> None:
+    table = str(tmp_path / "t")
+    done = run("ingest", source(tmp_path, "1", POSTGRES[:2]), "--into", table, "--envelope", "debezium", "--key", "id")
+    assert "1 inserted, 0 updated, 0 deleted, 1 late" in done.stdout
+    config = tmp_path / "maxwell.toml"
+    config.write_text(
+        '[envelope]\nafter = "data"\nop = "type"\ndeletes = ["delete"]\n\n[keys]\nkey = ["id"]\nsequence_by = "_ts"\n'
+    )
+    events = [
+        {"type": "insert", "ts": 1, "data": {"id": 1, "n": 1}},
+        {"type": "update", "ts": 2, "data": {"id": 1, "n": 2}, "old": {"n": 1}},
+        {"type": "insert", "ts": 1, "data": {"id": 2, "n": 1}},
+        {"type": "delete", "ts": 3, "data": {"id": 2, "n": 1}},
+    ]
+    done = run("ingest", source(tmp_path, "2", events), "--into", f"{table}2", "--config", str(config), "--verify")
+    assert "1 inserted, 0 updated, 0 deleted, 2 late, 1 deletes of unknown keys" in done.stdout

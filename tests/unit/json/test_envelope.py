@@ -1,0 +1,128 @@
+"""Envelopes as records; the documents have the fields that the documentation of Debezium shows."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from support.debezium import MONGODB, MYSQL, POSTGRES, TOMBSTONES, truncation
+from widen.errors import SourceError
+from widen.json.envelope import DEBEZIUM, Envelope, EnvelopeReader
+from widen.proof.envelope_rows import read_envelopes
+
+
+def rows(text: str | bytes, envelope: Envelope = DEBEZIUM) -> list[tuple[Any, str]]:
+    """The records in a text, each with why it is refused; the proof must read the same."""
+    data = text.encode() if isinstance(text, str) else text
+    found = [(json.loads(row) if not why else row.decode(), why) for row, why in EnvelopeReader(envelope).read(data)]
+    proven = [row.decode() if isinstance(row, bytes) else _plain(row) for row in read_envelopes(data, envelope)]
+    assert proven == [_plain(row) for row, _ in found]
+    return found
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items() if item is not None}
+    return [_plain(item) for item in value] if isinstance(value, list) else str(value)
+
+
+def records(*events: object) -> list[Any]:
+    found = [each for event in events for each in rows(json.dumps(event))]
+    assert not [why for _, why in found if why]
+    return [row for row, _ in found]
+
+
+def test_the_row_is_that_after_the_change_and_of_a_deletion_that_before() -> None:
+    created, updated, deleted = records(*POSTGRES)
+    assert created["first_name"] == "Ada"
+    assert updated["first_name"] == "Ada Maria"
+    assert (deleted["id"], "first_name" in deleted) == (1, False)
+    assert [row["_op"] for row in (created, updated, deleted)] == ["c", "u", "d"]
+    assert created["_source"]["lsn"] == 24023128
+    assert created["_ts_ms"] == 1559033904863
+    assert "_transaction" not in created
+    assert "_before" not in updated
+
+
+@pytest.mark.parametrize(
+    ("events", "positions"),
+    [
+        (POSTGRES, ["00000000000024023128", "00000000000024023920", "00000000000046523128"]),
+        (
+            MYSQL,
+            [
+                "mysql-bin.00000000000000000003:00000000000000000154:00000000000000000000",
+                "mysql-bin.00000000000000000003:00000000000000000484:00000000000000000000",
+                "mysql-bin.00000000000000000003:00000000000000000805:00000000000000000000",
+            ],
+        ),
+        (MONGODB[:2], ["00000001558965508000:00000000000000000031", "00000001558965523000:00000000000000000001"]),
+    ],
+)
+def test_the_position_sorts_like_the_log(events: list[object], positions: list[str]) -> None:
+    assert [row["_position"] for row in records(*events)] == positions == sorted(positions)
+
+
+def test_the_schema_part_changes_nothing() -> None:
+    for event in (*POSTGRES, *MYSQL, *MONGODB[:2]):
+        assert records({"schema": {"type": "struct", "fields": []}, "payload": event}) == records(event)
+
+
+def test_a_document_of_mongodb_is_the_object_in_its_string() -> None:
+    inserted, updated = records(*MONGODB[:2])
+    assert inserted["_id"] == {"$numberLong": "1004"}
+    assert updated["first_name"] == "Ada Maria"
+    ((_, why),) = rows(json.dumps(MONGODB[2]))
+    assert why == "operation d needs the row in before, which is missing or null"
+
+
+def test_tombstones_have_no_record() -> None:
+    for text in TOMBSTONES:
+        assert rows(text) == []
+
+
+def test_several_envelopes_in_a_text() -> None:
+    texts = [json.dumps(event) for event in POSTGRES]
+    for text in ("[" + ",".join(texts) + "]", " ".join(texts), "\ufeff" + "".join(texts)):
+        assert [row for row, _ in rows(text)] == records(*POSTGRES)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("7", "not an envelope: it is not an object"),
+        ('{"id": 1}', "not an envelope: it has no operation in op"),
+        ('{"op": 1, "after": {}}', "not an envelope: it has no operation in op"),
+        ('{"payload": 7}', "not an envelope: payload is not an object"),
+        ('{"op": "m", "message": {}}', "operation m does not change a row"),
+        ('{"op": "c", "after": null}', "operation c needs the row in after, which is missing or null"),
+        ('{"op": "u", "after": "{"}', "after is a string, but not one of an object"),
+        ('{"op": "c", "after": {"_op": 1}}', "the row has a field _op, which is the name of a field of the envelope"),
+    ],
+)
+def test_other_documents_are_refused_with_the_reason(text: str, why: str) -> None:
+    assert rows(text) == [(text, why)]
+
+
+def test_a_truncation_refuses_the_batch() -> None:
+    with pytest.raises(SourceError, match="it truncates its table"):
+        list(EnvelopeReader(DEBEZIUM).read(json.dumps(truncation()).encode()))
+
+
+def test_numbers_keep_their_spelling() -> None:
+    ((text, _),) = EnvelopeReader(DEBEZIUM).read(b'{"op":"c","after": {"a": 12.50, "b": 1e3, "c": 12345678901234567890} }')
+    assert text == b'{"a": 12.50, "b": 1e3, "c": 12345678901234567890,"_op":"c"}'
+    assert list(EnvelopeReader(DEBEZIUM).read(b'{"op":"c","after":{}}')) == [(b'{"_op":"c"}', "")]
+
+
+def test_another_shape_by_its_paths() -> None:
+    maxwell = Envelope("type", (), "data", "data", ("type",), deletes=frozenset({"delete"}))
+    dms = Envelope("metadata.operation", (), "data", "data", ("metadata", "operation"), deletes=frozenset({"delete"}))
+    insert = {"database": "shop", "type": "insert", "ts": 1477053217, "data": {"id": 1}}
+    assert rows(json.dumps(insert), maxwell) == [
+        ({"id": 1, "_database": "shop", "_type": "insert", "_ts": 1477053217}, "")
+    ]
+    delete = {"data": {"id": 1}, "metadata": {"operation": "delete"}}
+    assert rows(json.dumps(delete), dms) == [({"id": 1, "_metadata": {"operation": "delete"}}, "")]

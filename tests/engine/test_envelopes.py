@@ -42,7 +42,9 @@ def test_events_end_as_the_rows_of_the_source(
     table = str(tmp_path / "t")
 
     def load(name: str, *some: object) -> widen.IngestResult:
-        wrapped = [each if isinstance(each, str) or not is_wrapped else {"schema": {}, "payload": each} for each in some]
+        wrapped = [
+            each if isinstance(each, str) or not is_wrapped else {"schema": {}, "payload": each} for each in some
+        ]
         return widen.ingest(
             source(tmp_path, name, wrapped), table, envelope="debezium", key=["id"], verify=True, spark=spark
         )
@@ -97,14 +99,16 @@ def test_values_drift_like_all_others_and_a_replay_needs_no_envelope(spark: Spar
 def test_a_log_of_changes_keeps_every_event(spark: SparkSession, tmp_path: Path) -> None:
     table = str(tmp_path / "t")
     loaded = widen.ingest(
-        source(tmp_path, "1", [*POSTGRES, *TOMBSTONES, {"other": 1}]), table, envelope="debezium", verify=True, spark=spark
+        source(tmp_path, "1", [*POSTGRES, *TOMBSTONES, {"other": 1}]),
+        table,
+        envelope="debezium",
+        verify=True,
+        spark=spark,
     )
     assert loaded.verification is not None
     assert loaded.verification.is_clean, loaded.verification.places
     assert (loaded.records, loaded.corrupt) == (3, 1)
-    assert [row[0] for row in rows(table, spark, "_op")] == ["'c'", "'d'", "'u'", None] or len(
-        rows(table, spark, "_op")
-    ) == 4
+    assert rows(table, spark, "_op") == [("c",), ("d",), ("u",), (None,)]
 
 
 def test_a_truncation_and_sources_that_are_not_json_refuse_the_batch(spark: SparkSession, tmp_path: Path) -> None:
@@ -119,7 +123,12 @@ def test_a_truncation_and_sources_that_are_not_json_refuse_the_batch(spark: Spar
         widen.ingest(str(tmp_path / "rows.csv"), table, **words)
     with pytest.raises(InvalidOption, match="rows with types"):
         widen.ingest(spark.createDataFrame([(1, "c")], "id int, op string"), table, **words)
-    for wrong in ("debezum", {"after": "a"}, {"after": "a.b", "op": "op", "deletes": ["d"]}, {"after": 1, "op": "o", "deletes": []}):
+    for wrong in (
+        "debezum",
+        {"after": "a"},
+        {"after": "a.b", "op": "op", "deletes": ["d"]},
+        {"after": 1, "op": "o", "deletes": []},
+    ):
         with pytest.raises(InvalidOption, match="envelope"):
             widen.ingest(source(tmp_path, "2", POSTGRES), table, envelope=wrong, key=["id"], spark=spark)
     assert not (tmp_path / "t" / "_delta_log").exists()

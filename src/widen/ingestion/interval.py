@@ -278,7 +278,7 @@ def ingest(
         envelope: ``debezium`` if each document describes the change of a row: the records are then the rows, with the
             operation, the source and the rest of the document in fields such as ``_op``. Or a mapping with the names
             ``after`` and ``before`` of the rows, the path ``op`` of the operation, and which operations are
-            ``deletes``. With ``key``, deletions delete, and the position in the log of the database tells what is newer.
+            ``deletes``. With ``key``, deletions delete, and the log position of Debezium tells what is newer.
         key: The fields that identify a row, e.g. ``["id"]``: a record then replaces the row of its key. They are
             compared by kind and value. Records without a key go to the quarantine. For Delta tables.
         sequence_by: With ``key``, the field that tells which record of a key is the newest: a number, a time or a text.

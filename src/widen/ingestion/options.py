@@ -218,10 +218,10 @@ def _parse_envelope(place: str, value: Any) -> Envelope:
         expected = f"Must be {SETTINGS['envelope']}; after, op and deletes are required."
         raise InvalidOption(option=place, value=value, expected=expected)
     rows = [_parse_name(f"{place}.{name}", value.get(name, value["after"])) for name in ("after", "before")]
-    operations = {name: _parse_words(f"{place}.{name}", value.get(name, [])) for name in _OPERATIONS}
+    upserts, deletes, truncates = (_parse_words(f"{place}.{name}", value.get(name, [])) for name in _OPERATIONS)
     op = parse_source(f"{place}.op", value["op"])
     payload = parse_source(f"{place}.payload", value["payload"]) if "payload" in value else ()
-    return Envelope(format_path(op), payload, rows[1], rows[0], op, **operations)
+    return Envelope(format_path(op), payload, rows[1], rows[0], op, upserts, deletes, truncates)
 
 
 _OPERATIONS = ("upserts", "deletes", "truncates")

@@ -1,10 +1,10 @@
 """Envelopes: documents about the change of a row, such as those of Debezium, as the record of that row.
 
-The record has the fields of the row, before them nothing, and after them what else the envelope says, each with an
-underscore before its name: `_op`, `_ts_ms`, `_source`. The state before the change is left out, except that a deletion
-has no other. The fields of the row are copied byte by byte, so that every number stays as the source spells it.
+The record has the fields of the row, and after them the other fields of the envelope, each with an underscore before
+its name: `_op`, `_ts_ms`, `_source`. The row before the change is left out, except of a deletion, which has no other.
+The row is copied byte by byte, so that every number stays as the source spells it.
 
-Source: docs/guide/envelopes.md
+Source: docs/guide/keys.md#envelopes
 """
 
 from __future__ import annotations

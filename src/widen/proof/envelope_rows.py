@@ -1,6 +1,6 @@
 """The rows in envelopes, as the proof reads them: from parsed documents, while the writer copies bytes.
 
-Source: docs/guide/envelopes.md
+Source: docs/guide/keys.md#envelopes
 """
 
 from __future__ import annotations
@@ -28,6 +28,11 @@ def read_envelopes(text: bytes, envelope: Envelope) -> Iterator[dict[str, Json] 
             row = _row_of(document, envelope)
             if row is not None:
                 yield part if row is _REFUSED else row
+
+
+def is_row_of(envelope: Envelope, record: Mapping[str, Json]) -> bool:
+    """Return whether a record is the row of an envelope, which has its operation, and not a document without one."""
+    return isinstance(_at(record, envelope.op_column), str)
 
 
 _REFUSED: dict[str, Json] = {}

@@ -18,7 +18,7 @@ from widen.evolution.policy import Policy
 from widen.json.envelope import Envelope
 from widen.model.types import DecimalType, StructType
 from widen.proof.canonical import EXACT_WHOLE, EncodedRecord, Form, count_form, to_corrupt_form
-from widen.proof.envelope_rows import read_envelopes
+from widen.proof.envelope_rows import is_row_of, read_envelopes
 from widen.proof.expected_values import BITS, NOT_STORED, ExpectedRecord, ValueCounts, expected_scalar
 from widen.proof.json_reader import (
     MAX_DEPTH,
@@ -109,6 +109,8 @@ class SourceReader:
     def read_quarantined_records(self, text: str) -> Form:
         """Return the form of a quarantined text: that of the row that its record would have, or of a corrupt text."""
         records = read_records(text.encode()) if text.lstrip()[:1] == "{" else None
+        if records and self._envelope and not is_row_of(self._envelope, records[0]):
+            records = None
         return to_corrupt_form(text) if records is None else self._expectation.expect(records[0])[0]
 
 

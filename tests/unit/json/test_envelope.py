@@ -112,7 +112,9 @@ def test_a_truncation_refuses_the_batch() -> None:
 
 
 def test_numbers_keep_their_spelling() -> None:
-    ((text, _),) = EnvelopeReader(DEBEZIUM).read(b'{"op":"c","after": {"a": 12.50, "b": 1e3, "c": 12345678901234567890} }')
+    ((text, _),) = EnvelopeReader(DEBEZIUM).read(
+        b'{"op":"c","after": {"a": 12.50, "b": 1e3, "c": 12345678901234567890} }'
+    )
     assert text == b'{"a": 12.50, "b": 1e3, "c": 12345678901234567890,"_op":"c"}'
     assert list(EnvelopeReader(DEBEZIUM).read(b'{"op":"c","after":{}}')) == [(b'{"_op":"c"}', "")]
 

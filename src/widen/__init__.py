@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from widen.errors import ContentionError, InternalError, RequestError, TableError, WidenError
     from widen.evolution.unify import FoldResult
-    from widen.flows import Flow, FlowBatch, flow, flow_chain
+    from widen.flows import Flow, FlowBatch, PipelineRun, flow, flow_chain, run
     from widen.ingestion import (
         EventFile,
         IngestResult,
@@ -47,6 +47,7 @@ __all__ = [
     "IntervalEvent",
     "Loads",
     "OpenLineage",
+    "PipelineRun",
     "ReplayResult",
     "RequestError",
     "SchemaDiff",
@@ -66,6 +67,7 @@ __all__ = [
     "plan",
     "register",
     "replay",
+    "run",
     "ship",
     "sql",
 ]
@@ -73,7 +75,7 @@ __all__ = [
 __version__ = "0.1.0"
 
 _NAMES = {
-    "widen.flows": ("Flow", "FlowBatch", "flow", "flow_chain"),
+    "widen.flows": ("Flow", "FlowBatch", "PipelineRun", "flow", "flow_chain", "run"),
     "widen.ingestion": (
         "EventFile",
         "IngestResult",

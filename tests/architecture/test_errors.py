@@ -92,6 +92,7 @@ def test_no_error_of_python_is_raised() -> None:
 
 
 AROUND_COMMITS = {
+    "flows/pipelines.py",
     "iceberg/catalog.py",
     "iceberg/commit.py",
     "iceberg/metadata_files.py",
@@ -100,7 +101,8 @@ AROUND_COMMITS = {
     "log/commit_outcome.py",
 }
 """Where a commit may be visible: every kind of error must end as an outcome there, none as a failure of the commit.
-And where an Iceberg catalog or a client of lineage is called, which may raise errors of any library that it uses."""
+And where an Iceberg catalog or a client of lineage is called, which may raise errors of any library that it uses; and
+where one step of many fails, which must not end the others."""
 
 
 def test_no_except_catches_everything_and_keeps_it() -> None:

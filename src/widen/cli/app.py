@@ -1,8 +1,8 @@
 """The command line: its commands and exit codes.
 
 Exit codes: 0, success (for ``plan``: nothing to change); 1, an error, usage errors included; 2, ``plan`` found changes;
-3, ``plan`` found what the mode refuses or keeps out, or ``ingest`` or ``flow`` a batch over a limit; 130, interrupted;
-141, the reader of the output closed it. An error is a message with a hint and never a traceback.
+3, ``plan`` found what the mode refuses or keeps out, or ``ingest``, ``flow`` or ``run`` a batch over a limit; 130,
+interrupted; 141, the reader of the output closed it. An error is a message with a hint and never a traceback.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from widen.cli import (
     iceberg_commands,
     ingest_commands,
     maintenance_commands,
+    run_command,
     shared_options,
     show_commands,
     spark_session,
@@ -49,6 +50,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "widen plan orders/tuesday/ --contract orders.json",
     ),
     "flow": ("widen flow shop/orders --into shop/days --keys day --checkpoint cp --once", "widen flow chain.toml"),
+    "run": ("widen run pipelines.toml", "widen run pipelines.toml --only orders --only days --json"),
     "show": ("widen show shop/orders", "widen show shop/orders --version 3 --json"),
     "history": ("widen history shop/orders --limit 10",),
     "contract": ("widen contract shop/orders",),
@@ -222,6 +224,7 @@ _COMMANDS: Mapping[str, Callable[..., None]] = {
     "ingest": ingest_commands.ingest_command,
     "plan": ingest_commands.plan_command,
     "flow": flow_command.flow_command,
+    "run": run_command.run_command,
     "show": show_commands.show_table,
     "history": show_commands.history,
     "contract": show_commands.contract,

@@ -115,7 +115,7 @@ def flow_command(
         lineage=openlineage,
         inputs=[] if source.endswith(CHAIN) else [source],
     )
-    _run(partial(start, on_event=listener, on_batch=partial(_report, json)), once=once)
+    _run(partial(start, on_event=listener, on_batch=partial(report_batch, json)), once=once)
 
 
 def _run(start: Callable[..., Flow], *, once: bool) -> None:
@@ -136,7 +136,7 @@ def _run(start: Callable[..., Flow], *, once: bool) -> None:
         note("nothing to do: the target has everything that the source has now.")
 
 
-def _report(as_json: bool, batch: FlowBatch) -> None:
+def report_batch(as_json: bool, batch: FlowBatch) -> None:
     """Show the result of a batch."""
     from widen.ingestion.new_files import name_some
     from widen.report import text_format

@@ -334,7 +334,7 @@ def ingest_command(
 
     settings = shared_options.storage(storage_option)
     arguments = {**options, "verify": verify_share or verify, "storage_options": settings}
-    report = partial(_report_result, into, json)
+    report = partial(report_result, into, json)
     limits = {"--checkpoint": checkpoint, "--max-files": max_files, "--max-bytes": max_bytes}
     gate = {"max_corrupt": max_corrupt, "max_quarantined": max_quarantined, "fail_on": fail_on and fail_on.value}
     alone = {
@@ -379,7 +379,7 @@ def ingest_command(
         raise typer.Exit(1)
 
 
-def _report_result(into: str, as_json: bool, result: IngestResult) -> bool:
+def report_result(into: str, as_json: bool, result: IngestResult) -> bool:
     """Show the result of an interval; return False if the verification found a difference."""
     from widen.report import text_format
 

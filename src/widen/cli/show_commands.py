@@ -94,7 +94,7 @@ def show_contract(
     contract: Mapping[str, Any], location: str, version: int | None, form: shared_options.ContractForm
 ) -> None:
     """Write a contract in one of its forms."""
-    from widen.ingestion.odcs import to_odcs
+    from widen.json.odcs import to_odcs
 
     if form is shared_options.ContractForm.ODCS:
         sys.stdout.write(to_odcs(contract, location, version))

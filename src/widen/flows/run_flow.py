@@ -196,7 +196,16 @@ def check_chain(chain: str, storage_options: Mapping[str, str] | None) -> None:
         InvalidOption: an argument of a flow cannot be used.
     """
     for each in read_chain(chain):
-        _to_settings(each, FlowQuery(sql=each.sql), storage_options, no_progress, None)
+        check_step(each, storage_options)
+
+
+def check_step(step: ChainStep, storage_options: Mapping[str, str] | None) -> None:
+    """Check the arguments of one flow of a file; its source may not exist yet.
+
+    Raises:
+        InvalidOption: an argument cannot be used.
+    """
+    _to_settings(step, FlowQuery(sql=step.sql), storage_options, no_progress, None)
 
 
 def _to_settings(

@@ -37,24 +37,36 @@ def check_arguments(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """
     signature = inspect.signature(function)
 
-    @cache
-    def parameter_types() -> dict[str, Any]:
-        hints = resolve_hints(function)
-        return {name: _argument_type(each, hints[name]) for name, each in signature.parameters.items() if name in hints}
-
     @wraps(function)
     def checked(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-        arguments = signature.bind(*args, **kwargs).arguments
-        for name, expected in parameter_types().items():
-            if name in arguments and not has_type(arguments[name], expected):
-                must = _requirement(signature.parameters[name], expected)
-                raise InvalidOption(option=name, value=arguments[name], expected=must)
-            if name in arguments and _has_surrogate(arguments[name]) and not _is_path(expected):
-                raise InvalidOption(option=name, value=arguments[name], expected="Must be Unicode text.")
+        ensure_argument_types(function, signature.bind(*args, **kwargs).arguments)
         with spark_required():
             return function(*args, **kwargs)
 
     return checked
+
+
+def ensure_argument_types(function: Callable[..., object], arguments: Mapping[str, object]) -> None:
+    """Check some arguments of a function before it is called.
+
+    Args:
+        arguments: The arguments by name; others of the function may be missing.
+
+    Raises:
+        InvalidOption: as in `check_arguments`.
+    """
+    for name, (parameter, expected) in _parameter_types(function).items():
+        if name in arguments and not has_type(arguments[name], expected):
+            raise InvalidOption(option=name, value=arguments[name], expected=_requirement(parameter, expected))
+        if name in arguments and _has_surrogate(arguments[name]) and not _is_path(expected):
+            raise InvalidOption(option=name, value=arguments[name], expected="Must be Unicode text.")
+
+
+@cache
+def _parameter_types(function: Callable[..., object]) -> dict[str, tuple[inspect.Parameter, Any]]:
+    hints = resolve_hints(function)
+    parameters = inspect.signature(function).parameters
+    return {name: (each, _argument_type(each, hints[name])) for name, each in parameters.items() if name in hints}
 
 
 LATE_TYPES: Mapping[str, str] = {

@@ -32,6 +32,7 @@ CALLS = {
     "ingest": "a.json --into t",
     "plan": "a.json --into t",
     "flow": "t --into u --checkpoint c --once",
+    "run": "r.toml",
     "show": "t",
     "history": "t",
     "contract": "t",
@@ -71,6 +72,7 @@ def test_a_command_needs_spark_unless_the_page_names_it(command: str, tmp_path: 
     for name in ("t", "t_quarantine"):
         write_drift(tmp_path / name)
     (tmp_path / "a.json").write_text('{"total": 1}\n')
+    (tmp_path / "r.toml").write_text('[[load]]\nsource = "a.json"\ninto = "t"\n')
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, command, *shlex.split(CALLS[command])],
         capture_output=True,

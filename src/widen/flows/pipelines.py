@@ -1,0 +1,439 @@
+"""Many loads and flows from one file: in order or side by side, with one result for all.
+
+Source: docs/guide/pipelines.md; TOML 1.0.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from enum import Enum
+from inspect import signature
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import msgspec
+
+from widen.errors import InvalidConfig, InvalidOption, LimitExceeded, WidenError
+from widen.errors.tables import open_failure
+from widen.flows.flow_step import FlowBatch
+from widen.flows.run_flow import ChainStep, check_step, flow
+from widen.ingestion.commit_batch import OnEvent
+from widen.ingestion.interval import ingest
+from widen.ingestion.options import parse_keys, parse_limits, parse_options
+from widen.ingestion.result import IngestResult
+from widen.model.argument_types import check_arguments, ensure_argument_types
+from widen.model.display import Progress, html_table, list_lines, no_progress
+from widen.spark.session import activate_session, find_session
+from widen.spark.source.source_files import to_place
+from widen.spark.types import SparkSession
+from widen.targets import find_table
+
+
+class Kind(str, Enum):
+    """What a step is."""
+
+    LOAD = "load"
+    FLOW = "flow"
+
+
+class Status(str, Enum):
+    """How a step ended."""
+
+    LOADED = "loaded"
+    UNCHANGED = "unchanged"
+    """There was nothing new."""
+    LOST = "lost"
+    """The rows are committed, but the verification found values that cannot be rebuilt from them."""
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    """A step that feeds this one did not end well."""
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether later steps may build on the table."""
+        return self in (Status.LOADED, Status.UNCHANGED)
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineStep:
+    """One load or one flow of a file.
+
+    Args:
+        arguments: The arguments of `widen.ingest` or `widen.flow`, apart from ``source`` and ``into``.
+        feeders: The names of the steps before it without which it cannot run.
+        earlier: The names of all steps that must have ended first: the feeders, and those that write the same table.
+    """
+
+    name: str
+    kind: Kind
+    source: tuple[str, ...]
+    into: str
+    arguments: Mapping[str, Any]
+    feeders: tuple[str, ...] = ()
+    earlier: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """How a step ended.
+
+    Args:
+        results: What it has committed: the `IngestResult` of a load, or the `FlowBatch` of each batch of a flow.
+        error: Why it failed; also with results, if a later batch failed.
+        because: The steps that it waited for and that did not end well, for a step that is skipped.
+        duration_ms: How long it took.
+    """
+
+    step: PipelineStep
+    status: Status
+    results: tuple[IngestResult | FlowBatch, ...] = ()
+    error: Exception | None = None
+    because: tuple[str, ...] = ()
+    duration_ms: int = 0
+
+    def __str__(self) -> str:
+        """Return one sentence for a person."""
+        name, status = f"{self.step.name}: {self.status.value}", self.status
+        if status is Status.SKIPPED:
+            return f"{name}, because it needs {' and '.join(self.because)}"
+        if status is Status.FAILED:
+            return f"{name}: {_message(self.error)}"
+        return f"{name} into {self.step.into}"
+
+    def to_value(self) -> dict[str, Any]:
+        """Return the result as a JSON object."""
+        error = self.error
+        return {
+            "name": self.step.name,
+            "kind": self.step.kind.value,
+            "into": self.step.into,
+            "status": self.status.value,
+            "because": list(self.because),
+            "durationMs": self.duration_ms,
+            "error": None if error is None else {"code": _code(error), "message": _message(error)},
+            "results": [result.to_value() for result in self.results],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineRun:
+    """How the steps of a file ended, in the order of the file."""
+
+    steps: tuple[StepResult, ...]
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether every step ended well."""
+        return all(each.status.is_clean for each in self.steps)
+
+    @property
+    def is_only_over_limits(self) -> bool:
+        """Whether steps failed, each because a batch was over a limit; skipped steps do not count."""
+        failed = [each for each in self.steps if each.status in (Status.FAILED, Status.LOST)]
+        return bool(failed) and all(isinstance(each.error, LimitExceeded) for each in failed)
+
+    def __repr__(self) -> str:
+        return list_lines("PipelineRun", map(str, self.steps))
+
+    def _repr_html_(self) -> str:
+        rows = ((each.step.name, each.step.into, each.status.value, f"{each.duration_ms} ms") for each in self.steps)
+        return html_table("PipelineRun", ("step", "into", "status", "time"), rows)
+
+    def to_value(self) -> dict[str, Any]:
+        """Return the run as a JSON object."""
+        return {"isClean": self.is_clean, "steps": [each.to_value() for each in self.steps]}
+
+
+OnStep: TypeAlias = Callable[[StepResult], object]
+"""Called with the result of each step when it ends."""
+
+
+@check_arguments
+def run(
+    file: str | PathLike[str],
+    *,
+    only: Sequence[str] | None = None,
+    jobs: int = 1,
+    storage_options: Mapping[str, str] | None = None,
+    spark: SparkSession | None = None,
+    progress: Progress = no_progress,
+    on_event: OnEvent | None = None,
+    on_step: OnStep | None = None,
+) -> PipelineRun:
+    """Run the loads and flows of a file once.
+
+    The whole file is checked before the first step starts. A step that fails does not stop the others, unless it feeds
+    them: a step waits for the earlier ones that write its source, or that its ``after`` names.
+
+    Args:
+        file: A TOML file with tables ``[[load]]`` and ``[[flow]]``, whose keys are arguments of `ingest` and `flow`,
+            and ``name`` and ``after``. The table ``[defaults]`` has arguments for all loads.
+        only: The names of the steps to run; by default all.
+        jobs: How many steps may run at the same time. Steps that write the same table run one after another.
+        storage_options: See `ingest`; for all steps.
+        spark: See `ingest`.
+        progress: Called with a description of each step of the work, after the name of the load or flow.
+        on_event: See `ingest`. With several jobs it is called from several threads.
+        on_step: Called with the result of each load or flow when it ends.
+
+    Returns:
+        The run. It holds the errors of the steps that failed.
+
+    Raises:
+        InvalidConfig: the file cannot be read, has an unknown setting or an invalid value.
+        InvalidOption: another argument cannot be used.
+
+    Source: docs/guide/pipelines.md
+    """
+    steps = select_steps(read_pipelines(file, storage_options), only)
+    return run_steps(steps, lambda _: on_event, jobs, storage_options, spark, progress, on_step)
+
+
+def run_steps(
+    steps: Sequence[PipelineStep],
+    listen: Callable[[PipelineStep], OnEvent | None],
+    jobs: int,
+    storage_options: Mapping[str, str] | None = None,
+    spark: SparkSession | None = None,
+    progress: Progress = no_progress,
+    on_step: OnStep | None = None,
+) -> PipelineRun:
+    """Run steps, each when the earlier ones that it waits for have ended.
+
+    Args:
+        listen: Returns what gets the events of a step.
+        jobs: See `run`, as for the rest.
+
+    Raises:
+        InvalidOption: the number of jobs is not positive.
+    """
+    if jobs < 1:
+        raise InvalidOption(option="jobs", value=jobs, expected="Must be an integer >= 1.")
+    shared = {"storage_options": storage_options, "spark": find_session(spark) if steps else spark}
+
+    def execute(step: PipelineStep) -> StepResult:
+        def say(text: str) -> object:
+            return progress(f"{step.name}: {text}")
+
+        return _execute(step, {**shared, "progress": say, "on_event": listen(step)})
+
+    ended: dict[str, StepResult] = {}
+    waiting, running = list(steps), dict[Future[StepResult], str]()
+    with ThreadPoolExecutor(jobs, thread_name_prefix="widen-run") as pool:
+        try:
+            while waiting or running:
+                for step in [step for step in waiting if not _pending(step, waiting, running)][: jobs - len(running)]:
+                    waiting.remove(step)
+                    because = tuple(name for name in step.feeders if name in ended and not ended[name].status.is_clean)
+                    if because:
+                        _end(ended, StepResult(step, Status.SKIPPED, because=because), on_step)
+                    else:
+                        running[pool.submit(execute, step)] = step.name
+                for future in wait(running, return_when=FIRST_COMPLETED).done if running else ():
+                    del running[future]
+                    _end(ended, future.result(), on_step)
+        except BaseException:
+            pool.shutdown(cancel_futures=True)  # what runs ends its commit; nothing new begins
+            raise
+    return PipelineRun(tuple(ended[step.name] for step in steps))
+
+
+def _pending(step: PipelineStep, waiting: Sequence[PipelineStep], running: Mapping[Any, str]) -> bool:
+    not_ended = {*running.values(), *(each.name for each in waiting)}
+    return not not_ended.isdisjoint(step.earlier)
+
+
+def _end(ended: dict[str, StepResult], result: StepResult, on_step: OnStep | None) -> None:
+    ended[result.step.name] = result
+    if on_step is not None:
+        on_step(result)
+
+
+def _execute(step: PipelineStep, shared: Mapping[str, Any]) -> StepResult:
+    """Run a step, and return how it ended; an error of any kind is the result of this step and must not end others."""
+    start = time.monotonic()
+    results: list[IngestResult | FlowBatch] = []
+    error: Exception | None = None
+    activate_session(shared["spark"])
+    try:
+        if step.kind is Kind.LOAD:
+            results.append(ingest(list(step.source), step.into, **step.arguments, **shared))
+        else:
+            flow(step.source[0], step.into, **step.arguments, **shared, once=True, on_batch=results.append)
+    except Exception as failure:
+        error = failure
+    duration_ms = round((time.monotonic() - start) * 1000)
+    return StepResult(step, _status(results, error), tuple(results), error, duration_ms=duration_ms)
+
+
+def _status(results: Sequence[IngestResult | FlowBatch], error: Exception | None) -> Status:
+    if error is not None:
+        return Status.FAILED
+    loads = [result.result if isinstance(result, FlowBatch) else result for result in results]
+    written = [load for load in loads if load is not None and not load.is_unchanged]
+    if any(load.verification is not None and not load.verification.is_clean for load in written):
+        return Status.LOST
+    return Status.LOADED if written else Status.UNCHANGED
+
+
+def _code(error: Exception) -> str:
+    return error.code if isinstance(error, WidenError) else type(error).__name__
+
+
+def _message(error: Exception | None) -> str:
+    return error.message if isinstance(error, WidenError) else f"{type(error).__name__}: {error}"
+
+
+# The file.
+
+
+LOAD_SETTINGS = frozenset(signature(ingest).parameters) - {
+    *("source", "into", "storage_options", "spark", "progress", "on_event"),
+    *("plan_hash", "txn"),  # of one batch, and a file is run again and again
+}
+"""The arguments of a load, apart from ``source`` and ``into``."""
+
+FLOW_SETTINGS = frozenset(ChainStep.__struct_fields__) - {"source", "into"}
+"""The arguments of a flow, apart from ``source`` and ``into``."""
+
+_EXPECTED = (
+    "Must have a table [[load]] for each load, with source and into, and a table [[flow]] for each flow, with source, "
+    "into and checkpoint."
+)
+
+
+class _Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """What every step has; its other keys are arguments."""
+
+    into: str
+    source: str | list[str]
+    name: str | None = None
+    after: list[str] = []
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    load: list[dict[str, Any]] = []
+    flow: list[dict[str, Any]] = []
+    defaults: dict[str, Any] = {}
+
+
+def read_pipelines(
+    file: str | PathLike[str], storage_options: Mapping[str, str] | None = None
+) -> tuple[PipelineStep, ...]:
+    """Return the steps of a file: its loads, then its flows, each with all of its arguments checked.
+
+    Raises:
+        InvalidConfig: the file cannot be read, has an unknown setting or an invalid value.
+    """
+    name = fspath(file)
+    try:
+        content = msgspec.toml.decode(Path(name).read_text(encoding="utf-8"), type=_File)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidConfig(place=name, reason=str(error).rstrip("."), expected=_EXPECTED) from error
+    except (OSError, ValueError) as error:
+        raise InvalidConfig(place=name, reason=open_failure(error), expected="Check the path of the file.") from error
+    reader = _FileReader(name, storage_options)
+    for kind, entries in ((Kind.LOAD, content.load), (Kind.FLOW, content.flow)):
+        for number, entry in enumerate(entries, 1):
+            reader.add(kind, number, entry, content.defaults)
+    if not reader.steps:
+        raise InvalidConfig(place=name, reason="it has no steps", expected=_EXPECTED)
+    return tuple(reader.steps)
+
+
+@dataclass
+class _FileReader:
+    """The steps of a file so far, and the tables that they write."""
+
+    file: str
+    storage_options: Mapping[str, str] | None
+    steps: list[PipelineStep] = field(default_factory=list)
+    tables: dict[str, str] = field(default_factory=dict)
+    """The table that each step writes, with its catalog, by the name of the step."""
+    checkpoints: set[str] = field(default_factory=set)
+
+    def add(self, kind: Kind, number: int, entry: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
+        """Add a step.
+
+        Raises:
+            InvalidConfig: one of its settings is unknown or has an invalid value.
+        """
+        place = f"{self.file}, [[{kind.value}]] {number}"
+        head = self._convert(place, entry, _Entry)
+        name = head.name or head.into.rstrip("/").rpartition("/")[2]
+        place = f"{place} ({name})"
+        if name in self.tables:
+            expected = "Give each step its own name; by default it is the last part of into."
+            raise InvalidConfig(place=place, reason=f"another step is named {name}", expected=expected)
+        for each in set(head.after) - self.tables.keys():
+            expected = "Name steps that stand before this one; flows stand after all loads."
+            raise InvalidConfig(place=place, reason=f"after: no earlier step is named {each}", expected=expected)
+        given = {key: value for key, value in entry.items() if key not in _Entry.__struct_fields__}
+        known = LOAD_SETTINGS if kind is Kind.LOAD else FLOW_SETTINGS
+        for key in (given.keys() | (defaults.keys() if kind is Kind.LOAD else set())) - known:
+            expected = f"Valid settings: {', '.join(sorted({*known, *_Entry.__struct_fields__}))}."
+            raise InvalidConfig(place=place, reason=f"unknown setting {key}", expected=expected)
+        arguments = {**defaults, **given} if kind is Kind.LOAD else given
+        sources = (head.source,) if isinstance(head.source, str) else tuple(head.source)
+        try:
+            if kind is Kind.LOAD:
+                self._check_load(head.into, arguments)
+            else:
+                self._check_flow(place, entry)
+        except InvalidConfig:
+            raise
+        except WidenError as error:
+            raise InvalidConfig(place=place, reason=error.message.rstrip("."), expected=error.advice or "") from error
+        read_from = {_table_key(each, arguments.get("source_catalog")) for each in sources}
+        table = _table_key(head.into, arguments.get("catalog"))
+        feeders = [each for each, written in self.tables.items() if written in read_from or each in head.after]
+        earlier = [each for each, written in self.tables.items() if written == table or each in feeders]
+        self.tables[name] = table
+        self.steps.append(PipelineStep(name, kind, sources, head.into, arguments, tuple(feeders), tuple(earlier)))
+
+    def _check_load(self, into: str, arguments: Mapping[str, Any]) -> None:
+        limits = ("max_corrupt", "max_quarantined", "fail_on")
+        ensure_argument_types(ingest, arguments)
+        _, policy = parse_options(arguments, self.storage_options)
+        parse_keys(arguments, policy)
+        parse_limits(**{name: arguments[name] for name in limits if name in arguments})
+        table = {name: arguments.get(name) for name in ("to", "catalog", "partition_by")}
+        find_table(into, self.storage_options, **table)
+
+    def _check_flow(self, place: str, entry: Mapping[str, Any]) -> None:
+        own = {key: value for key, value in entry.items() if key not in ("name", "after")}
+        step = self._convert(place, own, ChainStep)
+        folder = step.checkpoint.rstrip("/")
+        if folder in self.checkpoints:
+            expected = "Each flow needs its own checkpoint."
+            raise InvalidConfig(place=place, reason=f"another flow has the checkpoint {folder}", expected=expected)
+        self.checkpoints.add(folder)
+        check_step(step, self.storage_options)
+
+    def _convert(self, place: str, entry: Mapping[str, Any], kind: Any) -> Any:
+        try:
+            return msgspec.convert(entry, kind)
+        except msgspec.ValidationError as error:
+            raise InvalidConfig(place=place, reason=str(error), expected=_EXPECTED) from error
+
+
+def _table_key(place: str, catalog: object) -> str:
+    """Return what tells tables apart: the catalog and the name, or the place without regard to how it is written."""
+    return f"{catalog} {place}" if catalog else to_place(place)
+
+
+def select_steps(steps: Sequence[PipelineStep], only: Sequence[str] | None) -> tuple[PipelineStep, ...]:
+    """Return the steps with these names, in the order of the file; by default all.
+
+    Raises:
+        InvalidOption: there is no step of a name.
+    """
+    names = [step.name for step in steps]
+    for name in only or ():
+        if name not in names:
+            raise InvalidOption(option="only", value=name, expected=f"Must be one of: {', '.join(names)}.")
+    return tuple(steps) if only is None else tuple(step for step in steps if step.name in only)

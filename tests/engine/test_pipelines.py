@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import widen
-from support.command_line import told
+from support.command_line import run_json
 from widen.flows.pipelines import Status
 
 FILE = """
@@ -61,7 +61,7 @@ def test_a_failure_stops_only_what_it_feeds(spark: SparkSession, file: Path, job
     assert totals(spark, folder) == {"mon": 3.5}
     assert {each.status for each in widen.run(file, jobs=jobs, spark=spark).steps} == {Status.UNCHANGED}
 
-    (folder / "orders/2.json").write_text("no JSON\n")
+    (folder / "orders/2.json").write_text('{"day": "tue"}\n{"day": "tu\n')
     put(folder / "customers/2.json", {"id": 2**40})
     run = widen.run(file, jobs=jobs, spark=spark)
     assert [each.status.value for each in run.steps] == ["failed", "loaded", "skipped"]
@@ -78,13 +78,13 @@ def test_a_failure_stops_only_what_it_feeds(spark: SparkSession, file: Path, job
 
 def test_the_command_ends_with_the_code_of_its_worst_step(spark: SparkSession, file: Path) -> None:
     del spark
-    value = told("run", str(file), "--json")
+    value = run_json("run", str(file))
     assert [step["status"] for step in value["steps"]] == ["loaded", "loaded", "loaded"]
-    (file.parent / "orders/2.json").write_text("no JSON\n")
-    value = told("run", str(file), "--json", code=3)
+    (file.parent / "orders/2.json").write_text('{"day": "tue"}\n{"day": "tu\n')
+    value = run_json("run", str(file), code=3)
     assert value["steps"][0]["error"]["code"] == "WIDEN_LIMIT_EXCEEDED"
     assert value["steps"][2]["because"] == ["orders"]
     (file.parent / "customers/1.json").unlink()
     (file.parent / "customers").rmdir()
-    value = told("run", str(file), "--json", code=1)
+    value = run_json("run", str(file), code=1)
     assert [step["status"] for step in value["steps"]] == ["failed", "failed", "skipped"]

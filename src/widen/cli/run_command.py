@@ -5,7 +5,7 @@ Source: docs/guide/pipelines.md
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +15,8 @@ from rich.text import Text
 from widen.cli import shared_options, spark_session
 from widen.cli.flow_command import report_batch
 from widen.cli.ingest_commands import report_result, to_listener
-from widen.cli.output import note, progress, show, show_json
+from widen.cli.output import note, progress, show, show_error, show_json
+from widen.errors import WidenError
 
 if TYPE_CHECKING:
     from widen.flows.pipelines import PipelineStep, StepResult
@@ -79,25 +80,29 @@ def _report_step(ended: StepResult) -> None:
     from widen.flows import FlowBatch
     from widen.report.text_format import printable
 
-    show([Text(printable(ended.step.name), "bold")])
-    report = partial(report_result, ended.step.into, False)
-    for result in ended.results:
-        report_batch(False, result) if isinstance(result, FlowBatch) else report(result)
     if not ended.results and ended.error is None:
-        show([Text(f"  {ended.status.value}")])
-    if ended.error is not None:
+        return
+    show([Text(f"── {printable(ended.step.name)}", "bold")])
+    for result in ended.results:
+        report_batch(False, result) if isinstance(result, FlowBatch) else report_result(ended.step.into, False, result)
+    if isinstance(ended.error, WidenError):
+        show_error(ended.error)
+    elif ended.error is not None:
         note(str(ended), "bold red")
-        advice = getattr(ended.error, "advice", None)
-        if advice:
-            note(f"hint: {advice}")
-
-
-_STYLES = {"loaded": "green", "unchanged": "dim", "lost": "bold red", "failed": "bold red", "skipped": "yellow"}
-_MARKS = {"loaded": "✓", "unchanged": "·", "lost": "✗", "failed": "✗", "skipped": "·"}
 
 
 def _summary_line(ended: StepResult) -> Text:
     from widen.report.text_format import printable
 
-    status = ended.status.value
-    return Text(f"{_MARKS[status]} {printable(str(ended))}", _STYLES[status])
+    mark, style = _MARKS[ended.status.value]
+    return Text(f"{mark} {printable(ended.summary)}", style)
+
+
+_MARKS: Mapping[str, tuple[str, str]] = {
+    "loaded": ("✓", "green"),
+    "unchanged": ("·", "dim"),
+    "lost": ("✗", "bold red"),
+    "failed": ("✗", "bold red"),
+    "skipped": ("·", "yellow"),
+}
+"""The mark and the style of the summary, by `widen.flows.pipelines.Status`."""

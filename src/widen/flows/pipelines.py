@@ -95,14 +95,24 @@ class StepResult:
     because: tuple[str, ...] = ()
     duration_ms: int = 0
 
+    @property
+    def summary(self) -> str:
+        """How the step ended, in a line; why it failed is in the error."""
+        into = self.step.into
+        return (
+            f"{self.step.name}: "
+            + {
+                Status.LOADED: f"loaded into {into}",
+                Status.UNCHANGED: f"nothing new for {into}",
+                Status.LOST: f"loaded into {into}, but some values cannot be rebuilt from it",
+                Status.FAILED: f"failed with {_code(self.error)}",
+                Status.SKIPPED: f"skipped, because it needs {' and '.join(self.because)}",
+            }[self.status]
+        )
+
     def __str__(self) -> str:
-        """Return one sentence for a person."""
-        name, status = f"{self.step.name}: {self.status.value}", self.status
-        if status is Status.SKIPPED:
-            return f"{name}, because it needs {' and '.join(self.because)}"
-        if status is Status.FAILED:
-            return f"{name}: {_message(self.error)}"
-        return f"{name} into {self.step.into}"
+        """Return the summary, and what the error says."""
+        return self.summary if self.error is None else f"{self.summary}: {_message(self.error)}"
 
     def to_value(self) -> dict[str, Any]:
         """Return the result as a JSON object."""
@@ -280,12 +290,12 @@ def _status(results: Sequence[IngestResult | FlowBatch], error: Exception | None
     return Status.LOADED if written else Status.UNCHANGED
 
 
-def _code(error: Exception) -> str:
+def _code(error: Exception | None) -> str:
     return error.code if isinstance(error, WidenError) else type(error).__name__
 
 
-def _message(error: Exception | None) -> str:
-    return error.message if isinstance(error, WidenError) else f"{type(error).__name__}: {error}"
+def _message(error: Exception) -> str:
+    return error.message if isinstance(error, WidenError) else str(error)
 
 
 # The file.

@@ -36,7 +36,9 @@ class IcebergSpark:
         if missing:
             pytest.fail(f"Iceberg for Spark is not here ({', '.join(missing)}): run `make interop`.")
         environment = {
-            key: value for key, value in os.environ.items() if not key.startswith(("PYSPARK_", "PYTHONPATH", "SPARK_HOME"))
+            key: value
+            for key, value in os.environ.items()
+            if not key.startswith(("PYSPARK_", "PYTHONPATH", "SPARK_HOME"))
         }
         environment |= {"PATH": f"{PYTHON.parent}:{os.environ['PATH']}", "SPARK_LOCAL_IP": "127.0.0.1"}
         script = str(Path(__file__).with_name("iceberg_spark.py"))

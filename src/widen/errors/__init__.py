@@ -47,7 +47,7 @@ WidenError
 │   │   └── TruncationRequired · FeatureStillNeeded · ConstraintsRemain
 │   ├── FeatureRequired     a change needs a table feature that must be enabled explicitly
 │   ├── AppendOnlyTable · RetentionTooShort   rows or files would be lost that the table protects
-│   ├── IcebergUnavailable · CatalogNotFound · MirrorRefused
+│   ├── IcebergUnavailable · CatalogNotFound · MirrorRefused · NotForIceberg
 │   ├── SparkUnavailable · UnsupportedSpark · PackageMissing   Spark or a package is missing or too old
 │   ├── SourceError         the source of an ingestion cannot be used
 │   │   └── SourceChanged   a file changed while it was read

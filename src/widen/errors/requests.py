@@ -92,6 +92,14 @@ class RetentionTooShort(RequestError):
     )
 
 
+class NotForIceberg(RequestError, AttributeError):
+    """A method, a command or a statement is for Delta tables only."""
+
+    code = "WIDEN_NOT_FOR_ICEBERG"
+    template = "{name} does not apply to Iceberg tables."
+    hint = "{reason}."
+
+
 class SparkUnavailable(RequestError):
     """The call needs Spark, and Spark cannot be started."""
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from widen.errors import (
     CatalogError,
@@ -38,6 +38,7 @@ from widen.iceberg.partitions import (
     to_partition_spec,
 )
 from widen.iceberg.properties import read_sources
+from widen.iceberg.scan_plan import ReplacedDeletes
 from widen.iceberg.schema_conversion import from_model, to_model
 from widen.iceberg.snapshots import MAIN_BRANCH, stream_marks_at
 from widen.log.commit_outcome import Conflicted, StagedFiles
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table, Transaction
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.update import snapshot as snapshot_updates
+    from pyiceberg.table.update.snapshot import _SnapshotProducer
 else:
     iceberg_errors = import_lazily("pyiceberg.exceptions")
     snapshot_updates = import_lazily("pyiceberg.table.update.snapshot")
@@ -214,6 +216,32 @@ def commit_properties(name: TableName, properties: Mapping[str, str], removed: S
     return _commit_metadata(name, transaction, has_changed)
 
 
+def commit_metadata(
+    name: TableName,
+    table: Table,
+    change: Callable[[Transaction], object],
+    has_changed: Callable[[TableMetadata], bool],
+) -> Table:
+    """Change the metadata of a table in one commit without a snapshot, and return its newest version.
+
+    Args:
+        table: The version that the change was decided on.
+        change: Adds the change to a transaction.
+        has_changed: Whether a version of the table has the change.
+
+    Raises:
+        UnsupportedIcebergVersion: the table has a format version that PyIceberg does not write.
+        TableChanged: another writer changed the table first.
+        ColumnChangeUnknown: the catalog did not say whether it has the change.
+        CatalogError: the catalog cannot be read or written; nothing was changed.
+    """
+    ensure_table_writable(name, table)
+    with translate_catalog_errors(str(name)):
+        transaction = table.transaction()
+        change(transaction)
+    return _commit_metadata(name, transaction, has_changed)
+
+
 def commit_restore(name: TableName, snapshot_id: int) -> Table:
     """Make a snapshot the current one in one commit, and return the newest version of the table.
 
@@ -325,9 +353,17 @@ class IcebergTransaction:
             self.transaction.set_properties(changed)
 
     def add_snapshot(
-        self, added: Iterable[IcebergFile | DataFile], summary: Mapping[str, str], removed: Iterable[DataFile] = ()
+        self,
+        added: Iterable[IcebergFile | DataFile],
+        summary: Mapping[str, str],
+        removed: Iterable[DataFile] = (),
+        same_rows: ReplacedDeletes | None = None,
     ) -> None:
         """Add a snapshot that adds files and removes others.
+
+        Args:
+            same_rows: Says that the rows stay the same, and which manifests of delete files apply to no file any more;
+                None if rows change.
 
         Raises:
             UnsupportedFeatureForWrite: files are removed, and a double column is a partition column, or a partition is
@@ -346,7 +382,14 @@ class IcebergTransaction:
             update = self.transaction.update_snapshot(
                 snapshot_properties=dict(summary), branch=self.branch or MAIN_BRANCH
             )
-            producer = update.overwrite() if removed else update.merge_append() if merges else update.fast_append()
+            if same_rows is not None:
+                from widen.iceberg.replacement import new_replacement
+
+                producer: _SnapshotProducer[Any] = new_replacement(
+                    self.transaction, summary, self.branch or MAIN_BRANCH, same_rows
+                )
+            else:
+                producer = update.overwrite() if removed else update.merge_append() if merges else update.fast_append()
             for file in added:
                 producer.append_data_file(to_data_file(file, metadata) if isinstance(file, IcebergFile) else file)
             for data_file in removed:

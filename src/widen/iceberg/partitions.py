@@ -199,11 +199,21 @@ def resolve_partition_fields(fields: Iterable[PartitionField], schema: StructTyp
             name = source[0]
         else:
             name = names.take(f"{column}_{_NAMES[each.transform]}" if each.transform in _NAMES else column)
-        if not _can_transform(each.transform, data_type):
-            expected = f"The column {column} is {data_type.sql}, which {each.transform} cannot take."
-            raise InvalidOption(option="partition_by", value=format_path(each.source), expected=expected)
+        ensure_transformable(each, data_type)
         result.append(PartitionField(name, source, each.transform, each.size))
     return tuple(result)
+
+
+def ensure_transformable(field: PartitionField, data_type: DataType) -> None:
+    """Check that the transform of a field takes values of a type.
+
+    Raises:
+        InvalidOption: it does not.
+    """
+    if not _can_transform(field.transform, data_type):
+        column = format_path(field.source)
+        expected = f"The column {column} is {data_type.sql}, which {field.transform} cannot take."
+        raise InvalidOption(option="partition_by", value=column, expected=expected)
 
 
 def _find_column(field: PartitionField, schema: StructType) -> tuple[Path, DataType]:
@@ -285,6 +295,36 @@ class SortKey:
     def __str__(self) -> str:
         order = "DESC" if self.is_descending else "ASC"
         return f"{format_path(self.source)} {order} NULLS {'FIRST' if self.is_null_first else 'LAST'}"
+
+
+_SORT_KEY = re.compile(r"(.+?)(?:\s+(ASC|DESC))?(?:\s+NULLS\s+(FIRST|LAST))?", re.IGNORECASE | re.DOTALL)
+
+
+def parse_sort_keys(texts: Sequence[str]) -> tuple[SortKey, ...]:
+    """Return the keys of a sort order; nulls come first in ascending and last in descending order by default.
+
+    Args:
+        texts: Columns, e.g. ``id`` or ``placed_at DESC NULLS LAST``.
+
+    Raises:
+        InvalidOption: a text is not a key, or a column is given twice.
+
+    Source: Spark's WRITE ORDERED BY for Iceberg
+    """
+    keys = [_parse_sort_key(text) for text in texts]
+    for at, key in enumerate(keys):
+        if any(name_key(format_path(key.source)) == name_key(format_path(each.source)) for each in keys[:at]):
+            raise InvalidOption(option="sort_by", value=format_path(key.source), expected="It is given twice.")
+    return tuple(keys)
+
+
+def _parse_sort_key(text: str) -> SortKey:
+    match = _SORT_KEY.fullmatch(text.strip())
+    if match is None:
+        raise InvalidOption(option="sort_by", value=text, expected="Must be a column, e.g. id or placed_at DESC.")
+    is_descending = (match[2] or "").upper() == "DESC"
+    is_null_first = not is_descending if match[3] is None else match[3].upper() == "FIRST"
+    return SortKey(parse_path(match[1]), is_descending, is_null_first)
 
 
 def read_sort_keys(metadata: TableMetadata) -> tuple[SortKey, ...]:

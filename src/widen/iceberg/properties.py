@@ -31,8 +31,9 @@ OPERATION = "widen.operation"
 """Snapshot summary: what made the snapshot, one of `OPERATIONS`."""
 
 INGEST, APPEND, REPLAY, UNDO, FOLD = "ingest", "append", "replay", "undo", "fold"
-DELETE, UPDATE, OVERWRITE, MERGE, OPTIMIZE = "delete", "update", "overwrite", "merge", "optimize"
-OPERATIONS = (INGEST, APPEND, REPLAY, UNDO, FOLD, DELETE, UPDATE, OVERWRITE, MERGE, OPTIMIZE)
+DELETE, UPDATE, OVERWRITE, MERGE = "delete", "update", "overwrite", "merge"
+OPTIMIZE, REWRITE = "optimize", "rewrite"
+OPERATIONS = (INGEST, APPEND, REPLAY, UNDO, FOLD, DELETE, UPDATE, OVERWRITE, MERGE, OPTIMIZE, REWRITE)
 
 MODE, PLAN_HASH = "widen.mode", "widen.plan-hash"
 """Snapshot summary: the mode of evolution of an interval, and the hash of its plan."""

@@ -9,8 +9,9 @@ Source: Iceberg's table specification, "Scan Planning"
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta, timezone
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from enum import Enum
@@ -226,6 +227,54 @@ def _ensure_parquet(metadata: TableMetadata, file: DataFile, supported: tuple[An
     if file.file_format not in supported:
         features = f"files in the format {str(file.file_format.value).lower()}, e.g. {file.file_path}"
         raise UnsupportedFeatureForRead(verb="read", location=metadata.location, features=features)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplacedDeletes:
+    """Manifests of delete files that apply to no file any more, and what is in them.
+
+    Args:
+        manifests: The locations of the manifests.
+        counts: The entries of a snapshot summary that count what is removed with them.
+        size_bytes: The size of the delete files.
+    """
+
+    manifests: frozenset[str] = frozenset()
+    counts: Mapping[str, str] = field(default_factory=dict)
+    size_bytes: int = 0
+
+
+def find_replaced_deletes(
+    metadata: TableMetadata, io: FileIO, snapshot: Snapshot, removed: Collection[str]
+) -> ReplacedDeletes:
+    """Return the manifests of delete files that apply to no data file of a snapshot without some of its files.
+
+    Files that are added later are newer than all these deletes, which do not apply to them either.
+
+    Args:
+        removed: The locations of the data files that are removed.
+
+    Source: Iceberg's table specification, "Scan Planning"
+    """
+    manifests = read_manifests(metadata, io, snapshot)
+    deletes = {each.manifest_path: each.fetch_manifest_entry() for each in manifests if not each.is_data}
+    if not deletes:
+        return ReplacedDeletes()
+    entries = chain.from_iterable(each.fetch_manifest_entry() for each in manifests if each.is_data)
+    files = tuple(_to_scanned_file(metadata, each) for each in entries if each.data_file.file_path not in removed)
+    dead = {
+        path: listed
+        for path, listed in deletes.items()
+        if next(_find_applying(files, (_delete_file(metadata, each) for each in listed)), None) is None
+    }
+    counts, size_bytes = Counter[str](), 0
+    for each in chain.from_iterable(dead.values()):
+        size_bytes += each.data_file.file_size_in_bytes
+        kind = "equality" if _kind(each.data_file) is DeleteKind.EQUALITY else "position"
+        counts["removed-delete-files"] += 1
+        counts[f"removed-{kind}-delete-files"] += 1
+        counts[f"removed-{kind}-deletes"] += each.data_file.record_count
+    return ReplacedDeletes(frozenset(dead), {name: str(count) for name, count in counts.items()}, size_bytes)
 
 
 def _find_applying(files: tuple[ScannedFile, ...], deletes: Iterator[DeleteFile]) -> Iterator[DeleteFile]:

@@ -38,7 +38,8 @@ from widen.schema.growth import SchemaChangeOptions, never
 from widen.schema.operations import Operation
 from widen.schema.request import AnyPath, ColumnChanges
 from widen.schema.source_metadata import TableFormat, can_widen_automatically
-from widen.table.open_table import ColumnMethodsMixin, Self
+from widen.table.iceberg_maintenance import NO_SNAPSHOT, IcebergMaintenanceMixin
+from widen.table.open_table import Self
 from widen.table.results import SchemaDiff, TableChange, diff_snapshots
 from widen.table.row_changes import FOLD, FoldMixin, MergeBuilder, ensure_values_kept
 
@@ -48,13 +49,10 @@ if TYPE_CHECKING:
     from widen.spark.iceberg.row_changes import IcebergChange, IcebergRows
     from widen.spark.types import DataFrame, SparkSession
 
-NO_SNAPSHOT = -1
-"""The version of a table that has no snapshot yet, where a number is needed; Iceberg's metadata has it too."""
-
 _WIDEN = "Iceberg can widen int to bigint, float to double, and decimals to more digits: use merge_schema=True."
 
 
-class IcebergTable(FoldMixin, ColumnMethodsMixin):
+class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
     """An Iceberg table at its newest version when it was opened, and after each change made through it.
 
     Args:

@@ -55,6 +55,7 @@ class Vacuumed(Generic[_Table]):
         size_bytes: Their total size.
         kept_since: All versions since this time can still be read.
         is_dry_run: Whether the files were only listed.
+        expired: Of an Iceberg table: the ids of the snapshots that have expired, or would.
     """
 
     table: _Table
@@ -63,6 +64,7 @@ class Vacuumed(Generic[_Table]):
     size_bytes: int
     kept_since: datetime
     is_dry_run: bool
+    expired: tuple[int, ...] = ()
 
     def __repr__(self) -> str:
         done = "would delete" if self.is_dry_run else "deleted"

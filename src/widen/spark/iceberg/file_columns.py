@@ -123,6 +123,37 @@ def _can_read(stored: pa.DataType, wanted: DataType) -> bool:
     return test is not None and test(stored)
 
 
+def has_old_types(columns: pa.Schema, schema: StructType, mapping: NameMapping | None) -> bool:
+    """Return whether a file has a column in a narrower type than the table.
+
+    Args:
+        mapping: The name mapping of the table, for files without field ids.
+    """
+    fields = list(columns)
+    if mapping is not None and not any(map(field_id, fields)):
+        fields = list(_map_names(fields, mapping.root))
+    leaves = ((stored, wanted) for _, stored, wanted in _find(fields, schema, ()) if stored is not None)
+    return any(_is_narrower(stored, wanted) for stored, wanted in leaves)
+
+
+def _is_narrower(stored: pa.DataType, wanted: DataType) -> bool:
+    if isinstance(wanted, DecimalType):
+        return bool(stored.precision < wanted.precision)
+    test = _NARROWER.get(str(wanted))
+    return test is not None and bool(test(stored))
+
+
+_NARROWER: Mapping[str, Callable[[pa.DataType], bool]] = {
+    "long": lambda stored: _is_integer(stored, 32),
+    "double": pa.types.is_float32,
+    "timestamp_ntz": pa.types.is_date32,
+}
+"""For each type of a table, which types of a file have become it.
+
+Source: Iceberg's table specification, "Schema Evolution"
+"""
+
+
 def _has_similar_names(fields: Sequence[pa.Field]) -> bool:
     """Return whether two fields of the same struct, at any depth, have names that differ only in case."""
     is_alike = len({field.name.lower() for field in fields}) < len(fields)

@@ -183,7 +183,7 @@ def _paths(schema: StructType) -> dict[int, Path]:
 
 
 def _group_files(source: IcebergSource, schema: StructType, scan: IcebergScan) -> list[_Group]:
-    has_deletes = _delete_test(scan.deletes)
+    has_deletes = delete_test(scan.deletes)
     groups: dict[tuple[FileColumns, bool], list[ScannedFile]] = {}
     columns = _columns_of(source, schema, [file.path for file in scan.files])
     for file, file_columns in zip(scan.files, columns, strict=True):
@@ -203,7 +203,7 @@ def _columns_of(source: IcebergSource, schema: StructType, paths: Sequence[str])
     return [columns_by_schema[id(columns)] for columns in stored]
 
 
-def _delete_test(deletes: Sequence[DeleteFile]) -> Callable[[ScannedFile], bool]:
+def delete_test(deletes: Sequence[DeleteFile]) -> Callable[[ScannedFile], bool]:
     """Return a test of whether a delete file may apply to a data file, which looks at no delete file one by one."""
     newest: dict[tuple[str | None, str | None], int] = {}
     for delete in deletes:

@@ -151,7 +151,7 @@ _CODECS: Mapping[str, str] = MappingProxyType(
 FILE_SIZE = "write.target-file-size-bytes"
 """Table property: the size from which on a task starts another file."""
 
-_FILE_BYTES = 512 * 2**20
+FILE_BYTES = 512 * 2**20
 """Iceberg's default of `FILE_SIZE`."""
 
 _NO_PROTOCOL = Protocol(min_reader_version=1, min_writer_version=1)
@@ -207,7 +207,7 @@ class IcebergWriter(TableWriter):
         sink = self._new_sink()
         columns = [F.col(quote_name(each.name)).cast(type_to_spark(each.type)) for each in as_nullable(self.schema)]
         # Tasks take the columns by position: mapInArrow of PySpark does not find a name with a dot.
-        ordered = rows.sortWithinPartitions(*map(_to_order, self.sort_by)) if self.sort_by else rows
+        ordered = rows.sortWithinPartitions(*map(to_order, self.sort_by)) if self.sort_by else rows
         frame = ordered.select(*(column.alias(f"c{number}") for number, column in enumerate(columns)))
         with ExitStack() as undo:
             undo.callback(discard_folder, self.store, sink.job)
@@ -240,13 +240,14 @@ class IcebergWriter(TableWriter):
             codec,
             describe_metrics(self.schema, modes),
             to_arrow_with_ids(self.schema).with_metadata(self.footer),
-            file_bytes=_FILE_BYTES if size is None else size,
+            file_bytes=FILE_BYTES if size is None else size,
             encoding=to_encoding(self.properties, codec),
             private=private_columns(self.schema, self.properties),
         )
 
 
-def _to_order(key: SortKey) -> Column:
+def to_order(key: SortKey) -> Column:
+    """Return a key of a sort order as a column to sort by."""
     column = F.col(format_path(key.source))
     if key.is_descending:
         return column.desc_nulls_first() if key.is_null_first else column.desc_nulls_last()

@@ -8,7 +8,7 @@ Source: Delta Spark's OPTIMIZE; PROTOCOL.md#add-file-and-remove-file (dataChange
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -47,12 +47,21 @@ DELETED_SHARE = 0.05
 TASK_BYTES = 128 * 2**20
 """Small bins of different partitions are written by one task up to this size."""
 
-Partition: TypeAlias = tuple[tuple[str, str], ...]
+Partition: TypeAlias = Hashable
+"""The partition of a file: equal for files that may be written together."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Candidate:
+class Candidate:
+    """A file that may be written again.
+
+    Args:
+        row: Its position in the list of files.
+        is_full_of_deletions: Whether it is written again even if it is alone or large.
+    """
+
     row: int
+    partition: Partition
     size_bytes: int
     is_full_of_deletions: bool
 
@@ -76,19 +85,31 @@ def plan_compaction(files: pa.Table, target_bytes: int, *, sorts: bool) -> list[
         files: The files to consider: rows of a list of files.
         sorts: Whether rows are sorted; then every file is written again, and a task has whole partitions.
     """
-    partitions: dict[Partition, list[_Candidate]] = {}
-    for row, file in sorted(enumerate(files.to_pylist()), key=lambda item: _order(item[1])):
-        deletions = _is_full_of_deletions(file)
-        if sorts or deletions or file["size_bytes"] < target_bytes:
-            candidate = _Candidate(row, file["size_bytes"], deletions)
-            partitions.setdefault(_partition(file), []).append(candidate)
+    candidates = (
+        Candidate(row, _partition(file), file["size_bytes"], _is_full_of_deletions(file))
+        for row, file in sorted(enumerate(files.to_pylist()), key=lambda item: _order(item[1]))
+    )
+    return [_to_task(files, some) for some in pack_files(candidates, target_bytes, sorts=sorts)]
+
+
+def pack_files(candidates: Iterable[Candidate], target_bytes: int, *, sorts: bool) -> list[list[Candidate]]:
+    """Return which files are written again by one task each; the files of one partition become one file.
+
+    Args:
+        candidates: The files in the order in which they are written.
+        sorts: Whether rows are sorted; then every file is written again, and a task has whole partitions.
+    """
+    partitions: dict[Partition, list[Candidate]] = {}
+    for each in candidates:
+        if sorts or each.is_full_of_deletions or each.size_bytes < target_bytes:
+            partitions.setdefault(each.partition, []).append(each)
     bins = (
         (partition, some)
-        for partition, candidates in partitions.items()
-        for some in ([candidates] if sorts else _fill_bins(candidates, target_bytes))
+        for partition, found in partitions.items()
+        for some in ([found] if sorts else _fill_bins(found, target_bytes))
         if sorts or len(some) > 1 or some[0].is_full_of_deletions
     )
-    return [_to_task(files, candidates) for candidates in _pack_bins(bins)]
+    return list(_pack_bins(bins))
 
 
 def _order(file: dict[str, object]) -> tuple[object, ...]:
@@ -108,8 +129,8 @@ def _is_full_of_deletions(file: dict[str, object]) -> bool:
     return not rows or vector["cardinality"] / rows > DELETED_SHARE
 
 
-def _fill_bins(candidates: Sequence[_Candidate], target_bytes: int) -> Iterator[list[_Candidate]]:
-    some: list[_Candidate] = []
+def _fill_bins(candidates: Sequence[Candidate], target_bytes: int) -> Iterator[list[Candidate]]:
+    some: list[Candidate] = []
     size_bytes = 0
     for candidate in candidates:
         if some and size_bytes + candidate.size_bytes > target_bytes:
@@ -121,9 +142,9 @@ def _fill_bins(candidates: Sequence[_Candidate], target_bytes: int) -> Iterator[
         yield some
 
 
-def _pack_bins(bins: Iterable[tuple[Partition, list[_Candidate]]]) -> Iterator[list[_Candidate]]:
+def _pack_bins(bins: Iterable[tuple[Partition, list[Candidate]]]) -> Iterator[list[Candidate]]:
     """Yield bins, small ones of different partitions together: Spark writes a file for each partition."""
-    packed: list[_Candidate] = []
+    packed: list[Candidate] = []
     seen: set[Partition] = set()
     size_bytes = 0
     for partition, candidates in bins:
@@ -139,7 +160,7 @@ def _pack_bins(bins: Iterable[tuple[Partition, list[_Candidate]]]) -> Iterator[l
         yield packed
 
 
-def _to_task(files: pa.Table, candidates: Sequence[_Candidate]) -> CompactionTask:
+def _to_task(files: pa.Table, candidates: Sequence[Candidate]) -> CompactionTask:
     rows = pa.array([candidate.row for candidate in candidates], pa.int64())
     return CompactionTask(files.take(rows), sum(candidate.size_bytes for candidate in candidates))
 

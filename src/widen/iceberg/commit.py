@@ -258,7 +258,8 @@ def commit_restore(name: TableName, snapshot_id: int) -> Table:
     marks = stream_marks_at(table.metadata, snapshot_id)
     with translate_catalog_errors(str(name)):
         transaction = table.transaction()
-        snapshot_updates.ManageSnapshots(transaction).set_current_snapshot(snapshot_id)
+        ages = reference_ages(table.metadata, MAIN_BRANCH)
+        transaction._stage(*transaction._set_ref_snapshot(snapshot_id, MAIN_BRANCH, "branch", **ages))
         transaction.set_properties({key: value for key, value in marks.items() if value is not None})
         removed = [key for key, value in marks.items() if value is None]
         if removed:
@@ -371,7 +372,7 @@ class IcebergTransaction:
             InvalidOption: a property of the table is not an integer.
             CatalogError: the store of the table cannot be written.
         """
-        metadata, removed = self.metadata, list(removed)
+        metadata, removed, branch = self.metadata, list(removed), self.branch or MAIN_BRANCH
         is_rounded = bool(rounded_sources(metadata))
         if removed and is_rounded:
             raise UnsupportedFeatureForWrite(verb="change rows of", location=str(self.name), features=_ROUNDED)
@@ -379,15 +380,11 @@ class IcebergTransaction:
         merges = metadata.properties.get(_MERGES_MANIFESTS, "").lower() == "true" and not is_rounded
         _ensure_integers(metadata.properties, _INTEGERS + _MERGE_INTEGERS * merges)
         with translate_catalog_errors(str(self.name)):
-            update = self.transaction.update_snapshot(
-                snapshot_properties=dict(summary), branch=self.branch or MAIN_BRANCH
-            )
+            update = self.transaction.update_snapshot(snapshot_properties=dict(summary), branch=branch)
             if same_rows is not None:
                 from widen.iceberg.replacement import new_replacement
 
-                producer: _SnapshotProducer[Any] = new_replacement(
-                    self.transaction, summary, self.branch or MAIN_BRANCH, same_rows
-                )
+                producer: _SnapshotProducer[Any] = new_replacement(self.transaction, summary, branch, same_rows)
             else:
                 producer = update.overwrite() if removed else update.merge_append() if merges else update.fast_append()
             for file in added:
@@ -400,6 +397,10 @@ class IcebergTransaction:
                 raise UnsupportedFeatureForWrite(
                     verb="change rows of", location=str(self.name), features=_OUTSIDE_CALENDAR
                 ) from error
+            ages = reference_ages(metadata, branch)
+            if any(ages.values()):  # PyIceberg forgets how long a branch keeps its snapshots when it adds one
+                moved, _ = self.transaction._set_ref_snapshot(producer.snapshot_id, branch, "branch", **ages)
+                self.transaction._stage(moved)
         self.snapshot_id = producer.snapshot_id
 
     def commit(self, staged: StagedFiles) -> CommitResult:
@@ -492,6 +493,13 @@ class IcebergTransaction:
             own = [each for each in snapshot.manifests(io) if each.added_snapshot_id == self.snapshot_id]
             for path in (*(each.manifest_path for each in own), snapshot.manifest_list):
                 io.delete(path)
+
+
+def reference_ages(metadata: TableMetadata, name: str) -> dict[str, int | None]:
+    """Return how long a branch or a tag is kept, and which of its snapshots; None where the table says it."""
+    reference = metadata.refs.get(name)
+    names = ("max_ref_age_ms", "max_snapshot_age_ms", "min_snapshots_to_keep")
+    return {key: getattr(reference, key, None) for key in names}
 
 
 def _ensure_integers(properties: Mapping[str, str], names: Iterable[str]) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from widen.errors import InvalidOption
 from widen.iceberg.catalog import TableName
-from widen.iceberg.commit import commit_metadata
+from widen.iceberg.commit import commit_metadata, reference_ages
 from widen.iceberg.partitions import (
     PartitionField,
     ensure_transformable,
@@ -149,16 +149,12 @@ def fast_forward(name: TableName, branch: str, source: str) -> Table:
 
     def change(transaction: Transaction) -> None:
         transaction._stage(
-            *transaction._set_ref_snapshot(snapshot_id=number, ref_name=branch, type=BRANCH, **_ages(metadata, branch))
+            *transaction._set_ref_snapshot(
+                snapshot_id=number, ref_name=branch, type=BRANCH, **reference_ages(metadata, branch)
+            )
         )
 
     return commit_metadata(name, table, change, lambda each: each.refs[branch].snapshot_id == number)
-
-
-def _ages(metadata: TableMetadata, branch: str) -> dict[str, int | None]:
-    """Return the retention of a branch, which moving it would reset."""
-    reference = metadata.refs[branch]
-    return {key: getattr(reference, key) for key in ("max_ref_age_ms", "max_snapshot_age_ms", "min_snapshots_to_keep")}
 
 
 # Partition specifications and sort orders: files that exist keep theirs.

@@ -11,6 +11,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial, wraps
 from typing import Annotated, Any
 
@@ -29,7 +30,7 @@ from widen.cli import (
     spark_session,
 )
 from widen.cli.output import STDOUT, discard_output, note, prepare_streams, show_error, show_line
-from widen.errors import LimitExceeded, PostCommitFailed, StorageError, WidenError
+from widen.errors import LimitExceeded, NotForIceberg, PostCommitFailed, StorageError, TableNotFound, WidenError
 from widen.errors.tables import notes_of
 from widen.model.display import recorded_commits
 from widen.model.lazy_module import import_lazily, spark_required
@@ -74,6 +75,15 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "rewrite": ("widen rewrite shop/orders",),
     "optimize": ("widen optimize shop/orders --dry-run",),
     "vacuum": ("widen vacuum shop/orders --dry-run",),
+    "branch": (
+        "widen branch shop.orders --catalog lake.db",
+        "widen branch shop.orders --catalog lake.db --create audit --keep-hours 48",
+        "widen branch shop.orders --catalog lake.db --fast-forward main --to audit",
+    ),
+    "layout": (
+        "widen layout shop.orders --catalog lake.db --add 'day(placed_at)'",
+        "widen layout shop.orders --catalog lake.db --sort-by 'placed_at DESC'",
+    ),
     "restore": (
         "widen restore shop/orders --version 3",
         "widen restore shop/orders --timestamp '2024-01-31 12:00:00Z'",
@@ -136,6 +146,42 @@ def for_both_formats(delta: Callable[..., None], iceberg: Callable[..., None]) -
     wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     wrapper.__annotations__ = {each.name: each.annotation for each in parameters}
     return wrapper
+
+
+def for_delta_only(delta: Callable[..., None], command: str, reason: str) -> Callable[..., None]:
+    """Return a command that says in a line why it does not take an Iceberg table.
+
+    Args:
+        delta: The command. It may have a ``--catalog`` of its own; then it is asked whether the table is there.
+    """
+    parameters = inspect.signature(delta, eval_str=True).parameters
+    error = NotForIceberg(name=f"widen {command}", reason=reason)
+    if "catalog" not in parameters:
+
+        def refuse(**_: Any) -> None:
+            raise error
+
+        refuse.__signature__ = inspect.Signature([*parameters.values()])  # type: ignore[attr-defined]
+        return for_both_formats(delta, refuse)
+
+    @wraps(delta)
+    def wrapper(**given: Any) -> None:
+        try:
+            delta(**given)
+        except TableNotFound:
+            if _is_in_catalog(given["table"], given["catalog"]):
+                raise error from None
+            raise
+
+    return wrapper
+
+
+def _is_in_catalog(table: str, catalog: str | None) -> bool:
+    from widen.iceberg.catalog import to_table_name
+
+    with suppress(WidenError):
+        return catalog is not None and to_table_name(table, catalog).find() is not None
+    return False
 
 
 def _option(name: str) -> str:
@@ -239,6 +285,8 @@ _COMMANDS: Mapping[str, Callable[..., None]] = {
     "optimize": maintenance_commands.optimize,
     "vacuum": maintenance_commands.vacuum,
     "restore": maintenance_commands.restore,
+    "branch": iceberg_commands.branch_command,
+    "layout": iceberg_commands.layout_command,
     "drop-feature": maintenance_commands.drop_feature,
     "handover": maintenance_commands.handover,
     "mirror": maintenance_commands.mirror,
@@ -258,15 +306,32 @@ _FOR_ICEBERG: Mapping[str, Callable[..., None]] = {
     "read": iceberg_commands.read_iceberg_table,
     "alter": iceberg_commands.alter_iceberg,
     "properties": iceberg_commands.properties_iceberg,
+    "rewrite": iceberg_commands.rewrite_iceberg,
+    "optimize": iceberg_commands.optimize_iceberg,
+    "vacuum": iceberg_commands.vacuum_iceberg,
     "restore": iceberg_commands.restore_iceberg,
     "view": iceberg_commands.view_iceberg,
     "fold": iceberg_commands.fold_iceberg,
 }
 """What these commands do for the table of a ``--catalog``."""
 
-for _name, _command in _COMMANDS.items():
-    _other = _FOR_ICEBERG.get(_name)
-    app.command(_name, epilog=examples_text(_name))(for_both_formats(_command, _other) if _other else _command)
+_NOT_FOR_ICEBERG: Mapping[str, str] = {
+    "drop-feature": "Iceberg tables have a format version instead of features",
+    "handover": "Clients of Iceberg read the table as it is",
+    "mirror": "It is an Iceberg table already",
+}
+"""Why these commands do not take the table of a ``--catalog``, each in a line."""
+
+
+def _command_of(name: str) -> Callable[..., None]:
+    command = _COMMANDS[name]
+    if name in _NOT_FOR_ICEBERG:
+        return for_delta_only(command, name, _NOT_FOR_ICEBERG[name])
+    return for_both_formats(command, _FOR_ICEBERG[name]) if name in _FOR_ICEBERG else command
+
+
+for _name in _COMMANDS:
+    app.command(_name, epilog=examples_text(_name))(_command_of(_name))
 
 
 def main() -> None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 from rich.text import Text
 
-from widen.cli import shared_options
+from widen.cli import shared_options, spark_session
 from widen.cli.alter_commands import ensure_one_change, parse_operations, requested_changes
-from widen.cli.maintenance_commands import RestChoice, print_view, run_fold
+from widen.cli.maintenance_commands import RestChoice, files_text, print_view, run_fold, show_compaction
 from widen.cli.output import ensure_output_writable, note, progress, show_json, show_line
 from widen.cli.output import show as show_parts
 from widen.cli.shared_options import ContractForm
@@ -26,15 +27,28 @@ from widen.cli.show_commands import (
     show_report,
     show_rows,
 )
+from widen.model.lazy_module import import_lazily
 
 if TYPE_CHECKING:
     from widen.model.types import StructType
     from widen.table import IcebergTable
+    from widen.table.results import TableChange
+
+text_format = import_lazily("widen.report.text_format")
+
+RequiredCatalog: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--catalog",
+        metavar="NAME|FILE.db",
+        help="A catalog of PyIceberg's configuration, or a file for an embedded one.",
+    ),
+]
 
 
 def show_iceberg(table: str, catalog: str, version: int | None = None, json: bool = False) -> None:
     """Show the columns, the files and the properties of an Iceberg table."""
-    from widen.report import terminal, text_format
+    from widen.report import terminal
     from widen.table import IcebergTable
 
     opened = IcebergTable(table, catalog)
@@ -46,9 +60,9 @@ def show_iceberg(table: str, catalog: str, version: int | None = None, json: boo
         facts = {"files": files.num_rows, "sizeBytes": size_bytes, "rows": rows, "properties": opened.properties}
         show_json({"location": opened.location, "version": version or opened.version, "columns": columns, **facts})
         return
-    text = text_format
-    counted = (text.count_noun(files.num_rows, "file"), text.size_text(size_bytes), text.count_noun(rows, "row"))
-    parts = [Text(opened.name, "bold"), Text(text.printable(opened.location), "dim")]
+    noun = text_format.count_noun
+    counted = (noun(files.num_rows, "file"), text_format.size_text(size_bytes), noun(rows, "row"))
+    parts = [Text(opened.name, "bold"), Text(text_format.printable(opened.location), "dim")]
     show_parts([*parts, terminal.facts_line(f"snapshot {version or opened.version}", *counted), _columns_table(schema)])
     if opened.properties:
         show_parts([terminal.heading_part("Properties"), terminal.pairs_table(sorted(opened.properties.items()))])
@@ -59,7 +73,7 @@ def _doc(metadata: Any) -> dict[str, str]:
 
 
 def _columns_table(schema: StructType) -> Any:
-    from widen.report import terminal, text_format
+    from widen.report import terminal
 
     printable = text_format.printable
     table = terminal.table_of("column", "type", "null", "comment")
@@ -72,7 +86,7 @@ def _columns_table(schema: StructType) -> Any:
 
 def history_iceberg(table: str, catalog: str, limit: int | None = None, json: bool = False) -> None:
     """Show the snapshots of an Iceberg table, newest first."""
-    from widen.report import terminal, text_format
+    from widen.report import terminal
     from widen.table import IcebergTable
 
     opened = IcebergTable(table, catalog)
@@ -288,8 +302,6 @@ def alter_iceberg(
 
 
 def _show_operations(opened: IcebergTable, operations: Sequence[Any], *, is_done: bool, json: bool) -> None:
-    from widen.report import text_format
-
     if json:
         plan = [operation.to_value() for operation in operations]
         show_json({"version": opened.version, "changed": is_done and bool(plan), "operations": plan})
@@ -298,3 +310,155 @@ def _show_operations(opened: IcebergTable, operations: Sequence[Any], *, is_done
     else:
         printable, verb = text_format.printable, "" if is_done else "would "
         show_parts(Text(f"{verb}{printable(str(operation))}") for operation in operations)
+
+
+# Maintenance.
+
+
+def optimize_iceberg(
+    table: str,
+    catalog: str,
+    where: str | None = None,
+    zorder_by: list[str] | None = None,
+    target_bytes: int | None = None,
+    dry_run: bool = False,
+    json: bool = False,
+    sort: Annotated[
+        bool, typer.Option("--sort", help="Rewrite all files in the sort order of an Iceberg table.")
+    ] = False,
+) -> None:
+    """Write small files of an Iceberg table together into larger ones, without deleted rows."""
+    from widen.table import IcebergTable
+
+    opened = IcebergTable(table, catalog)
+    run = partial(opened.optimize, where, target_bytes=target_bytes, zorder_by=zorder_by or (), sort=sort)
+    _compact(opened, run, is_dry=dry_run, json=json)
+
+
+def rewrite_iceberg(table: str, catalog: str, json: bool = False) -> None:
+    """Rewrite the files of an Iceberg table that have old types or an older partition specification."""
+    from widen.table import IcebergTable
+
+    opened = IcebergTable(table, catalog)
+    _compact(opened, opened.rewrite, is_dry=False, json=json)
+
+
+def _compact(opened: IcebergTable, run: Callable[..., TableChange[Any]], *, is_dry: bool, json: bool) -> None:
+    before, change = opened.version, run(dry_run=True)
+    if change.metrics and not is_dry:
+        session = spark_session.spark_session()
+        with progress("writing"):
+            change = run(spark=session)
+    if json or change.metrics:
+        show_compaction(change, changed=opened.version != before, is_dry=is_dry, json=json)
+    else:
+        show_line(UNCHANGED)
+
+
+def vacuum_iceberg(
+    table: str,
+    catalog: str,
+    retention_hours: float | None = None,
+    dry_run: bool = False,
+    force: bool = False,
+    json: bool = False,
+    keep_last: Annotated[
+        int | None, typer.Option(min=1, help="How many snapshots of each branch of an Iceberg table stay.")
+    ] = None,
+) -> None:
+    """Expire old snapshots of an Iceberg table, and delete the files that no other snapshot needs."""
+    from widen.table import IcebergTable
+
+    with progress("listing the files"):
+        opened = IcebergTable(table, catalog)
+        done = opened.vacuum(retention_hours, keep_last=keep_last, dry_run=dry_run, force=force)
+    if json:
+        facts = {"version": done.version, "dryRun": dry_run, "files": len(done.files), "bytes": done.size_bytes}
+        expired = {"keptSince": done.kept_since.isoformat(), "expired": done.expired, "paths": done.files}
+        show_json({**facts, **expired})
+        return
+    verbs = ("would expire", "would delete") if dry_run else ("expired", "deleted")
+    snapshots = text_format.count_noun(len(done.expired), "snapshot")
+    line = f"{verbs[0]} {snapshots}, {verbs[1]} {files_text(len(done.files), done.size_bytes)}"
+    show_parts([Text(line), *(Text(f"  {text_format.printable(path)}") for path in done.files if dry_run)])
+
+
+def branch_command(
+    table: Annotated[str, typer.Argument(help="The Iceberg table, e.g. shop.orders.")],
+    catalog: RequiredCatalog,
+    create: Annotated[str | None, typer.Option(metavar="NAME", help="Create a branch.")] = None,
+    tag: Annotated[str | None, typer.Option(metavar="NAME", help="Create a tag.")] = None,
+    drop: Annotated[str | None, typer.Option(metavar="NAME", help="Drop a branch or a tag.")] = None,
+    fast_forward: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Move a branch to the newest snapshot of the branch --to.")
+    ] = None,
+    to: Annotated[str | None, typer.Option(metavar="NAME", help="With --fast-forward: the branch ahead.")] = None,
+    version: Annotated[int | None, typer.Option(help="The snapshot to name; by default the current one.")] = None,
+    keep_hours: Annotated[
+        float | None, typer.Option(min=0, help="How long a vacuum keeps the branch or tag; by default for ever.")
+    ] = None,
+    json: shared_options.Json = False,
+) -> None:
+    """List, create, drop or fast-forward branches and tags of an Iceberg table."""
+    from widen.report import terminal
+    from widen.table import IcebergTable
+
+    given = [each for each in (create, tag, drop, fast_forward) if each is not None]
+    if len(given) > 1:
+        raise typer.BadParameter(
+            "--create, --tag, --drop and --fast-forward need a commit each. Run one command for each."
+        )
+    if (fast_forward is None) != (to is None):
+        raise typer.BadParameter("--fast-forward needs --to, and --to needs --fast-forward.")
+    if create is None and tag is None and (version is not None or keep_hours is not None):
+        raise typer.BadParameter("--version and --keep-hours are for --create and --tag.")
+    opened = IcebergTable(table, catalog)
+    if create is not None:
+        opened.create_branch(create, version, keep_hours=keep_hours)
+    elif tag is not None:
+        opened.create_tag(tag, version, keep_hours=keep_hours)
+    elif fast_forward is not None and to is not None:
+        opened.fast_forward(fast_forward, to)
+    elif drop is not None:
+        is_tag = any(each.name == drop and each.kind == "tag" for each in opened.references)
+        _ = opened.drop_tag(drop) if is_tag else opened.drop_branch(drop)
+    if json:
+        show_json([{"name": each.name, "kind": each.kind, "version": each.version} for each in opened.references])
+        return
+    parts = terminal.table_of("name", "kind", "version")
+    for each in opened.references:
+        parts.add_row(Text(text_format.printable(each.name), "bold"), each.kind, str(each.version))
+    show_parts([Text(opened.name, "bold"), parts])
+
+
+def layout_command(
+    table: Annotated[str, typer.Argument(help="The Iceberg table, e.g. shop.orders.")],
+    catalog: RequiredCatalog,
+    add: Annotated[
+        list[str] | None, typer.Option(metavar="FIELD", help="Add a partition field, e.g. 'day(placed_at)'.")
+    ] = None,
+    drop: Annotated[list[str] | None, typer.Option(metavar="FIELD", help="Drop a partition field.")] = None,
+    sort_by: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="Sort new files, e.g. by 'id DESC'; can be repeated.")
+    ] = None,
+    unsorted: Annotated[bool, typer.Option("--unsorted", help="Do not sort new files.")] = False,
+    json: shared_options.Json = False,
+) -> None:
+    """Show or change the partition fields and the sort order of an Iceberg table. Files keep theirs."""
+    from widen.report import terminal
+    from widen.table import IcebergTable
+
+    changes = [bool(add or drop), bool(sort_by), unsorted]
+    if sum(changes) > 1:
+        raise typer.BadParameter("Partition fields and the sort order need a commit each. Run one command for each.")
+    opened = IcebergTable(table, catalog)
+    if add or drop:
+        opened.change_partitioning(add=add or (), drop=drop or ())
+    elif sort_by or unsorted:
+        opened.set_sort_order(*(sort_by or ()))
+    if json:
+        show_json({"partitionBy": opened.partition_by, "sortOrder": opened.sort_order})
+        return
+    facts = {"partitioned by": opened.partition_by, "sorted by": opened.sort_order}
+    pairs = [(name, ", ".join(map(text_format.printable, each)) or "nothing") for name, each in facts.items()]
+    show_parts([Text(opened.name, "bold"), terminal.pairs_table(pairs)])

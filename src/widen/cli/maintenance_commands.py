@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from widen.evolution.unify import FoldResult
     from widen.spark.types import SparkSession
     from widen.table import IcebergTable, Table
+    from widen.table.results import TableChange
 
 
 def rewrite(
@@ -57,7 +58,7 @@ def rewrite(
         changed = opened.version > before
         show_json({"version": opened.version, "changed": changed, "files": files, "bytes": size_bytes})
     elif files:
-        show([Text(f"rewrote {_files_text(files, size_bytes)}: version {opened.version}")])
+        show([Text(f"rewrote {files_text(files, size_bytes)}: version {opened.version}")])
     else:
         report_change(before, opened, json=False)
 
@@ -105,7 +106,7 @@ def vacuum(
             }
         )
         return
-    counted = _files_text(len(done.files), done.size_bytes)
+    counted = files_text(len(done.files), done.size_bytes)
     verb, end = ("would delete", "") if dry_run else ("deleted", f": version {done.version}")
     show([Text(f"{verb} {counted}{end}"), *(Text(f"  {path}") for path in done.files if dry_run)])
 
@@ -120,41 +121,47 @@ def optimize(
         typer.Option("--zorder-by", metavar="COLUMN", help="Sort by a column, for data skipping; can be repeated."),
     ] = None,
     target_bytes: Annotated[
-        int, typer.Option(min=1, help="The size of new files; by default 1 GiB.", show_default=False)
-    ] = 2**30,
+        int | None, typer.Option(min=1, help="The size of new files; by default 1 GiB, or what an Iceberg table says.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the files.")] = False,
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
     """Write small files together into larger ones. The rows stay as they are."""
+    from widen.protocol.table_properties import TARGET_BYTES
     from widen.table import Table
 
     opened = Table(table, shared_options.storage(storage_option))
     before = opened.version
-    run = partial(opened.optimize, where, target_bytes=target_bytes, zorder_by=zorder_by or ())
+    run = partial(opened.optimize, where, target_bytes=target_bytes or TARGET_BYTES, zorder_by=zorder_by or ())
     change = run(dry_run=True, spark=None if where is None else spark_session.spark_session())
     if change.metrics and not dry_run:
         session = spark_session.spark_session()
         with progress("writing"):
             change = run(spark=session)
+    if not json and not change.metrics:
+        show_unchanged(opened)
+    else:
+        show_compaction(change, changed=opened.version > before, is_dry=dry_run, json=json)
+
+
+def show_compaction(change: TableChange[Any], *, changed: bool, is_dry: bool, json: bool) -> None:
+    """Show which files became which, or would, in a table of either format."""
     counts = [change.metrics.get(key, 0) for key in (*_REMOVED, *_ADDED)]
     if json:
         names = ("files", "bytes", "newFiles", "newBytes")
-        show_json(
-            {"version": opened.version, "changed": opened.version > before} | dict(zip(names, counts, strict=True))
-        )
-    elif not change.metrics:
-        show_unchanged(opened)
-    else:
-        old, new = _files_text(*counts[:2]), _files_text(*counts[2:])
-        done = f"would write {old} again" if dry_run else f"{old} became {new}: version {opened.version}"
-        show([Text(done)])
+        show_json({"version": change.table.version, "changed": changed} | dict(zip(names, counts, strict=True)))
+        return
+    old, new = files_text(*counts[:2]), files_text(*counts[2:])
+    done = f"would write {old} again" if is_dry else f"{old} became {new}: version {change.table.version}"
+    show([Text(done)])
 
 
 _ADDED = ("numAddedFiles", "numAddedBytes")
 
 
-def _files_text(files: int, size_bytes: int) -> str:
+def files_text(files: int, size_bytes: int) -> str:
+    """Return a number of files and their size for a reader."""
     from widen.report import text_format
 
     text = text_format
@@ -208,7 +215,7 @@ def drop_feature(
     features = sorted(supported_features(opened.snapshot.protocol))
     done = f"dropped {feature}"
     if files:
-        done += f"; rewrote {_files_text(files, size_bytes)}"
+        done += f"; rewrote {files_text(files, size_bytes)}"
     facts = {"dropped": feature, "rewrittenFiles": files, "features": features}
     report_change(before, opened, json=json, done=f"{done}; left: {', '.join(features) or 'none'}", facts=facts)
 

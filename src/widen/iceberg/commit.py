@@ -38,6 +38,7 @@ from widen.iceberg.partitions import (
     to_partition_spec,
 )
 from widen.iceberg.properties import read_sources
+from widen.iceberg.replacement import new_replacement
 from widen.iceberg.scan_plan import ReplacedDeletes
 from widen.iceberg.schema_conversion import from_model, to_model
 from widen.iceberg.snapshots import MAIN_BRANCH, stream_marks_at
@@ -382,8 +383,6 @@ class IcebergTransaction:
         with translate_catalog_errors(str(self.name)):
             update = self.transaction.update_snapshot(snapshot_properties=dict(summary), branch=branch)
             if same_rows is not None:
-                from widen.iceberg.replacement import new_replacement
-
                 producer: _SnapshotProducer[Any] = new_replacement(self.transaction, summary, branch, same_rows)
             else:
                 producer = update.overwrite() if removed else update.merge_append() if merges else update.fast_append()

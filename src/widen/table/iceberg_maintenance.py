@@ -130,7 +130,7 @@ class IcebergMaintenanceMixin(ColumnMethodsMixin):
             JobFailed: a Spark job failed; nothing is visible.
             StorageError: the catalog or the store returned an error; nothing is visible.
 
-        Source: Iceberg for Spark's rewrite_data_files
+        Source: Spark's rewrite_data_files for Iceberg
         """
         from widen.spark.iceberg.compact import IcebergCompactionRequest
 
@@ -346,7 +346,7 @@ class IcebergMaintenanceMixin(ColumnMethodsMixin):
             ContentionError: another writer changed the table first, or the outcome is unknown.
             StorageError: the catalog returned an error.
 
-        Source: Iceberg for Spark's fast_forward
+        Source: Spark's fast_forward for Iceberg
         """
         self._table = fast_forward(self._name, branch, source)
         return self

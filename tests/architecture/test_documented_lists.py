@@ -72,3 +72,18 @@ def test_every_command_of_a_page_exists() -> None:
         for name in re.findall(r"^widen ([a-z-]+)", block, re.MULTILINE)
     }
     assert {(page, name) for page, name in named if name not in COMMANDS} == set()
+
+
+def test_every_error_of_a_page_exists() -> None:
+    known = set(re.findall(r"^### (\S+)$", page("errors.md"), re.MULTILINE))
+    named = {
+        (path.name, code)
+        for path in [DOCS.parent / "README.md", *DOCS.rglob("*.md")]
+        if path.name != "errors.md"
+        for code in re.findall(r"`((?:WIDEN|DELTA)_[A-Z_]+[A-Z])`", path.read_text(encoding="utf-8"))
+    }
+    assert {(name, code) for name, code in named if code not in known} == set()
+
+
+def test_the_runbook_has_the_errors_that_one_meets() -> None:
+    assert len(set(re.findall(r"^\| `([A-Z_]+)`", page("guide/runbook.md"), re.MULTILINE))) >= 20

@@ -47,6 +47,7 @@ EXCEPTIONS = Exceptions(
         "widen alter shop/orders total --type string": 1,
         "widen ingest landing/ --into shop/landed --once --checkpoint shop/landed_checkpoint --max-corrupt 0": 3,
         "widen ingest orders/tuesday/ --into shop/gated --fail-on structural": 3,
+        "widen ingest landing/ --into shop/orders --new --max-corrupt 0": 3,
         "widen plan bad/ --contract orders.json": 3,
         "widen run pipelines.toml --events loads.jsonl": 3,
         "widen plan orders/tuesday/ --into shop/orders": 2,

@@ -49,6 +49,18 @@ def test_spark_has_the_manager_of_checkpoints_that_its_own_sessions_use() -> Non
     assert f"{manager.replace('.', '/')}.class" in zipfile.ZipFile(jar).namelist()
 
 
+def test_the_defaults_file_of_the_user_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = "# spark.ui.enabled true\nspark.driver.memory 1g\n  spark.sql.session.timeZone=Europe/Paris\n"
+    (tmp_path / "spark-defaults.conf").write_text(lines)
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    code = (
+        "from widen.spark.session import find_session; conf = find_session().sparkContext.getConf(); "
+        "print([conf.get(f'spark.{name}') for name in ('driver.memory', 'sql.session.timeZone', 'ui.enabled')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "['1g', 'Europe/Paris', 'false']\n"
+
+
 def test_an_unknown_version_of_spark_keeps_its_own_manager_of_checkpoints() -> None:
     assert stream_settings("5.0") == {}
 

@@ -27,7 +27,7 @@ _SETTINGS = {
     "spark.driver.memory": "4g",
     "spark.log.level": "ERROR",
 }
-"""The settings of a session that Widen starts itself."""
+"""The settings of a session that Widen starts itself, unless the user's ``spark-defaults.conf`` has them."""
 
 
 MINIMUM_VERSION = (4, 0)
@@ -146,10 +146,27 @@ def _start_session() -> SparkSession:
     master = os.environ.get("MASTER", "local[*]")
     builder = builder.master(master)
     on_local_disk = stream_settings(pyspark.__version__) if master.startswith("local") else {}
+    chosen = _names_in_defaults_file()
     for key, value in {**_SETTINGS, **on_local_disk}.items():
-        builder = builder.config(key, value)
+        if key not in chosen:
+            builder = builder.config(key, value)
     with without_usual_lines():
         return builder.getOrCreate()
+
+
+def _names_in_defaults_file() -> set[str]:
+    """Return the settings in the user's ``spark-defaults.conf``. Spark would prefer those of the builder to them."""
+    home = os.environ.get("SPARK_HOME") or os.path.dirname(pyspark.__file__)
+    folder = os.environ.get("SPARK_CONF_DIR") or os.path.join(home, "conf")
+    try:
+        with open(os.path.join(folder, "spark-defaults.conf"), encoding="utf-8") as file:
+            return {match[1] for line in file if (match := _SETTING.match(line))}
+    except OSError:
+        return set()
+
+
+_SETTING = re.compile(r"\s*(spark\.[^\s=:]+)")
+"""A line of a file of Java properties; comments begin with # or !."""
 
 
 # What Java writes to stderr while Widen starts Spark: without the lines that every start has.

@@ -17,7 +17,6 @@ import pytest
 from pyiceberg.utils.config import Config
 from pyspark.sql import SparkSession
 
-import widen
 from support.pages import RUN, Block, Exceptions, blocks, comparable, run_block, with_outputs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,11 +35,6 @@ PAGES = [
     DOCS / "index.md",
     *(page for page in sorted((DOCS / "guide").glob("*.md")) if page.stem not in PAGES_NOT_RUN),
 ]
-
-OLD_PAGES = {"iceberg", "keys"}
-"""Pages whose blocks in comments are still run before the others, and that show no output."""
-
-SETUP = DOCS.joinpath("index.md").read_text(encoding="utf-8").partition("## A first table")[2]
 
 EXCEPTIONS = Exceptions(
     codes={
@@ -94,9 +88,6 @@ def test_a_page_is_followed(
         monkeypatch.setenv(f"PYICEBERG_CATALOG__PROD__{key}", value)
     monkeypatch.setattr(pyiceberg.catalog, "_ENV_CONFIG", Config())  # PyIceberg reads the environment once
     text = page.read_text(encoding="utf-8")
-    if page.stem in OLD_PAGES:
-        follow(SETUP + re.sub(r"^<!-- (sh|python)\n(.*?)^-->$", r"```\1\n\2```", text, flags=re.M | re.S), prepared)
-        return
     printed = follow(text, prepared)
     if UPDATES:
         page.write_text(with_outputs(text, printed), encoding="utf-8")
@@ -110,8 +101,6 @@ def test_a_page_is_followed(
 def follow(page: str, prepared: dict[str, Path]) -> dict[int, str]:
     """Follow a page; return what its blocks print, by their starts."""
     names: dict[str, object] = {"__name__": "__main__"}
-    if page.startswith(SETUP):
-        names |= {"widen": widen, "spark": SparkSession.getActiveSession()}
     printed = {}
     for number, block in enumerate(blocks(page)):
         if number == 0 and block.prepares:
@@ -135,11 +124,7 @@ def prepare(block: Block, prepared: dict[str, Path]) -> None:
 
 
 def test_no_page_hides_what_it_needs() -> None:
-    hidden = [
-        page.stem
-        for page in PAGES
-        if page.stem not in OLD_PAGES and re.search(r"<!-- (sh|python)$", page.read_text(encoding="utf-8"), re.M)
-    ]
+    hidden = [page.stem for page in PAGES if re.search(r"<!-- (sh|python)$", page.read_text(encoding="utf-8"), re.M)]
     assert hidden == []
 
 

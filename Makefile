@@ -124,9 +124,9 @@ setup: $(WORK)/venv.stamp ## the virtual environment, Java, and the kernel where
 kernel: $(WORK)/kernel.stamp ## build the native decoder of JSON and install it; needs cargo
 
 kernel-test: $(WORK)/kernel.stamp ## tests, lint and format of the kernel's crate
-	@cd kernel && $(IN_CRATE) $(CARGO) test --quiet --no-default-features
-	@cd kernel && $(IN_CRATE) $(CARGO) clippy --quiet --all-targets -- --deny warnings
-	@cd kernel && $(CARGO) fmt --check
+	@cd kernel && $(IN_CRATE) $(CARGO) test --quiet --workspace --no-default-features
+	@cd kernel && $(IN_CRATE) $(CARGO) clippy --quiet --workspace --all-targets -- --deny warnings
+	@cd kernel && $(CARGO) fmt --all --check
 
 .PHONY: setup-all
 setup-all: setup $(WORK)/spark-classes.stamp $(WORK)/venv-docs.stamp $(WORK)/venv-4.1.stamp $(WORK)/jars/stamp $(WORK)/jars/rest_catalog.stamp ## what CI fetches; make -j2 for two at a time
@@ -146,7 +146,8 @@ $(WORK)/venv.stamp: requirements/dev.txt requirements/spark-4.2.txt pyproject.to
 	@echo "Setting up $(VENV) (the first time takes some minutes)"
 	@$(PYTHON) tools/venv.py $(VENV) requirements/dev.txt requirements/spark-4.2.txt && touch $@
 
-$(WORK)/kernel.stamp: kernel/Cargo.toml kernel/pyproject.toml $(wildcard kernel/src/*.rs) requirements/kernel.txt $(WORK)/venv.stamp
+$(WORK)/kernel.stamp: kernel/Cargo.toml kernel/pyproject.toml $(wildcard kernel/src/*.rs) \
+  kernel/proof/Cargo.toml $(wildcard kernel/proof/src/*.rs) requirements/kernel.txt $(WORK)/venv.stamp
 	@echo "Building the kernel (the first time takes a minute)"
 	@{ $(RUN) -m pip install --quiet --require-hashes -r requirements/kernel.txt && rm -rf $(WORK)/wheels && \
 	  cd kernel && $(IN_CRATE) ../$(RUN) -m maturin build --release --interpreter ../$(RUN) --out ../$(WORK)/wheels && cd .. && \

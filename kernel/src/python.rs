@@ -66,5 +66,7 @@ impl Decoder {
 #[pymodule]
 fn widen_kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-    module.add_class::<Decoder>()
+    module.add_class::<Decoder>()?;
+    // The proof's crate shares nothing with the decoder but this module.
+    module.add_submodule(&widen_proof::python::module(module.py())?)
 }

@@ -45,7 +45,7 @@ FOREIGN = {
     "schema": {"msgspec", "sqlglot"},
     "evolution": {"msgspec"},
     "rows": {"msgspec", "widen_kernel"},
-    "proof": {"msgspec", "pyarrow"},
+    "proof": {"msgspec", "pyarrow", "widen_kernel"},
     "iceberg": {"msgspec", "obstore", "pyarrow", "pyiceberg", "pyroaring", "sqlalchemy", "sqlglot"},
     "log": {"msgspec", "obstore", "pyarrow", "pyroaring"},
     "spark": {"msgspec", "py4j", "pyarrow", "pyiceberg", "pyroaring", "pyspark", "sqlglot"},

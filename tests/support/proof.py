@@ -10,6 +10,7 @@ import pyarrow as pa
 from widen.evolution.policy import Policy
 from widen.model.types import StructType
 from widen.proof.canonical import EncodedRecord, Form, digest
+from widen.proof.record_digests import RowDigester, SourceDigester
 from widen.proof.row_encoder import RecordLayout, RowEncoder, learn_layout
 from widen.proof.row_reader import RowReader
 from widen.proof.rules import build_proof_rules
@@ -52,3 +53,20 @@ def encode_rows(schema: StructType, policy: Policy, batch: pa.RecordBatch, layou
     """Return the rows of a record batch as the proof encodes them for the sums."""
     columns = pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema))
     return list(RowEncoder(schema, policy, layout).encode(columns))
+
+
+def sum_records(schema: StructType, policy: Policy, texts: Sequence[bytes]) -> tuple[int, int]:
+    """Return the sum of the digests of texts and their number, from the native reader if it is there."""
+    digester = SourceDigester(schema, policy, RecordLayout())
+    digester.add_texts(texts)
+    found = digester.sum()
+    return found.digest, found.records
+
+
+def sum_rows(schema: StructType, policy: Policy, batches: Iterable[pa.RecordBatch]) -> tuple[int, int]:
+    """Return the sum of the digests of rows and their number, like `sum_records`."""
+    digester = RowDigester(schema, policy, RecordLayout())
+    for batch in batches:
+        digester.add(pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema)))
+    found = digester.sum()
+    return found.digest, found.records

@@ -223,7 +223,10 @@ def is_epoch_count_of(text: str, number: Any) -> bool:
 
 def _to_micros(text: str) -> int | None:
     try:
-        passed = datetime.fromisoformat(text.replace("Z", "").replace("+00:00", "")) - datetime(1970, 1, 1)
+        moment = datetime.fromisoformat(text.replace("Z", "").replace("+00:00", ""))
     except ValueError:
         return None
+    if moment.tzinfo is not None:  # a time in another zone stays a string
+        return None
+    passed = moment - datetime(1970, 1, 1)
     return (passed.days * 86_400 + passed.seconds) * 10**6 + passed.microseconds

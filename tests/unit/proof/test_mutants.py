@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from support.proof import encode_records, encode_rows, forms_of_arrow, layouts_of
+from support.proof import encode_records, encode_rows, forms_of_arrow, layouts_of, sum_records, sum_rows
 from support.stable_interval import ingest_texts
 from widen.evolution.policy import EpochUnit, Mode, Policy, TextForm
 from widen.json.document import InvalidJson, JsonNumber
@@ -126,18 +126,19 @@ class Setting:
     schema: StructType
     texts: list[bytes]
 
-    def expected(self) -> list[Counter[bytes]]:
-        """Return the rows that the texts must have: by their digests, and encoded in each layout."""
+    def expected(self) -> list[object]:
+        """Return the rows that the texts must have: by their digests, encoded in each layout, and as the sum."""
         reader = SourceReader(self.schema, self.policy)
         digests = Counter(digest(row.form) for text in self.texts for row in reader.read(text))
         encoded = (encode_records(self.schema, self.policy, self.texts, layout) for layout in self.layouts())
-        return [digests, *(Counter(text for text, _, _ in each) for each in encoded)]
+        total = sum_records(self.schema, self.policy, self.texts)
+        return [digests, *(Counter(text for text, _, _ in each) for each in encoded), total]
 
     def layouts(self) -> list[RecordLayout]:
         """Return the layouts in which the proof may encode the rows."""
         return layouts_of(self.schema, self.policy, self.texts)
 
-    def written(self, path: Path) -> list[Counter[bytes]]:
+    def written(self, path: Path) -> list[object]:
         """Return the rows that the writer makes of the texts, read back from a file, like `expected`."""
         maker = RowBuilder(self.schema, self.policy, self.schema)
         places = [("f", number) for number in range(1, len(self.texts) + 1)]
@@ -151,7 +152,8 @@ class Setting:
             [each for batch in batches for each in encode_rows(self.schema, self.policy, batch, layout)]
             for layout in self.layouts()
         )
-        return [digests, *(Counter(text for text, _, _ in each) for each in encoded)]
+        total = sum_rows(self.schema, self.policy, batches)
+        return [digests, *(Counter(text for text, _, _ in each) for each in encoded), total]
 
 
 @pytest.fixture(autouse=True)
@@ -386,12 +388,48 @@ IN_DECODER = {
     ),
 }
 
+
+def with_columns_swapped(decode: Any) -> Any:
+    """Let the kernel return the columns n and k in each other's places."""
+
+    def mutated(*given: Any) -> Any:
+        batch = decode(*given)
+        if batch.rows is not None:
+            n, k = (batch.rows.schema.get_field_index(name) for name in ("n", "k"))
+            columns = list(batch.rows.columns)
+            columns[n], columns[k] = columns[k], columns[n]
+            object.__setattr__(batch, "rows", pa.RecordBatch.from_arrays(columns, schema=batch.rows.schema))
+        return batch
+
+    return mutated
+
+
 IN_KERNEL = {
     "the kernel skips a field": Mutant(
         "widen.rows.native_decoder.NativeDecoder", "add", with_kernel_texts(b'"word 1"', b"null")
     ),
     "the kernel alters a value": Mutant(
         "widen.rows.native_decoder.NativeDecoder", "add", with_kernel_texts(b"deep 1", b"deep 2")
+    ),
+    "the kernel alters a number": Mutant(
+        "widen.rows.native_decoder.NativeDecoder", "add", with_kernel_texts(b'"k": 100', b'"k": 10')
+    ),
+    "the kernel cuts an array": Mutant(
+        "widen.rows.native_decoder.NativeDecoder", "add", with_kernel_texts(b"[1, 2]", b"[1]")
+    ),
+    "the kernel takes one key of a map for another": Mutant(
+        "widen.rows.native_decoder.NativeDecoder", "add", with_kernel_texts(b'"Key": 3', b'"KEY": 3')
+    ),
+    "the kernel reads null as a text": Mutant(
+        "widen.rows.native_decoder.NativeDecoder", "add", with_kernel_texts(b'"B"', b"null")
+    ),
+    "the kernel drops a record": Mutant(
+        "widen.rows.native_decoder.NativeDecoder", "add", with_kernel_texts(b'{"s": "text 3"', b' {"s": "text 4"')
+    ),
+    "the rows of the kernel are in the wrong columns": Mutant(
+        "widen.rows.native_decoder.NativeDecoder",
+        "decode",
+        with_columns_swapped,
     ),
 }
 

@@ -10,7 +10,7 @@ from support.stable_interval import ingest_texts
 from widen.evolution.policy import Mode, Policy, TextForm
 from widen.model.schema_json import parse_type
 from widen.model.types import Field, StructType
-from widen.proof.canonical import digest, find_differences
+from widen.proof.canonical import digest, find_differences, is_epoch_count_of
 from widen.proof.source_reader import ExpectedRow, SourceEncoder, SourceReader
 
 SCHEMA = StructType(
@@ -223,6 +223,11 @@ def test_a_file_has_the_encoded_forms_of_its_records(name: str) -> None:
     for layout in layouts_of(schema, policy, [LINE]):
         found = list(SourceEncoder(schema, policy, layout).encode_file(data))
         assert found == encode_records(schema, policy, records, layout)
+
+
+def test_a_time_in_another_zone_is_the_count_of_no_number() -> None:
+    assert is_epoch_count_of("2024-05-01T10:00:00Z", 1714557600)
+    assert not is_epoch_count_of("2024-05-01T10:00:00+02:00", 1714550400)
 
 
 def test_differences_have_paths() -> None:

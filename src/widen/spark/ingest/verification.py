@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial, reduce
-from itertools import chain, islice
+from itertools import chain, groupby, islice
 from typing import Any, TypeAlias
-from zlib import crc32
 
 import msgspec
 import pyarrow as pa
@@ -31,11 +30,12 @@ from widen.proof.canonical import (
     Form,
     count_values,
     digest,
-    digest_text,
     find_differences,
 )
 from widen.proof.json_reader import split_into_parts, split_lines
-from widen.proof.row_encoder import LayoutMatcher, RecordLayout, RowEncoder, learn_layout
+from widen.proof.native_reader import find_readers
+from widen.proof.record_digests import DigestSum, RowDigester, SourceDigester
+from widen.proof.row_encoder import LayoutMatcher, RecordLayout, learn_layout
 from widen.proof.row_reader import RowReader
 from widen.proof.rules import build_proof_rules
 from widen.proof.source_reader import (
@@ -43,7 +43,6 @@ from widen.proof.source_reader import (
     FileValueReader,
     FileValues,
     ProofFile,
-    SourceEncoder,
     SourceReader,
     find_parts,
     read_proof_blocks,
@@ -74,8 +73,6 @@ _SUMS_DDL = f"{_SIDE} int, {DIGEST} binary, {_RECORDS} bigint, {VALUES} bigint, 
 _SUMS_SCHEMA = pa.schema(
     [(_SIDE, pa.int32()), (DIGEST, pa.binary()), *((name, pa.int64()) for name in (_RECORDS, VALUES, CONVERTED))]
 )
-_MODULUS = 2**128
-"""The sum of the digests is taken modulo this number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +91,8 @@ class RecordForm:
 
 
 Reader: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[RecordForm]]
-Encoder: TypeAlias = Callable[[RecordLayout, Iterable[pa.RecordBatch]], Iterator[EncodedRecord]]
+Digester: TypeAlias = Callable[[RecordLayout, int, Iterable[pa.RecordBatch]], DigestSum]
+"""Sums the digests of batches, with a layout and the limit of a sample."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +101,14 @@ class TaskReader:
 
     Args:
         count: Number of tasks that are worth their start.
-        read: Returns the share of a task, given its number and the number of all tasks.
+        read: Returns the sum of the share of a task, given the number of all tasks, its own number, the layout and the
+            limit of a sample.
         is_local: Whether this process reads faster than a Spark job.
     """
 
     spark: SparkSession
     count: int
-    read: Callable[[int, int, RecordLayout], Iterator[EncodedRecord]]
+    read: Callable[[int, int, RecordLayout, int], DigestSum]
     is_local: bool = False
 
 
@@ -119,13 +118,13 @@ class Side:
 
     Args:
         digests: Returns one row for each, with `DIGEST`, `VALUES`, `CONVERTED`, `PLACE` and `FORM`.
-        parts: Rows with their encoder, for the sums.
+        parts: Rows with their digester, for the sums.
         reader: Reads what is not in the parts, for the sums.
         learn: Returns the layout of the records of a source.
     """
 
     digests: Callable[[], DataFrame]
-    parts: tuple[tuple[DataFrame, Encoder], ...] = ()
+    parts: tuple[tuple[DataFrame, Digester], ...] = ()
     reader: TaskReader | None = None
     learn: Callable[[], RecordLayout] = RecordLayout
 
@@ -200,85 +199,65 @@ def verify(source: Side, table: Side, share: float = 1.0) -> Verification:
 # ---- sums ------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class _DigestSum:
-    """The sum of digests modulo 2**128, which does not depend on their order, with the counts.
-
-    The values are those of the rows, and those of the records that are not in the form of the row.
-    """
-
-    digest: int = 0
-    records: int = 0
-    values: int = 0
-    converted: int = 0
-
-
-def _sum_sides(sides: Sequence[Side], layout: RecordLayout, limit: int) -> list[_DigestSum]:
+def _sum_sides(sides: Sequence[Side], layout: RecordLayout, limit: int) -> list[DigestSum]:
     """Return the sum of each side. One job makes all of them."""
-    totals = [_DigestSum() for _ in sides]
+    totals = [DigestSum() for _ in sides]
     for row in _partial_sums(sides, layout, limit):
-        total = totals[row[_SIDE]]
-        total.digest = (total.digest + int.from_bytes(row[DIGEST], "big")) % _MODULUS
-        total.records += row[_RECORDS]
-        total.values += row[VALUES]
-        total.converted += row[CONVERTED]
+        digest = int.from_bytes(row[DIGEST], "big")
+        totals[row[_SIDE]].merge(digest, row[_RECORDS], row[VALUES], row[CONVERTED])
     return totals
 
 
 def _partial_sums(sides: Sequence[Side], layout: RecordLayout, limit: int) -> list[dict[str, Any]]:
     frames = [
-        rows.mapInArrow(partial(_sum_rows, number, encode, layout, limit), _SUMS_DDL)
+        rows.mapInArrow(partial(_sum_rows, number, partial(digest, layout, limit)), _SUMS_DDL)
         for number, side in enumerate(sides)
-        for rows, encode in side.parts
+        for rows, digest in side.parts
     ]
     readers = {number: side.reader for number, side in enumerate(sides) if side.reader}
     if readers:
         # One task reads its share of both sides, since a task costs more than a few megabytes.
         count = max(reader.count for reader in readers.values())
-        reads = {number: partial(reader.read, count) for number, reader in readers.items()}
+        reads = {number: partial(_sum_share, reader.read, count, layout, limit) for number, reader in readers.items()}
         if not frames and any(reader.is_local for reader in readers.values()):
-            return [row for task in range(count) for row in _sum_shares(reads, layout, limit, task)]
+            return [row for task in range(count) for row in _sum_shares(reads, task)]
         numbers = next(iter(readers.values())).spark.range(0, count, 1, count)
-        frames.append(numbers.mapInArrow(partial(_sum_tasks, reads, layout, limit), _SUMS_DDL))
+        frames.append(numbers.mapInArrow(partial(_sum_tasks, reads), _SUMS_DDL))
     rows: list[dict[str, Any]] = reduce(DataFrame.unionAll, frames).toArrow().to_pylist()
     return rows
 
 
 def _sum_rows(
-    side: int, encode: Encoder, layout: RecordLayout, limit: int, batches: Iterable[pa.RecordBatch]
+    side: int, digest: Callable[[Iterable[pa.RecordBatch]], DigestSum], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    yield pa.RecordBatch.from_pylist([_sum_records(side, encode(layout, batches), limit)], schema=_SUMS_SCHEMA)
+    with without_garbage_collection():
+        row = _to_sums_row(side, digest(batches))
+    yield pa.RecordBatch.from_pylist([row], schema=_SUMS_SCHEMA)
 
 
-_Read: TypeAlias = Callable[[int, RecordLayout], Iterator[EncodedRecord]]
+_Read: TypeAlias = Callable[[int], DigestSum]
 
 
-def _sum_tasks(
-    reads: Mapping[int, _Read], layout: RecordLayout, limit: int, batches: Iterable[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
+def _sum_share(
+    read: Callable[[int, int, RecordLayout, int], DigestSum], tasks: int, layout: RecordLayout, limit: int, task: int
+) -> DigestSum:
+    with without_garbage_collection():
+        return read(tasks, task, layout, limit)
+
+
+def _sum_tasks(reads: Mapping[int, _Read], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for task in batch.column(0).to_pylist():
-            yield pa.RecordBatch.from_pylist(_sum_shares(reads, layout, limit, task), schema=_SUMS_SCHEMA)
+            yield pa.RecordBatch.from_pylist(_sum_shares(reads, task), schema=_SUMS_SCHEMA)
 
 
-def _sum_shares(reads: Mapping[int, _Read], layout: RecordLayout, limit: int, task: int) -> list[dict[str, Any]]:
-    return [_sum_records(side, read(task, layout), limit) for side, read in reads.items()]
+def _sum_shares(reads: Mapping[int, _Read], task: int) -> list[dict[str, Any]]:
+    return [_to_sums_row(side, read(task)) for side, read in reads.items()]
 
 
-def _sum_records(side: int, encoded: Iterable[EncodedRecord], limit: int) -> dict[str, Any]:
-    digests = records = values = converted = 0
-    is_whole, to_int = limit >= 2**32, int.from_bytes
-    with without_garbage_collection():
-        for text, more_values, more_converted in encoded:
-            each = digest_text(text)
-            if is_whole or crc32(each) < limit:
-                # A sum and not an exclusive or, in which two equal records would cancel out.
-                digests += to_int(each, "big")
-                records += 1
-                values += more_values
-                converted += more_converted
-    sums = {_SIDE: side, DIGEST: (digests % _MODULUS).to_bytes(16, "big")}
-    return {**sums, _RECORDS: records, VALUES: values, CONVERTED: converted}
+def _to_sums_row(side: int, total: DigestSum) -> dict[str, Any]:
+    counts = {_RECORDS: total.records, VALUES: total.values, CONVERTED: total.converted}
+    return {_SIDE: side, DIGEST: total.digest.to_bytes(16, "big"), **counts}
 
 
 # ---- every digest ----------------------------------------------------------------------------------
@@ -429,12 +408,12 @@ def build_text_side(source: TextSource, schema: StructType, policy: Policy) -> S
     # Records that get fields from their files are always parsed.
     is_plain = build_proof_rules(schema, policy).is_plain and policy.envelope is None
     has_layout = is_plain and fields is None and role_field(schema, RESCUED) is None
-    parts: list[tuple[DataFrame, Encoder]] = []
+    parts: list[tuple[DataFrame, Digester]] = []
     reader = None
     if tasks is None:
-        parts.append((source.read(), partial(_encode_texts, schema, policy, fields)))
+        parts.append((source.read(), partial(_sum_texts, schema, policy, fields)))
     else:
-        share = partial(_encode_share, tasks.files, schema, policy, fields)
+        share = partial(_sum_files, tasks.files, schema, policy, fields)
         reader = TaskReader(source.spark, tasks.count, share, tasks.is_local)
     return Side(
         lambda: digest_records(source.read(), partial(_read_texts, schema, policy, fields)),
@@ -459,15 +438,15 @@ def build_row_side(
         quarantined_records: Quarantined texts, in a column `TEXT`.
         files: The files of the rows, if tasks can read them: for the sums, no row then passes through Spark's JVM.
     """
-    parts: list[tuple[DataFrame, Encoder]] = []
+    parts: list[tuple[DataFrame, Digester]] = []
     reader = None
     if files is None or len(files.paths) > MAX_FILES:
-        parts.append((_to_structs(read()), partial(_encode_rows, schema, policy)))
+        parts.append((_to_structs(read()), partial(_sum_row_batches, schema, policy)))
     else:
         count = max(1, min(len(files.paths), MAX_TASKS))
-        reader = TaskReader(spark, count, partial(_encode_files, files, schema, policy))
+        reader = TaskReader(spark, count, partial(_sum_table_files, files, schema, policy))
     if quarantined_records is not None:
-        parts.append((quarantined_records.select(TEXT), partial(_encode_quarantined_records, schema, policy)))
+        parts.append((quarantined_records.select(TEXT), partial(_sum_quarantined_records, schema, policy)))
 
     def digests() -> DataFrame:
         rows = digest_records(_to_structs(read()), partial(_read_rows, schema, policy))
@@ -490,6 +469,8 @@ _ROWS = 10_000
 
 
 def _learn_layout(source: TextSource, schema: StructType, policy: Policy) -> RecordLayout:
+    if find_readers() is not None:  # the native readers parse all records, and know the plain layout only
+        return RecordLayout()
     sample = list(islice(_read_samples(source), _SAMPLE_RECORDS))
     layout = learn_layout(sample)
     matches = filter(None, map(LayoutMatcher(SourceReader(schema, policy).fields, layout).match, sample))
@@ -525,24 +506,31 @@ def _read_texts(
                 yield RecordForm(row.form, row.values, row.converted, place)
 
 
-def _encode_texts(
+def _sum_texts(
     schema: StructType,
     policy: Policy,
     files: FileValueReader | None,
     layout: RecordLayout,
+    limit: int,
     batches: Iterable[pa.RecordBatch],
-) -> Iterator[EncodedRecord]:
-    encoder, values_of = SourceEncoder(schema, policy, layout), cache(files.read) if files else _no_file_values
+) -> DigestSum:
+    digester, values_of = SourceDigester(schema, policy, layout, limit), cache(files.read) if files else _no_file_values
     for batch in batches:
         columns = (batch.column(name).to_pylist() for name in (TEXT, FILE, PART, WHOLE))
-        for text, file, part, is_whole in zip(*columns, strict=True):
-            if part == REFUSED_PART:
-                yield from map(encoder.encode_refused, read_refused(text).texts)
-                continue
-            yield from (encoder.encode_file if is_whole else encoder.encode)(text, values_of(file))
+        rows = zip(*columns, strict=True)
+        for (file, is_whole, is_refused), group in groupby(rows, lambda row: (row[1], row[3], row[2] == REFUSED_PART)):
+            texts = [row[0] for row in group]
+            if is_refused:
+                digester.add_refused(each for text in texts for each in read_refused(text).texts)
+            elif is_whole:
+                for text in texts:
+                    digester.add_file(text, values_of(file))
+            else:
+                digester.add_texts(texts, values_of(file))
+    return digester.sum()
 
 
-def _encode_share(
+def _sum_files(
     files: Sequence[ProofFile],
     schema: StructType,
     policy: Policy,
@@ -550,16 +538,18 @@ def _encode_share(
     tasks: int,
     task: int,
     layout: RecordLayout,
-) -> Iterator[EncodedRecord]:
-    encoder, values_of = SourceEncoder(schema, policy, layout), fields.read if fields else _no_file_values
+    limit: int,
+) -> DigestSum:
+    digester, values_of = SourceDigester(schema, policy, layout, limit), fields.read if fields else _no_file_values
     for part in find_parts(files, task, tasks):
         values = values_of(part.file.uri)
         with open_file(part.file.uri) as file:
             if part.file.is_whole:
-                yield from encoder.encode_file(file.read(), values)
+                digester.add_file(file.read(), values)
                 continue
             for block in read_proof_blocks(file, part.start, part.end):
-                yield from encoder.encode_texts(block.splitlines(), values)
+                digester.add_lines(block, values)
+    return digester.sum()
 
 
 def _no_file_values(file: str) -> FileValues:
@@ -601,31 +591,35 @@ def _read_quarantined_texts(
     return (RecordForm(reader.read_quarantined_records(text)) for text in texts)
 
 
-def _encode_rows(
-    schema: StructType, policy: Policy, layout: RecordLayout, batches: Iterable[pa.RecordBatch]
-) -> Iterator[EncodedRecord]:
-    encoder = RowEncoder(schema, policy, layout)
-    return chain.from_iterable(encoder.encode(batch.column(0)) for batch in batches)
+def _sum_row_batches(
+    schema: StructType, policy: Policy, layout: RecordLayout, limit: int, batches: Iterable[pa.RecordBatch]
+) -> DigestSum:
+    digester = RowDigester(schema, policy, layout, limit)
+    for batch in batches:
+        digester.add(batch.column(0))
+    return digester.sum()
 
 
-def _encode_quarantined_records(
-    schema: StructType, policy: Policy, layout: RecordLayout, batches: Iterable[pa.RecordBatch]
-) -> Iterator[EncodedRecord]:
-    encoder = SourceEncoder(schema, policy, layout)
-    texts = chain.from_iterable(batch.column(0).to_pylist() for batch in batches)
-    return map(encoder.encode_quarantined_records, texts)
+def _sum_quarantined_records(
+    schema: StructType, policy: Policy, layout: RecordLayout, limit: int, batches: Iterable[pa.RecordBatch]
+) -> DigestSum:
+    digester = SourceDigester(schema, policy, layout, limit)
+    for batch in batches:
+        digester.add_quarantined(batch.column(0).to_pylist())
+    return digester.sum()
 
 
-def _encode_files(
-    files: TaskFiles, schema: StructType, policy: Policy, tasks: int, task: int, layout: RecordLayout
-) -> Iterator[EncodedRecord]:
-    encoder, arrow = RowEncoder(schema, policy, layout), to_arrow_schema(schema)
+def _sum_table_files(
+    files: TaskFiles, schema: StructType, policy: Policy, tasks: int, task: int, layout: RecordLayout, limit: int
+) -> DigestSum:
+    digester, arrow = RowDigester(schema, policy, layout, limit), to_arrow_schema(schema)
     for path in files.paths[task::tasks]:
         try:
             for rows in _read_file(files, path, arrow):
-                yield from encoder.encode(rows)
+                digester.add(rows)
         except (WidenError, KeyError, OSError, pa.ArrowException):
-            yield _UNREADABLE
+            digester.add_encoded(_UNREADABLE)
+    return digester.sum()
 
 
 def _read_file(files: TaskFiles, path: str, schema: pa.Schema) -> Iterator[pa.StructArray]:

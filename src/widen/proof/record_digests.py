@@ -1,0 +1,174 @@
+"""The sums of the digests of source records and of table rows: natively where the process can, else in Python.
+
+The native readers (`widen.proof.native_reader`) digest what they are sure of. Python reads what they refuse, and all of
+it where they are missing. The digests are the same.
+
+Source: docs/evolution-rules.md#proof
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+from zlib import crc32
+
+import pyarrow as pa
+from msgspec.json import encode
+
+from widen.evolution.policy import Policy
+from widen.model.types import StructType
+from widen.proof.canonical import EncodedRecord, digest_text
+from widen.proof.native_reader import build_plan, find_readers
+from widen.proof.row_encoder import RecordLayout, RowEncoder
+from widen.proof.rules import build_proof_rules, source_columns_by_key
+from widen.proof.source_reader import FileValues, SourceEncoder
+from widen.schema.source_metadata import CORRUPT, RESCUED, role_field, role_of
+
+MODULUS = 2**128
+"""The sum of the digests is taken modulo this number."""
+
+ALL = 2**32
+"""The limit of `DigestSum` with which no digest is left out."""
+
+
+@dataclass(slots=True)
+class DigestSum:
+    """The sum of digests, which does not depend on their order, with the counts.
+
+    Args:
+        limit: Digests whose checksum is not below this limit are left out, on both sides.
+        values: Values of rows, and those of records that are not in the form of their row.
+    """
+
+    limit: int = ALL
+    digest: int = 0
+    records: int = 0
+    values: int = 0
+    converted: int = 0
+
+    def add(self, encoded: Iterable[EncodedRecord]) -> None:
+        """Add encoded records or rows."""
+        is_whole, to_int = self.limit >= ALL, int.from_bytes
+        digests = records = values = converted = 0
+        for text, more_values, more_converted in encoded:
+            each = digest_text(text)
+            if is_whole or crc32(each) < self.limit:
+                # A sum and not an exclusive or, in which two equal records would cancel out.
+                digests += to_int(each, "big")
+                records += 1
+                values += more_values
+                converted += more_converted
+        self.merge(digests, records, values, converted)
+
+    def merge(self, digest: int, records: int, values: int, converted: int) -> None:
+        """Add another sum."""
+        self.digest = (self.digest + digest) % MODULUS
+        self.records += records
+        self.values += values
+        self.converted += converted
+
+
+class SourceDigester:
+    """Sums the digests of the texts of a source.
+
+    Args:
+        layout: How forms are encoded; the native reader knows only the plain layout.
+        limit: See `DigestSum`.
+    """
+
+    def __init__(self, schema: StructType, policy: Policy, layout: RecordLayout, limit: int = ALL) -> None:
+        self._make_encoder, self._sum = partial(SourceEncoder, schema, policy, layout), DigestSum(limit)
+        readers = None if layout.has_sample or policy.envelope is not None else find_readers()
+        self._native = readers and readers.SourceReader(
+            build_plan(source_columns_by_key(schema, policy), build_proof_rules(schema, policy)),
+            role_field(schema, RESCUED) is not None,
+            limit,
+        )
+
+    @cached_property
+    def _encoder(self) -> SourceEncoder:
+        # Where the native reader refuses nothing, thousands of columns need no encoder in Python.
+        return self._make_encoder()
+
+    def add_lines(self, block: bytes, file_values: FileValues = ()) -> None:
+        """Add the records on lines."""
+        spans = [(0, len(block))]
+        if self._native is not None:
+            spans = self._native.add(block, _to_json_fields(file_values))
+        self._add_lines(block, spans, file_values)
+
+    def add_file(self, data: bytes, file_values: FileValues = ()) -> None:
+        """Add the records of a file in any form."""
+        spans = None if self._native is None else self._native.add_file(data, _to_json_fields(file_values))
+        if spans is None:
+            self._sum.add(self._encoder.encode_file(data, file_values))
+        else:
+            self._add_lines(data, spans, file_values)
+
+    def add_texts(self, texts: Sequence[bytes], file_values: FileValues = ()) -> None:
+        """Add the records in texts; each text is a record, records, or corrupt."""
+        if self._native is not None:
+            texts = [texts[index] for index in self._native.add_texts(texts, _to_json_fields(file_values))]
+        self._sum.add(self._encoder.encode_texts(texts, file_values))
+
+    def add_refused(self, texts: Iterable[bytes]) -> None:
+        """Add texts that are not records, whatever they look like."""
+        self._sum.add(map(self._encoder.encode_refused, texts))
+
+    def add_quarantined(self, texts: Iterable[str]) -> None:
+        """Add the forms of quarantined texts, like those of rows."""
+        self._sum.add(map(self._encoder.encode_quarantined_records, texts))
+
+    def _add_lines(self, block: bytes, spans: Sequence[tuple[int, int]], file_values: FileValues) -> None:
+        for start, end in spans:
+            self._sum.add(self._encoder.encode_texts(block[start:end].splitlines(), file_values))
+
+    def sum(self) -> DigestSum:
+        """Return the sum. Nothing can be added afterwards."""
+        return _with_native(self._sum, self._native)
+
+
+class RowDigester:
+    """Sums the digests of the rows of a table; see `SourceDigester`."""
+
+    def __init__(self, schema: StructType, policy: Policy, layout: RecordLayout, limit: int = ALL) -> None:
+        self._make_encoder, self._sum = partial(RowEncoder, schema, policy, layout), DigestSum(limit)
+        special = [position for position, field in enumerate(schema) if role_of(field) in (RESCUED, CORRUPT)]
+        readers = None if layout.has_sample else find_readers()
+        self._native = readers and readers.RowReader(
+            build_plan(source_columns_by_key(schema, policy), build_proof_rules(schema, policy)), special, limit
+        )
+
+    @cached_property
+    def _encoder(self) -> RowEncoder:
+        return self._make_encoder()
+
+    def add(self, rows: pa.StructArray) -> None:
+        """Add rows."""
+        if self._native is not None:
+            refused = self._native.add(pa.RecordBatch.from_struct_array(rows))
+            if not refused:
+                return
+            rows = rows.take(pa.array(refused, pa.int64()))
+        self._sum.add(self._encoder.encode(rows))
+
+    def add_encoded(self, row: EncodedRecord) -> None:
+        """Add a row that is encoded."""
+        self._sum.add([row])
+
+    def sum(self) -> DigestSum:
+        """Return the sum. Nothing can be added afterwards."""
+        return _with_native(self._sum, self._native)
+
+
+def _with_native(total: DigestSum, native: Any) -> DigestSum:
+    if native is not None:
+        digest, *counts = native.sums()
+        total.merge(int.from_bytes(digest, "big"), *counts)
+    return total
+
+
+def _to_json_fields(file_values: FileValues) -> list[tuple[str, str | None]]:
+    return [(key, None if value is None else encode(value).decode()) for key, value in file_values]

@@ -1,0 +1,71 @@
+"""The proof shares no code with what it proves: neither in Python nor in Rust."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PROOF = sorted((ROOT / "src/widen/proof").glob("*.py"))
+KERNEL, NATIVE_PROOF = (ROOT / folder for folder in ("kernel/src", "kernel/proof/src"))
+
+WRITERS = ("widen.json", "widen.rows", "widen.spark", "widen.ingestion", "widen.targets", "widen.table")
+"""The packages that read records, and make and write rows."""
+
+DECLARATIONS = {"widen.json.envelope": {"Envelope", "OTHER_POSITION", "POSITION", "POSITIONS", "PREFIX"}}
+"""What both sides are told by the policy: values and names, and no function."""
+
+SHARED_CRATES = {"arrow-array", "arrow-pyarrow", "arrow-schema", "pyo3"}
+"""What both crates may use: Arrow's arrays, and the way to Python. No parser, no numbers, no times."""
+
+
+def imports_of(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names = {alias.name for alias in node.names}
+            if not names <= DECLARATIONS.get(node.module or "", set()):
+                found.add(node.module or "")
+    return found
+
+
+def crates_of(manifest: Path) -> set[str]:
+    """Return the crates that a crate depends on; Rust lets it use no others."""
+    section = manifest.read_text(encoding="utf-8").partition("[dependencies]")[2].partition("\n[")[0]
+    return set(re.findall(r"^([a-z0-9_-]+) = ", section, re.MULTILINE))
+
+
+@pytest.mark.parametrize("path", PROOF, ids=lambda path: path.stem)
+def test_no_module_of_the_proof_imports_what_makes_rows(path: Path) -> None:
+    shared = {name for name in imports_of(path) if name.startswith(WRITERS)}
+    assert not shared
+
+
+def test_the_writer_imports_of_the_proof_only_what_runs_it() -> None:
+    """What reads records and makes rows does not use the readers of the proof."""
+    for package in ("json", "rows"):
+        for path in (ROOT / "src/widen" / package).glob("*.py"):
+            assert not {name for name in imports_of(path) if name.startswith("widen.proof")}, path
+
+
+def test_the_native_crates_share_nothing_but_arrow_and_the_way_to_python() -> None:
+    kernel, proof = (crates_of(folder.parent / "Cargo.toml") for folder in (KERNEL, NATIVE_PROOF))
+    assert kernel & proof <= SHARED_CRATES
+    assert proof - kernel == {"blake2b_simd"}
+    assert "widen-proof" in kernel, "the module for Python adds that of the proof"
+    naming = {path.name for path in KERNEL.glob("*.rs") if "widen_proof" in path.read_text(encoding="utf-8")}
+    assert naming == {"python.rs"}
+
+
+def test_no_file_is_in_both_crates() -> None:
+    texts = {
+        path: path.read_text(encoding="utf-8") for folder in (KERNEL, NATIVE_PROOF) for path in folder.glob("*.rs")
+    }
+    assert len(texts) > 10
+    assert not any("#[path" in text or "include!" in text for text in texts.values())
+    assert len(set(texts.values())) == len(texts)

@@ -1,0 +1,134 @@
+"""The native readers of the proof against its exact path, form by form: of records and of rows.
+
+``WIDEN_PROOF_RECORDS`` is the number of records.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from support.drift import BAD
+from support.generated_records import FILE, SETTINGS, Setting, mutated, plan_of
+from widen.evolution.policy import Policy
+from widen.model.types import StructType
+from widen.proof.canonical import count_form, encode_form
+from widen.proof.native_reader import build_plan, find_readers
+from widen.proof.row_reader import RowReader
+from widen.proof.rules import build_proof_rules, source_columns_by_key
+from widen.proof.source_reader import SourceReader
+from widen.rows.row_builder import RowBuilder
+from widen.schema.source_metadata import CORRUPT, RESCUED, role_field, role_of
+from widen.spark.arrow_types import to_arrow_schema
+from widen.spark.ingest.text_tasks import drain_arrow_batches
+
+RECORDS = int(os.environ.get("WIDEN_PROOF_RECORDS", "40000"))
+ROUND = 500
+
+pytestmark = pytest.mark.skipif(find_readers() is None, reason="the kernel is not installed; see docs/kernel.md")
+
+
+@dataclass
+class Share:
+    """How many records and rows the native readers have read."""
+
+    read: int = 0
+    records: int = 0
+    read_rows: int = 0
+    rows: int = 0
+
+
+def native_source(schema: StructType, policy: Policy) -> Any:
+    plan = build_plan(source_columns_by_key(schema, policy), build_proof_rules(schema, policy))
+    return find_readers().SourceReader(plan, role_field(schema, RESCUED) is not None, 2**32)
+
+
+def native_rows(schema: StructType, policy: Policy) -> Any:
+    plan = build_plan(source_columns_by_key(schema, policy), build_proof_rules(schema, policy))
+    special = [position for position, field in enumerate(schema) if role_of(field) in (RESCUED, CORRUPT)]
+    return find_readers().RowReader(plan, special, 2**32)
+
+
+def check_records(schema: StructType, policy: Policy, texts: list[bytes], share: Share) -> None:
+    native, exact = native_source(schema, policy), SourceReader(schema, policy)
+    for text in texts:
+        found = native.encode(text)
+        share.records += 1
+        if found is not None:
+            share.read += 1
+            (row,) = exact.read_exactly(text)
+            assert found == (encode_form(row.form), row.values - count_form(row.form), row.converted), text
+
+
+def check_rows(schema: StructType, policy: Policy, batch: pa.RecordBatch, share: Share) -> None:
+    exact = RowReader(schema, policy).forms(pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema)))
+    for number, (found, form) in enumerate(zip(native_rows(schema, policy).encode(batch), exact, strict=True)):
+        share.rows += 1
+        if found is not None:
+            share.read_rows += 1
+            assert found == (encode_form(form), count_form(form)), (batch.slice(number, 1).to_pylist(), schema.sql)
+
+
+def with_swapped_values(chance: random.Random, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows of which one column has the values of other rows, so that the columns of a field may disagree."""
+    at, rows = chance.randrange(batch.num_columns), list(range(batch.num_rows))
+    chance.shuffle(rows)
+    return batch.set_column(at, batch.schema.field(at), batch.column(at).take(pa.array(rows, pa.int64())))
+
+
+def check_round(setting: Setting, seed: int, share: Share, *, changes_bytes: bool = False) -> None:
+    chance = random.Random(seed)
+    base, schema, _ = plan_of(setting, [setting.text(chance, 0.0) for _ in range(120)])
+    nasty = chance.choice([0.0, 0.05, 0.2])
+    texts = [setting.text(chance, nasty) for _ in range(ROUND)]
+    if changes_bytes:
+        texts = [mutated(chance, text) for text in texts]
+    else:
+        texts[:: ROUND // 5] = chance.choices(BAD, k=5)
+    if setting.file_fields is None:
+        check_records(schema, setting.policy, texts, share)
+    builder = RowBuilder(schema, setting.policy, base, None, setting.file_fields)
+    builder.add(texts, [(FILE, at) for at in range(ROUND)])
+    for batch in drain_arrow_batches(builder, to_arrow_schema(schema)):
+        check_rows(schema, setting.policy, batch, share)
+        for _ in range(3):
+            # Python has to look at columns that disagree.
+            check_rows(schema, setting.policy, with_swapped_values(chance, batch), Share())
+
+
+def check_rounds(name: str, records: int, **how: Any) -> Share:
+    share = Share()
+    for seed in range(max(1, records // len(SETTINGS) // ROUND)):
+        check_round(SETTINGS[name], seed, share, **how)
+    return share
+
+
+LEAST_SHARES = {"texts": 0.02, "hidden": 0.1, "epochs": 0.0, "rescued": 0.3}
+"""The share of records that the native reader reads at least, where it is not half of them."""
+
+LEAST_ROW_SHARES = {
+    "several columns": 0.2,
+    "several columns, new": 0.2,
+    "several columns, widened": 0.3,
+    "epochs": 0.1,
+    "dates": 0.4,
+}
+"""The share of rows, likewise: columns with records of two depths, and times beside numbers, are for Python."""
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_native_forms_are_those_of_the_exact_path(name: str) -> None:
+    share = check_rounds(name, RECORDS)
+    # A reader that refuses all records would never be wrong.
+    assert share.read >= share.records * LEAST_SHARES.get(name, 0.5), share
+    assert share.read_rows >= share.rows * LEAST_ROW_SHARES.get(name, 0.5), share
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_native_forms_are_those_of_the_exact_path_of_records_with_changed_bytes(name: str) -> None:
+    assert check_rounds(name, RECORDS // 5, changes_bytes=True).rows

@@ -1,0 +1,277 @@
+"""Generated records of many tables and policies, some of them nasty, and tables that have columns for them."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from support.drift import KEYS, NUMBERS, STRINGS
+from widen.evolution.evolve import evolve
+from widen.evolution.policy import EpochUnit, FixedColumn, Mode, Numbers, Policy, TextForm
+from widen.json.field_rules import FileFields
+from widen.json.observation import Observation
+from widen.model.schema_json import parse_type
+from widen.model.types import StructType
+from widen.rows.row_builder import RowBuilder
+from widen.spark.arrow_types import to_arrow_schema
+from widen.spark.ingest.text_tasks import drain_arrow_batches
+
+Make = Callable[[random.Random], str]
+
+
+def number(low: int, high: int) -> Make:
+    return lambda chance: str(chance.randint(low, high))
+
+
+def fraction(chance: random.Random) -> str:
+    forms = (repr(chance.random()), f"{chance.random() * 100:.2f}", str(chance.randrange(100)), "0.25", "1.5e3")
+    return chance.choice(forms)
+
+
+def word(chance: random.Random) -> str:
+    words = ["plain", "é😀", "two words", "", "x" * 40, "y" * 15 + "\t", 'a"b\\', "\x00", "/", "a: {b}"]
+    return json.dumps(chance.choice(words), ensure_ascii=chance.random() < 0.5)
+
+
+def boolean(chance: random.Random) -> str:
+    return chance.choice(["true", "false"])
+
+
+def day(chance: random.Random) -> str:
+    return f'"{chance.randint(1, 9999):04}-{chance.randint(1, 12):02}-{chance.randint(1, 28):02}"'
+
+
+def instant(chance: random.Random) -> str:
+    micros = chance.choice(["", ".5", ".123", ".123456"])
+    return f'{day(chance)[:-1]}T{chance.randint(0, 23):02}:07:59{micros}{chance.choice(["Z", "+00:00"])}"'
+
+
+def local_time(chance: random.Random) -> str:
+    return f'{day(chance)[:-1]}T{chance.randint(0, 23):02}:07:59{chance.choice(["", ".000001"])}"'
+
+
+def money(chance: random.Random) -> str:
+    return chance.choice([f"{chance.randint(-(10**7), 10**7)}.{chance.randint(0, 99):02}", "0.0", "7", "1e2", "12.500"])
+
+
+def epoch(chance: random.Random) -> str:
+    return str(chance.randint(0, 10 ** chance.choice([9, 12, 15, 18])))
+
+
+def array(make: Make) -> Make:
+    return lambda chance: "[" + ",".join(nullable(make)(chance) for _ in range(chance.randrange(4))) + "]"
+
+
+def record(**makes: Make) -> Make:
+    def text(chance: random.Random) -> str:
+        kept = [(key, make) for key, make in makes.items() if chance.random() < 0.9]
+        return "{" + ",".join(f'"{key}":{nullable(make)(chance)}' for key, make in kept) + "}"
+
+    return text
+
+
+def entries(make: Make) -> Make:
+    def text(chance: random.Random) -> str:
+        keys = {f'"{chance.choice(["a", "b", "é", "c d", chr(92) * 2])}"' for _ in range(chance.randrange(4))}
+        return "{" + ",".join(f"{key}:{nullable(make)(chance)}" for key in sorted(keys)) + "}"
+
+    return text
+
+
+def nullable(make: Make) -> Make:
+    return lambda chance: "null" if chance.random() < 0.1 else make(chance)
+
+
+def one_of(*makes: Make) -> Make:
+    return lambda chance: chance.choice(makes)(chance)
+
+
+SPACES = ("", "", "", "", " ", "  ", "\t", "\r")
+NESTED = (
+    *("[]", "{}", "[1]", "[null]", "[1,2.5]", '[1,"a"]', "[[1]]", "[[]]", '{"k":1}', '{"k":"x"}', '{"q":1}', "[1,]"),
+    *('{"k":1,}', '{"k":1,"k":2}', "[0.1,-0]", '[{"k":1},{"k":null}]', '[{"k":1},null]', "tru", "True", "nul", "[1 2]"),
+)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A table before the interval, a policy, and a maker of the fields of its records.
+
+    Args:
+        declared: Columns that the table is created with; the first records add more.
+        is_new: Whether the table has only those before the interval, so that all others are new columns.
+    """
+
+    makes: dict[str, Make]
+    declared: str = ""
+    policy: Policy = field(default_factory=Policy)
+    is_new: bool = False
+    file_fields: FileFields | None = None
+
+    def text(self, chance: random.Random, nasty: float) -> bytes:
+        """Return a record; a share of its values and of its spelling is nasty."""
+        keys = [key for key in self.makes if chance.random() < 0.85]
+        if chance.random() < 0.3:
+            chance.shuffle(keys)
+        pairs = [
+            (self._key(chance, key, nasty), any_value(chance) if chance.random() < nasty else self.makes[key](chance))
+            for key in keys
+        ]
+        if chance.random() < nasty / 4:
+            pairs.append((json.dumps(chance.choice(KEYS)), any_value(chance)))
+        if chance.random() < nasty / 8 and pairs:
+            pairs.append((pairs[0][0], "1"))
+        space = chance.choice(SPACES)
+        return f"{space}{{{','.join(f'{key}{space}:{value}{space}' for key, value in pairs)}}}{space}".encode()
+
+    def _key(self, chance: random.Random, key: str, nasty: float) -> str:
+        text = json.dumps(key, ensure_ascii=chance.random() < 0.5)
+        return f'"\\u{ord(key[0]):04x}{text[2:]}' if key[:1].isalpha() and chance.random() < nasty / 4 else text
+
+
+def any_value(chance: random.Random) -> str:
+    kind = chance.random()
+    if kind < 0.3:
+        return chance.choice(NUMBERS)
+    if kind < 0.4:
+        return repr(chance.random() * 10 ** chance.randrange(-8, 20))
+    if kind < 0.45:
+        return str(chance.randrange(-(2**65), 2**65))
+    if kind < 0.7:
+        return chance.choice(STRINGS)
+    if kind < 0.8:
+        return chance.choice((instant, day, local_time, boolean, word))(chance)
+    return chance.choice(NESTED)
+
+
+def mutated(chance: random.Random, text: bytes) -> bytes:
+    """Return a text with some bytes changed, removed, added or cut off."""
+    data = bytearray(text)
+    for _ in range(chance.randrange(1, 4)):
+        at = chance.randrange(len(data) + 1)
+        spliced = chance.choice(
+            [b"", b"\xff", b"\x00", b'"', b"\\", b"{", b"}", b",", b":", b"1", b"e", b".", b"-", b" "]
+        )
+        data[at : at + chance.randrange(3)] = spliced
+    return bytes(data[: chance.randrange(len(data) + 1)] if chance.random() < 0.05 else data)
+
+
+PLAIN = {
+    "id": number(-(2**62), 2**62),
+    "n": number(-(2**31), 2**31 - 1),
+    "d": fraction,
+    "s": word,
+    "b": boolean,
+    "l": array(number(0, 99)),
+    "t": array(word),
+    "o": record(k=number(0, 99), w=word),
+    "ol": array(record(k=number(0, 99), g=array(fraction))),
+    "ll": array(array(number(0, 99))),
+}
+MIXED = {
+    "m": one_of(number(0, 99), fraction, word, boolean, array(number(0, 9)), record(k=number(0, 9))),
+    "two": one_of(array(number(0, 9)), array(word), array(boolean), number(0, 9)),
+    "rec": one_of(record(k=number(0, 9)), array(record(k=number(0, 9))), record(k=word)),
+    "big": one_of(number(0, 2**70), number(0, 99), fraction),
+    "o": record(k=one_of(number(0, 99), word), w=word),
+}
+TYPES = {
+    # All numbers of two and of four digits fit; of one with more digits, the exact path would widen the column.
+    "by": number(-99, 99),
+    "sh": number(-9999, 9999),
+    "f": one_of(number(0, 99), lambda chance: chance.choice(["0.5", "-1.25", "1e3", "0.1"])),
+    "price": money,
+    "huge": number(-(10**38) + 1, 10**38 - 1),
+    "day": day,
+    "at": instant,
+    "prices": array(money),
+    "days": array(day),
+    "inner": record(price=money, day=day),
+}
+DECLARED = (
+    "struct<by: byte, sh: smallint, f: float, price: decimal(10,2), huge: decimal(38,0), day: date, at: timestamp, "
+    "prices: array<decimal(12,3)>, days: array<date>, inner: struct<price: decimal(9,2), day: date>>"
+)
+DATED = frozenset([()])
+SETTINGS = {
+    "plain": Setting(PLAIN),
+    "plain, new": Setting(PLAIN, is_new=True),
+    "several columns": Setting(MIXED, policy=Policy(Mode.SPLIT)),
+    "several columns, widened": Setting(MIXED),
+    "several columns, new": Setting(MIXED, policy=Policy(Mode.SPLIT), is_new=True),
+    "types": Setting(TYPES, DECLARED, Policy(date_fields=DATED)),
+    "dates": Setting(
+        {"day": day, "at": instant, "here": local_time, "some": one_of(day, word, instant, number(0, 9)), "s": word},
+        policy=Policy(Mode.SPLIT, date_fields=DATED, local_time_fields=DATED),
+    ),
+    "dates, new": Setting({"day": day, "at": one_of(instant, word)}, policy=Policy(date_fields=DATED), is_new=True),
+    "epochs": Setting(
+        {"at": one_of(epoch, instant), "ms": one_of(epoch, instant), "n": epoch},
+        "struct<at: timestamp, ms: timestamp>",
+        Policy(date_fields=DATED, epoch_units={("ms",): EpochUnit.MILLISECONDS}),
+    ),
+    "doubles": Setting({"d": one_of(fraction, money), "n": number(0, 2**62)}, policy=Policy(numbers=Numbers.DOUBLE)),
+    "decimals": Setting({"d": one_of(fraction, money), "x": money}, policy=Policy(numbers=Numbers.DECIMAL)),
+    "maps": Setting(
+        {"m": entries(number(0, 99)), "t": entries(word), "a": entries(array(number(0, 9))), "s": word},
+        "struct<m: map<string,bigint>, t: map<string,string>, a: map<string,array<int>>>",
+    ),
+    "hidden": Setting(
+        {"secret": word, "gone": number(0, 9), "o": record(k=number(0, 9), secret=word), "s": word},
+        policy=Policy(masked=frozenset([("secret",), ("o", "secret")]), excluded=frozenset([("gone",)])),
+    ),
+    "texts": Setting(
+        {
+            "t": one_of(word, number(0, 99), array(word), record(k=number(0, 9), w=word)),
+            "j": one_of(word, fraction, array(record(k=word)), boolean),
+            "s": word,
+        },
+        policy=Policy(pins={("t",): TextForm.TEXT, ("j",): TextForm.JSON}),
+    ),
+    "fixed": Setting(
+        {"p": number(0, 9), "q": word, "id": number(0, 99), "o": record(k=number(0, 9), w=word)},
+        "struct<p: bigint, q: string, id: bigint, o: struct<k: bigint>>",
+        Policy(
+            fixed_columns={
+                ("p",): FixedColumn("p", "NOT NULL", is_required=True),
+                ("q",): FixedColumn("q", "a partition column", can_widen=False),
+                ("o", "k"): FixedColumn("o.k", "NOT NULL", is_required=True),
+            }
+        ),
+    ),
+    "keys": Setting(
+        {'q"': number(0, 9), "back\\": word, "é": word, "": boolean, "\x00": number(0, 9), "longer key": word}
+    ),
+    "rescued": Setting(
+        {**{key: PLAIN[key] for key in ("id", "s", "d")}, "o": record(k=number(0, 9))},
+        "struct<id: bigint, s: string, d: double, o: struct<k: bigint>>",
+        Policy(Mode.FREEZE),
+    ),
+    "file fields": Setting({"id": number(0, 9), "s": word}, file_fields=FileFields()),
+}
+
+
+FILE = "file:/data/region=north/f.jsonl"
+
+
+def plan_of(setting: Setting, texts: list[bytes]) -> tuple[StructType, StructType, Observation]:
+    """Return the columns before and in the interval of some texts, and what was observed of them."""
+    declared = parse_type(setting.declared or "struct<>")
+    assert isinstance(declared, StructType)
+    observation, schema = Observation(), declared
+    for _ in range(6):
+        builder = RowBuilder(schema, setting.policy, declared, None, setting.file_fields)
+        for start in range(0, len(texts), 20):
+            builder.add(
+                texts[start : start + 20], [(FILE, start + each) for each in range(len(texts[start : start + 20]))]
+            )
+            list(drain_arrow_batches(builder, to_arrow_schema(schema)))
+            builder.adapt()
+        observation = observation.merged(builder.observation)
+        planned = evolve(declared, observation, setting.policy).schema
+        if planned == schema:
+            break
+        schema = planned
+    return (declared if setting.is_new else schema), schema, observation

@@ -105,6 +105,10 @@ docs: $(WORK)/venv-docs.stamp ## build the documentation into .work/site; a link
 	@DISABLE_MKDOCS_2_WARNING=true NO_MKDOCS_2_WARNING=1 PYTHONPATH=src $(WORK)/venv-docs/bin/python -m mkdocs build --quiet --strict
 	@echo "Built .work/site/index.html"
 
+.PHONY: docs-version
+docs-version: docs ## add the documentation as VERSION to the folder .work/pages, whose pages then offer all versions in it
+	@$(PYTHON) tools/docs_versions.py $(WORK)/pages $(or $(VERSION),$$(sed -n 's/^__version__ = "\([0-9]*\.[0-9]*\).*/\1/p' src/widen/__init__.py))
+
 bench: setup $(WORK)/bench.stamp $(WORK)/jars/stamp ## side by side with Spark, Delta Lake, deltalake and dlt; prints ratios
 	@$(WITH_JAVA) $(RUN) bench/run.py $(ARGS)
 

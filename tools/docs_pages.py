@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT / "src"))
 
 import typer  # noqa: E402
 
-from widen.cli.app import app  # noqa: E402
+from widen.cli.app import EXAMPLES, app  # noqa: E402
 from widen.sql_commands.grammar import FORMS, PARTS  # noqa: E402
 from widen.sql_commands.statements import ROW_FORMS  # noqa: E402
 
@@ -63,15 +63,135 @@ def pages() -> Iterator[tuple[str, str]]:
     yield "protocol-map.md", protocol_page()
 
 
+OPTION_EXAMPLES: Mapping[str, str] = {
+    "--acknowledge": "tags",
+    "--add": "'day(placed_at)'",
+    "--after": "id",
+    "--branch": "audit",
+    "--catalog": "prod",
+    "--changed": "skip",
+    "--checkpoint": "shop/orders_checkpoint",
+    "--comment": "'in euro'",
+    "--config": "orders.toml",
+    "--contract": "orders.json",
+    "--create": "audit",
+    "--dead-letter": "undelivered.jsonl",
+    "--default": "0",
+    "--delete-when": "\"op = 'd'\"",
+    "--drop": "audit",
+    "--envelope": "debezium",
+    "--epoch-unit": "placed_at=ms",
+    "--events": "loads.jsonl",
+    "--events-from": "conflict",
+    "--every": "60",
+    "--evolve": "split",
+    "--exclude": "customer.ssn",
+    "--fail-on": "structural",
+    "--fast-forward": "main",
+    "--format": "csv",
+    "--from": "3",
+    "--html": "report.html",
+    "--identifier": "shop.orders",
+    "--into": "shop/orders",
+    "--jobs": "4",
+    "--keep-hours": "168",
+    "--keep-last": "10",
+    "--key": "id",
+    "--keys": "'day=to_date(placed_at)'",
+    "--layout-of": "shop/orders",
+    "--limit": "10",
+    "--mask": "customer.email",
+    "--max-bytes": "1000000000",
+    "--max-columns": "500",
+    "--max-corrupt": "1%",
+    "--max-files": "1000",
+    "--max-keys": "50000",
+    "--max-quarantined": "100",
+    "--max-record-size": "256MB",
+    "--name": "orders_by_field",
+    "--new-by": "content",
+    "--no-stats": "customer.name",
+    "--numbers": "decimal",
+    "--only": "orders",
+    "--option": "sep=';'",
+    "--partition-by": "'day(placed_at)'",
+    "--pin": "total='decimal(18,4)'",
+    "--plan-hash": "b39af82e…",
+    "--quarantine": "shop/rejected",
+    "--removed": "skip",
+    "--rename": "gross_total",
+    "--rest": "keep",
+    "--retention-hours": "720",
+    "--samples": "none",
+    "--select": "customer.id",
+    "--sequence-by": "updated_at",
+    "--set": "delta.appendOnly=true",
+    "--sort-by": "'id DESC'",
+    "--source-catalog": "prod",
+    "--sql": "'SELECT id, amount FROM source'",
+    "--storage-option": "AWS_REGION=eu-west-1",
+    "--tag": "day-1",
+    "--target-bytes": "268435456",
+    "--timestamp": "'2026-11-24 12:00:00Z'",
+    "--to": "iceberg",
+    "--type": "bigint",
+    "--unset": "delta.appendOnly",
+    "--verify-share": "0.1",
+    "--version": "3",
+    "--where": "'total > 100'",
+    "--zorder-by": "customer.id",
+}
+"""A value for each option that takes one. The page shows it where the option first occurs."""
+
+
 def command_page() -> str:
-    """Every command with its arguments and options."""
-    lines = ["# Command line", "", "`widen COMMAND --help` shows the same. Most commands take `--json`.", ""]
+    """Every command with its examples, and its arguments and options with their defaults."""
+    lines = [
+        "# Command line",
+        "",
+        "`widen COMMAND --help` shows the same. Options can come before or after the arguments; an option that *can be",
+        "repeated* is given once for each value. Most commands take `--json`; see [JSON output](json.md).",
+        "",
+    ]
     group = typer.main.get_command(app)
+    shown: set[str] = set()
     for name, command in group.commands.items():  # type: ignore[attr-defined]
-        lines += [f"## widen {name}", "", _escape(command.help or ""), "", "| option | meaning |", "|---|---|"]
-        lines += [f"| `{_spelling(option)}` | {_escape(option.help or '')} |" for option in command.params]
+        lines += [f"## widen {name}", "", _escape(command.help or ""), ""]
+        lines += ["```text", *EXAMPLES.get(name, ()), "```", "", "| option | meaning | default |", "|---|---|---|"]
+        lines += [f"| `{_spelling(each)}` | {_meaning(each, shown)} | {_default(each)} |" for each in command.params]
         lines.append("")
     return "\n".join(lines)
+
+
+def _meaning(option: object, shown: set[str]) -> str:
+    """The help of an option, and an example where it is the first of its name."""
+    name, text = _name(option), re.sub(r" ?Default: [^.]+\.", "", getattr(option, "help", None) or "")
+    example = OPTION_EXAMPLES.get(name)
+    if example is None or name in shown or not takes_value(option):
+        return _escape(text)
+    shown.add(name)
+    return f"{_escape(text)} Example: `{name} {example}`".replace("|", "\\|")
+
+
+def _default(option: object) -> str:
+    if getattr(option, "required", False):
+        return "**required**"
+    stated = re.search(r"Default: ([^.]+)\.", getattr(option, "help", None) or "")
+    value = getattr(option, "default", None)
+    if stated is not None:
+        return f"`{stated[1]}`"
+    if value is None or value is False or value == () or callable(value):
+        return ""
+    return "on" if value is True else f"`{getattr(value, 'value', value)}`"
+
+
+def _name(option: object) -> str:
+    return str(getattr(option, "opts", [""])[0])
+
+
+def takes_value(option: object) -> bool:
+    """Return whether it is an option that has a value, not a switch and not an argument."""
+    return _name(option).startswith("--") and not getattr(option, "is_flag", False)
 
 
 def sql_page() -> str:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
+import runpy
 from pathlib import Path
 
 import typer
 
 from widen.cli import ingest_commands
-from widen.cli.app import BROKEN_PIPE, INTERRUPTED, OVER_LIMIT, app
+from widen.cli.app import BROKEN_PIPE, EXAMPLES, INTERRUPTED, OVER_LIMIT, app
 from widen.flows.run_flow import ChainStep, flow_chain
 from widen.ingestion.options import SETTINGS
 from widen.report.build_report import AUTOMATIC_FILES
+from widen.table import Table
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGES = runpy.run_path(str(DOCS.parent / "tools" / "docs_pages.py"), run_name="docs_pages")
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 
 
@@ -74,6 +77,21 @@ def test_every_command_of_a_page_exists() -> None:
     assert {(page, name) for page, name in named if name not in COMMANDS} == set()
 
 
+def test_every_option_has_an_example() -> None:
+    options = {
+        each.opts[0]
+        for command in COMMANDS.values()
+        for each in command.params
+        if each.opts[0].startswith("--") and not getattr(each, "is_flag", False)
+    }
+    examples = set(PAGES["OPTION_EXAMPLES"])
+    assert (options - examples, examples - options) == (set(), set()), "see OPTION_EXAMPLES in tools/docs_pages.py"
+
+
+def test_every_command_has_an_example() -> None:
+    assert set(COMMANDS) - set(EXAMPLES) == set()
+
+
 def test_every_error_of_a_page_exists() -> None:
     known = set(re.findall(r"^### (\S+)$", page("errors.md"), re.MULTILINE))
     named = {
@@ -87,3 +105,9 @@ def test_every_error_of_a_page_exists() -> None:
 
 def test_the_runbook_has_the_errors_that_one_meets() -> None:
     assert len(set(re.findall(r"^\| `([A-Z_]+)`", page("guide/runbook.md"), re.MULTILINE))) >= 20
+
+
+def test_every_method_of_a_table_is_in_a_group() -> None:
+    grouped = page("reference/api.md").partition("| | methods and attributes |")[2].partition("\n\n")[0]
+    names = re.findall(r"`(\w+)`", grouped)
+    assert sorted(names) == sorted(name for name in dir(Table) if not name.startswith("_"))

@@ -68,6 +68,21 @@ kafka: setup $(WORK)/jars-kafka/stamp ## topics of a Kafka broker on loopback, a
 cluster: setup $(WORK)/venv-worker.stamp ## a Spark standalone cluster of real processes whose workers do not have Widen
 	@export WIDEN_WORKER_PYTHON=$(CURDIR)/$(WORK)/venv-worker/bin/python && $(PYTEST) tests/cluster $(ARGS)
 
+.PHONY: schedulers
+schedulers: $(WORK)/venv-airflow.stamp $(WORK)/venv-dagster.stamp ## the examples for Apache Airflow and Dagster, with their packages
+	@for name in airflow dagster; do AIRFLOW_HOME=$(CURDIR)/$(WORK)/airflow DAGSTER_HOME= PATH="$(CURDIR)/$(WORK)/venv-$$name/bin:$$PATH" \
+	  $(WORK)/venv-$$name/bin/python -m pytest -p no:cacheprovider --confcutdir=tests/schedulers -o filterwarnings= \
+	  tests/schedulers/test_$$name.py $(ARGS) || exit 1; \
+	done
+
+.PHONY: image
+BUILDER ?= $(firstword $(shell command -v docker podman))
+image: ## build the image of examples/docker with docker or podman, and ingest a record in a container of it
+	@test -n "$(BUILDER)" || { echo "Building the image needs docker or podman."; exit 1; }
+	@$(BUILDER) build -f examples/docker/Dockerfile -t widen-example .
+	@$(BUILDER) run --rm --entrypoint sh widen-example -c \
+	  'cd && echo "{\"id\": 1}" > a.json && widen ingest a.json --into t && widen read t --json'
+
 CORE = $(addprefix tests/engine/test_,append.py columns.py filters.py ingest.py merge.py read.py stream.py)
 REBASE = $(foreach kind,datetime int96,$(foreach way,Read Write,spark.sql.parquet.$(kind)RebaseModeIn$(way)=LEGACY))
 SETTINGS ?= spark.sql.caseSensitive=true,spark.sql.ansi.enabled=false,spark.sql.session.timeZone=Asia/Kolkata \
@@ -166,6 +181,9 @@ $(WORK)/venv-docs.stamp: requirements/docs.txt pyproject.toml tools/venv.py | $(
 $(WORK)/venv-%.stamp: requirements/dev.txt requirements/spark-%.txt pyproject.toml tools/venv.py | $(WORK)/python.stamp
 	@echo "Setting up $(WORK)/venv-$*"
 	@$(PYTHON) tools/venv.py $(WORK)/venv-$* requirements/dev.txt requirements/spark-$*.txt && touch $@
+
+$(WORK)/venv-airflow.stamp $(WORK)/venv-dagster.stamp: $(WORK)/venv-%.stamp: requirements/%.txt tools/venv.py | $(WORK)/python.stamp
+	@$(PYTHON) tools/venv.py --without-widen $(WORK)/venv-$* requirements/$*.txt && touch $@
 
 $(WORK)/venv-worker.stamp: requirements/runtime.txt tools/venv.py | $(WORK)/python.stamp
 	@$(PYTHON) tools/venv.py --without-widen $(WORK)/venv-worker requirements/runtime.txt && touch $@

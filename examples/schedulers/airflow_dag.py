@@ -1,6 +1,6 @@
 """Load every hour with Apache Airflow, and retry only what time may repair.
 
-`widen` says with its exit code how a run ended: 0, everything is loaded; 1, an error that may pass, such as a store that
+The exit code of `widen` says how a run ended: 0, everything is loaded; 1, an error that may pass, such as a store that
 does not answer; 3, a batch is over one of its limits, which a retry cannot change. So the last one fails at once, and
 a person is called.
 

@@ -1,6 +1,6 @@
 """Load tables as Dagster assets, and retry only what time may repair.
 
-`widen` says with its exit code how a run ended: 0, everything is loaded; 1, an error that may pass, such as a store that
+The exit code of `widen` says how a run ended: 0, everything is loaded; 1, an error that may pass, such as a store that
 does not answer; 3, a batch is over one of its limits, which a retry cannot change. What a load has done is in the JSON
 on its standard output, and becomes the metadata of the asset.
 

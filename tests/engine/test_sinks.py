@@ -17,6 +17,7 @@ from typer.testing import Result
 import widen
 from support.command_line import run
 from support.json_schema import SCHEMAS, breaches
+from support.receiver import listening
 from widen.cli import output
 from widen.errors import PostCommitFailed, StorageError, UnmatchedFields, WidenError
 from widen.ingestion import replay
@@ -204,6 +205,28 @@ def test_a_file_for_events_is_opened_before_the_load(shop: Shop) -> None:
     os.mkfifo(shop.place / "pipe")
     done = run(*words, "--events", str(shop.place / "pipe"))  # a pipe that nobody reads
     assert (done.exit_code, "WIDEN_STORAGE" in done.stderr) == (1, True), done.stderr
+
+
+def test_events_go_to_a_url_and_what_it_refuses_to_a_file(shop: Shop) -> None:
+    words = ["ingest", str(shop.source), "--into", shop.into, "--new", "--events-from", "all"]
+    words += [] if shop.is_delta else ["--catalog", shop.words["catalog"]]
+    letters = shop.place / "letters.jsonl"
+    with listening() as receiver:
+        words += ["--events", receiver.url, "--dead-letter", str(letters)]
+        done = run(*words)
+        assert done.exit_code == 0, done.stderr
+        assert receiver.types() == ["widen.change.additive", "widen.load"]
+        shop.add(2)
+        receiver.answers = [410]
+        assert run(*words).exit_code == 0  # a receiver does not fail a load
+        shop.add(3)
+        receiver.answers = [410]
+        ensure_shown(run(*words, "--events-required"), 1, shop)
+    kept = [json.loads(line) for line in letters.read_text().splitlines()]
+    assert [event["event"] for event in kept] == ["load", "load", "failure"]  # the last one says that it must deliver
+    assert [wrong for event in kept for wrong in breaches(SCHEMAS["events"], event)] == []
+    assert run(*words).exit_code == 0  # nothing is new: nothing is loaded twice, and there is nothing to send
+    assert shop.ids() == [1, 2, 3]
 
 
 def ensure_shown(done: Result, code: int, shop: Shop) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from support.receiver import Receiver, listening
 from widen.errors import InvalidOption, StorageError
 from widen.evolution.plan import BadFile, Grade, PlanEvent
 from widen.ingestion import event_sinks
@@ -32,41 +31,11 @@ def event(detail: Any, version: int | None = 7) -> IntervalEvent:
     return IntervalEvent("/lake/shop orders", version, None, detail, 1_700_000_000_123)
 
 
-class Receiver:
-    """A server on loopback that gives the answers it is told to, then 204."""
-
-    def __init__(self) -> None:
-        self.answers: list[int] = []
-        self.requests: list[tuple[dict[str, str], bytes]] = []
-        receiver = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                receiver.requests.append((dict(self.headers), body))
-                self.send_response(receiver.answers.pop(0) if receiver.answers else 204)
-                self.end_headers()
-
-            def log_message(self, *words: object) -> None:
-                pass
-
-        self.server = HTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}/hook/secret"
-
-    def types(self) -> list[str]:
-        return [json.loads(body)["type"] for _, body in self.requests]
-
-
 @pytest.fixture
 def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
     monkeypatch.setattr("time.sleep", lambda seconds: None)
-    found = Receiver()
-    thread = threading.Thread(target=found.server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield found
-    found.server.shutdown()
-    thread.join()
-    found.server.server_close()
+    with listening() as found:
+        yield found
 
 
 GRADES = [Grade.ADDITIVE, Grade.WIDENING, Grade.CONFLICT, Grade.STRUCTURAL]

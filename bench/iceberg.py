@@ -27,8 +27,8 @@ from turns import Row, print_rows
 
 import widen
 from widen.iceberg.catalog import to_table_name
-from widen.iceberg.commit import NewTable, open_transaction
 from widen.iceberg.file_metrics import IcebergFile
+from widen.iceberg.table_commit import NewTable, open_transaction
 from widen.log.commit_outcome import StagedFiles
 from widen.model.types import LONG, Field, StructType
 

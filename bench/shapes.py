@@ -266,7 +266,7 @@ def _prove(schema: StructType, policy: Policy, texts: list[bytes], source: Path,
     from widen.proof.row_encoder import LayoutMatcher, RecordLayout, learn_layout
     from widen.proof.source_reader import ProofFile, SourceReader
     from widen.spark.ingest import verification
-    from widen.spark.ingest.table_files import TaskFiles
+    from widen.spark.ingest.write_files import TaskFiles
 
     started = time.process_time()
     layout = RecordLayout()

@@ -94,7 +94,7 @@ def test_no_error_of_python_is_raised() -> None:
 AROUND_COMMITS = {
     "flows/pipelines.py",
     "iceberg/catalog.py",
-    "iceberg/commit.py",
+    "iceberg/table_commit.py",
     "iceberg/metadata_files.py",
     "ingestion/event_sinks.py",
     "log/commit.py",

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 import widen
 from widen.errors import ConcurrentAppend, MetadataChanged, WidenError
-from widen.spark.types import to_spark
+from widen.spark.spark_types import to_spark
 from widen.table import Table
 
 WIDE = {"delta.enableTypeWidening": "true"}

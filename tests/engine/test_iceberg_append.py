@@ -49,7 +49,7 @@ from widen.errors import (
 )
 from widen.iceberg.catalog import to_catalog
 from widen.spark.iceberg import write as append
-from widen.spark.types import DataFrame
+from widen.spark.spark_types import DataFrame
 
 SCHEMA = Schema(
     NestedField(1, "id", IntegerType(), required=True),

@@ -172,7 +172,7 @@ def test_no_fault_loses_anything(
         shop.number = 1
         run(1)
     if is_server:  # a catalog whose commits may arrive late
-        monkeypatch.setattr("widen.iceberg.commit._is_sqlite", lambda _: False)
+        monkeypatch.setattr("widen.iceberg.table_commit._is_sqlite", lambda _: False)
     spots = [
         Spot(number, call, fault)
         for number, call in enumerate(injector.calls)

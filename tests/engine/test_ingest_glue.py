@@ -13,7 +13,7 @@ from engine.test_ingest import write_lines
 from support.log_server import BUCKET, s3_server
 from widen.errors import InvalidOption
 from widen.iceberg.catalog import to_table_name
-from widen.iceberg.commit import open_transaction
+from widen.iceberg.table_commit import open_transaction
 from widen.ingestion import ingest
 from widen.log.commit_outcome import Conflicted, StagedFiles
 

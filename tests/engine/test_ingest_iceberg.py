@@ -37,7 +37,7 @@ from widen.errors import (
     PlanChanged,
     SnapshotUnknown,
 )
-from widen.iceberg.commit import IcebergTransaction
+from widen.iceberg.table_commit import IcebergTransaction
 from widen.ingestion import IngestResult, ingest, ingest_stream, replay
 from widen.report.iceberg_report import build_iceberg_report
 from widen.report.report_summary import summarize_report
@@ -565,7 +565,7 @@ def test_an_unknown_outcome_keeps_the_files(
 
     with monkeypatch.context() as patch:
         patch.setattr(SqlCatalog, "commit_table", no_answer)
-        patch.setattr("widen.iceberg.commit._is_sqlite", lambda _: False)
+        patch.setattr("widen.iceberg.table_commit._is_sqlite", lambda _: False)
         with pytest.raises(SnapshotUnknown, match="no answer"):
             ingest(source, "shop.orders", catalog=tmp_path / "catalog.db", spark=spark)
     assert catalog.load_table("shop.orders").scan().count() == 1

@@ -12,7 +12,7 @@ from pyiceberg.table import Table as IcebergCatalogTable
 from pyspark.sql import SparkSession
 
 from widen.errors import StorageRefused
-from widen.iceberg.commit import IcebergTransaction
+from widen.iceberg.table_commit import IcebergTransaction
 from widen.ingestion import ingest
 from widen.log.commit_outcome import StagedFiles
 from widen.log.log_store import LogStore

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 import widen
 from support.command_line import run_json
-from widen.flows.pipelines import Status
+from widen.flows.pipelines import StepStatus
 
 FILE = """
 [defaults]
@@ -59,7 +59,7 @@ def test_a_failure_stops_only_what_it_feeds(spark: SparkSession, file: Path, job
     assert run.is_clean
     assert events.count("load") == 3
     assert totals(spark, folder) == {"mon": 3.5}
-    assert {each.status for each in widen.run(file, jobs=jobs, spark=spark).steps} == {Status.UNCHANGED}
+    assert {each.status for each in widen.run(file, jobs=jobs, spark=spark).steps} == {StepStatus.UNCHANGED}
 
     (folder / "orders/2.json").write_text('{"day": "tue"}\n{"day": "tu\n')
     put(folder / "customers/2.json", {"id": 2**40})

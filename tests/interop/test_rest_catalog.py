@@ -17,8 +17,8 @@ import widen
 from interop.rest_catalog import Fault, Proxy, rest_catalog
 from widen.errors import CatalogError, CatalogRefused, InvalidOption, SnapshotUnknown, UnsupportedIcebergVersion
 from widen.iceberg.catalog import TableName, to_table_name
-from widen.iceberg.commit import CommitResult, NewTable, open_transaction
 from widen.iceberg.file_metrics import IcebergFile, data_location
+from widen.iceberg.table_commit import CommitResult, NewTable, open_transaction
 from widen.log.commit_outcome import Conflicted, StagedFiles
 from widen.model.types import LONG, Field, StructType
 

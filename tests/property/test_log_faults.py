@@ -18,8 +18,8 @@ import pytest
 from support.fault import Operation, chosen, complaints, faults_of
 from support.log_writer import append
 from widen.cli import maintenance_commands as handover_command
+from widen.log.checkpoint_writer import DAY_MS, clean_up
 from widen.log.commit_files import current_ms
-from widen.log.log_cleanup import DAY_MS, clean_up
 from widen.log.log_store import LogStore
 from widen.log.snapshot import open_snapshot
 from widen.table import Table, create_table

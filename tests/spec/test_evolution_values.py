@@ -13,8 +13,7 @@ from support.stable_interval import ingest_texts
 from widen.evolution.evolve import evolve
 from widen.evolution.plan import Grade, Plan
 from widen.evolution.policy import EpochUnit, FixedColumn, Mode, Policy, TextForm
-from widen.json.observation import Observation
-from widen.json.observe import observe_schema
+from widen.json.observation import Observation, observe_schema
 from widen.model.schema_json import parse_type
 from widen.model.types import LONG, ArrayType, DataType, Field, StructType
 from widen.proof.expected_values import ExpectedRecord

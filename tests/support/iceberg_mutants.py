@@ -39,8 +39,8 @@ from widen.iceberg.schema_conversion import to_model
 from widen.iceberg.snapshots import SnapshotReference, find_read_point
 from widen.report.iceberg_report import build_iceberg_report
 from widen.spark.iceberg import file_columns
-from widen.spark.iceberg import scan as deleted_rows
-from widen.spark.iceberg.scan import POSITION_DELETES, initial_defaults, read_vectors
+from widen.spark.iceberg import table_scan as deleted_rows
+from widen.spark.iceberg.table_scan import POSITION_DELETES, initial_defaults, read_vectors
 from widen.spark.read.predicates import parse_predicate
 from widen.table import IcebergTable
 from widen.targets.iceberg import IcebergLocation
@@ -253,14 +253,14 @@ def _plan(table: IcebergTable, version: int | None, where: str | None) -> None:
     mapping = point.metadata.name_mapping()
     for file in scan.files:
         (columns,) = file_columns.read_schemas(None, io, [file.path])
-        file_columns.find_columns(columns, schema, mapping, file.path)
+        file_columns.locate_columns(columns, schema, mapping, file.path)
     for delete in scan.deletes:
         if delete.kind is DeleteKind.VECTORS:
             list(read_vectors(deleted_rows._read(io, delete.path), delete.path))
         else:
             (columns,) = file_columns.read_schemas(None, io, [delete.path])
             wanted = POSITION_DELETES if delete.kind is DeleteKind.POSITIONS else schema
-            file_columns.find_columns(columns, wanted, mapping, delete.path)
+            file_columns.locate_columns(columns, wanted, mapping, delete.path)
 
 
 def _plan_ingestion(catalog: Path) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from widen.model.types import StructType
     from widen.schema.operations import Operation
     from widen.schema.request import ColumnChanges, NewColumn
-    from widen.spark.types import SparkSession
+    from widen.spark.spark_types import SparkSession
     from widen.table import Table
     from widen.table.open_table import TableVersion
 

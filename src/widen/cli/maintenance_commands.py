@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from widen.cli.output import StepDisplay
     from widen.evolution.unify import FoldResult
-    from widen.spark.types import SparkSession
+    from widen.spark.spark_types import SparkSession
     from widen.table import IcebergTable, Table
     from widen.table.results import TableChange
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rich.status import Status
 
     from widen.spark.session import JobProgress
-    from widen.spark.types import SparkSession
+    from widen.spark.spark_types import SparkSession
 
 
 STDOUT = "stdout"

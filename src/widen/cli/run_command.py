@@ -105,4 +105,4 @@ _MARKS: Mapping[str, tuple[str, str]] = {
     "failed": ("✗", "bold red"),
     "skipped": ("·", "yellow"),
 }
-"""The mark and the style of the summary, by `widen.flows.pipelines.Status`."""
+"""The mark and the style of the summary, by `widen.flows.pipelines.StepStatus`."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from widen.model.types import StructType
     from widen.report.table_report import Report
     from widen.spark.read.physical_types import OldType
-    from widen.spark.types import DataFrame, SparkSession
+    from widen.spark.spark_types import DataFrame, SparkSession
     from widen.table import IcebergTable, Table
     from widen.table.open_table import OpenTable
     from widen.table.results import Loads, SchemaDiff
@@ -152,7 +152,7 @@ def loads(
 
 def show_loads(location: str, loads: Loads, *, lists_files: bool, json: bool) -> None:
     """Show the loads of a table of either format."""
-    from widen.report.terminal_report import loads_parts
+    from widen.report.terminal import loads_parts
 
     if json:
         show_json(loads.to_value())
@@ -238,7 +238,7 @@ def show_report(report: Report, samples: shared_options.Shown, html: Path | None
     """
     from widen.report.html_page import render_page
     from widen.report.report_summary import summarize_report
-    from widen.report.terminal_report import report_parts
+    from widen.report.terminal import report_parts
     from widen.report.text_format import mask_report
 
     report = mask_report(report, samples.value)

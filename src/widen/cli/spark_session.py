@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING
 from widen.errors import SparkUnavailable
 
 if TYPE_CHECKING:
-    from widen.spark.types import SparkSession
+    from widen.spark.spark_types import SparkSession
 
 _java_log: list[IO[bytes]] = []
 

@@ -44,7 +44,7 @@ from widen.schema.source_metadata import source_key
 from widen.spark.flow_rows import FlowKeys, FlowQuery, layout_of_rows, type_features
 from widen.spark.session import activate_session
 from widen.spark.source.open_source import BatchReader, persist_source
-from widen.spark.types import DataFrame, SparkSession
+from widen.spark.spark_types import DataFrame, SparkSession
 from widen.targets.table_format import (
     FlowSource,
     IngestTarget,

@@ -29,18 +29,18 @@ from widen.model.argument_types import check_arguments, ensure_argument_types
 from widen.model.display import Progress, html_table, list_lines, no_progress
 from widen.spark.session import activate_session, find_session
 from widen.spark.source.source_files import to_place
-from widen.spark.types import SparkSession
+from widen.spark.spark_types import SparkSession
 from widen.targets import find_table
 
 
-class Kind(str, Enum):
+class StepKind(str, Enum):
     """What a step is."""
 
     LOAD = "load"
     FLOW = "flow"
 
 
-class Status(str, Enum):
+class StepStatus(str, Enum):
     """How a step ended."""
 
     LOADED = "loaded"
@@ -55,7 +55,7 @@ class Status(str, Enum):
     @property
     def is_clean(self) -> bool:
         """Whether later steps may build on the table."""
-        return self in (Status.LOADED, Status.UNCHANGED)
+        return self in (StepStatus.LOADED, StepStatus.UNCHANGED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class PipelineStep:
     """
 
     name: str
-    kind: Kind
+    kind: StepKind
     source: tuple[str, ...]
     into: str
     arguments: Mapping[str, Any]
@@ -89,7 +89,7 @@ class StepResult:
     """
 
     step: PipelineStep
-    status: Status
+    status: StepStatus
     results: tuple[IngestResult | FlowBatch, ...] = ()
     error: Exception | None = None
     because: tuple[str, ...] = ()
@@ -102,11 +102,11 @@ class StepResult:
         return (
             f"{self.step.name}: "
             + {
-                Status.LOADED: f"loaded into {into}",
-                Status.UNCHANGED: f"nothing new for {into}",
-                Status.LOST: f"loaded into {into}, but some values cannot be rebuilt from it",
-                Status.FAILED: f"failed with {_code(self.error)}",
-                Status.SKIPPED: f"skipped, because it needs {' and '.join(self.because)}",
+                StepStatus.LOADED: f"loaded into {into}",
+                StepStatus.UNCHANGED: f"nothing new for {into}",
+                StepStatus.LOST: f"loaded into {into}, but some values cannot be rebuilt from it",
+                StepStatus.FAILED: f"failed with {_code(self.error)}",
+                StepStatus.SKIPPED: f"skipped, because it needs {' and '.join(self.because)}",
             }[self.status]
         )
 
@@ -143,7 +143,7 @@ class PipelineRun:
     @property
     def is_only_over_limits(self) -> bool:
         """Whether steps failed, each because a batch was over a limit; skipped steps do not count."""
-        failed = [each for each in self.steps if each.status in (Status.FAILED, Status.LOST)]
+        failed = [each for each in self.steps if each.status in (StepStatus.FAILED, StepStatus.LOST)]
         return bool(failed) and all(isinstance(each.error, LimitExceeded) for each in failed)
 
     def __repr__(self) -> str:
@@ -240,7 +240,7 @@ def run_steps(
                     waiting.remove(step)
                     because = tuple(name for name in step.feeders if name in ended and not ended[name].status.is_clean)
                     if because:
-                        _end(ended, StepResult(step, Status.SKIPPED, because=because), on_step)
+                        _end(ended, StepResult(step, StepStatus.SKIPPED, because=because), on_step)
                     else:
                         running[pool.submit(execute, step)] = step.name
                 for future in wait(running, return_when=FIRST_COMPLETED).done if running else ():
@@ -270,7 +270,7 @@ def _execute(step: PipelineStep, shared: Mapping[str, Any]) -> StepResult:
     error: Exception | None = None
     activate_session(shared["spark"])
     try:
-        if step.kind is Kind.LOAD:
+        if step.kind is StepKind.LOAD:
             results.append(ingest(list(step.source), step.into, **step.arguments, **shared))
         else:
             flow(step.source[0], step.into, **step.arguments, **shared, once=True, on_batch=results.append)
@@ -280,14 +280,14 @@ def _execute(step: PipelineStep, shared: Mapping[str, Any]) -> StepResult:
     return StepResult(step, _status(results, error), tuple(results), error, duration_ms=duration_ms)
 
 
-def _status(results: Sequence[IngestResult | FlowBatch], error: Exception | None) -> Status:
+def _status(results: Sequence[IngestResult | FlowBatch], error: Exception | None) -> StepStatus:
     if error is not None:
-        return Status.FAILED
+        return StepStatus.FAILED
     loads = [result.result if isinstance(result, FlowBatch) else result for result in results]
     written = [load for load in loads if load is not None and not load.is_unchanged]
     if any(load.verification is not None and not load.verification.is_clean for load in written):
-        return Status.LOST
-    return Status.LOADED if written else Status.UNCHANGED
+        return StepStatus.LOST
+    return StepStatus.LOADED if written else StepStatus.UNCHANGED
 
 
 def _code(error: Exception | None) -> str:
@@ -347,7 +347,7 @@ def read_pipelines(
     except (OSError, ValueError) as error:
         raise InvalidConfig(place=name, reason=open_failure(error), expected="Check the path of the file.") from error
     reader = _FileReader(name, storage_options)
-    for kind, entries in ((Kind.LOAD, content.load), (Kind.FLOW, content.flow)):
+    for kind, entries in ((StepKind.LOAD, content.load), (StepKind.FLOW, content.flow)):
         for number, entry in enumerate(entries, 1):
             reader.add(kind, number, entry, content.defaults)
     if not reader.steps:
@@ -366,7 +366,7 @@ class _FileReader:
     """The table that each step writes, with its catalog, by the name of the step."""
     checkpoints: set[str] = field(default_factory=set)
 
-    def add(self, kind: Kind, number: int, entry: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
+    def add(self, kind: StepKind, number: int, entry: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
         """Add a step.
 
         Raises:
@@ -383,14 +383,14 @@ class _FileReader:
             expected = "Name steps that stand before this one; flows stand after all loads."
             raise InvalidConfig(place=place, reason=f"after: no earlier step is named {each}", expected=expected)
         given = {key: value for key, value in entry.items() if key not in _Entry.__struct_fields__}
-        known = LOAD_SETTINGS if kind is Kind.LOAD else FLOW_SETTINGS
-        for key in (given.keys() | (defaults.keys() if kind is Kind.LOAD else set())) - known:
+        known = LOAD_SETTINGS if kind is StepKind.LOAD else FLOW_SETTINGS
+        for key in (given.keys() | (defaults.keys() if kind is StepKind.LOAD else set())) - known:
             expected = f"Valid settings: {', '.join(sorted({*known, *_Entry.__struct_fields__}))}."
             raise InvalidConfig(place=place, reason=f"unknown setting {key}", expected=expected)
-        arguments = {**defaults, **given} if kind is Kind.LOAD else given
+        arguments = {**defaults, **given} if kind is StepKind.LOAD else given
         sources = (head.source,) if isinstance(head.source, str) else tuple(head.source)
         try:
-            if kind is Kind.LOAD:
+            if kind is StepKind.LOAD:
                 self._check_load(head.into, arguments)
             else:
                 self._check_flow(place, entry)

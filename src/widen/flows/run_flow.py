@@ -29,7 +29,7 @@ from widen.model.types import quote_name, similarity_key
 from widen.spark.flow_rows import FlowKeys, FlowQuery
 from widen.spark.session import find_session
 from widen.spark.source.source_files import to_place
-from widen.spark.types import DataFrame, SparkSession
+from widen.spark.spark_types import DataFrame, SparkSession
 from widen.targets import find_flow_source, find_table
 from widen.targets.table_format import after_commit
 

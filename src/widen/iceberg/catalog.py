@@ -334,7 +334,7 @@ _CONNECTION = "Check the address and the state of the catalog, and repeat the ca
 def translate_catalog_errors(location: str) -> Iterator[None]:
     """Translate the errors of PyIceberg and of the libraries that it uses.
 
-    Conflicts and unknown outcomes of commits are handled in `widen.iceberg.commit`.
+    Conflicts and unknown outcomes of commits are handled in `widen.iceberg.table_commit`.
 
     Args:
         location: The table or the catalog that a message names.

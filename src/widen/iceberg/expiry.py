@@ -18,10 +18,10 @@ from urllib.parse import unquote
 
 from widen.errors import InvalidOption, RetentionTooShort, UnsupportedFeatureForWrite
 from widen.iceberg.catalog import TableName, open_store
-from widen.iceberg.commit import commit_metadata, ensure_table_writable
 from widen.iceberg.metadata_files import read_manifests
 from widen.iceberg.mirror import MIRROR_OF
 from widen.iceberg.snapshots import ancestors
+from widen.iceberg.table_commit import commit_metadata, ensure_table_writable
 from widen.log.commit_files import current_ms
 from widen.log.log_segment import LOG
 from widen.log.vacuum import CLOCK_SKEW_MS, HOUR_MS
@@ -274,7 +274,7 @@ def _files_of(table: Table, snapshots: Iterable[int], *, with_table: bool = True
 
 
 @dataclass(frozen=True)
-class _Names:
+class _Refs:
     """The names of files, in a form in which those of the metadata and those of the store are equal.
 
     Schemes have aliases (s3 and s3a), and some writers encode what others do not. Where two files have one form, both
@@ -301,18 +301,18 @@ class _NeededFiles:
     """The files that snapshots need.
 
     Args:
-        keys: Their names, in the form of `_Names`.
+        keys: Their names, in the form of `_Refs`.
         other: The last parts of the names of those that are not in the location of the table. The location may have
             another spelling, e.g. an alias of a bucket, so a file of the same last part stays.
     """
 
-    names: _Names
+    names: _Refs
     keys: frozenset[str]
     other: frozenset[str]
 
     @classmethod
     def of(cls, table: Table, snapshots: Iterable[int]) -> _NeededFiles:
-        names = _Names(table.location())
+        names = _Refs(table.location())
         paths = list(_files_of(table, snapshots))
         other = {_last(path) for path in paths if not names.is_below(path)}
         return cls(names, frozenset(map(names.key, paths)), frozenset(other))
@@ -332,7 +332,7 @@ def _ensure_listed(table: Table, entries: Sequence[FileEntry]) -> None:
     Raises:
         UnsupportedFeatureForWrite: it does not.
     """
-    names, newest = _Names(table.location()), table.metadata_location
+    names, newest = _Refs(table.location()), table.metadata_location
     if names.is_below(newest) and names.key(newest) not in map(names.of, entries):
         raise UnsupportedFeatureForWrite(verb="vacuum", location=table.location(), features=_OTHER_NAMES)
 

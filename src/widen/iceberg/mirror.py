@@ -19,10 +19,10 @@ import msgspec
 
 from widen.errors import CorruptLog, InvalidOption, MirrorRefused, VersionNotFound
 from widen.iceberg.catalog import TableName, translate_catalog_errors
-from widen.iceberg.commit import NEW_PROPERTIES, IcebergTransaction, ensure_table_writable
 from widen.iceberg.scan_plan import EPOCH, StatisticsColumn, bounds, null_counts, statistics_columns, to_micros
 from widen.iceberg.schema_conversion import from_model_type
 from widen.iceberg.snapshots import list_snapshot_files
+from widen.iceberg.table_commit import NEW_PROPERTIES, IcebergTransaction, ensure_table_writable
 from widen.log.commit_outcome import Conflicted, StagedFiles
 from widen.log.file_list import to_adds
 from widen.log.snapshot import Snapshot, open_snapshot
@@ -135,7 +135,7 @@ def _mirrored_version(snapshot: Snapshot, name: TableName, table: Table) -> int:
 
 
 @dataclass(frozen=True)
-class _Plan:
+class _MirrorPlan:
     location: str
     schema: Schema
     partition_spec: Any
@@ -186,7 +186,7 @@ class _Plan:
 _decode = msgspec.json.Decoder(float_hook=Decimal).decode
 
 
-def _plan(snapshot: Snapshot) -> _Plan:
+def _plan(snapshot: Snapshot) -> _MirrorPlan:
     """Return the plan of the mirror of a version."""
     compat, location = enabled_compat(snapshot.properties), snapshot.location
     if compat not in COMPATS[:2]:
@@ -210,7 +210,7 @@ def _plan(snapshot: Snapshot) -> _Plan:
     root = location if "://" in location else f"file://{location}"
     schema = ice_schema.Schema(*(_to_field(field) for field in snapshot.schema))
     partitions = tuple((physical_name(field, mode), field.type) for field in parts)
-    return _Plan(root, schema, spec, partitions, tuple(statistics_columns(snapshot.schema, mode)))
+    return _MirrorPlan(root, schema, spec, partitions, tuple(statistics_columns(snapshot.schema, mode)))
 
 
 def _to_field(field: Field) -> Any:
@@ -245,7 +245,7 @@ def _to_internal(value: Any) -> Any:
     return (value - EPOCH.date()).days if isinstance(value, date) else value
 
 
-def _create(snapshot: Snapshot, name: TableName, plan: _Plan) -> Transaction:
+def _create(snapshot: Snapshot, name: TableName, plan: _MirrorPlan) -> Transaction:
     """Return a transaction that creates the mirror with the ids of the Delta table, which PyIceberg would replace."""
     name.create_namespace()
     with translate_catalog_errors(str(name)):
@@ -281,7 +281,7 @@ def _with_schema(name: TableName, table: Table, schema: Schema) -> Transaction:
     return transaction
 
 
-def _difference(snapshot: Snapshot, table: Table, plan: _Plan) -> tuple[list[DataFile], list[DataFile]]:
+def _difference(snapshot: Snapshot, table: Table, plan: _MirrorPlan) -> tuple[list[DataFile], list[DataFile]]:
     """Return the files that only the version has, and those that only the mirror has.
 
     The versions are compared by the log. Where that was cleaned up, the mirror itself says which files it has.

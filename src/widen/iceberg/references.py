@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from widen.errors import InvalidOption
 from widen.iceberg.catalog import TableName
-from widen.iceberg.commit import commit_metadata, reference_ages
 from widen.iceberg.partitions import (
     PartitionField,
     ensure_transformable,
@@ -22,6 +21,7 @@ from widen.iceberg.partitions import (
 )
 from widen.iceberg.schema_conversion import to_model
 from widen.iceberg.snapshots import MAIN_BRANCH, SnapshotReference, ancestors, find_read_point
+from widen.iceberg.table_commit import commit_metadata, reference_ages
 from widen.model.column_path import format_path, resolve
 from widen.model.lazy_module import import_lazily
 from widen.model.types import is_atomic

@@ -47,7 +47,7 @@ from widen.spark.session import find_session
 from widen.spark.settings import with_store_settings
 from widen.spark.source.open_source import IngestSource
 from widen.spark.source.source_files import hash_files, to_paths, unchanged_files
-from widen.spark.types import DataFrame, SparkSession
+from widen.spark.spark_types import DataFrame, SparkSession
 from widen.targets import find_table
 from widen.targets.table_format import IngestTarget, TransactionId
 

@@ -22,7 +22,7 @@ from widen.spark.ingest.batch import Batch
 from widen.spark.source.open_source import BatchReader, IngestSource
 from widen.spark.source.source_files import SourceFile, SourceFiles, to_paths
 from widen.spark.source.source_places import ensure_other_table, find_table_source
-from widen.spark.types import DataFrame, SparkSession
+from widen.spark.spark_types import DataFrame, SparkSession
 from widen.targets.table_format import IngestTarget, Load, LoadedFile, LoadRecord
 
 MAX_NAMED = 3

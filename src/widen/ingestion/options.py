@@ -31,7 +31,7 @@ from widen.spark.source.csv import EXACT_VALUES, WRITTEN_VALUES
 from widen.spark.source.open_source import BatchReader, IngestSource
 from widen.spark.source.source_files import parse_format, to_paths
 from widen.spark.source.source_places import check_source, ensure_place_writable
-from widen.spark.types import DataFrame, SparkSession
+from widen.spark.spark_types import DataFrame, SparkSession
 from widen.targets import find_table
 from widen.targets.table_format import TableLocation
 

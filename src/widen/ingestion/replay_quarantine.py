@@ -30,7 +30,7 @@ from widen.model.display import Progress, no_progress
 from widen.spark.ingest.batch import Batch, TextBatch, TextReaders
 from widen.spark.ingest.quarantined_rows import quarantined_files, quarantined_texts
 from widen.spark.session import find_session
-from widen.spark.types import SparkSession
+from widen.spark.spark_types import SparkSession
 from widen.targets import find_table
 from widen.targets.table_format import (
     Conflicted,

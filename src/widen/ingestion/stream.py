@@ -34,7 +34,7 @@ from widen.spark.settings import with_store_settings
 from widen.spark.source.open_source import BatchReader, IngestSource
 from widen.spark.source.source_files import to_paths, to_place
 from widen.spark.source.source_places import find_table_source
-from widen.spark.types import DataFrame, SparkSession
+from widen.spark.spark_types import DataFrame, SparkSession
 from widen.targets import find_table
 from widen.targets.table_format import TransactionId, after_commit
 

@@ -34,7 +34,7 @@ from widen.errors import (
     WidenError,
 )
 from widen.errors.tables import add_note
-from widen.log.checkpoint_writer import write_checkpoint
+from widen.log.checkpoint_writer import clean_up_if_enabled, write_checkpoint
 from widen.log.commit_files import IN_COMMIT_TIMESTAMP, current_ms, decode_commit, has_in_commit_timestamps
 from widen.log.commit_outcome import (
     Committed,
@@ -48,7 +48,6 @@ from widen.log.commit_outcome import (
     several_commits,
 )
 from widen.log.conflict import ROW_TRACKING_DOMAIN, ReadSet, Transaction, WinningCommit, find_conflict
-from widen.log.log_cleanup import clean_up_if_enabled
 from widen.log.log_segment import (
     commit_path,
     list_log,

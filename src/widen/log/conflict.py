@@ -21,8 +21,8 @@ from widen.errors import (
     MetadataChanged,
     ProtocolChanged,
 )
+from widen.log.checkpoint_writer import DAY_MS
 from widen.log.file_list import canonical_path
-from widen.log.log_cleanup import DAY_MS
 from widen.protocol import column_mapping
 from widen.protocol.actions import (
     Action,

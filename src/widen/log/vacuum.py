@@ -16,13 +16,13 @@ from dataclasses import dataclass, field, replace
 import pyarrow.compute as pc
 
 from widen.errors import InvalidOption, RetentionTooShort, VersionNotFound, WidenError
+from widen.log.checkpoint_writer import DAY_MS
 from widen.log.commit import Committed, Conflicted, commit, retry_conflicts
 from widen.log.commit_files import current_ms, decode_commit, find_version
 from widen.log.commit_outcome import SCANS
 from widen.log.conflict import VACUUM_START
 from widen.log.file_list import canonical_path
 from widen.log.local_files import STAGED
-from widen.log.log_cleanup import DAY_MS
 from widen.log.log_segment import LOG, find_versions
 from widen.log.log_store import FileEntry, LogStore
 from widen.log.snapshot import Snapshot, open_snapshot

@@ -73,7 +73,7 @@ LATE_TYPES: Mapping[str, str] = {
     "Column": "pyspark.sql",
     "DataFrame": "pyspark.sql",
     "Expression": "widen.spark.expression",
-    "SchemaLike": "widen.spark.types",
+    "SchemaLike": "widen.spark.spark_types",
     "SparkSession": "pyspark.sql",
 }
 """The types in annotations that modules import for type checkers only, so that they work without Spark."""

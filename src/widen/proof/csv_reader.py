@@ -94,7 +94,7 @@ class _Row:
 
 def read_csv_file(data: bytes, form: CsvForm) -> Iterator[CsvText]:
     """Yield the texts of a file."""
-    text = to_utf8(data, form)
+    text = recode(data, form)
     if text is None:
         yield CsvText(data, False)
         return
@@ -329,7 +329,7 @@ def is_one_row(line: bytes, form: CsvForm) -> bool:
     return row.open is None and not row.has_break
 
 
-def to_utf8(data: bytes, form: CsvForm) -> bytes | None:
+def recode(data: bytes, form: CsvForm) -> bytes | None:
     """Return a text in UTF-8. Bytes that the encoding does not have become surrogates; None if it cannot do that."""
     if form.is_utf8:
         return data

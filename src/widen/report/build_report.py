@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from widen.spark.maintain.column_profile import ColumnFacts
     from widen.spark.read import parquet_footer as footers
     from widen.spark.read.parquet_footer import LeafFooter
-    from widen.spark.types import DataFrame
+    from widen.spark.spark_types import DataFrame
 else:
     footers = import_lazily("widen.spark.read.parquet_footer")
 

@@ -35,7 +35,7 @@ from widen.json.kinds import (
     parse_temporal,
     word_of,
 )
-from widen.json.observe import scalar_kind
+from widen.json.observation import scalar_kind
 from widen.model.types import STRING, DataType, DecimalType
 from widen.protocol.partition_values import is_float32
 

@@ -21,8 +21,7 @@ from widen.json.document import (
 )
 from widen.json.field_rules import MASK
 from widen.json.kinds import MAP_WORD, NO_FACTS, NULL_WORD, RECORD_WORD, TIMESTAMP_WORD, Kind, leaf_and_dim, word_of
-from widen.json.observation import SAMPLE_CHARS, RecordObservation, RecordPosition, get_field
-from widen.json.observe import observe_value
+from widen.json.observation import SAMPLE_CHARS, RecordObservation, RecordPosition, get_field, observe_value
 from widen.model.column_path import ELEMENT, VALUE, Path, format_path
 from widen.model.types import DOUBLE, STRING, DataType, MapType, StructType
 from widen.rows.convert import MISSING, convert, word_of_value

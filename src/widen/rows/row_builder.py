@@ -26,9 +26,9 @@ from widen.json.observation import (
     RecordObservation,
     RecordPosition,
     merge_records,
+    observe_record,
     position_text,
 )
-from widen.json.observe import observe_record
 from widen.json.split import split_records
 from widen.model.column_path import Path
 from widen.model.types import StructType

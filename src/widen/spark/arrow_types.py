@@ -1,4 +1,4 @@
-"""Types of the model as Arrow types, for the batches that are written and those that Python workers return to Spark.
+"""Types of the model as Arrow types; apart from those of Spark, because local reading works without PySpark.
 
 Source: Spark's mapping of SQL types to Arrow.
 """

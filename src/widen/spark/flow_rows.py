@@ -21,7 +21,7 @@ from widen.protocol.type_widening import is_widening
 from widen.schema.source_metadata import COMMENT, ROLES, SOURCE
 from widen.spark.dml.replaced_rows import KEY, semi_join_keys
 from widen.spark.errors import SPARK_ERRORS, translate_spark_errors
-from widen.spark.types import DataFrame, SparkSession, from_spark
+from widen.spark.spark_types import DataFrame, SparkSession, from_spark
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ from widen.schema.table_state import is_constant
 from widen.spark.errors import translate_spark_errors
 from widen.spark.expression import ensure_deterministic_condition, to_column, translate_analysis_errors
 from widen.spark.read.scan import read_snapshot
-from widen.spark.types import as_nullable, from_spark, to_spark
+from widen.spark.spark_types import as_nullable, from_spark, to_spark
 
 CHECKED_ROWS = "numCheckedRows"
 """The metric of a commit that says how many rows were read to check its operations."""

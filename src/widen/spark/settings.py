@@ -16,7 +16,7 @@ from widen.protocol.table_properties import FEATURE_PREFIX, canonical_key, is_pr
 from widen.schema.source_metadata import AutomaticWidening, parse_automatic_widening
 from widen.spark.errors import ignore_failed_cleanup
 from widen.spark.session import is_driver
-from widen.spark.types import SparkSession
+from widen.spark.spark_types import SparkSession
 
 AUTO_MERGE = "spark.databricks.delta.schema.autoMerge.enabled"
 """Whether writes may add columns to tables."""

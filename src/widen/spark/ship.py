@@ -25,7 +25,7 @@ from widen.model.lazy_module import import_lazily
 if TYPE_CHECKING:
     import pyspark
 
-    from widen.spark.types import SparkSession
+    from widen.spark.spark_types import SparkSession
 else:
     pyspark = import_lazily("pyspark")
 

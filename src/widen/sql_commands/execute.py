@@ -13,15 +13,23 @@ from widen.model.column_path import format_path
 from widen.model.types import ArrayType, DataType, MapType, StructType, name_key, quote_name
 from widen.protocol.column_metadata import find_default
 from widen.protocol.table_features import supported_features
-from widen.spark.catalog import ensure_registers, find_table_location, is_name_in_use, register_table
 from widen.spark.dml.merge import MergeClause
 from widen.spark.errors import translate_spark_errors
 from widen.spark.expression import Expression
 from widen.spark.session import find_session
 from widen.spark.settings import RETENTION_CHECK, is_setting_on, schema_evolution_settings
-from widen.spark.types import DataFrame, SparkSession, from_spark, type_to_spark
+from widen.spark.spark_types import DataFrame, SparkSession, from_spark, type_to_spark
 from widen.sql_commands.parser import parse_sql
-from widen.sql_commands.queries import ChangedTable, QueryResult, QueryRunner, run_query
+from widen.sql_commands.queries import (
+    ChangedTable,
+    QueryResult,
+    QueryRunner,
+    ensure_registers,
+    find_table_location,
+    is_name_in_use,
+    register_table,
+    run_query,
+)
 from widen.sql_commands.statements import (
     AddColumns,
     AddConstraintStatement,
@@ -53,7 +61,7 @@ from widen.sql_commands.statements import (
 )
 from widen.sql_commands.token_reader import TokenReader, tokenize
 from widen.table import Table, create_table
-from widen.table.row_changes import MergeBuilder
+from widen.table.row_operations import MergeBuilder
 from widen.table.table import create_table_as
 
 Creation: TypeAlias = CreateTableStatement | CreateTableAs

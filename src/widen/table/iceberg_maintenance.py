@@ -33,7 +33,7 @@ from widen.table.results import TableChange, Vacuumed, to_datetime
 
 if TYPE_CHECKING:
     from widen.spark.iceberg.compact import IcebergCompaction, IcebergCompactionRequest
-    from widen.spark.types import SparkSession
+    from widen.spark.spark_types import SparkSession
 
 NO_SNAPSHOT = -1
 """The version of a table that has no snapshot yet, where a number is needed; Iceberg's metadata has it too."""

@@ -12,7 +12,6 @@ import pyarrow as pa
 from widen.errors import InvalidOption, OptionMissing
 from widen.evolution.unify import FoldResult, Rest
 from widen.iceberg.catalog import CatalogSource, open_store, to_table_name
-from widen.iceberg.commit import commit_columns, commit_properties, commit_restore, plan_columns
 from widen.iceberg.properties import SOURCES, STREAM, read_sources
 from widen.iceberg.schema_conversion import to_model
 from widen.iceberg.snapshots import (
@@ -25,6 +24,7 @@ from widen.iceberg.snapshots import (
     read_snapshot_loads,
     snapshot_commits,
 )
+from widen.iceberg.table_commit import commit_columns, commit_properties, commit_restore, plan_columns
 from widen.log.commit_files import to_ms
 from widen.log.commit_outcome import Conflicted, after_commit, retry_conflicts
 from widen.log.loads import Load
@@ -41,13 +41,13 @@ from widen.schema.source_metadata import TableFormat, can_widen_automatically
 from widen.table.iceberg_maintenance import NO_SNAPSHOT, IcebergMaintenanceMixin
 from widen.table.open_table import Self
 from widen.table.results import SchemaDiff, TableChange, diff_snapshots
-from widen.table.row_changes import FOLD, FoldMixin, MergeBuilder, ensure_values_kept
+from widen.table.row_operations import FOLD, FoldMixin, MergeBuilder, ensure_values_kept
 
 if TYPE_CHECKING:
     from widen.spark.dml.merge import MergeClause, MergeSides
     from widen.spark.expression import Expression
-    from widen.spark.iceberg.row_changes import IcebergChange, IcebergRows
-    from widen.spark.types import DataFrame, SparkSession
+    from widen.spark.iceberg.row_changes import IcebergChange, SelectedRows
+    from widen.spark.spark_types import DataFrame, SparkSession
 
 _WIDEN = "Iceberg can widen int to bigint, float to double, and decimals to more digits: use merge_schema=True."
 
@@ -155,7 +155,7 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
 
         Source: Iceberg's table specification, "Scan Planning" and "Column Projection"
         """
-        from widen.spark.iceberg.scan import IcebergSource, read_iceberg
+        from widen.spark.iceberg.table_scan import IcebergSource, read_iceberg
         from widen.spark.read.scan import unify_rows
         from widen.spark.session import find_session
 
@@ -564,7 +564,7 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
         operation: str,
         where: Expression | None,
         spark: SparkSession,
-        change: Callable[[IcebergRows], IcebergChange],
+        change: Callable[[SelectedRows], IcebergChange],
     ) -> TableChange[Self]:
         """Change the rows that a condition selects, again if another writer commits first."""
         from widen.spark.iceberg.row_changes import select_iceberg_rows

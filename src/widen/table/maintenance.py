@@ -25,7 +25,14 @@ from widen.errors import (
     VersionNotFound,
     WidenError,
 )
-from widen.log.checkpoint_writer import write_checkpoint
+from widen.log.checkpoint_writer import (
+    DAY_MS,
+    MINUTE_MS,
+    clean_up,
+    earliest_reliable_checkpoint,
+    is_truncated,
+    write_checkpoint,
+)
 from widen.log.commit import (
     Committed,
     Conflicted,
@@ -38,7 +45,6 @@ from widen.log.commit import (
 from widen.log.commit_files import METADATA, current_ms, read_non_file_actions, time_text, to_ms
 from widen.log.file_list import to_remove
 from widen.log.loads import restore_loads
-from widen.log.log_cleanup import DAY_MS, MINUTE_MS, clean_up, earliest_reliable_checkpoint, is_truncated
 from widen.log.log_segment import find_segment, list_log
 from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot, open_snapshot
@@ -59,7 +65,7 @@ from widen.schema import feature_removal
 from widen.schema.feature_removal import RemovableFeature
 from widen.schema.table_definition import ensure_removable, restore_actions
 from widen.schema.table_state import MetadataChange, TableState, to_table_state
-from widen.table.column_changes import PropertyChangesMixin, remove_column_mapping
+from widen.table.column_operations import PropertyChangesMixin, remove_column_mapping
 from widen.table.open_table import Self, TableVersion
 from widen.table.results import TableChange, Vacuumed, to_datetime
 
@@ -68,7 +74,7 @@ if TYPE_CHECKING:
     from widen.iceberg.mirror import Mirrored
     from widen.spark.maintain.rewrite_files import OldFileRewrite
     from widen.spark.read.physical_types import OldType
-    from widen.spark.types import SparkSession
+    from widen.spark.spark_types import SparkSession
 
 RESTORE = "RESTORE"
 

@@ -40,7 +40,7 @@ else:
 
 
 if TYPE_CHECKING:
-    from widen.spark.types import SchemaLike
+    from widen.spark.spark_types import SchemaLike
 
 
 class OpenTable(ABC):
@@ -396,6 +396,6 @@ def to_table_schema(schema: SchemaLike) -> StructType:
         return schema
     if isinstance(schema, str):
         return parse_columns(schema)
-    from widen.spark.types import from_spark
+    from widen.spark.spark_types import from_spark
 
     return from_spark(schema)

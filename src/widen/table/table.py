@@ -1,30 +1,313 @@
-"""Create and open tables."""
+"""The class `Table`: read and append rows, and create and open tables."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from importlib import import_module
 from os import PathLike
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
-from widen.errors import TableAlreadyExists
-from widen.log.commit import StagedFiles, commit, write_metrics
+import pyarrow as pa
+
+from widen.errors import InvalidOption, PackageMissing, TableAlreadyExists
+from widen.log.commit import Committed, Conflicted, Outcome, StagedFiles, commit, retry_conflicts, write_metrics
 from widen.log.commit_files import current_ms
 from widen.log.log_segment import list_log
 from widen.log.log_store import LogStore
-from widen.model.argument_types import check_arguments
+from widen.model.argument_types import check_arguments, ensure_not_negative
 from widen.model.column_path import as_nullable
-from widen.protocol.actions import Action
+from widen.model.lazy_module import import_lazily
+from widen.model.types import StructType
+from widen.protocol.actions import Action, Metadata
 from widen.protocol.column_metadata import has_expressions
+from widen.protocol.table_configuration import TableConfiguration
+from widen.protocol.table_features import ensure_writable
 from widen.protocol.table_properties import canonical_properties
-from widen.schema.table_definition import plan_create_table
+from widen.schema.growth import SchemaGrowth, can_retry_write, grow_schema, schema_change_options
+from widen.schema.source_metadata import AutomaticWidening
+from widen.schema.table_definition import advance_identities, plan_create_table
+from widen.schema.table_state import TableState
 from widen.table.maintenance import MaintenanceMixin, MirrorMixin, VacuumMixin
-from widen.table.open_table import to_table_schema
-from widen.table.read_and_append import LocalFramesMixin, ReadAndAppendMixin
-from widen.table.row_changes import DeltaFoldMixin
+from widen.table.open_table import Self, TableVersion, to_table_schema
+from widen.table.results import TableChange
+from widen.table.row_operations import DeltaFoldMixin
 
 if TYPE_CHECKING:
-    from widen.spark.types import DataFrame, SchemaLike, SparkSession
+    from widen.spark.expression import Expression
+    from widen.spark.read import local_rows
+    from widen.spark.spark_types import DataFrame, SchemaLike, SparkSession
+else:
+    local_rows = import_lazily("widen.spark.read.local_rows")
+
+
+WRITE = "WRITE"
+
+
+class ReadAndAppendMixin(TableVersion):
+    """Methods that read rows and changes, and append rows."""
+
+    @check_arguments
+    def read(
+        self,
+        where: Expression | None = None,
+        *,
+        version: int | None = None,
+        timestamp: datetime | str | None = None,
+        unified: bool = False,
+        spark: SparkSession | None = None,
+    ) -> DataFrame:
+        """Return the rows as a DataFrame, with the columns and types of the schema of that version.
+
+        Args:
+            where: The condition on the rows; a string in Spark SQL also skips files by partition values and statistics.
+            version: The version to read; without a version and a timestamp, the version of this object.
+            timestamp: Reads the newest version that is not later than this; a string is ISO 8601, in UTC by default.
+            unified: Whether to return one column for each source field, which combines all table columns of that field:
+                in their common type, or as a string if there is none. ``where`` refers to the table columns.
+            spark: The session, classic or Connect; by default the active one, else a local one.
+
+        Raises:
+            VersionNotFound: the version does not exist, or all versions are newer than the timestamp.
+            InvalidOption: both version and timestamp are given, the timestamp cannot be parsed, or an argument has the
+                wrong type.
+            UnsupportedTypeChange: the schema records a type change that the protocol does not allow.
+            CorruptLog: the log is damaged.
+            StorageError: the storage returned an error.
+
+        Source: PROTOCOL.md#reader-requirements-for-type-widening; docs/evolution-rules.md#one-logical-field
+        """
+        from widen.spark.read.scan import read_snapshot, unify_rows
+        from widen.spark.session import find_session
+
+        snapshot = self._past(version, timestamp)
+        rows = read_snapshot(find_session(spark), self._store, snapshot, where)
+        return unify_rows(rows, snapshot.schema) if unified else rows
+
+    @check_arguments
+    def changes(self, first: int, last: int | None = None, *, spark: SparkSession | None = None) -> DataFrame:
+        """Return the rows that versions inserted, updated and deleted, in the schema of this object's version.
+
+        In addition to the table columns a row has ``_change_type`` (insert, delete, update_preimage, update_postimage),
+        ``_commit_version`` and ``_commit_timestamp``.
+
+        Args:
+            first: The first version.
+            last: The last version; by default the version of this object.
+            spark: The session, classic or Connect; by default the active one, else a local one.
+
+        Raises:
+            InvalidOption: the last version is before the first, or an argument has the wrong type.
+            VersionNotFound: a version does not exist, or no longer exists.
+            ChangeFeedNotRecorded: the change data feed was disabled in one of the versions.
+            ChangeFeedSchemaMismatch: the first version, or the rows that it removed, have other columns or types than
+                the version of this object.
+            ChangeFeedSchemaChanged: columns or types changed between the versions.
+            CorruptLog: a commit is damaged.
+            StorageError: the storage returned an error.
+
+        Source: PROTOCOL.md#add-cdc-file; Delta Spark's change data feed, which does not support type changes either
+        """
+        from widen.spark.dml.changed_rows import load_changes, read_changed_rows
+        from widen.spark.session import find_session
+
+        end = self.version if last is None else last
+        return read_changed_rows(find_session(spark), self._snapshot, load_changes(self._snapshot, first, end))
+
+    @check_arguments
+    def append(
+        self, frame: DataFrame, *, merge_schema: bool | None = None, widening: str | None = None, cast: bool = False
+    ) -> TableChange[Self]:
+        """Add rows in one commit, and return the `TableChange`.
+
+        Columns are matched by name, not case-sensitive. Narrower types are cast; columns that the data lack get their
+        default, their generated value, or null. After a conflict with another commit, the append is planned and
+        written again, unless it would add back a column that was dropped.
+
+        Args:
+            frame: The rows.
+            merge_schema: Whether to add new columns and, where type widening is enabled, widen types; the default is
+                `spark.databricks.delta.schema.autoMerge.enabled`.
+            widening: Which types may widen then: ``always``, ``same_family`` or ``never``; the default is
+                `spark.databricks.delta.typeWidening.allowAutomaticWidening`.
+            cast: Whether to cast to other types too, as an INSERT does; a value that does not fit fails the append.
+
+        Raises:
+            SchemaMismatch: the data do not fit; the error names the columns, both types, and what would make them fit.
+            RowRefused: a row violates a column rule or a constraint, or a value is out of range; nothing is visible.
+            IdentityColumnGiven: the data have values for a GENERATED ALWAYS AS IDENTITY column.
+            ColumnRefused: a column cannot be added, or a column that an expression or constraint uses would widen.
+            FeatureRequired: a new type requires a feature that the table does not support.
+            InvalidOption: ``widening`` is not one of the three values.
+            IcebergIncompatible: Iceberg could no longer read the table.
+            UnsupportedFeatureForWrite: the table has a feature that this version does not support for writing.
+            ContentionError: concurrent commits kept conflicting, or dropped a column; nothing is visible.
+            CorruptFile: a file that the frame reads cannot be read.
+            JobFailed: the Spark job failed; nothing is visible.
+            StorageError: the storage returned an error; nothing is visible.
+
+        Source: PROTOCOL.md#add-file-and-remove-file; Delta Lake's schema enforcement and evolution
+        """
+        from widen.spark.settings import schema_evolution_settings
+        from widen.spark.spark_types import from_spark
+
+        metrics: dict[str, int] = {}
+        merges, mode = schema_evolution_settings(frame.sparkSession, merge_schema, widening)
+        plan = partial(self._grown, from_spark(frame.schema), merge_schema=merges, widening=mode, cast=cast)
+        first = plan()
+
+        def attempt(conflict: Conflicted | None) -> Committed | Conflicted:
+            state, growth = first if conflict is None else plan()
+            if conflict is not None and not can_retry_write(*first, state, growth):
+                conflict.or_raise()
+            result = self._write(frame, state, growth.metadata, metrics)
+            return result if isinstance(result, Conflicted) else result.or_raise()
+
+        self._at(retry_conflicts(attempt))
+        return TableChange(self, WRITE, self.version, metrics)
+
+    def _grown(
+        self, incoming: StructType, *, merge_schema: bool, widening: AutomaticWidening, cast: bool
+    ) -> tuple[TableState, SchemaGrowth]:
+        """Refresh, and return the newest version with the schema growth that the data need."""
+        state = self.refresh()._state
+        ensure_writable(state.protocol, self.location)
+        return state, grow_schema(
+            state, incoming, schema_change_options(state, merge_schema=merge_schema, widening=widening, cast=cast)
+        )
+
+    def _write(self, frame: DataFrame, state: TableState, metadata: Metadata, metrics: dict[str, int]) -> Outcome:
+        """Write rows with the new metadata, commit both, and put the metrics of this attempt into ``metrics``."""
+        from widen.spark.write.parquet_writer import write_parquet
+        from widen.spark.write.physical_layout import missing_identities
+
+        parameters = {"mode": "Append", "partitionBy": list(metadata.partition_columns)}
+        table = TableConfiguration(state.protocol, metadata)
+        with StagedFiles() as staged:
+            adds = write_parquet(frame, self._store, table)
+            staged.add_files(self._store, adds)
+            identities = [field.name for field in missing_identities(frame, state.schema)]
+            metadata = advance_identities(table, identities, adds)
+            actions: list[Action] = [*([] if metadata == state.metadata else [metadata]), *adds]
+            metrics.update(write_metrics(adds))
+            return commit(self._store, self._snapshot, actions, WRITE, parameters, metrics=metrics, staged=staged)
+
+
+# Rows of small tables as Arrow tables, pandas and polars frames.
+
+
+MAX_ROWS = 1_000_000
+_LARGEST_LIMIT = 2**31 - 1  # of Spark
+
+
+class LocalFramesMixin(TableVersion):
+    """Methods that bring the rows of small tables and samples into this process."""
+
+    @check_arguments
+    def to_arrow(
+        self,
+        where: Expression | None = None,
+        *,
+        limit: int | None = None,
+        max_rows: int = MAX_ROWS,
+        spark: SparkSession | None = None,
+    ) -> pa.Table:
+        """Return the rows as an Arrow table in the current types of the columns.
+
+        Without a condition the files are read in this process, if that is exact; otherwise Spark reads them.
+
+        Args:
+            where: The condition on the rows; for it Spark reads the table.
+            limit: The maximum number of rows to return: any of them.
+            max_rows: The number of rows above which the call is refused, so that no large table comes by accident.
+            spark: The session; by default the active one, else a local one, and only if it is needed.
+
+        Raises:
+            InvalidOption: there are more than ``max_rows`` rows, or a number is negative.
+            UnsupportedTypeChange: the schema records a type change that the protocol does not allow.
+            CorruptFile: a file or a deletion vector cannot be read.
+            JobFailed: a Spark job failed.
+            StorageError: the storage returned an error.
+
+        Source: PROTOCOL.md#reader-requirements-for-type-widening
+        """
+        ensure_not_negative(limit=limit, max_rows=max_rows)
+        row_limit = max_rows + 1 if limit is None else min(limit, max_rows + 1)
+        rows = self._local_rows(where, row_limit, spark)
+        if rows.num_rows > max_rows:
+            expected = "There are more rows. Give a limit, a condition or a larger number."
+            raise InvalidOption(option="max_rows", value=max_rows, expected=expected)
+        return rows
+
+    def _local_rows(self, where: Expression | None, row_limit: int, spark: SparkSession | None) -> pa.Table:
+        if where is None:
+            try:
+                return local_rows.read_locally(self._snapshot, row_limit)
+            except local_rows.NotLocal:
+                pass  # Spark reads what Arrow cannot read exactly
+        from widen.spark.arrow_types import to_arrow_schema
+        from widen.spark.errors import translate_spark_errors
+        from widen.spark.read.scan import read_snapshot
+        from widen.spark.session import find_session
+
+        rows = read_snapshot(find_session(spark), self._store, self._snapshot, where)
+        with translate_spark_errors():
+            found = (rows if row_limit > _LARGEST_LIMIT else rows.limit(row_limit)).toArrow()
+        try:
+            # Spark names list items differently, and has times in the time zone of the session.
+            return found.cast(to_arrow_schema(self._snapshot.schema))
+        except InvalidOption:
+            return found  # a type that only Spark reads
+
+    @check_arguments
+    def to_pandas(
+        self,
+        where: Expression | None = None,
+        *,
+        limit: int | None = None,
+        max_rows: int = MAX_ROWS,
+        spark: SparkSession | None = None,
+    ) -> Any:
+        """Return the rows as a pandas DataFrame; see `to_arrow`.
+
+        Raises:
+            PackageMissing: pandas is not installed.
+            InvalidOption: there are more than ``max_rows`` rows, or a number is negative.
+            CorruptFile: a file or a deletion vector cannot be read.
+            StorageError: the storage returned an error.
+        """
+        _ensure_installed("pandas")
+        return self.to_arrow(where, limit=limit, max_rows=max_rows, spark=spark).to_pandas()
+
+    @check_arguments
+    def to_polars(
+        self,
+        where: Expression | None = None,
+        *,
+        limit: int | None = None,
+        max_rows: int = MAX_ROWS,
+        spark: SparkSession | None = None,
+    ) -> Any:
+        """Return the rows as a polars DataFrame; see `to_arrow`.
+
+        Raises:
+            PackageMissing: polars is not installed.
+            InvalidOption: there are more than ``max_rows`` rows, or a number is negative.
+            CorruptFile: a file or a deletion vector cannot be read.
+            StorageError: the storage returned an error.
+        """
+        module = _ensure_installed("polars")
+        return module.from_arrow(self.to_arrow(where, limit=limit, max_rows=max_rows, spark=spark))
+
+
+def _ensure_installed(package: str) -> ModuleType:
+    try:
+        return import_module(package)
+    except ImportError as error:
+        raise PackageMissing(package=package) from error
 
 
 @check_arguments
@@ -102,7 +385,7 @@ def create_table_as(
     Source: Delta Spark's CREATE TABLE AS SELECT
     """
     from widen.spark.settings import default_properties
-    from widen.spark.types import from_spark
+    from widen.spark.spark_types import from_spark
     from widen.spark.write.parquet_writer import write_parquet
 
     store = LogStore(location, storage_options)
@@ -127,7 +410,7 @@ def _default_properties(spark: SparkSession | None) -> Mapping[str, str]:
     if spark is None and sys.modules.get("pyspark") is None:
         return {}  # no session can be active
     from widen.spark.settings import default_properties
-    from widen.spark.types import SparkSession
+    from widen.spark.spark_types import SparkSession
 
     return default_properties(spark or SparkSession.getActiveSession())
 

@@ -96,7 +96,7 @@ from widen.spark.read.scan import read_data_files, read_snapshot, select_files
 from widen.spark.settings import default_properties
 from widen.spark.source.open_source import persist_source
 from widen.spark.source.source_files import to_place
-from widen.spark.types import Column, DataFrame, SparkSession
+from widen.spark.spark_types import Column, DataFrame, SparkSession
 from widen.spark.write.parquet_writer import write_parquet
 from widen.targets.table_format import (
     NO_PARAMETERS,

@@ -17,7 +17,6 @@ from widen.evolution.plan import REPLAY_PREFIX, Plan, privacy_properties
 from widen.evolution.policy import FixedColumn, Policy, for_file_fields, with_time_fields
 from widen.iceberg import properties as names
 from widen.iceberg.catalog import TableName, open_store, to_table_name
-from widen.iceberg.commit import IcebergTransaction, NewTable, ensure_table_writable, open_transaction
 from widen.iceberg.file_metrics import IcebergFile, data_location
 from widen.iceberg.metadata_files import live_entries
 from widen.iceberg.partitions import (
@@ -40,6 +39,7 @@ from widen.iceberg.snapshots import (
     summary_count,
     summary_of,
 )
+from widen.iceberg.table_commit import IcebergTransaction, NewTable, ensure_table_writable, open_transaction
 from widen.log.commit_outcome import Conflicted, StagedFiles
 from widen.log.log_store import LogStore
 from widen.model.column_path import Path, fields, format_path
@@ -49,7 +49,7 @@ from widen.protocol.data_skipping import UnknownPredicate
 from widen.protocol.file_statistics import HIDDEN_FIELDS, NO_STATS, split_paths
 from widen.schema.growth import is_readable_in
 from widen.schema.source_metadata import CORRUPT, TableFormat, role_field, with_sources
-from widen.spark.iceberg.scan import IcebergSource, read_iceberg_files
+from widen.spark.iceberg.table_scan import IcebergSource, read_iceberg_files
 from widen.spark.iceberg.write import RemovedRows, remove_replaced_iceberg_rows
 from widen.spark.ingest.batch import Batch
 from widen.spark.ingest.quarantined_rows import BatchResult, with_original_positions, with_quarantine_time
@@ -57,7 +57,7 @@ from widen.spark.ingest.text_tasks import BatchWriteSpec
 from widen.spark.ingest.verification import Verification
 from widen.spark.ingest.write_files import IcebergRows, IcebergWriter, read_footer_entries
 from widen.spark.session import find_session
-from widen.spark.types import DataFrame, SparkSession
+from widen.spark.spark_types import DataFrame, SparkSession
 from widen.targets.delta import (
     COLUMNS,
     DIGEST,

@@ -32,11 +32,11 @@ from widen.spark.dml.keyed_rows import KeyCounts, KeyRules
 from widen.spark.dml.replaced_rows import ReplacedRows
 from widen.spark.ingest.batch import Batch
 from widen.spark.ingest.quarantined_rows import BatchResult
-from widen.spark.ingest.table_files import TableRows
 from widen.spark.ingest.text_tasks import BatchWriteSpec
 from widen.spark.ingest.verification import Verification, verify
+from widen.spark.ingest.write_files import TableRows
 from widen.spark.source.file_ranges import TEXT
-from widen.spark.types import DataFrame, SparkSession
+from widen.spark.spark_types import DataFrame, SparkSession
 
 __all__ = [
     "CommitResult",

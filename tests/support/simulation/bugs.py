@@ -10,7 +10,7 @@ from typing import Any
 from unittest import mock
 
 from widen.errors import StorageError, StorageRefused
-from widen.log import checkpoint_writer, commit, conflict, log_cleanup, snapshot
+from widen.log import checkpoint_writer, commit, conflict, snapshot
 from widen.log import commit as post_commit
 from widen.log import commit_outcome as staged_files
 from widen.log import log_segment as version_checksum
@@ -85,13 +85,13 @@ def _checkpoint_without_transactions() -> AbstractContextManager[Any]:
 
 
 def _delete_one_version_too_many() -> AbstractContextManager[Any]:
-    real = log_cleanup._first_to_keep
+    real = checkpoint_writer._first_to_keep
 
     def first_to_keep(*args: Any) -> int | None:
         found = real(*args)
         return None if found is None else found + 1
 
-    return _patched(log_cleanup, _first_to_keep=first_to_keep)
+    return _patched(checkpoint_writer, _first_to_keep=first_to_keep)
 
 
 def _use_any_older_checksum() -> AbstractContextManager[Any]:
@@ -171,7 +171,7 @@ BUGS: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     ),
     "a checkpoint lacks the transactions of applications": _checkpoint_without_transactions,
     "a cleanup deletes one version too many": _delete_one_version_too_many,
-    "a cleanup ignores the retention": lambda: _patched(log_cleanup, current_ms=lambda: 2_000_000_000_000),
+    "a cleanup ignores the retention": lambda: _patched(checkpoint_writer, current_ms=lambda: 2_000_000_000_000),
     "a checksum is computed from any earlier one": _use_any_older_checksum,
     "the checksum of another version is trusted": _trust_newest_checksum,
     "a listing is stale": _stale_listing,

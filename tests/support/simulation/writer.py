@@ -21,11 +21,10 @@ from support.simulation.oracle import (
 )
 from support.simulation.world import HOUR_MS, Crashed, Interrupted, World
 from widen.errors import FileMissing, PostCommitFailed, WidenError
-from widen.log.checkpoint_writer import MAX_PAUSE_MS, write_checkpoint
+from widen.log.checkpoint_writer import MAX_PAUSE_MS, clean_up, write_checkpoint
 from widen.log.commit import Committed, Conflicted, ReadSet, StagedFiles, commit
 from widen.log.commit_files import current_ms
 from widen.log.file_list import to_adds, to_remove
-from widen.log.log_cleanup import clean_up
 from widen.log.snapshot import Snapshot, open_snapshot
 from widen.model.types import LONG, Field, StructType
 from widen.protocol.actions import Action, Add, DeletionVector, DomainMetadata, Txn

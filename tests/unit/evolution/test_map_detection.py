@@ -15,8 +15,7 @@ from widen.evolution.policy import ANY_MAP, Mode, build_field_rules
 from widen.ingestion.options import parse_policy
 from widen.json.document import parse_document
 from widen.json.field_rules import PLAIN, FieldRules
-from widen.json.observation import Observation
-from widen.json.observe import observe_record
+from widen.json.observation import Observation, observe_record
 from widen.model.schema_json import from_json, to_json
 
 

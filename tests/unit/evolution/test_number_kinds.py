@@ -10,8 +10,7 @@ from widen.evolution.evolve import evolve
 from widen.evolution.plan import RoundedField, explain_plan
 from widen.ingestion.options import parse_policy
 from widen.json.document import parse_document
-from widen.json.observation import Observation, observation_from_json
-from widen.json.observe import observe_record
+from widen.json.observation import Observation, observation_from_json, observe_record
 from widen.model.types import StructType
 
 

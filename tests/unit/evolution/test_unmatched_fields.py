@@ -9,8 +9,7 @@ from widen.evolution.plan import find_unmatched
 from widen.evolution.policy import build_field_rules
 from widen.ingestion.options import parse_policy
 from widen.json.document import parse_document
-from widen.json.observation import Observation
-from widen.json.observe import observe_record
+from widen.json.observation import Observation, observe_record
 from widen.model.schema_json import parse_type
 from widen.model.types import StructType
 

@@ -10,7 +10,7 @@ import pytest
 
 from widen.errors import InvalidConfig, InvalidOption, LimitExceeded, SourceError
 from widen.flows import pipelines
-from widen.flows.pipelines import Kind, PipelineStep, Status, read_pipelines, run_steps, select_steps
+from widen.flows.pipelines import PipelineStep, StepKind, StepStatus, read_pipelines, run_steps, select_steps
 
 LOAD = '[[load]]\nsource = "landing/a"\ninto = "lake/a"\n'
 FLOW = '[[flow]]\nsource = "lake/a"\ninto = "lake/b"\ncheckpoint = "c"\n'
@@ -37,7 +37,7 @@ def test_a_step_waits_for_what_writes_its_source(tmp_path: Path) -> None:
     assert steps["again"].earlier == ("a",)
     assert steps["again"].arguments == {"evolve": "split", "new": True}
     assert steps["again"].source == ("x", "y")
-    assert steps["b"].kind is Kind.FLOW
+    assert steps["b"].kind is StepKind.FLOW
     assert steps["b"].arguments == {"checkpoint": "c"}
 
 
@@ -92,11 +92,11 @@ class Runs:
             self.barrier.wait(timeout=60)
         self.log.append(f"-{step.name}")
         error = self.failures.get(step.name)
-        return pipelines.StepResult(step, Status.LOADED if error is None else Status.FAILED, error=error)
+        return pipelines.StepResult(step, StepStatus.LOADED if error is None else StepStatus.FAILED, error=error)
 
 
 def step(name: str, *feeders: str, after: tuple[str, ...] = ()) -> PipelineStep:
-    return PipelineStep(name, Kind.LOAD, ("s",), name, {}, feeders, (*feeders, *after))
+    return PipelineStep(name, StepKind.LOAD, ("s",), name, {}, feeders, (*feeders, *after))
 
 
 STEPS = [step("a"), step("b"), step("c", "a"), step("d", "c"), step("e", after=("a",))]

@@ -47,10 +47,10 @@ from widen.errors import (
     UnsupportedColumnType,
     UnsupportedIcebergVersion,
 )
-from widen.iceberg import commit
+from widen.iceberg import table_commit as commit
 from widen.iceberg.catalog import TableName, to_table_name
-from widen.iceberg.commit import commit_columns
 from widen.iceberg.schema_conversion import to_model
+from widen.iceberg.table_commit import commit_columns
 from widen.schema import request as alter_request
 
 POINT = StructType(NestedField(9, "x", IntegerType(), required=False))

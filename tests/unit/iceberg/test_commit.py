@@ -25,9 +25,9 @@ from widen.errors import (
     UnsupportedIcebergVersion,
 )
 from widen.iceberg.catalog import TableName, to_table_name
-from widen.iceberg.commit import NewTable, commit_columns, ensure_table_writable, open_transaction
 from widen.iceberg.file_metrics import IcebergFile, data_location
 from widen.iceberg.partitions import PartitionField, encode_partition
+from widen.iceberg.table_commit import NewTable, commit_columns, ensure_table_writable, open_transaction
 from widen.log.commit_outcome import Conflicted, StagedFiles
 from widen.model.types import (
     BINARY,
@@ -266,7 +266,7 @@ def test_an_unknown_outcome_deletes_nothing(
     table: TableName, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(table.catalog.open(), "commit_table", _failing(table, error, commits=False))
-    monkeypatch.setattr("widen.iceberg.commit._is_sqlite", lambda _: False)
+    monkeypatch.setattr("widen.iceberg.table_commit._is_sqlite", lambda _: False)
     staged = Staged()
     with pytest.raises(SnapshotUnknown, match=r"not known whether snapshot \d+ of shop\.orders was committed"), staged:
         append(table, staged=staged)
@@ -293,7 +293,7 @@ def test_a_change_of_columns_whose_outcome_is_unknown(
     table: TableName, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(table.catalog.open(), "commit_table", _failing(table, error, commits=False))
-    monkeypatch.setattr("widen.iceberg.commit._is_sqlite", lambda _: False)
+    monkeypatch.setattr("widen.iceberg.table_commit._is_sqlite", lambda _: False)
     with pytest.raises(ColumnChangeUnknown, match=r"not known whether the columns of shop\.orders were changed"):
         commit_columns(table, [AddColumn((), Field("note", STRING))])
 

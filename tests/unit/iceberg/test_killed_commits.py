@@ -15,7 +15,7 @@ from widen.iceberg.properties import INTERVAL, last_interval
 WORKER = """
 import sys
 from widen.iceberg.catalog import to_table_name
-from widen.iceberg.commit import NewTable, open_transaction
+from widen.iceberg.table_commit import NewTable, open_transaction
 from widen.iceberg.file_metrics import IcebergFile
 from widen.iceberg.properties import APP_ID, INTERVAL, last_interval, stream_mark
 from widen.log.commit_outcome import StagedFiles

@@ -9,9 +9,9 @@ from pyiceberg.table import Table
 
 from widen.errors import CorruptMetadata
 from widen.iceberg.catalog import TableName, to_table_name
-from widen.iceberg.commit import NewTable, open_transaction
 from widen.iceberg.file_metrics import IcebergFile
 from widen.iceberg.snapshots import FOLDER, LOADS, read_snapshot_loads, record_load
+from widen.iceberg.table_commit import NewTable, open_transaction
 from widen.log import loads as record_loads
 from widen.log.commit_outcome import Conflicted, StagedFiles
 from widen.log.loads import Load, LoadedFile

@@ -10,8 +10,7 @@ from widen.errors import InternalError
 from widen.evolution.policy import Policy
 from widen.ingestion.commit_batch import MAX_PASSES, write_until_plan_is_stable
 from widen.json.document import parse_document
-from widen.json.observation import Observation
-from widen.json.observe import observe_record
+from widen.json.observation import Observation, observe_record
 from widen.log.log_store import LogStore
 from widen.protocol.actions import Add
 from widen.spark.ingest.quarantined_rows import BatchResult

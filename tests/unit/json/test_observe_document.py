@@ -2,8 +2,7 @@ from __future__ import annotations
 
 from widen.json.document import parse_document
 from widen.json.kinds import Kind
-from widen.json.observation import Observation, RecordObservation
-from widen.json.observe import observation_signature, observe_record
+from widen.json.observation import Observation, RecordObservation, observation_signature, observe_record
 
 
 def observe(*texts: bytes) -> RecordObservation:

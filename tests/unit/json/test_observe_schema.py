@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from widen.json.kinds import Kind
-from widen.json.observation import FieldObservation, KindObservation
-from widen.json.observe import observe_schema, unknown_types
+from widen.json.observation import FieldObservation, KindObservation, observe_schema, unknown_types
 from widen.model.schema_json import parse_type
 from widen.model.types import StructType
 

@@ -21,7 +21,7 @@ from support.log_table import (
     write_parquet,
 )
 from widen.errors import StorageRefused, WidenError
-from widen.log.log_cleanup import DAY_MS, MINUTE_MS, clean_up, clean_up_if_enabled, is_truncated
+from widen.log.checkpoint_writer import DAY_MS, MINUTE_MS, clean_up, clean_up_if_enabled, is_truncated
 from widen.log.log_store import LogStore
 from widen.log.snapshot import open_snapshot
 

@@ -14,8 +14,7 @@ from widen.log.loads import Load, LoadedFile
 from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot, open_snapshot
 from widen.report.build_report import build_report, read_history
-from widen.report.terminal import history_parts, rows_parts, summarize_table, summary_parts
-from widen.report.terminal_report import loads_parts, report_parts
+from widen.report.terminal import history_parts, loads_parts, report_parts, rows_parts, summarize_table, summary_parts
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from widen.model.types import DATE, DOUBLE, INTEGER, LONG, STRING, TIMESTAMP, DataType, DecimalType, Field
 from widen.protocol.file_statistics import Bounds
 from widen.protocol.partition_values import Scalar
-from widen.spark.dml.replaced_rows import _has_one_order, _within
+from widen.spark.dml.replaced_rows import _has_one_order, within_bounds
 
 ORDERS = [
     (INTEGER, LONG, True),
@@ -51,5 +51,6 @@ FILES = [
 def test_files_with_the_keys(
     data_type: DataType, keys: tuple[Scalar | None, Scalar | None, bool], bounds: Bounds, expected: bool
 ) -> None:
-    predicate = _within(Field("k", data_type), *keys)
+    low, high, has_null = keys
+    predicate = within_bounds(Field("k", data_type), low, high, has_null=has_null)
     assert predicate.can_be(lambda *_: bounds, truth=True) is expected

@@ -9,7 +9,7 @@ import pytest
 
 from widen.errors import UnsupportedColumnType
 from widen.model.schema_json import from_json, to_json
-from widen.spark.types import to_spark
+from widen.spark.spark_types import to_spark
 
 ID = {"name": "id", "type": "long", "nullable": True, "metadata": {}}
 

@@ -13,8 +13,8 @@ from widen.errors import AttemptsExhausted
 from widen.log.commit import commit
 from widen.log.log_store import LogStore
 from widen.protocol.actions import Remove
-from widen.table import column_changes as module
-from widen.table.column_changes import backfill_row_ids
+from widen.table import column_operations as module
+from widen.table.column_operations import backfill_row_ids
 
 FEATURES = ["domainMetadata", "rowTracking"]
 PROTOCOL = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": FEATURES}}

@@ -30,7 +30,7 @@ from widen.spark.dml.changed_rows import load_changes
 from widen.spark.read.local_rows import LocalScan, NotLocal, RowSlice, plan_local_scan
 from widen.spark.read.scan import select_files
 from widen.spark.ship import freeze_imports
-from widen.spark.types import as_nullable, visible_schema
+from widen.spark.spark_types import as_nullable, visible_schema
 
 
 def read_snapshot_of(options: SourceOptions) -> Snapshot:

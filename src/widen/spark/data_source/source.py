@@ -31,7 +31,7 @@ from widen.spark.data_source.batch_reader import (
 from widen.spark.data_source.stream_reader import StreamReader, plan_stream
 from widen.spark.data_source.writer import HAS_STREAM_WRITER, BatchWriter, StreamWriter, plan_write
 from widen.spark.session import find_session
-from widen.spark.types import SparkSession, as_nullable, from_spark, to_spark
+from widen.spark.spark_types import SparkSession, as_nullable, from_spark, to_spark
 
 FORMAT = "widen"
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"

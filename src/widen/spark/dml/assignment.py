@@ -25,7 +25,7 @@ from widen.protocol.table_features import is_supported
 from widen.spark.errors import translate_spark_errors
 from widen.spark.expression import Expression, to_column, translate_analysis_errors
 from widen.spark.read.deleted_rows import FILE
-from widen.spark.types import from_spark, type_to_spark
+from widen.spark.spark_types import from_spark, type_to_spark
 from widen.spark.write.physical_layout import cast_to_table_type
 
 

@@ -24,7 +24,7 @@ from widen.protocol.table_properties import ENABLE_CHANGE_DATA_FEED, is_on
 from widen.schema.growth import is_readable_in, is_representable_in
 from widen.spark.read.deleted_rows import FILE, ROW
 from widen.spark.read.scan import location_keys, read_with_locations
-from widen.spark.types import DataFrame, SparkSession
+from widen.spark.spark_types import DataFrame, SparkSession
 
 _TIME_MS = "__widen_time_ms"
 

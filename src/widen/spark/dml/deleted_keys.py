@@ -34,7 +34,7 @@ from widen.protocol.actions import Add, Metadata, Protocol, Txn
 from widen.protocol.table_configuration import TableConfiguration
 from widen.spark.dml.keyed_rows import KEY_TEXT, NUMBER, TEXT
 from widen.spark.read.scan import read_data_files
-from widen.spark.types import DataFrame
+from widen.spark.spark_types import DataFrame
 from widen.spark.write.parquet_writer import write_parquet
 
 APP_ID = "widen.keys"

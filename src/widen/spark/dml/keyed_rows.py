@@ -44,7 +44,7 @@ from widen.schema.source_metadata import source_key
 from widen.spark.dml.replaced_rows import KEY
 from widen.spark.errors import translate_spark_errors
 from widen.spark.expression import ensure_deterministic_condition, join_columns
-from widen.spark.types import Column, DataFrame
+from widen.spark.spark_types import Column, DataFrame
 
 KEY_TEXT = f"{KEY}0"
 """The key of a row, as one text; see `key_text`."""

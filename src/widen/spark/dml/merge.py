@@ -61,7 +61,7 @@ from widen.spark.expression import (
 from widen.spark.read.deleted_rows import FILE, ROW
 from widen.spark.read.predicates import PredicateScope, parse_predicate
 from widen.spark.read.scan import select_files
-from widen.spark.types import from_spark, to_spark, type_to_spark, visible_schema
+from widen.spark.spark_types import from_spark, to_spark, type_to_spark, visible_schema
 from widen.spark.write.physical_layout import cast_to_table_type, default_value, next_identity_values
 
 _NEW = "__widen_new"

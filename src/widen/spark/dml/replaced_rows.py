@@ -29,7 +29,7 @@ from widen.spark.dml.change_rows import change_via_materialized_rows
 from widen.spark.errors import translate_spark_errors
 from widen.spark.expression import join_columns
 from widen.spark.read.scan import read_data_files, select_files
-from widen.spark.types import Column, DataFrame, from_spark
+from widen.spark.spark_types import Column, DataFrame, from_spark
 
 KEY = "__widen_key_"
 """The beginning of the columns of `ReplacedRows.keys`; a number follows."""

@@ -37,7 +37,7 @@ from widen.spark.dml.change_context import ChangeContext, ChangeFiles, count_del
 from widen.spark.errors import translate_spark_errors, unpersist
 from widen.spark.read.deleted_rows import FILE, MASK, ROW, WORD, load_vector, marked_rows, word_batches
 from widen.spark.ship import freeze_imports
-from widen.spark.types import type_to_spark
+from widen.spark.spark_types import type_to_spark
 from widen.spark.write.arrow_writer import (
     ArrowLayout,
     PartFile,

@@ -41,7 +41,7 @@ from widen.spark.errors import raise_expression, translate_spark_errors, unpersi
 from widen.spark.expression import Expression, ensure_deterministic_condition, expression_text, to_column
 from widen.spark.read.predicates import files_in_partitions, files_in_same_partitions, parse_predicate
 from widen.spark.read.scan import read_snapshot, select_files
-from widen.spark.types import to_spark, type_to_spark, visible_schema
+from widen.spark.spark_types import to_spark, type_to_spark, visible_schema
 from widen.spark.write.physical_layout import fill_missing_columns
 
 

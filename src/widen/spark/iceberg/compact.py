@@ -18,7 +18,6 @@ from pyspark.sql import SparkSession
 
 from widen.errors import InvalidOption, JobFailed
 from widen.iceberg.catalog import TableName
-from widen.iceberg.commit import CommitResult, IcebergTransaction, ensure_table_writable, open_transaction
 from widen.iceberg.file_metrics import IcebergFile, data_location
 from widen.iceberg.metadata_files import live_entries
 from widen.iceberg.partitions import read_sort_keys
@@ -26,18 +25,19 @@ from widen.iceberg.properties import OPERATION, OPTIMIZE, REWRITE, read_sources
 from widen.iceberg.scan_plan import IcebergScan, ScannedFile, find_replaced_deletes, plan_scan, to_row_filter
 from widen.iceberg.schema_conversion import ensure_names_distinct, to_model
 from widen.iceberg.snapshots import ReadPoint, SnapshotReference, find_read_point
+from widen.iceberg.table_commit import CommitResult, IcebergTransaction, ensure_table_writable, open_transaction
 from widen.log.commit_outcome import MAX_CONFLICTS, Conflicted, StagedFiles
 from widen.model.column_path import format_path, parse_path, resolve
 from widen.model.schema_json import to_identifier
 from widen.model.types import StructType, is_atomic
 from widen.protocol.data_skipping import UnknownPredicate
 from widen.spark.iceberg.file_columns import has_old_types, read_schemas
-from widen.spark.iceberg.scan import IcebergSource, delete_test, read_iceberg_files
+from widen.spark.iceberg.table_scan import IcebergSource, delete_test, read_iceberg_files
 from widen.spark.iceberg.write import open_iceberg_writer
 from widen.spark.ingest.write_files import FILE_BYTES, FILE_SIZE, IcebergWriter, to_order
 from widen.spark.maintain.compact_files import MOST_COLUMNS, Candidate, pack_files, sort_along_curve
 from widen.spark.read.predicates import parse_predicate
-from widen.spark.types import DataFrame
+from widen.spark.spark_types import DataFrame
 from widen.spark.write.parquet_encoding import read_size
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class IcebergCompactionRequest:
 
 
 @dataclass(frozen=True)
-class _Plan:
+class _BinPlan:
     """What is written again of one version of a table.
 
     Args:
@@ -90,7 +90,7 @@ class _Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _FilePart:
     """Files and those that replace them."""
 
     old: Sequence[ScannedFile]
@@ -111,7 +111,7 @@ class IcebergCompaction:
     branch: str | None = None
     metrics: dict[str, int] = field(default_factory=dict)
 
-    def plan(self) -> _Plan:
+    def plan(self) -> _BinPlan:
         """Return what is written again of the newest version.
 
         Raises:
@@ -129,7 +129,7 @@ class IcebergCompaction:
         if request.sorts and not read_sort_keys(table.metadata):
             raise InvalidOption(option="sort", value=True, expected="The table has no sort order; set one first.")
         size = read_size(table.properties, FILE_SIZE) or FILE_BYTES
-        plan = _Plan(table, point, schema, request.target_bytes or size, IcebergScan((), ()), ())
+        plan = _BinPlan(table, point, schema, request.target_bytes or size, IcebergScan((), ()), ())
         if point.snapshot is None:
             return plan
         predicate = UnknownPredicate() if request.where is None else parse_predicate(request.where, schema)
@@ -137,14 +137,14 @@ class IcebergCompaction:
         plan = replace(plan, scan=scan)
         return replace(plan, tasks=self._old_files(plan) if request.only_old else self._small_files(plan))
 
-    def _small_files(self, plan: _Plan) -> list[list[ScannedFile]]:
+    def _small_files(self, plan: _BinPlan) -> list[list[ScannedFile]]:
         files = sorted(plan.scan.files, key=lambda file: (file.sequence, file.path))
         deleted = _files_with_deletes(plan.scan)
         candidates = (Candidate(at, f.partition, f.size_bytes, f.path in deleted) for at, f in enumerate(files))
         sorts = self.request.sorts or bool(self.request.zorder_by)
         return [[files[each.row] for each in some] for some in pack_files(candidates, plan.target_bytes, sorts=sorts)]
 
-    def _old_files(self, plan: _Plan) -> list[list[ScannedFile]]:
+    def _old_files(self, plan: _BinPlan) -> list[list[ScannedFile]]:
         files, metadata = plan.scan.files, plan.point.metadata
         stored = read_schemas(self.session(), plan.table.io, [file.path for file in files])
         mapping, current = metadata.name_mapping(), f"{metadata.default_spec_id}:"
@@ -170,7 +170,7 @@ class IcebergCompaction:
         transaction = open_transaction(self.name, plan.table, (), branch=self.branch)
         writer = self._writer(transaction, plan)
         with StagedFiles() as staged:
-            parts: list[_Part] = []
+            parts: list[_FilePart] = []
             staged.add_undo(lambda: writer.discard([file for part in parts for file in part.new]))
             with ThreadPoolExecutor(_JOBS, "widen-compact") as pool:
                 jobs = [pool.submit(self._write, writer, plan, task, parts) for task in plan.tasks]
@@ -197,24 +197,26 @@ class IcebergCompaction:
             writer.discard(lost)
         return outcome
 
-    def _writer(self, transaction: IcebergTransaction, plan: _Plan) -> IcebergWriter:
+    def _writer(self, transaction: IcebergTransaction, plan: _BinPlan) -> IcebergWriter:
         writer = open_iceberg_writer(transaction, plan.schema)
         # Files that are smaller than the target would be written again by every compaction.
         sized = replace(writer, properties={**writer.properties, FILE_SIZE: str(plan.target_bytes)})
         return replace(sized, sort_by=()) if self.request.zorder_by else sized
 
-    def _write(self, writer: IcebergWriter, plan: _Plan, task: Sequence[ScannedFile], parts: list[_Part]) -> None:
+    def _write(
+        self, writer: IcebergWriter, plan: _BinPlan, task: Sequence[ScannedFile], parts: list[_FilePart]
+    ) -> None:
         deletes = tuple(each for each in plan.scan.deletes if any(map(each.applies_to, task)))
         source = IcebergSource(self.session(), plan.table.io, plan.point)
         rows = read_iceberg_files(source, plan.schema, IcebergScan(tuple(task), deletes), UnknownPredicate())
         files = writer.write(self._arrange(rows, plan, task))
-        parts.append(_Part(task, files))
+        parts.append(_FilePart(task, files))
         found, before = writer.count_rows(files), sum(file.rows for file in task)
         # How many rows deletes remove is known only to those who read them.
         if found > before or (not deletes and found != before):
             raise JobFailed(reason=f"{found} rows were written instead of {before}")
 
-    def _arrange(self, rows: DataFrame, plan: _Plan, task: Sequence[ScannedFile]) -> DataFrame:
+    def _arrange(self, rows: DataFrame, plan: _BinPlan, task: Sequence[ScannedFile]) -> DataFrame:
         size_bytes, count = sum(file.size_bytes for file in task), sum(file.rows for file in task)
         outputs = ceil(size_bytes / plan.target_bytes)
         columns = _sort_columns(plan.schema, self.request.zorder_by)
@@ -225,7 +227,7 @@ class IcebergCompaction:
         return rows.repartitionByRange(outputs, *map(to_order, read_sort_keys(plan.point.metadata)))
 
     def _commit(
-        self, transaction: IcebergTransaction, staged: StagedFiles, plan: _Plan, parts: Sequence[_Part]
+        self, transaction: IcebergTransaction, staged: StagedFiles, plan: _BinPlan, parts: Sequence[_FilePart]
     ) -> CommitResult:
         old = {file.path: file for part in parts for file in part.old}
         new = [file for part in parts for file in part.new]
@@ -246,7 +248,7 @@ class IcebergCompaction:
         }
         return outcome
 
-    def _still_valid(self, plan: _Plan, table: Table, parts: Sequence[_Part]) -> list[_Part]:
+    def _still_valid(self, plan: _BinPlan, table: Table, parts: Sequence[_FilePart]) -> list[_FilePart]:
         """Return the parts that can replace their files in a newer version of the table.
 
         New files are newer than the deletes of the other writer, which would no longer apply to them.

@@ -29,7 +29,7 @@ from widen.spark.read.local_rows import NotLocal, convert_column
 from widen.spark.read.parquet_footer import read_files
 from widen.spark.read.physical_types import Names, field_id, names_of_columns, with_field_id
 from widen.spark.read.projection import StoredTypes
-from widen.spark.types import DataFrame, as_nullable, to_spark, visible_schema
+from widen.spark.spark_types import DataFrame, as_nullable, to_spark, visible_schema
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -53,7 +53,7 @@ class FileColumns:
     has_similar_names: bool = False
 
 
-def find_columns(columns: pa.Schema, schema: StructType, mapping: NameMapping | None, path: str) -> FileColumns:
+def locate_columns(columns: pa.Schema, schema: StructType, mapping: NameMapping | None, path: str) -> FileColumns:
     """Return where a file has the columns of a table.
 
     Args:

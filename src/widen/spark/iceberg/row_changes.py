@@ -20,7 +20,6 @@ from pyspark.sql import functions as F
 
 from widen.errors import JobFailed
 from widen.iceberg.catalog import TableName
-from widen.iceberg.commit import CommitResult, IcebergTransaction, ensure_table_writable, open_transaction
 from widen.iceberg.metadata_files import live_entries
 from widen.iceberg.partitions import calendar_limits, truncation_limits
 from widen.iceberg.properties import (
@@ -36,6 +35,7 @@ from widen.iceberg.properties import (
 from widen.iceberg.scan_plan import IcebergScan, plan_scan, to_row_filter
 from widen.iceberg.schema_conversion import ensure_names_distinct, to_model
 from widen.iceberg.snapshots import SnapshotReference, find_read_point
+from widen.iceberg.table_commit import CommitResult, IcebergTransaction, ensure_table_writable, open_transaction
 from widen.log.commit_outcome import StagedFiles
 from widen.model.column_path import as_nullable
 from widen.model.types import StructType, quote_name
@@ -64,12 +64,12 @@ from widen.spark.dml.merge import (
 from widen.spark.dml.update_delete import rows_within
 from widen.spark.errors import translate_spark_errors, unpersist
 from widen.spark.expression import Expression, ensure_deterministic_condition, to_column
-from widen.spark.iceberg.scan import IcebergSource, read_iceberg_files, to_uris
+from widen.spark.iceberg.table_scan import IcebergSource, read_iceberg_files, to_uris
 from widen.spark.iceberg.write import open_iceberg_writer
 from widen.spark.read.deleted_rows import BROADCAST_ROWS, DISTINCT, FILE, MASK, ROW, mark_rows, without_marked
 from widen.spark.read.predicates import PredicateScope, parse_predicate
 from widen.spark.read.scan import location_key
-from widen.spark.types import DataFrame, from_spark, to_spark, visible_schema
+from widen.spark.spark_types import DataFrame, from_spark, to_spark, visible_schema
 from widen.spark.write.physical_layout import check_rows, fill_missing_columns
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class IcebergChange:
 
 
 @dataclass(frozen=True)
-class IcebergRows:
+class SelectedRows:
     """The rows of the newest version of a table that a condition selects.
 
     Args:
@@ -427,7 +427,7 @@ def _check(transaction: IcebergTransaction, rows: DataFrame, schema: StructType)
 
 def select_iceberg_rows(
     name: TableName, where: Expression | None, spark: SparkSession, branch: str | None = None
-) -> IcebergRows:
+) -> SelectedRows:
     """Return the rows of the newest version of a table that a condition selects.
 
     Raises:
@@ -438,4 +438,4 @@ def select_iceberg_rows(
     ensure_table_writable(name, table)
     schema = to_model(table.schema(), read_sources(table.properties, str(name)))
     ensure_names_distinct(schema, str(name))
-    return IcebergRows(name, table, schema, where, spark, branch)
+    return SelectedRows(name, table, schema, where, spark, branch)

@@ -17,7 +17,6 @@ from widen.errors import ColumnRefused
 from widen.evolution.unify import FoldPlan, FoldResult, Rest, plan_fold
 from widen.iceberg.catalog import TableName, open_store
 from widen.iceberg.column_changes import change_columns, to_column_state
-from widen.iceberg.commit import CommitResult, IcebergTransaction, ensure_table_writable, open_transaction, plan_columns
 from widen.iceberg.file_metrics import IcebergFile, data_location
 from widen.iceberg.metadata_files import live_entries
 from widen.iceberg.partitions import calendar_limits, truncation_limits
@@ -25,6 +24,13 @@ from widen.iceberg.properties import APPEND, FOLD, OPERATION, SOURCES, encode_so
 from widen.iceberg.scan_plan import IcebergScan, plan_scan, to_row_filter
 from widen.iceberg.schema_conversion import ensure_names_distinct, to_model
 from widen.iceberg.snapshots import ReadPoint, SnapshotReference, find_read_point
+from widen.iceberg.table_commit import (
+    CommitResult,
+    IcebergTransaction,
+    ensure_table_writable,
+    open_transaction,
+    plan_columns,
+)
 from widen.log.commit_outcome import StagedFiles
 from widen.model.column_path import Path, find_field
 from widen.model.types import StructType, quote_name
@@ -36,12 +42,12 @@ from widen.schema.operations import DropColumn
 from widen.spark.dml.replaced_rows import ReplacedRows, anti_join_keys, key_predicate, semi_join_keys
 from widen.spark.dml.update_delete import change_condition, folded_columns, has_value, judge_values
 from widen.spark.errors import translate_spark_errors
-from widen.spark.iceberg.scan import IcebergSource, read_iceberg_files, to_uris
+from widen.spark.iceberg.table_scan import IcebergSource, read_iceberg_files, to_uris
 from widen.spark.ingest.write_files import IcebergWriter
 from widen.spark.read.deleted_rows import FILE
 from widen.spark.read.predicates import parse_predicate
 from widen.spark.read.scan import location_key
-from widen.spark.types import DataFrame, from_spark
+from widen.spark.spark_types import DataFrame, from_spark
 from widen.spark.write.physical_layout import check_rows, fill_missing_columns
 
 if TYPE_CHECKING:

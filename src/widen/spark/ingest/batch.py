@@ -33,7 +33,6 @@ from widen.rows.row_builder import ORIGIN_FIELDS
 from widen.spark.errors import is_out_of_memory, translate_spark_errors
 from widen.spark.ingest.contract_check import PLACED_TEXT, ContractReport, check_contract_rows, check_texts
 from widen.spark.ingest.quarantined_rows import BatchResult, write_fitting
-from widen.spark.ingest.table_files import TableRows, TableWriter
 from widen.spark.ingest.text_tasks import BatchWriteSpec, TaskNote, collect_notes, merge_notes
 from widen.spark.ingest.verification import (
     CONVERTED,
@@ -46,6 +45,7 @@ from widen.spark.ingest.verification import (
     build_row_side,
     build_text_side,
 )
+from widen.spark.ingest.write_files import TableRows, TableWriter
 from widen.spark.source.file_ranges import RawTexts, fields_of, to_frame
 from widen.spark.source.source_files import SourceFile, unusable_source
 from widen.spark.typed.column_expressions import (

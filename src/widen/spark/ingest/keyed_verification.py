@@ -58,7 +58,7 @@ from widen.spark.errors import translate_spark_errors
 from widen.spark.ingest.verification import CONVERTED, DIGEST, FORM, MAX_SHOWN, PLACE, ROW, VALUES, Side, Verification
 from widen.spark.ship import freeze_imports
 from widen.spark.source.file_ranges import TEXT as SOURCE_TEXT
-from widen.spark.types import type_to_spark
+from widen.spark.spark_types import type_to_spark
 
 MAX_KEYS = 1_000_000
 """The number of keys of a batch up to which tasks know all of them, and so build no forms of other rows."""

@@ -19,7 +19,6 @@ from pyspark.sql import functions as F
 from widen.json.document import corrupt_text_to_bytes
 from widen.json.observation import Observation
 from widen.rows.row_builder import ORIGIN_FIELDS, OriginColumn
-from widen.spark.ingest.table_files import TableWriter, WrittenFile
 from widen.spark.ingest.text_tasks import (
     NOTE,
     NOTES,
@@ -29,6 +28,7 @@ from widen.spark.ingest.text_tasks import (
     notes_aggregate,
     split_notes,
 )
+from widen.spark.ingest.write_files import TableWriter, WrittenFile
 from widen.spark.settings import observable_jobs
 from widen.spark.source.file_ranges import FILE, PART, RAW_SCHEMA, TEXT, WHOLE, RawTexts
 

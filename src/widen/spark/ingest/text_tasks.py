@@ -28,8 +28,14 @@ from widen.evolution.policy import Policy
 from widen.json.envelope import EnvelopeReader
 from widen.json.field_rules import FileFields
 from widen.json.kinds import DOUBLE_WORD, STRING_WORD
-from widen.json.observation import Observation, RecordPosition, covers, merge_observations, observation_from_json
-from widen.json.observe import observation_signature
+from widen.json.observation import (
+    Observation,
+    RecordPosition,
+    covers,
+    merge_observations,
+    observation_from_json,
+    observation_signature,
+)
 from widen.json.split import MAX_RECORD_BYTES, split_records
 from widen.model.column_path import as_nullable
 from widen.model.types import BINARY, LONG, STRING, Field, StructType
@@ -58,7 +64,7 @@ from widen.spark.source.file_ranges import (
     record_too_long,
     split_groups,
 )
-from widen.spark.types import to_spark
+from widen.spark.spark_types import to_spark
 from widen.spark.write.arrow_writer import PartFile, PartSink, PartWriter
 
 NOTE = "_widen_note"

@@ -50,7 +50,7 @@ from widen.proof.source_reader import (
 from widen.schema.source_metadata import RESCUED, role_field
 from widen.spark.arrow_types import to_arrow_schema
 from widen.spark.errors import translate_spark_errors
-from widen.spark.ingest.table_files import TaskFiles
+from widen.spark.ingest.write_files import TaskFiles
 from widen.spark.ship import without_garbage_collection
 from widen.spark.source.file_ranges import FILE, PART, REFUSED_PART, TEXT, WHOLE, open_file, read_refused
 

@@ -1,4 +1,4 @@
-"""The files of a Delta table for a batch; see `widen.spark.ingest.table_files`."""
+"""The files that a batch writes: what it requires of a table format, and how Delta and Iceberg tables do it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
+from typing import Any
+from typing import Protocol as Interface  # the Protocol of this module is the action of a log
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -31,11 +33,10 @@ from widen.protocol.partition_values import NULL_TEXTS, partition_limits
 from widen.protocol.table_configuration import TableConfiguration
 from widen.spark.dml.change_context import count_written_rows
 from widen.spark.errors import translate_spark_errors
-from widen.spark.ingest.table_files import TableRows, TableWriter, TaskFiles
 from widen.spark.read.scan import read_snapshot
 from widen.spark.settings import READ_OPTIONS, hadoop_options
 from widen.spark.source.source_files import as_literal
-from widen.spark.types import as_nullable, to_spark, type_to_spark
+from widen.spark.spark_types import as_nullable, to_spark, type_to_spark
 from widen.spark.write.arrow_writer import (
     WRITTEN,
     IcebergLayout,
@@ -49,6 +50,88 @@ from widen.spark.write.arrow_writer import (
 from widen.spark.write.parquet_encoding import read_size, to_encoding
 from widen.spark.write.parquet_writer import write_parquet
 from widen.spark.write.physical_layout import fill_computed_columns, first_violated_rule, is_fully_nullable
+
+# What a batch requires of a table format: to write rows, and to read them again.
+
+
+class WrittenFile(Interface):
+    """A file that is written but not committed. The format of the table knows more about it."""
+
+    @property
+    def path(self) -> str:
+        """The path; its first folder belongs to the job that wrote the file."""
+
+    @property
+    def size(self) -> int:
+        """The size in bytes."""
+
+
+class TableWriter(Interface):
+    """Writes rows as files of a table. Nothing is committed."""
+
+    def find_sink(self, spark: SparkSession) -> PartSink | None:
+        """Return where Python tasks can write files themselves; None if rows have to pass through `write`."""
+
+    def from_parts(self, parts: Sequence[PartFile]) -> Sequence[WrittenFile]:
+        """Return the files that tasks have written to the sink."""
+
+    def fill(self, rows: DataFrame) -> DataFrame:
+        """Return rows with a value in the null columns that the table computes; they may have further columns."""
+
+    def violated_rule(self) -> Column | None:
+        """Return the message of the first rule that a row violates, or null; None if the table has no rules.
+
+        NOT NULL columns and struct fields are not included: the fixed columns of an ingestion cover them.
+        """
+
+    def refused_values(self) -> Mapping[str, Collection[str]] | None:
+        """Return the texts by column of which every row that violates a rule has one; None if others may, too."""
+
+    def write(self, rows: DataFrame) -> Sequence[WrittenFile]:
+        """Write rows in the columns of the table. If that fails, the files are deleted as far as the store allows.
+
+        Raises:
+            RowRefused: a row violates a rule of the table.
+        """
+
+    def count_rows(self, files: Sequence[Any]) -> int:
+        """Return the number of rows in files of this writer."""
+
+    def discard(self, files: Sequence[Any]) -> None:
+        """Delete files of this writer as far as the store allows."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFiles:
+    """Parquet files that Python tasks can read themselves: their columns have the names and types of the table."""
+
+    store: LogStore
+    paths: tuple[str, ...]
+
+
+class TableRows(Interface):
+    """The rows of one version of a table."""
+
+    @property
+    def schema(self) -> StructType:
+        """The schema of the version, with all metadata."""
+
+    def read(self, spark: SparkSession, paths: Collection[str]) -> DataFrame:
+        """Return the rows of some files.
+
+        Args:
+            paths: The paths of the files, as in `WrittenFile`.
+
+        Raises:
+            TableError: the files cannot be read.
+        """
+
+    def task_files(self, spark: SparkSession, paths: Collection[str]) -> TaskFiles | None:
+        """Return those of some files that the version has; None if only Spark can read them.
+
+        Args:
+            paths: The paths of the files, as in `WrittenFile`.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +219,7 @@ class DeltaRows(TableRows):
         return TaskFiles(self.store, tuple(files["path"].to_pylist()))
 
 
-# The files of an Iceberg table for a batch; see `widen.spark.ingest.table_files`.
+# Iceberg tables
 
 
 CODEC = "write.parquet.compression-codec"

@@ -34,7 +34,7 @@ from widen.spark.expression import Expression, expression_text
 from widen.spark.maintain.rewrite_files import BATCH_BYTES, MOST_CONFLICTS, RewrittenFiles, rewrite_files
 from widen.spark.read.parquet_footer import read_footers
 from widen.spark.read.predicates import files_in_partitions
-from widen.spark.types import DataFrame, SparkSession
+from widen.spark.spark_types import DataFrame, SparkSession
 
 # Which files a compaction writes again, and which of them together. Bins are filled in the order of writing.
 #

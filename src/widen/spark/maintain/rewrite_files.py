@@ -37,7 +37,7 @@ from widen.spark.dml.change_context import count_written_rows
 from widen.spark.read.deleted_rows import FILE, ROW
 from widen.spark.read.physical_types import OldFile, find_old_files
 from widen.spark.read.scan import read_snapshot, read_with_locations, with_row_tracking
-from widen.spark.types import DataFrame, SparkSession, as_nullable
+from widen.spark.spark_types import DataFrame, SparkSession, as_nullable
 from widen.spark.write.parquet_writer import write_parquet
 
 REWRITE = "REORG"

@@ -28,7 +28,7 @@ from widen.spark.ship import freeze_imports
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
-    from widen.spark.types import SparkSession
+    from widen.spark.spark_types import SparkSession
 else:
     pq = import_lazily("pyarrow.parquet")
 

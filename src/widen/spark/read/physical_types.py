@@ -50,7 +50,7 @@ from widen.protocol.type_widening import is_widening
 from widen.spark.read.parquet_footer import open_data_file, read_files
 
 if TYPE_CHECKING:
-    from widen.spark.types import SparkSession
+    from widen.spark.spark_types import SparkSession
 
 pq = import_lazily("pyarrow.parquet")
 

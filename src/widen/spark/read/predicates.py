@@ -59,7 +59,7 @@ from widen.spark.read.projection import (
     partition_values,
     path_in_files,
 )
-from widen.spark.types import DataFrame, type_to_spark
+from widen.spark.spark_types import DataFrame, type_to_spark
 
 _OPERATORS: Mapping[type[sql.Expression], str] = {
     sql.EQ: "=",

@@ -41,7 +41,7 @@ from widen.protocol.data_skipping import FileSelection
 from widen.protocol.partition_values import is_hive_path
 from widen.protocol.type_widening import all_type_changes
 from widen.spark.read.physical_types import Names, find_old_files
-from widen.spark.types import SparkSession, as_nullable, to_spark, type_to_spark, visible_schema
+from widen.spark.spark_types import SparkSession, as_nullable, to_spark, type_to_spark, visible_schema
 
 VALUE = "__widen_value_"
 """The prefix of the columns with joined partition texts."""

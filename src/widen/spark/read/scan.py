@@ -59,7 +59,7 @@ from widen.spark.read.projection import (
 )
 from widen.spark.settings import READ_OPTIONS, hadoop_options
 from widen.spark.source.source_files import FILE_SOURCES, as_literal
-from widen.spark.types import as_nullable, ensure_distinct_names, to_spark, visible_schema
+from widen.spark.spark_types import as_nullable, ensure_distinct_names, to_spark, visible_schema
 
 EXPLICIT_FILES = 32
 """The number of files up to which Spark gets their paths, each of which it looks up in the store."""

@@ -26,7 +26,7 @@ from widen.proof.csv_reader import (
     read_csv_file,
     read_csv_head,
 )
-from widen.proof.csv_reader import to_utf8 as proof_text
+from widen.proof.csv_reader import recode as proof_text
 from widen.spark.source.csv import (
     LINE_END,
     CsvDialect,

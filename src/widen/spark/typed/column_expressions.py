@@ -20,8 +20,14 @@ from pyspark.sql import functions as F
 from widen.evolution.policy import EpochUnit, FixedColumn, Policy, Samples
 from widen.evolution.type_lattice import can_route
 from widen.json.kinds import MAP_WORD, NULL_WORD, RECORD_WORD, Kind, leaf_and_dim
-from widen.json.observation import SAMPLE_CHARS, KindObservation, RecordObservation, get_field
-from widen.json.observe import TemporalString, type_facts
+from widen.json.observation import (
+    SAMPLE_CHARS,
+    KindObservation,
+    RecordObservation,
+    TemporalString,
+    get_field,
+    type_facts,
+)
 from widen.model.column_path import Path, format_path
 from widen.model.types import (
     DATE,
@@ -53,7 +59,7 @@ from widen.schema.source_metadata import RESCUED, role_field
 from widen.spark.errors import mask_text
 from widen.spark.expression import join_columns
 from widen.spark.source.file_ranges import Typed, field_steps, fields_of, with_field_steps
-from widen.spark.types import type_to_spark
+from widen.spark.spark_types import type_to_spark
 from widen.spark.write.physical_layout import partition_text
 
 _T = TypeVar("_T")

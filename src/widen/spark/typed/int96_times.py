@@ -28,7 +28,7 @@ from widen.spark.arrow_types import to_arrow_schema
 from widen.spark.errors import SPARK_ERRORS, ignore_failed_cleanup
 from widen.spark.read.parquet_footer import DRIVER_FILES, leaf_paths
 from widen.spark.source.source_files import as_literal, source_file_key
-from widen.spark.types import to_spark
+from widen.spark.spark_types import to_spark
 
 CutTimes: TypeAlias = frozenset[Path]
 """The paths of the leaves with times that Spark would cut."""

@@ -15,8 +15,14 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from widen.json.kinds import LONG_WORD, MAP_WORD, RECORD_WORD, Kind
-from widen.json.observation import SAMPLE_CHARS, FieldObservation, KindObservation, RecordObservation
-from widen.json.observe import TemporalString, type_facts
+from widen.json.observation import (
+    SAMPLE_CHARS,
+    FieldObservation,
+    KindObservation,
+    RecordObservation,
+    TemporalString,
+    type_facts,
+)
 from widen.model.types import BINARY, STRING, TIMESTAMP, VOID, ArrayType, DataType, MapType, StructType
 from widen.spark.errors import translate_spark_errors
 from widen.spark.expression import join_columns

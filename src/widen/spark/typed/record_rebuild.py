@@ -19,7 +19,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from widen.evolution.policy import EpochUnit, Policy
-from widen.json.observe import TemporalString
+from widen.json.observation import TemporalString
 from widen.model.column_path import leaves
 from widen.model.types import (
     BOOLEAN,
@@ -40,8 +40,8 @@ from widen.proof.rules import ColumnsByKey, FieldColumns, SourceColumn, source_c
 from widen.schema.source_metadata import CORRUPT, CORRUPT_AT, RESCUED, role_field
 from widen.spark.expression import join_columns
 from widen.spark.source.file_ranges import Typed, field_steps, fields_of, with_field_steps
+from widen.spark.spark_types import to_spark, type_to_spark
 from widen.spark.typed.column_expressions import document_type, from_document, json_text_column, to_document
-from widen.spark.types import to_spark, type_to_spark
 
 # Strings of typed records that are read as dates, in the spelling in which the proof compares them.
 #

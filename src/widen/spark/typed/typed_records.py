@@ -31,8 +31,14 @@ from widen.json.field_rules import (
     partition_folders,
     unescape_folder,
 )
-from widen.json.observation import FieldObservation, RecordObservation, merge_records
-from widen.json.observe import TemporalString, observe_schema, unknown_types
+from widen.json.observation import (
+    FieldObservation,
+    RecordObservation,
+    TemporalString,
+    merge_records,
+    observe_schema,
+    unknown_types,
+)
 from widen.model.column_path import Path, fold_path, format_path, map_children
 from widen.model.types import (
     BINARY,
@@ -64,9 +70,9 @@ from widen.spark.source.source_files import (
     source_error_reason,
     unusable_source,
 )
+from widen.spark.spark_types import as_nullable, from_spark, to_spark, type_to_spark
 from widen.spark.typed.column_expressions import json_text_column, to_document
 from widen.spark.typed.int96_times import CutTimes, find_cut_times, read_cut_times
-from widen.spark.types import as_nullable, from_spark, to_spark, type_to_spark
 
 PLACE = "struct<file: string, number: bigint>"
 """The type of the location of a record."""

@@ -65,7 +65,7 @@ from widen.protocol.table_configuration import TableConfiguration
 from widen.schema.table_state import check_constraints
 from widen.spark.arrow_types import to_arrow
 from widen.spark.read.parquet_footer import footer_of, leaf_paths
-from widen.spark.types import type_to_spark
+from widen.spark.spark_types import type_to_spark
 from widen.spark.write.parquet_encoding import Encoding, columns_in_file
 from widen.spark.write.physical_layout import is_fully_nullable, partition_text
 

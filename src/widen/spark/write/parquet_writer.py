@@ -30,7 +30,7 @@ from widen.protocol.table_configuration import TableConfiguration
 from widen.spark.errors import translate_spark_errors
 from widen.spark.read.parquet_footer import Footer, read_footers
 from widen.spark.settings import hadoop_options, proleptic_writes
-from widen.spark.types import ensure_distinct_names
+from widen.spark.spark_types import ensure_distinct_names
 from widen.spark.write.arrow_writer import (
     ArrowLayout,
     PartSink,

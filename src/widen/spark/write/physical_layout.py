@@ -42,7 +42,7 @@ from widen.protocol.table_features import is_supported, supported_features
 from widen.protocol.type_widening import is_widening
 from widen.schema.table_state import referenced_columns, row_conditions
 from widen.spark.errors import raise_expression, refusal_text, show_values
-from widen.spark.types import SparkSession, from_spark, type_to_spark, with_field_ids
+from widen.spark.spark_types import SparkSession, from_spark, type_to_spark, with_field_ids
 
 
 def to_physical_layout(frame: DataFrame, table: TableConfiguration) -> DataFrame:

@@ -9,7 +9,7 @@ import pytest
 from pyiceberg.schema import Schema
 
 from widen.errors import CorruptMetadata
-from widen.spark.iceberg.scan import initial_defaults
+from widen.spark.iceberg.table_scan import initial_defaults
 
 
 def schema_with(kind: Any, value: Any) -> Schema:

@@ -14,7 +14,7 @@ import pytest
 from widen.evolution.type_lattice import TAKES, can_route
 from widen.json.document import DateText, JsonNumber, LocalTimeText, TimestampText
 from widen.json.kinds import KIND_WORDS, word_of
-from widen.json.observe import TemporalString, type_facts
+from widen.json.observation import TemporalString, type_facts
 from widen.model.schema_json import parse_type
 from widen.model.types import DataType, DecimalType
 from widen.proof.expected_values import NOT_STORED, expected_value

@@ -53,13 +53,20 @@ from widen.protocol.column_mapping import COLUMN_ID, NONE
 from widen.protocol.data_skipping import Predicate, UnknownPredicate
 from widen.spark.arrow_types import to_arrow
 from widen.spark.expression import filter_frame
-from widen.spark.iceberg.file_columns import PLACE, POSITION, FileColumns, find_columns, open_with_arrow, read_schemas
+from widen.spark.iceberg.file_columns import PLACE, POSITION, FileColumns, locate_columns, open_with_arrow, read_schemas
 from widen.spark.read.deleted_rows import BROADCAST_ROWS, FILE, ROW, bitmap_batches
 from widen.spark.read.predicates import filter_stored_rows, parse_predicate
 from widen.spark.read.projection import ScanGroup, ScanPlan, projection
 from widen.spark.read.scan import list_scan_files, location_key, open_files, row_location_key
 from widen.spark.settings import options_of_files
-from widen.spark.types import DataFrame, as_nullable, compares_names_exactly, to_spark, type_to_spark, visible_schema
+from widen.spark.spark_types import (
+    DataFrame,
+    as_nullable,
+    compares_names_exactly,
+    to_spark,
+    type_to_spark,
+    visible_schema,
+)
 
 if TYPE_CHECKING:
     from pyiceberg import types as ice_types
@@ -199,7 +206,7 @@ def _columns_of(source: IcebergSource, schema: StructType, paths: Sequence[str])
     for path, columns in zip(paths, stored, strict=True):
         # Equal schemas are one object here, so identity tells, and nothing compares thousands of schemas.
         if id(columns) not in columns_by_schema:
-            columns_by_schema[id(columns)] = find_columns(columns, schema, mapping, path)
+            columns_by_schema[id(columns)] = locate_columns(columns, schema, mapping, path)
     return [columns_by_schema[id(columns)] for columns in stored]
 
 

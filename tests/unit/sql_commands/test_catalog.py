@@ -10,7 +10,7 @@ import pytest
 from pyspark.errors import AnalysisException
 
 from widen.errors import NameNotFound
-from widen.spark.catalog import find_table_location
+from widen.sql_commands.queries import find_table_location
 
 DESCRIBED = [
     ("Location", "struct<evil:int>", None),

@@ -21,7 +21,7 @@ from widen.schema.growth import ensure_consistent, grow_schema, schema_change_op
 from widen.schema.request import AnyPath, parse_drops, to_path
 from widen.schema.source_metadata import AutomaticWidening
 from widen.schema.table_definition import advance_identities, with_used_values
-from widen.table.column_changes import ColumnChangesMixin
+from widen.table.column_operations import ColumnChangesMixin
 from widen.table.open_table import Self, TableVersion
 from widen.table.results import TableChange
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from widen.spark.dml.change_context import ChangeResult
     from widen.spark.dml.merge import MergeClause, MergeSides
     from widen.spark.expression import Expression
-    from widen.spark.types import DataFrame, SparkSession
+    from widen.spark.spark_types import DataFrame, SparkSession
 
 STATIC, DYNAMIC = "static", "dynamic"
 PARTITIONS = (STATIC, DYNAMIC)
@@ -93,7 +93,7 @@ class RowChangesMixin(TableVersion):
         from widen.spark.dml.update_delete import overwrite_all, overwrite_partitions, overwrite_where
         from widen.spark.expression import expression_text
         from widen.spark.settings import schema_evolution_settings
-        from widen.spark.types import from_spark
+        from widen.spark.spark_types import from_spark
         from widen.spark.write.physical_layout import missing_identities
 
         if partitions not in PARTITIONS:

@@ -40,7 +40,7 @@ from widen.schema.table_state import find_constraint, to_table_state
 from widen.table.open_table import ColumnMethodsMixin, Self, TableVersion, to_table_schema
 
 if TYPE_CHECKING:
-    from widen.spark.types import SchemaLike, SparkSession
+    from widen.spark.spark_types import SchemaLike, SparkSession
 
 
 class ColumnChangesMixin(ColumnMethodsMixin, TableVersion):

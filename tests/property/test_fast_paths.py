@@ -19,8 +19,7 @@ from support.generated_records import FILE, SETTINGS, Setting, mutated, plan_of
 from widen.evolution.evolve import evolve
 from widen.evolution.policy import Numbers, build_field_rules
 from widen.json.document import InvalidJson, parse_document
-from widen.json.observation import Observation, RecordPosition
-from widen.json.observe import observe_record
+from widen.json.observation import Observation, RecordPosition, observe_record
 from widen.rows import row_builder
 from widen.rows.native_decoder import find_kernel
 from widen.rows.row import Row, build_routes, find_violations, fixed_column_route, rescue, to_row

@@ -18,7 +18,7 @@ from support.generated_records import FILE, SETTINGS, Setting, mutated, plan_of
 from widen.evolution.policy import Policy
 from widen.model.types import StructType
 from widen.proof.canonical import count_form, encode_form
-from widen.proof.native_reader import build_plan, find_readers
+from widen.proof.native_reader import build_plan, find_native_readers
 from widen.proof.row_reader import RowReader
 from widen.proof.rules import build_proof_rules, source_columns_by_key
 from widen.proof.source_reader import SourceReader
@@ -30,7 +30,7 @@ from widen.spark.ingest.text_tasks import drain_arrow_batches
 RECORDS = int(os.environ.get("WIDEN_PROOF_RECORDS", "40000"))
 ROUND = 500
 
-pytestmark = pytest.mark.skipif(find_readers() is None, reason="the kernel is not installed; see docs/kernel.md")
+pytestmark = pytest.mark.skipif(find_native_readers() is None, reason="the kernel is not installed; see docs/kernel.md")
 
 
 @dataclass
@@ -45,13 +45,13 @@ class Share:
 
 def native_source(schema: StructType, policy: Policy) -> Any:
     plan = build_plan(source_columns_by_key(schema, policy), build_proof_rules(schema, policy))
-    return find_readers().SourceReader(plan, role_field(schema, RESCUED) is not None, 2**32)
+    return find_native_readers().SourceReader(plan, role_field(schema, RESCUED) is not None, 2**32)
 
 
 def native_rows(schema: StructType, policy: Policy) -> Any:
     plan = build_plan(source_columns_by_key(schema, policy), build_proof_rules(schema, policy))
     special = [position for position, field in enumerate(schema) if role_of(field) in (RESCUED, CORRUPT)]
-    return find_readers().RowReader(plan, special, 2**32)
+    return find_native_readers().RowReader(plan, special, 2**32)
 
 
 def check_records(schema: StructType, policy: Policy, texts: list[bytes], share: Share) -> None:

@@ -23,7 +23,7 @@ _VERSION = 1
 """The version of the interface that this module needs."""
 
 
-def find_readers() -> Any:
+def find_native_readers() -> Any:
     """Return the module ``widen_kernel.proof``; None if this process does not have it, or must not use it."""
     if os.environ.get(KERNEL_VARIABLE, "").lower() == "off":
         return None
@@ -36,7 +36,7 @@ def find_readers() -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnPlan:
+class ProofColumn:
     """A `SourceColumn` as the native readers take it; see ``kernel/proof/src/plan.rs``.
 
     Args:
@@ -52,12 +52,12 @@ class ColumnPlan:
     has_epochs: bool
     has_booleans_as_numbers: bool
     rounds: bool
-    record: RecordPlan | None
-    entries: Sequence[FieldPlan]
+    record: ProofRecord | None
+    entries: Sequence[ProofField]
 
 
 @dataclass(frozen=True, slots=True)
-class FieldPlan:
+class ProofField:
     """The columns of a field, and what its `ProofRule` says.
 
     Args:
@@ -66,7 +66,7 @@ class FieldPlan:
     """
 
     key: str
-    columns: Sequence[ColumnPlan]
+    columns: Sequence[ProofColumn]
     is_excluded: bool
     is_masked: bool
     is_map: bool
@@ -77,27 +77,27 @@ class FieldPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class RecordPlan:
+class ProofRecord:
     """The fields of a record.
 
     Args:
         refuses_unknown: Whether a key without a field may be one that the policy hides.
     """
 
-    fields: Sequence[FieldPlan]
+    fields: Sequence[ProofField]
     refuses_unknown: bool
 
 
-def build_plan(fields: ColumnsByKey, rule: ProofRule) -> RecordPlan:
+def build_plan(fields: ColumnsByKey, rule: ProofRule) -> ProofRecord:
     """Return the plan for records."""
     keys = fields.keys() | {key for key, below in rule.below.items() if below.is_excluded}
     plans = [_field_plan(key, fields.get(key, ()), rule.rule_of(key), 0) for key in sorted(keys)]
-    return RecordPlan(plans, bool(rule.hidden))
+    return ProofRecord(plans, bool(rule.hidden))
 
 
-def _field_plan(key: str, columns: FieldColumns, rule: ProofRule, maps_above: int) -> FieldPlan:
+def _field_plan(key: str, columns: FieldColumns, rule: ProofRule, maps_above: int) -> ProofField:
     map_levels = rule.map_levels - maps_above
-    return FieldPlan(
+    return ProofField(
         key,
         [_column_plan(column, rule, maps_above) for column in columns],
         is_excluded=rule.is_excluded,
@@ -110,9 +110,9 @@ def _field_plan(key: str, columns: FieldColumns, rule: ProofRule, maps_above: in
     )
 
 
-def _column_plan(column: SourceColumn, rule: ProofRule, maps_above: int) -> ColumnPlan:
+def _column_plan(column: SourceColumn, rule: ProofRule, maps_above: int) -> ProofColumn:
     precision, scale = (column.type.precision, column.type.scale) if isinstance(column.type, DecimalType) else (0, 0)
-    return ColumnPlan(
+    return ProofColumn(
         column.position,
         column.dim,
         column.type_name,

@@ -20,7 +20,7 @@ from msgspec.json import encode
 from widen.evolution.policy import Policy
 from widen.model.types import StructType
 from widen.proof.canonical import EncodedRecord, digest_text
-from widen.proof.native_reader import build_plan, find_readers
+from widen.proof.native_reader import build_plan, find_native_readers
 from widen.proof.row_encoder import RecordLayout, RowEncoder
 from widen.proof.rules import build_proof_rules, source_columns_by_key
 from widen.proof.source_reader import FileValues, SourceEncoder
@@ -80,7 +80,7 @@ class SourceDigester:
 
     def __init__(self, schema: StructType, policy: Policy, layout: RecordLayout, limit: int = ALL) -> None:
         self._make_encoder, self._sum = partial(SourceEncoder, schema, policy, layout), DigestSum(limit)
-        readers = None if layout.has_sample or policy.envelope is not None else find_readers()
+        readers = None if layout.has_sample or policy.envelope is not None else find_native_readers()
         self._native = readers and readers.SourceReader(
             build_plan(source_columns_by_key(schema, policy), build_proof_rules(schema, policy)),
             role_field(schema, RESCUED) is not None,
@@ -136,7 +136,7 @@ class RowDigester:
     def __init__(self, schema: StructType, policy: Policy, layout: RecordLayout, limit: int = ALL) -> None:
         self._make_encoder, self._sum = partial(RowEncoder, schema, policy, layout), DigestSum(limit)
         special = [position for position, field in enumerate(schema) if role_of(field) in (RESCUED, CORRUPT)]
-        readers = None if layout.has_sample else find_readers()
+        readers = None if layout.has_sample else find_native_readers()
         self._native = readers and readers.RowReader(
             build_plan(source_columns_by_key(schema, policy), build_proof_rules(schema, policy)), special, limit
         )

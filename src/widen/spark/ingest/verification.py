@@ -33,7 +33,7 @@ from widen.proof.canonical import (
     find_differences,
 )
 from widen.proof.json_reader import split_into_parts, split_lines
-from widen.proof.native_reader import find_readers
+from widen.proof.native_reader import find_native_readers
 from widen.proof.record_digests import DigestSum, RowDigester, SourceDigester
 from widen.proof.row_encoder import LayoutMatcher, RecordLayout, learn_layout
 from widen.proof.row_reader import RowReader
@@ -469,7 +469,7 @@ _ROWS = 10_000
 
 
 def _learn_layout(source: TextSource, schema: StructType, policy: Policy) -> RecordLayout:
-    if find_readers() is not None:  # the native readers parse all records, and know the plain layout only
+    if find_native_readers() is not None:  # the native readers parse all records, and know the plain layout only
         return RecordLayout()
     sample = list(islice(_read_samples(source), _SAMPLE_RECORDS))
     layout = learn_layout(sample)

@@ -164,4 +164,4 @@ def test_the_command_line_and_other_shapes_in_a_file(tmp_path: Path) -> None:
         {"type": "delete", "ts": 3, "data": {"id": 2, "n": 1}},
     ]
     done = run("ingest", source(tmp_path, "2", events), "--into", f"{table}2", "--config", str(config), "--verify")
-    assert "1 inserted, 0 updated, 0 deleted, 2 late, 1 deletes of unknown keys" in done.stdout
+    assert "1 inserted, 0 updated, 0 deleted, 2 late, 1 deletion of an unknown key" in done.stdout

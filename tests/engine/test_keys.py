@@ -496,7 +496,7 @@ def test_the_command_line_and_a_file_take_the_rules(keyed: Keyed) -> None:
     planned = run("plan", source, "--into", keyed.location, *words)
     assert "one row for each id, the newest by at, deleted when op = 'd'" in planned.stdout
     done = run("ingest", source, "--into", keyed.location, *words)
-    assert "1 inserted, 0 updated, 0 deleted, 1 late, 1 deletes of unknown keys" in done.stdout
+    assert "1 inserted, 0 updated, 0 deleted, 1 late, 1 deletion of an unknown key" in done.stdout
     again = run("ingest", source, "--into", keyed.location, "--config", str(config), "--json")
     late = {"inserted": 0, "updated": 0, "deleted": 0, "unknownDeletes": 0, "late": 3}
     assert json.loads(again.stdout)["keys"] == late

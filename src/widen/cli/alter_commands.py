@@ -179,7 +179,7 @@ def sql_command(
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
-    """Run one SQL statement, of rows or of tables. A table is delta.`path`, or a name in the catalog."""
+    """Run one SQL statement, a query or a change. A table is delta.`path`, or a name in the catalog."""
     from widen.sql_commands.token_reader import split_statements
 
     settings = shared_options.storage(storage_option)

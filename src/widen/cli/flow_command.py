@@ -58,14 +58,16 @@ def flow_command(
         str | None, typer.Option("--checkpoint", metavar="DIR", help="The directory that records the progress.")
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Stop when the target has what the source has now.")] = False,
-    every: Annotated[float, typer.Option("--every", min=0, help="Seconds between two looks at the source.")] = 5,
+    every: Annotated[float, typer.Option("--every", min=0, help="How often to poll the source, in seconds.")] = 5,
     max_bytes: Annotated[
-        int | None, typer.Option("--max-bytes", min=1, help="The size from which on a batch is full.")
+        int | None, typer.Option("--max-bytes", min=1, help="Close a batch at this size, in bytes.")
     ] = None,
     removed: Annotated[
         Removed, typer.Option("--removed", help="Without keys: fail on updates and deletions, or skip their versions.")
     ] = Removed.FAIL,
-    rebuild: Annotated[bool, typer.Option("--rebuild", help="Begin with a batch that replaces all rows.")] = False,
+    rebuild: Annotated[
+        bool, typer.Option("--rebuild", help="Recompute the target: the first batch replaces all of its rows.")
+    ] = False,
     verify: Annotated[bool, typer.Option("--verify", help="Compare the rows of each batch with the table.")] = False,
     source_catalog: Annotated[
         str | None,
@@ -79,7 +81,7 @@ def flow_command(
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
-    """Carry the changes of one table to another, schema included."""
+    """Propagate the changes of one table to another. Its schema follows."""
     from widen.flows import flow, flow_chain
     from widen.flows.run_flow import check_chain, check_flow
 

@@ -399,7 +399,7 @@ def branch_command(
     ] = None,
     json: shared_options.Json = False,
 ) -> None:
-    """List, create, drop or fast-forward branches and tags of an Iceberg table."""
+    """Manage the branches and tags of an Iceberg table."""
     from widen.report import terminal
     from widen.table import IcebergTable
 
@@ -444,7 +444,7 @@ def layout_command(
     unsorted: Annotated[bool, typer.Option("--unsorted", help="Do not sort new files.")] = False,
     json: shared_options.Json = False,
 ) -> None:
-    """Show or change the partition fields and the sort order of an Iceberg table. Files keep theirs."""
+    """Change the partitioning or sort order of an Iceberg table. Files keep theirs."""
     from widen.report import terminal
     from widen.table import IcebergTable
 

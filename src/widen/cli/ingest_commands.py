@@ -47,18 +47,19 @@ Follow: TypeAlias = Annotated[
     bool, typer.Option("--follow", help="Keep ingesting new files until interrupted; needs --checkpoint.")
 ]
 Once: TypeAlias = Annotated[
-    bool, typer.Option("--once", help="Like --follow, but stop after the files that exist now.")
+    bool, typer.Option("--once", help="Like --follow, but stop when the files that exist now are loaded.")
 ]
 Checkpoint: TypeAlias = Annotated[
     str | None,
     typer.Option("--checkpoint", metavar="DIR", help="The directory that records the progress of the stream."),
 ]
-Every: TypeAlias = Annotated[float, typer.Option("--every", min=0, help="Seconds between two checks for new files.")]
+Every: TypeAlias = Annotated[float, typer.Option("--every", min=0, help="How often to look for new files, in seconds.")]
 MaxFiles: TypeAlias = Annotated[
-    int | None, typer.Option("--max-files", min=1, help="The maximum number of files in an interval.")
+    int | None, typer.Option("--max-files", min=1, help="The maximum number of files in a micro-batch.")
 ]
 MaxBytes: TypeAlias = Annotated[
-    int | None, typer.Option("--max-bytes", min=1, help="The size of an interval in bytes; it has at least one file.")
+    int | None,
+    typer.Option("--max-bytes", min=1, help="Close a micro-batch at this size, in bytes; it has at least one file."),
 ]
 
 
@@ -104,7 +105,7 @@ OPTIONS: Mapping[str, Any] = {
     ],
     "source_columns": _option(bool, "--source-columns", "Add the columns _source_file and _loaded_at."),
     "skip_bad_files": _option(
-        bool, "--skip-bad-files", "Name files that cannot be read in the quarantine, instead of failing."
+        bool, "--skip-bad-files", "Skip files that cannot be read, and name them in the quarantine, instead of failing."
     ),
     "evolve": _option(
         Evolve | None,
@@ -126,12 +127,12 @@ OPTIONS: Mapping[str, Any] = {
         metavar="FIELD=WHAT",
     ),
     "exclude": _option(
-        list[str] | None, "--exclude", f"Ignore a field, in any case of its name; {_MANY}", metavar="FIELD"
+        list[str] | None, "--exclude", f"Ignore a field; upper and lower case do not matter; {_MANY}", metavar="FIELD"
     ),
     "mask": _option(
         list[str] | None,
         "--mask",
-        f"Write *** instead of the values of a field, in any case of its name; {_MANY}",
+        f"Write *** instead of the values of a field; upper and lower case do not matter; {_MANY}",
         metavar="FIELD",
     ),
     "allow_unmatched": _option(
@@ -144,7 +145,9 @@ OPTIONS: Mapping[str, Any] = {
         metavar="FIELD",
     ),
     "detect_dates": _option(
-        bool | None, "--detect-dates/--no-detect-dates", "Read strings that are dates or UTC timestamps as such."
+        bool | None,
+        "--detect-dates/--no-detect-dates",
+        "Read strings that are dates or UTC timestamps as dates and timestamps.",
     ),
     "detect_maps": _option(
         bool | None,
@@ -193,7 +196,9 @@ OPTIONS: Mapping[str, Any] = {
         "How plans, events and the history show values. masked: letters as x, digits as 9 (default).",
     ),
     "strict": _option(bool, "--strict", "Fail if an option names a field that does not exist."),
-    "layout_of": _option(str | None, "--layout-of", "Begin a new table with these columns.", metavar="TABLE"),
+    "layout_of": _option(
+        str | None, "--layout-of", "Create a new table with the columns of this one.", metavar="TABLE"
+    ),
     "envelope": _option(
         str | None,
         "--envelope",
@@ -213,7 +218,10 @@ OPTIONS: Mapping[str, Any] = {
         metavar="FIELD",
     ),
     "delete_when": _option(
-        str | None, "--delete-when", "Records that delete the row of their --key, e.g. \"op = 'd'\".", metavar="SQL"
+        str | None,
+        "--delete-when",
+        "A condition for records that delete the row of their --key, e.g. \"op = 'd'\".",
+        metavar="SQL",
     ),
 }
 """The options, by the keyword arguments of an ingestion."""

@@ -114,7 +114,7 @@ def vacuum(
 def optimize(
     table: shared_options.Table,
     where: Annotated[
-        str | None, typer.Option(metavar="SQL", help="Only these partitions, e.g. \"day > '2024-01-31'\".")
+        str | None, typer.Option(metavar="SQL", help="Compact only these partitions, e.g. \"day > '2024-01-31'\".")
     ] = None,
     zorder_by: Annotated[
         list[str] | None,
@@ -127,7 +127,7 @@ def optimize(
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
-    """Write small files together into larger ones. The rows stay as they are."""
+    """Compact small files into larger ones. The rows stay as they are."""
     from widen.protocol.table_properties import TARGET_BYTES
     from widen.table import Table
 
@@ -153,7 +153,7 @@ def show_compaction(change: TableChange[Any], *, changed: bool, is_dry: bool, js
         show_json({"version": change.table.version, "changed": changed} | dict(zip(names, counts, strict=True)))
         return
     old, new = files_text(*counts[:2]), files_text(*counts[2:])
-    done = f"would write {old} again" if is_dry else f"{old} became {new}: version {change.table.version}"
+    done = f"would rewrite {old}" if is_dry else f"{old} became {new}: version {change.table.version}"
     show([Text(done)])
 
 
@@ -170,9 +170,11 @@ def files_text(files: int, size_bytes: int) -> str:
 
 def restore(
     table: shared_options.Table,
-    version: shared_options.Version = None,
+    version: Annotated[
+        int | None, typer.Option(min=0, help="The version to go back to; or give a --timestamp.")
+    ] = None,
     timestamp: Annotated[
-        str | None, typer.Option(help="The newest version at that time, e.g. 2024-01-31 12:00:00Z.")
+        str | None, typer.Option(help="Go back to the newest version at that time, e.g. 2024-01-31 12:00:00Z.")
     ] = None,
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
@@ -332,7 +334,7 @@ def fold(
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
-    """Fold an evolved column into another one of its field. Do that after the source is fixed."""
+    """Move the values of a second column back into the main column. Do that after the source is fixed."""
     from widen.table import Table
 
     opened = Table(table, shared_options.storage(storage_option))
@@ -645,11 +647,13 @@ def mirror(
         str, typer.Option("--identifier", metavar="NAME", help="The Iceberg table, e.g. shop.orders.")
     ],
     follow: Annotated[bool, typer.Option("--follow", help="Keep the mirror up to date until interrupted.")] = False,
-    every: Annotated[float, typer.Option("--every", min=0, help="With --follow: seconds between two checks.")] = 10,
+    every: Annotated[
+        float, typer.Option("--every", min=0, help="With --follow: how often to look for changes, in seconds.")
+    ] = 10,
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
-    """Make an Iceberg table show a Delta table. It reads the log alone and opens no data file."""
+    """Expose a Delta table as an Iceberg table. It reads the log alone and opens no data file."""
     from widen.table import Table
 
     opened = Table(table, shared_options.storage(storage_option))

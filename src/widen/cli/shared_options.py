@@ -92,7 +92,9 @@ class NewBy(str, Enum):
 FilesBy: TypeAlias = Annotated[
     NewBy,
     typer.Option(
-        "--new-by", help="With --new: path compares files by path, size and time; content loads each content once."
+        "--new-by",
+        help="With --new: how to recognize a loaded file. path: by path, size and time; content: by content, whatever "
+        "its name.",
     ),
 ]
 ChangedFiles: TypeAlias = Annotated[
@@ -104,10 +106,18 @@ ChangedFiles: TypeAlias = Annotated[
     ),
 ]
 MaxCorrupt: TypeAlias = Annotated[
-    str | None, typer.Option("--max-corrupt", metavar="N|P%", help="Refuse a batch with more corrupt lines.")
+    str | None,
+    typer.Option(
+        "--max-corrupt", metavar="N|P%", help="Refuse a batch with more corrupt lines than this number or share."
+    ),
 ]
 MaxKeptOut: TypeAlias = Annotated[
-    str | None, typer.Option("--max-quarantined", metavar="N|P%", help="Refuse a batch with more quarantined records.")
+    str | None,
+    typer.Option(
+        "--max-quarantined",
+        metavar="N|P%",
+        help="Refuse a batch with more quarantined records than this number or share.",
+    ),
 ]
 FailOn: TypeAlias = Annotated[
     Severe | None, typer.Option("--fail-on", help="Refuse a batch whose plan has changes of this grade or worse.")
@@ -148,8 +158,8 @@ EventsFrom: TypeAlias = Annotated[
     EventGrade,
     typer.Option(
         "--events-from",
-        help="The mildest change to send to a URL. Failures and files that cannot be read are always sent; all sends "
-        "every event.",
+        help="Send only changes of this grade or worse to a URL. Failures and unreadable files are always sent; all "
+        "sends every event.",
     ),
 ]
 DeadLetter: TypeAlias = Annotated[

@@ -82,7 +82,7 @@ def contract(
     format: shared_options.ContractFormat = shared_options.ContractForm.JSON_SCHEMA,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
-    """Write what a table has learned as a contract. Then widen plan --contract checks a batch."""
+    """Write the fields and types of a table as a contract. Then widen plan --contract checks a batch."""
     from widen.evolution.unify import build_contract
 
     snapshot = _open_table(table, storage_option, version)
@@ -104,9 +104,10 @@ def show_contract(
 
 def diff(
     table: shared_options.Table,
-    old: Annotated[int, typer.Option("--from", min=0, metavar="VERSION", help="The version to compare.")],
+    old: Annotated[int, typer.Option("--from", min=0, metavar="VERSION", help="The earlier version.")],
     new: Annotated[
-        int | None, typer.Option("--to", min=0, metavar="VERSION", help="By default the newest version.")
+        int | None,
+        typer.Option("--to", min=0, metavar="VERSION", help="The version to compare it with; by default the newest."),
     ] = None,
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,

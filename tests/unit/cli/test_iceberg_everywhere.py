@@ -130,6 +130,6 @@ def test_layout(catalog: str) -> None:
 
 def test_optimize_counts_without_spark(catalog: str) -> None:
     words = ("optimize", "ns.orders", "--catalog", catalog, "--dry-run")
-    assert "would write 2 files, " in run(*words).stdout
+    assert "would rewrite 2 files, " in run(*words).stdout
     done = json.loads(run(*words, "--json").stdout)
     assert (done["files"], done["changed"]) == (2, False)

@@ -147,7 +147,7 @@ def test_what_an_optimize_would_do_needs_no_spark(table: str) -> None:
     size = sum((Path(table) / name).stat().st_size for name in ("old.parquet", "new.parquet"))
     expected = {"version": 0, "changed": False, "files": 2, "bytes": size, "newFiles": 0, "newBytes": 0}
     assert run_json("optimize", table, "--dry-run") == expected
-    assert run("optimize", table, "--dry-run").stdout.startswith("would write 2 files, ")
+    assert run("optimize", table, "--dry-run").stdout.startswith("would rewrite 2 files, ")
     assert run("optimize", table, "--target-bytes", "1").stdout == "Nothing to change in version 0.\n"
     refused = run("optimize", table, "--zorder-by", "nowhere")
     assert (refused.exit_code, "DELTA_COLUMN_NOT_FOUND" in refused.stderr) == (1, True)

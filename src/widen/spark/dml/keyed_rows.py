@@ -148,7 +148,8 @@ class KeyCounts:
     late: int = 0
 
     def __str__(self) -> str:
-        unknown = f", {self.unknown_deletes} deletes of unknown keys" if self.unknown_deletes else ""
+        noun = "deletion of an unknown key" if self.unknown_deletes == 1 else "deletions of unknown keys"
+        unknown = f", {self.unknown_deletes} {noun}" if self.unknown_deletes else ""
         return f"{self.inserted} inserted, {self.updated} updated, {self.deleted} deleted, {self.late} late{unknown}"
 
     def to_value(self) -> dict[str, int]:

@@ -62,7 +62,7 @@ def test_the_settings_of_a_step_of_a_chain_are_described() -> None:
 
 
 def test_the_number_of_footers_that_a_report_reads() -> None:
-    text = " ".join(page("guide/read.md").split())
+    text = " ".join(page("guide/look.md").split())
     assert f"unless more than {AUTOMATIC_FILES} files need that" in text
 
 

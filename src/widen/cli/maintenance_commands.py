@@ -334,7 +334,7 @@ def fold(
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
-    """Move the values of a second column back into the main column. Do that after the source is fixed."""
+    """Move the values of a second column into the main one. Do that after the source is fixed."""
     from widen.table import Table
 
     opened = Table(table, shared_options.storage(storage_option))

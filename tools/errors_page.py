@@ -25,12 +25,24 @@ Every error of Widen is a `WidenError`. It has a stable `code` (Delta Lake's err
 Its family says who must act:
 
 ```python
+import widen
+from widen.errors import ContentionError, RequestError
+
+table = widen.create_table("shop/orders", "id int, total double")
 try:
-    table.append(frame)
-except widen.errors.ContentionError:
+    table.alter_column("total", type="string")
+except ContentionError:
     ...  # another writer committed first: try again
-except widen.errors.RequestError as error:
-    print(error.code, error.advice)  # change the call
+except RequestError as error:  # change the call
+    print(error.code)
+    print(error.message)
+    print(error.advice)
+```
+
+```text title="Output"
+DELTA_UNSUPPORTED_ALTER_TABLE_CHANGE_COL_OP
+Column total cannot be changed from DOUBLE to STRING: type widening does not support this change.
+Write the values to a new column instead.
 ```
 
 Names in braces stand for values.

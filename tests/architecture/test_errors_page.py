@@ -5,6 +5,9 @@ from __future__ import annotations
 import runpy
 from pathlib import Path
 
+import pytest
+
+from support.pages import Exceptions, blocks, run_block
 from widen import errors
 from widen.errors import WidenError
 
@@ -15,6 +18,12 @@ PAGE = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
 def test_the_page_is_current() -> None:
     render = runpy.run_path(str(ROOT / "tools" / "errors_page.py"))["render"]
     assert render() == PAGE, "run: python tools/errors_page.py"
+
+
+def test_the_example_prints_what_the_page_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    example = next(block for block in blocks(PAGE) if block.language == "python")
+    assert run_block(example, {}, Exceptions({}, {})) == example.shown
 
 
 def test_every_code_has_a_heading() -> None:

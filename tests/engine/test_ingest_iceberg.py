@@ -39,6 +39,7 @@ from widen.errors import (
 )
 from widen.iceberg.table_commit import IcebergTransaction
 from widen.ingestion import IngestResult, ingest, ingest_stream, replay
+from widen.model.column_path import format_path
 from widen.report.iceberg_report import build_iceberg_report
 from widen.report.report_summary import summarize_report
 
@@ -658,3 +659,25 @@ def test_random_documents(spark: SparkSession, tmp_path: Path, catalog: Catalog,
     table = catalog.load_table("shop.orders")
     assert sorted(row["n"] for row in rows(table)) == list(range(total))
     check_files(table)
+
+
+def test_all_reasons_of_a_wide_drift_are_kept(spark: SparkSession, tmp_path: Path) -> None:
+    first, second = tmp_path / "first.json", tmp_path / "second.json"
+    names = [f"measurement_of_the_sensor_number_{at:03}" for at in range(80)]
+    first.write_text(json.dumps(dict.fromkeys(names, 1)) + "\n")
+    second.write_text(json.dumps(dict.fromkeys(names, "text")) + "\n")
+    place = {"into": "ns.wide", "catalog": tmp_path / "catalog.db", "spark": spark}
+    widen.ingest(first, **place)
+    widen.ingest(second, **place)
+    table = widen.IcebergTable("ns.wide", tmp_path / "catalog.db")
+    newest, oldest = table.history()
+    assert len(json.loads(table.table.current_snapshot().summary["widen.events"])) < 80
+    assert len(json.loads(newest.parameters["widen.events"])) == int(newest.parameters["widen.event-count"]) == 80
+    changes = table.diff(oldest.version).changes
+    assert sorted(format_path(each.column) for each in changes) == [f"{name}_string" for name in names]
+    assert all(each.reasons for each in changes)
+    report = build_iceberg_report(table.table, "ns.wide")
+    assert [bool(each.reasons) for each in report.intervals[-1].changes] == [True] * 80
+    (file,) = (tmp_path / "catalog_warehouse").rglob("_widen/events/*.json.z")
+    file.unlink()
+    assert 0 < len(json.loads(table.history()[0].parameters["widen.events"])) < 80

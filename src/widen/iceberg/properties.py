@@ -7,6 +7,7 @@ property of the same commit, because snapshots expire.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -40,6 +41,9 @@ MODE, PLAN_HASH = "widen.mode", "widen.plan-hash"
 
 EVENTS, EVENT_COUNT = "widen.events", "widen.event-count"
 """Snapshot summary: the events of an interval as JSON, and their number. A long list is cut; see `MAX_EVENTS_BYTES`."""
+
+EVENT_FILE = "widen.event-file"
+"""Snapshot summary: the file with the whole list of events, below the location of the table, if it was cut."""
 
 RECORDS, QUARANTINED, CORRUPT = "widen.records", "widen.quarantined-records", "widen.corrupt-texts"
 ROUNDED = "widen.rounded-values"
@@ -191,7 +195,8 @@ def report_summary(
 ) -> dict[str, str]:
     """Return the report of an interval for the snapshot summary.
 
-    Events that do not fit into `MAX_EVENTS_BYTES` are left out, from the end; their number stays.
+    Events that do not fit into `MAX_EVENTS_BYTES` are left out, from the end; their number stays. The caller writes the
+    whole list to a file then; see `is_cut`.
 
     Args:
         events: The events of the plan, as JSON values.
@@ -209,3 +214,13 @@ def report_summary(
         summary |= {EVENTS: _encode(kept).decode(), EVENT_COUNT: str(len(events))}
     counts = {QUARANTINED: quarantined, CORRUPT: corrupt, ROUNDED: rounded}
     return summary | {key: str(number) for key, number in counts.items() if number}
+
+
+def is_cut(summary: Mapping[str, str]) -> bool:
+    """Return whether a summary from `report_summary` has only a part of the events."""
+    return EVENTS in summary and len(msgspec.json.decode(summary[EVENTS])) < int(summary[EVENT_COUNT])
+
+
+def encode_events(events: list[Any]) -> bytes:
+    """Return the content of a file with a whole list of events."""
+    return zlib.compress(_encode(events), 6)

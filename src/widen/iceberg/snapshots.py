@@ -5,10 +5,12 @@ Source: Iceberg's table specification, "Snapshots", "Snapshot References" and "P
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import msgspec
 
@@ -214,17 +216,18 @@ _COUNTS = ("added-", "deleted-", "removed-", "total-", "changed-")
 
 
 def snapshot_commits(
-    metadata: TableMetadata, limit: int | None = None, newest: Snapshot | None = None
+    metadata: TableMetadata, limit: int | None = None, newest: Snapshot | None = None, store: LogStore | None = None
 ) -> Iterator[tuple[int, int, dict[str, Any]]]:
     """Yield the id, the time in ms and the description of each snapshot, newest first, as Delta's history has it.
 
     Args:
         newest: The first one; by default the current snapshot.
+        store: The store of the table, which has the events that a summary is too small for.
     """
     for number, snapshot in enumerate(ancestors(metadata, newest)):
         if limit is not None and number >= limit:
             return
-        yield snapshot.snapshot_id, snapshot.timestamp_ms, _describe(snapshot)
+        yield snapshot.snapshot_id, snapshot.timestamp_ms, _describe(snapshot, store)
 
 
 def stream_marks_at(metadata: TableMetadata, snapshot_id: int) -> dict[str, str | None]:
@@ -244,8 +247,10 @@ def stream_marks_at(metadata: TableMetadata, snapshot_id: int) -> dict[str, str 
     return {f"{names.STREAM}{app_id}": str(first - 1) if first > 0 else None for app_id, first in undone.items()}
 
 
-def _describe(snapshot: Snapshot) -> dict[str, Any]:
-    summary, properties = snapshot.summary, summary_of(snapshot)
+def _describe(snapshot: Snapshot, store: LogStore | None) -> dict[str, Any]:
+    summary, properties = snapshot.summary, dict(summary_of(snapshot))
+    if names.EVENTS in properties:
+        properties[names.EVENTS] = read_events(snapshot, store)
     if summary is None:
         return {"operation": ""}
     metrics = {key: value for key, value in properties.items() if key.startswith(_COUNTS)}
@@ -270,19 +275,55 @@ def summary_count(snapshot: Snapshot | None, name: str) -> int:
 _LONG_DIGITS = 19
 
 
-def event_reasons(snapshot: Snapshot) -> list[tuple[Path, ChangeReason]]:
-    """Return why columns changed in the interval of a snapshot, as far as its summary says so."""
-    return recorded_reasons({"operationParameters": {EVENTS: summary_of(snapshot).get(names.EVENTS)}})
+def event_reasons(snapshot: Snapshot, store: LogStore | None) -> list[tuple[Path, ChangeReason]]:
+    """Return why columns changed in the interval of a snapshot.
+
+    Args:
+        store: The store of the table; without it, and if it lacks the file, the summary says a part.
+    """
+    return recorded_reasons({"operationParameters": {EVENTS: read_events(snapshot, store)}})
+
+
+def read_events(snapshot: Snapshot, store: LogStore | None) -> str:
+    """Return the events of the interval of a snapshot as JSON; a long list is in a file of its own.
+
+    Raises:
+        CorruptFile: the file is damaged.
+        StorageError: the store returned an error.
+    """
+    summary = summary_of(snapshot)
+    path, part = summary.get(names.EVENT_FILE), summary.get(names.EVENTS, "")
+    if path is None or store is None:
+        return part
+    try:
+        return zlib.decompress(store.read(path)).decode()
+    except FileMissing:  # the table was copied without it
+        return part
+    except (zlib.error, UnicodeDecodeError) as error:
+        raise CorruptFile(path=path, reason=str(error), fix="Delete the file; the summary has a part of it.") from error
+
+
+def write_events(store: LogStore, events: list[Any], staged: StagedFiles) -> dict[str, str]:
+    """Write a list of events that a summary is too small for, and return the entry of the summary that names it."""
+    path = f"{EVENTS_FOLDER}/{uuid4().hex}.json.z"
+    store.put(path, names.encode_events(events))
+    staged.add_undo(lambda: store.delete([path]))
+    return {names.EVENT_FILE: path}
+
+
+EVENTS_FOLDER = "_widen/events"
+"""The folder of the files with events, below the location of the table; see `FOLDER`."""
 
 
 def reasons_between(
-    metadata: TableMetadata, old: Snapshot | None, new: Snapshot | None
+    metadata: TableMetadata, old: Snapshot | None, new: Snapshot | None, store: LogStore | None
 ) -> Iterator[tuple[Path, ChangeReason]]:
     """Yield why columns changed after a snapshot until a later one, oldest first; nothing if it is not later.
 
     Args:
         old: The snapshot; None for the time before the first one.
         new: The later snapshot; None for no snapshot.
+        store: The store of the table; see `event_reasons`.
     """
     line = [] if new is None else list(ancestors(metadata, new))
     ids = [each.snapshot_id for each in line]
@@ -290,7 +331,7 @@ def reasons_between(
         return
     after = line if old is None else line[: ids.index(old.snapshot_id)]
     for snapshot in reversed(after):
-        yield from event_reasons(snapshot)
+        yield from event_reasons(snapshot, store)
 
 
 FILE_COLUMNS = ("path", "partition", "rows", "size_bytes", "spec_id", "sequence")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from widen.evolution.schema_changes import ColumnChange, schema_changes
 from widen.iceberg import properties as names
+from widen.iceberg.catalog import open_store
 from widen.iceberg.file_metrics import ColumnIds, column_ids, read_bound
 from widen.iceberg.metadata_files import live_entries
 from widen.iceberg.schema_conversion import to_model
@@ -25,6 +26,7 @@ from widen.report.table_report import ColumnCounts, IntervalRecord, LeafColumn, 
 if TYPE_CHECKING:
     from widen.iceberg.catalog import Table
     from widen.iceberg.snapshots import DataFile, ManifestEntry, Snapshot, TableMetadata
+    from widen.log.log_store import LogStore
 
 METADATA = "metadata of the table"
 """Where the numbers of the report are from."""
@@ -46,7 +48,7 @@ def build_iceberg_report(table: Table, name: str, options: str = "") -> Report:
         CorruptFile: a manifest cannot be read.
     """
     metadata = table.metadata
-    history = _History(metadata, name)
+    history = _History(metadata, name, open_store(table.location(), table.io.properties))
     schema = history.schema(metadata.current_schema_id)
     line = list(ancestors(metadata))[::-1]
     counts = CommitCounts(intervals=list(history.intervals(line)))
@@ -90,7 +92,8 @@ def _types_before(metadata: TableMetadata) -> dict[Path, tuple[str, ...]]:
 class _History:
     """The snapshots of a table as the intervals of a report."""
 
-    def __init__(self, metadata: TableMetadata, name: str) -> None:
+    def __init__(self, metadata: TableMetadata, name: str, store: LogStore) -> None:
+        self._store = store
         self._schemas = {schema.schema_id: schema for schema in metadata.schemas}
         self._sources = names.read_sources(metadata.properties, name)
 
@@ -111,7 +114,7 @@ class _History:
         changes: tuple[ColumnChange, ...] = ()
         if after in self._schemas and (is_first or before in self._schemas):
             old = StructType() if before is None else self.schema(before)
-            changes = schema_changes(old, self.schema(after), event_reasons(snapshot))
+            changes = schema_changes(old, self.schema(after), event_reasons(snapshot, self._store))
         operation = snapshot.summary.operation.value if snapshot.summary else ""
         return IntervalRecord(
             VersionTime(snapshot.snapshot_id, snapshot.timestamp_ms),

@@ -28,6 +28,7 @@ from widen.iceberg.table_commit import commit_columns, commit_properties, commit
 from widen.log.commit_files import to_ms
 from widen.log.commit_outcome import Conflicted, after_commit, retry_conflicts
 from widen.log.loads import Load
+from widen.log.log_store import LogStore
 from widen.model.acknowledgement import to_properties
 from widen.model.argument_types import check_arguments
 from widen.model.column_path import Path
@@ -516,10 +517,10 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
 
     def _diff(self, old: int, new: int | None) -> SchemaDiff:
         before, after = self._point(old), self._point(new)
-        return diff_snapshots(before, after, self._columns(before), self._columns(after))
+        return diff_snapshots(before, after, self._columns(before), self._columns(after), self._files)
 
     def _commits(self, limit: int | None) -> Iterator[tuple[int, int, dict[str, Any]]]:
-        return snapshot_commits(self._table.metadata, limit, self._point(None).snapshot)
+        return snapshot_commits(self._table.metadata, limit, self._point(None).snapshot, self._files)
 
     def _acknowledge(self, subjects: Sequence[str], by: str | None) -> Self:
         snapshot = self.refresh()._table.current_snapshot()
@@ -528,7 +529,11 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
         return self
 
     def _read_loads(self) -> Iterable[Load]:
-        return read_snapshot_loads(self._table, open_store(self.location, self._table.io.properties))
+        return read_snapshot_loads(self._table, self._files)
+
+    @property
+    def _files(self) -> LogStore:
+        return open_store(self.location, self._table.io.properties)
 
     def _preview_fold(self, column: Path, into: Path | None, spark: SparkSession) -> FoldResult:
         from widen.spark.iceberg.write import open_fold

@@ -18,6 +18,7 @@ from widen.protocol.actions import CommitInfo
 
 if TYPE_CHECKING:
     from widen.iceberg.snapshots import ReadPoint
+    from widen.log.log_store import LogStore
 
 
 _Table = TypeVar("_Table")
@@ -217,15 +218,19 @@ def diff_versions(old: Snapshot, new: Snapshot) -> SchemaDiff:
     return _diff_schemas((old.version, old.schema), (new.version, new.schema), reasons)
 
 
-def diff_snapshots(old: ReadPoint, new: ReadPoint, before: StructType, after: StructType) -> SchemaDiff:
+def diff_snapshots(
+    old: ReadPoint, new: ReadPoint, before: StructType, after: StructType, store: LogStore
+) -> SchemaDiff:
     """Return how the schema changed between two snapshots of an Iceberg table; either may be the later one.
 
     Args:
         before: The columns of the old snapshot with their metadata.
         after: The columns of the new one.
+        store: The store of the table.
     """
     first, last = (0 if point.snapshot is None else point.snapshot.snapshot_id for point in (old, new))
-    return _diff_schemas((first, before), (last, after), reasons_between(new.metadata, old.snapshot, new.snapshot))
+    reasons = reasons_between(new.metadata, old.snapshot, new.snapshot, store)
+    return _diff_schemas((first, before), (last, after), reasons)
 
 
 def _diff_schemas(

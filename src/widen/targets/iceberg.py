@@ -38,6 +38,7 @@ from widen.iceberg.snapshots import (
     record_load,
     summary_count,
     summary_of,
+    write_events,
 )
 from widen.iceberg.table_commit import IcebergTransaction, NewTable, ensure_table_writable, open_transaction
 from widen.log.commit_outcome import Conflicted, StagedFiles
@@ -371,6 +372,8 @@ class IcebergDraft(RowReplacingDraft):
     ) -> CommitResult:
         transaction, marks = self.transaction, {}
         summary = self._summary(plan, result)
+        if names.is_cut(summary):
+            summary |= write_events(self._own_store, plan.logged_events(), staged)
         if interval is not None:
             marks = names.stream_mark(interval.app_id, interval.number)
             summary |= {names.APP_ID: interval.app_id, names.INTERVAL: str(interval.number)}
@@ -398,8 +401,13 @@ class IcebergDraft(RowReplacingDraft):
         transaction, before = self.transaction, self.target.table
         snapshot = transaction.metadata.snapshot_by_id(transaction.snapshot_id or 0)
         assert snapshot is not None
-        store = self.target.place.store(transaction.metadata.location, transaction.table.io.properties)
-        return record_load(before, snapshot, store, load, staged)
+        return record_load(before, snapshot, self._own_store, load, staged)
+
+    @property
+    def _own_store(self) -> LogStore:
+        """The store below the location of the table, which has what Widen records beside the metadata."""
+        transaction = self.transaction
+        return self.target.place.store(transaction.metadata.location, transaction.table.io.properties)
 
     def _summary(self, plan: Plan, result: BatchResult) -> dict[str, str]:
         seen, mode = result.seen, self.target.policy.mode.value

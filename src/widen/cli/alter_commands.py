@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from widen.schema.operations import Operation
     from widen.schema.request import ColumnChanges, NewColumn
     from widen.spark.spark_types import SparkSession
-    from widen.table import Table
+    from widen.table import IcebergTable, Table
     from widen.table.open_table import TableVersion
 
 
@@ -176,31 +176,36 @@ def sql_command(
     limit: Annotated[
         int | None, typer.Option(min=1, help="The maximum number of rows; by default 20, with --json all.")
     ] = None,
+    catalog: shared_options.Catalog = None,
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
-    """Run one SQL statement, a query or a change. A table is delta.`path`, or a name in the catalog."""
+    """Run one SQL statement, a query or a change. A table is delta.`path`, or a name in a catalog."""
     from widen.sql_commands.token_reader import split_statements
 
     settings = shared_options.storage(storage_option)
     for statement in split_statements(sys.stdin.read()) if text == STDIN else [text]:
-        _run_statement(statement, settings, limit, json=json)
+        _run_statement(statement, settings, limit, catalog, json=json)
 
 
 STDIN = "-"
 
 
-def _run_statement(text: str, settings: dict[str, str], limit: int | None, *, json: bool) -> None:
+def _run_statement(text: str, settings: dict[str, str], limit: int | None, catalog: str | None, *, json: bool) -> None:
     from widen.report import terminal
     from widen.sql_commands.execute import needs_session, run_statement
     from widen.sql_commands.parser import parse_sql
-    from widen.sql_commands.queries import ChangedTable, QueryResult
+    from widen.sql_commands.results import ChangedTable, QueryResult
+    from widen.table import Table
 
     statement = parse_sql(text)
-    session = spark_session.spark_session() if needs_session(statement) else None
-    done = run_statement(statement, session, settings)
+    session = spark_session.spark_session() if needs_session(statement, catalog) else None
+    done = run_statement(statement, session, settings, catalog)
     if isinstance(done, ChangedTable):
-        report_change(done.before, done.table, json=json)
+        if isinstance(done.table, Table):
+            report_change(done.before, done.table, json=json)
+        else:
+            report_snapshot(done.before, done.table, json=json)
     elif not isinstance(done, QueryResult):
         show_rows(done, limit, json=json)
     elif json:
@@ -208,6 +213,17 @@ def _run_statement(text: str, settings: dict[str, str], limit: int | None, *, js
     else:
         lines = [dumps(row) for row in done.to_values()]
         show(terminal.rows_parts(done.names, lines, folds=len(done.names) <= FEW_COLUMNS))
+
+
+def report_snapshot(before: int, table: IcebergTable, *, json: bool) -> None:
+    """Show the snapshot of an Iceberg table after a statement; changes of metadata make none."""
+    changed = table.version is not None and table.version != before
+    if json:
+        show_json({"version": table.version, "changed": changed, "changes": []})
+    elif changed:
+        show([Text(f"{table.name}: snapshot {table.version}")])
+    else:
+        show([Text(f"{table.name}: done, without a new snapshot")])
 
 
 def start_unmapping(table: TableVersion, update: StepDisplay) -> SparkSession | None:

@@ -91,7 +91,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "drop-feature": ("widen drop-feature shop/orders typeWidening",),
     "handover": ("widen handover shop/orders --to deltalake --dry-run", "widen handover shop/orders --to polars"),
     "mirror": ("widen mirror shop/orders --catalog lake.db --identifier shop.orders",),
-    "sql": ("widen sql 'DESCRIBE DETAIL delta.`shop/orders`'",),
+    "sql": (
+        "widen sql 'DESCRIBE DETAIL delta.`shop/orders`'",
+        "widen sql 'SELECT * FROM shop.orders' --catalog lake.db",
+    ),
     "view": ("widen view shop/orders --name orders_by_field", "widen view shop/orders --data-source"),
     "fold": ("widen fold shop/orders total_string --dry-run",),
     "replay": ("widen replay shop/orders_quarantine --into shop/orders",),

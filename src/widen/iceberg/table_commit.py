@@ -136,6 +136,27 @@ class NewTable:
 
     schema: StructType
     partition_by: tuple[PartitionField, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+def create_table(name: TableName, new: NewTable) -> Table:
+    """Create an empty table in one commit, and return it.
+
+    Raises:
+        TableAlreadyExists: the catalog has a table of that name.
+        InvalidOption: a part of the namespace is a table, or a partition field cannot be made.
+        UnsupportedColumnType: Iceberg has no type for a column.
+        ColumnChangeUnknown: the catalog did not say whether it has the table.
+        CatalogError: the catalog cannot be read or written.
+    """
+    transaction = open_transaction(name, None, (), new).transaction
+    uuid = transaction.table_metadata.table_uuid
+    try:
+        return _commit_metadata(name, transaction, lambda metadata: bool(metadata.table_uuid == uuid))
+    except (TableChanged, CatalogError) as error:
+        if name.find() is not None:
+            raise TableAlreadyExists(location=str(name)) from error
+        raise
 
 
 def _create(name: TableName, new: NewTable) -> Transaction:
@@ -145,7 +166,7 @@ def _create(name: TableName, new: NewTable) -> Transaction:
             name.identifier,
             schema,
             partition_spec=to_partition_spec(new.partition_by, schema),
-            properties=dict(NEW_PROPERTIES),
+            properties={**NEW_PROPERTIES, **new.properties},
         )
 
 

@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
-from widen.errors import InvalidOption, OptionMissing, TableAlreadyExists
+from widen.errors import (
+    IcebergTableNotFound,
+    InvalidOption,
+    NotForIceberg,
+    OptionMissing,
+    TableAlreadyExists,
+    WidenError,
+)
+from widen.iceberg.catalog import CatalogSource
+from widen.iceberg.partitions import IDENTITY, parse_partition_by
 from widen.model.argument_types import check_arguments
 from widen.model.column_path import format_path
 from widen.model.types import ArrayType, DataType, MapType, StructType, name_key, quote_name
@@ -19,10 +28,10 @@ from widen.spark.expression import Expression
 from widen.spark.session import find_session
 from widen.spark.settings import RETENTION_CHECK, is_setting_on, schema_evolution_settings
 from widen.spark.spark_types import DataFrame, SparkSession, from_spark, type_to_spark
+from widen.sql_commands import iceberg_statements
+from widen.sql_commands.iceberg_statements import IcebergCatalog, iceberg_codes, identity_columns
 from widen.sql_commands.parser import parse_sql
 from widen.sql_commands.queries import (
-    ChangedTable,
-    QueryResult,
     QueryRunner,
     ensure_registers,
     find_table_location,
@@ -30,9 +39,11 @@ from widen.sql_commands.queries import (
     register_table,
     run_query,
 )
+from widen.sql_commands.results import ChangedTable, QueryResult
 from widen.sql_commands.statements import (
     AddColumns,
     AddConstraintStatement,
+    Alteration,
     AlterColumns,
     ClusterBy,
     Command,
@@ -42,6 +53,7 @@ from widen.sql_commands.statements import (
     DropColumns,
     DropConstraintStatement,
     DropFeature,
+    IcebergAlteration,
     Insert,
     Merge,
     Optimize,
@@ -50,6 +62,7 @@ from widen.sql_commands.statements import (
     RenameColumnStatement,
     ReplaceColumnsStatement,
     Restore,
+    Rewrite,
     RowStatement,
     SetProperties,
     Statement,
@@ -60,7 +73,7 @@ from widen.sql_commands.statements import (
     Upkeep,
 )
 from widen.sql_commands.token_reader import TokenReader, tokenize
-from widen.table import Table, create_table
+from widen.table import IcebergTable, Table, create_table
 from widen.table.row_operations import MergeBuilder
 from widen.table.table import create_table_as
 
@@ -69,14 +82,21 @@ Creation: TypeAlias = CreateTableStatement | CreateTableAs
 
 @check_arguments
 def sql(
-    text: str, *, spark: SparkSession | None = None, storage_options: Mapping[str, str] | None = None
-) -> Table | DataFrame:
+    text: str,
+    *,
+    catalog: CatalogSource | None = None,
+    spark: SparkSession | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> Table | IcebergTable | DataFrame:
     """Run one statement; return the table at its new version, or a DataFrame for a query, DESCRIBE or SHOW statement.
 
     Args:
         text: One statement of Spark SQL, in one of the forms in `widen.sql_commands.grammar` and
             `widen.sql_commands.statements`; a table is a path, ``delta.`/data/orders```, or a name in the catalog
             of the session.
+        catalog: The Iceberg catalog to which names belong that it has; new tables without a path are made there. It is
+            the name of a catalog in PyIceberg's configuration, a path that ends in ``.db`` for an embedded catalog, or
+            an open PyIceberg catalog.
         spark: The session for catalog names, scans and DataFrames; by default the active one, else a local one.
         storage_options: Settings and credentials of the store of the table.
 
@@ -87,7 +107,7 @@ def sql(
         ContentionError: a concurrent commit changed the table.
         TableError: the table cannot be read or written.
     """
-    result = run_statement(parse_sql(text), spark, storage_options)
+    result = run_statement(parse_sql(text), spark, storage_options, catalog)
     if isinstance(result, ChangedTable):
         return result.table
     return result.to_frame(find_session(spark)) if isinstance(result, QueryResult) else result
@@ -97,39 +117,97 @@ def run_statement(
     statement: Statement | RowStatement,
     spark: SparkSession | None = None,
     storage_options: Mapping[str, str] | None = None,
+    catalog: CatalogSource | None = None,
 ) -> ChangedTable | QueryResult | DataFrame:
     """Run a statement, and return the changed table or the result of the query.
 
     Args:
         spark: The session for catalog names and scans; by default the active one, else a local one, if one is needed.
+        catalog: The Iceberg catalog to which names belong that it has.
 
     Raises:
         RequestError: a subclass that names the reason why the statement is not allowed.
         ContentionError: a concurrent commit changed the table.
     """
+    tables = None if catalog is None else IcebergCatalog(catalog)
     if isinstance(statement, Query):
-        return QueryRunner(find_session(spark), storage_options).run(statement.text)
+        return QueryRunner(find_session(spark), storage_options, tables).run(statement.text)
     if isinstance(statement, (CreateTableStatement, CreateTableAs)):
+        if _is_iceberg(statement, tables):
+            assert tables is not None
+            query = statement.query if isinstance(statement, CreateTableAs) else None
+            rows = None if query is None else QueryRunner(find_session(spark), storage_options, tables).run(query)
+            with iceberg_codes():
+                return iceberg_statements.create(statement, tables, rows)
         return _create(statement, spark, storage_options)
+    found = None if tables is None else tables.find(statement.table)
+    if found is not None:
+        with iceberg_codes():
+            return _run_in_catalog(statement, found, tables, spark, storage_options)
+    if isinstance(statement, IcebergAlteration):
+        raise _not_in_catalog(statement, tables)
     table = Table(_locate_table(statement.table, spark), storage_options)
     before = table.version
     if isinstance(statement, Question):
         return run_query(statement, table)
     if isinstance(statement, RowStatement):
-        runner = QueryRunner(find_session(spark), storage_options)
+        runner = QueryRunner(find_session(spark), storage_options, tables)
         return ChangedTable(change_rows(statement, table, runner), before)
     if isinstance(statement, Upkeep):
         return _keep_up(statement, table, spark)
     return ChangedTable(_execute(statement, table, spark), before)
 
 
-def needs_session(statement: Statement | RowStatement) -> bool:
-    """Return whether a statement surely needs a session: for rows, or to find a table in the catalog."""
-    return isinstance(statement, RowStatement) or statement.table.location is None
+def _is_iceberg(statement: Creation, tables: IcebergCatalog | None) -> bool:
+    """Return whether a new table is made in the Iceberg catalog.
+
+    Raises:
+        OptionMissing: it should be, but there is none.
+    """
+    wants = statement.using == "iceberg"
+    if tables is None and wants:
+        raise OptionMissing(option="catalog", expected="USING ICEBERG needs catalog= in Python, --catalog otherwise.")
+    return tables is not None and (wants or (statement.using is None and statement.table.location is None))
+
+
+def _not_in_catalog(statement: IcebergAlteration, tables: IcebergCatalog | None) -> WidenError:
+    if tables is None:
+        return OptionMissing(option="catalog", expected="The statement is for Iceberg tables; name their catalog.")
+    return IcebergTableNotFound(location=".".join(statement.table.parts), reason="the catalog does not have it")
+
+
+def _run_in_catalog(
+    statement: Statement | RowStatement,
+    table: IcebergTable,
+    tables: IcebergCatalog | None,
+    spark: SparkSession | None,
+    options: Mapping[str, str] | None,
+) -> ChangedTable | QueryResult:
+    """Run a statement about a table of the Iceberg catalog."""
+    before = iceberg_statements.version_of(table)
+    if isinstance(statement, Question):
+        return iceberg_statements.answer(statement, table)
+    if isinstance(statement, (Insert, Update, Delete, Merge)):
+        runner = QueryRunner(find_session(spark), options, tables)
+        return ChangedTable(change_rows(statement, table, runner), before)
+    if isinstance(statement, Upkeep):
+        return iceberg_statements.maintain(statement, table, spark)
+    assert isinstance(statement, Command)
+    return ChangedTable(iceberg_statements.execute(statement, table), before)
+
+
+def needs_session(statement: Statement | RowStatement, catalog: CatalogSource | None = None) -> bool:
+    """Return whether a statement surely needs a session: for rows, or to find a table in the catalog of the session."""
+    if isinstance(statement, RowStatement):
+        return True
+    is_named = statement.table.location is None
+    return is_named and (catalog is None or IcebergCatalog(catalog).find(statement.table) is None)
 
 
 def _keep_up(statement: Upkeep, table: Table, spark: SparkSession | None) -> ChangedTable | QueryResult:
     before = table.version
+    if isinstance(statement, Rewrite):
+        return ChangedTable(table.rewrite(spark=spark).table, before)
     if isinstance(statement, Optimize):
         columns = [format_path(path) for path in statement.zorder_by]
         return ChangedTable(table.optimize(statement.where, zorder_by=columns, spark=spark).table, before)
@@ -145,7 +223,7 @@ def _locate_table(name: TableReference, spark: SparkSession | None) -> str:
     return name.location if name.location is not None else find_table_location(find_session(spark), name.parts)
 
 
-def _execute(statement: Command, table: Table, spark: SparkSession | None) -> Table:
+def _execute(statement: Alteration | Restore, table: Table, spark: SparkSession | None) -> Table:
     match statement:
         case AlterColumns(_, changes):
             return table.alter_columns(dict(changes.items()), spark=spark)
@@ -198,7 +276,7 @@ def _create(statement: Creation, spark: SparkSession | None, options: Mapping[st
 
 def _make(statement: Creation, place: str, spark: SparkSession | None, options: Mapping[str, str] | None) -> Table:
     details: dict[str, Any] = {
-        "partition_by": statement.partition_by,
+        "partition_by": _plain_columns(statement.partition_by),
         "properties": statement.properties,
         "storage_options": options,
         "description": statement.comment,
@@ -206,6 +284,20 @@ def _make(statement: Creation, place: str, spark: SparkSession | None, options: 
     if isinstance(statement, CreateTableStatement):
         return create_table(place, statement.schema, spark=spark, **details)
     return create_table_as(place, QueryRunner(find_session(spark), options).run(statement.query), **details)
+
+
+def _plain_columns(texts: Sequence[str]) -> tuple[str, ...]:
+    """Return the partition columns of a Delta table.
+
+    Raises:
+        InvalidOption: one is a call of a transform, or a nested field.
+    """
+    fields = parse_partition_by(texts)
+    for text, each in zip(texts, fields, strict=True):
+        if each.transform != IDENTITY or len(each.source) != 1:
+            expected = "Must be a column. Transforms are for Iceberg tables: CREATE TABLE … USING ICEBERG."
+            raise InvalidOption(option="PARTITIONED BY", value=text, expected=expected)
+    return tuple(each.source[0] for each in fields)
 
 
 def _existing_table(statement: Creation, place: str, options: Mapping[str, str] | None) -> ChangedTable:
@@ -238,7 +330,10 @@ def _new_table_location(statement: Creation) -> str:
 _PARTITIONS = "spark.sql.sources.partitionOverwriteMode"
 
 
-def change_rows(statement: Insert | Update | Delete | Merge, table: Table, runner: QueryRunner) -> Table:
+_AnyTable = TypeVar("_AnyTable", Table, IcebergTable)
+
+
+def change_rows(statement: Insert | Update | Delete | Merge, table: _AnyTable, runner: QueryRunner) -> _AnyTable:
     """Change the rows of a table, and return it at its new version.
 
     Raises:
@@ -258,7 +353,7 @@ def change_rows(statement: Insert | Update | Delete | Merge, table: Table, runne
             return _merge(statement, table, runner)
 
 
-def _insert(statement: Insert, table: Table, runner: QueryRunner) -> Table:
+def _insert(statement: Insert, table: _AnyTable, runner: QueryRunner) -> _AnyTable:
     # Without WITH SCHEMA EVOLUTION the setting of the session decides.
     fixed, merges = _fixed_columns(statement, table, runner.spark), True if statement.evolves else None
     names = statement.columns or tuple(name for name in table.schema.names if name not in fixed)
@@ -276,12 +371,18 @@ def _insert(statement: Insert, table: Table, runner: QueryRunner) -> Table:
     partitions = "static" if statement.where is not None else mode
     same = " AND ".join(_equality(name, value) for name, value in fixed.items()) if partitions == "static" else ""
     where = statement.where or same or None
+    if isinstance(table, IcebergTable):
+        if partitions == "dynamic":
+            reason = "name the rows to replace: INSERT INTO table REPLACE WHERE condition query"
+            raise NotForIceberg(name=f"INSERT OVERWRITE with {_PARTITIONS} = dynamic", reason=reason)
+        return table.overwrite(rows, where=where, merge_schema=merges, cast=True).table
     return table.overwrite(rows, where=where, partitions=partitions, merge_schema=merges, cast=True).table
 
 
-def _fixed_columns(statement: Insert, table: Table, spark: SparkSession) -> dict[str, str]:
+def _fixed_columns(statement: Insert, table: Table | IcebergTable, spark: SparkSession) -> dict[str, str]:
     """Return the values of PARTITION in the types of their columns, by the columns of the table."""
-    partitions = {name_key(name): name for name in table.partition_by}
+    columns_by = identity_columns(table) if isinstance(table, IcebergTable) else table.partition_by
+    partitions = {name_key(name): name for name in columns_by}
     listed = {name_key(name) for name in statement.columns or ()}
     for name in statement.partition:
         if name_key(name) not in partitions:
@@ -350,7 +451,7 @@ def _with_names(new: DataType, old: DataType, path: str) -> DataType:
     return new
 
 
-def _merge(statement: Merge, table: Table, runner: QueryRunner) -> Table:
+def _merge(statement: Merge, table: _AnyTable, runner: QueryRunner) -> _AnyTable:
     source = runner.run(f"SELECT * FROM {statement.source}")
     builder = table.merge(
         source,
@@ -452,8 +553,10 @@ def _values(items: Iterable[TokenReader]) -> list[tuple[int, str]]:
     return [(item.token.start, item.rest()) for item in items]
 
 
-def find_defaults(table: Table) -> ColumnDefaults:
-    """Return the defaults of the columns of a table."""
+def find_defaults(table: Table | IcebergTable) -> ColumnDefaults:
+    """Return the defaults of the columns of a table; those that PyIceberg can write have none."""
+    if isinstance(table, IcebergTable):
+        return ColumnDefaults({})
     if "allowColumnDefaults" not in supported_features(table.protocol):
         return ColumnDefaults({})
     defaults = {name_key(field.name): find_default(field) for field in table.snapshot.schema}

@@ -35,10 +35,21 @@ FORMS: Mapping[str, str] = {
     "add_constraint": 'ALTER TABLE table ADD CONSTRAINT name CHECK "(" condition ")"',
     "drop_constraint": "ALTER TABLE table DROP CONSTRAINT [if_exists] name",
     "drop_feature": "ALTER TABLE table DROP FEATURE feature [truncate_history]",
+    "add_partition_field": "ALTER TABLE table ADD PARTITION FIELD partition_field",
+    "drop_partition_field": "ALTER TABLE table DROP PARTITION FIELD partition_field",
+    "replace_partition_field": "ALTER TABLE table REPLACE PARTITION FIELD partition_field WITH partition_field",
+    "write_ordered": 'ALTER TABLE table WRITE ORDERED BY sort_key ("," sort_key)*',
+    "write_unordered": "ALTER TABLE table WRITE UNORDERED",
+    "create_branch": "ALTER TABLE table CREATE BRANCH name [at_version] [retain_days]",
+    "create_tag": "ALTER TABLE table CREATE TAG name [at_version] [retain_days]",
+    "drop_branch": "ALTER TABLE table DROP BRANCH name",
+    "drop_tag": "ALTER TABLE table DROP TAG name",
+    "fast_forward": "ALTER TABLE table FAST FORWARD name TO name",
+    "rewrite": "REWRITE place",
     "comment_on_table": "COMMENT ON TABLE table IS (text | NULL)",
-    "create_table": "CREATE TABLE [if_not_exists] table definitions [USING DELTA] clause*",
+    "create_table": "CREATE TABLE [if_not_exists] table definitions [using] clause*",
     "restore": "RESTORE [TABLE] table [TO] [FOR] (version | timestamp)",
-    "create_table_as": "CREATE TABLE [if_not_exists] table [USING DELTA] clause* AS QUERY",
+    "create_table_as": "CREATE TABLE [if_not_exists] table [using] clause* AS QUERY",
     "vacuum": "VACUUM place [FULL] [RETAIN hours HOURS] [dry_run]",
     "optimize": "OPTIMIZE place [WHERE predicate] [ZORDER BY zorder]",
     "describe_detail": "(DESCRIBE | DESC) DETAIL place",
@@ -77,7 +88,19 @@ PARTS: Mapping[str, str] = {
     "start_with": "START WITH integer",
     "increment_by": "INCREMENT BY integer",
     "?clause": "partitioned_by | location | comment | table_properties",
-    "partitioned_by": 'PARTITIONED BY "(" name ("," name)* ")"',
+    "using": "USING (delta | iceberg)",
+    "delta": "DELTA",
+    "iceberg": "ICEBERG",
+    "partitioned_by": 'PARTITIONED BY "(" partition_field ("," partition_field)* ")"',
+    "at_version": "AS OF VERSION number",
+    "retain_days": "RETAIN number DAYS",
+    "?direction": "ascending | descending",
+    "ascending": "ASC",
+    "descending": "DESC",
+    "?nulls": "nulls_first | nulls_last",
+    "nulls_first": "NULLS FIRST",
+    "nulls_last": "NULLS LAST",
+    "sort_key": "column [direction] [nulls]",
     "location": "LOCATION text",
     "table_properties": "TBLPROPERTIES properties",
     "version": "VERSION AS OF number",
@@ -99,6 +122,7 @@ REMARK = r"--[^\r\n]*|\/\*[\s\S]*?\*\/"
 # The contextual lexer accepts every keyword that can follow a rule anywhere in the grammar. So the name of a table and
 # other names have separate rules, and words in parentheses are never keywords.
 _LEAVES = r"""
+partition_field: column | name "(" [INTEGER ","] column ")"
 table: _table_name ("." _table_name)*
 column: name ("." name)*
 key: name ("." name)* | LITERAL

@@ -191,18 +191,56 @@ class _StatementBuilder(Transformer[Token, Statement]):
     def drop_feature(self, _: Meta, table: TableReference, name: str, truncate_history: bool | None) -> Statement:
         return statements.DropFeature(table, name, bool(truncate_history))
 
-    def create_table(
-        self, _: Meta, if_not_exists: bool | None, table: TableReference, schema: StructType, *clauses: _Option
+    def add_partition_field(self, _: Meta, table: TableReference, transform: str) -> Statement:
+        return statements.ChangePartitioning(table, add=(transform,))
+
+    def drop_partition_field(self, _: Meta, table: TableReference, transform: str) -> Statement:
+        return statements.ChangePartitioning(table, drop=(transform,))
+
+    def replace_partition_field(self, _: Meta, table: TableReference, old: str, new: str) -> Statement:
+        return statements.ChangePartitioning(table, (new,), (old,))
+
+    def write_ordered(self, _: Meta, table: TableReference, *keys: str) -> Statement:
+        return statements.WriteOrder(table, keys)
+
+    write_unordered = write_ordered
+
+    def create_branch(
+        self, _: Meta, table: TableReference, name: str, version: int | None, days: int | None
     ) -> Statement:
-        return statements.CreateTableStatement(table, schema, **self._merge(clauses), if_not_exists=bool(if_not_exists))
+        return statements.CreateReference(table, "branch", name, version, days)
+
+    def create_tag(self, _: Meta, table: TableReference, name: str, version: int | None, days: int | None) -> Statement:
+        return statements.CreateReference(table, "tag", name, version, days)
+
+    def drop_branch(self, _: Meta, table: TableReference, name: str) -> Statement:
+        return statements.DropReference(table, "branch", name)
+
+    def drop_tag(self, _: Meta, table: TableReference, name: str) -> Statement:
+        return statements.DropReference(table, "tag", name)
+
+    def fast_forward(self, _: Meta, table: TableReference, branch: str, source: str) -> Statement:
+        return statements.FastForward(table, branch, source)
+
+    def create_table(
+        self,
+        _: Meta,
+        if_not_exists: bool | None,
+        table: TableReference,
+        schema: StructType,
+        using: str | None,
+        *clauses: _Option,
+    ) -> Statement:
+        merged = self._merge(clauses)
+        return statements.CreateTableStatement(table, schema, using, **merged, if_not_exists=bool(if_not_exists))
 
     def restore(self, _: Meta, table: TableReference, moment: int | str) -> Statement:
         return statements.Restore(table, moment)
 
     def create_table_as(
-        self, _: Meta, if_not_exists: bool | None, table: TableReference, *clauses: _Option
+        self, _: Meta, if_not_exists: bool | None, table: TableReference, using: str | None, *clauses: _Option
     ) -> CreateTableAs:
-        return CreateTableAs(table, **self._merge(clauses), if_not_exists=bool(if_not_exists))
+        return CreateTableAs(table, using=using, **self._merge(clauses), if_not_exists=bool(if_not_exists))
 
     def vacuum(self, _: Meta, table: TableReference, hours: float | None, dry_run: bool | None) -> Statement:
         return statements.Vacuum(table, hours, bool(dry_run))
@@ -211,6 +249,9 @@ class _StatementBuilder(Transformer[Token, Statement]):
         self, _: Meta, table: TableReference, where: str | None, columns: tuple[Path, ...] | None
     ) -> Statement:
         return statements.Optimize(table, where, columns or ())
+
+    def rewrite(self, _: Meta, table: TableReference) -> Statement:
+        return statements.Rewrite(table)
 
     def describe_detail(self, _: Meta, table: TableReference) -> Statement:
         return statements.DescribeDetail(table)
@@ -314,6 +355,40 @@ class _StatementBuilder(Transformer[Token, Statement]):
 
     def partitioned_by(self, meta: Meta, *names: str) -> _Option:
         return _Option(meta.start_pos, "PARTITIONED BY", {"partition_by": names})
+
+    def using(self, _: Meta, name: str) -> str:
+        return name
+
+    def delta(self, _: Meta) -> str:
+        return "delta"
+
+    def iceberg(self, _: Meta) -> str:
+        return "iceberg"
+
+    def partition_field(self, _: Meta, first: Path | str, size: Token | None = None, column: Path | None = None) -> str:
+        if column is None:
+            return format_path(cast("Path", first))
+        return f"{first}({f'{size}, ' if size else ''}{format_path(column)})"
+
+    def sort_key(self, _: Meta, column: Path, *order: str | None) -> str:
+        return " ".join((format_path(column), *filter(None, order)))
+
+    def ascending(self, _: Meta) -> str:
+        return "ASC"
+
+    def descending(self, _: Meta) -> str:
+        return "DESC"
+
+    def nulls_first(self, _: Meta) -> str:
+        return "NULLS FIRST"
+
+    def nulls_last(self, _: Meta) -> str:
+        return "NULLS LAST"
+
+    def at_version(self, _: Meta, number: int) -> int:
+        return number
+
+    retain_days = at_version
 
     def location(self, meta: Meta, text: str) -> _Option:
         return _Option(meta.start_pos, "LOCATION", {"location": text})

@@ -5,7 +5,6 @@ Source: Delta Lake's time travel and table_changes; Spark's parameterized querie
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -23,7 +22,7 @@ from widen.log.commit_files import time_text, to_ms
 from widen.log.log_store import LogStore
 from widen.log.snapshot import open_snapshot
 from widen.model.column_path import Path, fields, format_path
-from widen.model.schema_json import to_identifier, to_literal
+from widen.model.schema_json import to_identifier
 from widen.model.types import compact_sql, name_key, quote_name
 from widen.protocol.actions import clustering_columns
 from widen.protocol.column_mapping import to_physical_path
@@ -34,6 +33,8 @@ from widen.schema.source_metadata import COMMENT
 from widen.spark.errors import SPARK_ERRORS
 from widen.spark.spark_types import DataFrame, SparkSession
 from widen.sql_commands.grammar import refused_message
+from widen.sql_commands.iceberg_statements import IcebergCatalog, iceberg_codes
+from widen.sql_commands.results import QueryResult
 from widen.sql_commands.statements import (
     DescribeDetail,
     DescribeHistory,
@@ -59,6 +60,7 @@ class _Reference:
         end: The position after its last one, the version included.
         changes: The texts of the first and the last version of its changes, if these are read.
         alias: The alias to add, because there is none.
+        is_iceberg: Whether it is a table of the Iceberg catalog.
     """
 
     start: int
@@ -68,6 +70,7 @@ class _Reference:
     timestamp: str | None = None
     changes: tuple[str, ...] = ()
     alias: str = ""
+    is_iceberg: bool = False
 
 
 @dataclass
@@ -76,10 +79,12 @@ class QueryRunner:
 
     Args:
         options: Settings and credentials of the stores of the tables.
+        catalog: The Iceberg catalog that is asked for a name before that of the session.
     """
 
     spark: SparkSession
     options: Mapping[str, str] | None = None
+    catalog: IcebergCatalog | None = None
     _locations: dict[TableReference, str | None] = field(default_factory=dict)
 
     def run(self, text: str) -> DataFrame:
@@ -115,10 +120,13 @@ class QueryRunner:
         for last, parts, alias in _tables(text, tokens):
             table = to_table_reference(parts)
             end, version, timestamp = _time_travel(text, tokens, last)
+            first = last - 2 * (len(parts) - 1)
+            if self.catalog is not None and self.catalog.find(table) is not None:
+                yield _Reference(tokens[first].start, end, table, version, timestamp, alias=alias, is_iceberg=True)
+                continue
             if version is None and timestamp is None:
                 table, version = self._split_version(table)
             if self._locate(table, is_required=bool(version or timestamp)) is not None:
-                first = last - 2 * (len(parts) - 1)
                 yield _Reference(tokens[first].start, end, table, version, timestamp, alias=alias)
 
     def _split_version(self, table: TableReference) -> tuple[TableReference, str | None]:
@@ -145,6 +153,9 @@ class QueryRunner:
         return self._locations[table]
 
     def _read(self, text: str, reference: _Reference) -> DataFrame:
+        if reference.is_iceberg:
+            with iceberg_codes():
+                return self._read_iceberg(reference)
         location = self._locate(reference.table, is_required=True)
         assert location is not None
         table = Table(location, self.options)
@@ -155,6 +166,20 @@ class QueryRunner:
         version = None if reference.version is None else _number(text, reference)
         moment = None if reference.timestamp is None else self._moment(reference.timestamp)
         return table.read(version=version, timestamp=moment, spark=self.spark)
+
+    def _read_iceberg(self, reference: _Reference) -> DataFrame:
+        """Return the rows of a table of the catalog; a version may also be a branch or a tag."""
+        table = None if self.catalog is None else self.catalog.find(reference.table)
+        assert table is not None
+        if reference.timestamp is not None:
+            return table.read(timestamp=self._moment(reference.timestamp), spark=self.spark)
+        if reference.version is None:
+            return table.read(spark=self.spark)
+        text = reference.version.strip("'\"")
+        if text.isdecimal():
+            return table.read(version=int(text), spark=self.spark)
+        is_tag = any(each.name == text and each.kind == "tag" for each in table.references)
+        return table.read(tag=text, spark=self.spark) if is_tag else table.read(branch=text, spark=self.spark)
 
     def _version(self, table: Table, text: str, *, is_first: bool = False) -> int:
         """Return the version that an argument of table_changes names: a number, or a time."""
@@ -308,48 +333,6 @@ _TABLE = (("col_name", "string"), ("data_type", "string"), ("comment", "string")
 _PROPERTIES = (("key", "string"), ("value", "string"))
 
 _Row: TypeAlias = tuple[str, str, str | None]
-
-
-@dataclass(frozen=True, slots=True)
-class ChangedTable:
-    """The result of a statement that changes a table.
-
-    Args:
-        table: The table at its version after the statement.
-        before: The version before the statement; -1 if it created the table.
-    """
-
-    table: Table
-    before: int
-
-
-@dataclass(frozen=True, slots=True)
-class QueryResult:
-    """Rows with their columns.
-
-    Args:
-        columns: The names and the Spark SQL types of the columns.
-        rows: The rows, with a JSON value for every column; timestamps are strings in UTC.
-    """
-
-    columns: Sequence[tuple[str, str]]
-    rows: Sequence[Sequence[Any]]
-
-    @property
-    def names(self) -> list[str]:
-        """The names of the columns."""
-        return [name for name, _ in self.columns]
-
-    def to_values(self) -> list[dict[str, Any]]:
-        """Return every row as a JSON object."""
-        return [dict(zip(self.names, row, strict=True)) for row in self.rows]
-
-    def to_frame(self, spark: SparkSession) -> DataFrame:
-        """Return the rows as a DataFrame."""
-        schema = ", ".join(f"{name} {data_type}" for name, data_type in self.columns)
-        lines = [(json.dumps(value),) for value in self.to_values()]
-        read = f"from_json(line, {to_literal(schema)}) as row"
-        return spark.createDataFrame(lines, "line string").selectExpr(read).select("row.*")
 
 
 def run_query(question: Question, table: Table) -> QueryResult:

@@ -139,6 +139,56 @@ class DropFeature(TableStatement):
     truncate_history: bool = False
 
 
+# ---- Iceberg tables ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePartitioning(TableStatement):
+    """Drop and add partition fields; each is a column, or a call of a transform."""
+
+    add: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOrder(TableStatement):
+    """Replace the sort order; none for no order."""
+
+    keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CreateReference(TableStatement):
+    """Create a branch or a tag.
+
+    Args:
+        kind: ``branch`` or ``tag``.
+        version: The id of its snapshot; None for the current one.
+        days: How long it is kept; None for ever.
+    """
+
+    kind: str
+    name: str
+    version: int | None = None
+    days: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DropReference(TableStatement):
+    """Drop a branch or a tag."""
+
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class FastForward(TableStatement):
+    """Move a branch to the newest snapshot of another one."""
+
+    branch: str
+    source: str
+
+
 # ---- whole tables ----------------------------------------------------------------------------------
 
 
@@ -147,12 +197,14 @@ class CreateTableStatement(TableStatement):
     """Create an empty table.
 
     Args:
+        using: The format, ``delta`` or ``iceberg``; None without a USING clause.
         location: The location; None without a LOCATION clause.
         comment: The description; None without a COMMENT clause.
         if_not_exists: Whether to keep an existing table instead of raising an error.
     """
 
     schema: StructType
+    using: str | None = None
     partition_by: tuple[str, ...] = ()
     location: str | None = None
     comment: str | None = None
@@ -190,6 +242,11 @@ class Optimize(TableStatement):
 
     where: str | None = None
     zorder_by: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite(TableStatement):
+    """Write the files again that have old types, or older partitions."""
 
 
 # ---- queries ---------------------------------------------------------------------------------------
@@ -237,13 +294,16 @@ Alteration: TypeAlias = (
 )
 """A statement that begins with ALTER TABLE."""
 
-Command: TypeAlias = Alteration | Restore
+IcebergAlteration: TypeAlias = ChangePartitioning | WriteOrder | CreateReference | DropReference | FastForward
+"""A statement that begins with ALTER TABLE and is for Iceberg tables only."""
+
+Command: TypeAlias = Alteration | IcebergAlteration | Restore
 """A statement that changes a table."""
 
 Question: TypeAlias = DescribeDetail | DescribeHistory | DescribeTable | ShowProperties
 """A statement that reads from a table."""
 
-Upkeep: TypeAlias = Vacuum | Optimize
+Upkeep: TypeAlias = Vacuum | Optimize | Rewrite
 """A statement that changes the files of a table, but not its rows."""
 
 Statement: TypeAlias = Command | CreateTableStatement | Question | Upkeep
@@ -331,11 +391,13 @@ class CreateTableAs(TableStatement):
     """Create a table with rows.
 
     Args:
+        using: The format, ``delta`` or ``iceberg``; None without a USING clause.
         location: The location; None without a LOCATION clause.
         comment: The description; None without a COMMENT clause.
     """
 
     query: str = ""
+    using: str | None = None
     partition_by: tuple[str, ...] = ()
     location: str | None = None
     comment: str | None = None

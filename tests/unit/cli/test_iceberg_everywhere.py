@@ -23,7 +23,7 @@ from widen.table.iceberg_maintenance import NOT_FOR_ICEBERG
 SCHEMA = Schema(
     NestedField(1, "id", IntegerType(), required=False), NestedField(2, "name", StringType(), required=False)
 )
-NO_TABLE = {"explain", "flow", "sql"}
+NO_TABLE = {"explain", "flow"}
 """``explain`` explains a rule; ``flow`` has a catalog for its source and one for its target."""
 
 

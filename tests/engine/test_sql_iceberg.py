@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -48,9 +49,8 @@ def sql(spark: SparkSession, catalog: SqlCatalog) -> Sql:
 @pytest.fixture
 def orders(sql: Sql, request: pytest.FixtureRequest) -> str:
     name = f"ns.t{abs(hash(request.node.name))}"
-    sql(
-        f"CREATE TABLE {name} (id int, kind string, at timestamp) USING iceberg PARTITIONED BY (bucket(4, id), days(at))"
-    )
+    columns, fields = "id int, kind string, at timestamp", "bucket(4, id), days(at)"
+    sql(f"CREATE TABLE {name} ({columns}) USING iceberg PARTITIONED BY ({fields})")
     sql(f"INSERT INTO {name} VALUES (1, 'a', timestamp'2024-01-01 00:00:00Z'), (2, 'b', NULL)")
     return name
 
@@ -89,7 +89,7 @@ def test_versions_branches_and_tags_are_read(sql: Sql, orders: str) -> None:
     assert len(sql.rows(orders)) == 2
     sql(f"ALTER TABLE {orders} DROP TAG v1")
     sql(f"ALTER TABLE {orders} DROP BRANCH audit")
-    with pytest.raises(WidenError, match="does not have the branch|only main"):
+    with pytest.raises(WidenError, match="does not have the branch v1"):
         sql(f"SELECT * FROM {orders} VERSION AS OF 'v1'")
 
 
@@ -198,7 +198,8 @@ def test_the_command_line(catalog: SqlCatalog, folder: Path, spark: SparkSession
     place = ("--catalog", str(folder / "catalog.db"))
     assert "done, without a new snapshot" in run("sql", "CREATE TABLE ns.cli (id int)", *place).stdout
     assert "ns.cli: snapshot" in run("sql", "INSERT INTO ns.cli VALUES (1), (2)", *place).stdout
-    assert run_json("sql", "SELECT id FROM ns.cli ORDER BY id", *place) == [{"id": 1}, {"id": 2}]
+    lines = run("sql", "SELECT id FROM ns.cli ORDER BY id", *place, "--json").stdout.splitlines()
+    assert [json.loads(line) for line in lines] == [{"id": 1}, {"id": 2}]
     assert run_json("sql", "DELETE FROM ns.cli WHERE id = 1", *place)["changed"] is True
     assert run_json("sql", "DESCRIBE ns.cli", *place)[0]["col_name"] == "id"
     refused = run("sql", "ALTER TABLE ns.cli DROP COLUMN nothing", *place)

@@ -353,6 +353,9 @@ def translate_catalog_errors(location: str) -> Iterator[None]:
     except Exception as error:  # a catalog may raise errors of any library that it uses
         name = type(error).__name__
         reason = first_line(error) or name
+        if "hierarchical namespaces" in reason:
+            expected = "The namespaces of this catalog have one level: use a name like shop.orders."
+            raise InvalidOption(option="the table", value=location, expected=expected) from error
         if name in _REFUSED or isinstance(error, PermissionError) or _is_access_denied(error):
             raise CatalogRefused(location=location, reason=reason, fix=_PERMISSION) from error
         raise CatalogError(location=location, reason=reason, fix=_CONNECTION) from error

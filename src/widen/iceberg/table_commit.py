@@ -162,8 +162,11 @@ def create_table(name: TableName, new: NewTable) -> Table:
 def _create(name: TableName, new: NewTable) -> Transaction:
     catalog, schema = name.catalog.open(), from_model(new.schema)
     with translate_catalog_errors(str(name)):
+        # PyIceberg's SQL catalog has namespaces of several levels, but plans new tables in those of one level only.
+        is_sql = isinstance(catalog, sql_catalog.SqlCatalog)
+        identifier = (".".join(name.namespace), name.identifier[-1]) if is_sql else name.identifier
         return catalog.create_table_transaction(
-            name.identifier,
+            identifier,
             schema,
             partition_spec=to_partition_spec(new.partition_by, schema),
             properties={**NEW_PROPERTIES, **new.properties},

@@ -232,7 +232,7 @@ class _StatementBuilder(Transformer[Token, Statement]):
         *clauses: _Option,
     ) -> Statement:
         merged = self._merge(clauses)
-        return statements.CreateTableStatement(table, schema, using, **merged, if_not_exists=bool(if_not_exists))
+        return statements.CreateTableStatement(table, schema, **merged, if_not_exists=bool(if_not_exists), using=using)
 
     def restore(self, _: Meta, table: TableReference, moment: int | str) -> Statement:
         return statements.Restore(table, moment)

@@ -204,12 +204,12 @@ class CreateTableStatement(TableStatement):
     """
 
     schema: StructType
-    using: str | None = None
     partition_by: tuple[str, ...] = ()
     location: str | None = None
     comment: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
     if_not_exists: bool = False
+    using: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,12 +397,12 @@ class CreateTableAs(TableStatement):
     """
 
     query: str = ""
-    using: str | None = None
     partition_by: tuple[str, ...] = ()
     location: str | None = None
     comment: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
     if_not_exists: bool = False
+    using: str | None = None
 
 
 RowStatement: TypeAlias = Query | Insert | Update | Delete | Merge | CreateTableAs

@@ -151,3 +151,23 @@ def test_errors_are_translated(theirs: Exception, ours: type[Exception]) -> None
     with pytest.raises(ours) as error, translate_catalog_errors("shop.orders"):
         raise theirs
     assert error.value.__cause__ is theirs
+
+
+def test_namespaces_of_several_levels(tmp_path: Path) -> None:
+    from widen.iceberg.catalog import to_table_name
+    from widen.iceberg.commit import NewTable, create_table
+    from widen.model.types import LONG, Field, StructType
+
+    name = to_table_name("shop.eu.west.orders", tmp_path / "lake.db")
+    made = create_table(name, NewTable(StructType((Field("id", LONG),))))
+    assert made.schema().column_names == ["id"]
+    assert str(name.load().location()).endswith("shop.eu.west/orders")
+    assert name.catalog.open().list_tables(("shop", "eu", "west")) == [("shop", "eu", "west", "orders")]
+
+
+def test_a_catalog_with_namespaces_of_one_level_says_so() -> None:
+    from widen.errors import InvalidOption
+    from widen.iceberg.catalog import translate_catalog_errors
+
+    with pytest.raises(InvalidOption, match="have one level"), translate_catalog_errors("a.b.c"):
+        raise ValueError("Invalid path, hierarchical namespaces are not supported: ('a', 'b', 'c')")

@@ -24,7 +24,9 @@ from widen.sql_commands.statements import (
     AddColumns,
     AddConstraintStatement,
     AlterColumns,
+    ChangePartitioning,
     ClusterBy,
+    CreateReference,
     CreateTableAs,
     CreateTableStatement,
     DescribeDetail,
@@ -33,10 +35,13 @@ from widen.sql_commands.statements import (
     DropColumns,
     DropConstraintStatement,
     DropFeature,
+    DropReference,
+    FastForward,
     Optimize,
     RenameColumnStatement,
     ReplaceColumnsStatement,
     Restore,
+    Rewrite,
     SetProperties,
     ShowProperties,
     Statement,
@@ -44,6 +49,7 @@ from widen.sql_commands.statements import (
     TableReference,
     UnsetProperties,
     Vacuum,
+    WriteOrder,
 )
 
 T = TableReference(("delta", "t"))
@@ -167,7 +173,7 @@ FORM_OF: list[tuple[str, str, Statement]] = [
     (
         "create_table",
         "CREATE TABLE delta.t (a int) USING delta",
-        CreateTableStatement(T, StructType((Field("a", INTEGER),))),
+        CreateTableStatement(T, StructType((Field("a", INTEGER),)), using="delta"),
     ),
     (
         "create_table",
@@ -214,6 +220,7 @@ FORM_OF: list[tuple[str, str, Statement]] = [
             "all",
             {"x": "1"},
             True,
+            "delta",
         ),
     ),
     ("restore", "RESTORE TABLE delta.t TO VERSION AS OF 3", Restore(T, 3)),
@@ -225,8 +232,41 @@ FORM_OF: list[tuple[str, str, Statement]] = [
     (
         "create_table_as",
         "CREATE TABLE IF NOT EXISTS delta.t USING delta PARTITIONED BY (p) AS QUERY",
-        CreateTableAs(T, partition_by=("p",), if_not_exists=True),
+        CreateTableAs(T, partition_by=("p",), if_not_exists=True, using="delta"),
     ),
+    (
+        "create_table",
+        "CREATE TABLE delta.t (a int, s struct<b: string>) USING iceberg PARTITIONED BY (Bucket(4, a), s.b, days(`x`))",
+        CreateTableStatement(
+            T,
+            StructType((Field("a", INTEGER), Field("s", StructType((Field("b", STRING),))))),
+            ("Bucket(4, a)", "s.b", "days(x)"),
+            using="iceberg",
+        ),
+    ),
+    ("add_partition_field", "ALTER TABLE delta.t ADD PARTITION FIELD days(at)", ChangePartitioning(T, ("days(at)",))),
+    ("drop_partition_field", "ALTER TABLE delta.t DROP PARTITION FIELD p", ChangePartitioning(T, drop=("p",))),
+    (
+        "replace_partition_field",
+        "ALTER TABLE delta.t REPLACE PARTITION FIELD p WITH truncate(2, p)",
+        ChangePartitioning(T, ("truncate(2, p)",), ("p",)),
+    ),
+    (
+        "write_ordered",
+        "ALTER TABLE delta.t WRITE ORDERED BY a DESC NULLS FIRST, s.b ASC, c NULLS LAST",
+        WriteOrder(T, ("a DESC NULLS FIRST", "s.b ASC", "c NULLS LAST")),
+    ),
+    ("write_unordered", "ALTER TABLE delta.t WRITE UNORDERED", WriteOrder(T)),
+    (
+        "create_branch",
+        "ALTER TABLE delta.t CREATE BRANCH b AS OF VERSION 7 RETAIN 3 DAYS",
+        CreateReference(T, "branch", "b", 7, 3),
+    ),
+    ("create_tag", "ALTER TABLE delta.t CREATE TAG `v 1`", CreateReference(T, "tag", "v 1")),
+    ("drop_branch", "ALTER TABLE delta.t DROP BRANCH b", DropReference(T, "branch", "b")),
+    ("drop_tag", "ALTER TABLE delta.t DROP TAG b", DropReference(T, "tag", "b")),
+    ("fast_forward", "ALTER TABLE delta.t FAST FORWARD main TO b", FastForward(T, "main", "b")),
+    ("rewrite", "REWRITE delta.t", Rewrite(T)),
     ("vacuum", "VACUUM delta.t", Vacuum(T)),
     (
         "vacuum",

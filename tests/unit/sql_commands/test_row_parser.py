@@ -79,7 +79,9 @@ STATEMENTS: list[tuple[str, RowStatement]] = [
     ),
     (
         "CREATE TABLE IF NOT EXISTS shop.orders USING delta LOCATION '/x' AS (WITH a AS (SELECT 1) SELECT * FROM a)",
-        CreateTableAs(NAMED, "(WITH a AS (SELECT 1) SELECT * FROM a)", location="/x", if_not_exists=True),
+        CreateTableAs(
+            NAMED, "(WITH a AS (SELECT 1) SELECT * FROM a)", location="/x", if_not_exists=True, using="delta"
+        ),
     ),
 ]
 

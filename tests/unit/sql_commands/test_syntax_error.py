@@ -10,13 +10,18 @@ from widen.sql_commands.grammar import UNDERSTOOD, nearest_form
 from widen.sql_commands.parser import parse_statement
 
 FIRST_WORDS = (
-    "ALTER, COMMENT, CREATE, DELETE, DESC, DESCRIBE, INSERT, MERGE, OPTIMIZE, RESTORE, SELECT, SHOW, TRUNCATE, UPDATE "
-    "or VACUUM"
+    "ALTER, COMMENT, CREATE, DELETE, DESC, DESCRIBE, INSERT, MERGE, OPTIMIZE, RESTORE, REWRITE, SELECT, SHOW, "
+    "TRUNCATE, UPDATE or VACUUM"
 )
 PLACES = [
     ("", 1, 1, f"expected {FIRST_WORDS}"),
     ("SELEC 1", 1, 1, f"expected {FIRST_WORDS}, not 'SELEC'"),
-    ("ALTER TABLE t DROP COLUM a", 1, 20, "expected COLUMN, COLUMNS, CONSTRAINT or FEATURE, not 'COLUM'"),
+    (
+        "ALTER TABLE t DROP COLUM a",
+        1,
+        20,
+        "expected BRANCH, COLUMN, COLUMNS, CONSTRAINT, FEATURE, PARTITION or TAG, not 'COLUM'",
+    ),
     ("ALTER TABLE t ALTER COLUMN c TYPE  ", 1, 34, "expected a name"),
     ("ALTER TABLE t\n  ALTER COLUMN\n  c", 3, 4, "expected AFTER, COMMENT, DROP, FIRST, SET, SYNC or TYPE"),
     ("ALTER TABLE t RENAME COLUMN a TO b.c", 1, 35, "expected ';' or the end, not '.'"),
@@ -37,7 +42,7 @@ PLACES = [
     ("ALTER TABLE t ALTER a SET DEFAULT", 1, 34, "expected an expression"),
     ("ALTER TABLE t ADD CONSTRAINT c CHECK (a > 1", 1, 44, "expected ')' or an expression"),
     ("DESCRIBE HISTORY t LIMIT 'x'", 1, 26, "expected a number, not \"'x'\""),
-    ("CREATE TABLE t (a int) USING parquet", 1, 30, "expected DELTA, not 'parquet'"),
+    ("CREATE TABLE t (a int) USING parquet", 1, 30, "expected DELTA or ICEBERG, not 'parquet'"),
     ("ALTER TABLE t ALTER é FIRST ?", 1, 29, "or the end, not '?'"),
 ]
 

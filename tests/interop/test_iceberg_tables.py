@@ -239,7 +239,7 @@ class History:
 
 KINDS = (
     *("spark", "delete", "update", "pyiceberg", "pydelete"),
-    *("ingest", "ingest", "fold", "flow", "our delete", "our update"),
+    *("ingest", "ingest", "fold", "flow", "our delete", "our update", "our merge", "optimize", "rewrite", "vacuum"),
 )
 TURNS = int(os.environ.get("WIDEN_ICEBERG_TURNS", "8"))
 
@@ -281,6 +281,19 @@ def test_ingestions_folds_and_flows_alternate_with_other_writers(
         elif kind == "our update":
             table.update({"a": "8000"}, f"id = {key} AND a IS NOT NULL", spark=spark)
             model |= {key: "8000"} if (model.get(key) or "x").isdecimal() else {}
+        elif kind == "our merge":
+            changes = spark.createDataFrame([(key, 6000), (number, 6001)], "id bigint, a bigint")
+            merge = table.merge(changes, "t.id = s.id").when_matched_update({"a": "s.a"})
+            merge.when_not_matched_insert({"id": "s.id", "a": "s.a"}).execute()
+            # The merge updates the column of the name only; a text beside it stays, and is read first if a is null.
+            model |= {number: "6001", key: "6000"}
+            number = max(number, key) + 1
+        elif kind == "optimize":
+            table.optimize(spark=spark)
+        elif kind == "rewrite":
+            table.rewrite(spark=spark)
+        elif kind == "vacuum":
+            table.vacuum(0, keep_last=2, force=True)
         elif kind == "pydelete":
             catalog.load_table("ns.mixed").delete(f"id == {key}")
             model.pop(key, None)

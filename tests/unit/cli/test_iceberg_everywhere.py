@@ -23,8 +23,8 @@ from widen.table.iceberg_maintenance import NOT_FOR_ICEBERG
 SCHEMA = Schema(
     NestedField(1, "id", IntegerType(), required=False), NestedField(2, "name", StringType(), required=False)
 )
-NO_TABLE = {"explain", "flow"}
-"""``explain`` explains a rule; ``flow`` has a catalog for its source and one for its target."""
+NO_TABLE = {"explain", "flow", "run"}
+"""``explain`` explains a rule; ``flow`` and the steps of ``run`` have a catalog for the source and one for the target."""
 
 
 @pytest.fixture

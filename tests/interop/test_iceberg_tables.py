@@ -244,7 +244,9 @@ KINDS = (
 TURNS = int(os.environ.get("WIDEN_ICEBERG_TURNS", "8"))
 
 
-@pytest.mark.filterwarnings("ignore:Merge on read is not yet supported")  # of PyIceberg's delete
+# Both are of PyIceberg's delete.
+@pytest.mark.filterwarnings("ignore:Merge on read is not yet supported")
+@pytest.mark.filterwarnings("ignore:Delete operation did not match any records")
 def test_ingestions_folds_and_flows_alternate_with_other_writers(
     spark: SparkSession, iceberg: IcebergSpark, catalog: SqlCatalog, folder: Path
 ) -> None:

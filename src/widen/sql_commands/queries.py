@@ -22,7 +22,7 @@ from widen.log.commit_files import time_text, to_ms
 from widen.log.log_store import LogStore
 from widen.log.snapshot import open_snapshot
 from widen.model.column_path import Path, fields, format_path
-from widen.model.schema_json import to_identifier
+from widen.model.schema_json import to_identifier, to_literal
 from widen.model.types import compact_sql, name_key, quote_name
 from widen.protocol.actions import clustering_columns
 from widen.protocol.column_mapping import to_physical_path

@@ -24,7 +24,7 @@ SCHEMA = Schema(
     NestedField(1, "id", IntegerType(), required=False), NestedField(2, "name", StringType(), required=False)
 )
 NO_TABLE = {"explain", "flow", "run"}
-"""``explain`` explains a rule; ``flow`` and the steps of ``run`` have a catalog for the source and one for the target."""
+"""``explain`` explains a rule; ``flow`` and the steps of ``run`` have a catalog for each of their tables."""
 
 
 @pytest.fixture

@@ -155,7 +155,7 @@ def test_errors_are_translated(theirs: Exception, ours: type[Exception]) -> None
 
 def test_namespaces_of_several_levels(tmp_path: Path) -> None:
     from widen.iceberg.catalog import to_table_name
-    from widen.iceberg.commit import NewTable, create_table
+    from widen.iceberg.table_commit import NewTable, create_table
     from widen.model.types import LONG, Field, StructType
 
     name = to_table_name("shop.eu.west.orders", tmp_path / "lake.db")

@@ -5,12 +5,15 @@ Source: PyIceberg: ``Configuration``, ``SQL Catalog``.
 
 from __future__ import annotations
 
+import gzip
+import json
 import os
 import re
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -22,12 +25,14 @@ from widen.errors import (
     IcebergTableNotFound,
     IcebergUnavailable,
     InvalidOption,
+    UnsupportedColumnType,
     WidenError,
 )
 from widen.errors.tables import first_line
 from widen.iceberg.metadata_files import ensure_metadata_consistent, ensure_regular, translate_file_errors
 from widen.log.local_files import absolute_path
 from widen.log.log_store import LogStore, percent_encode
+from widen.model.column_path import format_path
 from widen.model.lazy_module import import_lazily
 
 if TYPE_CHECKING:
@@ -227,9 +232,10 @@ class TableName:
             path = _metadata_file(catalog, self.identifier)
             try:
                 if path is None:
-                    table = catalog.load_table(self.identifier)
+                    with _translate_type_errors(None):
+                        table = catalog.load_table(self.identifier)
                 else:
-                    with _translate_metadata_errors(path):
+                    with _translate_metadata_errors(path), _translate_type_errors(partial(_read_json, catalog, path)):
                         ensure_regular(path)
                         table = catalog.load_table(self.identifier)
             except (iceberg_errors.NoSuchTableError, iceberg_errors.NoSuchNamespaceError) as error:
@@ -301,6 +307,53 @@ def _translate_metadata_errors(path: str) -> Iterator[None]:
             raise
         with translate_file_errors(path, _METADATA_FIX):
             raise
+
+
+@contextmanager
+def _translate_type_errors(read: Callable[[], Any] | None) -> Iterator[None]:
+    """Name the column of a type that PyIceberg does not know, e.g. variant; its own error has a position only.
+
+    Args:
+        read: Reads the metadata as JSON; None if the catalog has sent it, and nobody has kept it.
+
+    Raises:
+        UnsupportedColumnType: a column has such a type.
+    """
+    try:
+        yield
+    except Exception as error:
+        # PyIceberg raises an error of pydantic's, or one of its own with that as its cause.
+        details = next(filter(callable, (getattr(each, "errors", None) for each in (error, error.__cause__))), None)
+        found = () if details is None else details()
+        unknown = next((each for each in found if _UNKNOWN_TYPE in str(each.get("msg"))), None)
+        if unknown is None:
+            raise
+        column = _name_at(None if read is None else read(), unknown["loc"])
+        raise UnsupportedColumnType(column=column, type=str(unknown["input"]), reason=_NO_TYPE) from error
+
+
+_UNKNOWN_TYPE = "Unsupported field type"
+_NO_TYPE = "PyIceberg, which reads the metadata, does not have it"
+
+
+def _read_json(catalog: iceberg_catalog.Catalog, path: str) -> Any:
+    with catalog._load_file_io(location=path).new_input(path).open() as stream:
+        content = stream.read()
+    return json.loads(gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content)
+
+
+def _name_at(metadata: Any, place: Sequence[str | int]) -> str:
+    """Return the path of the column at a place in table metadata, or its position if the metadata are not known."""
+    names, value = [], metadata
+    for step in place:
+        if isinstance(value, Mapping) and step in value:
+            value = value[step]
+        elif isinstance(value, list) and isinstance(step, int) and step < len(value):
+            value = value[step]
+            if isinstance(value, Mapping) and "name" in value:
+                names.append(str(value["name"]))
+    positions = [f"number {step + 1}" for step in place[-2:] if isinstance(step, int)]
+    return format_path(tuple(names)) if names else " ".join(positions) or "of an unknown name"
 
 
 _UNUSABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
@@ -403,9 +456,19 @@ def open_store(location: str, properties: Mapping[str, str], given: Mapping[str,
 
     Raises:
         InvalidOption: its scheme is not supported.
+        CatalogRefused: the catalog signs each request itself.
     """
+    signs = properties.get("s3.signer") or properties.get("s3.remote-signing-enabled", "").lower() == "true"
+    if signs and not any(name in properties for name in ("s3.access-key-id", "client.access-key-id")):
+        raise CatalogRefused(location=location, reason=_REMOTE_SIGNING, fix=_VEND)
     place = percent_encode(location) if location.startswith("file:") else location
     return LogStore(place, to_storage_options(properties, given))
+
+
+_REMOTE_SIGNING = "the catalog signs each request to S3 itself (remote signing), which Widen does not support"
+_VEND = (
+    "Let the catalog vend credentials: header.X-Iceberg-Access-Delegation = vended-credentials in its configuration."
+)
 
 
 def to_storage_options(properties: Mapping[str, str], given: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from pathlib import Path
 
@@ -171,3 +172,39 @@ def test_a_catalog_with_namespaces_of_one_level_says_so() -> None:
 
     with pytest.raises(InvalidOption, match="have one level"), translate_catalog_errors("a.b.c"):
         raise ValueError("Invalid path, hierarchical namespaces are not supported: ('a', 'b', 'c')")
+
+
+@pytest.mark.parametrize(
+    ("place", "column"),
+    [(("fields", 1, "type"), "v"), (("fields", 0, "type", "fields", 0, "type"), "s.x")],
+)
+def test_a_type_that_pyiceberg_lacks_is_named_with_its_column(
+    tmp_path: Path, place: tuple[str | int, ...], column: str
+) -> None:
+    from widen.errors import UnsupportedColumnType
+    from widen.iceberg.catalog import to_table_name
+    from widen.iceberg.table_commit import NewTable, create_table
+    from widen.model.types import LONG, Field, StructType
+
+    columns = StructType((Field("s", StructType((Field("x", LONG),))), Field("v", LONG)))
+    name = to_table_name("shop.orders", tmp_path / "lake.db")
+    path = Path(create_table(name, NewTable(columns)).metadata_location.removeprefix("file://"))
+    metadata = json.loads(path.read_text())
+    value = metadata["schemas"][0]
+    for step in place[:-1]:
+        value = value[step]
+    value[place[-1]] = "variant"
+    path.write_text(json.dumps(metadata))
+    with pytest.raises(UnsupportedColumnType) as raised:
+        name.load()
+    assert f"The column {column} cannot have the type variant" in str(raised.value)
+
+
+def test_remote_signing_is_named() -> None:
+    from widen.errors import CatalogRefused
+    from widen.iceberg.catalog import open_store
+
+    signed = {"s3.remote-signing-enabled": "true", "s3.endpoint": "http://localhost"}
+    with pytest.raises(CatalogRefused, match="remote signing"):
+        open_store("s3://bucket/table", signed)
+    open_store("s3://bucket/table", {**signed, "s3.access-key-id": "a", "s3.secret-access-key": "b"})

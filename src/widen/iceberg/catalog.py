@@ -323,7 +323,9 @@ def _translate_type_errors(read: Callable[[], Any] | None) -> Iterator[None]:
         yield
     except Exception as error:
         # PyIceberg raises an error of pydantic's, or one of its own with that as its cause.
-        details = next(filter(callable, (getattr(each, "errors", None) for each in (error, error.__cause__))), None)
+        details: Any = next(
+            filter(callable, (getattr(each, "errors", None) for each in (error, error.__cause__))), None
+        )
         found = () if details is None else details()
         unknown = next((each for each in found if _UNKNOWN_TYPE in str(each.get("msg"))), None)
         if unknown is None:

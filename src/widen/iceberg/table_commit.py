@@ -139,7 +139,7 @@ class NewTable:
     properties: Mapping[str, str] = field(default_factory=dict)
 
 
-def create_table(name: TableName, new: NewTable) -> Table:
+def create_iceberg_table(name: TableName, new: NewTable) -> Table:
     """Create an empty table in one commit, and return it.
 
     Raises:

@@ -39,7 +39,7 @@ from widen.sql_commands.queries import (
     register_table,
     run_query,
 )
-from widen.sql_commands.results import ChangedTable, QueryResult
+from widen.sql_commands.statement_results import ChangedTable, QueryResult
 from widen.sql_commands.statements import (
     AddColumns,
     AddConstraintStatement,

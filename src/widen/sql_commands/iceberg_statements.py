@@ -15,7 +15,7 @@ from widen.iceberg.catalog import CatalogSource, TableName, to_catalog
 from widen.iceberg.partitions import IDENTITY, parse_partition_by, read_partition_fields, resolve_partition_fields
 from widen.iceberg.properties import APPEND, OPERATION
 from widen.iceberg.schema_conversion import to_model
-from widen.iceberg.table_commit import NewTable, create_table, open_transaction
+from widen.iceberg.table_commit import NewTable, create_iceberg_table, open_transaction
 from widen.log.commit_files import time_text
 from widen.log.commit_outcome import Conflicted, StagedFiles
 from widen.model.column_path import as_nullable
@@ -27,7 +27,7 @@ from widen.schema.table_definition import DESCRIPTION
 from widen.spark.iceberg.write import open_iceberg_writer
 from widen.spark.settings import RETENTION_CHECK, is_setting_on
 from widen.spark.spark_types import DataFrame, SparkSession, from_spark
-from widen.sql_commands.results import ChangedTable, QueryResult
+from widen.sql_commands.statement_results import ChangedTable, QueryResult
 from widen.sql_commands.statements import (
     AddColumns,
     AddConstraintStatement,
@@ -223,7 +223,7 @@ def create(
     comment = {} if statement.comment is None else {_COMMENT: statement.comment}
     new = NewTable(schema, fields, {**statement.properties, **comment})
     if rows is None:
-        create_table(name, new)
+        create_iceberg_table(name, new)
     else:
         _create_with_rows(name, new, rows)
     return ChangedTable(IcebergTable(str(name), catalog.source), NO_SNAPSHOT)

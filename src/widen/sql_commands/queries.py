@@ -34,7 +34,7 @@ from widen.spark.errors import SPARK_ERRORS
 from widen.spark.spark_types import DataFrame, SparkSession
 from widen.sql_commands.grammar import refused_message
 from widen.sql_commands.iceberg_statements import IcebergCatalog, iceberg_codes
-from widen.sql_commands.results import QueryResult
+from widen.sql_commands.statement_results import QueryResult
 from widen.sql_commands.statements import (
     DescribeDetail,
     DescribeHistory,

@@ -156,11 +156,11 @@ def test_errors_are_translated(theirs: Exception, ours: type[Exception]) -> None
 
 def test_namespaces_of_several_levels(tmp_path: Path) -> None:
     from widen.iceberg.catalog import to_table_name
-    from widen.iceberg.table_commit import NewTable, create_table
+    from widen.iceberg.table_commit import NewTable, create_iceberg_table
     from widen.model.types import LONG, Field, StructType
 
     name = to_table_name("shop.eu.west.orders", tmp_path / "lake.db")
-    made = create_table(name, NewTable(StructType((Field("id", LONG),))))
+    made = create_iceberg_table(name, NewTable(StructType((Field("id", LONG),))))
     assert made.schema().column_names == ["id"]
     assert str(name.load().location()).endswith("shop.eu.west/orders")
     assert name.catalog.open().list_tables(("shop", "eu", "west")) == [("shop", "eu", "west", "orders")]
@@ -183,12 +183,12 @@ def test_a_type_that_pyiceberg_lacks_is_named_with_its_column(
 ) -> None:
     from widen.errors import UnsupportedColumnType
     from widen.iceberg.catalog import to_table_name
-    from widen.iceberg.table_commit import NewTable, create_table
+    from widen.iceberg.table_commit import NewTable, create_iceberg_table
     from widen.model.types import LONG, Field, StructType
 
     columns = StructType((Field("s", StructType((Field("x", LONG),))), Field("v", LONG)))
     name = to_table_name("shop.orders", tmp_path / "lake.db")
-    path = Path(create_table(name, NewTable(columns)).metadata_location.removeprefix("file://"))
+    path = Path(create_iceberg_table(name, NewTable(columns)).metadata_location.removeprefix("file://"))
     metadata = json.loads(path.read_text())
     value = metadata["schemas"][0]
     for step in place[:-1]:

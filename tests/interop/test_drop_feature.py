@@ -306,3 +306,123 @@ def test_clustering_columns_have_their_names_after_column_mapping(spark: SparkSe
     spark.sql(f"INSERT INTO delta.`{place}` VALUES (3, 4)")
     spark.sql(f"OPTIMIZE delta.`{place}`")
     assert {tuple(row) for row in spark.sql(f"SELECT * FROM delta.`{place}`").collect()} == {(1, 2), (3, 4)}
+
+
+USES: dict[str, tuple[dict[str, str], bool]] = {
+    "deletionVectors": ({"delta.enableDeletionVectors": "true"}, True),
+    "rowTracking": ({"delta.enableRowTracking": "true", "delta.enableDeletionVectors": "false"}, False),
+    "v2Checkpoint": ({"delta.checkpointPolicy": "v2", "delta.enableDeletionVectors": "false"}, True),
+}
+"""Features, the properties of a table that uses them, and whether older versions need them."""
+
+TRACKED_BY_NAME = ("delta.rowTracking.", "delta.requireCheckpointProtection")
+
+
+def used(spark: SparkSession, place: str, feature: str, mapping: str) -> None:
+    """A table of Delta Lake that uses a feature in its data, its log and its history."""
+    properties = {**USES[feature][0], "delta.columnMapping.mode": mapping, "delta.checkpointInterval": "2"}
+    listed = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
+    sql(spark, place, f"CREATE TABLE {{t}} (id INT, p STRING) USING delta PARTITIONED BY (p) TBLPROPERTIES ({listed})")
+    sql(spark, place, "INSERT INTO {t} SELECT /*+ COALESCE(1) */ int(id), 'a b' FROM range(10)")
+    sql(spark, place, "INSERT INTO {t} SELECT /*+ COALESCE(1) */ int(id), NULL FROM range(10, 20)")
+    sql(spark, place, "DELETE FROM {t} WHERE id IN (3, 13)")
+    sql(spark, place, "UPDATE {t} SET id = 104 WHERE id = 4")
+    sql(spark, place, "INSERT INTO {t} VALUES (200, 'c')")
+
+
+LEFT = sorted([*(id for id in range(20) if id not in (3, 4, 13)), 104, 200])
+
+
+def ids(spark: SparkSession, place: str, version: int | None = None) -> list[int]:
+    reader = spark.read.format("delta")
+    reader = reader if version is None else reader.option("versionAsOf", version)
+    return sorted(row.id for row in reader.load(place).collect())
+
+
+def protocol(place: str) -> tuple[object, ...]:
+    found = Table(place).protocol
+    listed = (None if names is None else sorted(names) for names in (found.reader_features, found.writer_features))
+    return (found.min_reader_version, found.min_writer_version, *listed)
+
+
+def own_properties(place: str) -> dict[str, str]:
+    return {key: text for key, text in Table(place).properties.items() if not key.startswith(TRACKED_BY_NAME)}
+
+
+@pytest.mark.parametrize("mapping", ["none", "name"])
+@pytest.mark.parametrize("feature", USES)
+def test_features_are_dropped_as_delta_lake_drops_them(
+    spark: SparkSession, tmp_path: Path, feature: str, mapping: str
+) -> None:
+    mine, theirs = str(tmp_path / "mine"), str(tmp_path / "theirs")
+    for place in (mine, theirs):
+        used(spark, place, feature, mapping)
+    statement = f"ALTER TABLE {{t}} DROP FEATURE {feature}"
+    sql(spark, theirs, statement)
+    widen.sql(statement.format(t=f"delta.`{mine}`"), spark=spark)
+
+    assert protocol(mine) == protocol(theirs)
+    assert own_properties(mine) == own_properties(theirs)
+    assert history(spark, mine)[-1] == history(spark, theirs)[-1]
+    for place in (mine, theirs):
+        table = Table(place)
+        assert ids(spark, place) == sorted(row.id for row in table.read(spark=spark).collect()) == LEFT
+        assert ids(spark, place, version=1) == list(range(10))
+        assert table.files()["deletion_vector"].null_count == len(table.files())
+        if feature == "rowTracking":
+            assert table.files()["base_row_id"].null_count == len(table.files())
+            assert "delta.rowTracking" not in table.snapshot.domains
+    if mapping == "none":
+        found = DeltaTable(mine)
+        assert sorted(found.to_pyarrow_table()["id"].to_pylist()) == LEFT
+    # Each goes on with the table of the other: new rows, deletes, a checkpoint, a vacuum, the feature again.
+    for place in (mine, theirs):
+        sql(spark, place, "INSERT INTO {t} VALUES (201, 'd')")
+        sql(spark, place, "DELETE FROM {t} WHERE id = 0")
+        Table(place).delete("id = 1", spark=spark)
+        sql(spark, place, "VACUUM {t}")
+        Table(place).vacuum()
+        assert ids(spark, place) == sorted({*LEFT, 201} - {0, 1})
+        assert ids(spark, place, version=3) == [id for id in range(20) if id not in (3, 13)]
+        key, value = next(iter(USES[feature][0].items()))
+        sql(spark, place, f"ALTER TABLE {{t}} SET TBLPROPERTIES ('{key}' = '{value}')")
+        sql(spark, place, "DELETE FROM {t} WHERE id = 2")
+        assert sorted(row.id for row in Table(place).read(spark=spark).collect()) == sorted({*LEFT, 201} - {0, 1, 2})
+
+
+@pytest.mark.parametrize("feature", [feature for feature, (_, keeps_history) in USES.items() if keeps_history])
+def test_the_history_of_a_feature_is_truncated_as_by_delta_lake(
+    spark: SparkSession, tmp_path: Path, feature: str
+) -> None:
+    places = mine, theirs = str(tmp_path / "mine"), str(tmp_path / "theirs")
+    statement = f"ALTER TABLE {{t}} DROP FEATURE {feature} TRUNCATE HISTORY"
+
+    def drop(place: str) -> str:
+        run = widen.sql if place == mine else spark.sql
+        arguments = {"spark": spark} if place == mine else {}
+        try:
+            run(statement.format(t=f"delta.`{place}`"), **arguments)
+        except Exception as error:
+            known = ("WAIT_FOR_RETENTION_PERIOD", "HISTORICAL_VERSIONS_EXIST")
+            return next(name for name in known if name in str(error))
+        return "dropped"
+
+    for place in places:
+        used(spark, place, feature, "none")
+    assert [drop(place) for place in places] == ["WAIT_FOR_RETENTION_PERIOD"] * 2
+    assert [drop(place) for place in places] == ["HISTORICAL_VERSIONS_EXIST"] * 2
+    for place in places:
+        age(Path(place), hours=25)
+    assert [drop(place) for place in places] == ["dropped"] * 2
+    assert protocol(mine) == protocol(theirs) == (1, 2, None, None)
+    for place in places:
+        assert ids(spark, place) == sorted(row.id for row in Table(place).read(spark=spark).collect()) == LEFT
+    assert sorted(DeltaTable(mine).to_pyarrow_table()["id"].to_pylist()) == LEFT
+
+
+def test_row_tracking_has_no_history_to_truncate(spark: SparkSession, place: str) -> None:
+    used(spark, place, "rowTracking", "none")
+    statement = f"ALTER TABLE delta.`{place}` DROP FEATURE rowTracking TRUNCATE HISTORY"
+    for run in (spark.sql, lambda text: widen.sql(text, spark=spark)):
+        with pytest.raises(Exception, match="DELTA_FEATURE_DROP_HISTORY_TRUNCATION_NOT_ALLOWED"):
+            run(statement)

@@ -105,6 +105,11 @@ STEPS = {
     "checkpoint": checkpoint,
 }
 FIRST_KEPT = 3
+DROPPED = {
+    "rowTracking": ("delta.enableRowTracking", "true"),
+    "v2Checkpoint": ("delta.checkpointPolicy", "v2"),
+    "deletionVectors": ("delta.enableDeletionVectors", "true"),
+}
 OPERATIONS = [
     Operation("create", lambda place: place.mkdir(), create),
     *(
@@ -128,6 +133,15 @@ OPERATIONS = [
         prepare_without_files,
         lambda place: table(place).drop_feature("typeWidening").version,
         is_one_commit=False,
+    ),
+    *(
+        Operation(
+            f"drop {feature}",
+            partial(prepare, **{key: value}),
+            lambda place, feature=feature: table(place).drop_feature(feature).version,
+            is_one_commit=False,
+        )
+        for feature, (key, value) in DROPPED.items()
     ),
     Operation("vacuum", prepare_deleted, lambda place: table(place).vacuum().version, is_one_commit=False),
     Operation("handover", prepare_without_files, hand_over, is_one_commit=False),

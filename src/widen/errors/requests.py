@@ -70,7 +70,7 @@ class FeatureRequired(RequestError):
     template = (
         "The change needs the table feature {feature}, which the table does not support (it supports: {supported})."
     )
-    hint = "Call add_feature({feature!r}) first; older clients may then no longer be able to open the table."
+    hint = "{fix}"
 
 
 class AppendOnlyTable(RequestError):

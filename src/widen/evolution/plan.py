@@ -6,8 +6,8 @@ Source: docs/evolution-rules.md#one-interval
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from enum import Enum
 from functools import reduce
@@ -26,7 +26,7 @@ from widen.model.display import html_table, list_lines, shorten
 from widen.model.schema_json import type_to_value
 from widen.model.types import STRING, DataType, MapType, StructType
 from widen.protocol.file_statistics import HIDDEN_FIELDS, NO_STATS, join_paths, split_paths
-from widen.schema.operations import Operation
+from widen.schema.operations import AddColumn, Operation
 from widen.schema.source_metadata import FORM, role_of, source_key
 
 REPLAY_PREFIX = "widen-replay-"
@@ -73,6 +73,7 @@ class PlanEvent:
         sample: The beginning of that value.
         grade: How much it affects readers.
         at_least: Whether there may be more values: a large batch is not counted to its end.
+        dropped_in: What dropped a column of this name before, e.g. ``version 7``; empty if nothing did.
     """
 
     rules: tuple[str, ...]
@@ -84,6 +85,14 @@ class PlanEvent:
     sample: str
     grade: Grade
     at_least: bool = False
+    dropped_in: str = ""
+
+    def to_value(self) -> dict[str, Any]:
+        """Return the event as a JSON object."""
+        value: dict[str, Any] = msgspec.to_builtins(self)
+        if not self.dropped_in:
+            del value["dropped_in"]
+        return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +268,7 @@ class Plan:
         """
         columns = {event.column for event in self.events}
         return [
-            _value(event)
+            event.to_value()
             for event in self.events
             if event.grade is not Grade.ADDITIVE
             or not any(event.column[:length] in columns for length in range(1, len(event.column)))
@@ -271,7 +280,7 @@ class Plan:
             "operations": [operation.to_value() for operation in self.operations],
             "refused": [operation.to_value() for operation in self.refused],
             "schema": type_to_value(self.schema),
-            "events": [_value(event) for event in self.events],
+            "events": [event.to_value() for event in self.events],
             "pending": [_value(pending) for pending in self.pending],
             "rescued": [_value(rescued) for rescued in self.rescued],
             "quarantined": [_value(quarantined) for quarantined in self.quarantined],
@@ -283,6 +292,23 @@ class Plan:
             **({"enablesTypeWidening": True} if self.enables_widening else {}),
             **({"widenable": [each.to_value() for each in self.widenable]} if self.widenable else {}),
         }
+
+
+def mark_returning(plan: Plan, find_dropped: Callable[[], Mapping[Path, str]]) -> Plan:
+    """Return the plan with those of its events marked that add a column again which the table once had.
+
+    Args:
+        find_dropped: Returns the columns that were dropped, and by what; called only if the plan adds a column.
+    """
+    added = {operation.path for operation in plan.operations if isinstance(operation, AddColumn)}
+    if not added:
+        return plan
+    dropped = {fold_path(path): what for path, what in find_dropped().items()}
+    events = [
+        replace(event, dropped_in=dropped.get(fold_path(event.column), "")) if event.column in added else event
+        for event in plan.events
+    ]
+    return replace(plan, events=tuple(events))
 
 
 def _value(item: object) -> Mapping[str, Any]:
@@ -352,7 +378,8 @@ def _fold_lines(lines: list[str]) -> list[str]:
 def _explain_event(event: PlanEvent) -> str:
     rules, values = ", ".join(event.rules), f"{_lower_bound_text(event)}{event.count} {_kind_text(event.kinds)}"
     first = _first_seen_text(event.first, event.sample)
-    return f"{rules} {event.grade.value}: {format_path(event.column)}, for {values}{first}"
+    back = f"; {event.dropped_in} dropped a column of this name, whose values stay away" if event.dropped_in else ""
+    return f"{rules} {event.grade.value}: {format_path(event.column)}, for {values}{first}{back}"
 
 
 def _lower_bound_text(counted: PlanEvent | RescuedField) -> str:

@@ -96,6 +96,7 @@ class _Event(msgspec.Struct):
     sample: str
     grade: str
     at_least: bool = False
+    dropped_in: str = ""
 
 
 _decoder = msgspec.json.Decoder(list[_Event])
@@ -104,7 +105,16 @@ _decoder = msgspec.json.Decoder(list[_Event])
 def _reason(event: PlanEvent | _Event, grade: str) -> ChangeReason:
     file, position = event.first or ("", 0)
     return ChangeReason(
-        event.rules, event.source, event.kinds, event.count, grade, file, position, event.sample, event.at_least
+        event.rules,
+        event.source,
+        event.kinds,
+        event.count,
+        grade,
+        file,
+        position,
+        event.sample,
+        event.at_least,
+        event.dropped_in,
     )
 
 
@@ -257,6 +267,7 @@ class ChangeReason:
         position: The line or record number in that file, from 1; 0 if not known.
         sample: The beginning of the first such value.
         at_least: Whether there may be more such values.
+        dropped_in: What dropped a column of this name before, e.g. ``version 7``; empty if nothing did.
     """
 
     rules: tuple[str, ...]
@@ -268,12 +279,14 @@ class ChangeReason:
     position: int = 0
     sample: str = ""
     at_least: bool = False
+    dropped_in: str = ""
 
     def to_value(self) -> dict[str, Any]:
         """Return the reason as a JSON object."""
         reason = {"rules": list(self.rules), "source": format_path(self.source), "kinds": list(self.kinds)}
         first_seen = {"file": self.file, "position": self.position, "sample": self.sample} if self.file else {}
-        more = {"atLeast": True} if self.at_least else {}
+        more: dict[str, object] = {"atLeast": True} if self.at_least else {}
+        more |= {"droppedIn": self.dropped_in} if self.dropped_in else {}
         return {**reason, "count": self.count, **more, "grade": self.grade, **first_seen}
 
 
@@ -299,6 +312,11 @@ class ColumnChange:
         """The most severe grade of the reasons; without reasons the default grade of this kind of change."""
         grades = [reason.grade for reason in self.reasons]
         return max(grades, key=_severity) if grades else _GRADES.get(self.what, "structural")
+
+    @property
+    def dropped_in(self) -> str:
+        """What dropped a column of this name before; empty if nothing did."""
+        return next((reason.dropped_in for reason in self.reasons if reason.dropped_in), "")
 
     def to_value(self) -> dict[str, Any]:
         """Return the change as a JSON object."""

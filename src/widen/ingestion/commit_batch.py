@@ -24,7 +24,15 @@ from widen.errors import (
     WidenError,
 )
 from widen.evolution.evolve import evolve
-from widen.evolution.plan import BadFile, Plan, PlanEvent, explain_operations, explain_plan, find_unmatched
+from widen.evolution.plan import (
+    BadFile,
+    Plan,
+    PlanEvent,
+    explain_operations,
+    explain_plan,
+    find_unmatched,
+    mark_returning,
+)
 from widen.evolution.policy import Policy
 from widen.ingestion.new_files import to_load_record, to_loaded_file
 from widen.ingestion.options import NO_LIMITS, BatchLimits
@@ -170,7 +178,8 @@ def commit_batch(
                 observed = observed.merged(batch.prior_observation(table.schema, table.policy), max)
                 written = write_until_plan_is_stable(table, observed, partial(write_pass, batch, request.progress))
                 staged.add_undo(partial(written.draft.discard, written.result))
-            plan = replace(written.plan, bad_files=batch.bad_files, source_table=batch.source_table)
+            plan = mark_returning(written.plan, table.dropped_columns)
+            plan = replace(plan, bad_files=batch.bad_files, source_table=batch.source_table)
             written = replace(written, plan=plan)
             if not _has_rows(batch, written, request):
                 _write_quarantine(batch, written, request)

@@ -258,7 +258,7 @@ class OpenLineage:
         """
         if not isinstance(event.event, (LoadEvent, FailureEvent)):
             if isinstance(event.event, PlanEvent):
-                self._changes.append(msgspec.to_builtins(event.event))
+                self._changes.append(event.event.to_value())
             return
         changes, self._changes = self._changes, []
         try:

@@ -16,7 +16,7 @@ import msgspec
 
 from widen.errors import InvalidConfig, InvalidOption
 from widen.errors.tables import open_failure
-from widen.evolution.plan import REPLAY_PREFIX, Plan
+from widen.evolution.plan import REPLAY_PREFIX, Plan, mark_returning
 from widen.iceberg.catalog import CatalogSource
 from widen.ingestion.commit_batch import (
     AfterCommit,
@@ -136,7 +136,8 @@ def plan(
     if keys is not None:
         ensure_rules_apply(planned.plan.schema, keys)
     keyed_by = "" if keys is None else str(keys)
-    return replace(planned.plan, bad_files=batch.bad_files, source_table=batch.source_table, keyed_by=keyed_by)
+    plan = mark_returning(planned.plan, target.dropped_columns)
+    return replace(plan, bad_files=batch.bad_files, source_table=batch.source_table, keyed_by=keyed_by)
 
 
 @check_arguments

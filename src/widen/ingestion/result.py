@@ -203,7 +203,7 @@ class IntervalEvent:
         """Return the event as a JSON object."""
         origin = {"table": self.table, "version": self.version, "interval": self.interval}
         event = self.event
-        detail = event.to_value() if isinstance(event, (LoadEvent, FailureEvent)) else msgspec.to_builtins(event)
+        detail = msgspec.to_builtins(event) if isinstance(event, (Unmatched, BadFile)) else event.to_value()
         return {
             "event": self.kind,
             "time": self.time.isoformat(timespec="milliseconds").replace("+00:00", "Z"),

@@ -32,7 +32,7 @@ from widen.log.file_list import (
     use_system_allocator,
 )
 from widen.log.log_replay import FileActionReader, LogPiece, split_into_pieces, vector_column
-from widen.log.log_segment import SIDECARS, Checkpoint
+from widen.log.log_segment import SIDECARS, Checkpoint, is_classic_name
 from widen.log.log_store import FileEntry, LogStore
 from widen.model.lazy_module import import_lazily
 from widen.model.types import AtomicType, DataType, DecimalType, Field, StructType
@@ -106,6 +106,15 @@ def read_sidecars(store: LogStore, entry: FileEntry) -> list[Sidecar]:
         return [line.sidecar for line in lines if line.sidecar is not None]
     with _open_parquet(store, entry.path) as file:
         return [_convert(entry.path, row["sidecar"], Sidecar) for row in _rows(file, "sidecar")]
+
+
+def is_v2(store: LogStore, checkpoint: Checkpoint) -> bool:
+    """Return whether a reader needs the feature v2Checkpoint for a checkpoint: its name or its sidecars tell.
+
+    Source: PROTOCOL.md#v2-spec
+    """
+    is_classic = all(is_classic_name(entry.name) for entry in checkpoint.files)
+    return not is_classic or any(read_sidecars(store, entry) for entry in checkpoint.files)
 
 
 def _file_action_paths(store: LogStore, checkpoint: Checkpoint) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Write checkpoints, in one file or with a sidecar if the table supports V2 checkpoints, and delete what they replace.
+"""Write checkpoints, in one file or with a sidecar if V2 checkpoints are enabled, and delete what they replace.
 
 Source: PROTOCOL.md#checkpoints
 """
@@ -31,7 +31,7 @@ from widen.log.snapshot import Snapshot
 from widen.protocol.actions import Remove
 from widen.protocol.parquet_files import PROLEPTIC
 from widen.protocol.table_configuration import protected_before
-from widen.protocol.table_features import ensure_writable, is_supported
+from widen.protocol.table_features import V2_CHECKPOINT, ensure_writable, is_enabled
 from widen.protocol.table_properties import (
     DEFAULTS,
     DELETED_FILE_RETENTION,
@@ -102,7 +102,8 @@ def write_checkpoint(snapshot: Snapshot) -> None:
     adds, add_type = _adds(snapshot, files)
     other_actions = list(_non_file_rows(snapshot))
     count = len(other_actions) + files.num_rows + len(removed)
-    if is_supported(snapshot.protocol, "v2Checkpoint"):
+    # A table that supports V2 checkpoints without enabling them may be about to lose the feature.
+    if is_enabled(snapshot.protocol, snapshot.properties, V2_CHECKPOINT):
         size_bytes = _write_v2(snapshot, other_actions, removed, adds, add_type)
     else:
         schema = pa.schema([*_NON_FILE.items(), ("remove", _REMOVE), ("add", add_type)])

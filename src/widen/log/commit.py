@@ -25,7 +25,6 @@ from widen.errors import (
     BaseExpired,
     CommitUnknown,
     CorruptLog,
-    FeatureRequired,
     FileMissing,
     IcebergIncompatible,
     InternalError,
@@ -47,7 +46,7 @@ from widen.log.commit_outcome import (
     retry_conflicts,
     several_commits,
 )
-from widen.log.conflict import ROW_TRACKING_DOMAIN, ReadSet, Transaction, WinningCommit, find_conflict
+from widen.log.conflict import ReadSet, Transaction, WinningCommit, find_conflict
 from widen.log.log_segment import (
     commit_path,
     list_log,
@@ -61,12 +60,12 @@ from widen.log.snapshot import Snapshot, open_snapshot
 from widen.model.display import record_commit
 from widen.model.schema_json import from_json
 from widen.protocol.actions import Action, Add, CommitInfo, DomainMetadata, Metadata, Protocol, Remove, encode_lines
-from widen.protocol.column_mapping import SUSPENDED
+from widen.protocol.column_mapping import ROW_TRACKING_DOMAIN, SUSPENDED
 from widen.protocol.file_statistics import FileStatistics
 from widen.protocol.iceberg_compat import IcebergCompat, enabled_compat, ensure_compatible, ensure_same_partitions
 from widen.protocol.parquet_files import ensure_storable, move_to_commit_info
 from widen.protocol.table_configuration import TableConfiguration
-from widen.protocol.table_features import ensure_writable, missing_type_features, supported_features
+from widen.protocol.table_features import ensure_writable, missing_type_features, require_feature
 from widen.protocol.table_properties import TIMESTAMPS_SINCE_MS, TIMESTAMPS_SINCE_VERSION, is_on
 from widen.protocol.type_widening import TABLE_VERSION, renumber_type_changes
 
@@ -312,8 +311,7 @@ def _ensure_allowed(base: Snapshot | None, attempt: _CommitAttempt, operation: s
     if table.metadata is not attempt.before.metadata or base is None:
         missing = missing_type_features(table.protocol, table.schema)
         if missing:
-            supported = ", ".join(sorted(supported_features(table.protocol))) or "none"
-            raise FeatureRequired(feature=missing[0], supported=supported)
+            raise require_feature(table.protocol, missing[0])
     if any(add.data_change for add in adds):
         ensure_storable(table.schema, table.partition_columns)
     ensure_compatible(table)

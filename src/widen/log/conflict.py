@@ -36,14 +36,19 @@ from widen.protocol.actions import (
     Remove,
     Txn,
 )
-from widen.protocol.column_mapping import COLUMN_ID, MAX_COLUMN_ID, MODE, PHYSICAL_NAME
+from widen.protocol.column_mapping import COLUMN_ID, MAX_COLUMN_ID, MODE, PHYSICAL_NAME, ROW_TRACKING_DOMAIN
 from widen.protocol.column_metadata import HIGH_WATER_MARK
 from widen.protocol.data_skipping import FileSelection
 from widen.protocol.table_configuration import TableConfiguration
 from widen.protocol.table_features import blocking_features, supported_features
-from widen.protocol.table_properties import ENABLE_IN_COMMIT_TIMESTAMPS, TIMESTAMPS_SINCE_MS, TIMESTAMPS_SINCE_VERSION
+from widen.protocol.table_properties import (
+    CHECKPOINT_POLICY,
+    ENABLE_DELETION_VECTORS,
+    ENABLE_IN_COMMIT_TIMESTAMPS,
+    TIMESTAMPS_SINCE_MS,
+    TIMESTAMPS_SINCE_VERSION,
+)
 
-ROW_TRACKING_DOMAIN = "delta.rowTracking"
 ISOLATION_LEVEL = "delta.isolationLevel"
 VACUUM_START = "VACUUM START"
 """The operation of the commit that comes before a vacuum deletes files, after it has listed them."""
@@ -276,10 +281,10 @@ Delta Spark does not know that of a vacuum: there, such a commit names files tha
 
 HARMLESS_PROPERTIES: frozenset[str] = frozenset(
     {
-        "delta.checkpointPolicy",
+        CHECKPOINT_POLICY,
         MAX_COLUMN_ID,
         MODE,
-        "delta.enableDeletionVectors",
+        ENABLE_DELETION_VECTORS,
         ENABLE_IN_COMMIT_TIMESTAMPS,
         column_mapping.ENABLE,
         TIMESTAMPS_SINCE_MS,

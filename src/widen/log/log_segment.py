@@ -42,6 +42,11 @@ def checksum_path(version: int) -> str:
     return f"{LOG}/{version:020d}.crc"
 
 
+def is_classic_name(name: str) -> bool:
+    """Return whether a checkpoint file has the name of a classic or multi-part checkpoint."""
+    return any(kind.fullmatch(name) for kind in (_CLASSIC, _MULTIPART))
+
+
 def checkpoint_path(version: int) -> str:
     """Return the path of a classic checkpoint file."""
     return f"{LOG}/{version:020d}.checkpoint.parquet"

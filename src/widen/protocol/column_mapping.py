@@ -204,6 +204,7 @@ def without_ids(schema: StructType) -> StructType:
 
 
 ROW_TRACKING = "rowTracking"
+ROW_TRACKING_DOMAIN = "delta.rowTracking"
 ENABLE, SUSPENDED = "delta.enableRowTracking", "delta.rowTrackingSuspended"
 ID_COLUMN = "delta.rowTracking.materializedRowIdColumnName"
 VERSION_COLUMN = "delta.rowTracking.materializedRowCommitVersionColumnName"

@@ -11,23 +11,27 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from widen.errors import CorruptLog, UnsupportedFeatureForRead, UnsupportedFeatureForWrite
+from widen.errors import CorruptLog, FeatureRequired, UnsupportedFeatureForRead, UnsupportedFeatureForWrite
 from widen.model.column_path import fields, leaves
 from widen.model.types import StructType
 from widen.protocol.actions import Protocol
 from widen.protocol.column_metadata import DEFAULT, GENERATION, INVARIANT, START
 from widen.protocol.table_properties import (
+    CHECKPOINT_POLICY,
     CONSTRAINT_PREFIX,
     ENABLE_CHANGE_DATA_FEED,
+    ENABLE_DELETION_VECTORS,
     ENABLE_IN_COMMIT_TIMESTAMPS,
     ENABLE_TYPE_WIDENING,
     FEATURE_PREFIX,
+    V2,
 )
 
 MIN_READER_VERSION, MIN_WRITER_VERSION = "delta.minReaderVersion", "delta.minWriterVersion"
 IGNORE_DEFAULTS = "delta.ignoreProtocolDefaults"
 PROTECTION = "checkpointProtection"
 COLUMN_MAPPING = "columnMapping"
+DELETION_VECTORS, V2_CHECKPOINT = "deletionVectors", "v2Checkpoint"
 PROTECTED_BEFORE = "delta.requireCheckpointProtectionBeforeVersion"
 TABLE_FEATURES_READER, TABLE_FEATURES_WRITER = 3, 7
 TYPE_WIDENING, TYPE_WIDENING_PREVIEW = "typeWidening", "typeWidening-preview"
@@ -86,7 +90,7 @@ FEATURES: tuple[Feature, ...] = (
     Feature(name="allowColumnDefaults", column_key=DEFAULT, stops_writers=True),
     Feature(name=PROTECTION, stops_writers=True),
     Feature(name="clustering", requires=("domainMetadata",), stops_writers=True),
-    Feature(name="deletionVectors", is_reader=True, switch=_on("delta.enableDeletionVectors")),
+    Feature(name=DELETION_VECTORS, is_reader=True, switch=_on(ENABLE_DELETION_VECTORS)),
     Feature(name="domainMetadata"),
     Feature(name="icebergCompatV1", switch=_on("delta.enableIcebergCompatV1"), requires=("columnMapping",)),
     Feature(name="icebergCompatV2", switch=_on("delta.enableIcebergCompatV2"), requires=("columnMapping",)),
@@ -102,7 +106,7 @@ FEATURES: tuple[Feature, ...] = (
     Feature(name="timestampNtz", is_reader=True, data_type="timestamp_ntz"),
     Feature(name=TYPE_WIDENING, is_reader=True, switch=_on(ENABLE_TYPE_WIDENING)),
     Feature(name=TYPE_WIDENING_PREVIEW, is_reader=True),
-    Feature(name="v2Checkpoint", is_reader=True, switch=("delta.checkpointPolicy", ("v2",))),
+    Feature(name=V2_CHECKPOINT, is_reader=True, switch=(CHECKPOINT_POLICY, (V2,))),
     Feature(name="vacuumProtocolCheck", is_reader=True),
     Feature(name="variantType", is_reader=True, data_type="variant", stops_writers=True, writes=False),
     Feature(name="variantType-preview", is_reader=True, stops_writers=True, writes=False),
@@ -216,6 +220,15 @@ def _features_by_name(properties: Mapping[str, str]) -> Iterable[str]:
 def _is_used(row: Feature, schema: StructType) -> bool:
     by_key = row.column_key is not None and any(row.column_key in field.metadata for _, field in fields(schema))
     return by_key or (row.data_type is not None and any(str(t) == row.data_type for _, t in leaves(schema)))
+
+
+def require_feature(protocol: Protocol, name: str) -> FeatureRequired:
+    """Return the error for a change that needs a feature which a protocol does not support."""
+    fix = f"Call add_feature({name!r}) first; older clients may then no longer be able to open the table."
+    if not _BY_NAME[name].writes:
+        fix = f"Widen reads tables with {name} and does not write them: use another type, e.g. a string with JSON text."
+    supported = ", ".join(sorted(supported_features(protocol))) or "none"
+    return FeatureRequired(feature=name, supported=supported, fix=fix)
 
 
 def missing_type_features(protocol: Protocol, schema: StructType) -> list[str]:

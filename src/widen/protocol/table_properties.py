@@ -23,6 +23,8 @@ ENABLE_IN_COMMIT_TIMESTAMPS = "delta.enableInCommitTimestamps"
 TIMESTAMPS_SINCE_VERSION = "delta.inCommitTimestampEnablementVersion"
 TIMESTAMPS_SINCE_MS = "delta.inCommitTimestampEnablementTimestamp"
 ENABLE_TYPE_WIDENING = "delta.enableTypeWidening"
+ENABLE_DELETION_VECTORS = "delta.enableDeletionVectors"
+CHECKPOINT_POLICY, CLASSIC, V2 = "delta.checkpointPolicy", "classic", "v2"
 UNIFORM_FORMATS = "delta.universalFormat.enabledFormats"
 
 SWITCHES: tuple[str, ...] = (
@@ -35,7 +37,7 @@ SWITCHES: tuple[str, ...] = (
     "delta.checkpoint.writeStatsAsStruct",
     "delta.compatibility.symlinkFormatManifest.enabled",
     ENABLE_CHANGE_DATA_FEED,
-    "delta.enableDeletionVectors",
+    ENABLE_DELETION_VECTORS,
     "delta.enableExpiredLogCleanup",
     "delta.enableFullRetentionRollback",
     "delta.enableIcebergCompatV1",
@@ -52,7 +54,7 @@ SWITCHES: tuple[str, ...] = (
 
 OTHERS: tuple[str, ...] = (
     "delta.checkpointInterval",
-    "delta.checkpointPolicy",
+    CHECKPOINT_POLICY,
     "delta.checkpointRetentionDuration",
     "delta.columnMapping.maxColumnId",
     "delta.columnMapping.mode",
@@ -136,7 +138,7 @@ _FEATURE = AllowedValues("(?i:supported|enabled)", "Must be supported.")
 VALUES: Mapping[str, AllowedValues] = {
     **dict.fromkeys(SWITCHES, _SWITCH),
     "delta.checkpointInterval": _integer(1),
-    "delta.checkpointPolicy": AllowedValues("classic|v2", "Must be classic or v2."),
+    CHECKPOINT_POLICY: AllowedValues(f"{CLASSIC}|{V2}", f"Must be {CLASSIC} or {V2}."),
     "delta.columnMapping.maxColumnId": AllowedValues("(?!)", "Delta Lake counts this itself."),
     "delta.dataSkippingNumIndexedCols": _integer(-1),
     "delta.dataSkippingStatsColumns": AllowedValues(

@@ -289,7 +289,8 @@ def _change_cell(change: ColumnChange, length: int) -> Text:
     limit = max(length + 8, SHORTEST_TYPE)
     new = Text(type_text(change.new, limit), "cyan")
     if not change.old:
-        return new
+        back = f" (again; {change.dropped_in} dropped it)" if change.dropped_in else ""
+        return new.append(printable(back), "yellow")
     old = Text(type_text(change.old, limit), "dim")
     return old if not change.new else Text(" → ").join((old, new))
 

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from widen.errors import FeatureRequired, InternalError
+from widen.errors import InternalError
 from widen.model.column_path import (
     KEY,
     Path,
@@ -46,6 +46,7 @@ from widen.protocol.column_metadata import (
 from widen.protocol.file_statistics import STATS_COLUMNS, named_columns
 from widen.protocol.table_features import (
     TYPE_WIDENING_PREVIEW,
+    require_feature,
     required_features,
     supported_features,
     with_features,
@@ -105,6 +106,9 @@ def plan_alter(state: TableState, operations: Sequence[Operation]) -> MetadataCh
     name, parameters = operation_parameters(state, done)
     return MetadataChange(actions, name, parameters, tuple(done))
 
+
+DROP_COLUMNS = "DROP COLUMNS"
+"""The operation of a commit that drops columns, as Delta Lake has it."""
 
 _PARTS: Mapping[type[Operation], str] = {
     op.WidenType: "type",
@@ -253,7 +257,7 @@ def ensure_types(state: TableState, schema: StructType) -> None:
     """
     used = {str(leaf) for _, leaf in leaves(schema)} - {str(leaf) for _, leaf in leaves(state.schema)}
     for feature in sorted(required_features({}, _columns_of(used, schema)) - supported_features(state.protocol)):
-        raise FeatureRequired(feature=feature, supported=", ".join(sorted(supported_features(state.protocol))))
+        raise require_feature(state.protocol, feature)
 
 
 def _columns_of(types: set[str], schema: StructType) -> StructType:
@@ -481,7 +485,7 @@ def operation_parameters(state: TableState, operations: Sequence[op.Operation]) 
         return "ADD COLUMNS", {"columns": described}
     dropped = [operation for operation in operations if isinstance(operation, op.DropColumn)]
     if len(dropped) == len(operations):
-        return "DROP COLUMNS", {"columns": [_name(each.path) for each in dropped]}
+        return DROP_COLUMNS, {"columns": [_name(each.path) for each in dropped]}
     visible = [operation for operation in operations if not isinstance(operation, op.SyncIdentity)]
     return _column_changes(apply_operations(state.schema, visible), operations)
 

@@ -6,7 +6,8 @@ Source: Delta Spark's DROP FEATURE; PROTOCOL.md#writer-requirements-for-type-wid
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
 
 import msgspec
 
@@ -26,28 +27,47 @@ from widen.model.column_path import fields, format_path
 from widen.model.schema_json import from_json
 from widen.model.types import Field, is_atomic
 from widen.protocol.actions import DomainMetadata, Metadata, to_domain
-from widen.protocol.column_mapping import FEATURE, MODE, NONE, to_physical, without_mapping
+from widen.protocol.column_mapping import (
+    ENABLE,
+    FEATURE,
+    ID_COLUMN,
+    MODE,
+    NONE,
+    ROW_TRACKING,
+    ROW_TRACKING_DOMAIN,
+    SUSPENDED,
+    VERSION_COLUMN,
+    to_physical,
+    without_mapping,
+)
 from widen.protocol.table_features import (
     COLUMN_MAPPING,
+    DELETION_VECTORS,
     PROTECTED_BEFORE,
     PROTECTION,
     TYPE_WIDENING,
     TYPE_WIDENING_PREVIEW,
+    V2_CHECKPOINT,
     dependent_features,
     find_feature,
     supported_features,
     without_feature,
 )
 from widen.protocol.table_properties import (
+    CHECKPOINT_POLICY,
+    CLASSIC,
+    ENABLE_DELETION_VECTORS,
     ENABLE_IN_COMMIT_TIMESTAMPS,
     ENABLE_TYPE_WIDENING,
     TIMESTAMPS_SINCE_MS,
     TIMESTAMPS_SINCE_VERSION,
+    V2,
+    is_on,
     is_property,
 )
 from widen.protocol.type_widening import TYPE_CHANGES, has_type_changes, strip_type_changes
 from widen.schema.source_metadata import FORBIDDEN
-from widen.schema.table_definition import plan_unset_properties
+from widen.schema.table_definition import plan_set_properties, plan_unset_properties
 from widen.schema.table_state import MetadataChange, TableState, check_constraints
 
 OPERATION = "DROP FEATURE"
@@ -57,29 +77,46 @@ def _never(_: Metadata) -> bool:
     return False
 
 
+class Stored(Enum):
+    """What a feature leaves in files and in their entries of the log."""
+
+    COLUMN_NAMES = auto()
+    OLD_TYPES = auto()
+    DELETION_VECTORS = auto()
+    ROW_IDS = auto()
+    SIDECARS = auto()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemovableFeature:
     """A feature that can be dropped.
 
     Args:
-        has_mapping: Whether its traces are the mode of column mapping, and names and ids of columns.
-        has_types: Whether its traces are type changes, in files and in the metadata of columns.
+        unset: The properties to remove before anything else.
+        settings: The properties to set before anything else, so that no writer uses the feature again.
+        unset_last: The properties to remove together with the feature, since writers use them until then.
+        domain: The metadata domain to remove together with the feature.
+        stored: What to remove from the files, too.
         keeps_history: Whether older versions need it, so that they must be truncated or protected before.
         is_trace: Whether a metadata action in the history uses the feature.
     """
 
     name: str
-    properties: tuple[str, ...] = ()
-    has_mapping: bool = False
-    has_types: bool = False
+    unset: tuple[str, ...] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
+    unset_last: tuple[str, ...] = ()
+    domain: str | None = None
+    stored: Stored | None = None
     keeps_history: bool = False
     is_trace: Callable[[Metadata], bool] = _never
 
     def is_clean(self, state: TableState) -> bool:
-        """Return whether a version lists the feature without using it."""
-        is_set = any(key in state.properties for key in self.properties)
-        is_mapped = self.has_mapping and state.mapping != NONE
-        return not is_set and not is_mapped and not (self.has_types and has_type_changes(state.schema))
+        """Return whether the metadata of a version list the feature without using it."""
+        is_set = any(key in state.properties for key in self.unset)
+        is_settled = self.settings.items() <= state.properties.items()
+        is_mapped = self.stored is Stored.COLUMN_NAMES and state.mapping != NONE
+        has_history = self.stored is Stored.OLD_TYPES and has_type_changes(state.schema)
+        return is_settled and not is_set and not is_mapped and not has_history
 
 
 def _has_type_changes(metadata: Metadata) -> bool:
@@ -90,23 +127,59 @@ def _is_mapped(metadata: Metadata) -> bool:
     return metadata.configuration.get(MODE, NONE) != NONE
 
 
+def _writes_vectors(metadata: Metadata) -> bool:
+    return is_on(metadata.configuration, ENABLE_DELETION_VECTORS)
+
+
+def _writes_sidecars(metadata: Metadata) -> bool:
+    return metadata.configuration.get(CHECKPOINT_POLICY) == V2
+
+
 def _widening(name: str) -> RemovableFeature:
-    unset = (ENABLE_TYPE_WIDENING,)
-    return RemovableFeature(name=name, properties=unset, has_types=True, keeps_history=True, is_trace=_has_type_changes)
+    return RemovableFeature(
+        name=name,
+        unset=(ENABLE_TYPE_WIDENING,),
+        stored=Stored.OLD_TYPES,
+        keeps_history=True,
+        is_trace=_has_type_changes,
+    )
 
 
 REMOVABLE_FEATURES: Mapping[str, RemovableFeature] = {
     row.name: row
     for row in (
         RemovableFeature(name="checkConstraints"),
-        RemovableFeature(name=FEATURE, properties=(MODE,), has_mapping=True, keeps_history=True, is_trace=_is_mapped),
-        RemovableFeature(name=PROTECTION, properties=(PROTECTED_BEFORE,)),
+        RemovableFeature(
+            name=FEATURE, unset=(MODE,), stored=Stored.COLUMN_NAMES, keeps_history=True, is_trace=_is_mapped
+        ),
+        RemovableFeature(name=PROTECTION, unset=(PROTECTED_BEFORE,)),
+        RemovableFeature(
+            name=DELETION_VECTORS,
+            unset=(ENABLE_DELETION_VECTORS,),
+            stored=Stored.DELETION_VECTORS,
+            keeps_history=True,
+            is_trace=_writes_vectors,
+        ),
         RemovableFeature(
             name="inCommitTimestamp",
-            properties=(ENABLE_IN_COMMIT_TIMESTAMPS, TIMESTAMPS_SINCE_VERSION, TIMESTAMPS_SINCE_MS),
+            unset=(ENABLE_IN_COMMIT_TIMESTAMPS, TIMESTAMPS_SINCE_VERSION, TIMESTAMPS_SINCE_MS),
+        ),
+        RemovableFeature(
+            name=ROW_TRACKING,
+            settings={ENABLE: "false", SUSPENDED: "true"},
+            unset_last=(ENABLE, SUSPENDED, ID_COLUMN, VERSION_COLUMN),
+            domain=ROW_TRACKING_DOMAIN,
+            stored=Stored.ROW_IDS,
         ),
         _widening(TYPE_WIDENING),
         _widening(TYPE_WIDENING_PREVIEW),
+        RemovableFeature(
+            name=V2_CHECKPOINT,
+            settings={CHECKPOINT_POLICY: CLASSIC},
+            stored=Stored.SIDECARS,
+            keeps_history=True,
+            is_trace=_writes_sidecars,
+        ),
         RemovableFeature(name="vacuumProtocolCheck", keeps_history=True),
     )
 }
@@ -169,8 +242,8 @@ def plan_mapping_removal(state: TableState, *, explicit: bool = False) -> tuple[
         return ()
     if needed := dependent_features(state.protocol, FEATURE):
         raise FeatureStillNeeded(feature=FEATURE, dependents=", ".join(needed))
-    for path, field in fields(state.schema):
-        if any(char in FORBIDDEN for char in field.name):
+    for path, column in fields(state.schema):
+        if any(char in FORBIDDEN for char in column.name):
             reason = f"without column mapping a name cannot contain any of {FORBIDDEN!r}"
             fix = f"Rename it first: rename_column({format_path(path)!r}, ...)."
             raise InvalidColumnName(name=format_path(path), reason=reason, fix=fix)
@@ -189,13 +262,17 @@ def plan_mapping_removal(state: TableState, *, explicit: bool = False) -> tuple[
     return actions
 
 
-def unset_feature_properties(state: TableState, row: RemovableFeature) -> MetadataChange | None:
-    """Return the commit that removes the properties of a feature, whatever their values; None if none is set.
+def disable_feature(state: TableState, row: RemovableFeature) -> MetadataChange | None:
+    """Return the commit after which no writer uses a feature; None if it changes nothing.
+
+    Properties to unset are removed whatever their values.
 
     Source: PROTOCOL.md#writer-requirements-for-type-widening: the property must not be set. Delta Spark leaves an
     explicit ``false`` behind.
     """
-    return plan_unset_properties(state, [key for key in row.properties if key in state.properties])
+    if row.settings:
+        return plan_set_properties(state, row.settings)
+    return plan_unset_properties(state, [key for key in row.unset if key in state.properties])
 
 
 def without_type_changes(state: TableState, operation: str) -> MetadataChange | None:
@@ -226,12 +303,14 @@ def downgrade_protocol(state: TableState, row: RemovableFeature, *, truncates: b
 
     Source: Delta Spark's DROP FEATURE; protocol_rfcs/checkpoint-protection.md
     """
-    metadata = state.metadata
+    configuration = {key: text for key, text in state.properties.items() if key not in row.unset_last}
     if protects:
-        configuration = {**metadata.configuration, PROTECTED_BEFORE: str(state.version + 1)}
-        metadata = msgspec.structs.replace(metadata, configuration=configuration)
+        configuration[PROTECTED_BEFORE] = str(state.version + 1)
+    metadata = msgspec.structs.replace(state.metadata, configuration=configuration)
     protocol = without_feature(state.protocol, row.name, (PROTECTION,) if protects else ())
-    return MetadataChange((metadata, protocol), OPERATION, {"featureName": row.name, "truncateHistory": truncates})
+    domains = () if row.domain is None else (DomainMetadata(domain=row.domain, configuration="{}", removed=True),)
+    actions = (metadata, protocol, *domains)
+    return MetadataChange(actions, OPERATION, {"featureName": row.name, "truncateHistory": truncates})
 
 
 def _describe_field(field: Field) -> dict[str, object]:
@@ -347,6 +426,8 @@ def _losses(drops: Iterable[str]) -> list[str]:
 
 _LOSSES: Mapping[str, str] = {
     COLUMN_MAPPING: "column mapping: columns can no longer be renamed or dropped; all files are rewritten",
+    DELETION_VECTORS: "deletion vectors: files with deleted rows are rewritten",
+    ROW_TRACKING: "the ids of rows and the versions in which they changed",
     TYPE_WIDENING: "the record of type changes; files in old types are rewritten",
     TYPE_WIDENING_PREVIEW: "the record of type changes; files in old types are rewritten",
     "inCommitTimestamp": "timestamps in commits; the times of files count instead",

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from widen.log.commit import Committed, Conflicted, ReadSet, StagedFiles, commit
 from widen.log.commit_outcome import several_commits
@@ -20,6 +22,7 @@ from widen.model.argument_types import check_arguments
 from widen.model.column_path import resolve
 from widen.model.types import DataType
 from widen.protocol import column_mapping
+from widen.protocol.actions import Add
 from widen.protocol.table_properties import canonical_keys
 from widen.schema import request
 from widen.schema.alter import plan_alter
@@ -372,7 +375,7 @@ class PropertyChangesMixin(TableVersion):
 
 FILES_PER_COMMIT = 100_000
 ATTEMPTS = 100
-_OPERATION = "ROW TRACKING BACKFILL"
+_OPERATION, _REMOVAL = "ROW TRACKING BACKFILL", "ROW TRACKING UNBACKFILL"
 
 
 def backfill_row_ids(store: LogStore) -> Snapshot:
@@ -387,15 +390,43 @@ def backfill_row_ids(store: LogStore) -> Snapshot:
 
     Source: PROTOCOL.md#writer-requirements-for-row-tracking; Delta Spark for the provenance
     """
+    return _add_files_again(store, _OPERATION, lambda files: files["base_row_id"].is_null(), lambda add: add)
+
+
+def remove_row_ids(store: LogStore) -> Snapshot:
+    """Commit every file with row ids again, without them; return a version in which no file has them.
+
+    Row tracking must be suspended already, so that new files have no row ids.
+
+    Raises:
+        ContentionError: too many commits conflicted, or the outcome of one is unknown.
+
+    Source: Delta Spark's DROP FEATURE rowTracking
+    """
+
+    def without_ids(add: Add) -> Add:
+        return msgspec.structs.replace(add, base_row_id=None, default_row_commit_version=None)
+
+    return _add_files_again(store, _REMOVAL, has_row_ids, without_ids)
+
+
+def has_row_ids(files: pa.Table) -> pa.ChunkedArray:
+    """Return for each file whether it has row ids."""
+    return pc.or_(files["base_row_id"].is_valid(), files["default_row_commit_version"].is_valid())
+
+
+def _add_files_again(
+    store: LogStore, operation: str, is_chosen: Callable[[pa.Table], pa.ChunkedArray], change: Callable[[Add], Add]
+) -> Snapshot:
     batch, conflicts = 0, 0
     while True:
         snapshot = open_snapshot(store)
         files = snapshot.files()
-        without_ids = files.filter(files["base_row_id"].is_null()).slice(0, FILES_PER_COMMIT)
-        if not without_ids.num_rows:
+        chosen = files.filter(is_chosen(files)).slice(0, FILES_PER_COMMIT)
+        if not chosen.num_rows:
             return snapshot
-        adds = [msgspec.structs.replace(add, data_change=False) for add in to_adds(without_ids)]
-        outcome = commit(store, snapshot, adds, _OPERATION, {"batchId": batch}, max_attempts=1)
+        adds = [msgspec.structs.replace(change(add), data_change=False) for add in to_adds(chosen)]
+        outcome = commit(store, snapshot, adds, operation, {"batchId": batch}, max_attempts=1)
         has_conflict = isinstance(outcome, Conflicted)
         batch, conflicts = (batch, conflicts + 1) if has_conflict else (batch + 1, 0)
         if not has_conflict or conflicts == ATTEMPTS:
@@ -424,8 +455,7 @@ def remove_column_mapping(
 
     Source: Delta Spark's ALTER TABLE SET TBLPROPERTIES ('delta.columnMapping.mode' = 'none')
     """
-    from widen.spark.maintain.compact_files import live_rows
-    from widen.spark.maintain.rewrite_files import MOST_CONFLICTS, RewrittenFiles, rewrite_files
+    from widen.spark.maintain.rewrite_files import MOST_CONFLICTS, RewrittenFiles, live_rows, rewrite_files
 
     for attempt in range(1, MOST_CONFLICTS + 1):
         snapshot = open_snapshot(store)

@@ -25,12 +25,14 @@ from widen.errors import (
     VersionNotFound,
     WidenError,
 )
+from widen.log.checkpoint_reader import is_v2
 from widen.log.checkpoint_writer import (
     DAY_MS,
     MINUTE_MS,
     clean_up,
     earliest_reliable_checkpoint,
     is_truncated,
+    retention_ms,
     write_checkpoint,
 )
 from widen.log.commit import (
@@ -42,16 +44,17 @@ from widen.log.commit import (
     retry_conflicts,
     several_commits,
 )
-from widen.log.commit_files import METADATA, current_ms, read_non_file_actions, time_text, to_ms
-from widen.log.file_list import to_remove
+from widen.log.commit_files import METADATA, current_ms, decode_commit, read_non_file_actions, time_text, to_ms
+from widen.log.file_list import canonical_path, to_remove
 from widen.log.loads import restore_loads
 from widen.log.log_segment import find_segment, list_log
-from widen.log.log_store import LogStore
+from widen.log.log_store import LogStore, percent_encode
 from widen.log.snapshot import Snapshot, open_snapshot
 from widen.log.vacuum import VacuumPlan, plan_vacuum, run_vacuum, to_retention_ms
 from widen.log.version_changes import files_only_in, missing_files
 from widen.model.argument_types import check_arguments
-from widen.protocol.actions import Action, Metadata
+from widen.protocol.actions import Action, Remove
+from widen.protocol.deletion_vectors import locate_vector
 from widen.protocol.table_configuration import protected_before
 from widen.protocol.table_features import PROTECTION
 from widen.protocol.table_properties import (
@@ -62,10 +65,15 @@ from widen.protocol.table_properties import (
     duration_text,
 )
 from widen.schema import feature_removal
-from widen.schema.feature_removal import RemovableFeature
+from widen.schema.feature_removal import RemovableFeature, Stored
 from widen.schema.table_definition import ensure_removable, restore_actions
 from widen.schema.table_state import MetadataChange, TableState, to_table_state
-from widen.table.column_operations import PropertyChangesMixin, remove_column_mapping
+from widen.table.column_operations import (
+    PropertyChangesMixin,
+    has_row_ids,
+    remove_column_mapping,
+    remove_row_ids,
+)
 from widen.table.open_table import Self, TableVersion
 from widen.table.results import TableChange, Vacuumed, to_datetime
 
@@ -86,8 +94,9 @@ class MaintenanceMixin(PropertyChangesMixin):
     def drop_feature(self, name: str, *, truncate_history: bool = False, spark: SparkSession | None = None) -> Self:
         """Remove the traces of a feature and then the feature from the protocol, and return the table.
 
-        For type widening this unsets the property, rewrites files that have an old type, and removes the recorded type
-        changes. Older versions then either stay, behind protected checkpoints (``checkpointProtection``), or must have
+        What the feature has left in files is removed first: files in old types, with deletion vectors or with the
+        names of column mapping are rewritten, and the row ids of files are removed. Older versions that need the
+        feature then either stay, behind protected checkpoints (``checkpointProtection``), or must have
         expired: with ``truncate_history`` this takes two calls, more than
         ``delta.dropFeatureTruncateHistory.retentionDuration`` (24 hours) apart. Steps that are committed before an
         error stay committed, and the call can be repeated.
@@ -426,20 +435,31 @@ class FeatureRemoval:
         return feature_removal.find_removable_feature(to_table_state(snapshot), self.name, truncates=self.truncates)
 
     def _remove_traces(self, row: RemovableFeature) -> bool:
-        """Unset the properties, rewrite old files and remove recorded type changes; return whether there were any.
+        """Disable the feature and remove what it stored; return whether older versions need it.
 
-        Source: Delta Spark: properties alone do not have to expire.
+        Source: Delta Spark: properties of type widening alone do not have to expire.
         """
-        is_unmapped = row.has_mapping and remove_column_mapping(self.store, self.renewal.session) is not None
+        before = open_snapshot(self.store)
+        if row.stored is Stored.COLUMN_NAMES:
+            remove_column_mapping(self.store, self.renewal.session)
         _commit_plan(
             self.store,
             lambda: open_snapshot(self.store),
-            lambda state: feature_removal.unset_feature_properties(state, row),
+            lambda state: feature_removal.disable_feature(state, row),
         )
-        if row.has_mapping or not row.has_types:
-            return is_unmapped
-        stripped = forget_type_changes(self.renewal, feature_removal.OPERATION)
-        return stripped is not None or self.renewal.files > 0
+        if row.stored is Stored.OLD_TYPES:
+            forget_type_changes(self.renewal, feature_removal.OPERATION)
+        elif row.stored is Stored.DELETION_VECTORS:
+            self._purge()
+        elif row.stored is Stored.ROW_IDS:
+            remove_row_ids(self.store)
+        return row.is_trace(before.metadata) or has_stored(row, before) or self.renewal.files > 0
+
+    def _purge(self) -> None:
+        from widen.spark.maintain.rewrite_files import Purge
+
+        Purge(self.store, self.renewal.session).run()
+        protect_vector_files(self.store)
 
     def _truncate_protected(self) -> None:
         snapshot = open_snapshot(self.store)
@@ -467,11 +487,15 @@ class FeatureRemoval:
         """Change the protocol on top of a version that has no trace of the feature."""
 
         def newest() -> Snapshot:
-            if row.has_mapping:
+            if row.stored is Stored.COLUMN_NAMES:
                 remove_column_mapping(self.store, self.renewal.session)
-            snapshot = self.renewal.run() if row.has_types else open_snapshot(self.store)
+            elif row.stored is Stored.OLD_TYPES:
+                self.renewal.run()
+            elif row.stored is Stored.ROW_IDS:
+                remove_row_ids(self.store)
+            snapshot = open_snapshot(self.store)
             self._row(snapshot)
-            if not row.is_clean(to_table_state(snapshot)):
+            if has_stored(row, snapshot) or not row.is_clean(to_table_state(snapshot)):
                 raise DropConflict(version=snapshot.version, location=self.store.location, feature=self.name)
             ensure(snapshot)
             return snapshot
@@ -486,7 +510,7 @@ class FeatureRemoval:
     def _ensure_aged(self, row: RemovableFeature, snapshot: Snapshot) -> None:
         key, unit_ms = (TRUNCATE_HISTORY_RETENTION, MINUTE_MS) if self.truncates else (LOG_RETENTION, DAY_MS)
         clean_up(snapshot, duration_ms(snapshot.properties, key), unit_ms)
-        if history_contains(snapshot, row.is_trace):
+        if history_contains(snapshot, row):
             raise self._must_age(HistoryUsesFeature, snapshot)
 
     def _must_age(self, kind: type[RetentionNotExpired], snapshot: Snapshot) -> RetentionNotExpired:
@@ -563,8 +587,8 @@ def _has_checkpoint(store: LogStore, version: int) -> bool:
     return checkpoint is not None and checkpoint.version == version
 
 
-def history_contains(snapshot: Snapshot, is_trace: Callable[[Metadata], bool]) -> bool:
-    """Return whether the metadata of any readable version, up to this one, contains a trace of a feature.
+def history_contains(snapshot: Snapshot, row: RemovableFeature) -> bool:
+    """Return whether any readable version, up to this one, contains a trace of a feature.
 
     Reads the oldest checkpoint from which all later versions can be reconstructed, and every existing commit, also
     those before that checkpoint.
@@ -572,15 +596,74 @@ def history_contains(snapshot: Snapshot, is_trace: Callable[[Metadata], bool]) -
     Source: Delta Spark's DROP FEATURE … TRUNCATE HISTORY
     """
     store, listing = snapshot.store, list_log(snapshot.store)
-    earliest = earliest_reliable_checkpoint(listing)
-    if is_trace(open_snapshot(store, earliest or min(listing.commits)).metadata):
+    earliest = open_snapshot(store, earliest_reliable_checkpoint(listing) or min(listing.commits))
+    if row.is_trace(earliest.metadata) or has_stored(row, earliest):
         return True
     paths = [file.entry.path for file in listing.versions if file.first <= snapshot.version]
     for path, data in zip(paths, store.read_many(paths), strict=True):
         for line in read_non_file_actions(path, data, METADATA):
-            if line.meta_data is not None and is_trace(line.meta_data):
+            if line.meta_data is not None and row.is_trace(line.meta_data):
                 return True
+        if row.stored is Stored.DELETION_VECTORS and _names_vector(path, data):
+            return True
     return False
+
+
+def has_stored(row: RemovableFeature, snapshot: Snapshot) -> bool:
+    """Return whether the files of a version, or its checkpoint, contain what only the feature reads."""
+    if row.stored is Stored.DELETION_VECTORS:
+        return bool(pc.any(snapshot.files()["deletion_vector"].is_valid()).as_py())
+    if row.stored is Stored.ROW_IDS:
+        return bool(pc.any(has_row_ids(snapshot.files())).as_py())
+    if row.stored is Stored.SIDECARS and snapshot.segment.checkpoint is not None:
+        return is_v2(snapshot.store, snapshot.segment.checkpoint)
+    return False
+
+
+def _names_vector(path: str, data: bytes) -> bool:
+    if b'"deletionVector"' not in data:
+        return False
+    actions = ((line.add, line.remove) for line in decode_commit(path, data))
+    return any(action is not None and action.deletion_vector is not None for pair in actions for action in pair)
+
+
+TOMBSTONES = "Deletion Vector Tombstones"
+"""The operation of the commit that protects deletion vectors of older versions, as Delta Spark has it."""
+
+
+def protect_vector_files(store: LogStore) -> None:
+    """Record the deletion vector files of older versions as removed, so that they are kept as long as these versions.
+
+    A writer that does not know the feature does not see that older versions need them, and its vacuum would delete
+    them at once.
+
+    Raises:
+        ContentionError: too many conflicts, or the outcome of the commit is unknown.
+
+    Source: Delta Spark's DROP FEATURE deletionVectors
+    """
+
+    def attempt(_: Conflicted | None) -> Committed | Conflicted | None:
+        snapshot = open_snapshot(store)
+        removes, now_ms = _vector_tombstones(snapshot), current_ms()
+        actions = [Remove(path=path, data_change=False, deletion_timestamp=now_ms) for path in removes]
+        if not actions:
+            return None
+        outcome = commit(store, snapshot, actions, TOMBSTONES, {})
+        return outcome if isinstance(outcome, Conflicted) else outcome.or_raise()
+
+    retry_conflicts(attempt)
+
+
+def _vector_tombstones(snapshot: Snapshot) -> list[str]:
+    """Return the paths of the deletion vector files that unexpired tombstones need and that have none themselves."""
+    since_ms, location = current_ms() - retention_ms(snapshot.properties), snapshot.location
+    removed = [remove for remove in snapshot.removed_files() if (remove.deletion_timestamp or 0) > since_ms]
+    vectors = [locate_vector(each.deletion_vector) for each in removed if each.deletion_vector is not None]
+    known = {canonical_path(each.path, location) for each in removed if each.deletion_vector is None}
+    needed = {canonical_path(each.path, location) for each in vectors if each is not None}
+    # A clone names vectors of another table by their absolute paths: they are not ours to keep.
+    return [percent_encode(path) for path in sorted(needed - known) if not (path.startswith("/") or "://" in path)]
 
 
 # Vacuum: delete the files that no version needs.

@@ -9,7 +9,7 @@ import hashlib
 import re
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -18,6 +18,7 @@ import msgspec
 
 from widen.errors import (
     InvalidOption,
+    InvalidPath,
     OptionMissing,
     QuarantineNotFound,
     SourceError,
@@ -42,7 +43,7 @@ from widen.log.loads import Load, commit_with_loads, find_head, read_loads
 from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot, new_snapshot, open_snapshot
 from widen.log.version_changes import VersionChanges, missing_files, removed_file, version_changes
-from widen.model.column_path import Path, fields, find_field
+from widen.model.column_path import Path, fields, find_field, parse_path
 from widen.model.schema_json import from_json
 from widen.model.types import LONG, STRING, TIMESTAMP, Field, StructType, quote_name
 from widen.protocol.actions import Action, Add, Metadata, Protocol, Txn
@@ -53,7 +54,7 @@ from widen.protocol.file_statistics import HIDDEN_FIELDS, NO_STATS, split_paths
 from widen.protocol.table_configuration import TableConfiguration
 from widen.protocol.table_features import ensure_writable, supported_features
 from widen.protocol.table_properties import ENABLE_TYPE_WIDENING
-from widen.schema.alter import with_operations
+from widen.schema.alter import DROP_COLUMNS, with_operations
 from widen.schema.checks import table_format_of
 from widen.schema.growth import ensure_types_unreferenced, is_readable_in
 from widen.schema.source_metadata import COMMENT, CORRUPT, TableFormat, role_field, with_sources
@@ -163,6 +164,9 @@ class DeltaTarget(IngestTarget):
 
     def with_file_fields(self, names: frozenset[str]) -> DeltaTarget:
         return replace(self, policy=for_file_fields(replace(self.policy, file_fields=names)))
+
+    def dropped_columns(self) -> Mapping[Path, str]:
+        return {} if self.snapshot is None else _dropped_columns(self.snapshot)
 
     @property
     def turns_on_widening(self) -> bool:
@@ -567,6 +571,25 @@ def _discard_others(store: LogStore, adds: Sequence[Add], kept: Sequence[Add]) -
     stay = {store.plain(add.path) for add in kept}
     for job in {add.path.partition("/")[0] for add in adds if store.plain(add.path) not in stay}:
         discard_folder(store, job, but=stay)
+
+
+MOST_COMMITS = 1_000
+"""The number of commits, from the newest on, in which a dropped column is searched for."""
+
+
+def _dropped_columns(snapshot: Snapshot) -> dict[Path, str]:
+    """Return the columns that the history says were dropped, and the last version that dropped each.
+
+    A history is free-form: what cannot be parsed is ignored.
+    """
+    dropped: dict[Path, str] = {}
+    for version, _, info in snapshot.history(MOST_COMMITS):
+        parameters = info.get("operationParameters")
+        if info.get("operation") == DROP_COLUMNS and isinstance(parameters, dict):
+            with suppress(msgspec.DecodeError, InvalidPath):
+                for name in msgspec.json.decode(str(parameters.get("columns")), type=list[str]):
+                    dropped.setdefault(parse_path(name), f"version {version}")
+    return dropped
 
 
 def _with_sources(metadata: Metadata, planned: StructType) -> Metadata:

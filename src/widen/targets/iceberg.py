@@ -6,13 +6,15 @@ Source: docs/evolution-rules.md#d1
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from widen.errors import IcebergTableNotFound, InvalidOption, SourceError, SourceHistoryLost
+from widen.errors import IcebergTableNotFound, InvalidOption, SourceError, SourceHistoryLost, UnsupportedColumnType
 from widen.evolution.plan import REPLAY_PREFIX, Plan, privacy_properties
 from widen.evolution.policy import FixedColumn, Policy, for_file_fields, with_time_fields
 from widen.iceberg import properties as names
@@ -46,6 +48,7 @@ from widen.log.log_store import LogStore
 from widen.model.column_path import Path, fields, format_path
 from widen.model.lazy_module import import_lazily
 from widen.model.types import StructType
+from widen.protocol.column_mapping import COLUMN_ID
 from widen.protocol.data_skipping import UnknownPredicate
 from widen.protocol.file_statistics import HIDDEN_FIELDS, NO_STATS, split_paths
 from widen.schema.growth import is_readable_in
@@ -213,6 +216,17 @@ class IcebergTarget(IngestTarget):
 
     def with_file_fields(self, names: frozenset[str]) -> IcebergTarget:
         return replace(self, policy=for_file_fields(replace(self.policy, file_fields=names)))
+
+    def dropped_columns(self) -> Mapping[Path, str]:
+        schemas = {} if self.table is None else self.table.schemas()
+        dropped: dict[Path, str] = {}
+        for before, after in pairwise(sorted(schemas)):
+            kept = set(schemas[after].field_ids)
+            with suppress(UnsupportedColumnType):
+                columns = fields(to_model(schemas[before]))
+                gone = [path for path, column in columns if column.metadata.get(COLUMN_ID) not in kept]
+                dropped |= dict.fromkeys(gone, f"schema {after}")
+        return dropped
 
     @property
     def turns_on_widening(self) -> bool:

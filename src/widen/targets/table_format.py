@@ -26,6 +26,7 @@ from widen.log.commit_outcome import (
     several_commits,
 )
 from widen.log.loads import Load, LoadedFile
+from widen.model.column_path import Path
 from widen.model.types import StructType
 from widen.schema.growth import is_readable_in
 from widen.spark.dml.keyed_rows import KeyCounts, KeyRules
@@ -176,6 +177,9 @@ class IngestTarget(Protocol):
 
     def with_file_fields(self, names: frozenset[str]) -> IngestTarget:
         """Return the same target for records that get fields with these names from their files."""
+
+    def dropped_columns(self) -> Mapping[Path, str]:
+        """Return the columns that were dropped, as far as the history tells, and what dropped them last."""
 
     @property
     def turns_on_widening(self) -> bool:

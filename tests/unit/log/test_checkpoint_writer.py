@@ -198,7 +198,8 @@ def test_statistics_as_a_struct_have_the_types_of_the_table(tmp_path: Path) -> N
 
 
 def test_a_v2_table_gets_a_checkpoint_with_a_sidecar(tmp_path: Path) -> None:
-    path = write(tmp_path, add("a"), removed("gone", NOW_MS), Txn(app_id="s", version=3), features=("v2Checkpoint",))
+    actions = (add("a"), removed("gone", NOW_MS), Txn(app_id="s", version=3))
+    path = write(tmp_path, *actions, features=("v2Checkpoint",), **{"delta.checkpointPolicy": "v2"})
     assert len(path.name) == len(f"{0:020d}.checkpoint.") + 36 + len(".parquet")
     assert rows(path, "checkpointMetadata") == [{"version": 0, "tags": None}]
     (sidecar,) = rows(path, "sidecar")
@@ -210,6 +211,12 @@ def test_a_v2_table_gets_a_checkpoint_with_a_sidecar(tmp_path: Path) -> None:
     assert snapshot.segment.checkpoint is not None
     assert snapshot.files()["path"].to_pylist() == ["a"]
     assert snapshot.transactions["s"].version == 3
+
+
+def test_a_table_that_supports_v2_checkpoints_without_enabling_them_gets_a_classic_one(tmp_path: Path) -> None:
+    path = write(tmp_path, add("a"), features=("v2Checkpoint",), **{"delta.checkpointPolicy": "classic"})
+    assert path.name == f"{0:020d}.checkpoint.parquet"
+    assert not (tmp_path / "_delta_log" / "_sidecars").exists()
 
 
 def test_small_actions_are_found_in_whatever_row_group_they_stand(tmp_path: Path) -> None:

@@ -920,3 +920,11 @@ def test_operations_on_one_column_and_on_what_is_in_it_are_checked_one_after_the
             plan_alter(before, operations)
     nested = [AddColumn((), Field("n", schema("b int"))), AddColumn(("n",), Field("c", LONG))]
     assert after(before, plan_alter(before, nested)).schema.sql.endswith("n: struct<b: int, c: bigint>>")
+
+
+def test_a_type_that_is_not_written_does_not_ask_for_its_feature() -> None:
+    """add_feature would refuse the feature, too."""
+    with pytest.raises(FeatureRequired, match="variantType") as caught:
+        add(state("a int"), {"v": "variant"})
+    assert "add_feature" not in str(caught.value)
+    assert "string with JSON text" in str(caught.value)

@@ -17,7 +17,7 @@ from widen.errors import (
     TruncationRequired,
     UnknownFeature,
 )
-from widen.protocol.actions import Metadata, Protocol
+from widen.protocol.actions import DomainMetadata, Metadata, Protocol
 from widen.schema import feature_removal
 from widen.schema.table_state import TableState
 
@@ -104,6 +104,9 @@ def test_a_feature_that_others_need_stays(monkeypatch: pytest.MonkeyPatch) -> No
         ("typeWidening", True),
         ("typeWidening-preview", True),
         ("vacuumProtocolCheck", True),
+        ("deletionVectors", True),
+        ("v2Checkpoint", True),
+        ("rowTracking", False),
         ("inCommitTimestamp", False),
         ("checkConstraints", False),
     ],
@@ -117,7 +120,7 @@ def test_the_property_goes_whatever_it_says(value: str) -> None:
     table = state("typeWidening", delta__enableTypeWidening=value, delta__appendOnly="true")
     row = feature_removal.REMOVABLE_FEATURES["typeWidening"]
     assert not row.is_clean(table)
-    change = feature_removal.unset_feature_properties(table, row)
+    change = feature_removal.disable_feature(table, row)
     assert change is not None
     assert change.operation == "UNSET TBLPROPERTIES"
     assert change.parameters == {"properties": ["delta.enableTypeWidening"], "ifExists": True}
@@ -128,9 +131,7 @@ def test_the_property_goes_whatever_it_says(value: str) -> None:
 
 def test_nothing_is_unset_where_nothing_is_set() -> None:
     assert (
-        feature_removal.unset_feature_properties(
-            state("typeWidening"), feature_removal.REMOVABLE_FEATURES["typeWidening"]
-        )
+        feature_removal.disable_feature(state("typeWidening"), feature_removal.REMOVABLE_FEATURES["typeWidening"])
         is None
     )
 
@@ -204,7 +205,7 @@ def test_the_protocol_after_the_drop(
     change = feature_removal.downgrade_protocol(
         state(*features), feature_removal.REMOVABLE_FEATURES[name], truncates=not protects, protects=protects
     )
-    metadata, protocol = change.actions
+    metadata, protocol = change.actions[:2]
     assert isinstance(metadata, Metadata)
     assert isinstance(protocol, Protocol)
     found = protocol.min_reader_version, protocol.min_writer_version, protocol.reader_features, protocol.writer_features
@@ -216,3 +217,27 @@ def test_the_protocol_after_the_drop(
     # The commit is to become version 8, which the state of version 7 says.
     protected = {"delta.requireCheckpointProtectionBeforeVersion": "8"} if protects else {}
     assert metadata.configuration == protected
+
+
+def test_row_ids_are_suspended_first_and_leave_with_the_feature() -> None:
+    columns = {"delta__rowTracking__materializedRowIdColumnName": "i", "delta__appendOnly": "true"}
+    table = state("rowTracking", "domainMetadata", reader=1, delta__enableRowTracking="true", **columns)
+    row = feature_removal.REMOVABLE_FEATURES["rowTracking"]
+    assert not row.is_clean(table)
+    disabled = feature_removal.disable_feature(table, row)
+    assert disabled is not None
+    assert disabled.parameters == {
+        "properties": {"delta.enableRowTracking": "false", "delta.rowTrackingSuspended": "true"}
+    }
+    (metadata,) = disabled.actions
+    assert isinstance(metadata, Metadata)
+    suspended = TableState(table.protocol, metadata, 8)
+    assert row.is_clean(suspended)
+    last = feature_removal.downgrade_protocol(suspended, row, truncates=False, protects=False)
+    metadata, protocol, domain = last.actions
+    assert isinstance(metadata, Metadata)
+    assert metadata.configuration == {"delta.appendOnly": "true"}
+    assert isinstance(protocol, Protocol)
+    assert protocol.writer_features == ("domainMetadata",)
+    assert isinstance(domain, DomainMetadata)
+    assert (domain.domain, domain.removed) == ("delta.rowTracking", True)

@@ -36,6 +36,9 @@ def test_clients_name_features_that_exist() -> None:
         (("inCommitTimestamp", "rowTracking"), "deltalake", False, (), ("inCommitTimestamp", "rowTracking")),
         (("columnMapping",), "deltalake", False, ("columnMapping",), ("checkpointProtection",)),
         (("columnMapping",), "polars", True, ("columnMapping", "checkpointProtection"), ()),
+        (("deletionVectors",), "deltalake", False, ("deletionVectors",), ("checkpointProtection",)),
+        (("v2Checkpoint",), "polars", False, ("v2Checkpoint",), ("checkpointProtection",)),
+        (("rowTracking",), "deltalake", True, ("rowTracking",), ()),
         (("inCommitTimestamp",), "polars", True, ("inCommitTimestamp",), ()),
     ],
 )
@@ -63,7 +66,7 @@ def test_what_is_lost_is_said() -> None:
             False,
             "does not read tables with columnMapping, which cannot be dropped",
         ),
-        (("rowTracking",), "deltalake", True, "does not write tables with rowTracking, which cannot be dropped"),
+        (("domainMetadata",), "deltalake", True, "does not write tables with domainMetadata, which cannot be dropped"),
         ((), "duckdb", False, "Must be deltalake, polars or iceberg."),
     ],
 )

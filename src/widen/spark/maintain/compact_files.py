@@ -31,8 +31,7 @@ from widen.protocol.file_statistics import FileStatistics
 from widen.protocol.table_features import ensure_writable, is_supported
 from widen.protocol.table_properties import TARGET_BYTES
 from widen.spark.expression import Expression, expression_text
-from widen.spark.maintain.rewrite_files import BATCH_BYTES, MOST_CONFLICTS, RewrittenFiles, rewrite_files
-from widen.spark.read.parquet_footer import read_footers
+from widen.spark.maintain.rewrite_files import BATCH_BYTES, MOST_CONFLICTS, RewrittenFiles, live_rows, rewrite_files
 from widen.spark.read.predicates import files_in_partitions
 from widen.spark.spark_types import DataFrame, SparkSession
 
@@ -359,17 +358,6 @@ def _join(parts: Sequence[RewrittenFiles]) -> RewrittenFiles:
     return RewrittenFiles(
         tuple(add for part in parts for add in part.adds), tuple(remove for part in parts for remove in part.removes)
     )
-
-
-def live_rows(spark: SparkSession, snapshot: Snapshot, files: pa.Table) -> list[int]:
-    """Return the number of rows of each file without the deleted ones; footers tell what statistics do not."""
-    counts = [FileStatistics(stats).rows for stats in files["stats"].to_pylist()]
-    unknown = [
-        snapshot.store.plain(path) for path, rows in zip(files["path"].to_pylist(), counts, strict=True) if rows is None
-    ]
-    footers = iter(read_footers(spark, snapshot.store, unknown, frozenset()))
-    deleted = [(vector or {}).get("cardinality", 0) for vector in files["deletion_vector"].to_pylist()]
-    return [(next(footers).rows if rows is None else rows) - count for rows, count in zip(counts, deleted, strict=True)]
 
 
 # Sorting rows along a Z-order curve, so that files have narrow bounds in several columns at once.

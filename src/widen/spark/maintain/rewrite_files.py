@@ -29,12 +29,13 @@ from widen.protocol import iceberg_compat
 from widen.protocol.actions import Action, Add, Metadata, Remove
 from widen.protocol.column_mapping import TrackingColumns, without_mapping
 from widen.protocol.column_metadata import ROLE, SOURCE
-from widen.protocol.file_statistics import HIDDEN_FIELDS, INDEXED_COLUMNS, NO_STATS, indexed_leaves
+from widen.protocol.file_statistics import HIDDEN_FIELDS, INDEXED_COLUMNS, NO_STATS, FileStatistics, indexed_leaves
 from widen.protocol.table_configuration import TableConfiguration, tracking_columns
 from widen.protocol.type_widening import TYPE_CHANGES, ensure_changes_readable, strip_type_changes
 from widen.schema.table_state import check_constraints
 from widen.spark.dml.change_context import count_written_rows
 from widen.spark.read.deleted_rows import FILE, ROW
+from widen.spark.read.parquet_footer import read_footers
 from widen.spark.read.physical_types import OldFile, find_old_files
 from widen.spark.read.scan import read_snapshot, read_with_locations, with_row_tracking
 from widen.spark.spark_types import DataFrame, SparkSession, as_nullable
@@ -132,6 +133,17 @@ def rewrite_files(
     )
 
 
+def live_rows(spark: SparkSession, snapshot: Snapshot, files: pa.Table) -> list[int]:
+    """Return the number of rows of each file without the deleted ones; footers tell what statistics do not."""
+    counts = [FileStatistics(stats).rows for stats in files["stats"].to_pylist()]
+    unknown = [
+        snapshot.store.plain(path) for path, rows in zip(files["path"].to_pylist(), counts, strict=True) if rows is None
+    ]
+    footers = iter(read_footers(spark, snapshot.store, unknown, frozenset()))
+    deleted = [(vector or {}).get("cardinality", 0) for vector in files["deletion_vector"].to_pylist()]
+    return [(next(footers).rows if rows is None else rows) - count for rows, count in zip(counts, deleted, strict=True)]
+
+
 def _paths(files: pa.Table) -> Sequence[str]:
     paths: list[str] = files["path"].to_pylist()
     return paths
@@ -222,7 +234,7 @@ class OldFileRewrite:
         while True:
             with nullcontext() if self._version is None else after_commit(self.store.location, self._version):
                 snapshot = open_snapshot(self.store)
-                pending = self._find_old_files(snapshot)
+                pending = _by_partition(self._find_files(snapshot))
             if not pending.num_rows:
                 return snapshot
             conflict = self._rewrite(snapshot, _first_batch(pending, self.batch_bytes >> conflicts))
@@ -230,8 +242,8 @@ class OldFileRewrite:
             if conflict is not None and conflicts == MOST_CONFLICTS:
                 conflict.or_raise()
 
-    def _find_old_files(self, snapshot: Snapshot) -> pa.Table:
-        """Return the old files of a version, sorted by partition."""
+    def _find_files(self, snapshot: Snapshot) -> pa.Table:
+        """Return the files of a version that are to be rewritten."""
         types = strip_type_changes(snapshot.schema)
         if types != self._types:
             self._types, self._current, self._old = types, set(), {}
@@ -240,14 +252,14 @@ class OldFileRewrite:
         unknown = files.filter(pa.array([p not in self._current and p not in self._old for p in paths], pa.bool_()))
         self._old.update((file.path, file) for file in find_old_files(self.session, snapshot, unknown))
         self._current.update(path for path in unknown["path"].to_pylist() if path not in self._old)
-        pending = files.filter(pa.array([path in self._old for path in paths], pa.bool_()))
-        split = [sorted((k, v or "") for k, v in values or ()) for values in pending["partition_values"].to_pylist()]
-        return pending.take(pa.array(sorted(range(pending.num_rows), key=split.__getitem__), pa.int64()))
+        return files.filter(pa.array([path in self._old for path in paths], pa.bool_()))
+
+    def _count_rows(self, _: Snapshot, files: pa.Table) -> int:
+        rows = sum(self._old[path].rows for path in files["path"].to_pylist())
+        return rows - (pc.sum(pc.struct_field(files["deletion_vector"], "cardinality")).as_py() or 0)
 
     def _rewrite(self, snapshot: Snapshot, files: pa.Table) -> Conflicted | None:
-        rows = sum(self._old[path].rows for path in files["path"].to_pylist())
-        deleted = pc.sum(pc.struct_field(files["deletion_vector"], "cardinality")).as_py() or 0
-        rewrite = rewrite_files(self.session(), snapshot, files, rows - deleted)
+        rewrite = rewrite_files(self.session(), snapshot, files, self._count_rows(snapshot, files))
         with StagedFiles() as staged:
             staged.add_files(self.store, rewrite.adds)
             actions, numbers = rewrite.actions, rewrite.metrics
@@ -259,6 +271,22 @@ class OldFileRewrite:
         self.size_bytes += rewrite.metrics["numRemovedBytes"]
         self._current.update(add.path for add in rewrite.adds)
         return None
+
+
+class Purge(OldFileRewrite):
+    """The rewrite of all files with deletion vectors, without the deleted rows."""
+
+    def _find_files(self, snapshot: Snapshot) -> pa.Table:
+        files = snapshot.files()
+        return files.filter(files["deletion_vector"].is_valid())
+
+    def _count_rows(self, snapshot: Snapshot, files: pa.Table) -> int:
+        return sum(live_rows(self.session(), snapshot, files))
+
+
+def _by_partition(files: pa.Table) -> pa.Table:
+    split = [sorted((k, v or "") for k, v in values or ()) for values in files["partition_values"].to_pylist()]
+    return files.take(pa.array(sorted(range(files.num_rows), key=split.__getitem__), pa.int64()))
 
 
 def _first_batch(files: pa.Table, size_bytes: int) -> pa.Table:

@@ -23,3 +23,24 @@ def interrupt(monkeypatch: pytest.MonkeyPatch, *meanwhile: Callable[[], Any]) ->
         return adds
 
     monkeypatch.setattr("widen.spark.write.parquet_writer.write_parquet", interrupted)
+
+
+def other_first(
+    monkeypatch: pytest.MonkeyPatch, owner: type, name: str, other: Callable[[], Any], *, times: int = 1
+) -> None:
+    """Let another writer work before a method of a class, the first times that it is called."""
+    original, left, is_inside = getattr(owner, name), [None] * times, False
+
+    def called(self: Any, *words: Any, **more: Any) -> Any:
+        nonlocal is_inside
+        # What the other writer itself calls goes through.
+        if left and not is_inside:
+            left.pop()
+            is_inside = True
+            try:
+                other()
+            finally:
+                is_inside = False
+        return original(self, *words, **more)
+
+    monkeypatch.setattr(owner, name, called)

@@ -223,6 +223,17 @@ OPTIONS: Mapping[str, Any] = {
         "A condition for records that delete the row of their --key, e.g. \"op = 'd'\".",
         metavar="SQL",
     ),
+    "missing": _option(
+        str | None,
+        "--missing",
+        "With --key, what becomes of fields that a record lacks: null (default), or keep the value of the row.",
+        metavar="null|keep",
+    ),
+    "history": _option(
+        bool | None,
+        "--history/--no-history",
+        "With --key and --sequence-by, keep every version of a row, with _valid_from, _valid_to and _is_current.",
+    ),
 }
 """The options, by the keyword arguments of an ingestion."""
 

@@ -12,7 +12,7 @@ from typing import TypeAlias, TypeVar
 
 from widen.errors import InvalidOption, InvalidPath, InvalidType
 from widen.json.envelope import Envelope
-from widen.json.field_rules import LOADED_AT, PLAIN, SIGN, FieldRule, FieldRules
+from widen.json.field_rules import LOADED_AT, PLAIN, SIGN, VALID_FROM, VALID_TO, FieldRule, FieldRules
 from widen.json.kinds import BINARY_WORD, MAP_WORD, word_of
 from widen.json.observation import RecordObservation
 from widen.json.split import MAX_RECORD_BYTES
@@ -176,6 +176,7 @@ class Policy:
         max_record_bytes: The maximum size of a record or a line of text, after decompression.
         enables_widening: Whether the ingestion turns on type widening for a Delta table that exists without it.
         envelope: What the documents of the source are, if they are not the records themselves.
+        history: The field that orders the versions of a row, for a table that keeps them.
     """
 
     mode: Mode = Mode.WIDEN
@@ -201,6 +202,7 @@ class Policy:
     max_record_bytes: int = MAX_RECORD_BYTES
     enables_widening: bool = False
     envelope: Envelope | None = None
+    history: Path | None = None
 
     @property
     def refuses_nulls(self) -> bool:
@@ -240,6 +242,19 @@ class Policy:
         """Return the type that a field is pinned to; None if it has no such pin."""
         pin = self.pins.get(source)
         return None if isinstance(pin, Mode) or pin == ANY_MAP else STRING if isinstance(pin, TextForm) else pin
+
+
+def with_history(policy: Policy, order: Path) -> Policy:
+    """Return a policy for a table with history: the times of a version are read like the field that orders them."""
+    times = ((VALID_FROM,), (VALID_TO,))
+    pins, units = dict(policy.pins), dict(policy.epoch_units)
+    for each in times:
+        pins |= {each: pins[order]} if order in pins else {}
+        units |= {each: units[order]} if order in units else {}
+    dated, local = (
+        fields.union(times) if order in fields else fields for fields in (policy.date_fields, policy.local_time_fields)
+    )
+    return replace(policy, history=order, pins=pins, epoch_units=units, date_fields=dated, local_time_fields=local)
 
 
 # The field rules of an ingestion: how to read the values of each field, from the table and the policy.

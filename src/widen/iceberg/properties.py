@@ -49,6 +49,9 @@ RECORDS, QUARANTINED, CORRUPT = "widen.records", "widen.quarantined-records", "w
 ROUNDED = "widen.rounded-values"
 """Snapshot summary: the numbers of records written and quarantined, and of texts that are not records."""
 
+KEYED = "widen.keyed-rows"
+"""Snapshot summary: what an ingestion by key did to the rows of its keys, as JSON."""
+
 NEW_FILES = "widen.new-files"
 """Snapshot summary of a quarantine: the tag of its load; see `widen.targets.delta`."""
 

@@ -168,7 +168,7 @@ def commit_batch(
             if batch is None:
                 return None
         ensure_paths_hide_nothing(batch, request.policy)
-        ensure_verifiable(batch, request, after)
+        ensure_has_texts(batch, request.keys, verifies=bool(after.verified))
         table = opened.with_file_fields(batch.names)
         if request.commit_guard.is_repeated(table):
             return batch, _repeated_batch(table)
@@ -209,15 +209,18 @@ def commit_batch(
     return None if committed is None else finish_batch(*committed, request, after, _ms_since(started))
 
 
-def ensure_verifiable(batch: Batch, request: BatchRequest, after: AfterCommit) -> None:
-    """Check that the batch can be verified, before anything is written.
+def ensure_has_texts(batch: Batch, keys: KeyRules | None, *, verifies: bool = False) -> None:
+    """Check that the records come as texts, if that is needed, before anything is written.
 
     Raises:
-        InvalidOption: it cannot.
+        InvalidOption: they do not.
     """
-    if after.verified and request.keys is not None and isinstance(batch, TypedBatch):
-        expected = "By key, only records that come as texts (JSON, CSV, text) can be verified; this source has types."
-        raise InvalidOption(option="verify", value=True, expected=expected)
+    if keys is None or not isinstance(batch, TypedBatch):
+        return
+    for option, is_on in (("verify", verifies), ("history", keys.history)):
+        if is_on:
+            expected = "By key, this needs records that come as texts (JSON, CSV, text); this source has types."
+            raise InvalidOption(option=option, value=True, expected=expected)
 
 
 def _has_rows(batch: Batch, written: WrittenBatch, request: BatchRequest) -> bool:

@@ -24,6 +24,7 @@ from widen.ingestion.commit_batch import (
     OnEvent,
     commit_batch,
     ensure_has_records,
+    ensure_has_texts,
     ensure_matched,
     ensure_paths_hide_nothing,
     park_files,
@@ -94,6 +95,8 @@ def plan(
     key: Sequence[str] | None = None,
     sequence_by: str | None = None,
     delete_when: str | None = None,
+    missing: str | None = None,
+    history: bool | None = None,
 ) -> Plan:
     """Return the plan of an ingestion; nothing is written.
 
@@ -127,6 +130,7 @@ def plan(
     if batch is None:
         return Plan((), target.schema or StructType())
     ensure_paths_hide_nothing(batch, policy)
+    ensure_has_texts(batch, keys)
     target = target.with_file_fields(batch.names)
     with unchanged_files(session, batch.files):
         observed = batch.prior_observation(target.schema, target.policy)
@@ -191,6 +195,8 @@ def ingest(
     key: Sequence[str] | None = None,
     sequence_by: str | None = None,
     delete_when: str | None = None,
+    missing: str | None = None,
+    history: bool | None = None,
 ) -> IngestResult:
     """Write all records of a source to a table in one commit, and evolve its schema where needed.
 
@@ -281,12 +287,17 @@ def ingest(
             ``after`` and ``before`` of the rows, the path ``op`` of the operation, and which operations are
             ``deletes``. With ``key``, deletions delete, and the log position of Debezium tells what is newer.
         key: The fields that identify a row, e.g. ``["id"]``: a record then replaces the row of its key. They are
-            compared by kind and value. Records without a key go to the quarantine. For Delta tables.
+            compared by kind and value. Records without a key go to the quarantine.
         sequence_by: With ``key``, the field that tells which record of a key is the newest: a number, a time or a text.
             Older records change nothing, whenever they arrive. Without it, the last batch wins, and a batch with two
             different records of a key is refused.
         delete_when: With ``key``, the condition of records that delete the row of their key, in Spark SQL over the
             columns of the table, e.g. ``"op = 'd'"``.
+        missing: With ``key``, what happens to the fields that a record lacks, or that are null in it: they become
+            ``null`` (the default), or ``keep`` the values that the row has.
+        history: With ``key`` and ``sequence_by``, whether to keep every version of a row, with the columns
+            ``_valid_from``, ``_valid_to`` and ``_is_current``. Late records are inserted between the versions, and a
+            deletion closes the newest one.
 
     Raises:
         SourceError: the source cannot be used, it has no records, or a file changed while it was read; the table is

@@ -62,7 +62,7 @@ SETTINGS: Mapping[str, str] = {
     "samples": "masked, none or raw",
     "epoch_unit": "a table of fields, each with s, ms, us or ns",
     "envelope": "debezium, or a table with after, before, op, payload, upserts, deletes and truncates",
-    "keys": "a table with key (a list of fields), sequence_by and delete_when",
+    "keys": "a table with key (a list of fields), sequence_by, delete_when, missing (null or keep) and history",
 }
 """The settings of a file, and their values."""
 
@@ -312,7 +312,7 @@ INGEST_OPTIONS = (
     *_READER_SWITCHES,
     *_POLICY_OPTIONS,
     *("quarantine", "strict", "layout_of"),
-    *("key", "sequence_by", "delete_when"),
+    *("key", "sequence_by", "delete_when", "missing", "history"),
 )
 """The keyword arguments that `ingest`, `ingest_stream` and `plan` have in common; `ingest` describes them."""
 
@@ -412,7 +412,7 @@ def parse_keys(arguments: Mapping[str, Any], policy: Policy) -> KeyRules | None:
         )
     if policy.envelope is not None:
         given = {**_rules_of(policy.envelope), **given}
-    rules = parse_key_rules(given["key"], given.get("sequence_by"), given.get("delete_when"))
+    rules = parse_key_rules(given["key"], *map(given.get, _KEY_OPTIONS[1:]))
     hidden = {fold_path(path) for path in (*policy.excluded, *policy.masked)}
     for path in (*rules.key, *([rules.sequence_by] if rules.sequence_by else [])):
         if any(fold_path(path[:length]) in hidden for length in range(1, len(path) + 1)):
@@ -429,7 +429,8 @@ def _rules_of(envelope: Envelope) -> dict[str, str]:
     return {**rules, "sequence_by": POSITION} if envelope.has_position else rules
 
 
-_KEY_OPTIONS = ("key", "sequence_by", "delete_when")
+_KEY_OPTIONS = ("key", "sequence_by", "delete_when", "missing", "history")
+_KEY_TYPES: Mapping[str, type] = {"key": list, "history": bool}
 
 
 def _parse_key_table(given: _PolicySource) -> dict[str, Any]:
@@ -437,7 +438,7 @@ def _parse_key_table(given: _PolicySource) -> dict[str, Any]:
     if not isinstance(table, Mapping):
         raise InvalidOption(option=given.place("keys"), value=table, expected=f"Must be {SETTINGS['keys']}.")
     for name, value in table.items():
-        is_valid = isinstance(value, list if name == "key" else str)
+        is_valid = isinstance(value, _KEY_TYPES.get(name, str))
         if name not in _KEY_OPTIONS or not is_valid:
             raise InvalidOption(
                 option=given.place("keys", name), value=value, expected=f"Must be in {SETTINGS['keys']}."

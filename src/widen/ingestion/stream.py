@@ -93,6 +93,8 @@ def ingest_stream(
     key: Sequence[str] | None = None,
     sequence_by: str | None = None,
     delete_when: str | None = None,
+    missing: str | None = None,
+    history: bool | None = None,
 ) -> IngestStream:
     """Start a stream that writes new records of a source to a table, and evolves its schema where needed.
 

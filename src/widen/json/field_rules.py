@@ -197,6 +197,9 @@ SIGN = "="
 SOURCE_FILE, LOADED_AT = "_source_file", "_loaded_at"
 """The names of the fields with the URI of the file and the time of the load."""
 
+VALID_FROM, VALID_TO, IS_CURRENT = VERSION_FIELDS = ("_valid_from", "_valid_to", "_is_current")
+"""The names of the fields with the time in which a version of a row is valid, of a table with history."""
+
 _PART = re.compile(r" from byte \d+$")
 
 

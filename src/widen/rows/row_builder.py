@@ -17,7 +17,7 @@ import msgspec
 
 from widen.evolution.policy import Policy, build_field_rules, unseen_hidden_fields
 from widen.json.document import BOM, InvalidJson, JsonDocument, parse_document
-from widen.json.field_rules import FileFields, merge_file_fields
+from widen.json.field_rules import IS_CURRENT, VALID_FROM, VALID_TO, VERSION_FIELDS, FileFields, merge_file_fields
 from widen.json.kinds import DOUBLE_WORD, INT_WORD, LONG_WORD, Kind
 from widen.json.observation import (
     FieldObservation,
@@ -31,7 +31,7 @@ from widen.json.observation import (
 )
 from widen.json.split import split_records
 from widen.model.column_path import Path
-from widen.model.types import StructType
+from widen.model.types import StructType, is_same_name
 from widen.rows.column_assembler import ColumnAssembler, RecordDecoder
 from widen.rows.native_decoder import NativeBatch, NativeDecoder, build_record_plan, find_kernel
 from widen.rows.row import (
@@ -137,7 +137,7 @@ class RowBuilder:
     @property
     def takes_columns(self) -> bool:
         """Whether records of scalars may become columns without their texts."""
-        return self.origin is None and not self._search_budgets
+        return self.origin is None and not self._search_budgets and self._policy.history is None
 
     def scalar_field(self, key: str) -> ScalarField:
         """Return a field of records of scalars."""
@@ -171,7 +171,7 @@ class RowBuilder:
         """
         if self._search_budgets:
             self._search_hidden(texts)
-        complete_texts = self._with_file_prefixes(texts, positions)
+        complete_texts = self._with_version_prefixes(self._with_file_prefixes(texts, positions))
         if not self._profile.key_orders:
             self._use(replace(self._profile, key_orders=find_key_orders(complete_texts)))
         if self.native is not None:
@@ -222,6 +222,11 @@ class RowBuilder:
         if self._file_fields is None:
             return texts
         return [_with_prefix(text, self._file_prefix(file)) for text, (file, _) in zip(texts, positions, strict=True)]
+
+    def _with_version_prefixes(self, texts: Sequence[bytes]) -> Sequence[bytes]:
+        """Return texts whose records begin with the fields of a version; the merge by key fills them."""
+        path = self._policy.history
+        return texts if path is None else [_with_prefix(text, _version_prefix(text, path)) for text in texts]
 
     def _file_prefix(self, file: str) -> bytes:
         assert self._file_fields is not None
@@ -279,6 +284,9 @@ class RowBuilder:
             return
         document = parse_document(text)
         match document:
+            case dict() if self._policy.history is not None and not document.keys().isdisjoint(VERSION_FIELDS):
+                reason = f"it has a field {min(document.keys() & {*VERSION_FIELDS})}, which the history needs"
+                yield from self._corrupt_row(text, at, InvalidJson(reason), is_json=False)
             case dict():
                 # The quarantine and the origin column keep the source's own bytes where a text is exactly one record.
                 whole = text if self._file_fields is None else None
@@ -324,7 +332,7 @@ class RowBuilder:
         self, record: dict[str, JsonDocument], at: RecordPosition, text: bytes | None = None
     ) -> Iterator[Row]:
         """Yield the row of a record. Of a quarantined record yield its text if there is an origin column."""
-        ruled = self._rules.record(record)
+        ruled = self._rules.record(_with_version(record, self._policy.history))
         # Fixed columns come before everything else: a quarantined record must not be observed, or the plan would add
         # columns for values that the table never gets.
         violations = list(find_violations(self._fixed_route, ruled))
@@ -384,6 +392,40 @@ def _with_prefix(text: bytes, prefix: bytes) -> bytes:
     if not prefix or not text.removeprefix(BOM).lstrip().startswith(b"{"):
         return text
     return b"{" + prefix + (b"" if rest.lstrip().startswith(b"}") else b",") + rest
+
+
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+def _version_prefix(text: bytes, path: Path) -> bytes:
+    """Return the fields of a version, which get the kinds of values that the order has; empty without one."""
+    value: bytes | msgspec.Raw | None = text.removeprefix(BOM)
+    for name in path:
+        try:
+            value = _at(_fields(value or b"null"), name)
+        except msgspec.DecodeError:
+            return b""
+    order = bytes(value or b"null")
+    if order == b"null" or order[:1] in (b"{", b"["):
+        return b""
+    valid = b",".join(msgspec.json.encode(name) + b":" + order for name in (VALID_FROM, VALID_TO))
+    return valid + b',"' + IS_CURRENT.encode() + b'":true'
+
+
+def _with_version(record: dict[str, JsonDocument], path: Path | None) -> dict[str, JsonDocument]:
+    value: JsonDocument = record
+    for name in path or ():
+        value = _at(value, name) if isinstance(value, dict) else None
+    if value is None or isinstance(value, (dict, list)):
+        return record
+    return {**record, VALID_FROM: value, VALID_TO: value, IS_CURRENT: True}
+
+
+def _at(fields: Mapping[str, Any], name: str) -> Any:
+    found = fields.get(name)
+    if found is None:
+        found = next((value for key, value in fields.items() if is_same_name(key, name)), None)
+    return found
 
 
 # What a batch shows of its fields beyond the schema: kinds that no column takes natively, and the order of keys.

@@ -19,7 +19,6 @@ import msgspec
 from widen.errors import (
     InvalidOption,
     InvalidPath,
-    OptionMissing,
     QuarantineNotFound,
     SourceError,
     SourceHistoryLost,
@@ -64,25 +63,17 @@ from widen.spark.dml.change_context import ChangeContext, ChangeResult, count_wr
 from widen.spark.dml.change_rows import copy_without_positions, remove_positions
 from widen.spark.dml.changed_rows import read_changed_rows
 from widen.spark.dml.deleted_keys import KeyLists, record_deleted_keys
+from widen.spark.dml.keyed_changes import decide_changes, match_text
+from widen.spark.dml.keyed_rows import PROPERTY as KEYS
 from widen.spark.dml.keyed_rows import (
-    DELETE,
-    DELETE_UNKNOWN,
-    INSERT,
-    KEY_TEXT,
-    UPDATE,
     bound_columns,
     broken_rule,
-    count_actions,
-    decide,
     ensure_one_record,
     ensure_rules_apply,
-    key_text,
-    newest_by_key,
-    rows_of_keys,
-    with_action,
+    ensure_same_key,
+    policy_of_keys,
     with_order,
 )
-from widen.spark.dml.keyed_rows import PROPERTY as KEYS
 from widen.spark.dml.local_keys import LocalMerge, decide_here, has_every_key
 from widen.spark.dml.merge import delete_metrics
 from widen.spark.dml.replaced_rows import ReplacedRows, key_predicate, remove_replaced_rows
@@ -95,7 +86,6 @@ from widen.spark.ingest.verification import Verification
 from widen.spark.ingest.write_files import DeltaRows, DeltaWriter
 from widen.spark.read.scan import read_data_files, read_snapshot, select_files
 from widen.spark.settings import default_properties
-from widen.spark.source.open_source import persist_source
 from widen.spark.source.source_files import to_place
 from widen.spark.spark_types import Column, DataFrame, SparkSession
 from widen.spark.write.parquet_writer import write_parquet
@@ -239,14 +229,8 @@ class DeltaTarget(IngestTarget):
         return None if text is None else KeyRules.from_property(text)
 
     def with_keys(self, rules: KeyRules | None) -> DeltaTarget:
-        recorded = self.key_rules
-        if rules is None and recorded is not None:
-            expected = f"The table has {recorded}: name its keys, or unset the property {KEYS} to only add rows."
-            raise OptionMissing(option="key", expected=expected)
-        if rules is not None and recorded is not None and not rules.is_same_key(recorded):
-            expected = f"The table has {recorded}. Unset the property {KEYS} first, if its rows fit other keys."
-            raise InvalidOption(option="key", value=str(rules), expected=expected)
-        return replace(self, keys=rules)
+        ensure_same_key(rules, self.key_rules)
+        return replace(self, keys=rules, policy=policy_of_keys(self.policy, rules))
 
     def interval_parameters(self, interval: TransactionId) -> Mapping[str, Any] | None:
         expected = (interval.app_id, str(interval.number))
@@ -277,7 +261,7 @@ class DeltaTarget(IngestTarget):
             self.policy,
             None if view is None else read_snapshot(batch.spark, self.store, view),
             read_snapshot(batch.spark, self.store, snapshot),
-            KeyLists(before).read(batch.spark) if rules.sequence_by else None,
+            KeyLists.of(self.store, before, every=rules.history).read(batch.spark) if rules.sequence_by else None,
             quarantined_texts_of(quarantine, batch.spark),
         ).verify(batch.source_digests(snapshot.schema, self.policy), share)
 
@@ -342,14 +326,14 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
         rules, schema, snapshot = self.target.keys, self.configuration.schema, self.target.snapshot
         assert rules is not None
         ensure_rules_apply(schema, rules)
-        lists = KeyLists(snapshot)
+        lists = KeyLists.of(self.target.store, snapshot, every=rules.history)
         if not result.files:
             txns = record_deleted_keys(lists, None, self._view, staged, spark)
             return KeyedBatch(replace(self, deleted=txns, counts=KeyCounts()), result, KeyCounts())
         written = self._written_rows(spark, result)
         if rules.delete_when is not None:
             ensure_deterministic_condition(written, rules.delete_when)
-        here = self._merge_here(spark, result, lists, staged)
+        here = self._merge_here(spark, result, lists, staged) if rules.is_plain else None
         if here is not None:
             return here
         rows = with_order(written, schema, rules)
@@ -362,29 +346,25 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
             files = filter_files(snapshot.files(), select_files(snapshot, searched))
             if len(files):
                 old = with_order(read_data_files(spark, self.target.store, self._view, files), schema, rules)
-        newest = newest_by_key(rows)
         deleted = lists.read(spark) if rules.sequence_by else None
-        with persist_source(decide(newest, old, deleted, rules)) as decided:
-            counts, records = count_actions(decided)
-            ensure_same_count(records, DeltaWriter(self.target.store, self.configuration).count_rows(_adds(result)))
-            new = counts.inserted + counts.updated
+        with decide_changes(rows, old, deleted, rules, schema) as change:
+            written_rows = DeltaWriter(self.target.store, self.configuration).count_rows(_adds(result))
+            ensure_same_count(change.records, written_rows)
             merged = result
-            if new < records:
-                rest = rows_of_keys(newest, with_action(decided, INSERT, UPDATE), schema.names)
-                adds = write_parquet(rest, self.target.store, self.configuration) if new else []
+            if change.rows is not None:
+                adds = write_parquet(change.rows, self.target.store, self.configuration) if change.written else []
                 merged = replace(result, files=adds)
                 staged.add_undo(partial(self.discard, merged))
-                ensure_same_count(new, count_written_rows(adds))
+                ensure_same_count(change.written, count_written_rows(adds))
                 self.discard(result)
-            gone = with_action(decided, DELETE, DELETE_UNKNOWN) if counts.deleted or counts.unknown_deletes else None
-            txns = record_deleted_keys(lists, gone if rules.sequence_by else None, self._view, staged, spark)
+            gone = change.gone if rules.sequence_by else None
+            txns = record_deleted_keys(lists, gone, self._view, staged, spark)
             removal = ChangeResult(reads=ReadSet.EVERYTHING)
-            if snapshot is not None and (match := key_text(snapshot.schema, rules)) is not None:
-                keys = with_action(decided, UPDATE, DELETE).select(KEY_TEXT)
-                replaced = ReplacedRows(spark, (), keys, match, searched)
+            if snapshot is not None and (match := match_text(snapshot.schema, rules)) is not None:
+                replaced = ReplacedRows(spark, (), change.removed, match, searched)
                 removal = remove_replaced_rows(snapshot, self.configuration.metadata, replaced, _adds(merged))
                 staged.add_folders(self.target.store, removal.folders)
-        return KeyedBatch(replace(self, removal=removal, deleted=txns, counts=counts), merged, counts)
+        return KeyedBatch(replace(self, removal=removal, deleted=txns, counts=change.counts), merged, change.counts)
 
     def _merge_here(
         self, spark: SparkSession, result: BatchResult, lists: KeyLists, staged: StagedFiles

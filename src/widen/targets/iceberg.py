@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from widen.errors import IcebergTableNotFound, InvalidOption, SourceError, SourceHistoryLost, UnsupportedColumnType
+from widen.errors import (
+    CorruptMetadata,
+    IcebergTableNotFound,
+    InvalidOption,
+    SourceError,
+    SourceHistoryLost,
+    UnsupportedColumnType,
+)
 from widen.evolution.plan import REPLAY_PREFIX, Plan, privacy_properties
 from widen.evolution.policy import FixedColumn, Policy, for_file_fields, with_time_fields
 from widen.iceberg import properties as names
@@ -29,7 +36,7 @@ from widen.iceberg.partitions import (
     resolve_partition_fields,
 )
 from widen.iceberg.properties import read_sources
-from widen.iceberg.scan_plan import IcebergScan, ScannedFile, added_by, plan_scan
+from widen.iceberg.scan_plan import IcebergScan, ScannedFile, added_by, plan_scan, to_row_filter
 from widen.iceberg.schema_conversion import ensure_names_distinct, to_model, with_iceberg_ids
 from widen.iceberg.snapshots import (
     ReadPoint,
@@ -45,17 +52,33 @@ from widen.iceberg.snapshots import (
 from widen.iceberg.table_commit import IcebergTransaction, NewTable, ensure_table_writable, open_transaction
 from widen.log.commit_outcome import Conflicted, StagedFiles
 from widen.log.log_store import LogStore
-from widen.model.column_path import Path, fields, format_path
+from widen.model.column_path import Path, fields
 from widen.model.lazy_module import import_lazily
-from widen.model.types import StructType
+from widen.model.types import StructType, quote_name
 from widen.protocol.column_mapping import COLUMN_ID
 from widen.protocol.data_skipping import UnknownPredicate
 from widen.protocol.file_statistics import HIDDEN_FIELDS, NO_STATS, split_paths
 from widen.schema.growth import is_readable_in
 from widen.schema.source_metadata import CORRUPT, TableFormat, role_field, with_sources
+from widen.spark.dml.change_context import ensure_same_count
+from widen.spark.dml.deleted_keys import ICEBERG_FOLDER, ICEBERG_PROPERTY, KeyLists
+from widen.spark.dml.keyed_changes import decide_changes, match_text
+from widen.spark.dml.keyed_rows import PROPERTY as KEYS
+from widen.spark.dml.keyed_rows import (
+    bound_columns,
+    broken_rule,
+    ensure_one_record,
+    ensure_rules_apply,
+    ensure_same_key,
+    policy_of_keys,
+    with_order,
+)
+from widen.spark.dml.replaced_rows import key_predicate
+from widen.spark.expression import ensure_deterministic_condition
 from widen.spark.iceberg.table_scan import IcebergSource, read_iceberg_files
 from widen.spark.iceberg.write import RemovedRows, remove_replaced_iceberg_rows
 from widen.spark.ingest.batch import Batch
+from widen.spark.ingest.keyed_verification import KeyedProof
 from widen.spark.ingest.quarantined_rows import BatchResult, with_original_positions, with_quarantine_time
 from widen.spark.ingest.text_tasks import BatchWriteSpec
 from widen.spark.ingest.verification import Verification
@@ -78,6 +101,9 @@ from widen.targets.table_format import (
     CommitResult,
     FlowSource,
     IngestTarget,
+    KeyCounts,
+    KeyedBatch,
+    KeyedDraft,
     KeyRules,
     Load,
     LoadRecord,
@@ -92,6 +118,7 @@ from widen.targets.table_format import (
     TableLocation,
     TransactionId,
     VersionRange,
+    quarantined_texts_of,
     retry_conflicts,
     split_files,
     take_until_full,
@@ -195,12 +222,14 @@ class IcebergTarget(IngestTarget):
 
     Args:
         table: The version; None if the table does not exist yet.
+        keys: The rules of an ingestion by key; None for one that only adds rows.
     """
 
     place: IcebergLocation
     table: Table | None
     schema: StructType | None = field()
     policy: Policy = field()
+    keys: KeyRules | None = None
 
     @property
     def location(self) -> str:
@@ -259,14 +288,26 @@ class IcebergTarget(IngestTarget):
         return read_snapshot_loads(table, self.place.store(table.location(), table.io.properties))
 
     @property
-    def key_rules(self) -> None:
-        """None: Iceberg tables are not written by key yet."""
+    def key_rules(self) -> KeyRules | None:
+        text = None if self.table is None else self.table.properties.get(KEYS)
+        return None if text is None else KeyRules.from_property(text)
 
     def with_keys(self, rules: KeyRules | None) -> IcebergTarget:
-        if rules is not None:
-            expected = "Iceberg tables are not written by key yet; use a Delta table, or ingest without keys."
-            raise InvalidOption(option="key", value=[*map(format_path, rules.key)], expected=expected)
-        return self
+        ensure_same_key(rules, self.key_rules)
+        return replace(self, keys=rules, policy=policy_of_keys(self.policy, rules))
+
+    def deleted_keys(self, store: LogStore) -> KeyLists:
+        """Return the keys that were deleted until this version.
+
+        Args:
+            store: That of the location of the table.
+        """
+        text = "0" if self.table is None else self.table.properties.get(ICEBERG_PROPERTY, "0")
+        if not text.isdecimal():
+            reason = f"{text!r} is not a number"
+            raise CorruptMetadata(location=self.location, name=ICEBERG_PROPERTY, reason=reason, fix=_RESTORE_KEYS)
+        every = self.keys is not None and self.keys.history
+        return KeyLists(store, int(text), ICEBERG_FOLDER, every=every)
 
     def interval_parameters(self, interval: TransactionId) -> Mapping[str, Any] | None:
         """Return the parameters in the summary of the snapshot of an interval; None if it has expired."""
@@ -281,8 +322,36 @@ class IcebergTarget(IngestTarget):
         self, batch: Batch, result: BatchResult, version: int, quarantine: QuarantineWrite | None, share: float
     ) -> Verification:
         # The snapshot is read from the catalog, so that the comparison also covers what the commit says.
+        if self.keys is not None:
+            return self._verify_keys(self.keys, batch, version, quarantine, share)
         rows = _read_rows(self.place, version)
         return verify_rows(rows, self.policy, batch, result, quarantine, share)
+
+    def _verify_keys(
+        self, rules: KeyRules, batch: Batch, version: int, quarantine: QuarantineWrite | None, share: float
+    ) -> Verification:
+        # A commit is made on the version that this target has read, or it is planned again.
+        table, spark = self.place.name.load(), batch.spark
+        after = find_read_point(table.metadata, SnapshotReference(version))
+        schema = to_model(after.schema, names.read_sources(table.properties, self.location))
+
+        def rows_at(snapshot: Snapshot) -> DataFrame:
+            scan = plan_scan(table.metadata, table.io, snapshot, ice.AlwaysTrue())
+            source = IcebergSource(spark, table.io, replace(after, snapshot=snapshot))
+            return read_iceberg_files(source, schema, scan, UnknownPredicate())
+
+        before = None if self.table is None else self.table.current_snapshot()
+        assert after.snapshot is not None
+        deleted = self.deleted_keys(self.place.store(table.location(), table.io.properties)).read(spark)
+        return KeyedProof(
+            rules,
+            schema,
+            self.policy,
+            None if before is None else rows_at(before),
+            rows_at(after.snapshot),
+            deleted if rules.sequence_by else None,
+            quarantined_texts_of(quarantine, spark),
+        ).verify(batch.source_digests(schema, self.policy), share)
 
 
 def _read_rows(place: IcebergLocation, version: int) -> IcebergRows:
@@ -298,13 +367,17 @@ def _read_rows(place: IcebergLocation, version: int) -> IcebergRows:
     return IcebergRows(place.store(root, table.io.properties), schema, below)
 
 
+_RESTORE_KEYS = "Restore the property from an older version of the metadata. Move a table with all its files."
+
+
 @dataclass(slots=True)
-class IcebergDraft(RowReplacingDraft):
+class IcebergDraft(RowReplacingDraft, KeyedDraft):
     """An Iceberg table as a plan changes it."""
 
     target: IcebergTarget
     plan: Plan
     replaced: ReplacedRows | None = None
+    _keyed: tuple[RemovedRows, int, KeyCounts] | None = field(default=None, init=False)
     _transaction: IcebergTransaction | None = field(default=None, init=False)
 
     def with_replaced_rows(self, rows: ReplacedRows) -> IcebergDraft:
@@ -367,8 +440,76 @@ class IcebergDraft(RowReplacingDraft):
             self.discard(result)
             writer = replace(writer, keeps_calendar=True)
             result = batch.write(spec, writer)
+        result = self._with_count(writer, result)
+        rules = self.target.keys
+        if rules is None or not (result.is_complete and result.files):
+            return result
+        rule = broken_rule(self.schema, rules)
+        if rule is None or self._written_rows(batch.spark, result).where(rule.isNotNull()).isEmpty():
+            return result
+        self.discard(result)
+        writer = replace(writer, rule=rule)
+        result = self._with_count(writer, batch.write(spec, writer))
+        # A line that is not a record has no key either, so it is among the quarantined ones.
+        seen = msgspec.structs.replace(result.seen, records=result.seen.records + result.seen.corrupt, corrupt=0)
+        return replace(result, seen=seen)
+
+    def _with_count(self, writer: IcebergWriter, result: BatchResult) -> BatchResult:
         rows = writer.count_rows(_files(result))
         return replace(result, is_complete=rows == result.seen.records + result.seen.corrupt)
+
+    @property
+    def is_keyed(self) -> bool:
+        return self.target.keys is not None
+
+    def _written_rows(self, spark: SparkSession, result: BatchResult) -> DataFrame:
+        paths = frozenset(file.path for file in _files(result))
+        return IcebergRows(self.writer.store, self.schema, paths).read(spark, paths)
+
+    def merge_by_key(self, spark: SparkSession, result: BatchResult, staged: StagedFiles) -> KeyedBatch:
+        rules, schema, table = self.target.keys, self.schema, self.target.table
+        assert rules is not None
+        ensure_rules_apply(schema, rules)
+        transaction, writer = self.transaction, self.writer
+        place = self.target.place.store(transaction.metadata.location, transaction.table.io.properties)
+        lists = self.target.deleted_keys(place)
+        number = int(getattr(transaction.metadata, "last_sequence_number", 0)) + 1  # version 1 of the format has none
+        if not result.files:
+            self._keyed = RemovedRows(), lists.add(None, number, staged, spark), KeyCounts()
+            return KeyedBatch(self, result, KeyCounts())
+        written = self._written_rows(spark, result)
+        if rules.delete_when is not None:
+            ensure_deterministic_condition(written, rules.delete_when)
+        rows = with_order(written, schema, rules)
+        if rules.sequence_by is None:
+            ensure_one_record(rows)
+        point = ReadPoint(transaction.metadata, None if table is None else table.current_snapshot())
+        old = searched = None
+        if table is not None and point.snapshot is not None:
+            columns = bound_columns(self.target.schema or StructType(), schema, rules)
+            own = [field for each, _ in columns if (field := schema.find(each.name)) is not None]
+            searched = key_predicate(own, rows.select(*(quote_name(name) for _, name in columns)))
+            scan = plan_scan(point.metadata, table.io, point.snapshot, to_row_filter(searched, point.schema))
+            known = read_iceberg_files(IcebergSource(spark, table.io, point), schema, scan, UnknownPredicate())
+            old = with_order(known, schema, rules) if scan.files else None
+        deleted = lists.read(spark) if rules.sequence_by else None
+        with decide_changes(rows, old, deleted, rules, schema) as change:
+            ensure_same_count(change.records, writer.count_rows(_files(result)))
+            merged = result
+            if change.rows is not None:
+                files = writer.write(change.rows) if change.written else []
+                merged = replace(result, files=files)
+                staged.add_undo(partial(self.discard, merged))
+                ensure_same_count(change.written, writer.count_rows(files))
+                self.discard(result)
+            head = lists.add(change.gone if rules.sequence_by else None, number, staged, spark)
+            removed = RemovedRows()
+            if table is not None and old is not None:
+                replaced = ReplacedRows(spark, (), change.removed, match_text(schema, rules), searched)
+                removed = remove_replaced_iceberg_rows(replaced, table.io, point, schema, writer)
+                staged.add_undo(partial(writer.discard, removed.written))
+            self._keyed = removed, head, change.counts
+        return KeyedBatch(self, merged, change.counts)
 
     def discard(self, result: BatchResult) -> None:
         if result.files:
@@ -393,7 +534,13 @@ class IcebergDraft(RowReplacingDraft):
             summary |= {names.APP_ID: interval.app_id, names.INTERVAL: str(interval.number)}
         if parameters:
             summary[names.PARAMETERS] = msgspec.json.encode(dict(parameters)).decode()
-        rewrite = self._remove_rows(staged)
+        if self._keyed is not None:
+            rewrite, head, counts = self._keyed
+            assert self.target.keys is not None
+            marks |= {ICEBERG_PROPERTY: str(head), KEYS: self.target.keys.to_property()}
+            summary[names.KEYED] = msgspec.json.encode(counts.to_value()).decode()
+        else:
+            rewrite = self._remove_rows(staged)
         transaction.add_snapshot([*_files(result), *rewrite.written], summary, rewrite.removed)
         if loaded is not None:
             marks |= self._record(loaded.load, staged)

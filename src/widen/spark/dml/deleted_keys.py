@@ -1,8 +1,9 @@
 """The keys that an ingestion has deleted, so that a late older record does not bring their rows back.
 
-A transaction identifier of the application `APP_ID` names the newest list. So the list is atomic with the commit, and
-two ingestions by key never commit after the same version: each needs the keys of the other. The lists are in `FOLDER`,
-a subfolder of the log, which every VACUUM leaves alone.
+In Delta a transaction identifier of the application `APP_ID` names the newest list, in Iceberg the table property
+`ICEBERG_PROPERTY`. So the list is atomic with the commit, and two ingestions by key never commit after the same
+version: each needs the keys of the other. In Delta the lists are in a subfolder of the log, which every VACUUM leaves
+alone; in Iceberg they are below the location of the table, beside the record of loads.
 
 Source: PROTOCOL.md#transaction-identifiers; docs/guide/keys.md#deletes
 """
@@ -38,7 +39,8 @@ from widen.spark.spark_types import DataFrame
 from widen.spark.write.parquet_writer import write_parquet
 
 APP_ID = "widen.keys"
-FOLDER = "_delta_log/_widen/keys"
+ICEBERG_PROPERTY = "widen.deleted-keys"
+FOLDER, ICEBERG_FOLDER = "_delta_log/_widen/keys", "_widen/keys"
 
 MAX_LISTS = 16
 """From how many lists on they become one."""
@@ -63,13 +65,39 @@ class _Lists(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class KeyLists:
-    """The keys that were deleted until a version; the version may be that of no table yet."""
+    """The keys that were deleted until a version.
 
-    snapshot: Snapshot | None
+    Args:
+        store: Of the table.
+        head: The number that names the newest list; 0 if there is none.
+        folder: Where the lists are.
+        every: Whether each deletion of a key is kept, and not only the newest one.
+    """
+
+    store: LogStore
+    head: int = 0
+    folder: str = FOLDER
+    every: bool = False
+
+    @staticmethod
+    def of(store: LogStore, snapshot: Snapshot | None, *, every: bool = False) -> KeyLists:
+        """Return the keys that were deleted until a version of a Delta table; None is that of no table yet."""
+        txn = None if snapshot is None else snapshot.transactions.get(APP_ID)
+        return KeyLists(store, 0 if txn is None else txn.version, every=every)
 
     @cached_property
     def _lists(self) -> _Lists:
-        return _read_lists(self.snapshot)
+        # Without the low bits no key was deleted yet.
+        if not self.head & ((1 << _NONCE_BITS) - 1):
+            return _Lists()
+        path = self._path(self.head)
+        try:
+            return msgspec.json.decode(self.store.read(path), type=_Lists)
+        except (FileMissing, msgspec.DecodeError) as error:
+            raise CorruptLog(path=path, reason="the list of deleted keys is missing or damaged", fix=_FIX) from error
+
+    def _path(self, head: int) -> str:
+        return f"{self.folder}/keys.{head >> _NONCE_BITS:020}.{head & ((1 << _NONCE_BITS) - 1):05x}.json"
 
     @property
     def has_keys(self) -> bool:
@@ -81,15 +109,21 @@ class KeyLists:
         return bool(self._lists.files)
 
     def read(self, spark: SparkSession) -> DataFrame | None:
-        """Return the keys, each once, with the order of their newest deletion; None if there are none."""
-        if self.snapshot is None or not self.has_keys:
+        """Return the keys with the order of their deletions; None if there are none."""
+        if not self.has_keys:
             return None
         adds = [
             Add(path=path, partition_values={}, size=size, modification_time=0, data_change=True)
             for path, size in self._lists.files
         ]
-        view = new_snapshot(self.snapshot.store, _CONFIGURATION)
-        return _newest(read_data_files(spark, self.snapshot.store, view, concat_files([from_adds(adds)])))
+        view = new_snapshot(self.store, _CONFIGURATION)
+        return self._distinct(read_data_files(spark, self.store, view, concat_files([from_adds(adds)])))
+
+    def _distinct(self, keys: DataFrame) -> DataFrame:
+        if self.every:
+            return keys.distinct()
+        newest = F.max(F.struct(NUMBER, TEXT)).alias("newest")
+        return keys.groupBy(KEY_TEXT).agg(newest).select(KEY_TEXT, f"newest.{NUMBER}", f"newest.{TEXT}")
 
     def read_here(self) -> pa.Table | None:
         """Return the same without Spark, as a table of Arrow; None if there are too many for this process.
@@ -97,15 +131,59 @@ class KeyLists:
         Raises:
             CorruptLog: the list is missing or damaged.
         """
-        if self.snapshot is None or sum(size for _, size in self._lists.files) > MAX_LOCAL_BYTES:
+        if sum(size for _, size in self._lists.files) > MAX_LOCAL_BYTES:
             return None
-        store = self.snapshot.store
-        parts = [_read_here(store, path) for path, _ in self._lists.files]
+        parts = [_read_here(self.store, path) for path, _ in self._lists.files]
         order = [(KEY_TEXT, "ascending"), (NUMBER, "descending"), (TEXT, "descending")]
         keys = pa.concat_tables([_SCHEMA_OF_ARROW.empty_table(), *parts]).sort_by(order).combine_chunks()
         texts = keys[KEY_TEXT]
         is_first = [True, *pc.not_equal(texts[1:], texts[:-1]).to_pylist()] if len(keys) else []
         return keys.filter(pa.array(is_first, pa.bool_()))
+
+    def add(self, new: DataFrame | pa.Table | None, number: int, staged: StagedFiles, spark: SparkSession) -> int:
+        """Write the keys that a batch deletes, and return the number that names the list with them.
+
+        Args:
+            new: The keys with their order; None if there are none. This process writes a table of Arrow.
+            number: That of the version that the commit makes.
+            staged: Deletes the files if the commit is not made.
+        """
+        store, known = self.store, self._lists
+        if new is not None:
+            files, count = known.files, known.lists + 1
+            folder = f"{self.folder}/{uuid.uuid4().hex}"
+            staged.add_undo(partial(discard_folder, store, folder))
+            if isinstance(new, pa.Table) and count <= MAX_LISTS:
+                written = [_write_here(store, folder, new)]
+            else:
+                rows = spark.createDataFrame(new) if isinstance(new, pa.Table) else new
+                rows = rows.select(KEY_TEXT, NUMBER, TEXT)
+                if count > MAX_LISTS:
+                    old = self.read(spark)
+                    both = rows if old is None else reduce(DataFrame.unionAll, (old, rows))
+                    rows, files, count = self._distinct(both), (), 1
+                written = [(add.path, add.size) for add in write_parquet(rows, store, _CONFIGURATION, folder)]
+            known = _Lists((*files, *written), count)
+        if not known.files:
+            return number << _NONCE_BITS
+        # Under a name that no other writer uses.
+        while True:
+            head = number << _NONCE_BITS | (secrets.randbits(_NONCE_BITS) or 1)
+            if store.put_if_absent(self._path(head), msgspec.json.encode(known)):
+                staged.add_undo(partial(_delete, store, self._path(head)))
+                return head
+
+
+def record_deleted_keys(
+    lists: KeyLists, new: DataFrame | pa.Table | None, view: Snapshot, staged: StagedFiles, spark: SparkSession
+) -> tuple[Txn, ...]:
+    """Write the keys that a batch deletes, and return the transaction identifier for its commit; see `KeyLists.add`.
+
+    Args:
+        view: The version of the table that the commit is based on, or one without files if there is no table yet.
+    """
+    head = lists.add(new, view.version + 1, staged, spark)
+    return (Txn(app_id=APP_ID, version=head, last_updated=current_ms()),)
 
 
 def _read_here(store: LogStore, path: str) -> pa.Table:
@@ -117,43 +195,6 @@ def _read_here(store: LogStore, path: str) -> pa.Table:
         raise CorruptLog(path=path, reason="the list of deleted keys is missing or damaged", fix=_FIX) from error
 
 
-def _newest(keys: DataFrame) -> DataFrame:
-    newest = F.max(F.struct(NUMBER, TEXT)).alias("newest")
-    return keys.groupBy(KEY_TEXT).agg(newest).select(KEY_TEXT, f"newest.{NUMBER}", f"newest.{TEXT}")
-
-
-def record_deleted_keys(
-    lists: KeyLists, new: DataFrame | pa.Table | None, view: Snapshot, staged: StagedFiles, spark: SparkSession
-) -> tuple[Txn, ...]:
-    """Write the keys that a batch deletes, and return the transaction identifier for its commit.
-
-    Args:
-        lists: Those of the version that the commit is based on.
-        new: The keys with their order; None if there are none. This process writes a table of Arrow.
-        view: A version of the table, or of the one to create.
-        staged: Deletes the files if the commit is not made.
-    """
-    snapshot, known = lists.snapshot, lists._lists
-    number = 0 if snapshot is None else snapshot.version + 1
-    if new is not None:
-        store, files, count = view.store, known.files, known.lists + 1
-        folder = f"{FOLDER}/{uuid.uuid4().hex}"
-        staged.add_undo(partial(discard_folder, store, folder))
-        if isinstance(new, pa.Table) and count <= MAX_LISTS:
-            written = [_write_here(store, folder, new)]
-        else:
-            rows = spark.createDataFrame(new) if isinstance(new, pa.Table) else new
-            rows = rows.select(KEY_TEXT, NUMBER, TEXT)
-            if count > MAX_LISTS:
-                old = lists.read(spark)
-                rows, files, count = rows if old is None else _newest(reduce(DataFrame.unionAll, (old, rows))), (), 1
-            written = [(add.path, add.size) for add in write_parquet(rows, store, _CONFIGURATION, folder)]
-        known = _Lists((*files, *written), count)
-    if not known.files:
-        return (_to_txn(number << _NONCE_BITS),)
-    return (_to_txn(_write_lists(view, number, known, staged)),)
-
-
 def _write_here(store: LogStore, folder: str, keys: pa.Table) -> tuple[str, int]:
     buffer, path = pa.BufferOutputStream(), f"{folder}/{uuid.uuid4().hex}.parquet"
     pq.write_table(keys.select(_SCHEMA_OF_ARROW.names).cast(_SCHEMA_OF_ARROW), buffer)
@@ -162,38 +203,9 @@ def _write_here(store: LogStore, folder: str, keys: pa.Table) -> tuple[str, int]
     return path, len(content)
 
 
-def _to_txn(head: int) -> Txn:
-    return Txn(app_id=APP_ID, version=head, last_updated=current_ms())
-
-
-def _path(head: int) -> str:
-    return f"{FOLDER}/keys.{head >> _NONCE_BITS:020}.{head & ((1 << _NONCE_BITS) - 1):05x}.json"
-
-
-def _read_lists(snapshot: Snapshot | None) -> _Lists:
-    txn = None if snapshot is None else snapshot.transactions.get(APP_ID)
-    # Without the low bits no key was deleted yet.
-    if snapshot is None or txn is None or not txn.version & ((1 << _NONCE_BITS) - 1):
-        return _Lists()
-    path = _path(txn.version)
-    try:
-        return msgspec.json.decode(snapshot.store.read(path), type=_Lists)
-    except (FileMissing, msgspec.DecodeError) as error:
-        raise CorruptLog(path=path, reason="the list of deleted keys is missing or damaged", fix=_FIX) from error
-
-
 _FIX = "Copy a table with its whole log. Without the list, late records could bring deleted rows back."
 
 
-def _write_lists(view: Snapshot, number: int, lists: _Lists, staged: StagedFiles) -> int:
-    """Write the list under a name that no other writer uses, and return the number that names it."""
-    while True:
-        head = number << _NONCE_BITS | (secrets.randbits(_NONCE_BITS) or 1)
-        if view.store.put_if_absent(_path(head), msgspec.json.encode(lists)):
-            staged.add_undo(partial(_delete, view, _path(head)))
-            return head
-
-
-def _delete(view: Snapshot, path: str) -> None:
+def _delete(store: LogStore, path: str) -> None:
     with suppress(StorageError):
-        view.store.delete([path])
+        store.delete([path])

@@ -16,9 +16,9 @@ import msgspec
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from widen.errors import InvalidOption, KeyRepeated
-from widen.evolution.policy import parse_source
-from widen.json.field_rules import LOADED_AT, SOURCE_FILE
+from widen.errors import InvalidOption, KeyRepeated, OptionMissing
+from widen.evolution.policy import Policy, parse_source, with_history
+from widen.json.field_rules import LOADED_AT, SOURCE_FILE, VERSION_FIELDS
 from widen.model.column_path import Path, format_path
 from widen.model.types import (
     BINARY,
@@ -71,20 +71,33 @@ class KeyRules:
         sequence_by: The field that tells which of two records of a key is newer; without it, the last batch wins.
         delete_when: The condition of records that delete the row of their key, in Spark SQL over the columns of the
             table.
+        keeps_missing: Whether fields that a record lacks keep the values that the row has; else they become null.
+        history: Whether the table keeps every version of a row, with the columns of `VERSION_FIELDS`.
     """
 
     key: tuple[Path, ...]
     sequence_by: Path | None = None
     delete_when: str | None = None
+    keeps_missing: bool = False
+    history: bool = False
 
     def __str__(self) -> str:
-        newest = f", the newest by {format_path(self.sequence_by)}" if self.sequence_by else ", the last batch wins"
+        order = None if self.sequence_by is None else format_path(self.sequence_by)
+        newest = f", the newest by {order}" if order else ", the last batch wins"
+        rows = f"every version by {order} of" if self.history else "one row for"
         deletes = f", deleted when {self.delete_when}" if self.delete_when else ""
-        return f"one row for each {', '.join(map(format_path, self.key))}{newest}{deletes}"
+        missing = ", missing fields are kept" if self.keeps_missing else ""
+        names = ", ".join(map(format_path, self.key))
+        return f"{rows} each {names}{'' if self.history else newest}{deletes}{missing}"
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the newest record of a key is its row, whatever was before it."""
+        return not (self.keeps_missing or self.history)
 
     def is_same_key(self, other: KeyRules) -> bool:
         """Tell whether rows have the same keys and the same order."""
-        return (set(self.key), self.sequence_by) == (set(other.key), other.sequence_by)
+        return (set(self.key), self.sequence_by, self.history) == (set(other.key), other.sequence_by, other.history)
 
     def to_property(self) -> str:
         """Return the rules as the table records them."""
@@ -92,6 +105,8 @@ class KeyRules:
             "key": list(map(format_path, self.key)),
             "sequenceBy": None if self.sequence_by is None else format_path(self.sequence_by),
             "deleteWhen": self.delete_when,
+            "missing": "keep" if self.keeps_missing else None,
+            "history": self.history or None,
         }
         return msgspec.json.encode({name: each for name, each in value.items() if each is not None}).decode()
 
@@ -104,13 +119,20 @@ class KeyRules:
         """
         try:
             value: Any = msgspec.json.decode(text)
-            return parse_key_rules(value["key"], value.get("sequenceBy"), value.get("deleteWhen"))
+            names = ("sequenceBy", "deleteWhen", "missing", "history")
+            return parse_key_rules(value["key"], *map(value.get, names))
         except (msgspec.DecodeError, KeyError, TypeError, AttributeError) as error:
             expected = "Must be what an ingestion by key has written; unset the property to ingest without keys."
             raise InvalidOption(option=PROPERTY, value=text, expected=expected) from error
 
 
-def parse_key_rules(key: Sequence[str], sequence_by: str | None = None, delete_when: str | None = None) -> KeyRules:
+def parse_key_rules(
+    key: Sequence[str],
+    sequence_by: str | None = None,
+    delete_when: str | None = None,
+    missing: str | None = None,
+    history: bool | None = None,
+) -> KeyRules:
     """Return the rules from the words of a caller.
 
     Raises:
@@ -126,7 +148,39 @@ def parse_key_rules(key: Sequence[str], sequence_by: str | None = None, delete_w
     sequence = None if sequence_by is None else parse_source("sequence_by", sequence_by)
     if sequence in paths:
         raise InvalidOption(option="sequence_by", value=sequence_by, expected="Must not be one of the keys.")
-    return KeyRules(paths, sequence, delete_when)
+    if missing not in (None, "null", "keep"):
+        raise InvalidOption(option="missing", value=missing, expected="Must be null or keep.")
+    if history and sequence is None:
+        expected = "Needs sequence_by, which says from when to when a version is valid."
+        raise InvalidOption(option="history", value=True, expected=expected)
+    if history and missing == "keep":
+        expected = "Does not apply to missing='keep': every version must be a whole row."
+        raise InvalidOption(option="history", value=True, expected=expected)
+    return KeyRules(paths, sequence, delete_when, missing == "keep", bool(history))
+
+
+def ensure_same_key(rules: KeyRules | None, recorded: KeyRules | None) -> None:
+    """Check that an ingestion has the rules that its table records.
+
+    Raises:
+        OptionMissing: the ingestion has none.
+        InvalidOption: it has other keys, or another order.
+    """
+    if recorded is None:
+        return
+    if rules is None:
+        expected = f"The table has {recorded}: name its keys, or unset the property {PROPERTY} to only add rows."
+        raise OptionMissing(option="key", expected=expected)
+    if not rules.is_same_key(recorded):
+        expected = f"The table has {recorded}. Unset the property {PROPERTY} first, if its rows fit other keys."
+        raise InvalidOption(option="key", value=str(rules), expected=expected)
+
+
+def policy_of_keys(policy: Policy, rules: KeyRules | None) -> Policy:
+    """Return the policy of an ingestion by key: with history, records have the fields of a version."""
+    if rules is None or not rules.history or rules.sequence_by is None:
+        return policy
+    return with_history(policy, rules.sequence_by)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +193,7 @@ class KeyCounts:
         deleted: Rows that were deleted.
         unknown_deletes: Deletions of keys that the table does not have.
         late: Records that change nothing: the batch or the table has a newer one of their key, or the same one.
+        merged: Partial records that are part of a row with a newer one of the same batch.
     """
 
     inserted: int = 0
@@ -146,11 +201,14 @@ class KeyCounts:
     deleted: int = 0
     unknown_deletes: int = 0
     late: int = 0
+    merged: int = 0
 
     def __str__(self) -> str:
         noun = "deletion of an unknown key" if self.unknown_deletes == 1 else "deletions of unknown keys"
         unknown = f", {self.unknown_deletes} {noun}" if self.unknown_deletes else ""
-        return f"{self.inserted} inserted, {self.updated} updated, {self.deleted} deleted, {self.late} late{unknown}"
+        merged = f", {self.merged} merged" if self.merged else ""
+        changed = f"{self.inserted} inserted, {self.updated} updated, {self.deleted} deleted"
+        return f"{changed}, {self.late} late{merged}{unknown}"
 
     def to_value(self) -> dict[str, int]:
         """Return the counts as a JSON object."""
@@ -160,6 +218,7 @@ class KeyCounts:
             "deleted": self.deleted,
             "unknownDeletes": self.unknown_deletes,
             "late": self.late,
+            **({"merged": self.merged} if self.merged else {}),
         }
 
 
@@ -290,7 +349,7 @@ def sequence(schema: StructType, rules: KeyRules) -> tuple[Column, Column]:
         ]
     if family is None:
         return nothing
-    return F.coalesce(*(_order_number(column, data_type) for column, data_type in same)), nothing[1]
+    return F.coalesce(*(order_number(column, data_type) for column, data_type in same)), nothing[1]
 
 
 def _family(data_type: DataType) -> str | None:
@@ -301,7 +360,8 @@ def _family(data_type: DataType) -> str | None:
     return "text" if data_type == STRING else None
 
 
-def _order_number(column: Column, data_type: DataType) -> Column:
+def order_number(column: Column, data_type: DataType) -> Column:
+    """Return a number or a time as what orders it."""
     if data_type in (FLOAT, DOUBLE):
         return _try_decimal(column.cast("double"))
     if data_type == DATE:
@@ -377,8 +437,9 @@ def with_order(rows: DataFrame, schema: StructType, rules: KeyRules) -> DataFram
 
 
 def _content(schema: StructType) -> Column:
-    """Return the values of a row as one text, without where and when it was loaded."""
-    names = sorted(field.name for field in schema if not source_key(field).startswith((SOURCE_FILE, LOADED_AT)))
+    """Return the values of a row as one text, without where and when it was loaded, and when it was valid."""
+    others = (SOURCE_FILE, LOADED_AT, *VERSION_FIELDS)
+    names = sorted(field.name for field in schema if not source_key(field).startswith(others))
     # Without nulls, so that a row stays the same if the table gets another column.
     options = {"timeZone": "UTC", "ignoreNullFields": "true"}
     return F.to_json(F.struct(*(F.col(quote_name(name)) for name in names)), options)

@@ -53,6 +53,10 @@ class ReplacedRows:
     searched: Predicate | None = None
 
 
+MATCH = "__widen_match"
+"""The column with the key of a row, if `ReplacedRows.match` makes it."""
+
+
 def semi_join_keys(rows: DataFrame, expressions: Sequence[str], keys: DataFrame) -> DataFrame:
     """Return the rows whose keys are among some keys; null is equal to null.
 
@@ -113,7 +117,7 @@ def _decide(context: ChangeContext, replaced: ReplacedRows, rows: DataFrame) -> 
     before = F.struct(*(F.col(quote_name(name)) for name in context.before.names))
     names = [quote_name(name) for name in replaced.columns]
     if replaced.match is not None:
-        rows, names = rows.withColumn(_MATCH, replaced.match), [_MATCH]
+        rows, names = rows.withColumn(MATCH, replaced.match), [MATCH]
     replaced_rows = semi_join_keys(rows, names, replaced.keys)
     return replaced_rows.withColumns({CLAUSE: F.lit(0), BEFORE: before})
 
@@ -123,7 +127,6 @@ def _decide(context: ChangeContext, replaced: ReplacedRows, rows: DataFrame) -> 
 # Source: PROTOCOL.md#per-file-statistics
 
 
-_MATCH = "__widen_match"
 _INTEGERS = (BYTE, SHORT, INTEGER, LONG)
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 

@@ -39,7 +39,7 @@ from widen.protocol.column_mapping import COLUMN_ID
 from widen.protocol.data_skipping import Predicate, UnknownPredicate
 from widen.schema.growth import SchemaChangeOptions, merge_schema
 from widen.schema.operations import DropColumn
-from widen.spark.dml.replaced_rows import ReplacedRows, anti_join_keys, key_predicate, semi_join_keys
+from widen.spark.dml.replaced_rows import MATCH, ReplacedRows, anti_join_keys, key_predicate, semi_join_keys
 from widen.spark.dml.update_delete import change_condition, folded_columns, has_value, judge_values
 from widen.spark.errors import translate_spark_errors
 from widen.spark.iceberg.table_scan import IcebergSource, read_iceberg_files, to_uris
@@ -264,16 +264,15 @@ def remove_replaced_iceberg_rows(
     if len(columns) < len(replaced.columns):  # no row of the table has a key yet
         return RemovedRows()
     source = IcebergSource(replaced.spark, io, point)
-    predicate = key_predicate(columns, replaced.keys)
+    predicate = key_predicate(columns, replaced.keys) if replaced.searched is None else replaced.searched
     scan = plan_scan(point.metadata, io, point.snapshot, to_row_filter(predicate, point.schema))
     touched = _find_touched(replaced, source, schema, scan, predicate)
     if not touched.files:
         return RemovedRows()
     paths = {file.path for file in touched.files}
     # Without the predicate, since the other rows of these files are written again.
-    rows = anti_join_keys(
-        read_iceberg_files(source, schema, touched, UnknownPredicate()), _names(replaced), replaced.keys
-    )
+    rows, names = _with_match(replaced, read_iceberg_files(source, schema, touched, UnknownPredicate()))
+    rows = anti_join_keys(rows, names, replaced.keys).drop(MATCH)
     return RemovedRows([each for each in entries if each.file_path in paths], writer.write(rows))
 
 
@@ -284,14 +283,17 @@ def _find_touched(
     if not scan.files:
         return scan
     assert replaced.keys is not None
-    rows = read_iceberg_files(source, schema, scan, predicate, place=[FILE])
+    rows, names = _with_match(replaced, read_iceberg_files(source, schema, scan, predicate, place=[FILE]))
     with translate_spark_errors():
-        rows_with_files = semi_join_keys(rows, _names(replaced), replaced.keys).select(FILE).distinct().collect()
+        rows_with_files = semi_join_keys(rows, names, replaced.keys).select(FILE).distinct().collect()
     keys = {row[FILE] for row in rows_with_files}
     uris = to_uris(file.path for file in scan.files)
     files = tuple(file for file, uri in zip(scan.files, uris, strict=True) if location_key(uri) in keys)
     return replace(scan, files=files)
 
 
-def _names(replaced: ReplacedRows) -> list[str]:
-    return [quote_name(name) for name in replaced.columns]
+def _with_match(replaced: ReplacedRows, rows: DataFrame) -> tuple[DataFrame, list[str]]:
+    """Return rows with their keys, and the expressions of these."""
+    if replaced.match is None:
+        return rows, [quote_name(name) for name in replaced.columns]
+    return rows.withColumn(MATCH, replaced.match), [MATCH]

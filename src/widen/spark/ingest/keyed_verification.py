@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from functools import partial, reduce
-from itertools import chain, groupby, islice
+from itertools import chain, groupby, islice, pairwise, permutations, product
 from typing import Any
 from zlib import crc32
 
@@ -27,6 +27,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from widen.evolution.policy import Policy
+from widen.json.field_rules import IS_CURRENT, VALID_FROM, VALID_TO, VERSION_FIELDS
 from widen.model.column_path import Path, fold_path
 from widen.model.types import (
     DATE,
@@ -67,9 +68,15 @@ _RECORD, _QUARANTINED, _BEFORE, _AFTER, _DELETED, _OTHERS = range(6)
 """What a row of the proof is about."""
 
 _KEY, _SEQUENCE, _KIND, _JSON, _IS_DELETE, _HASH, _COUNT = "key", "sequence", "kind", "json", "is_delete", "hash", "n"
+_UNTIL = "until"
+"""Of a version of a row the order until which it is valid, empty if it is the current one; `_BROKEN` otherwise."""
+
+_BROKEN = "broken"
+"""Stands for a version that is current and has an end, or neither."""
+
 _DDL = (
     f"{_KIND} int, {_KEY} binary, {_SEQUENCE} string, {DIGEST} binary, {VALUES} bigint, {CONVERTED} bigint, "
-    f"{PLACE} string, {_JSON} string, {_HASH} decimal(38,0), {_COUNT} bigint"
+    f"{PLACE} string, {_JSON} string, {_HASH} decimal(38,0), {_COUNT} bigint, {_UNTIL} string, {FORM} binary"
 )
 _SCHEMA = pa.schema(
     {
@@ -83,6 +90,8 @@ _SCHEMA = pa.schema(
         _JSON: pa.string(),
         _HASH: pa.decimal128(38, 0),
         _COUNT: pa.int64(),
+        _UNTIL: pa.string(),
+        FORM: pa.binary(),
     }
 )
 _TOTALS = ("records", "values", "exact", "converted", "lost", "extra")
@@ -236,8 +245,24 @@ class _KeyReader:
         return encode_form(values) if is_key else None
 
     def sequence(self, form: Form) -> str | None:
-        """Return the sequence as a text of `_order`, None if it has none."""
-        value = None if self.rules.sequence_by is None else _value_at(form, self.rules.sequence_by)
+        """Return the sequence as a text of `order`, None if it has none."""
+        return None if self.rules.sequence_by is None else self._order_text(form, self.rules.sequence_by)
+
+    def without_times(self, form: Form) -> tuple[Form, str | None]:
+        """Return a row of a table with history without the fields of its version, and its `_UNTIL`."""
+        if not self.rules.history or not isinstance(form, dict):
+            return form, None
+        until, is_current = self._order_text(form, (VALID_TO,)), form.get(IS_CURRENT)
+        is_sound = is_current is (until is None) and self._order_text(form, (VALID_FROM,)) == self.sequence(form)
+        rest = {name: value for name, value in form.items() if name not in VERSION_FIELDS}
+        return rest, (until or "") if is_sound else _BROKEN
+
+    def kept_form(self, form: Form) -> bytes | None:
+        """Return a form as bytes if the row of its key is made from several forms."""
+        return msgspec.msgpack.encode(form) if self.rules.keeps_missing else None
+
+    def _order_text(self, form: Form, path: Path) -> str | None:
+        value = _value_at(form, path)
         if value is None or isinstance(value, (bool, dict, list)):
             return None
         if self.family == "text":
@@ -329,7 +354,7 @@ def _record_rows(reader: _KeyReader, limit: int, batches: Iterable[pa.RecordBatc
                 text = encode_form(form).decode() if isinstance(form, dict) else None
                 counts = {VALUES: row[VALUES], CONVERTED: row[CONVERTED], PLACE: row[PLACE]}
                 ours = {_KEY: key, _SEQUENCE: reader.sequence(form), DIGEST: row[DIGEST], _JSON: text}
-                yield _row(_RECORD, **ours, **counts)
+                yield _row(_RECORD, **ours, **counts, **{FORM: reader.kept_form(form)})
 
     return _batches(rows())
 
@@ -393,8 +418,9 @@ def _version_rows(
         found = [key for key, ours in zip(keys, is_ours, strict=True) if ours]
         for key, form in zip(found, rows_of.forms(structs.filter(mask)) if found else (), strict=True):
             if _is_chosen(key, limit):
-                ours = {_KEY: key, _SEQUENCE: reader.sequence(form), DIGEST: digest(form), VALUES: count_form(form)}
-                rows.append(_row(kind, **ours))
+                order, (form, until) = reader.sequence(form), reader.without_times(form)
+                ours = {_KEY: key, _SEQUENCE: order, DIGEST: digest(form), VALUES: count_form(form), _UNTIL: until}
+                rows.append(_row(kind, **ours, **{FORM: reader.kept_form(form)}))
         yield from _batches(rows)
     yield from _batches([_row(_OTHERS, **{VALUES: kind, _HASH: total, _COUNT: count})])
 
@@ -460,9 +486,13 @@ def _has_newest(
     lost: list[Mapping[str, Any]],
 ) -> bool:
     """Return whether a key has the row that it must have, or none."""
+    if reader.rules.history:
+        return _has_versions(reader, records, before, after, deleted, totals, lost)
     was, now = Counter(row[DIGEST] for row in before), Counter(row[DIGEST] for row in after)
     if not records:
         return was == now
+    if reader.rules.keeps_missing:
+        return _has_merged(reader, records, before, after, deleted, totals)
     if reader.family:
         events = [*records, *before, *deleted]
         top = max(reader.order(row[_SEQUENCE]) for row in events)
@@ -488,3 +518,95 @@ def _has_newest(
     if not is_right:
         totals["extra"] += max(0, sum(now.values()) - 1) if newest else sum((now - was).values())
     return is_right
+
+
+def _has_versions(
+    reader: _KeyReader,
+    records: Sequence[Mapping[str, Any]],
+    before: Sequence[Mapping[str, Any]],
+    after: Sequence[Mapping[str, Any]],
+    deleted: Sequence[Mapping[str, Any]],
+    totals: dict[str, int],
+    lost: list[Mapping[str, Any]],
+) -> bool:
+    """Return whether a key has the versions that its events lead to, each until the next event."""
+    if not records:
+        return Counter((row[DIGEST], row[_UNTIL]) for row in before) == Counter((r[DIGEST], r[_UNTIL]) for r in after)
+    events: dict[Any, list[Mapping[str, Any]]] = {}
+    for row in (*before, *records, *deleted):
+        events.setdefault(reader.order(row[_SEQUENCE]), []).append(row)
+    times = sorted(events)
+    ends: dict[Any, Any] = dict(pairwise(times))
+    expected = {
+        time: {row[DIGEST]: row for row in events[time]}
+        for time in times
+        if not any(row[_IS_DELETE] for row in events[time])
+    }
+    found = {reader.order(row[_SEQUENCE]): row for row in after}
+    is_right = len(found) == len(after) and found.keys() == expected.keys()
+    for time, rows in expected.items():
+        version = found.get(time)
+        if version is None or version[DIGEST] not in rows:
+            is_right = False
+            lost += [each for each in rows.values() if each[_KIND] == _RECORD]
+            continue
+        if rows[version[DIGEST]][_KIND] == _RECORD:
+            _count_kept(totals, rows[version[DIGEST]])
+        until = None if version[_UNTIL] in ("", _BROKEN) else reader.order(version[_UNTIL])
+        is_right &= version[_UNTIL] != _BROKEN and until == ends.get(time)
+    totals["extra"] += len(after) - len(found) + len(found.keys() - expected.keys())
+    return is_right
+
+
+_MAX_TRIES = 1_000
+"""In how many orders records of one sequence are tried."""
+
+
+def _has_merged(
+    reader: _KeyReader,
+    records: Sequence[Mapping[str, Any]],
+    before: Sequence[Mapping[str, Any]],
+    after: Sequence[Mapping[str, Any]],
+    deleted: Sequence[Mapping[str, Any]],
+    totals: dict[str, int],
+) -> bool:
+    """Return whether a key has the row that its partial records lead to, on top of the row before."""
+    start = max((reader.order(row[_SEQUENCE]) for row in (*before, *deleted)), default=None)
+    groups: dict[Any, list[Mapping[str, Any]]] = {}
+    for row in records:
+        order = reader.order(row[_SEQUENCE])
+        if start is None or order >= start or not reader.family:
+            groups.setdefault(order, []).append(row)
+    # With equal sequences a deletion comes last, and of the others any may.
+    ties = [
+        [
+            (*each, *(row for row in rows if row[_IS_DELETE]))
+            for each in permutations(r for r in rows if not r[_IS_DELETE])
+        ]
+        for _, rows in sorted(groups.items(), key=lambda item: item[0])
+    ]
+    was, now = (sorted(row[DIGEST] for row in rows) for rows in (before, after))
+    if was == now:
+        # The same row again is right if no record is newer, or if what they say is in it.
+        is_late = all(reader.order(row[_SEQUENCE]) == start for rows in groups.values() for row in rows)
+        if is_late or not groups:
+            return True
+    oldest = max(before, key=lambda row: reader.order(row[_SEQUENCE]), default=None)
+    is_gone = any(reader.order(row[_SEQUENCE]) == start for row in deleted) and bool(reader.family)
+    base = None if oldest is None or is_gone else msgspec.msgpack.decode(oldest[FORM])
+    for order in islice(product(*ties), _MAX_TRIES):
+        form = base
+        for row in chain.from_iterable(order):
+            form = None if row[_IS_DELETE] else _merge_forms(form, msgspec.msgpack.decode(row[FORM]))
+        if now == ([] if form is None else [digest(form)]):
+            for row in records[:1] if now else ():
+                _count_kept(totals, row)
+            return True
+    totals["extra"] += max(0, len(now) - 1)
+    return False
+
+
+def _merge_forms(old: Form, new: Form) -> Form:
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return new
+    return {**old, **{name: _merge_forms(old.get(name), value) for name, value in new.items() if value is not None}}

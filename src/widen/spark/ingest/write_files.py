@@ -251,6 +251,7 @@ class IcebergWriter(TableWriter):
         sort_by: The columns by which the rows of each file are sorted.
         keeps_calendar: Whether rows violate a rule whose dates and times PyIceberg cannot commit as partitions. Every
             record of such an ingestion carries its origin, so the rule is for batches that have such a row.
+        rule: The message of a rule of the ingestion that a row violates, or null; None if it has none.
     """
 
     store: LogStore
@@ -261,6 +262,7 @@ class IcebergWriter(TableWriter):
     folder: str = ""
     keeps_calendar: bool = False
     sort_by: tuple[SortKey, ...] = ()
+    rule: Column | None = None
 
     def find_sink(self, _: SparkSession) -> PartSink | None:
         # Tasks that write their own files neither check rules nor split rows by partition, and they do not sort.
@@ -281,7 +283,10 @@ class IcebergWriter(TableWriter):
         limits = truncation_limits(self.partition_by, self.schema)
         if self.keeps_calendar:
             limits = {**limits, **calendar_limits(self.partition_by, self.schema)}
-        return first_violated_rule(self.schema, _NO_PROTOCOL, {}, limits)
+        violated = first_violated_rule(self.schema, _NO_PROTOCOL, {}, limits)
+        if self.rule is None:
+            return violated
+        return self.rule if violated is None else F.coalesce(violated, self.rule)
 
     def refused_values(self) -> None:
         """Return None: which values a partition cannot hold depends on its transform."""

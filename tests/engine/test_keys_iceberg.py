@@ -1,0 +1,154 @@
+"""Rows that change by key in Iceberg tables: one snapshot for each batch, files copied on write.
+
+PyIceberg reads the tables, and the models are those of Delta tables.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+from pyspark.sql import SparkSession
+
+import widen
+from engine.test_keys import Keyed, Model, Record, drifting_records, record
+from engine.test_row_versions import TIMES, Merged, Versions, as_fields, partial_records, without_nulls
+from support.fault import FULL
+from widen.errors import InvalidOption, OptionMissing
+
+NAME = "shop.status"
+
+
+class IcebergKeyed(Keyed):
+    """An Iceberg table by key, and a folder for its batches."""
+
+    def __init__(self, spark: SparkSession, place: Path, *key: str, **words: Any) -> None:
+        super().__init__(spark, place, *key, **words)
+        self.location = NAME
+        self.words = {"catalog": place / "catalog.db", "verify": True, **self.words}
+
+    @property
+    def iceberg(self) -> Table:
+        return SqlCatalog("default", uri=f"sqlite:///{self.place}/catalog.db").load_table(NAME)
+
+    def rows(self, *columns: str) -> list[tuple[Any, ...]]:
+        found = self.iceberg.scan(selected_fields=columns).to_arrow().to_pylist()
+        return sorted((tuple(row[name] for name in columns) for row in found), key=repr)
+
+    def load(self, records: list[Record], **words: Any) -> widen.IngestResult:
+        """Ingest a batch; the proof must agree."""
+        result = self.ingest(records, files=2, **words)
+        proof = result.verification
+        assert proof is not None
+        assert proof.is_clean, (str(proof), proof.places)
+        return result
+
+
+@pytest.fixture
+def keyed(spark: SparkSession, tmp_path: Path) -> IcebergKeyed:
+    return IcebergKeyed(spark, tmp_path, "id")
+
+
+def test_the_newest_record_of_a_key_wins_in_one_snapshot(keyed: IcebergKeyed) -> None:
+    first = keyed.load([record(1, 5, 1), record(1, 7, 2), record(2, 1, 3), record(1, 6, 4)])
+    assert str(first.keys) == "2 inserted, 0 updated, 0 deleted, 2 late"
+    assert keyed.rows("id", "n") == [(1, 2), (2, 3)]
+    second = keyed.load([record(1, 6, 5), record(2, 2, 6), record(3, 1, 7), record(9, 9, 9, "d")])
+    assert str(second.keys) == "1 inserted, 1 updated, 0 deleted, 1 late, 1 deletes of unknown keys"
+    third = keyed.load([record(3, 2, 8, "d"), record(9, 8, 9), record(2**40, 1, 10, value="new")])
+    assert str(third.keys) == "1 inserted, 0 updated, 1 deleted, 1 late"
+    assert keyed.rows("id", "n") == [(1, 2), (2**40, 10), (2, 6)]
+    table = keyed.iceberg
+    assert len(table.snapshots()) == 3
+    summary = table.current_snapshot().summary.additional_properties
+    assert "widen.keyed-rows" in summary
+    late = keyed.load([record(3, 1, 11), record(None, 1, 12)])
+    assert late.keys is not None
+    assert (late.keys.late, late.quarantined) == (1, 1)
+    assert keyed.numbers() == [2, 6, 10]
+
+
+def test_a_table_by_key_refuses_other_keys_and_bare_records(keyed: IcebergKeyed) -> None:
+    keyed.load([record(1, 1, 1)])
+    with pytest.raises(OptionMissing, match="one row for each id"):
+        widen.ingest(keyed.batch([record(1, 1, 1)]), NAME, catalog=keyed.words["catalog"], spark=keyed.spark)
+    for words in ({"key": ["n"]}, {"sequence_by": "n"}, {"history": True}):
+        with pytest.raises(InvalidOption, match=r"widen\.keys"):
+            keyed.ingest([record(1, 1, 1)], **words)
+
+
+def test_a_key_may_move_to_another_partition(keyed: IcebergKeyed) -> None:
+    first = [record(1, 1, 1, day="mon"), record(2, 1, 2, day="mon"), record(3, 1, 3, day="tue")]
+    keyed.load(first, partition_by=["day"])
+    keyed.load([record(1, 2, 4, day="tue"), record(2, 2, 5, "d", day="wed")])
+    assert keyed.rows("id", "n", "day") == [(1, 4, "tue"), (3, 3, "tue")]
+
+
+def test_new_files_replays_and_intervals_are_loaded_once(keyed: IcebergKeyed) -> None:
+    source = keyed.batch([record(1, 1, 1), {"id": 2, "n": 2, "op": "u"}])
+    for is_repeated in (False, True):
+        words = {**keyed.words, "txn": ("app", 1)}
+        assert widen.ingest(source, NAME, spark=keyed.spark, **words).is_repeated is is_repeated
+    loaded = widen.ingest(source, NAME, new=True, spark=keyed.spark, **keyed.words)
+    assert loaded.is_unchanged
+    replayed = widen.replay(f"{NAME}_quarantine", NAME, catalog=keyed.words["catalog"], spark=keyed.spark)
+    assert (replayed.replayed, replayed.left) == (0, 1)
+    assert keyed.numbers() == [1]
+
+
+def test_two_ingestions_at_once_never_leave_two_rows_of_a_key(keyed: IcebergKeyed) -> None:
+    keyed.load([record(0, 0, 0)])
+    sources = [keyed.batch([record(key, writer, 10 * writer + key) for key in range(5)]) for writer in (1, 2, 3)]
+
+    def load(source: str) -> None:
+        widen.ingest(source, NAME, spark=keyed.spark, **keyed.words)
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(load, sources))
+    assert keyed.numbers() == [30, 31, 32, 33, 34]
+
+
+HISTORIES = 1_000 if FULL in os.environ else 40
+
+
+def test_generated_histories_end_as_the_model_says(spark: SparkSession, tmp_path: Path) -> None:
+    dice, model, number = random.Random("iceberg"), Model("h", "id"), itertools.count()
+    keyed = IcebergKeyed(spark, tmp_path, "h", "id")
+    for batch in range(4):
+        records = drifting_records(dice, HISTORIES, batch, number)
+        expected, result = model.add(records), keyed.load(records)
+        assert result.keys is not None
+        counts = result.keys.to_value()
+        assert [counts[name] for name in ("inserted", "updated", "deleted")] == [
+            expected[name] for name in ("inserted", "updated", "deleted")
+        ]
+        assert keyed.numbers() == sorted(model.rows().values())
+
+
+def test_generated_histories_have_every_version(spark: SparkSession, tmp_path: Path) -> None:
+    dice, model, number = random.Random("iceberg versions"), Versions("h", "id"), itertools.count()
+    keyed = IcebergKeyed(spark, tmp_path, "h", "id", history=True)
+    for batch in range(4):
+        records = drifting_records(dice, HISTORIES, batch, number)
+        new, result = model.add(records), keyed.load(records)
+        assert result.keys is not None
+        assert result.keys.late == result.records - new
+        assert keyed.rows("n", *TIMES) == sorted(model.rows(), key=repr)
+
+
+def test_generated_partial_records_end_as_the_model_says(spark: SparkSession, tmp_path: Path) -> None:
+    dice, model, number = random.Random("iceberg partial"), Merged(), itertools.count()
+    keyed = IcebergKeyed(spark, tmp_path, "id", missing="keep")
+    for batch in range(4):
+        records = partial_records(dice, HISTORIES, batch, number)
+        model.add(records)
+        keyed.load(records)
+        found = {row["id"]: as_fields(without_nulls(row)) for row in keyed.iceberg.scan().to_arrow().to_pylist()}
+        assert found == model.rows()

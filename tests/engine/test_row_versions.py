@@ -1,0 +1,272 @@
+"""Tables with every version of a row, and partial records: generated histories end as models say."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import random
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import widen
+from engine.test_keys import PROPERTIES, Keyed, Record, drifting_records, ensure_feed_leads_to_table, model_key, record
+from support.fault import FULL
+from widen.errors import InvalidOption
+from widen.table import Table, create_table
+
+TIMES = ("_valid_from", "_valid_to", "_is_current")
+
+
+class Versions:
+    """What a table with history must hold: for each key its events in their order."""
+
+    def __init__(self, *fields: str) -> None:
+        self.fields = fields
+        self.events: dict[Any, dict[int, Record]] = {}
+
+    def add(self, records: Iterable[Record]) -> int:
+        """Take a batch, and return how many of its records are new events; the others are late."""
+        new = 0
+        for each in records:
+            key = tuple(model_key(each.get(field)) for field in self.fields)
+            if any(each.get(field) is None for field in (*self.fields, "at")):
+                continue
+            new += each["at"] not in self.events.setdefault(key, {})
+            self.events[key][each["at"]] = each
+        return new
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        """The number, the start and the end of each version, and whether it is current."""
+        found = []
+        for events in self.events.values():
+            times = [*sorted(events), None]
+            for at, until in itertools.pairwise(times):
+                if events[at]["op"] != "d":
+                    found.append((events[at]["n"], at, until, until is None))
+        return sorted(found)
+
+
+class Merged:
+    """What a table of partial records must hold: each field as the newest record that has it says."""
+
+    def __init__(self) -> None:
+        self.newest: dict[Any, tuple[int, Record | None]] = {}
+
+    def add(self, records: Iterable[Record]) -> None:
+        for each in sorted(records, key=lambda each: each["at"]):
+            at, row = self.newest.get(each["id"], (-1, None))
+            if each["at"] > at:
+                self.newest[each["id"]] = (each["at"], None if each["op"] == "d" else patch(row, each))
+
+    def rows(self) -> dict[Any, Record]:
+        return {key: without_nulls(row) for key, (_, row) in self.newest.items() if row is not None}
+
+
+def patch(old: Any, new: Any) -> Any:
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return new
+    return {**old, **{name: patch(old.get(name), value) for name, value in new.items() if value is not None}}
+
+
+@pytest.fixture
+def history(spark: SparkSession, tmp_path: Path) -> Keyed:
+    return Keyed(spark, tmp_path, "id", history=True, verify=True)
+
+
+def load(keyed: Keyed, records: list[Record], **words: Any) -> widen.IngestResult:
+    """Ingest a batch; the proof must agree."""
+    result = keyed.ingest(records, files=2, **words)
+    proof = result.verification
+    assert proof is not None
+    assert proof.is_clean, (str(proof), proof.places)
+    return result
+
+
+def test_each_version_is_valid_until_the_next(history: Keyed) -> None:
+    first = load(history, [record(1, 10, 1), record(1, 20, 2), record(2, 10, 3)])
+    assert str(first.keys) == "2 inserted, 1 updated, 0 deleted, 0 late"
+    assert history.rows("id", "n", *TIMES) == [
+        (1, 1, 10, 20, False),
+        (1, 2, 20, None, True),
+        (2, 3, 10, None, True),
+    ]
+    # A late record is inserted between the versions; a deletion closes the newest one.
+    second = load(history, [record(1, 15, 4), record(2, 30, 5, "d"), record(9, 30, 6, "d")])
+    assert str(second.keys) == "0 inserted, 1 updated, 1 deleted, 0 late, 1 deletes of unknown keys"
+    assert history.rows("id", "n", *TIMES) == [
+        (1, 1, 10, 15, False),
+        (1, 2, 20, None, True),
+        (1, 4, 15, 20, False),
+        (2, 3, 10, 30, False),
+    ]
+    # Deletions are remembered, and end what comes late before them.
+    third = load(history, [record(9, 7, 7), record(2, 40, 8), record(2, 10, 3)])
+    assert str(third.keys) == "1 inserted, 1 updated, 0 deleted, 1 late"
+    assert history.rows("id", "n", *TIMES)[-3:] == [(2, 3, 10, 30, False), (2, 8, 40, None, True), (9, 7, 7, 30, False)]
+    late = load(history, [record(2, 20, 9, "d")])
+    assert str(late.keys) == "0 inserted, 0 updated, 1 deleted, 0 late"
+    assert (2, 3, 10, 20, False) in history.rows("id", "n", *TIMES)
+
+
+def test_the_times_of_a_version_have_the_type_of_their_order(history: Keyed) -> None:
+    load(history, [record(1, 10, 1)])
+    load(history, [record(1, 2**40, 2), record(1, 1.5, 3)])
+    types = dict(history.table.read(spark=history.spark).dtypes)
+    assert types["_valid_from"] == types["at"]
+    assert [row[1:] for row in history.rows("n", *TIMES)] == [(10, 2**40, False), (2**40, None, True), (1.5, 10, False)]
+    for name, words in (("times", {"detect_dates": ["at"]}), ("texts", {})):
+        place = history.place / name
+        place.mkdir()
+        dated = Keyed(history.spark, place, "id", history=True, verify=True, **words)
+        load(dated, [record(1, "2026-01-02T10:00:00Z", 1), record(1, "2026-01-02T09:59:59.5Z", 2)])
+        load(dated, [record(1, "2026-01-02T11:00:00Z", 3, "d"), record(1, "2025-12-31T23:00:00Z", 4)])
+        types = dict(dated.table.read(spark=dated.spark).dtypes)
+        assert types["_valid_to"] == ("timestamp" if words else "string")
+        found = dated.table.read(spark=dated.spark).selectExpr("n", "CAST(_valid_to AS STRING)").collect()
+        ends = {row[0]: row[1].replace("T", " ").rstrip("Z") for row in found}
+        assert ends == {1: "2026-01-02 11:00:00", 2: "2026-01-02 10:00:00", 4: "2026-01-02 09:59:59.5"}
+
+
+def test_a_replay_goes_into_the_history(history: Keyed) -> None:
+    create_table(history.location, "id bigint, at bigint, n int NOT NULL, op string")
+    load(history, [record(1, 10, 1), record(1, 30, 3), {"id": 1, "at": 20, "op": "u"}])
+    quarantine = f"{history.location}_quarantine"
+    (text,) = [row.text for row in Table(quarantine).read(spark=history.spark).collect()]
+    assert json.loads(text) == {"id": 1, "at": 20, "op": "u"}
+    history.table.alter_column("n", nullable=True)
+    widen.replay(quarantine, history.location, spark=history.spark)
+    assert history.rows("n", *TIMES)[0] == (1, 10, 20, False)
+    assert len(history.rows("n")) == 3
+
+
+def test_rules_that_do_not_fit_are_refused(history: Keyed) -> None:
+    load(history, [record(1, 1, 1)])
+    for words in ({"history": None}, {"missing": "keep"}, {"missing": "x", "history": None}, {"sequence_by": None}):
+        with pytest.raises(InvalidOption):
+            history.ingest([record(1, 1, 1)], **words)
+    frame = history.spark.createDataFrame([(1, 1)], "id int, at int")
+    with pytest.raises(InvalidOption, match="history"):
+        widen.ingest(frame, history.location, spark=history.spark, **{**history.words, "verify": False})
+    taken = history.ingest([record(1, 5, 5, _valid_from=3)], verify=True)
+    assert (taken.quarantined, taken.records) == (1, 0)
+
+
+def test_missing_fields_keep_their_values(spark: SparkSession, tmp_path: Path) -> None:
+    keyed = Keyed(spark, tmp_path, "id", missing="keep", verify=True)
+    load(keyed, [record(1, 1, 1, a={"x": 1, "y": [1, 2]}, s="one", k=5)])
+    second = load(
+        keyed,
+        [
+            {"id": 1, "at": 2, "a": {"x": 2}, "op": "u"},
+            {"id": 1, "at": 3, "a": {"y": [3]}, "op": "u"},
+            {"id": 1, "at": 0, "s": "late", "op": "u"},
+            {"id": 1, "at": 4, "s": None, "k": "text", "op": "u"},
+        ],
+    )
+    assert str(second.keys) == "0 inserted, 1 updated, 0 deleted, 1 late, 2 merged"
+    (row,) = [each.asDict(True) for each in keyed.table.read(spark=spark).collect()]
+    assert row == {
+        "id": 1,
+        "at": 4,
+        "n": 1,
+        "op": "u",
+        "a": {"x": 2, "y": [3]},
+        "s": "one",
+        "k": None,
+        "k_string": "text",
+    }
+    # A deletion in between leaves nothing to keep.
+    load(keyed, [record(1, 5, 5, "d"), {"id": 1, "at": 6, "k": 7, "op": "u"}])
+    (row,) = [each.asDict(True) for each in keyed.table.read(spark=spark).collect()]
+    assert as_fields(without_nulls(row), "k") == {"id": 1, "at": 6, "k": 7, "op": "u"}
+
+
+def test_partial_records_without_a_sequence(spark: SparkSession, tmp_path: Path) -> None:
+    keyed = Keyed(spark, tmp_path, "id", missing="keep", sequence_by=None, verify=True)
+    load(keyed, [record(1, 1, 1, a=1), record(2, 1, 2, a=1)])
+    load(keyed, [{"id": 1, "b": 2, "op": "u"}, {"id": 2, "op": "d"}])
+    assert keyed.rows("id", "n", "a", "b") == [(1, 1, 1, 2)]
+
+
+KINDS: Mapping[str, Mapping[str, str]] = {**PROPERTIES}
+"""Tables of each kind."""
+
+HISTORIES = 1_000 if FULL in os.environ else 40
+"""The number of histories in a table, each with keys of its own."""
+
+
+@pytest.mark.parametrize("kind", KINDS if FULL in os.environ else ["plain", "feed_and_vectors", "tracking"])
+def test_generated_histories_have_every_version(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    dice, model, number = random.Random(f"versions {kind}"), Versions("h", "id"), itertools.count()
+    keyed = Keyed(spark, tmp_path, "h", "id", history=True, verify=True)
+    if KINDS[kind]:
+        create_table(keyed.location, "h int", properties=KINDS[kind])
+    for batch in range(4):
+        records = drifting_records(dice, HISTORIES, batch, number)
+        new, result = model.add(records), load(keyed, records)
+        assert result.keys is not None
+        counts = result.keys.to_value()
+        assert sum(counts.values()) == result.records
+        assert counts["late"] == result.records - new
+        assert keyed.rows("n", *TIMES) == sorted(model.rows(), key=repr)
+    if "feed" in kind:
+        versions = keyed.rows("n")
+        assert len(versions) == len(set(versions))
+
+
+def partial_records(dice: random.Random, histories: int, batch: int, number: itertools.count[int]) -> list[Record]:
+    """A batch of partial records in any order; those of a batch are newer than those of the batches before."""
+    records = []
+    for history in range(histories):
+        for _ in range(dice.randrange(4)):
+            n = next(number)
+            at = (batch * 100_000 + dice.randrange(100_000)) * 100_000 + n
+            made = {"id": history * 10 + dice.randrange(3), "at": at, "op": "d" if dice.random() < 0.2 else "u"}
+            values: dict[str, Any] = {
+                "n": n,
+                "a": dice.choice([1, 2**35, "text", {"x": n}, {"y": {"z": n}}, {"y": {"w": n}}]),
+                "b": {name: n for name in "xyz" if dice.random() < 0.5} or None,
+                "c": [n] * dice.randrange(1, 3),
+            }
+            made |= {name: value for name, value in values.items() if dice.random() < 0.5}
+            records.append(made)
+    dice.shuffle(records)
+    return records
+
+
+@pytest.mark.parametrize("kind", KINDS if FULL in os.environ else ["plain", "mapping"])
+def test_generated_partial_records_end_as_the_model_says(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    dice, model, number = random.Random(f"partial {kind}"), Merged(), itertools.count()
+    keyed = Keyed(spark, tmp_path, "id", missing="keep", verify=True)
+    if KINDS[kind]:
+        create_table(keyed.location, "id int", properties=KINDS[kind])
+    for batch in range(4):
+        records = partial_records(dice, HISTORIES, batch, number)
+        model.add(records)
+        result = load(keyed, records)
+        assert result.keys is not None
+        assert sum(result.keys.to_value().values()) == len(records)
+        found = {row["id"]: without_nulls(row.asDict(True)) for row in keyed.table.read(spark=spark).collect()}
+        assert {key: as_fields(row) for key, row in found.items()} == model.rows()
+    if "feed" in kind:
+        assert ensure_feed_leads_to_table is not None
+
+
+def as_fields(row: Record, field: str = "a") -> Record:
+    """Return a row with the columns of a field as that field; the column of texts also has what the others hold."""
+    others = {name: value for name, value in row.items() if name.partition("_")[0] != field}
+    values = [value for name, value in sorted(row.items()) if name.partition("_")[0] == field]
+    values = [each for each in values if type(each) is not str] or values
+    assert len(values) <= 1, row
+    return {**others, **({field: values[0]} if values else {})}
+
+
+def without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: without_nulls(each) for name, each in value.items() if each is not None}
+    return value

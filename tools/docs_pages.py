@@ -108,6 +108,7 @@ OPTION_EXAMPLES: Mapping[str, str] = {
     "--max-keys": "50000",
     "--max-quarantined": "100",
     "--max-record-size": "256MB",
+    "--missing": "keep",
     "--name": "orders_by_field",
     "--new-by": "content",
     "--no-stats": "customer.name",

@@ -61,7 +61,7 @@ def test_the_newest_record_of_a_key_wins_in_one_snapshot(keyed: IcebergKeyed) ->
     assert str(first.keys) == "2 inserted, 0 updated, 0 deleted, 2 late"
     assert keyed.rows("id", "n") == [(1, 2), (2, 3)]
     second = keyed.load([record(1, 6, 5), record(2, 2, 6), record(3, 1, 7), record(9, 9, 9, "d")])
-    assert str(second.keys) == "1 inserted, 1 updated, 0 deleted, 1 late, 1 deletes of unknown keys"
+    assert str(second.keys) == "1 inserted, 1 updated, 0 deleted, 1 late, 1 deletion of an unknown key"
     third = keyed.load([record(3, 2, 8, "d"), record(9, 8, 9), record(2**40, 1, 10, value="new")])
     assert str(third.keys) == "1 inserted, 0 updated, 1 deleted, 1 late"
     assert keyed.rows("id", "n") == [(1, 2), (2**40, 10), (2, 6)]

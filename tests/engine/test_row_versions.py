@@ -97,7 +97,7 @@ def test_each_version_is_valid_until_the_next(history: Keyed) -> None:
     ]
     # A late record is inserted between the versions; a deletion closes the newest one.
     second = load(history, [record(1, 15, 4), record(2, 30, 5, "d"), record(9, 30, 6, "d")])
-    assert str(second.keys) == "0 inserted, 1 updated, 1 deleted, 0 late, 1 deletes of unknown keys"
+    assert str(second.keys) == "0 inserted, 1 updated, 1 deleted, 0 late, 1 deletion of an unknown key"
     assert history.rows("id", "n", *TIMES) == [
         (1, 1, 10, 15, False),
         (1, 2, 20, None, True),

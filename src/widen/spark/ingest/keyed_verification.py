@@ -577,20 +577,13 @@ def _has_merged(
         order = reader.order(row[_SEQUENCE])
         if start is None or order >= start or not reader.family:
             groups.setdefault(order, []).append(row)
-    # With equal sequences a deletion comes last, and of the others any may.
-    ties = [
-        [
-            (*each, *(row for row in rows if row[_IS_DELETE]))
-            for each in permutations(r for r in rows if not r[_IS_DELETE])
-        ]
-        for _, rows in sorted(groups.items(), key=lambda item: item[0])
-    ]
     was, now = (sorted(row[DIGEST] for row in rows) for rows in (before, after))
-    if was == now:
-        # The same row again is right if no record is newer, or if what they say is in it.
-        is_late = all(reader.order(row[_SEQUENCE]) == start for rows in groups.values() for row in rows)
-        if is_late or not groups:
-            return True
+    if was == now and (not groups or (reader.family and groups.keys() == {start})):
+        return True
+    ties = [
+        _orders(rows, may_be_late=bool(reader.family) and order == start)
+        for order, rows in sorted(groups.items(), key=lambda item: item[0])
+    ]
     oldest = max(before, key=lambda row: reader.order(row[_SEQUENCE]), default=None)
     is_gone = any(reader.order(row[_SEQUENCE]) == start for row in deleted) and bool(reader.family)
     base = None if oldest is None or is_gone else msgspec.msgpack.decode(oldest[FORM])
@@ -604,6 +597,14 @@ def _has_merged(
             return True
     totals["extra"] += max(0, len(now) - 1)
     return False
+
+
+def _orders(rows: Sequence[Mapping[str, Any]], *, may_be_late: bool) -> list[tuple[Mapping[str, Any], ...]]:
+    """Return the orders of records with one sequence: a deletion comes last, and of the others any may."""
+    deletes = [row for row in rows if row[_IS_DELETE]]
+    orders = permutations(row for row in rows if not row[_IS_DELETE])
+    found = [(*each, *deletes) for each in islice(orders, _MAX_TRIES)]
+    return [*found, ()] if may_be_late else found
 
 
 def _merge_forms(old: Form, new: Form) -> Form:

@@ -54,7 +54,7 @@ from widen.spark.dml.keyed_rows import (
 )
 from widen.spark.errors import translate_spark_errors
 from widen.spark.source.open_source import persist_source
-from widen.spark.types import Column, DataFrame, type_to_spark
+from widen.spark.spark_types import Column, DataFrame, type_to_spark
 
 _BATCH, _TABLE, _REMEMBERED = range(3)
 """Where an event of a key is from: the batch, the table, or the list of deleted keys."""

@@ -22,7 +22,8 @@ BATCH = [record(1, 5, 50), record(2, 5, 51, "d"), record(6, 5, 52)]
 
 
 def append(keyed: Keyed) -> None:
-    rows = keyed.spark.createDataFrame([(6, 4, 60, "u")], "id bigint, at bigint, n bigint, op string")
+    kind = "int" if isinstance(keyed, IcebergKeyed) else "bigint"
+    rows = keyed.spark.createDataFrame([(6, 4, 60, "u")], f"id {kind}, at {kind}, n {kind}, op string")
     if isinstance(keyed, IcebergKeyed):
         IcebergTable(NAME, catalog=keyed.words["catalog"]).append(rows)
     else:

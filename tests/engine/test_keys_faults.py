@@ -51,8 +51,9 @@ class Killed(Injector):
         at = len(self.calls) - 1
         if self.number is None or at < self.number:
             return call()
-        if self.is_after and at == self.number:
-            call()
+        found = call() if self.is_after and at == self.number else None
+        if hasattr(found, "close"):
+            found.close()  # as the end of a process does
         raise KeyboardInterrupt
 
 

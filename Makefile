@@ -41,7 +41,7 @@ test-fast: setup ## the tests that need neither Spark nor minutes
 simulate: setup ## 20,000 runs of three writers over a store that fails; RUNS=100 for fewer
 	@$(WITH_JAVA) WIDEN_SIMULATIONS=$(or $(RUNS),20000) $(RUN) -m pytest -p no:cacheprovider tests/property/test_simulation.py $(ARGS)
 
-lint: setup ## ruff, its format, and mypy
+lint: setup ## ruff, its format, and mypy over sources, tools, benchmarks and the architecture tests
 	@$(RUN) -m ruff check .
 	@$(RUN) -m ruff format --check --quiet . || { echo "Run: $(RUN) -m ruff format ."; exit 1; }
 	@$(RUN) -m mypy

@@ -31,7 +31,7 @@ GOAL = 0.8
 FILES = 8
 SHARES = (0.01, 0.3)
 SETTINGS = ("delta.enableDeletionVectors", "delta.enableChangeDataFeed")
-Work = Callable[[SparkSession, str, str], None]
+Work = Callable[[SparkSession, str, str], object]
 
 
 def main(rows: int, runs: int, only: set[str]) -> int:
@@ -110,16 +110,16 @@ def _merge_by_delta(spark: SparkSession, at: str, condition: str) -> None:
 WORKS: dict[str, dict[str, Work]] = {
     "merge": {"Widen": _merge, "Delta Lake": _merge_by_delta},
     "update": {
-        "Widen": lambda spark, at, where: Table(at).update({"n": "n + 1"}, where, spark=spark) and None,
-        "Delta Lake": lambda spark, at, where: spark.sql(f"UPDATE delta.`{at}` SET n = n + 1 WHERE {where}") and None,
+        "Widen": lambda spark, at, where: Table(at).update({"n": "n + 1"}, where, spark=spark),
+        "Delta Lake": lambda spark, at, where: spark.sql(f"UPDATE delta.`{at}` SET n = n + 1 WHERE {where}"),
     },
     "delete": {
-        "Widen": lambda spark, at, where: Table(at).delete(where, spark=spark) and None,
-        "Delta Lake": lambda spark, at, where: spark.sql(f"DELETE FROM delta.`{at}` WHERE {where}") and None,
+        "Widen": lambda spark, at, where: Table(at).delete(where, spark=spark),
+        "Delta Lake": lambda spark, at, where: spark.sql(f"DELETE FROM delta.`{at}` WHERE {where}"),
     },
     "compact": {
-        "Widen": lambda spark, at, where: Table(at).optimize(spark=spark) and None,
-        "Delta Lake": lambda spark, at, where: spark.sql(f"OPTIMIZE delta.`{at}`") and None,
+        "Widen": lambda spark, at, where: Table(at).optimize(spark=spark),
+        "Delta Lake": lambda spark, at, where: spark.sql(f"OPTIMIZE delta.`{at}`"),
     },
 }
 """By name: the same work by both engines, on a table, given a condition on its rows."""

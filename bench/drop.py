@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from alter import DATA, delta_session, timed
 from pyspark.sql import DataFrame, SparkSession
@@ -37,7 +38,10 @@ def main(runs: int, rows: int) -> int:
     for key in ("spark.sql.shuffle.partitions", "spark.databricks.delta.snapshotPartitions"):
         spark.conf.set(key, "2")  # Delta Lake's own are for clusters
     tables = {old: write_table(spark, DATA / f"drop-{rows}-{old}", old, rows) for old in OLD}
-    engines: dict[str, Callable[[str], None]] = {"Widen": lambda at: _by_widen(spark, at), "Delta Lake": _delta(spark)}
+    engines: dict[str, Callable[[str], object]] = {
+        "Widen": lambda at: _by_widen(spark, at),
+        "Delta Lake": _delta(spark),
+    }
     for drop in engines.values():
         timed(drop, tables[OLD[0]])
     found: dict[tuple[str, int], list[float]] = {}
@@ -87,8 +91,8 @@ def _by_widen(spark: SparkSession, at: str) -> None:
         sys.exit(f"{len(gone ^ old)} files were touched, or not, that should not, or should have been")
 
 
-def _delta(spark: SparkSession) -> Callable[[str], None]:
-    return lambda at: spark.sql(f"ALTER TABLE delta.`{at}` DROP FEATURE typeWidening").collect() and None
+def _delta(spark: SparkSession) -> Callable[[str], object]:
+    return lambda at: spark.sql(f"ALTER TABLE delta.`{at}` DROP FEATURE typeWidening").collect()
 
 
 def _old_sizes(table: Path, old: int) -> list[int]:
@@ -102,7 +106,7 @@ def _narrow(table: Path) -> list[tuple[str, int]]:
     return [(line["add"]["path"], line["add"]["size"]) for line in _commits(table)[1] if "add" in line]
 
 
-def _commits(table: Path) -> list[list[dict[str, dict[str, object]]]]:
+def _commits(table: Path) -> list[list[dict[str, Any]]]:
     files = sorted((table / "_delta_log").glob("*.json"))
     return [[json.loads(line) for line in file.read_text().splitlines()] for file in files]
 

@@ -27,7 +27,7 @@ def main(gigabytes: float, heap: str) -> int:
     target = DATA / "large-target"
     shutil.rmtree(target, ignore_errors=True)
     spark = session(heap)
-    jvm = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()  # type: ignore[union-attr]
+    jvm = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()
     started = time.perf_counter()
     with worker_memory(jvm) as workers_mb:
         done = widen.ingest(str(file), into=str(target), spark=spark)

@@ -26,13 +26,14 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from turns import Row, print_rows
 
 COMMITS = 1000
 RUNS = 3
 SIZES = (100_000, 1_000_000)
-AT_MOST = {"seconds": {"commits": 0.5, "checkpoint": 0.15}, "added_mb": 0.5, "peak_mb": 0.5}
+AT_MOST: dict[str, Any] = {"seconds": {"commits": 0.5, "checkpoint": 0.15}, "added_mb": 0.5, "peak_mb": 0.5}
 PLANNED_SECONDS = 1e-6
 """The most processor seconds for each file that planning may take."""
 SCHEMA = {
@@ -114,7 +115,7 @@ def _widen(work: str):
     from widen.protocol.data_skipping import Compare, FileSelection
 
     pa.scalar(1)  # imports pandas, as a Spark session does
-    assert all((pa.json, pa.parquet.ParquetFile, checkpoint_reader.pq.ParquetFile, log_replay.pc.filter))
+    assert all((pa.json, pa.parquet.ParquetFile, vars(checkpoint_reader)["pq"], log_replay.pc.filter))
 
     def calls(table: str) -> int:
         snapshot = open_snapshot(LogStore(table))

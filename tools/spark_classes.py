@@ -22,11 +22,16 @@ def main(target: str) -> int:
     part = Path(f"{target}.part")
     options = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xlog:disable", f"-XX:ArchiveClassesAtExit={part}")
     os.environ["SPARK_SUBMIT_OPTS"] = " ".join(options)
-    settings = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
+    settings: dict[str, bool | float | int | str | None] = {
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",
+    }
     spark = SparkSession.builder.master("local[1]").config(map=settings).getOrCreate()
     with tempfile.TemporaryDirectory() as folder:
         use(spark, Path(folder))
-    java = spark.sparkContext._gateway.proc
+    gateway = spark.sparkContext._gateway
+    assert gateway is not None
+    java = gateway.proc
     spark.stop()
     java.stdin.close()  # the Java machine ends when its input does
     java.wait()

@@ -9,6 +9,7 @@ Source: PROTOCOL.md#reader-requirements-for-type-widening, #column-mapping, #del
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
 
@@ -84,10 +85,7 @@ class LocalScan:
             NotLocal: only Spark can read the file exactly.
             CorruptFile: the file or a deletion vector cannot be read.
         """
-        with open_data_file(self.store, self.store.plain(rows.file.path)) as opened:
-            file = pq.ParquetFile(opened, coerce_int96_timestamp_unit="us")
-            if is_legacy(file.metadata.metadata):
-                raise NotLocal(f"{rows.file.path} has dates of the Julian calendar")
+        with self._open(rows.file) as file:
             deleted, others = _load(self.store, rows.file), _load(self.store, rows.kept)
             deleted |= rows.marked or BitMap64()
             for first, batch in _batches(file, rows):
@@ -106,10 +104,7 @@ class LocalScan:
             NotLocal: only Spark can read the file exactly.
             CorruptFile: the file or a deletion vector cannot be read.
         """
-        with open_data_file(self.store, self.store.plain(add.path)) as opened:
-            file = pq.ParquetFile(opened, coerce_int96_timestamp_unit="us")
-            if is_legacy(file.metadata.metadata):
-                raise NotLocal(f"{add.path} has dates of the Julian calendar")
+        with self._open(add) as file:
             deleted, names, first = _load(self.store, add), self._stored_names(file), 0
             gone = pa.array(deleted.to_array(), pa.uint64()) if deleted else None
             for number in range(file.metadata.num_row_groups):
@@ -121,6 +116,15 @@ class LocalScan:
                     is_live = pc.invert(pc.is_in(positions, value_set=gone))
                     positions, rows = positions.filter(is_live), rows.filter(is_live)
                 yield positions, self._in_table_types(file, rows, add, len(positions))
+
+    @contextmanager
+    def _open(self, add: Add) -> Iterator[pq.ParquetFile]:
+        with open_data_file(self.store, self.store.plain(add.path)) as opened:
+            # Old writers store times as INT96. Arrow reads those as nanoseconds by default, which end in the year 2262.
+            file = pq.ParquetFile(opened, coerce_int96_timestamp_unit="us")
+            if is_legacy(file.metadata.metadata):
+                raise NotLocal(f"{add.path} has dates of the Julian calendar")
+            yield file
 
     def _stored_names(self, file: pq.ParquetFile) -> list[str] | None:
         """Return the names of the columns to read; None for all, because PyArrow takes a dot for a path."""

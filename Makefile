@@ -38,6 +38,11 @@ test: setup $(WORK)/spark-classes.stamp ## unit, spec, property, golden, archite
 test-fast: setup ## the tests that need neither Spark nor minutes
 	@$(PYTEST) $(PARALLEL) $(TESTS) -m "not spark and not sweep" $(ARGS)
 
+.PHONY: test-cover
+test-cover: $(WORK)/cover.stamp ## the tests without Spark, and which share of the lines they run; TESTS for others
+	@$(WITH_JAVA) export COVERAGE_FILE=$(WORK)/coverage && $(RUN) -m coverage run --source=src/widen -m pytest -p no:cacheprovider $(TESTS) -m "not spark and not sweep" $(ARGS)
+	@COVERAGE_FILE=$(WORK)/coverage $(RUN) -m coverage report --skip-covered --sort=cover --precision=1
+
 simulate: setup ## 20,000 runs of three writers over a store that fails; RUNS=100 for fewer
 	@$(WITH_JAVA) WIDEN_SIMULATIONS=$(or $(RUNS),20000) $(RUN) -m pytest -p no:cacheprovider tests/property/test_simulation.py $(ARGS)
 
@@ -194,6 +199,9 @@ $(WORK)/spark-classes.stamp: tools/spark_classes.py $(WORK)/venv.stamp
 	@touch $@
 
 $(WORK)/bench.stamp: requirements/bench.txt $(WORK)/venv.stamp
+	@$(RUN) -m pip install --quiet --require-hashes -r $< && touch $@
+
+$(WORK)/cover.stamp: requirements/cover.txt $(WORK)/venv.stamp
 	@$(RUN) -m pip install --quiet --require-hashes -r $< && touch $@
 
 $(WORK)/jars/stamp: tools/jars.py tools/jars.json $(WORK)/venv.stamp

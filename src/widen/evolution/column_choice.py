@@ -43,6 +43,15 @@ from widen.model.column_path import ELEMENT, VALUE, Path
 from widen.model.types import BOOLEAN, FLOAT, STRING, TIMESTAMP_NTZ, DataType, DecimalType, MapType
 from widen.schema.source_metadata import TableFormat, can_widen
 
+# An example. The column total is an int, and a batch brings these numbers and texts for it, in the mode widen:
+#     12              nothing: an int holds it
+#     3000000000      total becomes a bigint, in place, since the table can widen it
+#     "12.5 EUR"      a string column beside total; a text never goes into a number, though it may look like one
+#     12.5            total becomes a double, which holds every int exactly; a bigint would get a double beside it
+# Widening comes first, because a kind that the wider column covers does not need a column. In the mode split nothing is
+# widened, so 3000000000 gets a bigint column beside total. A double column does not take 9007199254740993, which it
+# would round: that number gets a bigint column.
+
 _TOGETHER: tuple[frozenset[str], ...] = (
     frozenset({LONG_WORD, DECIMAL_WORD, DOUBLE_WORD}),
     frozenset({LONG_WORD, DOUBLE_WORD}),

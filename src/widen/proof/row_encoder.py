@@ -85,6 +85,7 @@ class RowEncoder:
 
     def encode(self, rows: pa.StructArray) -> Iterator[EncodedRecord]:
         """Yield the encoded form of each row, and the number of its values."""
+        # Encoding multiplies the bytes, and one Arrow array of texts holds at most 2 GB.
         if rows.nbytes > MAX_BYTES and len(rows) > 1:
             middle = len(rows) // 2
             yield from self.encode(rows[:middle])
@@ -133,10 +134,14 @@ class RowEncoder:
     def _field(self, columns: FieldColumns, arrays: Sequence[pa.Array], order: KeyOrder) -> Encoded | None:
         """Return the value of a field in each row, or None if all its columns are null."""
         present = [column for column in columns if arrays[column.position].null_count < len(arrays[column.position])]
+        # Columns that are null in every row of the batch are the rule in a table that has evolved; they cost nothing
+        # here.
         encoded = [self._column(column, arrays[column.position], column.dim, order) for column in present]
         if len(encoded) < 2:
             return encoded[0] if encoded else None
         texts = [each.to_texts() for each in encoded]
+        # Usually one column of a field has the value. If several have one, they must agree, as a number and its text
+        # do; rows in which they may not are read one by one by the exact reader, which knows what to make of that.
         text = pc.coalesce(*texts)
         first = Encoded([text], reduce(pc.max_element_wise, (each.counts for each in encoded)))
         if any(column.dim or column.type_name in (RECORD, MAP) for column in present):
@@ -260,6 +265,8 @@ def _encode_strings(values: pa.Array) -> ScalarTexts:
 
 
 def _may_have_escapes(values: pa.StringArray) -> bool:
+    # One look at all bytes of the array is faster than a regular expression on each text, and most arrays have no
+    # escape.
     _, offsets, data = values.buffers()
     if data is None or not len(values):
         return False
@@ -270,6 +277,7 @@ def _may_have_escapes(values: pa.StringArray) -> bool:
 
 def _encode_doubles(values: pa.Array) -> ScalarTexts:
     """Return the shortest digits; Arrow writes them like JSON where they need no exponent. Zero may have a sign."""
+    # Beyond these bounds Arrow and JSON write exponents differently, so the exact reader encodes those numbers.
     size = pc.abs(values)
     least = pc.if_else(pc.equal(values, pc.trunc(values)), 1.0, 1e-4)
     return values.cast(pa.string()), pc.and_(pc.less(size, 1e10), pc.greater_equal(size, least))
@@ -278,7 +286,9 @@ def _encode_doubles(values: pa.Array) -> ScalarTexts:
 def _encode_decimals(values: pa.Array) -> ScalarTexts:
     texts = values.cast(pa.string())
     if values.type.scale > 0:
+        # A decimal(9, 2) writes 1.50 where the source had 1.5: the form has the digits without zeros at the end.
         texts = pc.utf8_rtrim(pc.utf8_rtrim(texts, "0"), ".")
+    # With an exponent on either side the texts may differ, so the exact reader encodes those numbers.
     is_small = pc.match_substring(texts, "0.000")
     is_plain = pc.invert(pc.or_(is_small, pc.match_substring(texts, "E")))
     return texts, pc.and_(is_plain, pc.less_equal(pc.binary_length(texts), _SURE_CHARS))
@@ -297,6 +307,7 @@ def _encode_local_times(values: pa.Array) -> ScalarTexts:
 
 
 def _local_times(values: pa.Array) -> Texts:
+    # Through an integer: Arrow would look up the zone to write a time with one, and add it to the text.
     micros = values.cast(pa.timestamp("us", values.type.tz)).cast(pa.int64()).cast(pa.timestamp("us"))
     texts = pc.utf8_rtrim(pc.utf8_rtrim(micros.cast(pa.string()), "0"), ".")
     return pc.replace_substring(texts, " ", "T")

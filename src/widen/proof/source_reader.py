@@ -93,6 +93,7 @@ class SourceReader:
         """Yield the rows of a text without the fast path."""
         records = read_records(text)
         is_array = text.removeprefix(_BOM).lstrip().startswith(b"[")
+        # A text that is not one record may be several, one after the other.
         if records is None and not is_array and len(parts := list(split_into_parts(text))) > 1:
             for part in parts:
                 yield from self.read_exactly(part, file_values)
@@ -128,6 +129,7 @@ class SourceEncoder:
 
         The values are those beyond the values of the row.
         """
+        # A value from the path of the file is not in the text, so the text alone cannot be the form of its row.
         own_form = None if file_values else self._match(text)
         return self._encode_exactly(text, file_values) if own_form is None else ((own_form, 0, 0),)
 
@@ -247,6 +249,8 @@ class FastReader:
         return form, counts
 
     def _float(self, token: str) -> Any:
+        # 0.1 and 0.10 are one number, and 1e2 is 100: whether a double or a decimal holds a long token is for the exact
+        # path.
         if len(token) > _SURE_CHARS or "e" in token or "E" in token:
             raise _NeedsExactPathError
         number = float(token)
@@ -256,6 +260,7 @@ class FastReader:
     def _read_record(self, handlers: dict[str, Handlers], record: dict[str, Any]) -> Form:
         form = {}
         for key, value in record.items():
+            # A missing key and a null give the same row, so neither has a place in the form.
             if value is not None:
                 handle = handlers[key][type(value)]
                 if handle is _KEEP:

@@ -25,6 +25,14 @@ from widen.rows.scalar_conversion import (
     wrap_in_arrays,
 )
 
+# An example. A table has the column a, a bigint, and two columns for the field s: a string, and a bigint.
+#     {"a": 1, "s": "x", "z": null}   a is a SingleColumn: the decoder takes an integer, which is the value of the row.
+#                                     s is a MultiColumnField: the type of "x" says which of its columns takes it.
+#                                     z has no column, and the profile says that it was always null: it is skipped.
+#     {"a": 1.5} or {"a": "1"}        The decoder refuses them, since a is an integer for it: the exact path reads them.
+#     {"z": 7}                        z has a value for the first time: the exact path observes a new field.
+# The fast path never decides what a value means: whatever is not exactly as expected is left to the exact path.
+
 SourcePath: TypeAlias = tuple[str, ...]
 """Keys from the root to a field, without the arrays on the way."""
 

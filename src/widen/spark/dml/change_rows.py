@@ -71,6 +71,14 @@ from widen.spark.ship import freeze_imports
 from widen.spark.write.arrow_writer import ArrowLayout, PartFile, codec_of, open_writer
 from widen.spark.write.parquet_writer import arrow_layout
 
+# How rows change, by what the table allows. The result says which files go, which come, and which get vectors.
+#     update, with deletion vectors    The new rows are written and the old ones marked, in one pass over the table.
+#     delete, with deletion vectors    The positions of the rows are persisted, and marked; no row is written.
+#     without deletion vectors         A first pass counts which files have such rows, a second one rewrites these.
+#     with a change data feed that     The decided rows are persisted, since they are written twice: as rows of the
+#     tasks cannot write beside        table, and as changes. Another evaluation might decide otherwise.
+# Rows are told by their file and their position in it: not every table has another identity of a row.
+
 
 def change_in_place(context: ChangeContext, where: Column, new: Mapping[str, Column], kind: ChangeKind) -> ChangeResult:
     """Update or delete rows, and return the result. Nothing is committed.
@@ -95,6 +103,8 @@ def change_in_place(context: ChangeContext, where: Column, new: Mapping[str, Col
         return change_via_materialized_rows(
             context, lambda rows: _decide_change(context, rows.where(where), where, new), (kind,)
         )
+    # Without deletion vectors, whole files are rewritten. So a first pass counts which files have such rows at all; it
+    # reads only the columns of the condition.
     changes = count_changes(context.located().where(where).withColumn(CLAUSE, F.lit(0)))
     counts = {key: clauses.total() for key, clauses in changes.items() if key is not None}
     if not counts:
@@ -123,6 +133,7 @@ def _update_with_vectors(context: ChangeContext, where: Column, new: Mapping[str
         if not replaced.lost:
             return ChangeResult(reads=context.reads)
         updated = replaced.lost.total()
+        # As many new rows as marked ones, or else a row would be there twice, or not at all.
         ensure_same_count(updated, count_written_rows(replaced.fresh))
         revised = revise_files(files, replaced.words, replaced.lost, context.all_rows(replaced.lost))
         return ChangeResult(
@@ -158,6 +169,8 @@ def _in_one_pass(
         else:
             added = files.rows(stays.drop(FILE, ROW, CLAUSE, BEFORE))
     total, written = sum(live.values()), count_written_rows(added)
+    # An update neither adds nor removes rows. If the numbers differ, the files changed between the two passes, or the
+    # condition is not deterministic, and rows would be lost.
     if kind is ChangeKind.UPDATE:
         ensure_same_count(total, written)
     changed = sum(counts.values()) if kind is ChangeKind.UPDATE else total - written
@@ -278,6 +291,7 @@ class _MaterializedChange:
         if not self._lost and not new:
             return ChangeResult(reads=self._context.reads)
         context, rows = self._context, self._context.all_rows(self._lost)
+        # A file of which no row is left is removed; one with some left gets a vector, or is copied without the others.
         left = {key: rows[key] - count_deleted_rows(context.adds[key]) - lost for key, lost in self._lost.items()}
         partial = {key: count for key, count in left.items() if count}
         has_vectors = context.has("deletionVectors")

@@ -64,6 +64,14 @@ from widen.spark.read.scan import select_files
 from widen.spark.spark_types import from_spark, to_spark, type_to_spark, visible_schema
 from widen.spark.write.physical_layout import cast_to_table_type, default_value, next_identity_values
 
+# An example. The table has the rows (1, "a") and (2, "b"), and the source has (2, "B") and (3, "C"):
+#     MERGE INTO t USING s ON t.id = s.id
+#     WHEN MATCHED THEN UPDATE SET *          (2, "B"): the join gives the pair, and the position of the old row
+#     WHEN NOT MATCHED THEN INSERT *          (3, "C"): a row of the source without a position
+#     WHEN NOT MATCHED BY SOURCE THEN DELETE  (1, "a"): a row of the table without one of the source
+# One join gives all three, and the first clause whose condition holds decides what happens to a row. Which join it is
+# depends on the clauses: without the last one, rows like (1, "a") are not part of it.
+
 _NEW = "__widen_new"
 
 
@@ -98,6 +106,8 @@ class ResolvedMerge:
         Source: Delta Lake's MERGE
         """
         matched = [clause for clause in self.clauses if clause.side is MergeSide.MATCHED]
+        # A row can be deleted twice with one result. An update by two source rows has no answer, and neither has a
+        # condition that one of them fulfils and the other does not.
         return [(clause.kind, clause.condition) for clause in matched] in ([], [(ChangeKind.DELETE, None)])
 
     @property
@@ -120,6 +130,7 @@ def merge_rows(snapshot: Snapshot, growth: SchemaGrowth, merge: ResolvedMerge) -
         RowRefused: a row violates a column rule or a constraint.
         UnsupportedFeatureForWrite: row tracking is enabled, but the properties do not name its columns.
     """
+    # Files that no row of the source can match are left out, by the constants in the condition.
     predicate: Predicate = UnknownPredicate()
     # A row without a match may change then, so no file can be left out.
     if isinstance(merge.on, str) and not merge.has(MergeSide.NOT_MATCHED_BY_SOURCE):
@@ -203,6 +214,8 @@ class MergeDecision:
         mark = F.monotonically_increasing_id() if deduplicates else F.lit(True)
         source = merge.source.withColumn(SOURCE, mark).alias(merge.source_alias)
         target, on = rows.alias(merge.target_alias), to_column(merge.on)
+        # Only inserts: an anti join keeps no row of the table, so nothing of it is shuffled but the columns of the
+        # condition.
         if not merge.has(MergeSide.MATCHED) and not merge.has(MergeSide.NOT_MATCHED_BY_SOURCE):
             new = source.join(target, on, "left_anti")
             unmatched = new.withColumns({FILE: F.lit(None).cast("string"), ROW: F.lit(None).cast("bigint")})

@@ -58,6 +58,14 @@ DIGEST, VALUES, CONVERTED, PLACE, FORM = "digest", "values", "converted", "place
 """The columns of the comparison: digest of a record or row, number of its values, number of converted values, where it
 stands, and its form."""
 
+# An example. The source has two records, and the table has the columns a (bigint) and a__string:
+#     source   {"a":1}       {"a": "x"}      forms: {"a":1} and {"a":"x"}, whatever spaces and order the text has
+#     table    (1, null)     (null, "x")     forms: {"a":1} and {"a":"x"}, since both columns say where they came from
+# The sums of the digests agree, and nothing else is compared. A sum does not depend on the order of rows, and a row
+# that is there twice changes it. If the second row were (null, "y"), the sums would differ. Then every digest is
+# compared: the record {"a":"x"} has no row, and the row {"a":"y"} has no record. They are similar, so the result names
+# the value of a in that record, with its file and number, and not a whole record.
+
 MAX_SHOWN = 10
 """Maximum number of lost records that the result names."""
 

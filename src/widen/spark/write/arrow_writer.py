@@ -555,6 +555,7 @@ class PartFile(msgspec.Struct, frozen=True):
 
     def to_add(self) -> Add:
         """Return the file as an add action."""
+        # The time of this process is good enough, and costs no request: a vacuum compares it with a retention of days.
         now_ms = current_ms()
         return Add(
             path=self.path,
@@ -578,6 +579,8 @@ def find_part_sink(spark: SparkSession, store: LogStore, table: TableConfigurati
         not _RULES.isdisjoint(field.metadata) for _, field in fields(table.schema)
     )
     is_iceberg, is_mapped = any(map(table.supports, _ICEBERG)), table.mapping != NONE
+    # What a task cannot do alone: split rows into folders, rename columns, evaluate SQL, or refuse a null in a NOT NULL
+    # column.
     if table.partition_columns or is_mapped or has_rules or is_iceberg or not is_fully_nullable(table.schema):
         return None
     describe = describe_columns(indexed_leaves(table.schema, table.properties, ()))
@@ -619,6 +622,7 @@ class PartWriter:
         """Add rows, and write a row group when there are enough of them."""
         self._waiting.append(batch)
         self._waiting_bytes += batch.nbytes
+        # A file that is to be smaller than a row group ends after one, or it would never be looked at in time.
         if self._waiting_bytes >= min(self._sink.encoding.row_group_bytes or ROW_GROUP_BYTES, self._sink.file_bytes):
             self._write_group()
 
@@ -632,6 +636,7 @@ class PartWriter:
     def discard(self) -> None:
         """Delete the written files, also one that cannot be finished, e.g. on a full disk."""
         self._waiting = []
+        # A task that fails is run again with other names, so what it has written would stay for ever.
         paths = [part.path for part in self._parts]
         if self._file is not None:
             paths.append(self._path)
@@ -641,6 +646,7 @@ class PartWriter:
         self._sink.store.delete(paths)
 
     def _write_group(self) -> None:
+        # One row group from many small batches: readers skip by row group, and each one costs an entry in the footer.
         rows = pa.Table.from_batches(self._waiting, self._schema)
         self._waiting, self._waiting_bytes = [], 0
         nans = {path: pc.sum(pc.is_nan(struct_leaf(rows, path))).as_py() or 0 for path in self._floats}
@@ -653,6 +659,7 @@ class PartWriter:
         assert self._file is not None
         self._nans.update(nans)
         self._writer.write_table(rows, row_group_size=rows.num_rows)
+        # Looked at after a row group only: what the writer has buffered has no size yet.
         if self._file.tell() >= self._sink.file_bytes:
             self._finish()
 

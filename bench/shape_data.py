@@ -41,7 +41,7 @@ def write_csv(folder: Path, seed: int, records: int) -> Path:
     """Write CSV files with a header below a folder, unless they are there; return the folder."""
 
     def write(out: object, chance: random.Random, numbers: Iterable[int]) -> None:
-        rows = csv.writer(out, lineterminator="\n")  # type: ignore[arg-type]
+        rows = csv.writer(out, lineterminator="\n")
         rows.writerow(CSV_FIELDS)
         rows.writerows(_csv_row(chance, number) for number in numbers)
 

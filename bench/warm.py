@@ -167,7 +167,7 @@ GROUPS: dict[str, Callable[[SparkSession, float], list[Row]]] = {
 
 
 def _ingest(spark: SparkSession, **options: bool) -> Callable[[str], object]:
-    return lambda source: widen.ingest(source, into=str(TARGET), spark=spark, **options)  # type: ignore[arg-type]
+    return lambda source: widen.ingest(source, into=str(TARGET), spark=spark, **options)
 
 
 def _known(spark: SparkSession, source: Path) -> Work:

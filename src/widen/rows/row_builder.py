@@ -507,7 +507,8 @@ def _classify_fields(
                 dict.fromkeys(seen.nulls, 1), dict.fromkeys(seen.empty, 1), dict.fromkeys(seen.empty_records, 1)
             )
         elif slots and not all(
-            any(_is_native(slot, kind, values) for slot in slots) for kind, values in seen.kinds.items()
+            any(_is_native(slot, kind, values, is_alone=len(slots) == 1) for slot in slots)
+            for kind, values in seen.kinds.items()
         ):
             mixed.add(path)
         for slot in slots:
@@ -515,8 +516,12 @@ def _classify_fields(
                 _classify_fields(slot.record, seen.records.get(slot.dim, {}), path, mixed, empty)
 
 
-def _is_native(slot: ColumnSlot, kind: Kind, values: KindObservation) -> bool:
-    """Return whether a column takes the values of a kind natively."""
+def _is_native(slot: ColumnSlot, kind: Kind, values: KindObservation, *, is_alone: bool) -> bool:
+    """Return whether a column takes the values of a kind natively.
+
+    Args:
+        is_alone: Whether the field has no other column. Beside one, an integer in a column of doubles is routed.
+    """
     word = INT_WORD if kind.word == LONG_WORD and values.fits_int32 and slot.word == INT_WORD else kind.word
-    whole_double = kind.word == LONG_WORD and slot.word == DOUBLE_WORD
+    whole_double = kind.word == LONG_WORD and slot.word == DOUBLE_WORD and is_alone
     return kind.dim == slot.dim and (word == slot.word or whole_double)

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 import random
 from dataclasses import dataclass
@@ -15,10 +17,14 @@ import pytest
 
 from support.drift import BAD
 from support.generated_records import FILE, SETTINGS, Setting, mutated, plan_of
-from widen.evolution.policy import Policy
+from support.stable_interval import ingest_texts
+from widen.evolution.policy import Mode, Policy
 from widen.model.types import StructType
+from widen.proof import record_digests
 from widen.proof.canonical import count_form, encode_form
+from widen.proof.csv_reader import CsvForm, read_csv_file
 from widen.proof.native_reader import build_plan, find_native_readers
+from widen.proof.row_encoder import RecordLayout
 from widen.proof.row_reader import RowReader
 from widen.proof.rules import build_proof_rules, source_columns_by_key
 from widen.proof.source_reader import SourceReader
@@ -26,6 +32,7 @@ from widen.rows.row_builder import RowBuilder
 from widen.schema.source_metadata import CORRUPT, RESCUED, role_field, role_of
 from widen.spark.arrow_types import to_arrow_schema
 from widen.spark.ingest.text_tasks import drain_arrow_batches
+from widen.spark.source.csv import EXACT_VALUES, WRITTEN_VALUES
 
 RECORDS = int(os.environ.get("WIDEN_PROOF_RECORDS", "40000"))
 ROUND = 500
@@ -132,3 +139,48 @@ def test_native_forms_are_those_of_the_exact_path(name: str) -> None:
 @pytest.mark.parametrize("name", SETTINGS)
 def test_native_forms_are_those_of_the_exact_path_of_records_with_changed_bytes(name: str) -> None:
     assert check_rounds(name, RECORDS // 5, changes_bytes=True).rows
+
+
+CSV_FIELDS = (
+    *("1", "0", "-0", "007", "12.5", "12.50", "1e5", "1.5e5", "-3.25", "12345678901.5", "1.5e99999", "9" * 39, "true"),
+    *("text", "", " ", "NULL", "a,b", 'say "yes"', '"', "é😀", "2024-05-01", "2024-05-01T10:00:00Z", "\x01", "a\\"),
+)
+SPELLINGS = {"": "", "exact": EXACT_VALUES, "written": WRITTEN_VALUES}
+
+
+def csv_file(chance: random.Random) -> bytes:
+    """Return a file with a header; some of its rows are quoted, or no rows."""
+    out = io.StringIO()
+    quoting = chance.choice([csv.QUOTE_MINIMAL, csv.QUOTE_ALL, csv.QUOTE_NONNUMERIC])
+    rows = csv.writer(out, lineterminator=chance.choice(["\n", "\r\n"]), quoting=quoting)
+    rows.writerow(["a", "b", "a", "day"])
+    for _ in range(60):
+        width = 4 if chance.random() < 0.97 else chance.randrange(1, 6)
+        rows.writerow(chance.choices(CSV_FIELDS, k=width))
+        if chance.random() < 0.03:
+            out.write(chance.choice(["\n", '"x"y,1,2,3\n', 'a"b,c,d,e\n']))
+    if chance.random() < 0.2:
+        out.write(chance.choice(['"two\nlines",1,2,3\n', 'open,"\n', "a,b,c,d\re,f,g,h"]))
+    data = out.getvalue().encode()
+    return data.replace(b"text", b"te\xffxt", 1) if chance.random() < 0.1 else data
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_rows_of_csv_have_the_sum_of_the_exact_path(spelling: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    native_rows = 0
+    for seed in range(60):
+        chance = random.Random(seed)
+        data, form = csv_file(chance), CsvForm(values=SPELLINGS[spelling], spelling=spelling)
+        texts = [row.text for row in read_csv_file(data, form)]
+        policy = chance.choice([Policy(), Policy(Mode.SPLIT), Policy(date_fields=frozenset([("day",)]))])
+        schema = ingest_texts(None, texts, policy).plan.schema
+        found = []
+        for readers in (find_native_readers(), None):
+            monkeypatch.setattr(record_digests, "find_native_readers", lambda readers=readers: readers)
+            digester = record_digests.SourceDigester(schema, policy, RecordLayout())
+            digester.add_csv(data, form)
+            if digester._native is not None:
+                native_rows += digester._native.sums()[1]
+            found.append(digester.sum())
+        assert found[0] == found[1], (data, schema.sql)
+    assert native_rows > 60 * 60 / 2

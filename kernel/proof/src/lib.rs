@@ -4,6 +4,7 @@
 //! are those of `widen.proof.canonical`; what this crate is not sure of, it refuses, and Python reads it. It shares no
 //! code with the decoder of the writer: the parser, the numbers and the times are of its own.
 
+mod csv;
 mod digest;
 mod number;
 mod plan;
@@ -15,6 +16,7 @@ mod time;
 #[cfg(feature = "python")]
 pub mod python;
 
+pub use csv::CsvPlan;
 pub use digest::DigestSum;
 pub use plan::{ColumnPlan, FieldPlan, InvalidPlan, RecordPlan};
 pub use row_reader::RowReader;

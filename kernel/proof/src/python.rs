@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
 use crate::source_reader::{is_blank, FileField, Span};
-use crate::{DigestSum, InvalidPlan, RecordPlan, RowReader, SourceReader};
+use crate::{CsvPlan, DigestSum, InvalidPlan, RecordPlan, RowReader, SourceReader};
 
 /// The digest, and the numbers of records, of values and of conversions.
 type Sums = ([u8; 16], u64, i64, i64);
@@ -46,6 +46,17 @@ impl PySourceReader {
     /// Add the records of a file that has a record on each line, or return None and add nothing if it has not.
     fn add_file(&mut self, data: &[u8], file_fields: Vec<FileField>) -> Option<Vec<Span>> {
         self.0.add_file(data, &file_fields)
+    }
+
+    /// Add the rows of a CSV file after its header; return where the lines stand that Python has to read, or None and
+    /// add nothing if a row may take several lines.
+    fn add_csv(
+        &mut self,
+        rows: &[u8],
+        plan: CsvPlan,
+        file_fields: Vec<FileField>,
+    ) -> Option<Vec<Span>> {
+        self.0.add_csv(rows, &plan, &file_fields)
     }
 
     /// Add the record in each text; return the indexes of the texts that Python has to read.
@@ -122,7 +133,7 @@ impl PyRowReader {
 /// Return the module.
 pub fn module<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyModule>> {
     let module = PyModule::new(py, "widen_kernel.proof")?;
-    module.add("VERSION", 1)?;
+    module.add("VERSION", 2)?;
     module.add_class::<PySourceReader>()?;
     module.add_class::<PyRowReader>()?;
     Ok(module)

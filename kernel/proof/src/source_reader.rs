@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 
+use crate::csv::is_value;
 use crate::number::{Canonical, Token, MAX_DECIMAL_DIGITS};
 use crate::plan::{ColumnPlan, FieldPlan, InvalidPlan, Kind, RecordPlan};
 use crate::scan::{unescape, write_string, Cursor, Keys, MAX_LEVELS};
@@ -575,6 +576,23 @@ impl SourceReader {
         Ok(true)
     }
 
+    /// Write a text that is not JSON.
+    fn text(&mut self, text: &[u8], field: usize) -> Fit<bool> {
+        let plan = &self.fields[field].plan;
+        if plan.is_refused || plan.refuses_strings {
+            return Err(Refused);
+        }
+        let is_masked = plan.is_masked;
+        if !is_masked && (plan.has_dates || plan.has_local_times) {
+            return self.time(text, field, 0);
+        }
+        if !self.has_column(field, 0, Kind::String) {
+            return Err(Refused);
+        }
+        write_string(if is_masked { MASK } else { text }, &mut self.form);
+        self.count(!is_masked)
+    }
+
     fn string(&mut self, cursor: &mut Cursor, field: usize, dim: usize) -> Fit<bool> {
         let (text, has_escapes) = cursor.string()?;
         let plan = &self.fields[field].plan;
@@ -765,6 +783,77 @@ fn write_number(column: &Column, token: &Token, out: &mut Vec<u8>) -> Fit<Option
         Kind::Float => Err(Refused),
         Kind::Timestamp if column.has_epochs => Err(Refused),
         _ => Ok(None),
+    }
+}
+
+// ---- rows of texts -----------------------------------------------------------------------------------
+
+impl SourceReader {
+    /// Return the rank of each key, or None where there is no field.
+    pub fn ranks(&self, keys: &[String]) -> Vec<Option<usize>> {
+        let by_key = &self.shapes[self.root].by_key;
+        keys.iter()
+            .map(|key| by_key.get(key.as_bytes()).copied())
+            .collect()
+    }
+
+    /// Forget what was added after a sum.
+    pub fn restore(&mut self, sum: DigestSum) {
+        self.sum = sum;
+    }
+
+    /// Add a row of texts, given the ranks of its keys and which texts are JSON; return false if Python has to read it.
+    pub fn add_row(
+        &mut self,
+        line: &[u8],
+        ranks: &[Option<usize>],
+        row: &[Option<&[u8]>],
+        values: &str,
+        file_fields: &[FileField],
+    ) -> bool {
+        let is_text = line.is_ascii() || std::str::from_utf8(line).is_ok();
+        // A row and its file may have a field of the same name.
+        if !is_text || !file_fields.is_empty() || self.row(ranks, row, values).is_err() {
+            return false;
+        }
+        self.sum
+            .add(&self.form, self.counts.beyond_form(), self.counts.converted);
+        true
+    }
+
+    fn row(&mut self, ranks: &[Option<usize>], row: &[Option<&[u8]>], values: &str) -> Fit<()> {
+        self.form.clear();
+        self.parts.clear();
+        self.counts = Counts::default();
+        self.form.push(b'{');
+        for (rank, text) in ranks.iter().zip(row) {
+            let (rank, text) = match (rank, text) {
+                (Some(rank), Some(text)) => (*rank, *text),
+                (Some(_), None) => continue,
+                (None, None) if !self.is_rescuing => continue,
+                _ => return Err(Refused),
+            };
+            let field = self.shapes[self.root].fields[rank];
+            if self.fields[field].plan.is_excluded {
+                continue;
+            }
+            let start = self.form.len();
+            self.form.extend_from_slice(&self.fields[field].key);
+            let has_form = if is_value(text, values)? {
+                self.value(&mut Cursor::new(text), field, 0, MAX_LEVELS)?
+            } else {
+                self.text(text, field)?
+            };
+            if has_form {
+                let end = self.form.len();
+                self.parts.push(Part { rank, start, end });
+            } else {
+                self.form.truncate(start);
+            }
+        }
+        self.sort(0, 0);
+        self.form.push(b'}');
+        Ok(())
     }
 }
 

@@ -33,6 +33,8 @@ class CsvForm:
         null: Unquoted text of null.
         is_multi_line: Whether quoted fields may take several lines; None if they may, unless they look damaged.
         values: Pattern of the texts that become numbers and booleans; empty if none do.
+        spelling: Which texts the pattern stands for, for the native reader: ``exact`` for those that come back as they
+            are, ``written`` if other fractions are among them; empty for no pattern, or another one.
     """
 
     separator: bytes = b","
@@ -43,6 +45,7 @@ class CsvForm:
     encoding: str = "utf-8"
     is_multi_line: bool | None = None
     values: str = ""
+    spelling: str = ""
 
     @property
     def is_utf8(self) -> bool:

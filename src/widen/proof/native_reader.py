@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from widen.model.types import DecimalType
+from widen.proof.csv_reader import CsvForm
 from widen.proof.rules import RECORD, ColumnsByKey, FieldColumns, ProofRule, SourceColumn
 
 KERNEL_VARIABLE = "WIDEN_KERNEL"
 """Environment variable of the process: ``off`` means that it uses no native code."""
 
-_VERSION = 1
+_VERSION = 2
 """The version of the interface that this module needs."""
 
 
@@ -86,6 +87,25 @@ class ProofRecord:
 
     fields: Sequence[ProofField]
     refuses_unknown: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ProofCsv:
+    """How the rows of a file are written: the parts of a `CsvForm` for which rows are read natively."""
+
+    names: Sequence[str]
+    separator: int
+    quote: int | None
+    null: str
+    values: str
+
+
+def build_csv_plan(form: CsvForm, names: Sequence[str]) -> ProofCsv | None:
+    """Return the plan for the rows of a file; None if Python has to read them."""
+    is_plain = len(form.separator) == 1 and len(form.quote) <= 1 and not form.escape
+    if not names or not is_plain or bool(form.values) != bool(form.spelling):
+        return None
+    return ProofCsv(names, form.separator[0], form.quote[0] if form.quote else None, form.null.decode(), form.spelling)
 
 
 def build_plan(fields: ColumnsByKey, rule: ProofRule) -> ProofRecord:

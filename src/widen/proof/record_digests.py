@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import islice
 from typing import Any
 from zlib import crc32
 
@@ -20,7 +21,8 @@ from msgspec.json import encode
 from widen.evolution.policy import Policy
 from widen.model.types import StructType
 from widen.proof.canonical import EncodedRecord, digest_text
-from widen.proof.native_reader import build_plan, find_native_readers
+from widen.proof.csv_reader import CsvForm, CsvReader, CsvText, read_csv_head, recode
+from widen.proof.native_reader import build_csv_plan, build_plan, find_native_readers
 from widen.proof.row_encoder import RecordLayout, RowEncoder
 from widen.proof.rules import build_proof_rules, source_columns_by_key
 from widen.proof.source_reader import FileValues, SourceEncoder
@@ -31,6 +33,9 @@ MODULUS = 2**128
 
 ALL = 2**32
 """The limit of `DigestSum` with which no digest is left out."""
+
+
+_ROWS = 10_000
 
 
 @dataclass(slots=True)
@@ -106,6 +111,30 @@ class SourceDigester:
             self._sum.add(self._encoder.encode_file(data, file_values))
         else:
             self._add_lines(data, spans, file_values)
+
+    def add_csv(self, data: bytes, form: CsvForm, file_values: FileValues = ()) -> None:
+        """Add the rows of a CSV file."""
+        text = recode(data, form)
+        if text is None:
+            self.add_refused([data])
+            return
+        head = read_csv_head(text, form)
+        rows, spans = text[head.size :], None
+        plan = build_csv_plan(form, head.names)
+        if self._native is not None and plan is not None:
+            spans = self._native.add_csv(rows, plan, _to_json_fields(file_values))
+        reader = CsvReader(form, head)
+        if spans is None:
+            self._add_rows(reader.read(rows.splitlines(keepends=True), is_end=True), file_values)
+            return
+        for start, end in spans:
+            self._add_rows(reader.read([rows[start:end]]), file_values)
+
+    def _add_rows(self, rows: Iterable[CsvText], file_values: FileValues) -> None:
+        iterator = iter(rows)
+        while some := list(islice(iterator, _ROWS)):
+            self.add_texts([row.text for row in some if row.is_record], file_values)
+            self.add_refused(row.text for row in some if not row.is_record)
 
     def add_texts(self, texts: Sequence[bytes], file_values: FileValues = ()) -> None:
         """Add the records in texts; each text is a record, records, or corrupt."""

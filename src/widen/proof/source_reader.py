@@ -18,6 +18,7 @@ from widen.evolution.policy import Policy
 from widen.json.envelope import Envelope
 from widen.model.types import DecimalType, StructType
 from widen.proof.canonical import EXACT_WHOLE, EncodedRecord, Form, count_form, to_corrupt_form
+from widen.proof.csv_reader import CsvForm
 from widen.proof.envelope_rows import is_row_of, read_envelopes
 from widen.proof.expected_values import BITS, NOT_STORED, ExpectedRecord, ValueCounts, expected_scalar
 from widen.proof.json_reader import (
@@ -408,11 +409,13 @@ class ProofFile(NamedTuple):
         uri: URI of the file.
         size: Size in bytes.
         is_whole: Whether one task reads the whole file, in any form; else it has a record on each line.
+        csv: How its rows are written; None for JSON.
     """
 
     uri: str
     size: int
     is_whole: bool
+    csv: CsvForm | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -552,6 +552,9 @@ def _sum_files(
     for part in find_parts(files, task, tasks):
         values = values_of(part.file.uri)
         with open_file(part.file.uri) as file:
+            if part.file.csv is not None:
+                digester.add_csv(file.read(), part.file.csv, values)
+                continue
             if part.file.is_whole:
                 digester.add_file(file.read(), values)
                 continue

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from itertools import chain, islice
+from math import ceil
 from typing import Any, BinaryIO
 
 import msgspec
@@ -27,8 +28,12 @@ from widen.proof.csv_reader import (
     read_csv_head,
 )
 from widen.proof.csv_reader import recode as proof_text
+from widen.proof.source_reader import FileTasks, ProofFile
+from widen.spark.session import is_driver
 from widen.spark.source.csv import (
+    EXACT_VALUES,
     LINE_END,
+    WRITTEN_VALUES,
     CsvDialect,
     FieldGroup,
     RowScanner,
@@ -54,6 +59,7 @@ from widen.spark.source.file_ranges import (
     TextGroup,
     are_few,
     as_raw_records,
+    can_read,
     check_ranges,
     ensure_file_readable,
     is_small,
@@ -141,7 +147,25 @@ def _may_break(
 
 def read_csv_for_proof(spark: SparkSession, source: SourceFiles, dialect: CsvDialect) -> DataFrame:
     """Return the raw batch like `read_csv`, but cut into rows by the proof's own reader."""
-    form = CsvForm(
+    form = _proof_form(dialect)
+    small = [file for file in source.files if is_small(file)]
+    frames = [_read_texts(whole_files(spark, source, small), partial(_prove_files, form))] if small else []
+    frames += [_read_large_for_proof(spark, file.path, dialect, form) for file in source.files if not is_small(file)]
+    return reduce(DataFrame.unionAll, frames)
+
+
+def find_csv_tasks(spark: SparkSession, source: SourceFiles, dialect: CsvDialect) -> FileTasks | None:
+    """Return the files for the tasks of the proof; None if Spark has to read them, since one is large."""
+    if not (is_driver(spark) and can_read(source.files) and all(map(is_small, source.files))):
+        return None
+    form = _proof_form(dialect)
+    files = tuple(ProofFile(file.uri, file.size_bytes, True, form) for file in source.files)
+    count = ceil(source.text_bytes / task_bytes(source.files, count_partitions(spark, source))) or 1
+    return FileTasks(files, count, are_few(spark, source.files))
+
+
+def _proof_form(dialect: CsvDialect) -> CsvForm:
+    return CsvForm(
         separator=dialect.separator.encode(),
         quote=(dialect.quote or "").encode(),
         escape=b"" if dialect.escape in (None, dialect.quote) else dialect.escape.encode(),
@@ -150,11 +174,11 @@ def read_csv_for_proof(spark: SparkSession, source: SourceFiles, dialect: CsvDia
         encoding=dialect.encoding,
         is_multi_line=dialect.multi_line,
         values=dialect.detects,
+        spelling=_SPELLINGS.get(dialect.detects, ""),
     )
-    small = [file for file in source.files if is_small(file)]
-    frames = [_read_texts(whole_files(spark, source, small), partial(_prove_files, form))] if small else []
-    frames += [_read_large_for_proof(spark, file.path, dialect, form) for file in source.files if not is_small(file)]
-    return reduce(DataFrame.unionAll, frames)
+
+
+_SPELLINGS = {EXACT_VALUES: "exact", WRITTEN_VALUES: "written"}
 
 
 def _read_large_for_proof(spark: SparkSession, path: str, dialect: CsvDialect, form: CsvForm) -> DataFrame:

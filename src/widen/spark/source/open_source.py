@@ -32,7 +32,14 @@ from widen.spark.ingest.batch import Batch, TextBatch, TextReaders, TypedBatch
 from widen.spark.ingest.text_tasks import read_record_groups
 from widen.spark.read.scan import read_snapshot
 from widen.spark.source.csv import parse_dialect
-from widen.spark.source.csv_texts import read_csv, read_csv_for_proof, read_csv_lines, read_csv_ranges, small_csv_ranges
+from widen.spark.source.csv_texts import (
+    find_csv_tasks,
+    read_csv,
+    read_csv_for_proof,
+    read_csv_lines,
+    read_csv_ranges,
+    small_csv_ranges,
+)
 from widen.spark.source.file_ranges import RAW_SCHEMA, RawTexts, can_read, is_small, small_ranges
 from widen.spark.source.json_texts import (
     JsonFiles,
@@ -231,11 +238,12 @@ class BatchReader:
             )
             # The proof has a reader of its own, so that it does not share the errors of the ingestion.
             again = partial(read_csv_for_proof, spark, source, dialect)
+            tasks = partial(find_csv_tasks, spark, source, dialect)
             if not can_read(source.files):
                 return TextReaders(partial(read_csv, spark, source, dialect), again)
             # A job of Spark costs more than to read a few small files here.
             ranges = small_csv_ranges(spark, source.files, dialect) if is_few else None
-            return TextReaders(partial(read_csv_ranges, spark, source, dialect), again, ranges)
+            return TextReaders(partial(read_csv_ranges, spark, source, dialect), again, ranges, tasks)
         if source.format is FileFormat.TEXT:
             if self.options:
                 expected = "The format text does not have options."

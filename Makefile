@@ -144,7 +144,7 @@ setup: $(WORK)/venv.stamp ## the virtual environment, Java, and the kernel where
 	elif [ ! -e $(WORK)/kernel.stamp ]; then \
 	  echo "cargo is missing, so the kernel is not built and JSON is decoded more slowly; see docs/kernel.md"; fi
 
-.PHONY: kernel kernel-test kernel-fuzz kernel-miri
+.PHONY: kernel kernel-test
 kernel: $(WORK)/kernel.stamp ## build the native decoder of JSON and install it; needs cargo
 
 kernel-test: $(WORK)/kernel.stamp ## tests, lint and format of the kernel's crate

@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -37,7 +38,7 @@ from widen.json.observation import Observation, observation_from_json
 from widen.model.types import StructType
 from widen.rows.row_builder import RowBuilder
 from widen.spark.arrow_types import to_arrow_schema
-from widen.spark.ingest.text_tasks import drain_arrow_batches
+from widen.spark.ingest.text_tasks import EARLY_CHECKS, ROWS_PER_BATCH, drain_arrow_batches
 
 DATA = Path(__file__).resolve().parent.parent / ".work" / "data" / "bench" / "shapes"
 TARGET = DATA / "target"
@@ -246,8 +247,10 @@ def _find_schema(texts: list[bytes], policy: Policy) -> StructType:
 
 def _batches(builder: RowBuilder, schema: StructType, texts: list[bytes]) -> Iterator[pa.RecordBatch]:
     arrow = to_arrow_schema(schema)
-    for start in range(0, len(texts), 1_000):
-        some = texts[start : start + 1_000]
+    # As in a task, the first records are few, so that the fast path soon knows what the others look like.
+    checks = [0, *EARLY_CHECKS, *range(EARLY_CHECKS[-1] + ROWS_PER_BATCH, len(texts) + ROWS_PER_BATCH, ROWS_PER_BATCH)]
+    for start, end in pairwise(checks):
+        some = texts[start:end]
         builder.add(some, [("f", start + number) for number in range(len(some))])
         yield from drain_arrow_batches(builder, arrow)
         builder.adapt()

@@ -6,6 +6,7 @@ Source: Spark's Python package management
 from __future__ import annotations
 
 import gc
+import logging
 import sys
 import tempfile
 import zipfile
@@ -34,6 +35,9 @@ PACKAGE = Path(__file__).resolve().parents[1]
 NEEDED = ("pyarrow", "msgspec", "obstore", "pyroaring", "sqlglot")
 """The packages that tasks import, apart from Widen and from what Spark itself needs."""
 
+KERNEL = "widen_kernel"
+"""The native package, without which tasks take the slower path with the same rows; see docs/kernel.md."""
+
 _MAX_PROBES = 64
 """The most tasks that look for the packages; they are spread over the executors."""
 
@@ -45,7 +49,8 @@ def ship(session: SparkSession | None = None) -> None:
     """Send the code of Widen to the executors of a session, and check that they can run it.
 
     Executors then need only the packages that Widen needs: pyarrow, msgspec, obstore, pyroaring and sqlglot. Where they
-    have all of Widen already, this is not necessary.
+    have all of Widen already, this is not necessary. Executors without the native package ``widen-kernel`` decode JSON on
+    the slower path, with the same rows; a warning in the log says so.
 
     Args:
         session: The session, classic or Connect; by default the active one, else a local one.
@@ -66,7 +71,11 @@ def ship(session: SparkSession | None = None) -> None:
         spark.addArtifacts(archive, pyfile=True)
     else:
         spark.sparkContext.addPyFile(archive)
-    ensure_executors(spark, (*NEEDED, "widen.spark.ingest.text_tasks"))
+    if ensure_executors(spark, (*NEEDED, "widen.spark.ingest.text_tasks"), optional=(KERNEL,)):
+        _log.warning(
+            "Some executors lack the package widen-kernel. They decode JSON on the slower path, with the same rows. To "
+            "change that, install it on each worker, for the Python that Spark uses: pip install widen-kernel"
+        )
 
 
 def _zip_package(archive: Path) -> Path:
@@ -77,8 +86,14 @@ def _zip_package(archive: Path) -> Path:
     return archive
 
 
-def ensure_executors(spark: SparkSession, modules: Sequence[str]) -> None:
+def ensure_executors(spark: SparkSession, modules: Sequence[str], optional: Sequence[str] = ()) -> list[str]:
     """Check that the executors of a session run this version of Python and can import modules.
+
+    Args:
+        optional: Modules that an executor may lack.
+
+    Returns:
+        The optional modules that an executor lacks.
 
     Raises:
         InvalidOption: an executor runs another version of Python, or lacks a module.
@@ -89,7 +104,7 @@ def ensure_executors(spark: SparkSession, modules: Sequence[str]) -> None:
     from widen.spark.session import is_driver
 
     count = min(_MAX_PROBES, 2 * spark.sparkContext.defaultParallelism) if is_driver(spark) else _MAX_PROBES
-    probe = partial(_probe, tuple(modules))
+    probe = partial(_probe, (*modules, *optional))
     with translate_spark_errors():
         rows = spark.range(0, count, 1, count).mapInArrow(probe, "python string, missing string").distinct().collect()
     other = sorted({row.python for row in rows} - {_VERSION})
@@ -97,11 +112,19 @@ def ensure_executors(spark: SparkSession, modules: Sequence[str]) -> None:
         value = f"a session whose executors run Python {', '.join(other)} while this is Python {_VERSION}"
         expected = f"Set PYSPARK_PYTHON to a Python {_VERSION} on the workers."
         raise InvalidOption(option="the Spark session", value=value, expected=expected)
-    missing = sorted({row.missing for row in rows if row.missing})
+    missing, lacking = _split_missing([row.missing for row in rows], optional)
     if missing:
         value = f"a session whose executors cannot import {'; '.join(missing)}"
         expected = f"Install on each worker, for the Python that Spark uses: pip install {' '.join(NEEDED)}"
         raise InvalidOption(option="the Spark session", value=value, expected=expected)
+    return lacking
+
+
+def _split_missing(probed: Iterable[str], optional: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return what probes missed: each combination of required modules, and the optional modules."""
+    found = [[name for name in each.split(", ") if name] for each in probed]
+    required = {", ".join(name for name in names if name not in optional) for names in found}
+    return sorted(required - {""}), [name for name in optional if any(name in names for names in found)]
 
 
 def _probe(modules: Sequence[str], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -115,6 +138,8 @@ def _probe(modules: Sequence[str], batches: Iterable[pa.RecordBatch]) -> Iterato
     python = "{}.{}".format(*sys.version_info[:2])
     yield pa.RecordBatch.from_pydict({"python": [python], "missing": [", ".join(sorted(set(missing)))]})
 
+
+_log = logging.getLogger(__name__)
 
 # Spark sends functions of this module by their name, which executors without Widen cannot look up; those of the main
 # module it sends with their code.

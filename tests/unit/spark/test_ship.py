@@ -30,6 +30,14 @@ def test_the_probe_says_what_cannot_be_imported() -> None:
     ]
 
 
+def test_an_executor_may_lack_the_kernel_but_no_other_package() -> None:
+    (found,) = ship._probe(["pyarrow", "surely_missing", "no_kernel"], [BATCH])
+    missing = found.to_pylist()[0]["missing"]
+    assert ship._split_missing(["", missing], ["no_kernel"]) == (["surely_missing"], ["no_kernel"])
+    assert ship._split_missing(["", "no_kernel"], ["no_kernel"]) == ([], ["no_kernel"])
+    assert ship._split_missing([""], ["no_kernel"]) == ([], [])
+
+
 def test_executors_without_the_package_can_run_the_probe(tmp_path: Path) -> None:
     sent = tmp_path / "probe"
     sent.write_bytes(cloudpickle.dumps(ship._probe))

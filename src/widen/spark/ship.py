@@ -49,8 +49,8 @@ def ship(session: SparkSession | None = None) -> None:
     """Send the code of Widen to the executors of a session, and check that they can run it.
 
     Executors then need only the packages that Widen needs: pyarrow, msgspec, obstore, pyroaring and sqlglot. Where they
-    have all of Widen already, this is not necessary. Executors without the native package ``widen-kernel`` decode JSON on
-    the slower path, with the same rows; a warning in the log says so.
+    have all of Widen already, this is not necessary. Executors without the native package ``widen-kernel`` decode JSON
+    on the slower path, with the same rows; a warning in the log says so.
 
     Args:
         session: The session, classic or Connect; by default the active one, else a local one.

@@ -56,6 +56,12 @@ def money(chance: random.Random) -> str:
     return chance.choice([f"{chance.randint(-(10**7), 10**7)}.{chance.randint(0, 99):02}", "0.0", "7", "1e2", "12.500"])
 
 
+def long_decimal(chance: random.Random) -> str:
+    return (
+        f"{chance.choice(['', '-'])}{chance.randint(10**13, 10**15)}.{chance.randint(0, 999):03}{chance.randint(1, 9)}"
+    )
+
+
 def epoch(chance: random.Random) -> str:
     return str(chance.randint(0, 10 ** chance.choice([9, 12, 15, 18])))
 
@@ -102,12 +108,15 @@ class Setting:
     Args:
         declared: Columns that the table is created with; the first records add more.
         is_new: Whether the table has only those before the interval, so that all others are new columns.
+        has_single_columns: Whether each field has one column, so that what the fast path accepts brings nothing new,
+            even to new columns.
     """
 
     makes: dict[str, Make]
     declared: str = ""
     policy: Policy = field(default_factory=Policy)
     is_new: bool = False
+    has_single_columns: bool = False
     file_fields: FileFields | None = None
 
     def text(self, chance: random.Random, nasty: float) -> bytes:
@@ -214,6 +223,9 @@ SETTINGS = {
     ),
     "doubles": Setting({"d": one_of(fraction, money), "n": number(0, 2**62)}, policy=Policy(numbers=Numbers.DOUBLE)),
     "decimals": Setting({"d": one_of(fraction, money), "x": money}, policy=Policy(numbers=Numbers.DECIMAL)),
+    "long decimals, new": Setting(
+        {"d": long_decimal, "n": number(2**64, 10**25), "s": word}, is_new=True, has_single_columns=True
+    ),
     "maps": Setting(
         {"m": entries(number(0, 99)), "t": entries(word), "a": entries(array(number(0, 9))), "s": word},
         "struct<m: map<string,bigint>, t: map<string,string>, a: map<string,array<int>>>",

@@ -347,7 +347,10 @@ def _scalar_kinds(
     if any(slot.rounds for slot in slots):
         return takes, decides
     if not deciding and not has_text_column and not converter.deciders:
-        deciding = [slot for slot in routed if slot.name in base_columns and slot.word == DECIMAL_WORD]
+        # A decimal that fits a new column of decimals does not change the plan either.
+        deciding = [
+            slot for slot in routed if slot.word == DECIMAL_WORD and (slot.name in base_columns or len(slots) == 1)
+        ]
     if has_text_column or len(deciding) == 1:
         for slot in routed:
             takes[slot.name] |= DECIMAL

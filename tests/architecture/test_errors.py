@@ -18,8 +18,8 @@ CLASSES = {
 }
 FAMILIES = {errors.RequestError, errors.TableError, errors.ContentionError, errors.InternalError}
 
-# Python itself asks for these: a missing attribute, an operator that does not apply, the end of an iteration.
-PYTHONS_OWN = {"AttributeError", "NotImplementedError", "StopIteration"}
+# Python itself asks for these: a missing attribute or module, an operator that does not apply, the end of an iteration.
+PYTHONS_OWN = {"AttributeError", "ModuleNotFoundError", "NotImplementedError", "StopIteration"}
 BUILTIN_ERRORS = {
     name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, BaseException)
 }
@@ -99,10 +99,12 @@ AROUND_COMMITS = {
     "ingestion/event_sinks.py",
     "log/commit.py",
     "log/commit_outcome.py",
+    "spark/engine.py",
 }
 """Where a commit may be visible: every kind of error must end as an outcome there, none as a failure of the commit.
 And where an Iceberg catalog or a client of lineage is called, which may raise errors of any library that it uses; and
-where one step of many fails, which must not end the others."""
+where one step of many fails, which must not end the others; and where the error of a task goes to another process or
+thread, which raises it again."""
 
 
 def test_no_except_catches_everything_and_keeps_it() -> None:

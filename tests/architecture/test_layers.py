@@ -54,7 +54,7 @@ FOREIGN = {
     "ingestion": {"attr", "msgspec", "openlineage", "typing_extensions"},
     "flows": {"msgspec"},
     "sql_commands": {"lark", "pyarrow", "sqlglot"},
-    "cli": {"jinja2", "msgspec", "rich", "typer"},
+    "cli": {"jinja2", "msgspec", "pyarrow", "rich", "typer"},
     "report": {"jinja2", "msgspec", "pyarrow", "rich"},
     "types": {"msgspec", "sqlglot"},
     "__init__": set(),

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 import widen
 from widen.errors import ConcurrentDelete, CorruptFile
 from widen.log import commit as commits
-from widen.spark.errors import SPARK_ERRORS
+from widen.spark.spark_types import spark_errors
 from widen.table import Table
 
 
@@ -89,7 +89,7 @@ def test_a_read_ends_with_an_error_if_its_files_are_vacuumed_meanwhile(skipping:
     table = two_files(skipping, tmp_path)
     rows, reader = table.read(spark=skipping), Table(str(tmp_path))
     table.optimize(spark=skipping).table.vacuum(0, force=True)
-    with pytest.raises(SPARK_ERRORS, match="FILE_NOT_EXIST"):
+    with pytest.raises(spark_errors(), match="FILE_NOT_EXIST"):
         rows.collect()
     with pytest.raises(CorruptFile, match=r"vacuumed or deleted\?"):
         reader.read(spark=skipping).collect()

@@ -344,6 +344,7 @@ def ingest_command(
     every: Every = 5,
     max_files: MaxFiles = None,
     max_bytes: MaxBytes = None,
+    engine: shared_options.Engine = None,
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
@@ -382,8 +383,8 @@ def ingest_command(
         arguments |= {**gate, "max_files": max_files, "max_bytes": max_bytes, "every_seconds": every, "once": once}
         follow_source(source, into, checkpoint, report, arguments)
         return
-    with progress("starting Spark") as update:
-        spark = update.watch(spark_session.spark_session())
+    with progress("looking at the table") as update:
+        spark = spark_session.open_session(engine and engine.value, update)
         arguments |= {
             **gate,
             "new": new,
@@ -394,6 +395,7 @@ def ingest_command(
             "progress": update,
         }
         result = ingest(source, into, spark=spark, **arguments)
+    spark_session.note_engine(spark)
     if not report(result):
         raise typer.Exit(1)
 
@@ -438,6 +440,7 @@ def plan_command(
     new: shared_options.OnlyNew = False,
     new_by: shared_options.FilesBy = shared_options.NewBy.PATH,
     changed: shared_options.ChangedFiles = shared_options.ChangedChoice.FAIL,
+    engine: shared_options.Engine = None,
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
@@ -453,8 +456,8 @@ def plan_command(
         read_contract(contract)
     ensure_options_valid(source, into, options, settings, is_new=new, writes=False)
     planned = report = None
-    with progress("starting Spark"):
-        spark = spark_session.spark_session()
+    with progress("looking at the table") as update:
+        spark = spark_session.open_session(engine and engine.value, update)
         if contract is not None:
             reading = {name: options[name] for name in ("format", "options", "detect_types", "numbers")}
             report = check_contract(source, contract, spark=spark, **reading)
@@ -467,6 +470,7 @@ def plan_command(
                 "storage_options": settings,
             }
             planned = plan(source, into, spark=spark, **options)
+    spark_session.note_engine(spark)
     if json:
         shown = {} if planned is None else {"hash": planned.hash, **planned.to_value()}
         show_json({**shown, **({} if report is None else {"contract": report.to_value()})})

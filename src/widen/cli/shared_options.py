@@ -77,6 +77,24 @@ ContractFormat: TypeAlias = Annotated[
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Write JSON to stdout.")]
 Version: TypeAlias = Annotated[int | None, typer.Option("--version", min=0, help="The version; by default the newest.")]
 Limit: TypeAlias = Annotated[int | None, typer.Option("--limit", min=1, help="The maximum number; by default all.")]
+
+
+class EngineChoice(str, Enum):
+    """The values of ``--engine``; see `widen.spark.engine.Engine`."""
+
+    AUTO = "auto"
+    LOCAL = "local"
+    SPARK = "spark"
+
+
+Engine: TypeAlias = Annotated[
+    EngineChoice | None,
+    typer.Option(
+        "--engine",
+        help="Where the work is done. auto: in this process as far as that is enough, else on Spark (default); local: "
+        "in this process; spark: on Spark.",
+    ),
+]
 OnlyNew: TypeAlias = Annotated[
     bool, typer.Option("--new", help="Load only files that the table has not loaded; see `widen loads`.")
 ]

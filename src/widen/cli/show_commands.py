@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -277,8 +277,50 @@ def read(
     with progress("reading"):
         opened = Table(table, shared_options.storage(storage_option))
         point = {"version": version, "timestamp": timestamp}
-        frame = select_rows(opened, where, select or (), unified=unified, **point)
+        names = select or ()
+        most = limit if json or limit else SHOWN_ROWS
+        shown = None if unified else _read_here(opened, where, names, most, version=version, timestamp=timestamp)
+        frame = None if shown else select_rows(opened, where, names, unified=unified, **point)
+    if shown is not None:
+        show_lines(*shown, limit, json=json)
+        return
+    assert frame is not None
     show_rows(frame, limit, json=json)
+
+
+def _read_here(
+    table: Table,
+    where: str | None,
+    select: Sequence[str],
+    limit: int | None,
+    *,
+    version: int | None,
+    timestamp: str | None,
+) -> tuple[Sequence[str], list[str]] | None:
+    """Return the columns and the rows as JSON, read without Spark; None if only Spark reads them exactly.
+
+    Args:
+        limit: The number of rows that will be shown; one more tells whether there are others.
+    """
+    from widen.log.commit_files import to_ms
+    from widen.log.snapshot import open_snapshot
+    from widen.spark.read.local_query import json_lines, query_locally
+    from widen.spark.read.local_rows import NotLocal
+    from widen.spark.session import find_active
+
+    if find_active() is not None:
+        return None
+    spark_session.skip_pandas()
+    try:
+        snapshot = table.snapshot
+        if version is not None or timestamp is not None:
+            at_ms = None if timestamp is None else to_ms(timestamp)
+            snapshot = open_snapshot(table.store, version, at_ms)
+        columns, rows = query_locally(snapshot, where, select, None if limit is None else limit + 1)
+        return columns.names, list(json_lines(columns, rows))
+    except NotLocal as error:
+        note(f"on Spark, because {error}")
+        return None
 
 
 def show_rows(frame: DataFrame, limit: int | None, *, json: bool) -> None:
@@ -287,17 +329,24 @@ def show_rows(frame: DataFrame, limit: int | None, *, json: bool) -> None:
     Args:
         limit: The maximum number of rows; by default all as JSON, and a few in a table.
     """
+    shown_limit = limit if json or limit else SHOWN_ROWS
+    with progress("reading"):
+        lines = _lines(frame, shown_limit) if json or shown_limit is None else list(_lines(frame, shown_limit + 1))
+    show_lines(frame.columns, lines, limit, json=json)
+
+
+def show_lines(columns: Sequence[str], lines: Iterable[str], limit: int | None, *, json: bool) -> None:
+    """Show rows that are JSON objects; see `show_rows`."""
     from widen.report import terminal
 
     shown_limit = limit if json or limit else SHOWN_ROWS
     if json:
-        for line in _lines(frame, shown_limit):
+        for line in islice(lines, shown_limit):
             show_json_line(line)
         return
     assert shown_limit is not None
-    with progress("reading"):
-        rows = list(_lines(frame, shown_limit + 1))
-    show_parts(terminal.rows_parts(frame.columns, rows[:shown_limit]))
+    rows = list(lines)
+    show_parts(terminal.rows_parts(columns, rows[:shown_limit]))
     if len(rows) > shown_limit:
         note(f"{shown_limit} rows shown, there are more; use --limit, or --json for all.")
 
@@ -332,9 +381,9 @@ def select_rows(
     Raises:
         InvalidOption: Spark cannot evaluate the condition or an expression, or two columns have one name.
     """
-    from widen.spark.errors import SPARK_ERRORS
+    from widen.spark.spark_types import spark_errors
 
-    spark, failures = spark_session.spark_session(), SPARK_ERRORS
+    spark, failures = spark_session.spark_session(), spark_errors()
     try:
         frame = table.read(where, unified=unified, spark=spark, **point)
         chosen = frame.selectExpr(*select) if select else frame

@@ -7,11 +7,14 @@ import os
 import sys
 import tempfile
 import warnings
+from importlib.abc import MetaPathFinder
 from typing import IO, TYPE_CHECKING
 
+from widen.cli.output import note
 from widen.errors import SparkUnavailable
 
 if TYPE_CHECKING:
+    from widen.cli.output import StepDisplay
     from widen.spark.spark_types import SparkSession
 
 _java_log: list[IO[bytes]] = []
@@ -44,6 +47,57 @@ def spark_session() -> SparkSession:
         raise SparkUnavailable(
             reason=f"{error.fields['reason']}{_last_java_line()}", fix=error.fields["fix"]
         ) from error
+
+
+def open_session(engine: str | None, update: StepDisplay) -> SparkSession:
+    """Return the session for an ingestion, which may need no Spark; see `widen.spark.engine.open_session`.
+
+    Args:
+        update: Shows the progress of the jobs of Spark.
+    """
+    from widen.spark.engine import is_local, open_session
+
+    def start(reason: str) -> SparkSession:
+        update(f"starting Spark, because {reason}")
+        return update.watch(spark_session())
+
+    session = open_session(None, engine, start)
+    if not is_local(session):
+        return update.watch(session)
+    skip_pandas()
+    return session
+
+
+def skip_pandas() -> None:
+    """Keep PyArrow from importing pandas, which takes longer than a small ingestion, for the rest of this process.
+
+    It does so with the first list that becomes an array, to see whether that is a series of pandas. Ours never are.
+    """
+    if "pandas" in sys.modules:
+        return
+    import pyarrow as pa
+
+    refusing = _NoPandas()
+    sys.meta_path.insert(0, refusing)
+    try:
+        pa.array([0])
+    finally:
+        sys.meta_path.remove(refusing)
+
+
+class _NoPandas(MetaPathFinder):
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError(name=name)
+
+
+def note_engine(spark: SparkSession) -> None:
+    """Tell where the work was done and why, unless a session was there already or Spark was asked for."""
+    from widen.spark.engine import explain_engine
+
+    explanation = explain_engine(spark)
+    if explanation:
+        note(explanation)
 
 
 def _last_java_line() -> str:

@@ -49,6 +49,7 @@ WidenError
 │   ├── AppendOnlyTable · RetentionTooShort   rows or files would be lost that the table protects
 │   ├── IcebergUnavailable · CatalogNotFound · MirrorRefused · NotForIceberg
 │   ├── SparkUnavailable · UnsupportedSpark · PackageMissing   Spark or a package is missing or too old
+│   ├── EngineUnsuitable    the call needs Spark, and the caller does not want it
 │   ├── SourceError         the source of an ingestion cannot be used
 │   │   └── SourceChanged   a file changed while it was read
 │   ├── FilesChanged        files have changed since they were loaded

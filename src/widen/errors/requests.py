@@ -108,6 +108,14 @@ class SparkUnavailable(RequestError):
     hint = "{fix}"
 
 
+class EngineUnsuitable(RequestError):
+    """The call needs Spark, and the caller does not want it."""
+
+    code = "WIDEN_ENGINE_UNSUITABLE"
+    template = "This call needs Spark, because {reason}."
+    hint = "Pass engine=auto or engine=spark (--engine)."
+
+
 class PackageMissing(RequestError):
     """The call needs an optional package that is not installed."""
 

@@ -43,7 +43,7 @@ from widen.model.column_path import ELEMENT, KEY, VALUE, format_path
 from widen.model.display import Progress, Step, no_progress
 from widen.model.types import similarity_key
 from widen.schema.operations import WidenType
-from widen.spark.ingest.batch import Batch, TypedBatch
+from widen.spark.ingest.batch import Batch
 from widen.spark.ingest.quarantined_rows import BatchResult
 from widen.spark.ingest.text_tasks import MIN_COUNTED_RECORDS, BatchWriteSpec
 from widen.spark.source.file_ranges import is_small
@@ -169,6 +169,8 @@ def commit_batch(
                 return None
         ensure_paths_hide_nothing(batch, request.policy)
         ensure_has_texts(batch, request.keys, verifies=bool(after.verified))
+        if after.verified:
+            batch.prepare_proof()
         table = opened.with_file_fields(batch.names)
         if request.commit_guard.is_repeated(table):
             return batch, _repeated_batch(table)
@@ -215,7 +217,7 @@ def ensure_has_texts(batch: Batch, keys: KeyRules | None, *, verifies: bool = Fa
     Raises:
         InvalidOption: they do not.
     """
-    if keys is None or not isinstance(batch, TypedBatch):
+    if keys is None or not batch.has_types:
         return
     for option, is_on in (("verify", verifies), ("history", keys.history)):
         if is_on:

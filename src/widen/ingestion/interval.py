@@ -41,6 +41,7 @@ from widen.model.argument_types import check_arguments
 from widen.model.display import Progress, no_progress
 from widen.model.types import StructType
 from widen.spark.dml.keyed_rows import ensure_rules_apply
+from widen.spark.engine import is_local, open_session, require_spark
 from widen.spark.ingest.batch import Batch
 from widen.spark.ingest.contract_check import ContractReport
 from widen.spark.ingest.quarantined_rows import BatchResult
@@ -48,9 +49,10 @@ from widen.spark.session import find_session
 from widen.spark.settings import with_store_settings
 from widen.spark.source.open_source import IngestSource
 from widen.spark.source.source_files import hash_files, to_paths, unchanged_files
+from widen.spark.source.source_places import to_local
 from widen.spark.spark_types import DataFrame, SparkSession
 from widen.targets import find_table
-from widen.targets.table_format import IngestTarget, TransactionId
+from widen.targets.table_format import IngestTarget, KeyRules, TransactionId
 
 
 @check_arguments
@@ -66,6 +68,7 @@ def plan(
     partition_by: Iterable[str] | None = None,
     storage_options: Mapping[str, str] | None = None,
     spark: SparkSession | None = None,
+    engine: str | None = None,
     format: str | None = None,
     options: Mapping[str, str] | None = None,
     detect_types: bool = False,
@@ -122,8 +125,8 @@ def plan(
     table = find_table(into, storage_options, to=to, catalog=catalog, partition_by=partition_by)
     kept_in = to_quarantine(quarantine, table)
     own = check_places(source, table, quarantine=kept_in, spark=spark, is_new=new, writes=False)
-    session = with_store_settings(find_session(spark), places, storage_options)
     keys = parse_keys(locals(), policy)
+    session = _open_session(source, places, storage_options, spark=spark, engine=engine, keys=keys)
     target = table.open(policy).with_keys(keys)
     choice = _build_choice(session, target, own, new=new, new_by=new_by, changed=changed, skips_bad=skip_bad_files)
     batch = open_batch(reader, session, source, choice)
@@ -164,6 +167,7 @@ def ingest(
     partition_by: Iterable[str] | None = None,
     storage_options: Mapping[str, str] | None = None,
     spark: SparkSession | None = None,
+    engine: str | None = None,
     progress: Progress = no_progress,
     on_event: OnEvent | None = None,
     format: str | None = None,
@@ -228,7 +232,10 @@ def ingest(
             ``NAME.db`` for an embedded catalog, which is created if it does not exist, or a PyIceberg catalog.
         partition_by: The partition fields of a new Iceberg table, e.g. ``["day(placed_at)", "bucket(16, id)"]``.
         storage_options: Settings and credentials of the store of the table, and of a source in S3.
-        spark: The session to work in; by default the active one, else a local one.
+        spark: The session to work in; by default the active one, else what ``engine`` says.
+        engine: Where the work is done if there is no session: ``auto`` in this process as far as that is enough, and
+            on Spark otherwise; ``local`` in this process, whatever the size of the source; or ``spark``. ``auto`` is
+            the default, unless the environment variable ``WIDEN_ENGINE`` names another one.
         progress: Called with a description of each step.
         on_event: Called with each event of the plan after the commit, then with one for the load; or with one that says
             why the load failed. An error that it raises after the commit is a `PostCommitFailed`.
@@ -304,6 +311,7 @@ def ingest(
             untouched.
         FilesChanged: files have changed since they were loaded, and ``changed`` is ``fail``; the table is untouched.
         EvolutionRefused: the policy forbids the changes that the batch needs; the table is untouched.
+        EngineUnsuitable: the work needs Spark, and ``engine`` is ``local``; the table is untouched.
         UnmatchedFields: masks, exclusions, or with ``strict`` other options, name fields that do not exist; the table
             is untouched.
         LimitExceeded: the batch is over a limit; the table is untouched.
@@ -327,7 +335,7 @@ def ingest(
     table = find_table(into, storage_options, to=to, catalog=catalog, partition_by=partition_by)
     kept_in = to_quarantine(quarantine, table)
     own = check_places(source, table, quarantine=kept_in, spark=spark, is_new=new)
-    session = with_store_settings(find_session(spark), places, storage_options)
+    session = _open_session(source, places, storage_options, spark=spark, engine=engine, keys=keys)
     request = BatchRequest(
         table=table,
         policy=policy,
@@ -359,6 +367,26 @@ def ingest(
             plan = Plan((), target.schema or StructType())
             return IngestResult(target.version, plan, compared=choice.comparison, is_unchanged=True)
         return replace(result, compared=choice.comparison)
+
+
+def _open_session(
+    source: IngestSource,
+    places: Sequence[str],
+    storage_options: Mapping[str, str] | None,
+    *,
+    spark: SparkSession | None,
+    engine: str | None,
+    keys: KeyRules | None,
+) -> SparkSession:
+    """Return the session to work in; one that needs no Spark, where that is certain to be enough so far."""
+    given = source.sparkSession if isinstance(source, DataFrame) and spark is None else spark
+    session = open_session(given, engine)
+    if is_local(session):
+        if any(to_local(place) is None for place in places):
+            require_spark(session, "its file systems read sources in other stores")
+        if keys is not None:
+            require_spark(session, "rows change by key")
+    return with_store_settings(session, places, storage_options)
 
 
 def _to_interval(app_id: str, number: int) -> TransactionId:

@@ -70,11 +70,11 @@ def _parameter_types(function: Callable[..., object]) -> dict[str, tuple[inspect
 
 
 LATE_TYPES: Mapping[str, str] = {
-    "Column": "pyspark.sql",
-    "DataFrame": "pyspark.sql",
+    "Column": "widen.spark.spark_types",
+    "DataFrame": "widen.spark.spark_types",
     "Expression": "widen.spark.expression",
     "SchemaLike": "widen.spark.spark_types",
-    "SparkSession": "pyspark.sql",
+    "SparkSession": "widen.spark.spark_types",
 }
 """The types in annotations that modules import for type checkers only, so that they work without Spark."""
 
@@ -192,6 +192,9 @@ def _is_instance(value: object, expected: type) -> bool:
     if isinstance(value, expected) or getattr(expected, "_is_protocol", False):
         return True
     # The session of Spark Connect has the name of the classic one, but does not inherit from it.
+    # What has the place of a session where Spark is not needed says so itself.
+    if getattr(type(value), "STANDS_FOR", None) == expected.__name__:
+        return True
     package = expected.__module__.partition(".")[0]
     return package == "pyspark" and any(
         base.__name__ == expected.__name__ and base.__module__.partition(".")[0] == package

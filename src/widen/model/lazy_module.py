@@ -5,10 +5,12 @@ Importing Arrow's compute functions and its Parquet reader takes longer than pri
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from types import ModuleType
+from typing import Any
 
 from widen.errors import SparkUnavailable
 
@@ -21,6 +23,32 @@ def import_lazily(name: str) -> ModuleType:
         '[1]'
     """
     return _LateModule(name)
+
+
+def import_class_lazily(module: str, name: str) -> Any:
+    """Return a stand-in for a class, for annotations, `isinstance` and class methods, that loads it on first use.
+
+    Nothing is an instance of a class whose module is not loaded, so that `isinstance` does not load it.
+
+    Example:
+        >>> isinstance(1, import_class_lazily("decimal", "Decimal"))
+        False
+    """
+    return _LateClass(name, (), {"__module__": module})
+
+
+class _LateClass(type):
+    def __instancecheck__(cls, value: object) -> bool:
+        module = sys.modules.get(cls.__module__)
+        return module is not None and isinstance(value, getattr(module, cls.__name__))
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        return getattr(import_module(cls.__module__), cls.__name__)(*args, **kwargs)
+
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("_"):  # asked by typing, copy and the like
+            raise AttributeError(name)
+        return getattr(getattr(import_module(cls.__module__), cls.__name__), name)
 
 
 @contextmanager

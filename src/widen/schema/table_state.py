@@ -8,12 +8,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sqlglot import Dialect
-from sqlglot import expressions as sql
-from sqlglot.errors import ParseError, SqlglotError
-
 from widen.errors import ConstraintDependsOnColumn, GeneratedColumnDependsOnColumn
 from widen.model.column_path import ELEMENT, KEY, VALUE, Path, fields, format_path, resolve
+from widen.model.lazy_module import import_lazily
 from widen.model.types import ArrayType, DataType, MapType, StructType, name_key
 from widen.protocol.actions import DomainMetadata, Metadata, Protocol, clustering_columns
 from widen.protocol.column_metadata import find_generation, find_invariant
@@ -23,7 +20,13 @@ from widen.protocol.table_properties import CONSTRAINT_PREFIX
 from widen.schema.operations import Operation
 
 if TYPE_CHECKING:
+    from sqlglot import errors
+    from sqlglot import expressions as sql
+
     from widen.log.snapshot import Snapshot
+else:
+    # Most tables have no expressions, and the parser takes longer to import than a small ingestion.
+    errors, sql = map(import_lazily, ("sqlglot.errors", "sqlglot.expressions"))
 
 
 @dataclass(frozen=True)
@@ -176,7 +179,7 @@ def referenced_columns(text: str, schema: StructType) -> frozenset[Path]:
     try:
         parsed = parse_expression(text)
         return frozenset(_ReferenceResolver(schema).resolve(parsed))
-    except (SqlglotError, RecursionError, _UnresolvedName):
+    except (errors.SqlglotError, RecursionError, _UnresolvedName):
         words = {name_key(quoted.replace("``", "`") or plain) for quoted, plain in _WORD.findall(text)}
         return frozenset((field.name,) for field in schema if name_key(field.name) in words)
 
@@ -197,7 +200,7 @@ def is_constant(text: str) -> bool:
     """Return whether an expression can be parsed and references neither columns nor tables."""
     try:
         parsed = parse_expression(text)
-    except (SqlglotError, RecursionError):
+    except (errors.SqlglotError, RecursionError):
         return False
     return parsed.find(sql.Column, sql.Star, sql.Query, sql.Subquery) is None
 
@@ -210,13 +213,15 @@ def parse_expression(text: str) -> Any:
         ParseError: sqlglot cannot parse it. Its tokenizer raises another `SqlglotError`.
         RecursionError: it is nested too deeply.
     """
+    from sqlglot import Dialect
+
     try:
         parsed = Dialect.get_or_raise("spark").parse_into(sql.Condition, text)
     except ValueError as error:
         # sqlglot raises it for a type whose argument is an empty name.
-        raise ParseError(str(error)) from error
+        raise errors.ParseError(str(error)) from error
     if len(parsed) != 1 or parsed[0] is None:
-        raise ParseError("Must be exactly one expression.")
+        raise errors.ParseError("Must be exactly one expression.")
     return parsed[0]
 
 

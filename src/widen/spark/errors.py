@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-
-from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 import widen.errors as widen_errors
 from widen.errors import (
@@ -31,20 +28,13 @@ from widen.errors.tables import missing_data_file
 from widen.evolution.policy import Samples, mask
 from widen.json.split import SHORTEN_RECORD
 from widen.model.types import ArrayType, DataType, MapType, StructType
-
-try:
-    from py4j.protocol import Py4JError
-except ImportError:  # the client of Spark Connect does not have py4j
-    Py4JError = PySparkException
+from widen.spark.spark_types import Column, DataFrame, F, SparkSession, spark_errors
 
 _REFUSED = "WIDEN_REFUSED"
 """The prefix of the messages by which our expressions refuse a row."""
 
 _SENT = "WIDEN_SENT"
 """The prefix of the errors of Widen that a server sends to its client."""
-
-SPARK_ERRORS: tuple[type[Exception], ...] = (PySparkException, Py4JError)
-"""The errors of a Spark action, in a classic session and in Spark Connect."""
 
 RESTORE_FILE = "Restore the file from a backup, or exclude it."
 """What to do about a file that cannot be read."""
@@ -108,7 +98,7 @@ def translate_spark_errors() -> Iterator[None]:
     """
     try:
         yield
-    except SPARK_ERRORS as error:
+    except spark_errors() as error:
         failure = find_known_failure(error)
         if failure is not None:
             raise failure from error
@@ -121,7 +111,7 @@ def translate_spark_errors() -> Iterator[None]:
 @contextmanager
 def ignore_failed_cleanup() -> Iterator[None]:
     """Let a session that has ended fail to clean up: the error that ended it matters more, and so does a commit."""
-    with suppress(*SPARK_ERRORS, OSError):
+    with suppress(*spark_errors(), OSError):
         yield
 
 
@@ -339,7 +329,7 @@ _QUOTED = re.compile(
 
 
 def _shows_raw() -> bool:
-    session = SparkSession.getActiveSession()
+    session = SparkSession.getActiveSession() if "pyspark.sql" in sys.modules else None
     return session is not None and str(session.conf.get(SAMPLES, "")).lower() == Samples.RAW.value
 
 

@@ -7,12 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeAlias
 
-from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
-
 from widen.errors import InvalidCondition, NotDeterministic
 from widen.errors.tables import first_line
+from widen.spark.spark_types import Column, DataFrame, F, PySparkException, spark_errors
 
 Expression: TypeAlias = str | Column
 """A value or a condition, in Spark SQL or as a column."""
@@ -91,7 +88,9 @@ def translate_analysis_errors(expression: Expression) -> Iterator[None]:
     """
     try:
         yield
-    except PySparkException as error:
+    except spark_errors() as error:
+        if not isinstance(error, PySparkException):
+            raise
         if (error.getCondition() or "").startswith(_NOT_DETERMINISTIC):
             raise NotDeterministic(condition=expression_text(expression)) from error
         reason = _OWN_COLUMN.sub("", _CODE.sub("", first_line(error))).partition(" SQLSTATE")[0].rstrip(". ")

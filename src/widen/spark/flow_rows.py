@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TypeAlias
 
-from pyspark.sql import functions as F
-
 from widen.errors import FlowKeyRefused, InvalidOption
 from widen.errors.tables import first_line
 from widen.model.column_path import as_nullable, leaves
@@ -20,8 +18,8 @@ from widen.protocol.table_features import required_features
 from widen.protocol.type_widening import is_widening
 from widen.schema.source_metadata import COMMENT, ROLES, SOURCE
 from widen.spark.dml.replaced_rows import KEY, semi_join_keys
-from widen.spark.errors import SPARK_ERRORS, translate_spark_errors
-from widen.spark.spark_types import DataFrame, SparkSession, from_spark
+from widen.spark.errors import translate_spark_errors
+from widen.spark.spark_types import DataFrame, F, SparkSession, from_spark, spark_errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +90,7 @@ class FlowKeys:
         try:
             keys = frame.select(*columns)
             _ = keys.schema
-        except SPARK_ERRORS as error:
+        except spark_errors() as error:
             reason = f"Spark says: {first_line(error).rstrip('.')}"
             raise self._refusal(", ".join(self.columns), reason, _SAME) from error
         return keys
@@ -179,6 +177,6 @@ class FlowQuery:
         template = f"WITH source AS (SELECT * FROM {{widen_source}}) SELECT * FROM (\n{escaped}\n)"
         try:
             return spark.sql(template, None, widen_source=source)
-        except SPARK_ERRORS as error:
+        except spark_errors() as error:
             expected = f"Spark says: {first_line(error)}"
             raise InvalidOption(option="sql", value=self.sql, expected=expected) from error

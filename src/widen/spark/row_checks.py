@@ -10,9 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
-
 from widen.errors import (
     ConstraintNotBoolean,
     ConstraintViolated,
@@ -43,7 +40,7 @@ from widen.schema.table_state import is_constant
 from widen.spark.errors import translate_spark_errors
 from widen.spark.expression import ensure_deterministic_condition, to_column, translate_analysis_errors
 from widen.spark.read.scan import read_snapshot
-from widen.spark.spark_types import as_nullable, from_spark, to_spark
+from widen.spark.spark_types import Column, DataFrame, F, SparkSession, as_nullable, from_spark, to_spark
 
 CHECKED_ROWS = "numCheckedRows"
 """The metric of a commit that says how many rows were read to check its operations."""

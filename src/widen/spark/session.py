@@ -11,13 +11,11 @@ from dataclasses import dataclass
 from threading import Event, Thread
 from typing import Any
 
-import pyspark
-from pyspark.sql import SparkSession
-
 from widen.errors import SparkUnavailable, UnsupportedSpark
 from widen.errors.tables import first_line
 from widen.log.local_files import absolute_path
-from widen.spark.errors import SPARK_ERRORS, ignore_failed_cleanup
+from widen.spark.errors import ignore_failed_cleanup
+from widen.spark.spark_types import SparkSession, spark_errors
 
 _SETTINGS = {
     "spark.app.name": "widen",
@@ -51,10 +49,6 @@ def _major_minor(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
 
 
-# Older versions give wrong results instead of errors, so check before any job runs.
-ensure_supported(pyspark.__version__)
-
-
 def find_session(given: SparkSession | None = None) -> SparkSession:
     """Return the given session, else the active one, else a new local one.
 
@@ -66,11 +60,15 @@ def find_session(given: SparkSession | None = None) -> SparkSession:
         UnsupportedSpark: the Spark server of the session is too old.
         StorageError: the current directory, in which Java would start, has been deleted.
     """
-    existing = given or SparkSession.getActiveSession()
+    import pyspark
+
+    # Older versions give wrong results instead of errors, so check before any job runs.
+    ensure_supported(pyspark.__version__)
+    existing = given or find_active()
     try:
         session = existing or _start_session()
         version = session.version
-    except SPARK_ERRORS as error:
+    except spark_errors() as error:
         raise SparkUnavailable(reason=first_line(error), fix=_FIX) from error
     ensure_supported(version)
     return session
@@ -105,12 +103,19 @@ def stream_settings(version: str) -> Mapping[str, str]:
 
 def is_driver(spark: SparkSession) -> bool:
     """Return whether this process is the driver, which sees the files that Spark lists; a Connect client does not."""
-    return getattr(spark, "sparkContext", None) is not None
+    return getattr(spark, "is_driver", False) or getattr(spark, "sparkContext", None) is not None
+
+
+def find_active() -> SparkSession | None:
+    """Return the active session of this thread, if any; where Spark is not loaded, there is none."""
+    if "pyspark.sql" not in sys.modules:
+        return None
+    return SparkSession.getActiveSession()
 
 
 def will_run_here(given: SparkSession | None = None) -> bool:
     """Return whether the session that `find_session` returns sees the files of this process; nothing is started."""
-    existing = given or SparkSession.getActiveSession()
+    existing = given or find_active()
     return "SPARK_REMOTE" not in os.environ if existing is None else is_driver(existing)
 
 
@@ -137,6 +142,8 @@ def _ensure_java_home() -> None:
 
 
 def _start_session() -> SparkSession:
+    import pyspark
+
     absolute_path(os.curdir)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder
@@ -156,6 +163,8 @@ def _start_session() -> SparkSession:
 
 def _names_in_defaults_file() -> set[str]:
     """Return the settings in the user's ``spark-defaults.conf``. Spark would prefer those of the builder to them."""
+    import pyspark
+
     home = os.environ.get("SPARK_HOME") or os.path.dirname(pyspark.__file__)
     folder = os.environ.get("SPARK_CONF_DIR") or os.path.join(home, "conf")
     try:
@@ -267,19 +276,20 @@ def watch_jobs(spark: SparkSession, report: Callable[[JobProgress], object]) -> 
 def _status_tracker(spark: SparkSession) -> Any:
     try:
         return spark.sparkContext.statusTracker()
-    except _UNAVAILABLE:
+    except _unavailable():
         return None
 
 
-_UNAVAILABLE: tuple[type[Exception], ...] = (*SPARK_ERRORS, AttributeError, OSError)
-"""What a session raises that lacks a function, or has ended."""
+def _unavailable() -> tuple[type[Exception], ...]:
+    """Return what a session raises that lacks a function, or has ended."""
+    return *spark_errors(), AttributeError, OSError
 
 
 def _poll(tracker: Any, report: Callable[[JobProgress], object], stop: Event) -> None:
     while not stop.wait(POLL_SECONDS):
         try:
             counts = list(_task_counts(tracker))
-        except _UNAVAILABLE:  # only the display ends
+        except _unavailable():  # only the display ends
             return
         _report_sum(counts, report)
 
@@ -307,7 +317,7 @@ def _handle_progress(spark: Any, report: Callable[[JobProgress], object]) -> Ite
 
     try:
         spark.registerProgressHandler(handle)
-    except _UNAVAILABLE:
+    except _unavailable():
         yield
         return
     try:

@@ -15,7 +15,7 @@ from widen.log.log_store import LogStore
 from widen.protocol.table_properties import FEATURE_PREFIX, canonical_key, is_property
 from widen.schema.source_metadata import AutomaticWidening, parse_automatic_widening
 from widen.spark.errors import ignore_failed_cleanup
-from widen.spark.session import is_driver
+from widen.spark.session import find_active, is_driver
 from widen.spark.spark_types import SparkSession
 
 AUTO_MERGE = "spark.databricks.delta.schema.autoMerge.enabled"
@@ -86,7 +86,7 @@ def is_setting_on(spark: SparkSession | None, setting: str) -> bool:
     Args:
         setting: `FAST_DROP`, `RETENTION_CHECK`, or another one that Delta Spark has with this default.
     """
-    active = spark or SparkSession.getActiveSession()
+    active = spark or find_active()
     return active is None or str(active.conf.get(setting, "true")).lower() != "false"
 
 

@@ -158,7 +158,8 @@ def freeze_imports() -> None:
     Modules are never garbage, but each collection looks at all of their objects, which takes longer than a small task.
     Once is enough: the objects of later tasks must stay collectable.
     """
-    if pyspark.TaskContext.get() is not None:
+    # Where no Spark is loaded, this is no task of it.
+    if "pyspark" in sys.modules and pyspark.TaskContext.get() is not None:
         gc.freeze()
 
 

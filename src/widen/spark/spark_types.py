@@ -6,27 +6,50 @@ Source: PROTOCOL.md#schema-serialization-format
 from __future__ import annotations
 
 import json
+import sys
 from copy import deepcopy
-from typing import TypeAlias
-
-from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import types as spark_types
+from typing import TYPE_CHECKING, TypeAlias
 
 from widen.errors import InvalidOption, SimilarStoredNames, UnsupportedColumnType
 from widen.model.column_path import as_nullable, format_path, map_fields
+from widen.model.lazy_module import import_class_lazily, import_lazily
 from widen.model.schema_json import type_from_value, type_to_value
 from widen.model.types import DataType, Field, StructType
 from widen.protocol.column_mapping import COLUMN_ID, similar_stored_names
 from widen.protocol.column_metadata import parse_columns, visible_schema
 
+if TYPE_CHECKING:
+    from pyspark.errors import PySparkException
+    from pyspark.sql import Column, DataFrame, DataFrameReader, Row, SparkSession, Window
+    from pyspark.sql import Observation as Metrics
+    from pyspark.sql import functions as F
+    from pyspark.sql import types as spark_types
+    from pyspark.sql.types import StructType as SparkStruct
+else:
+    # What needs no Spark imports none: it takes longer to import than a small ingestion, and may not be installed.
+    F, spark_types = map(import_lazily, ("pyspark.sql.functions", "pyspark.sql.types"))
+    Column, DataFrame, DataFrameReader, Metrics, Row, SparkSession, Window = (
+        import_class_lazily("pyspark.sql", name)
+        for name in ("Column", "DataFrame", "DataFrameReader", "Observation", "Row", "SparkSession", "Window")
+    )
+    SparkStruct = import_class_lazily("pyspark.sql.types", "StructType")
+    PySparkException = import_class_lazily("pyspark.errors", "PySparkException")
+
 __all__ = [
     "Column",
     "DataFrame",
+    "DataFrameReader",
+    "F",
+    "Metrics",
+    "PySparkException",
+    "Row",
     "SchemaLike",
     "SparkSession",
+    "Window",
     "as_nullable",
     "from_spark",
+    "spark_errors",
+    "spark_types",
     "to_schema",
     "to_spark",
     "type_to_spark",
@@ -34,14 +57,27 @@ __all__ = [
     "with_field_ids",
 ]
 
-SchemaLike: TypeAlias = StructType | spark_types.StructType | str
+SchemaLike: TypeAlias = StructType | SparkStruct | str
 """A schema as a value, as Spark's, or as SQL: ``"id bigint not null, tags array<string>"``."""
-
-_UNKNOWN = (PySparkException, AssertionError, AttributeError, KeyError, TypeError, ValueError)
-"""Raised by PySpark for types and collations that it does not know, and for metadata of a wrong shape."""
 
 FIELD_ID = "parquet.field.id"
 """The metadata key from which Spark takes the field id that it writes into Parquet."""
+
+
+def spark_errors() -> tuple[type[Exception], ...]:
+    """Return the errors of a Spark action, in a classic session and in Spark Connect.
+
+    Where Spark is not loaded there are none, since nothing can raise them.
+    """
+    if "pyspark" not in sys.modules:
+        return ()
+    from pyspark.errors import PySparkException
+
+    try:
+        from py4j.protocol import Py4JError
+    except ImportError:  # the client of Spark Connect does not have py4j
+        return (PySparkException,)
+    return PySparkException, Py4JError
 
 
 def to_schema(schema: SchemaLike) -> StructType:
@@ -69,13 +105,18 @@ def to_spark(schema: StructType) -> spark_types.StructType:
     try:
         # A copy, because PySpark changes the metadata of collated columns, which is the metadata of the table.
         return spark_types.StructType.fromJson(deepcopy(type_to_value(schema)))
-    except _UNKNOWN as error:
+    except _unknown_type_errors() as error:
         if len(schema) > 1:
             for field in schema:  # to find the column that it is about
                 to_spark(StructType((field,)))
         column, given = ", ".join(schema.names), ", ".join(field.type.sql for field in schema)
         reason = f"Spark cannot represent it ({error or type(error).__name__})"
         raise UnsupportedColumnType(column=column, type=given, reason=reason) from error
+
+
+def _unknown_type_errors() -> tuple[type[Exception], ...]:
+    """Return what PySpark raises for types and collations that it does not know, and for metadata of a wrong shape."""
+    return *spark_errors(), AssertionError, AttributeError, KeyError, TypeError, ValueError
 
 
 def type_to_spark(data_type: DataType) -> spark_types.DataType:

@@ -30,8 +30,7 @@ from widen.protocol.column_metadata import DEFAULT
 from widen.protocol.table_features import MIN_READER_VERSION, MIN_WRITER_VERSION, supported_features
 from widen.protocol.table_properties import FEATURE_PREFIX, canonical_key
 from widen.schema.source_metadata import COMMENT
-from widen.spark.errors import SPARK_ERRORS
-from widen.spark.spark_types import DataFrame, SparkSession
+from widen.spark.spark_types import DataFrame, SparkSession, spark_errors
 from widen.sql_commands.grammar import refused_message
 from widen.sql_commands.iceberg_statements import IcebergCatalog, iceberg_codes
 from widen.sql_commands.statement_results import QueryResult
@@ -110,7 +109,7 @@ class QueryRunner:
         template += _escape(text[at:])
         try:
             return self.spark.sql(template, None, **frames) if frames else self.spark.sql(text)
-        except SPARK_ERRORS as error:
+        except spark_errors() as error:
             raise refused_message(text, 0, f"Spark says: {first_line(error).rstrip('.')}") from error
 
     def _references(self, text: str) -> Iterator[_Reference]:
@@ -195,7 +194,7 @@ class QueryRunner:
         """Return a time, which Spark evaluates in the time zone of the session."""
         try:
             micros = self.spark.sql(f"SELECT unix_micros(CAST({expression} AS TIMESTAMP))").collect()[0][0]
-        except SPARK_ERRORS as error:
+        except spark_errors() as error:
             raise InvalidOption(option="timestamp", value=expression, expected=f"Spark says: {error}") from error
         if micros is None:
             raise InvalidOption(
@@ -449,7 +448,7 @@ def find_table_location(spark: SparkSession, name: Path) -> str:
     """
     try:
         rows = spark.sql(f"DESCRIBE TABLE EXTENDED {_quote_path(name)}").collect()
-    except SPARK_ERRORS as error:
+    except spark_errors() as error:
         if _WITHOUT_DELTA in str(error):
             return _location(name, _list_table(spark, name))
         raise _name_error(name, _reason(error)) from error
@@ -488,7 +487,7 @@ def ensure_registers(spark: SparkSession, name: Path) -> None:
     """
     try:
         _ = spark.read.format("delta").load("/").schema
-    except SPARK_ERRORS as error:
+    except spark_errors() as error:
         if _WITHOUT_DELTA in str(error):
             raise _name_error(name, "a session without Delta Lake cannot register a Delta table") from error
 
@@ -506,7 +505,7 @@ def register_table(spark: SparkSession, name: Path, location: str) -> None:
     """
     try:
         spark.sql(f"CREATE TABLE {_quote_path(name)} USING delta LOCATION {to_literal(location)}")
-    except SPARK_ERRORS as error:
+    except spark_errors() as error:
         raise _name_error(
             name, f"the table at {location} was created but could not be registered: {_reason(error)}"
         ) from error

@@ -11,7 +11,6 @@ from widen.iceberg.partitions import parse_partition_by
 from widen.log.log_store import LogStore
 from widen.spark.source.source_files import to_place
 from widen.targets.delta import DeltaFlowSource, DeltaLocation
-from widen.targets.iceberg import IcebergFlowSource, IcebergLocation
 from widen.targets.table_format import FlowSource, TableLocation
 
 DELTA, ICEBERG = "delta", "iceberg"
@@ -48,6 +47,8 @@ def find_table(
     if to not in (None, *FORMATS):
         raise InvalidOption(option="to", value=to, expected=f"Must be one of {', '.join(FORMATS)}.")
     if to == ICEBERG or (to is None and catalog is not None):
+        from widen.targets.iceberg import IcebergLocation
+
         name = to_table_name(fspath(into), DEFAULT_CATALOG if catalog is None else catalog)
         return IcebergLocation(name, dict(storage_options or {}), parse_partition_by(tuple(partition_by or ())))
     for option, value, fix in (("catalog", catalog, _FOR_ICEBERG), ("partition_by", partition_by, _CREATE_FIRST)):
@@ -72,5 +73,7 @@ def find_flow_source(
         InvalidOption: the name or the scheme of the URL is not supported.
     """
     if catalog is not None:
+        from widen.targets.iceberg import IcebergFlowSource
+
         return IcebergFlowSource(to_table_name(fspath(location), catalog))
     return DeltaFlowSource(LogStore(to_place(location), storage_options))

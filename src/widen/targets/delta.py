@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -60,8 +60,6 @@ from widen.schema.source_metadata import COMMENT, CORRUPT, TableFormat, role_fie
 from widen.schema.table_definition import advance_identities, plan_add_feature, plan_create_table, plan_set_properties
 from widen.schema.table_state import TableState, referenced_columns, row_conditions, to_table_state
 from widen.spark.dml.change_context import ChangeContext, ChangeResult, count_written_rows, ensure_same_count
-from widen.spark.dml.change_rows import copy_without_positions, remove_positions
-from widen.spark.dml.changed_rows import read_changed_rows
 from widen.spark.dml.deleted_keys import KeyLists, record_deleted_keys
 from widen.spark.dml.keyed_changes import decide_changes, match_text
 from widen.spark.dml.keyed_rows import PROPERTY as KEYS
@@ -74,17 +72,15 @@ from widen.spark.dml.keyed_rows import (
     policy_of_keys,
     with_order,
 )
-from widen.spark.dml.local_keys import LocalMerge, decide_here, has_every_key
-from widen.spark.dml.merge import delete_metrics
 from widen.spark.dml.replaced_rows import ReplacedRows, key_predicate, remove_replaced_rows
 from widen.spark.expression import ensure_deterministic_condition
 from widen.spark.ingest.batch import Batch
-from widen.spark.ingest.keyed_verification import KeyedProof
 from widen.spark.ingest.quarantined_rows import BatchResult, with_original_positions, with_quarantine_time
 from widen.spark.ingest.text_tasks import BatchWriteSpec
 from widen.spark.ingest.verification import Verification
 from widen.spark.ingest.write_files import DeltaRows, DeltaWriter
 from widen.spark.read.scan import read_data_files, read_snapshot, select_files
+from widen.spark.session import find_active
 from widen.spark.settings import default_properties
 from widen.spark.source.source_files import to_place
 from widen.spark.spark_types import Column, DataFrame, SparkSession
@@ -115,6 +111,9 @@ from widen.targets.table_format import (
     take_until_full,
     verify_rows,
 )
+
+if TYPE_CHECKING:
+    from widen.spark.dml.local_keys import LocalMerge
 
 NEW_PROPERTIES: Mapping[Mode, Mapping[str, str]] = {mode: {} for mode in Mode} | {
     Mode.WIDEN: {ENABLE_TYPE_WIDENING: "true"}
@@ -186,7 +185,7 @@ class DeltaTarget(IngestTarget):
         if self.snapshot is None:
             now_ms = current_ms()
             mode = Mode.WIDEN if self.policy.enables_widening else self.policy.mode
-            properties = {**NEW_PROPERTIES[mode], **default_properties(SparkSession.getActiveSession())}
+            properties = {**NEW_PROPERTIES[mode], **default_properties(find_active())}
             created = plan_create_table(plan.schema, (), properties, now_ms)
             table = TableConfiguration(created.table.protocol, self._with_privacy(created.table.metadata, plan))
             return DeltaDraft(self, table, created.actions)
@@ -252,6 +251,8 @@ class DeltaTarget(IngestTarget):
     def _verify_keys(
         self, rules: KeyRules, batch: Batch, snapshot: Snapshot, quarantine: QuarantineWrite | None, share: float
     ) -> Verification:
+        from widen.spark.ingest.keyed_verification import KeyedProof
+
         # Other commits may lie between the version that was read and this one, so the proof looks at the one before.
         before = open_snapshot(self.store, snapshot.version - 1) if snapshot.version else None
         view = None if before is None else before.with_metadata(snapshot.metadata)
@@ -294,6 +295,8 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
         result = self._write(batch, spec, None)
         if self.target.keys is None or not (result.is_complete and result.files):
             return result
+        from widen.spark.dml.local_keys import has_every_key
+
         # Records without a key are rare, and a rule keeps tasks from writing files themselves.
         schema = self.configuration.schema
         if has_every_key(_adds(result), self._view, self.target.keys):
@@ -370,6 +373,9 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
         self, spark: SparkSession, result: BatchResult, lists: KeyLists, staged: StagedFiles
     ) -> KeyedBatch | None:
         """Do the same with Arrow in this process; None if that takes Spark."""
+        from widen.spark.dml.change_rows import remove_positions
+        from widen.spark.dml.local_keys import decide_here
+
         rules, snapshot, view, adds = self.target.keys, self.target.snapshot, self._view, _adds(result)
         assert rules is not None
         merge = decide_here(spark, view, adds, snapshot, rules, lists)
@@ -401,6 +407,8 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
         """Return a batch without the records that lead to no row, whose files are copied; None if that takes Spark."""
         if not merge.losers:
             return result
+        from widen.spark.dml.change_rows import copy_without_positions
+
         rows = context.all_rows(merge.losers)
         partial_files = {key: marked for key, marked in merge.losers.items() if len(marked) < rows[key]}
         copies: list[Add] = []
@@ -448,10 +456,10 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
         if self.counts is not None:
             operation = "MERGE" if interval is None else operation
             history |= {"keys": str(self.target.keys)}
-            metrics |= {**delete_metrics(removal), **metrics, **_key_metrics(self.counts)}
+            metrics |= {**_delete_metrics(removal), **metrics, **_key_metrics(self.counts)}
         elif self.replaced is not None:
             # Of two counts with one name, that of the written rows counts.
-            metrics |= {**delete_metrics(removal), **metrics}
+            metrics |= {**_delete_metrics(removal), **metrics}
         actions += removal.actions
 
         def commit_on(base: Snapshot | None, *loads: Txn) -> Outcome:
@@ -509,6 +517,12 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
         mode: dict[str, object] = {"mode": "Append", "partitionBy": list(self.configuration.partition_columns)}
         skipped = {"badFiles": plan.to_value()["badFiles"]} if plan.bad_files else {}
         return {**mode, "evolve": self.target.policy.mode.value, "events": plan.logged_events(), **skipped}
+
+
+def _delete_metrics(removal: ChangeResult) -> dict[str, int]:
+    from widen.spark.dml.merge import delete_metrics
+
+    return delete_metrics(removal)
 
 
 def _key_metrics(counts: KeyCounts) -> dict[str, int]:
@@ -1062,6 +1076,8 @@ class DeltaVersionRange(VersionRange):
         derived = [each for each in self.changes if not each.change_files]
         self._ensure_present([add for each in derived for add in each.added])
         self._ensure_present([removed_file(remove) for each in derived for remove in each.removed])
+        from widen.spark.dml.changed_rows import read_changed_rows
+
         changed = read_changed_rows(spark, self.newest, self.changes)
         return [changed.drop(CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)]
 

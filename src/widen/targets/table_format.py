@@ -465,7 +465,7 @@ def verify_rows(
     source = batch.source_digests(rows.schema, policy)
     texts = quarantined_texts_of(quarantine, batch.spark)
     paths = [file.path for file in result.files]
-    return verify(source, batch.table_digests(rows, paths, policy, texts), share)
+    return verify(source, batch.table_digests(rows, paths, policy, texts), share, batch.spark)
 
 
 def quarantined_texts_of(quarantine: QuarantineWrite | None, spark: SparkSession) -> DataFrame | None:

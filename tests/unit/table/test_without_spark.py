@@ -88,10 +88,8 @@ def test_a_table_is_used_without_spark(use: str, place: Path) -> None:
     "call",
     [
         "t.read()",
-        "t.append(None)",
         "t.update({'id': '1'}, where='id = 1')",
         "t.delete('id = 1')",
-        "t.rewrite()",
         "t.optimize()",
     ],
 )
@@ -99,3 +97,9 @@ def test_what_needs_spark_says_so(call: str, place: Path) -> None:
     done = run(f"t = widen.Table(place)\n{call}", place)
     assert "SparkUnavailable" in done.stderr, done.stderr
     assert "pip install 'widen[spark]'" in done.stderr
+
+
+def test_what_is_no_frame_is_refused_and_what_is_done_already_needs_no_spark(place: Path) -> None:
+    done = run("t = widen.Table(place)\nassert t.rewrite().files == 0\nt.append(None)", place)
+    assert "InvalidOption" in done.stderr, done.stderr
+    assert "frame cannot be None. Must be DataFrame." in done.stderr

@@ -12,10 +12,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
-from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
-
 from widen.errors import AssignedOverflow, CastOverflow
 from widen.model.column_path import Path
 from widen.model.types import DataType, StructType, quote_name
@@ -25,7 +21,7 @@ from widen.protocol.table_features import is_supported
 from widen.spark.errors import translate_spark_errors
 from widen.spark.expression import Expression, to_column, translate_analysis_errors
 from widen.spark.read.deleted_rows import FILE
-from widen.spark.spark_types import from_spark, type_to_spark
+from widen.spark.spark_types import Column, DataFrame, F, from_spark, spark_errors, type_to_spark
 from widen.spark.write.physical_layout import cast_to_table_type
 
 
@@ -54,7 +50,7 @@ def to_assigned_values(rows: DataFrame, expressions: Mapping[Path, Expression]) 
     columns = {path: to_column(expression) for path, expression in expressions.items()}
     try:
         schema = rows.select(*(column.alias(str(at)) for at, column in enumerate(columns.values()))).schema
-    except PySparkException:
+    except spark_errors():
         # All expressions are analysed together. Only after a failure each is analysed alone, so that the error names
         # it.
         for expression in expressions.values():

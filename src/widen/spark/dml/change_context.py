@@ -13,7 +13,6 @@ from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
 
 from widen.errors import JobFailed
 from widen.log.commit_files import current_ms
@@ -36,6 +35,7 @@ from widen.protocol.iceberg_compat import enabled_compat
 from widen.protocol.table_configuration import TableConfiguration, tracking_columns
 from widen.spark.read.parquet_footer import read_footers
 from widen.spark.read.scan import location_keys, read_with_locations, with_row_tracking
+from widen.spark.spark_types import DataFrame, SparkSession
 from widen.spark.write.parquet_writer import write_parquet
 
 

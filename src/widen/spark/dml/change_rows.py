@@ -19,8 +19,6 @@ from typing import TypeAlias
 import msgspec
 import pyarrow as pa
 from pyroaring import BitMap64
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
 
 from widen.errors import CorruptFile, InvalidOption
 from widen.log.commit_outcome import discard_folder
@@ -68,6 +66,7 @@ from widen.spark.read.deleted_rows import (
 )
 from widen.spark.read.local_rows import LocalScan, NotLocal, RowSlice
 from widen.spark.ship import freeze_imports
+from widen.spark.spark_types import Column, DataFrame, F
 from widen.spark.write.arrow_writer import ArrowLayout, PartFile, codec_of, open_writer
 from widen.spark.write.parquet_writer import arrow_layout
 

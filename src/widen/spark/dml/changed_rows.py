@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 
 import pyarrow as pa
-from pyspark.sql import functions as F
 
 from widen.errors import ChangeFeedNotRecorded, ChangeFeedSchemaChanged, ChangeFeedSchemaMismatch, InvalidOption
 from widen.log.file_list import concat_files, from_adds
@@ -24,7 +23,7 @@ from widen.protocol.table_properties import ENABLE_CHANGE_DATA_FEED, is_on
 from widen.schema.growth import is_readable_in, is_representable_in
 from widen.spark.read.deleted_rows import FILE, ROW
 from widen.spark.read.scan import location_keys, read_with_locations
-from widen.spark.spark_types import DataFrame, SparkSession
+from widen.spark.spark_types import DataFrame, F, SparkSession
 
 _TIME_MS = "__widen_time_ms"
 

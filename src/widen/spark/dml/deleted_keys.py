@@ -20,8 +20,6 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from widen.errors import CorruptLog, FileMissing, StorageError
 from widen.log.commit_files import current_ms
@@ -35,7 +33,7 @@ from widen.protocol.actions import Add, Metadata, Protocol, Txn
 from widen.protocol.table_configuration import TableConfiguration
 from widen.spark.dml.keyed_rows import KEY_TEXT, NUMBER, TEXT
 from widen.spark.read.scan import read_data_files
-from widen.spark.spark_types import DataFrame
+from widen.spark.spark_types import DataFrame, F, SparkSession
 from widen.spark.write.parquet_writer import write_parquet
 
 APP_ID = "widen.keys"

@@ -10,9 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
 
-from pyspark.sql import Window
-from pyspark.sql import functions as F
-
 from widen.json.field_rules import IS_CURRENT, VALID_FROM, VALID_TO
 from widen.model.types import (
     BOOLEAN,
@@ -54,7 +51,7 @@ from widen.spark.dml.keyed_rows import (
 )
 from widen.spark.errors import translate_spark_errors
 from widen.spark.source.open_source import persist_source
-from widen.spark.spark_types import Column, DataFrame, type_to_spark
+from widen.spark.spark_types import Column, DataFrame, F, Window, type_to_spark
 
 _BATCH, _TABLE, _REMEMBERED = range(3)
 """Where an event of a key is from: the batch, the table, or the list of deleted keys."""

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from pyspark.sql import Window
-from pyspark.sql import functions as F
 
 from widen.errors import InvalidOption, KeyRepeated, OptionMissing
 from widen.evolution.policy import Policy, parse_source, with_history
@@ -44,7 +42,7 @@ from widen.schema.source_metadata import source_key
 from widen.spark.dml.replaced_rows import KEY
 from widen.spark.errors import translate_spark_errors
 from widen.spark.expression import ensure_deterministic_condition, join_columns
-from widen.spark.spark_types import Column, DataFrame
+from widen.spark.spark_types import Column, DataFrame, F, Window
 
 KEY_TEXT = f"{KEY}0"
 """The key of a row, as one text; see `key_text`."""

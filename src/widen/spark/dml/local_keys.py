@@ -17,7 +17,6 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
-from pyspark.sql import SparkSession
 
 from widen.errors import InvalidOption
 from widen.log.file_list import filter_files, to_adds
@@ -51,6 +50,7 @@ from widen.spark.read.local_rows import LocalScan, NotLocal
 from widen.spark.read.predicates import parse_predicate
 from widen.spark.read.scan import location_key, select_files
 from widen.spark.ship import freeze_imports
+from widen.spark.spark_types import SparkSession
 
 MAX_RECORDS = 1_000_000
 """The number of records up to which a batch is decided in this process: it holds their keys."""

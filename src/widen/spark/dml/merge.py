@@ -14,9 +14,6 @@ from enum import Enum
 from itertools import pairwise
 from typing import Protocol as Interface
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
-
 from widen.errors import AmbiguousMerge, ColumnMissingInSource, ColumnNotFound, MergeWithoutClause, UnreachableClause
 from widen.log.snapshot import Snapshot
 from widen.model.column_path import Path, as_nullable, resolve
@@ -61,7 +58,16 @@ from widen.spark.expression import (
 from widen.spark.read.deleted_rows import FILE, ROW
 from widen.spark.read.predicates import PredicateScope, parse_predicate
 from widen.spark.read.scan import select_files
-from widen.spark.spark_types import from_spark, to_spark, type_to_spark, visible_schema
+from widen.spark.spark_types import (
+    Column,
+    DataFrame,
+    F,
+    SparkSession,
+    from_spark,
+    to_spark,
+    type_to_spark,
+    visible_schema,
+)
 from widen.spark.write.physical_layout import cast_to_table_type, default_value, next_identity_values
 
 # An example. The table has the rows (1, "a") and (2, "b"), and the source has (2, "B") and (3, "C"):

@@ -11,9 +11,6 @@ from dataclasses import dataclass, replace
 from datetime import date
 from functools import partial, reduce
 
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
-
 from widen.log.commit import ReadSet
 from widen.log.file_list import concat_files, from_adds
 from widen.log.snapshot import Snapshot
@@ -29,7 +26,7 @@ from widen.spark.dml.change_rows import change_via_materialized_rows
 from widen.spark.errors import translate_spark_errors
 from widen.spark.expression import join_columns
 from widen.spark.read.scan import read_data_files, select_files
-from widen.spark.spark_types import Column, DataFrame, from_spark
+from widen.spark.spark_types import Column, DataFrame, F, SparkSession, from_spark
 
 KEY = "__widen_key_"
 """The beginning of the columns of `ReplacedRows.keys`; a number follows."""

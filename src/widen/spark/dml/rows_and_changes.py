@@ -20,8 +20,6 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
-from pyspark.sql import Column, DataFrame, Row, SparkSession
-from pyspark.sql import functions as F
 
 from widen.errors import InvalidOption
 from widen.log.commit_outcome import discard_folder
@@ -37,7 +35,7 @@ from widen.spark.dml.change_context import ChangeContext, ChangeFiles, count_del
 from widen.spark.errors import translate_spark_errors, unpersist
 from widen.spark.read.deleted_rows import FILE, MASK, ROW, WORD, load_vector, marked_rows, word_batches
 from widen.spark.ship import freeze_imports
-from widen.spark.spark_types import type_to_spark
+from widen.spark.spark_types import Column, DataFrame, F, Row, SparkSession, type_to_spark
 from widen.spark.write.arrow_writer import (
     ArrowLayout,
     PartFile,

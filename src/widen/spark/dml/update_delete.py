@@ -11,11 +11,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.types import StringType
-from pyspark.sql.types import StructType as SparkStruct
-
 from widen.evolution.unify import FoldPlan, FoldResult, Rest
 from widen.log.commit import ReadSet
 from widen.log.snapshot import Snapshot
@@ -41,7 +36,16 @@ from widen.spark.errors import raise_expression, translate_spark_errors, unpersi
 from widen.spark.expression import Expression, ensure_deterministic_condition, expression_text, to_column
 from widen.spark.read.predicates import files_in_partitions, files_in_same_partitions, parse_predicate
 from widen.spark.read.scan import read_snapshot, select_files
-from widen.spark.spark_types import to_spark, type_to_spark, visible_schema
+from widen.spark.spark_types import (
+    Column,
+    DataFrame,
+    F,
+    SparkSession,
+    spark_types,
+    to_spark,
+    type_to_spark,
+    visible_schema,
+)
 from widen.spark.write.physical_layout import fill_missing_columns
 
 
@@ -282,7 +286,7 @@ def has_value(fold: FoldPlan) -> str:
 
 def _judge_rows(fold: FoldPlan) -> Column:
     """Return a struct of the finding for the value of each row and the new value of the target column."""
-    result = SparkStruct().add(_FINDING, StringType()).add(_VALUE, type_to_spark(fold.into_type))
+    result = spark_types.StructType().add(_FINDING, spark_types.StringType()).add(_VALUE, type_to_spark(fold.into_type))
     # Without Arrow, which would convert timestamps to the time zone of the session.
     judged = F.udf(partial(_judge, fold.type, fold.into_type), result, useArrow=False)
     return judged(_column(fold.column), _column(fold.into))

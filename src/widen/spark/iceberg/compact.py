@@ -14,8 +14,6 @@ from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import TYPE_CHECKING
 
-from pyspark.sql import SparkSession
-
 from widen.errors import InvalidOption, JobFailed
 from widen.iceberg.catalog import TableName
 from widen.iceberg.file_metrics import IcebergFile, data_location
@@ -37,7 +35,7 @@ from widen.spark.iceberg.write import open_iceberg_writer
 from widen.spark.ingest.write_files import FILE_BYTES, FILE_SIZE, IcebergWriter, to_order
 from widen.spark.maintain.compact_files import MOST_COLUMNS, Candidate, pack_files, sort_along_curve
 from widen.spark.read.predicates import parse_predicate
-from widen.spark.spark_types import DataFrame
+from widen.spark.spark_types import DataFrame, SparkSession
 from widen.spark.write.parquet_encoding import read_size
 
 if TYPE_CHECKING:

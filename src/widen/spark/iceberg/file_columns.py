@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import SparkSession
 
 from widen.errors import CorruptFile
 from widen.errors.tables import first_line
@@ -29,7 +28,7 @@ from widen.spark.read.local_rows import NotLocal, convert_column
 from widen.spark.read.parquet_footer import read_files
 from widen.spark.read.physical_types import Names, field_id, names_of_columns, with_field_id
 from widen.spark.read.projection import StoredTypes
-from widen.spark.spark_types import DataFrame, as_nullable, to_spark, visible_schema
+from widen.spark.spark_types import DataFrame, SparkSession, as_nullable, to_spark, visible_schema
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO

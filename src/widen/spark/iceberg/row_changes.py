@@ -15,9 +15,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from pyspark.sql import Column, SparkSession
-from pyspark.sql import functions as F
-
 from widen.errors import JobFailed
 from widen.iceberg.catalog import TableName
 from widen.iceberg.metadata_files import live_entries
@@ -69,7 +66,7 @@ from widen.spark.iceberg.write import open_iceberg_writer
 from widen.spark.read.deleted_rows import BROADCAST_ROWS, DISTINCT, FILE, MASK, ROW, mark_rows, without_marked
 from widen.spark.read.predicates import PredicateScope, parse_predicate
 from widen.spark.read.scan import location_key
-from widen.spark.spark_types import DataFrame, from_spark, to_spark, visible_schema
+from widen.spark.spark_types import Column, DataFrame, F, SparkSession, from_spark, to_spark, visible_schema
 from widen.spark.write.physical_layout import check_rows, fill_missing_columns
 
 if TYPE_CHECKING:

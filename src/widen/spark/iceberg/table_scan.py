@@ -22,8 +22,6 @@ from uuid import UUID
 import msgspec
 import pyarrow as pa
 from pyroaring import BitMap64
-from pyspark.sql import Column, SparkSession
-from pyspark.sql import functions as F
 
 from widen.errors import CorruptFile, CorruptMetadata, UnsupportedFeatureForRead
 from widen.iceberg.metadata_files import ensure_regular, translate_file_errors
@@ -60,7 +58,10 @@ from widen.spark.read.projection import ScanGroup, ScanPlan, projection
 from widen.spark.read.scan import list_scan_files, location_key, open_files, row_location_key
 from widen.spark.settings import options_of_files
 from widen.spark.spark_types import (
+    Column,
     DataFrame,
+    F,
+    SparkSession,
     as_nullable,
     compares_names_exactly,
     to_spark,

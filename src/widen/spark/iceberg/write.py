@@ -10,9 +10,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
-
 from widen.errors import ColumnRefused
 from widen.evolution.unify import FoldPlan, FoldResult, Rest, plan_fold
 from widen.iceberg.catalog import TableName, open_store
@@ -47,7 +44,7 @@ from widen.spark.ingest.write_files import IcebergWriter
 from widen.spark.read.deleted_rows import FILE
 from widen.spark.read.predicates import parse_predicate
 from widen.spark.read.scan import location_key
-from widen.spark.spark_types import DataFrame, from_spark
+from widen.spark.spark_types import DataFrame, F, SparkSession, from_spark
 from widen.spark.write.physical_layout import check_rows, fill_missing_columns
 
 if TYPE_CHECKING:

@@ -5,68 +5,38 @@ Source: docs/evolution-rules.md#one-interval
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial, reduce
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Protocol as Interface
 
-import msgspec
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from widen.errors import JobFailed
-from widen.evolution.evolve import evolve
 from widen.evolution.plan import BadFile
 from widen.evolution.policy import Policy
 from widen.json.field_rules import FileFields
-from widen.json.observation import Observation, RecordObservation, merge_observations
+from widen.json.observation import Observation
 from widen.json.split import MAX_RECORD_BYTES
 from widen.log.commit_outcome import discard_folder
-from widen.model.column_path import Path, fold_path
-from widen.model.types import ArrayType, DataType, MapType, StructType, similarity_key
-from widen.proof.rules import ColumnsByKey, computed_keys, source_columns_by_key
+from widen.model.types import StructType
 from widen.proof.source_reader import FileTasks, FileValueReader
-from widen.rows.row import build_routes
-from widen.rows.row_builder import ORIGIN_FIELDS
+from widen.spark.engine import is_local, require_spark
 from widen.spark.errors import is_out_of_memory, translate_spark_errors
-from widen.spark.ingest.contract_check import PLACED_TEXT, ContractReport, check_contract_rows, check_texts
+from widen.spark.ingest.contract_check import ContractReport, check_texts
 from widen.spark.ingest.quarantined_rows import BatchResult, write_fitting
 from widen.spark.ingest.text_tasks import BatchWriteSpec, TaskNote, collect_notes, merge_notes
 from widen.spark.ingest.verification import (
-    CONVERTED,
-    DIGEST,
-    FORM,
-    PLACE,
-    VALUES,
     Side,
     TextSource,
     build_row_side,
     build_text_side,
 )
 from widen.spark.ingest.write_files import TableRows, TableWriter
-from widen.spark.source.file_ranges import RawTexts, fields_of, to_frame
+from widen.spark.source.file_ranges import RawTexts, is_small, to_frame
 from widen.spark.source.source_files import SourceFile, unusable_source
-from widen.spark.typed.column_expressions import (
-    TypedViolation,
-    find_typed_violations,
-    observe_violations,
-    to_columns,
-    violation_reason,
-)
-from widen.spark.typed.kind_aggregates import KindAggregates
-from widen.spark.typed.record_rebuild import (
-    columns_agree,
-    comparable_fields,
-    count_leaves,
-    has_temporal_strings,
-    is_own_kind,
-    parse_record,
-    rebuild_fields,
-    record_text,
-)
-from widen.spark.typed.typed_records import PreparedRecords, TypedRecords, has_map_key, prepare_records
+from widen.spark.spark_types import DataFrame, SparkSession
 from widen.spark.write.arrow_writer import PartSink
 
 
@@ -84,6 +54,10 @@ class Batch(Interface):
     @property
     def left_out(self) -> tuple[str, ...]:
         """The names of the files that are not read."""
+
+    @property
+    def has_types(self) -> bool:
+        """Whether the source has types, so that no task reads texts."""
 
     @property
     def names(self) -> frozenset[str]:
@@ -138,6 +112,9 @@ class Batch(Interface):
             CorruptFile: a file cannot be read.
         """
 
+    def prepare_proof(self) -> None:
+        """Get ready for the proof, before anything is written."""
+
     def source_digests(self, schema: StructType, policy: Policy) -> Side:
         """Return the digests of the records, for the proof.
 
@@ -189,6 +166,8 @@ class TextBatch:
     source_table: str = ""
     max_record_bytes: int = MAX_RECORD_BYTES
 
+    has_types = False
+
     @cached_property
     def texts(self) -> RawTexts:
         """The raw batch, for Spark."""
@@ -209,9 +188,18 @@ class TextBatch:
         attempt = self._with_file_fields(attempt)
         sink = writer.find_sink(self.spark)
         with _name_largest_file(self.files):
+            if sink is None:
+                require_spark(self.spark, "it writes the files of tables with partitions, rules or column mapping")
             if sink is not None:
                 return self._write_in_tasks(replace(attempt, sink=sink), sink, writer)
             return write_fitting(self.texts, attempt, writer)
+
+    def prepare_proof(self) -> None:
+        """Start Spark if this process cannot read the records again; see `Batch`."""
+        if not is_local(self.spark) or self.readers.read_again is None or all(map(is_small, self.files)):
+            return
+        if self.readers.find_tasks is None or self.readers.find_tasks() is None:
+            require_spark(self.spark, "it reads large files of this form again, to verify them")
 
     def check_contract(self, contract: object) -> ContractReport:
         """Return where the records break a contract; see `Batch`."""
@@ -284,266 +272,3 @@ def _name_largest_file(files: Sequence[SourceFile]) -> Iterator[None]:
 
 
 _SMALLER = "Give Spark more memory (spark.driver.memory, spark.executor.memory), or split records of more than 50 MB."
-
-
-# Batches of typed records: a DataFrame, or files with a schema. The same rules apply, to the schema.
-#
-# Values are observed only where their type leaves open whether a column holds them exactly, and counted only when
-# the table changes, most of them in the first records. So most intervals take one pass, and no Python runs per
-# record.
-#
-# Source: docs/evolution-rules.md#d16
-
-
-_BROKEN, _ORIGIN, _VIOLATION = "_widen_broken", "_widen_origin", "_widen_misfit_"
-_REBUILT = "_widen_rebuilt_"
-_CONTRADICTION = "columns contradict each other"
-"""Stands for a row with such columns. No record has this text."""
-
-
-@dataclass(frozen=True)
-class TypedBatch:
-    """A batch of typed records.
-
-    Args:
-        parts: The records; those of one part share a schema.
-    """
-
-    parts: Sequence[TypedRecords]
-    name: str
-    left_out: tuple[str, ...] = ()
-    names: frozenset[str] = frozenset()
-    files: tuple[SourceFile, ...] = ()
-    bad_files: tuple[BadFile, ...] = ()
-    source_table: str = ""
-    _homes: dict[str, int] = field(default_factory=dict)  # the part that each written folder belongs to
-
-    @property
-    def spark(self) -> SparkSession:
-        """The session that reads the records."""
-        return self.parts[0].frame.sparkSession
-
-    def prior_observation(self, base: StructType | None, policy: Policy) -> Observation:
-        """Return what the types say, and the observation of the values if the types leave the plan open; see `Batch`.
-
-        Raises:
-            SourceError: values have a type that tables do not support.
-        """
-        parts = self._prepare_parts(base, policy)
-        certain, optimistic = (
-            _merge_roots(part.observation(assume_exact=assume_exact) for part in parts)
-            for assume_exact in (False, True)
-        )
-        plan = evolve(base, certain, policy)
-        # If the plan is the same whether the open values are exact or not, they need only be counted, for its events.
-        is_decided = plan.schema == evolve(base, optimistic, policy).schema
-        observation = certain if is_decided and plan.is_empty else _observe_parts(parts, counts_only=is_decided)
-        return msgspec.structs.replace(observation, excluded_seen=[[*path] for path in self._hidden_fields(policy)])
-
-    def _hidden_fields(self, policy: Policy) -> list[Path]:
-        """Return the excluded and masked fields that the records have; those in keys of maps are looked up."""
-        paths = sorted(policy.excluded | policy.masked)
-        found = [path for path in paths if any(_has(each.schema, fold_path(path)) for each in self.parts)]
-        for part in self.parts:
-            conditions = {path: has_map_key(part.columns, part.schema, path) for path in paths if path not in found}
-            asked = {path: condition for path, condition in conditions.items() if condition is not None}
-            if asked:
-                columns = [F.max(condition).alias(str(at)) for at, condition in enumerate(asked.values())]
-                row = part.frame.select(*columns).collect()[0]
-                found += [path for path, has_key in zip(asked, row, strict=True) if has_key]
-        return found
-
-    def observe(self, attempt: BatchWriteSpec) -> Observation:
-        """Return the observation of all values; see `Batch`."""
-        return _observe_parts(self._prepare_parts(attempt.base, attempt.policy))
-
-    def write(self, attempt: BatchWriteSpec, writer: TableWriter) -> BatchResult:
-        """Write the records, part by part; see `Batch`."""
-        results = []
-        with ExitStack() as undo:
-            for number, part in enumerate(self._prepare_parts(attempt.base, attempt.policy)):
-                result = _Writing(part, attempt, writer).run()
-                undo.callback(writer.discard, result.files)
-                # Parts differ in their schemas, and the proof rebuilds the rows of a file with the schema that it was
-                # written from.
-                self._homes.update((file.path.partition("/")[0], number) for file in result.files)
-                results.append(result)
-            undo.pop_all()
-        quarantined_records = [each.quarantined_records for each in results if each.quarantined_records is not None]
-        return BatchResult(
-            [file for each in results for file in each.files],
-            merge_observations(each.seen for each in results),
-            reduce(DataFrame.unionAll, quarantined_records) if quarantined_records else None,
-        )
-
-    def check_contract(self, contract: object) -> ContractReport:
-        """Return where the records break a contract; see `Batch`."""
-        report = ContractReport()
-        for part in self._prepare_parts(None, Policy()):
-            origin = _origin(part, F.lit(None).cast("string"))
-            values = map(origin.getField, ORIGIN_FIELDS[:-1])
-            columns = (value.alias(name) for value, name in zip(values, PLACED_TEXT, strict=True))
-            report = report.merged(check_contract_rows(part.records.frame.select(*columns), contract))
-        return report
-
-    def source_digests(self, schema: StructType, policy: Policy) -> Side:
-        """Return the digests of the records; see `Batch`."""
-        computed, columns = computed_keys(schema), source_columns_by_key(schema, policy)
-        parts = [_source_digests(part.without(computed), columns) for part in self._prepare_parts(schema, policy)]
-        return Side(lambda: reduce(DataFrame.unionAll, parts))
-
-    def table_digests(
-        self, table: TableRows, paths: Collection[str], policy: Policy, quarantined_records: DataFrame | None
-    ) -> Side:
-        """Return the digests of the rows; see `Batch`."""
-        sides = []
-        computed = computed_keys(table.schema)
-        for number, part in enumerate(each.without(computed) for each in self._prepare_parts(table.schema, policy)):
-            part_paths = [path for path in paths if self._homes.get(path.partition("/")[0]) == number]
-            rows = table.read(part.records.frame.sparkSession, part_paths)
-            sides.append(_row_digests(rows, part.schema, table.schema, policy))
-        if quarantined_records is not None:
-            schemas = [part.schema for part in self._prepare_parts(table.schema, policy)]
-            columns = source_columns_by_key(table.schema, policy)
-            text = _comparable_quarantined_records(F.col(quarantined_records.columns[0]), schemas, computed, columns)
-            sides.append(quarantined_records.select(*_digest(text)))
-        return Side(lambda: reduce(DataFrame.unionAll, sides))
-
-    def _prepare_parts(self, base: StructType | None, policy: Policy) -> list[PreparedRecords]:
-        return [prepare_records(part, self.name, base, policy) for part in self.parts]
-
-
-def _has(data_type: DataType, path: Path) -> bool:
-    match data_type:
-        case _ if not path:
-            return True
-        case ArrayType(inner) | MapType(_, inner):
-            return _has(inner, path)
-        case StructType():
-            return any(similarity_key(field.name) == path[0] and _has(field.type, path[1:]) for field in data_type)
-    return False
-
-
-def _merge_roots(roots: Iterable[RecordObservation]) -> Observation:
-    return merge_observations(Observation(root=root) for root in roots)
-
-
-def _observe_parts(parts: Iterable[PreparedRecords], *, counts_only: bool = False) -> Observation:
-    observations = []
-    for part in parts:
-        observation = Observation(root=part.observation())
-        aggregates = KindAggregates(part.records, part.fields, observation.root)
-        if counts_only:
-            aggregates.count()
-        else:
-            observation.records = aggregates.observe()
-        observations.append(observation)
-    return merge_observations(observations)
-
-
-@dataclass(frozen=True)
-class _Writing:
-    """Writes the records of one part as rows of a table."""
-
-    part: PreparedRecords
-    attempt: BatchWriteSpec
-    writer: TableWriter
-
-    def run(self) -> BatchResult:
-        """Write the records, without those that violate a rule or do not fit a fixed column."""
-        schema, policy = self.attempt.schema, self.attempt.policy
-        columns = to_columns(self.part.fields, schema, policy)
-        violations = find_typed_violations(self.part.fields, build_routes(schema, policy), policy.samples)
-        rule = self.writer.violated_rule()
-        if rule is None and not violations:
-            records = self.part.records
-            # Only quarantined records need their position, which costs Spark a row index.
-            rows = records.frame if records.unplaced is None else records.unplaced
-            files = self.writer.write(self.writer.fill(rows.select(*columns)))
-            return BatchResult(files, Observation(records=self.writer.count_rows(files)))
-        return self._write_fitting(columns, violations, rule)
-
-    def _write_fitting(
-        self, columns: Sequence[Column], violations: Sequence[TypedViolation], rule: Column | None
-    ) -> BatchResult:
-        flags = [f"{_VIOLATION}{number}" for number in range(len(violations))]
-        conditions = [violation.is_violated.alias(flag) for violation, flag in zip(violations, flags, strict=True)]
-        rows = self.part.records.frame.select(
-            *columns, *conditions, _origin(self.part, violation_reason(violations)).alias(_ORIGIN)
-        )
-        reason = F.col(f"{_ORIGIN}.{ORIGIN_FIELDS[-1]}")
-        # Rules may be about computed columns, so these are filled first.
-        rows = self.writer.fill(rows).withColumn(_BROKEN, reason if rule is None else F.coalesce(reason, rule))
-        with translate_spark_errors():
-            number, *counts = rows.agg(F.count(_BROKEN), *map(F.count_if, flags)).collect()[0]
-        files = self.writer.write(rows.where(F.col(_BROKEN).isNull()).drop(_BROKEN, _ORIGIN, *flags))
-        origin = (F.col(f"{_ORIGIN}.{name}").alias(name) for name in ORIGIN_FIELDS[:-1])
-        quarantined_records = rows.where(F.col(_BROKEN).isNotNull()).select(
-            *origin, F.col(_BROKEN).alias(ORIGIN_FIELDS[-1])
-        )
-        seen = Observation(self.writer.count_rows(files), 0, {}, number, observe_violations(violations, counts))
-        return BatchResult(files, seen, quarantined_records if number else None)
-
-
-def _origin(part: PreparedRecords, reason: Column) -> Column:
-    """Return the text of a record, its location, and why it is quarantined, if it is."""
-    location = part.records.place
-    file, number = (
-        (F.lit(""), F.lit(0)) if location is None else (location.getField("file"), location.getField("number"))
-    )
-    values = (record_text(part.fields), file, number.cast("bigint"), reason)
-    return F.struct(*(column.alias(name) for name, column in zip(ORIGIN_FIELDS, values, strict=True)))
-
-
-def _source_digests(part: PreparedRecords, columns: ColumnsByKey) -> DataFrame:
-    location = part.records.place
-    where = F.lit("") if location is None else F.concat_ws(":", location.getField("file"), location.getField("number"))
-    count = count_leaves(part.fields).cast("bigint")
-    text = record_text(comparable_fields(part.fields, columns))
-    return part.records.frame.select(*_digest(text, values=count, place=where))
-
-
-def _row_digests(rows: DataFrame, source: StructType, schema: StructType, policy: Policy) -> DataFrame:
-    """Return the digests of rows, and the count of values that only columns of another kind than the source's hold."""
-    rebuilt = rebuild_fields(source, schema, policy)
-    # As columns of their own the values are rebuilt once, and every column is compared with them.
-    names = {key: f"{_REBUILT}{number}" for number, key in enumerate(rebuilt)}
-    rows = rows.select("*", *(values.alias(names[key]) for key, (values, _) in rebuilt.items()))
-    fields = {key: (F.col(names[key]), data_type) for key, (_, data_type) in rebuilt.items()}
-    own_kind_fields = rebuild_fields(source, schema, policy, is_own_kind=True)
-    has_own_kinds_only = is_own_kind(source, schema, policy)
-    converted = F.lit(0) if has_own_kinds_only else count_leaves(fields) - count_leaves(own_kind_fields)
-    text = record_text(fields)
-    agrees = columns_agree(fields, schema, policy)
-    text = text if agrees is None else F.when(agrees, text).otherwise(_CONTRADICTION)
-    return rows.select(*_digest(text, converted=converted.cast("bigint")))
-
-
-def _comparable_quarantined_records(
-    text: Column, schemas: Sequence[StructType], names: frozenset[str], columns: ColumnsByKey
-) -> Column:
-    """Return the texts of quarantined records like `comparable_fields`, without some fields.
-
-    A record has the first schema that gives its text back; records of several parts can have different ones.
-    """
-    if all(names.isdisjoint(schema.names) and not has_temporal_strings(schema) for schema in schemas):
-        return text
-    shortened = []
-    for schema in dict.fromkeys(schemas):
-        fields = fields_of(parse_record(text, schema), schema)
-        rest = {name: typed for name, typed in fields.items() if name not in names}
-        shortened.append(F.when(record_text(fields) == text, record_text(comparable_fields(rest, columns))))
-    return F.coalesce(*shortened, text)
-
-
-def _digest(
-    text: Column, *, values: Column | None = None, converted: Column | None = None, place: Column | None = None
-) -> list[Column]:
-    nothing = F.lit(None)
-    return [
-        F.sha2(text, 256).cast("binary").alias(DIGEST),
-        (nothing.cast("bigint") if values is None else values).alias(VALUES),
-        (nothing.cast("bigint") if converted is None else converted).alias(CONVERTED),
-        (nothing.cast("string") if place is None else place).alias(PLACE),
-        nothing.cast("binary").alias(FORM),
-    ]

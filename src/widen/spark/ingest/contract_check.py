@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql import DataFrame
 
 from widen.json.contract import Breach, find_breaches
 from widen.json.document import InvalidJson, parse_document
@@ -19,6 +18,7 @@ from widen.json.observation import RecordPosition
 from widen.spark.errors import translate_spark_errors
 from widen.spark.ingest.text_tasks import NOTE, RecordPositions, read_text_groups
 from widen.spark.source.file_ranges import RawTexts
+from widen.spark.spark_types import DataFrame
 
 MAX_LISTED = 100
 """The maximum number of breaches that are listed with their place; all are counted."""

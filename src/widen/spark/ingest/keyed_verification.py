@@ -23,8 +23,6 @@ from zlib import crc32
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
 
 from widen.evolution.policy import Policy
 from widen.json.field_rules import IS_CURRENT, VALID_FROM, VALID_TO, VERSION_FIELDS
@@ -59,7 +57,7 @@ from widen.spark.errors import translate_spark_errors
 from widen.spark.ingest.verification import CONVERTED, DIGEST, FORM, MAX_SHOWN, PLACE, ROW, VALUES, Side, Verification
 from widen.spark.ship import freeze_imports
 from widen.spark.source.file_ranges import TEXT as SOURCE_TEXT
-from widen.spark.spark_types import type_to_spark
+from widen.spark.spark_types import Column, DataFrame, F, type_to_spark
 
 MAX_KEYS = 1_000_000
 """The number of keys of a batch up to which tasks know all of them, and so build no forms of other rows."""

@@ -12,9 +12,6 @@ from datetime import datetime, timezone
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import Observation as Metrics
-from pyspark.sql import functions as F
 
 from widen.json.document import corrupt_text_to_bytes
 from widen.json.observation import Observation
@@ -31,6 +28,7 @@ from widen.spark.ingest.text_tasks import (
 from widen.spark.ingest.write_files import TableWriter, WrittenFile
 from widen.spark.settings import observable_jobs
 from widen.spark.source.file_ranges import FILE, PART, RAW_SCHEMA, TEXT, WHOLE, RawTexts
+from widen.spark.spark_types import DataFrame, F, Metrics
 
 ORIGIN = "_widen_origin"
 """The origin column of rows; see `widen.rows.row_builder.OriginColumn`."""

@@ -12,15 +12,15 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import TypeAlias
-
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.utils import is_remote
+from typing import TYPE_CHECKING, TypeAlias
 
 from widen.errors import InternalError, InvalidOption, JobFailed, WidenError
-from widen.spark.errors import SPARK_ERRORS, to_error_text, translate_spark_errors
+from widen.spark.errors import to_error_text, translate_spark_errors
 from widen.spark.source.source_files import as_literal, list_source_files, to_source_error
+from widen.spark.spark_types import DataFrame, SparkSession, spark_errors
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
 
 IntervalWork: TypeAlias = Callable[[DataFrame, int], None]
 """Ingests the rows of a micro-batch, given its number."""
@@ -51,7 +51,7 @@ def file_stream(
     reader = reader.options(maxFileAge=_FOREVER, **{key: str(value) for key, value in limits.items() if value})
     try:
         return reduce(DataFrame.unionAll, (list_source_files(reader.load(path)) for path in paths))
-    except SPARK_ERRORS as error:
+    except spark_errors() as error:
         fix = "Use a directory or a pattern whose files can be read."
         raise to_source_error(", ".join(paths), error, fix) from error
 
@@ -104,7 +104,7 @@ class IngestStream:
         """
         try:
             return self._query.awaitTermination(timeout_seconds) is not False
-        except SPARK_ERRORS as error:
+        except spark_errors() as error:
             self._fail(error)
         return True
 
@@ -181,6 +181,8 @@ def start_stream(
     Raises:
         JobFailed: Spark cannot start the stream.
     """
+    from pyspark.sql.utils import is_remote
+
     loop = None if is_remote() else _IntervalLoop(work)
     writer = rows.writeStream.foreachBatch(loop or _ServerWork(work)).option("checkpointLocation", checkpoint)
     trigger: Mapping[str, object] = {"availableNow": True} if once else {"processingTime": f"{every_seconds} seconds"}

@@ -18,8 +18,6 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
 
 from widen.errors import StorageError
 from widen.evolution.evolve import evolve
@@ -64,7 +62,7 @@ from widen.spark.source.file_ranges import (
     record_too_long,
     split_groups,
 )
-from widen.spark.spark_types import to_spark
+from widen.spark.spark_types import Column, DataFrame, F, to_spark
 from widen.spark.write.arrow_writer import PartFile, PartSink, PartWriter
 
 NOTE = "_widen_note"
@@ -167,7 +165,7 @@ def collect_notes(texts: RawTexts | pa.RecordBatch, spec: BatchWriteSpec) -> lis
             failure = StorageError(location="The table", reason=error.strerror or str(error), fix=fix)
             raise find_known_failure(error) or failure from error
         return [msgspec.json.decode(note, type=TaskNote) for rows in batches for note in rows.column(NOTE).to_pylist()]
-    notes = texts.mapInArrow(partial(_run_quiet_task, spec), to_spark(StructType((Field(NOTE, BINARY),)))).toArrow()
+    notes = texts.mapInArrow(partial(_run_quiet_task, spec), f"{NOTE} binary").toArrow()
     return [msgspec.json.decode(note, type=TaskNote) for note in notes.column(NOTE).to_pylist()]
 
 

@@ -18,8 +18,6 @@ from typing import Any, TypeAlias
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from widen.errors import WidenError
 from widen.evolution.policy import Policy
@@ -49,10 +47,12 @@ from widen.proof.source_reader import (
 )
 from widen.schema.source_metadata import RESCUED, role_field
 from widen.spark.arrow_types import to_arrow_schema
+from widen.spark.engine import LocalFrame, is_local, require_spark
 from widen.spark.errors import translate_spark_errors
 from widen.spark.ingest.write_files import TaskFiles
 from widen.spark.ship import without_garbage_collection
 from widen.spark.source.file_ranges import FILE, PART, REFUSED_PART, TEXT, WHOLE, open_file, read_refused
+from widen.spark.spark_types import DataFrame, F, SparkSession
 
 DIGEST, VALUES, CONVERTED, PLACE, FORM = "digest", "values", "converted", "place", "form"
 """The columns of the comparison: digest of a record or row, number of its values, number of converted values, where it
@@ -185,10 +185,11 @@ class Verification:
         return value
 
 
-def verify(source: Side, table: Side, share: float = 1.0) -> Verification:
+def verify(source: Side, table: Side, share: float = 1.0, spark: SparkSession | None = None) -> Verification:
     """Compare source records with the rows of a table.
 
     Args:
+        spark: The session; one of Spark compares every digest, if the sums differ.
         share: Share of the records to compare. Their digests choose them, so that a record and its row are both in or
             out.
 
@@ -201,6 +202,8 @@ def verify(source: Side, table: Side, share: float = 1.0) -> Verification:
             if (expected.digest, expected.records) == (actual.digest, actual.records):
                 values, converted = expected.values + actual.values, expected.converted
                 return Verification(expected.records, values, values - converted, converted, share=share)
+        if spark is not None:
+            require_spark(spark, "rows differ from their records, and it finds out which")
         return _compare_digests(source, table, limit, share)
 
 
@@ -231,8 +234,9 @@ def _partial_sums(sides: Sequence[Side], layout: RecordLayout, limit: int) -> li
             return [row for task in range(count) for row in _sum_shares(reads, task)]
         numbers = next(iter(readers.values())).spark.range(0, count, 1, count)
         frames.append(numbers.mapInArrow(partial(_sum_tasks, reads), _SUMS_DDL))
-    rows: list[dict[str, Any]] = reduce(DataFrame.unionAll, frames).toArrow().to_pylist()
-    return rows
+    # Spark makes one job of several frames; here each of them has its tasks.
+    collected = frames if any(isinstance(each, LocalFrame) for each in frames) else [reduce(DataFrame.unionAll, frames)]
+    return [row for frame in collected for row in frame.toArrow().to_pylist()]
 
 
 def _sum_rows(
@@ -416,6 +420,8 @@ def build_text_side(source: TextSource, schema: StructType, policy: Policy) -> S
     # Records that get fields from their files are always parsed.
     is_plain = build_proof_rules(schema, policy).is_plain and policy.envelope is None
     has_layout = is_plain and fields is None and role_field(schema, RESCUED) is None
+    # Where this process would read the texts for a sample, it parses all of them in the same time.
+    has_layout = has_layout and not (tasks is None and is_local(source.spark))
     parts: list[tuple[DataFrame, Digester]] = []
     reader = None
     if tasks is None:

@@ -15,8 +15,6 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from widen.errors import InvalidOption
 from widen.iceberg.file_metrics import IcebergFile, metrics_modes
@@ -36,7 +34,7 @@ from widen.spark.errors import translate_spark_errors
 from widen.spark.read.scan import read_snapshot
 from widen.spark.settings import READ_OPTIONS, hadoop_options
 from widen.spark.source.source_files import as_literal
-from widen.spark.spark_types import as_nullable, to_spark, type_to_spark
+from widen.spark.spark_types import Column, DataFrame, F, SparkSession, as_nullable, to_spark, type_to_spark
 from widen.spark.write.arrow_writer import (
     WRITTEN,
     IcebergLayout,

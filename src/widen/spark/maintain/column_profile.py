@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from pyspark.sql import DataFrame
-
 from widen.json.kinds import BINARY_WORD, word_of
 from widen.model.column_path import KEY, VALUE, Path, children, leaves
 from widen.model.types import TIMESTAMP, DataType, StructType, quote_name
 from widen.protocol.partition_values import Scalar
 from widen.spark.errors import translate_spark_errors
+from widen.spark.spark_types import DataFrame
 
 SAMPLES, SAMPLED_ROWS, SAMPLE_LENGTH = 3, 200, 64
 """The most samples of a leaf, the rows that they come from, and the most characters of each."""

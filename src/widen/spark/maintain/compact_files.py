@@ -16,7 +16,6 @@ from math import ceil
 from typing import TypeAlias
 
 import pyarrow as pa
-from pyspark.sql import functions as F
 
 from widen.errors import ConcurrentDeleteDelete, InvalidOption
 from widen.log.commit import Committed, Conflicted, Outcome, StagedFiles, commit
@@ -33,7 +32,7 @@ from widen.protocol.table_properties import TARGET_BYTES
 from widen.spark.expression import Expression, expression_text
 from widen.spark.maintain.rewrite_files import BATCH_BYTES, MOST_CONFLICTS, RewrittenFiles, live_rows, rewrite_files
 from widen.spark.read.predicates import files_in_partitions
-from widen.spark.spark_types import DataFrame, SparkSession
+from widen.spark.spark_types import DataFrame, F, SparkSession
 
 # Which files a compaction writes again, and which of them together. Bins are filled in the order of writing.
 #

@@ -11,12 +11,12 @@ from functools import partial
 from itertools import pairwise
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from widen.log.local_files import FileEntry
 from widen.log.log_store import LogStore, skip_folders
 from widen.log.snapshot import open_snapshot
 from widen.spark.errors import translate_spark_errors
+from widen.spark.spark_types import SparkSession
 
 LISTED_PER_TASK = 50_000
 """About the number of files that a task lists; with fewer live files than this, the driver lists."""

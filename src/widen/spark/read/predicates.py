@@ -12,17 +12,14 @@ from datetime import datetime
 from decimal import Decimal
 from functools import reduce
 from operator import and_, eq, ge, gt, le, lt, ne
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
-from pyspark.sql import Column, SparkSession
-from pyspark.sql import functions as F
-from sqlglot import expressions as sql
-from sqlglot.errors import SqlglotError
 
 from widen.errors import ColumnNotFound
 from widen.log.snapshot import Snapshot
 from widen.model.column_path import Path, is_struct_path, nearest_field, resolve
+from widen.model.lazy_module import import_lazily
 from widen.model.types import (
     DATE,
     STRING,
@@ -59,16 +56,17 @@ from widen.spark.read.projection import (
     partition_values,
     path_in_files,
 )
-from widen.spark.spark_types import DataFrame, type_to_spark
+from widen.spark.spark_types import Column, DataFrame, F, SparkSession, type_to_spark
 
-_OPERATORS: Mapping[type[sql.Expression], str] = {
-    sql.EQ: "=",
-    sql.NEQ: "<>",
-    sql.LT: "<",
-    sql.LTE: "<=",
-    sql.GT: ">",
-    sql.GTE: ">=",
-}
+if TYPE_CHECKING:
+    from sqlglot import errors
+    from sqlglot import expressions as sql
+else:
+    errors, sql = map(import_lazily, ("sqlglot.errors", "sqlglot.expressions"))
+
+_OPERATORS: Mapping[str, str] = {"EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">="}
+"""The operators by the names of sqlglot's classes."""
+
 _MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _PLAIN_NUMBER = re.compile(r"\d+(\.\d*)?|\.\d+")
 
@@ -115,7 +113,7 @@ def parse_predicate(text: str, scope: StructType | PredicateScope) -> Predicate:
         return UnknownPredicate()
     try:
         parsed = parse_expression(text)
-    except (SqlglotError, RecursionError):
+    except (errors.SqlglotError, RecursionError):
         return UnknownPredicate()
     return _translate(parsed, columns)
 
@@ -136,7 +134,7 @@ def _translate(node: Any, scope: PredicateScope) -> Predicate:
             return _between(node, scope)
         case sql.In():
             return _in(node, scope)
-    sign = _OPERATORS.get(type(node))
+    sign = _OPERATORS.get(type(node).__name__)
     return _compare(node.this, sign, node.expression, scope) if sign else UnknownPredicate()
 
 
@@ -230,7 +228,7 @@ def _typed_constant(literal: sql.Literal, kind: object, data_type: DataType) -> 
         number = _number(literal.name)
         if kind is sql.DataType.Type.DOUBLE and not isinstance(number, UnknownValue):
             return float(number)
-        return number if isinstance(number, int) and number < _INTEGERS.get(kind, 0) else UNKNOWN
+        return number if isinstance(number, int) and number < _INTEGERS.get(getattr(kind, "name", ""), 0) else UNKNOWN
     if kind is sql.DataType.Type.DATE:
         day = _parse_constant(literal.name, DATE)
         is_kept = data_type == DATE or isinstance(day, UnknownValue)
@@ -248,12 +246,7 @@ def _parse_constant(text: str, data_type: DataType) -> Scalar | UnknownValue:
 
 
 _QUOTED = frozenset({"string", "date", "timestamp", "timestamp_ntz"})
-_INTEGERS: Mapping[object, int] = {
-    sql.DataType.Type.TINYINT: 2**7,
-    sql.DataType.Type.SMALLINT: 2**15,
-    sql.DataType.Type.INT: 2**31,
-    sql.DataType.Type.BIGINT: 2**63,
-}
+_INTEGERS: Mapping[str, int] = {"TINYINT": 2**7, "SMALLINT": 2**15, "INT": 2**31, "BIGINT": 2**63}
 """The exclusive upper limits of typed constants; a session may truncate or refuse greater ones."""
 
 

@@ -15,8 +15,6 @@ from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column
-from pyspark.sql import functions as F
 
 from widen.errors import CorruptFile, JobFailed, StorageError
 from widen.log.snapshot import Snapshot
@@ -41,7 +39,7 @@ from widen.protocol.data_skipping import FileSelection
 from widen.protocol.partition_values import is_hive_path
 from widen.protocol.type_widening import all_type_changes
 from widen.spark.read.physical_types import Names, find_old_files
-from widen.spark.spark_types import SparkSession, as_nullable, to_spark, type_to_spark, visible_schema
+from widen.spark.spark_types import Column, F, SparkSession, as_nullable, to_spark, type_to_spark, visible_schema
 
 VALUE = "__widen_value_"
 """The prefix of the columns with joined partition texts."""

@@ -22,8 +22,6 @@ from urllib.parse import unquote
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from widen.errors import StorageError
 from widen.evolution.unify import unify_schema
@@ -59,7 +57,16 @@ from widen.spark.read.projection import (
 )
 from widen.spark.settings import READ_OPTIONS, hadoop_options
 from widen.spark.source.source_files import FILE_SOURCES, as_literal
-from widen.spark.spark_types import as_nullable, ensure_distinct_names, to_spark, visible_schema
+from widen.spark.spark_types import (
+    Column,
+    DataFrame,
+    F,
+    SparkSession,
+    as_nullable,
+    ensure_distinct_names,
+    to_spark,
+    visible_schema,
+)
 
 EXPLICIT_FILES = 32
 """The number of files up to which Spark gets their paths, each of which it looks up in the store."""

@@ -15,8 +15,6 @@ from typing import Any, BinaryIO
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from widen.proof.csv_reader import (
     CsvForm,
@@ -29,6 +27,7 @@ from widen.proof.csv_reader import (
 )
 from widen.proof.csv_reader import recode as proof_text
 from widen.proof.source_reader import FileTasks, ProofFile
+from widen.spark.engine import is_local
 from widen.spark.session import is_driver
 from widen.spark.source.csv import (
     EXACT_VALUES,
@@ -66,6 +65,7 @@ from widen.spark.source.file_ranges import (
     open_file,
     pack_ranges,
     range_batch,
+    read_here,
     read_line_blocks,
     split_file,
     split_groups,
@@ -73,6 +73,7 @@ from widen.spark.source.file_ranges import (
 )
 from widen.spark.source.json_texts import keep_file_order, text_lines, whole_files
 from widen.spark.source.source_files import SNIFFED_BYTES, SourceFile, SourceFiles, as_literal, count_partitions
+from widen.spark.spark_types import DataFrame, F, SparkSession
 
 LINE_FIELD = "value"
 """The field of the record of a plain line."""
@@ -96,7 +97,13 @@ def read_csv(spark: SparkSession, source: SourceFiles, dialect: CsvDialect) -> D
 
 def read_csv_lines(spark: SparkSession, source: SourceFiles, *, detects: str = "") -> DataFrame:
     """Return the raw batch of plain text files: one record per line, with the field `LINE_FIELD`."""
-    return _read_texts(text_lines(spark, [file.path for file in source.files]), partial(_texts_of_plain_lines, detects))
+    make = partial(_texts_of_plain_lines, detects)
+    if is_local(spark):
+        limit = task_bytes(source.files, count_partitions(spark, source))
+        whole = [FileRange(file.uri, 0, sys.maxsize) for file in source.files if file.is_compressed]
+        split = [part for file in source.files if not file.is_compressed for part in split_file(file, limit)]
+        return _read_texts(read_here(spark, [*whole, *split], prefix="file:///"), make)
+    return _read_texts(text_lines(spark, [file.path for file in source.files]), make)
 
 
 def _read_texts(texts: DataFrame, make: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]) -> DataFrame:

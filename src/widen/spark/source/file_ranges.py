@@ -24,7 +24,6 @@ from typing import Any, BinaryIO, TypeAlias
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
 
 from widen.errors import CorruptFile
 from widen.json.document import BOM
@@ -34,6 +33,7 @@ from widen.model.types import ArrayType, DataType, Field, MapType, StructType, s
 from widen.spark.errors import CONVERT_FILE, RESTORE_FILE
 from widen.spark.session import is_driver
 from widen.spark.source.source_files import SNIFFED_BYTES, SourceFile, find_other_format
+from widen.spark.spark_types import Column, DataFrame, SparkSession
 
 MAX_WHOLE_FILE_BYTES = 8 * 2**20
 """Maximum size of a file that is read as a whole."""
@@ -202,6 +202,29 @@ def read_ranges(
     ]
     ranges += [replace_limit(part, limit_bytes) for file in lined for part in split_file(file, limit)]
     return RangeTasks(spark, [msgspec.json.encode(each) for each in pack_ranges(ranges, limit)], RANGES_PART)
+
+
+def read_here(spark: SparkSession, ranges: Sequence[FileRange], *, prefix: str = "") -> DataFrame:
+    """Return ranges of files as a raw batch of their texts, for a session that runs tasks in this process.
+
+    Args:
+        prefix: What the URIs of the files begin with in the column `FILE`; by default, what they begin with anyway.
+    """
+    return spark.range(0, len(ranges), 1, len(ranges)).mapInArrow(partial(_read_texts, ranges, prefix), RAW_SCHEMA)
+
+
+def _read_texts(
+    ranges: Sequence[FileRange], prefix: str, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    for part in (ranges[number] for batch in batches for number in batch.column(0).to_pylist()):
+        name = _LOCAL.sub(prefix, part.uri) if prefix else part.uri
+        with open_file(part.uri) as file:
+            if part.is_whole:
+                row = {TEXT: file.read(), FILE: name, PART: 0, WHOLE: True}
+                yield pa.RecordBatch.from_pylist([row], schema=_RAW)
+                continue
+            for lines in read_lines(file, part.start, part.end, limit=part.limit, path=part.uri):
+                yield as_raw_records(lines, name, part.start)
 
 
 def task_bytes(files: Iterable[SourceFile], partitions: int) -> int:
@@ -386,8 +409,9 @@ def check_ranges(
     """
     if not ranges:
         return []
-    rows = spark.range(len(ranges)).mapInArrow(partial(_check, ranges, check), "id bigint, result boolean").collect()
-    return [row["result"] for row in sorted(rows)]
+    rows = spark.range(len(ranges)).mapInArrow(partial(_check, ranges, check), "id bigint, result boolean").toArrow()
+    results: list[bool] = rows.sort_by("id")["result"].to_pylist()
+    return results
 
 
 def _check(
@@ -546,6 +570,8 @@ TEXT, FILE, PART, WHOLE = "text", "file", "part", "whole"
 bytes are a whole file or one record."""
 
 RAW_SCHEMA = f"{TEXT} binary, {FILE} string, {PART} bigint, {WHOLE} boolean"
+
+_RAW = pa.schema([(TEXT, pa.binary()), (FILE, pa.string()), (PART, pa.int64()), (WHOLE, pa.bool_())])
 
 RANGES_PART, CSV_RANGES_PART, REFUSED_PART = -1, -2, -3
 """The values of `PART` in rows whose text is a list of ranges: of JSON, and of CSV with its dialect; and in rows with

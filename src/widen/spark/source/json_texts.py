@@ -15,14 +15,13 @@ from math import ceil
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
-from pyspark.sql import functions as F
 
 from widen.errors import InvalidOption, SourceError
 from widen.json.document import BOM
 from widen.json.split import MAX_RECORD_BYTES, RecordSplitter
 from widen.model.types import quote_name
 from widen.proof.source_reader import FileTasks, ProofFile
+from widen.spark.engine import is_local
 from widen.spark.session import is_driver
 from widen.spark.settings import SKIP_NO_FILE
 from widen.spark.source.file_ranges import (
@@ -41,6 +40,7 @@ from widen.spark.source.file_ranges import (
     check_heads,
     is_small,
     range_batch,
+    read_here,
     read_ranges,
     task_bytes,
     to_frame,
@@ -53,6 +53,7 @@ from widen.spark.source.source_files import (
     as_literal,
     count_partitions,
 )
+from widen.spark.spark_types import Column, DataFrame, DataFrameReader, F, SparkSession
 
 MULTI_LINE = "multiLine"
 """The option for records that take several lines, named as in Spark. One task then reads each large file."""
@@ -81,6 +82,8 @@ class JsonFiles:
         if not can_read(source.files):
             return read_json_by_spark(spark, source, self.limit)
         small, lined, streamed = self._forms
+        if is_local(spark):  # a task here reads a file of any form, record by record
+            small, streamed = [*small, *streamed], []
         partitions = count_partitions(spark, source)
         multi = is_multi_line(source)
         ranges = None
@@ -190,6 +193,9 @@ def read_column(rows: DataFrame) -> DataFrame:
 
 def whole_files(spark: SparkSession, source: SourceFiles, files: Sequence[SourceFile]) -> DataFrame:
     """Return files as a raw batch with one row per file."""
+    if is_local(spark):
+        ranges = [FileRange(file.uri, 0, file.size_bytes, True) for file in files]
+        return read_here(spark, ranges, prefix="file:///")
     is_all = len(files) == len(source.files) and not source.left_out
     if len(files) > MAX_LISTED_FILES and is_all and source.roots:
         paths = list(source.roots)

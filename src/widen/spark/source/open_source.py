@@ -10,13 +10,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from functools import partial
-from typing import TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 from urllib.parse import quote
 
 import pyarrow as pa
-from pyspark import StorageLevel
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from widen.errors import CorruptFile, InvalidOption
 from widen.evolution.plan import BadFile
@@ -27,8 +24,9 @@ from widen.log.snapshot import open_snapshot
 from widen.model.types import StructType
 from widen.rows.row_builder import ORIGIN_FIELDS
 from widen.schema.source_metadata import role_of, source_key
+from widen.spark.engine import LocalSession, is_local, require_spark
 from widen.spark.errors import translate_spark_errors, unpersist
-from widen.spark.ingest.batch import Batch, TextBatch, TextReaders, TypedBatch
+from widen.spark.ingest.batch import Batch, TextBatch, TextReaders
 from widen.spark.ingest.text_tasks import read_record_groups
 from widen.spark.read.scan import read_snapshot
 from widen.spark.source.csv import parse_dialect
@@ -64,7 +62,10 @@ from widen.spark.source.source_files import (
     to_paths,
 )
 from widen.spark.source.source_places import FoundTable, ensure_no_table, find_table_source, to_local
-from widen.spark.typed.typed_records import read_columnar, to_typed_records
+from widen.spark.spark_types import DataFrame, F, SparkSession
+
+if TYPE_CHECKING:
+    from widen.spark.typed.typed_batch import TypedBatch
 
 IngestSource: TypeAlias = FilePath | Sequence[FilePath] | DataFrame
 """Files, directories and patterns, or rows."""
@@ -135,10 +136,10 @@ class BatchReader:
             expected = f"{table.root} is a Delta table, which is read as one: its rows have types."
             raise InvalidOption(option="format or options", value=str(self.format or self.options), expected=expected)
         self._ensure_json(None)
+        require_spark(spark, "the source is a table")
         store = LogStore(to_local(table.root) or table.root, self.storage_options)
         snapshot = open_snapshot(store)
-        batch = self._open_rows(read_snapshot(spark, store, snapshot))
-        assert isinstance(batch, TypedBatch)
+        batch = self._open_typed_rows(read_snapshot(spark, store, snapshot))
         name = f"version {snapshot.version} of the Delta table {store.location}"
         return replace(batch, name=name, source_table=name)
 
@@ -183,6 +184,8 @@ class BatchReader:
             source, bad_files = split_bad_files(spark, source, probe)
         if not source.files:
             return replace(_empty_batch(spark, source), bad_files=bad_files)
+        if is_local(spark):
+            _choose_engine(cast(LocalSession, spark), source)
         with explain_changes(spark, source.files):
             return replace(self._open_good_files(spark, source), bad_files=bad_files)
 
@@ -191,6 +194,9 @@ class BatchReader:
         file_fields = self._file_fields()
         names = file_fields.names([quote(file.path) for file in source.files])
         if source.format.is_typed:
+            from widen.spark.typed.typed_batch import TypedBatch
+            from widen.spark.typed.typed_records import read_columnar
+
             records = read_columnar(spark, source, file_fields)
             if len(source.files) > _FEW_FILES:
                 partitions = count_partitions(spark, source)
@@ -223,6 +229,9 @@ class BatchReader:
                 pass
             return
         checked = readers.read().mapInArrow(partial(_read_all, self.max_record_bytes), "done boolean")
+        if is_local(spark):
+            checked.toArrow()
+            return
         checked.write.format("noop").mode("overwrite").save()
 
     def _text_readers(self, spark: SparkSession, source: SourceFiles) -> TextReaders:
@@ -280,11 +289,26 @@ class BatchReader:
             expected = "A DataFrame has a schema; the only format for it is json, for JSON texts in its one column."
             raise InvalidOption(option="format or options", value=str(self.format or self.options), expected=expected)
         self._ensure_json(None)
+        return self._open_typed_rows(rows)
+
+    def _open_typed_rows(self, rows: DataFrame) -> TypedBatch:
+        from widen.spark.typed.typed_batch import TypedBatch
+        from widen.spark.typed.typed_records import to_typed_records
+
         loaded_at = self._file_fields().loaded_at
         if loaded_at is None:
             return TypedBatch([to_typed_records(rows, _DATA_FRAME)], _DATA_FRAME)
         rows = rows.withColumn(f"{LOADED_AT}{SIGN}", F.lit(loaded_at).cast("timestamp"))
         return TypedBatch([to_typed_records(rows, _DATA_FRAME)], _DATA_FRAME, (), frozenset([LOADED_AT]))
+
+
+def _choose_engine(session: LocalSession, source: SourceFiles) -> None:
+    """Start Spark if this process cannot read the files of a source, or not as fast."""
+    if source.format.is_typed:
+        session.require(f"its readers read {source.format.value} files")
+    if not can_read(source.files):
+        session.require("the names of the files have special characters, or an unusual compression")
+    session.accept(source.text_bytes)
 
 
 def _coalesce(texts: RawTexts, partitions: int) -> RawTexts:
@@ -312,7 +336,12 @@ def persist_source(source: _Source) -> Iterator[_Source]:
     Args:
         source: The source. Files, streams and DataFrames that are already persisted are left alone.
     """
-    if not isinstance(source, DataFrame) or source.isStreaming or source.storageLevel != StorageLevel.NONE:
+    if not isinstance(source, DataFrame) or source.isStreaming:
+        yield source
+        return
+    from pyspark import StorageLevel
+
+    if source.storageLevel != StorageLevel.NONE:
         yield source
         return
     source.persist(StorageLevel.MEMORY_AND_DISK)
@@ -388,6 +417,8 @@ def _bad_file(file: SourceFile, reason: str) -> BadFile:
 
 
 def _rows(spark: SparkSession, source: SourceFiles) -> Iterator[DataFrame]:
+    from widen.spark.typed.typed_records import read_columnar
+
     for records in read_columnar(spark, source, FileFields(False, None)):
         yield records.frame
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -14,23 +15,28 @@ from types import MappingProxyType
 from typing import TypeAlias
 from urllib.parse import quote, unquote
 
-from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
-
 from widen.errors import CorruptFile, InvalidOption, SourceChanged, SourceError, WidenError
 from widen.log.local_files import absolute_path
+from widen.spark.engine import is_local, require_spark
 from widen.spark.errors import (
     ADD_STORE,
     NO_CREDENTIALS,
     SET_CREDENTIALS,
-    SPARK_ERRORS,
     lacks_credentials,
     missing_store,
     translate_spark_errors,
 )
 from widen.spark.session import is_driver
-from widen.spark.source.source_places import ensure_no_table, expand_local, has_linked_folder, to_local, walk_files
+from widen.spark.source.source_places import (
+    ensure_no_table,
+    expand_local,
+    has_linked_folder,
+    is_elsewhere,
+    is_hidden,
+    to_local,
+    walk_files,
+)
+from widen.spark.spark_types import Column, DataFrame, F, SparkSession, spark_errors
 
 # The formats of source files, and how file names tell them.
 #
@@ -239,6 +245,8 @@ def count_partitions(spark: SparkSession, source: SourceFiles) -> int:
 
     Spark counts every file as 4 MB at least, so 20,000 files of one line each would become 625 files of the table.
     """
+    if is_local(spark):
+        return max(os.cpu_count() or 1, ceil(source.text_bytes / (128 * 2**20)))
     # A session of Connect does not tell its cores.
     cores = getattr(getattr(spark, "sparkContext", None), "defaultParallelism", _UNKNOWN_PARALLELISM)
     size = _SIZE.fullmatch(str(spark.conf.get(_PARTITION_BYTES, "128m")))
@@ -270,7 +278,7 @@ def find_source(
     try:
         found = list_linked_files(paths) if is_driver(spark) else None
         listed = _list_paths(spark, paths) if found is None else found
-    except SPARK_ERRORS as error:
+    except spark_errors() as error:
         raise to_source_error(", ".join(paths), error, "Check the path and the permission to read it.") from error
     ensure_no_table(spark, ", ".join(paths), [file.path for file in listed])
     files = drop_repeated(listed)
@@ -286,13 +294,18 @@ def find_source(
 
 def _list_paths(spark: SparkSession, paths: Sequence[str]) -> list[SourceFile]:
     """Return the files that paths name. A path that matches nothing as a pattern may be the name of a file."""
+    if is_local(spark):
+        places = [expand_local(path) for path in paths]
+        if None not in places and not any(map(is_elsewhere, paths)):
+            return list_local_files(each for some in places for each in some or ())
+        require_spark(spark, "only its file systems find the source")
     reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
     named = _list_local_files(spark, paths)
     if named is not None:
         return named
     try:
         return to_source_files(list_source_files(reader.load(list(paths))))
-    except PySparkException:
+    except spark_errors():
         if [*map(as_literal, paths)] == [*paths]:
             raise
     if len(paths) > 1:
@@ -309,8 +322,15 @@ def list_linked_files(paths: Sequence[str]) -> list[SourceFile] | None:
     named = [expand_local(path) for path in paths]
     if None in named or not any(has_linked_folder(each) for some in named for each in some or ()):
         return None
+    return list_local_files(each for some in named for each in some or ())
+
+
+def list_local_files(places: Iterable[str]) -> list[SourceFile]:
+    """Return the files in local places and below that have bytes, by name, as Spark lists them."""
     listed = []
-    for path in walk_files(each for some in named for each in some or ()):
+    for path in walk_files(places):
+        if is_hidden(os.path.basename(path)):
+            continue
         state = os.stat(path)
         if state.st_size:
             uri = f"file:{quote(path, safe=_UNQUOTED)}"
@@ -425,17 +445,35 @@ def hash_files(spark: SparkSession, source: SourceFiles) -> SourceFiles:
     """
     if not source.files:
         return source
+    if is_local(spark):
+        return replace(source, files=tuple(replace(file, content=_hash_file(file)) for file in source.files))
     files = spark.read.format("binaryFile").load(source.paths)
     hashed = files.select("path", F.substring(F.sha2("content", 256), 1, HASH_DIGITS))
     try:
         contents = {source_file_key(path): content for path, content in hashed.collect()}
-    except SPARK_ERRORS as error:
+    except spark_errors() as error:
         fix = "Files up to 2 GB can be compared by content; use new_by='path' (--new-by path) for larger ones."
         raise to_source_error(source.name, error, fix) from error
     hashes = (contents.get(source_file_key(file.path), "") for file in source.files)
     return replace(
         source, files=tuple(replace(file, content=each) for file, each in zip(source.files, hashes, strict=True))
     )
+
+
+def _hash_file(file: SourceFile) -> str:
+    path = to_local(file.path)
+    assert path is not None
+    hashed = hashlib.sha256()
+    try:
+        with open(path, "rb") as content:
+            while block := content.read(_HASHED_BYTES):
+                hashed.update(block)
+    except OSError as error:
+        raise unusable_source(file.path, error.strerror or str(error), "Check the permission to read it.") from error
+    return hashed.hexdigest()[:HASH_DIGITS]
+
+
+_HASHED_BYTES = 2**20
 
 
 def choose_files(
@@ -657,7 +695,7 @@ def _states(spark: SparkSession, files: Sequence[SourceFile]) -> dict[str, tuple
     paths = [as_literal(file.path) for file in files]
     try:
         listed = to_source_files(list_source_files(spark.read.format("binaryFile").load(paths))) if paths else []
-    except PySparkException:
+    except spark_errors():
         if len(files) <= 1:
             return {}
         middle = len(files) // 2  # the listing fails for a missing file

@@ -17,11 +17,10 @@ from fnmatch import fnmatchcase
 from itertools import islice
 from urllib.parse import unquote, urlsplit
 
-from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
-
 from widen.errors import InvalidOption, SourceError, StorageRefused
+from widen.spark.engine import is_local
 from widen.spark.session import is_driver, will_run_here
+from widen.spark.spark_types import SparkSession, spark_errors
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _LOCAL_URL = re.compile(r"file:/+", re.IGNORECASE)
@@ -85,7 +84,7 @@ def check_source(
     """
     if will_run_here(spark):
         for path in paths:
-            _ensure_files(path, may_be_elsewhere=spark is not None)
+            _ensure_files(path, may_be_elsewhere=spark is not None and not is_local(spark))
         table = find_table_source(None, paths, is_new=is_new, follows=follows)
         if table is not None:
             ensure_other_table(table, own)
@@ -99,7 +98,7 @@ def _ensure_files(path: str, *, may_be_elsewhere: bool) -> None:
     named = expand_local(path)
     if named is None:
         return
-    if not named and not may_be_elsewhere and not _is_elsewhere(path):
+    if not named and not may_be_elsewhere and not is_elsewhere(path):
         raise SourceError(source=path, reason="the path does not exist", fix=_CHECK_PATH)
     for each in named:
         try:
@@ -113,7 +112,7 @@ def _ensure_files(path: str, *, may_be_elsewhere: bool) -> None:
                 raise SourceError(source=each, reason=reason, fix=fix)
 
 
-def _is_elsewhere(path: str) -> bool:
+def is_elsewhere(path: str) -> bool:
     """Return whether a path without a scheme may be in another file system: Hadoop's configuration has a default."""
     return not _LOCAL_URL.match(path) and any(
         os.environ.get(name) for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR")
@@ -355,7 +354,7 @@ def _first_match(spark: SparkSession, pattern: str, mark: str) -> str | None:
     """Return the folder above the first file that matches a pattern which ends in a mark."""
     try:
         files = spark.read.format("binaryFile").load(pattern).inputFiles()
-    except PySparkException:  # nothing matches; a store that cannot be read fails when its files are listed
+    except spark_errors():  # nothing matches; a store that cannot be read fails when its files are listed
         return None
     return unquote(files[0]).rsplit("/", mark.count("/") + 1)[0] if files else None
 

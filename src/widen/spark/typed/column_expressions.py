@@ -14,9 +14,6 @@ from operator import and_, or_
 from types import MappingProxyType
 from typing import TypeAlias, TypeVar
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F
-
 from widen.evolution.policy import EpochUnit, FixedColumn, Policy, Samples
 from widen.evolution.type_lattice import can_route
 from widen.json.kinds import MAP_WORD, NULL_WORD, RECORD_WORD, Kind, leaf_and_dim
@@ -59,7 +56,7 @@ from widen.schema.source_metadata import RESCUED, role_field
 from widen.spark.errors import mask_text
 from widen.spark.expression import join_columns
 from widen.spark.source.file_ranges import Typed, field_steps, fields_of, with_field_steps
-from widen.spark.spark_types import type_to_spark
+from widen.spark.spark_types import Column, F, type_to_spark
 from widen.spark.write.physical_layout import partition_text
 
 _T = TypeVar("_T")

@@ -20,15 +20,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow.fs import FileSystem
-from pyspark.sql import DataFrame, SparkSession
 
 from widen.model.column_path import ELEMENT, KEY, VALUE, Path, map_children
 from widen.model.types import LONG, STRING, ArrayType, DataType, Field, MapType, StructType
 from widen.spark.arrow_types import to_arrow_schema
-from widen.spark.errors import SPARK_ERRORS, ignore_failed_cleanup
+from widen.spark.errors import ignore_failed_cleanup
 from widen.spark.read.parquet_footer import DRIVER_FILES, leaf_paths
 from widen.spark.source.source_files import as_literal, source_file_key
-from widen.spark.spark_types import to_spark
+from widen.spark.spark_types import DataFrame, SparkSession, spark_errors, to_spark
 
 CutTimes: TypeAlias = frozenset[Path]
 """The paths of the leaves with times that Spark would cut."""
@@ -109,7 +108,7 @@ def _has_int96(spark: SparkSession, paths: Sequence[str]) -> bool:
     spark.conf.set(_AS_TIMES, "false")
     try:
         return any(not spark.read.parquet(as_literal(path)).schema for path in paths)
-    except SPARK_ERRORS as error:
+    except spark_errors() as error:
         return "INT96" in str(error)
     finally:
         with ignore_failed_cleanup():

@@ -11,8 +11,6 @@ from operator import and_
 from typing import Any
 
 import msgspec
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
 
 from widen.json.kinds import LONG_WORD, MAP_WORD, RECORD_WORD, Kind
 from widen.json.observation import (
@@ -28,6 +26,7 @@ from widen.spark.errors import translate_spark_errors
 from widen.spark.expression import join_columns
 from widen.spark.ingest.text_tasks import MIN_COUNTED_RECORDS
 from widen.spark.source.file_ranges import Typed, field_steps
+from widen.spark.spark_types import Column, DataFrame, F
 from widen.spark.typed.column_expressions import convert_exactly, is_exact_double, is_whole_ms, read_temporal
 from widen.spark.typed.typed_records import PLACE, TypedRecords
 

@@ -15,9 +15,6 @@ from functools import reduce
 from operator import and_, or_
 from types import MappingProxyType
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F
-
 from widen.evolution.policy import EpochUnit, Policy
 from widen.json.observation import TemporalString
 from widen.model.column_path import leaves
@@ -40,7 +37,7 @@ from widen.proof.rules import ColumnsByKey, FieldColumns, SourceColumn, source_c
 from widen.schema.source_metadata import CORRUPT, CORRUPT_AT, RESCUED, role_field
 from widen.spark.expression import join_columns
 from widen.spark.source.file_ranges import Typed, field_steps, fields_of, with_field_steps
-from widen.spark.spark_types import to_spark, type_to_spark
+from widen.spark.spark_types import Column, F, to_spark, type_to_spark
 from widen.spark.typed.column_expressions import document_type, from_document, json_text_column, to_document
 
 # Strings of typed records that are read as dates, in the spelling in which the proof compares them.

@@ -14,9 +14,6 @@ from types import MappingProxyType
 from typing import cast
 from urllib.parse import quote, unquote
 
-from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
-from pyspark.sql import functions as F
-
 from widen.evolution.policy import Policy, build_typed_field_rules
 from widen.json.field_rules import (
     JSON_BEGIN,
@@ -56,7 +53,7 @@ from widen.model.types import (
     similarity_key,
 )
 from widen.protocol.partition_values import HIVE_NULL
-from widen.spark.errors import SPARK_ERRORS, find_known_failure
+from widen.spark.errors import find_known_failure
 from widen.spark.expression import join_columns
 from widen.spark.settings import SKIP_NO_FILE
 from widen.spark.source.file_ranges import Typed, duplicate_fields, field_steps, fields_of, with_field_steps
@@ -70,7 +67,18 @@ from widen.spark.source.source_files import (
     source_error_reason,
     unusable_source,
 )
-from widen.spark.spark_types import as_nullable, from_spark, to_spark, type_to_spark
+from widen.spark.spark_types import (
+    Column,
+    DataFrame,
+    DataFrameReader,
+    F,
+    SparkSession,
+    as_nullable,
+    from_spark,
+    spark_errors,
+    to_spark,
+    type_to_spark,
+)
 from widen.spark.typed.column_expressions import json_text_column, to_document
 from widen.spark.typed.int96_times import CutTimes, find_cut_times, read_cut_times
 
@@ -155,7 +163,7 @@ def read_columnar(spark: SparkSession, source: SourceFiles, file_fields: FileFie
                 read = partial(read_cut_times, spark, members, leaves=leaves)
                 records += _split_cut_times(_records(frame, source, members, file_fields), read)
         return records
-    except SPARK_ERRORS as error:
+    except spark_errors() as error:
         failure = find_known_failure(error)
         if failure is not None:
             raise failure from error
@@ -191,7 +199,7 @@ def _frames(
         if format is not FileFormat.AVRO:
             yield _load(reader.option("mergeSchema", "true"), paths), paths
             return
-    except SPARK_ERRORS as error:
+    except spark_errors() as error:
         # Spark 4.0 and later have different error classes for schemas that cannot be merged; all contain this.
         if "MERG" not in str(error).upper():
             raise

@@ -22,8 +22,6 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from widen.iceberg.file_metrics import (
     BOOLEAN,
@@ -64,8 +62,9 @@ from widen.protocol.partition_values import directory_name
 from widen.protocol.table_configuration import TableConfiguration
 from widen.schema.table_state import check_constraints
 from widen.spark.arrow_types import to_arrow
+from widen.spark.engine import is_local
 from widen.spark.read.parquet_footer import footer_of, leaf_paths
-from widen.spark.spark_types import type_to_spark
+from widen.spark.spark_types import DataFrame, F, SparkSession, type_to_spark
 from widen.spark.write.parquet_encoding import Encoding, columns_in_file
 from widen.spark.write.physical_layout import is_fully_nullable, partition_text
 
@@ -604,6 +603,8 @@ def _describe_part(columns: frozenset[Path], metadata: pq.FileMetaData, _: Mappi
 
 def codec_of(spark: SparkSession) -> str:
     """Return the session's compression codec, by Arrow's name."""
+    if is_local(spark):
+        return "snappy"
     return _CODECS.get(str(spark.conf.get(CODEC, "snappy")).lower(), "snappy")
 
 

@@ -13,8 +13,6 @@ import uuid
 from collections.abc import Iterator
 from urllib.parse import unquote
 
-from pyspark.sql import DataFrame
-
 from widen.log.commit_outcome import discard_folder
 from widen.log.log_store import FileEntry, LogStore, percent_encode
 from widen.model.column_path import Path, as_nullable, children
@@ -30,7 +28,7 @@ from widen.protocol.table_configuration import TableConfiguration
 from widen.spark.errors import translate_spark_errors
 from widen.spark.read.parquet_footer import Footer, read_footers
 from widen.spark.settings import hadoop_options, proleptic_writes
-from widen.spark.spark_types import ensure_distinct_names
+from widen.spark.spark_types import DataFrame, ensure_distinct_names
 from widen.spark.write.arrow_writer import (
     ArrowLayout,
     PartSink,

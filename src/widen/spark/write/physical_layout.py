@@ -9,9 +9,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TypeAlias
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
-
 from widen.iceberg.schema_conversion import fixed_lengths
 from widen.model.column_path import (
     ELEMENT,
@@ -42,7 +39,7 @@ from widen.protocol.table_features import is_supported, supported_features
 from widen.protocol.type_widening import is_widening
 from widen.schema.table_state import referenced_columns, row_conditions
 from widen.spark.errors import raise_expression, refusal_text, show_values
-from widen.spark.spark_types import SparkSession, from_spark, type_to_spark, with_field_ids
+from widen.spark.spark_types import Column, DataFrame, F, SparkSession, from_spark, type_to_spark, with_field_ids
 
 
 def to_physical_layout(frame: DataFrame, table: TableConfiguration) -> DataFrame:

@@ -1,0 +1,418 @@
+"""Where an ingestion runs: on Spark, or in this process.
+
+The rule: an active session, or one of the caller, wins. Otherwise this process does the work if its own tasks can read
+the source, the source has at most `MAX_LOCAL_BYTES`, and the table needs nothing that only Spark does. What turns out
+to need Spark starts it then, and the explanation says why.
+
+Tasks are functions over Arrow batches, so that the same ones run on Spark and here: in this process, or in several on
+this machine if the source is large.
+
+Source: docs/guide/engine.md
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import partial
+from threading import Thread
+from typing import IO, Any, ClassVar, TypeAlias, cast
+from weakref import finalize
+
+import pyarrow as pa
+
+from widen.errors import EngineUnsuitable, InvalidOption, JobFailed, StorageError, WidenError
+from widen.spark.session import find_active, find_session, is_driver
+from widen.spark.spark_types import SparkSession
+
+MAX_LOCAL_BYTES = 256 * 2**20
+"""The size of a source from which on Spark is worth its start; about the uncompressed one if it is compressed."""
+
+MIN_POOL_BYTES = 32 * 2**20
+"""The size of a source from which on several processes are worth their start."""
+
+ENGINE_VARIABLE = "WIDEN_ENGINE"
+"""The environment variable with the engine where the caller names none."""
+
+SESSION_WINS = True
+"""Whether a session that is there does all the work. Tests turn it off, to run here what can be run here."""
+
+_SPARK_VARIABLES = ("SPARK_REMOTE", "MASTER")
+"""Environment variables that say where Spark runs, and so that it is wanted."""
+
+
+class Engine(str, Enum):
+    """Where an ingestion runs."""
+
+    AUTO = "auto"
+    """By the rule of this module."""
+    LOCAL = "local"
+    """In this process, whatever the size; what needs Spark is an error."""
+    SPARK = "spark"
+
+
+def parse_engine(text: str | None) -> Engine:
+    """Return the engine that a caller names; by default that of the environment, else `Engine.AUTO`.
+
+    Raises:
+        InvalidOption: it is not one of auto, local or spark.
+    """
+    value = text or os.environ.get(ENGINE_VARIABLE) or Engine.AUTO.value
+    if value not in set(Engine):
+        option = "engine" if text else ENGINE_VARIABLE
+        raise InvalidOption(option=option, value=value, expected="Must be auto, local or spark.")
+    return Engine(value)
+
+
+def open_session(
+    given: SparkSession | None = None,
+    engine: str | None = None,
+    on_start: Callable[[str], SparkSession] | None = None,
+) -> SparkSession:
+    """Return the session to work in: the given one, else the active one, else what the engine says.
+
+    Args:
+        on_start: Starts Spark, given the reason; by default `widen.spark.session.find_session` does.
+
+    Raises:
+        InvalidOption: the engine does not exist, or contradicts the session.
+        SparkUnavailable: Spark is wanted, and does not start.
+    """
+    wanted = parse_engine(engine)
+    if given is not None:
+        if wanted is Engine.LOCAL and engine is not None and not is_local(given):
+            raise InvalidOption(option="engine", value=engine, expected="Must not be local where a session is given.")
+        return given if SESSION_WINS or not is_driver(given) else _prefer_local(given)
+    start = on_start or _start
+    if wanted is Engine.LOCAL:
+        return cast(SparkSession, LocalSession(wanted, start))
+    active = find_active()
+    if active is not None:
+        return active if SESSION_WINS or not is_driver(active) else _prefer_local(active)
+    variable = next((name for name in _SPARK_VARIABLES if os.environ.get(name)), None)
+    if wanted is Engine.SPARK or variable is not None:
+        return start("it was asked for" if variable is None else f"{variable} is set")
+    return cast(SparkSession, LocalSession(wanted, start))
+
+
+def _prefer_local(session: SparkSession) -> SparkSession:
+    return (
+        session
+        if isinstance(session, LocalSession)
+        else cast(SparkSession, LocalSession(Engine.AUTO, lambda _: session))
+    )
+
+
+def _start(_: str) -> SparkSession:
+    return find_session()
+
+
+def is_local(spark: object) -> bool:
+    """Return whether a session runs the tasks in this process, as long as nothing has started Spark."""
+    return isinstance(spark, LocalSession) and spark.started is None
+
+
+def require_spark(spark: SparkSession, reason: str) -> SparkSession:
+    """Return the session, as one of Spark.
+
+    Args:
+        reason: Why it must be; the end of a sentence that begins with "Spark, because".
+
+    Raises:
+        EngineUnsuitable: the caller does not want Spark.
+        SparkUnavailable: Spark does not start.
+    """
+    return spark.require(reason) if isinstance(spark, LocalSession) else spark
+
+
+def explain_engine(spark: SparkSession) -> str:
+    """Return where the work was done and why; empty if it was the session that was there."""
+    return spark.explanation if isinstance(spark, LocalSession) else ""
+
+
+@dataclass(eq=False)
+class LocalSession:
+    """Has the place of a Spark session as long as the work needs none: tasks run in this process.
+
+    What it does not have itself is asked of a session of Spark, which starts for it.
+
+    Args:
+        start: Starts Spark, given the reason.
+        source_bytes: The size of the source, once it is known.
+        started: The session of Spark, once something has needed one.
+        reason: Why it did.
+    """
+
+    engine: Engine
+    start: Callable[[str], SparkSession]
+    source_bytes: int = 0
+    started: SparkSession | None = None
+    reason: str = ""
+    _pool: WorkerPool | None = field(default=None, repr=False)
+
+    STANDS_FOR: ClassVar[str] = "SparkSession"
+    """The type of the arguments that take it."""
+
+    is_driver: ClassVar[bool] = True
+    """This process sees the files that its tasks read."""
+
+    def require(self, reason: str) -> SparkSession:
+        """Return a session of Spark; see `require_spark`."""
+        if self.started is None:
+            if self.engine is Engine.LOCAL:
+                raise EngineUnsuitable(reason=reason)
+            self.close()
+            self.started, self.reason = self.start(reason), reason
+        return self.started
+
+    def accept(self, source_bytes: int) -> None:
+        """Start Spark if a source is too large for this process."""
+        self.source_bytes = source_bytes
+        if self.engine is Engine.AUTO and source_bytes > MAX_LOCAL_BYTES:
+            self.require(f"the source has {_size_text(source_bytes)}, more than {_size_text(MAX_LOCAL_BYTES)}")
+
+    @property
+    def explanation(self) -> str:
+        """What did the work, and why."""
+        if self.started is not None:
+            return f"on Spark, because {self.reason}"
+        limit = "" if self.engine is Engine.LOCAL else f", and Spark is for more than {_size_text(MAX_LOCAL_BYTES)}"
+        return f"without Spark: the source has {_size_text(self.source_bytes)}{limit}"
+
+    def range(self, start: int, end: int | None = None, step: int = 1, partitions: int | None = None) -> Any:
+        """Return numbers as a frame with a task for each partition, as Spark does."""
+        if self.started is not None:
+            return self.started.range(start, end, step, partitions)
+        first, last = (0, start) if end is None else (start, end)
+        return LocalFrame(self, list(range(first, last, step)), partitions or 1)
+
+    def run(self, function: ArrowFunction, tasks: Sequence[Sequence[int]]) -> list[pa.Table]:
+        """Return what a function makes of the numbers of each task."""
+        count = min(len(tasks), os.cpu_count() or 1)
+        if count < 2 or self.source_bytes < MIN_POOL_BYTES:
+            return [run_task(function, numbers) for numbers in tasks]
+        if self._pool is None:
+            self._pool = WorkerPool()
+        return self._pool.run(function, tasks, count)
+
+    def close(self) -> None:
+        """End the processes of the pool."""
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # asked by copy, pickle and the like
+            raise AttributeError(name)
+        return getattr(self.require("a step of it has no other implementation"), name)
+
+
+ArrowFunction: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+def _size_text(size_bytes: int) -> str:
+    if size_bytes < 2**20:
+        return f"{size_bytes / 2**10:.1f} KB"
+    return f"{size_bytes / 2**20:.0f} MB" if size_bytes >= 10 * 2**20 else f"{size_bytes / 2**20:.1f} MB"
+
+
+# ---- tasks -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LocalFrame:
+    """Numbers, or what functions make of them, as a frame of Spark: as much of its interface as tasks need."""
+
+    session: LocalSession
+    numbers: Sequence[int]
+    partitions: int
+    functions: tuple[ArrowFunction, ...] = ()
+
+    def mapInArrow(self, function: ArrowFunction, _: object) -> LocalFrame:
+        """Return what a function makes of the batches of each task."""
+        return LocalFrame(self.session, self.numbers, self.partitions, (*self.functions, function))
+
+    def toArrow(self) -> pa.Table:
+        """Run the tasks, and return their batches.
+
+        Raises:
+            StorageError: the disk is full, or permission to write is missing.
+            JobFailed: a process of the pool was killed.
+            WidenError: what a task raised.
+        """
+        size, more = divmod(len(self.numbers), self.partitions)
+        ends = [size * (at + 1) + min(at + 1, more) for at in range(self.partitions)]
+        tasks = [self.numbers[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+        return pa.concat_tables(self.session.run(partial(_chain, self.functions), tasks))
+
+
+def _chain(functions: Sequence[ArrowFunction], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    result = iter(batches)
+    for function in functions:
+        result = function(result)
+    return result
+
+
+def run_task(function: ArrowFunction, numbers: Sequence[int]) -> pa.Table:
+    """Return what a function makes of numbers, in this process."""
+    given = pa.RecordBatch.from_arrays([pa.array(numbers, pa.int64())], names=["id"])
+    with translate_os_errors():
+        return pa.Table.from_batches(list(function(iter([given]))))
+
+
+@contextmanager
+def translate_os_errors() -> Iterator[None]:
+    """Translate the errors of the system in a task, as those of a job of Spark.
+
+    Raises:
+        StorageError: the table cannot be written.
+    """
+    try:
+        yield
+    except OSError as error:
+        fix = "Check the disk and repeat the call."
+        raise StorageError(location="The table", reason=error.strerror or str(error), fix=fix) from error
+
+
+class WorkerPool:
+    """Processes that run tasks beside this one. They start from a clean interpreter, and end with this process.
+
+    A fork would copy the locks of Arrow's threads, and `multiprocessing` would run the main module of the caller again.
+    """
+
+    def __init__(self) -> None:
+        self._workers: list[_Worker] = []
+        self._end = finalize(self, _end_workers, self._workers)
+
+    def run(self, function: ArrowFunction, tasks: Sequence[Sequence[int]], count: int) -> list[pa.Table]:
+        """Return the results of tasks in their order.
+
+        Args:
+            count: The number of processes, with this one.
+
+        Raises:
+            JobFailed: a process was killed.
+            WidenError: what a task raised.
+        """
+        self._workers += [_start_worker() for _ in range(count - 1 - len(self._workers))]
+        code, pending = pickle.dumps(function), iter(range(len(tasks)))
+        results: dict[int, pa.Table] = {}
+        errors: list[BaseException] = []
+
+        def work(run: Callable[[Sequence[int]], pa.Table]) -> None:
+            # A range is safe to share between threads, and the first error ends all of them.
+            while not errors and (number := next(pending, None)) is not None:
+                try:
+                    results[number] = run(tasks[number])
+                except BaseException as error:
+                    errors.append(error)
+
+        threads = [Thread(target=work, args=(partial(each.ask, code),), daemon=True) for each in self._workers]
+        for thread in threads:
+            thread.start()
+        work(partial(run_task, function))
+        if errors:
+            self.close()
+        for thread in threads:
+            thread.join()
+        if errors:
+            raise errors[0]
+        return [results[number] for number in range(len(tasks))]
+
+    def close(self) -> None:
+        """End the processes."""
+        _end_workers(self._workers)
+
+
+@dataclass(eq=False)
+class _Worker:
+    process: subprocess.Popen[bytes]
+
+    def ask(self, code: bytes, numbers: Sequence[int]) -> pa.Table:
+        """Run a task in the process, and return its result."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        try:
+            _send(self.process.stdin, pickle.dumps((code, list(numbers))))
+            reply = _receive(self.process.stdout)
+        except OSError as error:
+            raise JobFailed(reason=_KILLED) from error
+        if reply is None:
+            raise JobFailed(reason=_KILLED)
+        kind, content = pickle.loads(reply)
+        if kind == _FAILED:
+            raise content
+        return pa.ipc.open_stream(content).read_all()
+
+
+_KILLED = "a process of this machine that read the source was killed, perhaps for lack of memory"
+_DONE, _FAILED = "done", "failed"
+_LENGTH = struct.Struct(">Q")
+
+
+def _start_worker() -> _Worker:
+    # An interrupt of the terminal is for this process alone, which then ends the others.
+    return _Worker(
+        subprocess.Popen(
+            [sys.executable, "-c", "from widen.spark.engine import run_worker; run_worker()"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            start_new_session=True,
+        )
+    )
+
+
+def _end_workers(workers: list[_Worker]) -> None:
+    while workers:
+        process = workers.pop().process
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                with suppress(OSError):
+                    pipe.close()
+
+
+def run_worker() -> None:
+    """Run the tasks that arrive on stdin until it ends; the main function of a process of the pool."""
+    with os.fdopen(os.dup(0), "rb") as requests, os.fdopen(os.dup(1), "wb") as replies:
+        os.dup2(2, 1)  # what a task prints must not be taken for a reply
+        while (request := _receive(requests)) is not None:
+            code, numbers = pickle.loads(request)
+            with suppress(BrokenPipeError):
+                _send(replies, pickle.dumps(_reply(code, numbers)))
+
+
+def _reply(code: bytes, numbers: Sequence[int]) -> tuple[str, Any]:
+    try:
+        result = run_task(pickle.loads(code), numbers)
+    except WidenError as error:
+        return _FAILED, error
+    except Exception as error:
+        return _FAILED, JobFailed(reason=f"{type(error).__name__}: {error}"[:300].rstrip("."))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, result.schema) as stream:
+        stream.write_table(result)
+    return _DONE, sink.getvalue().to_pybytes()
+
+
+def _send(pipe: IO[bytes], message: bytes) -> None:
+    pipe.write(_LENGTH.pack(len(message)))
+    pipe.write(message)
+    pipe.flush()
+
+
+def _receive(pipe: IO[bytes]) -> bytes | None:
+    """Return the next message; None if the other process has ended."""
+    head = pipe.read(_LENGTH.size)
+    size = _LENGTH.unpack(head)[0] if len(head) == _LENGTH.size else 0
+    message = pipe.read(size)
+    return message if size and len(message) == size else None

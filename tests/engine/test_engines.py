@@ -1,0 +1,190 @@
+"""The same loads on Spark and without it: equal plans, rows, files and statistics."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import widen
+from support.exact import assert_same
+from widen.cli.show_commands import _lines
+from widen.log.file_list import to_adds
+from widen.log.log_store import LogStore
+from widen.log.snapshot import open_snapshot
+from widen.spark.read.local_query import json_lines, query_locally
+from widen.spark.read.local_rows import NotLocal
+
+
+@dataclass(frozen=True)
+class Case:
+    """Loads of one table, each with the files that it adds.
+
+    Args:
+        options: Arguments of the loads.
+    """
+
+    loads: Sequence[Mapping[str, bytes]]
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+def lines(*records: Any) -> bytes:
+    return b"".join(json.dumps(each).encode() + b"\n" for each in records)
+
+
+MIXED = lines(
+    {"id": 1, "v": 1, "at": "2024-05-06T07:08:09Z", "n": {"x": [1, 2]}},
+    {"id": 2, "v": 2.5, "n": {"x": []}},
+    {"id": 3, "v": "many", "n": None},
+    {"id": 2**40, "tags": [{"k": "a"}, None]},
+)
+PAD = "é" * 500
+LARGE = b"".join(lines({"id": at, "pad": PAD, "price": at / 8, "big": 2**70 + at}) for at in range(4_000))
+"""More than the 8 MB up to which a file is read as a whole."""
+
+CASES = {
+    "a record": Case([{"a.json": lines({"id": 1})}]),
+    "kinds": Case([{"a.json": MIXED}]),
+    "a type that widens": Case([{"a.json": lines({"id": 1})}, {"b.json": lines({"id": 2**40})}]),
+    "a second kind": Case([{"a.json": lines({"v": 1})}, {"b.json": lines({"v": "x"}, {"v": [1]})}]),
+    "split": Case([{"a.json": lines({"v": 1})}, {"b.json": MIXED}], {"evolve": "split"}),
+    "frozen": Case([{"a.json": lines({"v": 1})}, {"b.json": MIXED}], {"evolve": "freeze"}),
+    "dates": Case([{"a.json": MIXED}], {"detect_dates": True}),
+    "decimals": Case([{"a.json": lines({"v": 12.5}, {"v": 1})}], {"numbers": "decimal"}),
+    "hidden fields": Case([{"a.json": MIXED}], {"mask": ["at"], "exclude": ["n.x"]}),
+    "damaged lines": Case([{"a.json": b'{"a": 1}\n{"a": \n\xff\n[3]\n7\n{"a": 2}\n'}]),
+    "equal keys": Case([{"a.json": b'{"a": 1, "a": 2}\n{"b": 1e400}\n'}]),
+    "an array": Case([{"a.json": json.dumps([{"a": 1}, {"a": 2.5}], indent=1).encode()}]),
+    "a document": Case([{"a.json": json.dumps({"a": {"b": [1, None]}}, indent=1).encode()}]),
+    "several files": Case([{"a.json": MIXED, "d/b.jsonl": MIXED, "_no.json": MIXED, ".no.json": MIXED, "e.json": b""}]),
+    "folders": Case([{"k=1/a.json": MIXED, "k=2/b.json": MIXED}], {"source_columns": True}),
+    "gzip": Case([{"a.json.gz": gzip.compress(MIXED, mtime=0)}]),
+    "csv": Case([{"a.csv": b'id,name\n1,x\n2,"a\nb"\n3\n'}, {"b.csv": b"id,more\n4,y\n"}]),
+    "csv with types": Case([{"a.csv": b"id;v\n1;2.5\n2;x\n3;true\n"}], {"options": {"sep": ";"}, "detect_types": True}),
+    "gzipped csv": Case([{"a.csv.gz": gzip.compress(b"id,name\n1,x\n", mtime=0)}]),
+    "plain text": Case([{"a.txt": "x\ny é\n\n12\r\ntrue".encode()}], {"format": "text", "detect_types": True}),
+    "only new files": Case([{"a.json": MIXED}, {"b.json": MIXED}], {"new": True}),
+    "new contents": Case(
+        [{"a.json": MIXED}, {"b.json": MIXED, "c.json": lines({"c": 1})}], {"new": True, "new_by": "content"}
+    ),
+    "a large file": Case([{"a.json": LARGE}, {"b.json": LARGE + lines({"id": "x"})}]),
+    "a large array": Case([{"a.json": b"[\n" + LARGE.strip().replace(b"\n", b",\n") + b"\n]"}]),
+    "a large table of texts": Case(
+        [{"a.csv": b"id,v\n" + b"".join(b"%d,%s\n" % (at, PAD.encode()) for at in range(9_000))}]
+    ),
+    "large and gzipped": Case([{"a.json.gz": gzip.compress(LARGE, 1, mtime=0)}]),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_both_engines_do_the_same(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    case = CASES[name]
+    source = tmp_path / "in"
+    engines: Mapping[str, Mapping[str, Any]] = {"spark": {"spark": spark}, "local": {"engine": "local"}}
+    results: dict[str, list[Any]] = {engine: [] for engine in engines}
+    for number, files in enumerate(case.loads):
+        place = source if case.options.get("new") else source / str(number)
+        for at, (path, content) in enumerate(files.items()):
+            file = place / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(content)
+            os.utime(file, (1_700_000_000 + at, 1_700_000_000 + at))
+        for engine, arguments in engines.items():
+            table = str(tmp_path / engine)
+            planned = widen.plan(place, table, **case.options, **arguments)
+            done = widen.ingest(place, table, verify=name not in UNPROVED, **case.options, **arguments)
+            assert done.verification is None or done.verification.is_clean
+            assert (planned.hash, planned.is_empty) == (done.plan.hash, done.plan.is_empty)
+            results[engine].append((comparable(done), done.plan.hash))
+    assert results["local"] == results["spark"]
+    tables = [widen.Table(str(tmp_path / engine)) for engine in engines]
+    assert tables[0].schema == tables[1].schema
+    assert_same(*([drop_time(row) for row in table.to_arrow().to_pylist()] for table in tables))
+    assert stored(tmp_path / "local") == stored(tmp_path / "spark")
+
+
+UNPROVED = {
+    "csv",
+    "csv with types",
+    "gzipped csv",
+    "gzip",
+    "a large array",
+    "large and gzipped",
+    "a large table of texts",
+}
+"""What only Spark proves."""
+
+
+def comparable(done: Any) -> dict[str, Any]:
+    value: dict[str, Any] = done.to_value()
+    return value
+
+
+def drop_time(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name != "_loaded_at"}
+
+
+_TIME = re.compile(r'"_loaded_at":"[^"]*",?')
+
+
+def stored(table: Path) -> list[Any]:
+    """What the log says of the files of a table, and of the loads."""
+    snapshot = open_snapshot(LogStore(str(table)))
+    adds = to_adds(snapshot.files())
+    loads = [
+        (load.version, [file.path for file in load.files], load.records) for load in widen.Table(str(table)).loads()
+    ]
+    return [
+        sorted((add.size, _TIME.sub("", str(add.stats)), str(add.tags)) for add in adds),
+        snapshot.properties,
+        str(snapshot.protocol),
+        loads,
+    ]
+
+
+ROWS = """
+  SELECT CAST(id AS int) AS id, id * 1.25 AS price, CAST(id * 1.25 AS decimal(20, 9)) / 1000000000 AS small,
+    pow(10D, id - 12) * IF(id % 2 = 0, -1, 1) AS d, CAST(pow(10D, id - 12) / 3 AS float) AS f,
+    IF(id = 3, double('NaN'), IF(id = 4, double('Infinity'), IF(id = 5, -0D, 1.5D))) AS odd,
+    timestamp_micros(id * 86399999999 - 1000000000000000) AS at, CAST(timestamp_micros(id) AS timestamp_ntz) AS plain,
+    date'0001-01-01' + CAST(id * 1000 AS int) AS day, unhex('0A0B') AS bytes, id % 2 = 0 AS flag,
+    IF(id = 2, NULL, concat('q"\\\\ é\n', id)) AS text, IF(id % 3 = 0, NULL, map('b', id, 'a', NULL)) AS m,
+    IF(id % 4 = 0, NULL, array(named_struct('x', id, 'y', NULL), NULL)) AS items,
+    IF(id % 5 = 0, NULL, named_struct('n', IF(id = 6, NULL, id))) AS deep
+  FROM range(1, 25)"""
+
+CONDITIONS = (
+    *("id < 5", "id >= 5 AND id <> 7", "NOT (id = 3 OR text IS NULL)", "flag", "flag = true", "id BETWEEN 3 AND 6"),
+    *("text = 'x' OR id IN (1, 2)", "odd > 1", "odd >= 1.5", "odd = 0", "odd < 2", "odd <> 1.5", "f > 0.3", "d <= -1"),
+    *("price = 2.5", "price > 7", "day > DATE '0020-01-01'", "deep.n > 6", "NOT (deep.n > 6)", "deep.n IS NULL"),
+    *("deep IS NULL", "at < TIMESTAMP '1938-05-01 00:00:00Z'", "small > 0.00000001", "id = 99999999999"),
+)
+
+
+def test_rows_are_shown_as_spark_shows_them(spark: SparkSession, tmp_path: Path) -> None:
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    table = widen.create_table(tmp_path / "t", spark.sql(ROWS).schema)
+    table.append(spark.sql(ROWS))
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    try:
+        for where in (None, *CONDITIONS):
+            for select in ((), ("text", "id")):
+                frame = table.read(where, spark=spark)
+                expected = sorted(_lines(frame.select(*select) if select else frame, None))
+                try:
+                    columns, rows = query_locally(table.snapshot, where, select)
+                except NotLocal:
+                    assert where in ("flag", "id = 99999999999", "deep IS NULL"), where
+                    continue
+                assert list(columns.names) == [*(select or frame.columns)]
+                assert sorted(json_lines(columns, rows)) == expected, where
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", str(zone))

@@ -384,7 +384,7 @@ def ingest_command(
         follow_source(source, into, checkpoint, report, arguments)
         return
     with progress("looking at the table") as update:
-        spark = spark_session.open_session(engine and engine.value, update)
+        spark = spark_session.choose_session(engine and engine.value, update)
         arguments |= {
             **gate,
             "new": new,
@@ -457,7 +457,7 @@ def plan_command(
     ensure_options_valid(source, into, options, settings, is_new=new, writes=False)
     planned = report = None
     with progress("looking at the table") as update:
-        spark = spark_session.open_session(engine and engine.value, update)
+        spark = spark_session.choose_session(engine and engine.value, update)
         if contract is not None:
             reading = {name: options[name] for name in ("format", "options", "detect_types", "numbers")}
             report = check_contract(source, contract, spark=spark, **reading)

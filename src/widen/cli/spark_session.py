@@ -49,7 +49,7 @@ def spark_session() -> SparkSession:
         ) from error
 
 
-def open_session(engine: str | None, update: StepDisplay) -> SparkSession:
+def choose_session(engine: str | None, update: StepDisplay) -> SparkSession:
     """Return the session for an ingestion, which may need no Spark; see `widen.spark.engine.open_session`.
 
     Args:

@@ -84,7 +84,7 @@ OPTION_EXAMPLES: Mapping[str, str] = {
     "--events": "loads.jsonl",
     "--events-from": "conflict",
     "--every": "60",
-    "--engine": "--engine local",
+    "--engine": "local",
     "--evolve": "split",
     "--exclude": "customer.ssn",
     "--fail-on": "structural",

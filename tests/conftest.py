@@ -107,5 +107,9 @@ def spark() -> Iterator[object]:
         session = builder.getOrCreate()
     if not remote:
         session.sparkContext.setLogLevel("FATAL")
+    if os.environ.get("WIDEN_TEST_ENGINE") == "local":  # what needs no Spark is then done in this process
+        from widen.spark import engine
+
+        engine.SESSION_WINS = False
     yield session
     session.stop()

@@ -1,0 +1,129 @@
+"""The rule by which an ingestion runs here or on Spark, with sessions that only say what was asked of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from widen.errors import EngineUnsuitable, InvalidOption
+from widen.spark import engine
+from widen.spark.engine import LocalSession, explain_engine, is_local, open_session, require_spark
+from widen.spark.read.local_query import java_number
+
+
+class Session:
+    """What has the place of a session of Spark."""
+
+    sparkContext = object()
+
+
+@pytest.fixture(autouse=True)
+def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "find_active", lambda: None)
+    for name in ("WIDEN_ENGINE", "SPARK_REMOTE", "MASTER"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def start(reason: str) -> Any:
+    session: Any = Session()
+    session.reason = reason
+    return session
+
+
+def test_a_given_or_an_active_session_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: Any = Session()
+    assert open_session(given) is given
+    assert open_session(given, "auto") is given
+    monkeypatch.setattr(engine, "find_active", lambda: given)
+    assert open_session(None, None, start) is given
+    assert open_session(None, "spark", start) is given
+    assert is_local(open_session(None, "local", start))
+    assert explain_engine(given) == ""
+
+
+def test_a_given_session_and_no_spark_contradict_each_other() -> None:
+    given: Any = Session()
+    with pytest.raises(InvalidOption, match="Must not be local where a session is given"):
+        open_session(given, "local")
+
+
+def test_an_engine_that_does_not_exist_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InvalidOption, match="Must be auto, local or spark"):
+        open_session(None, "duck")
+    monkeypatch.setenv("WIDEN_ENGINE", "duck")
+    with pytest.raises(InvalidOption, match="WIDEN_ENGINE cannot be 'duck'"):
+        open_session()
+
+
+def test_the_environment_asks_for_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert is_local(open_session(None, None, start))
+    monkeypatch.setenv("MASTER", "local[2]")
+    session: Any = open_session(None, None, start)
+    assert session.reason == "MASTER is set"
+    assert is_local(open_session(None, "local", start))
+    monkeypatch.delenv("MASTER")
+    monkeypatch.setenv("WIDEN_ENGINE", "spark")
+    session = open_session(None, None, start)
+    assert session.reason == "it was asked for"
+    assert is_local(open_session(None, "auto", start))
+
+
+def test_spark_starts_when_something_needs_it_and_says_why() -> None:
+    session: Any = open_session(None, None, start)
+    assert isinstance(session, LocalSession)
+    session.accept(5 * 2**20)
+    assert explain_engine(session) == "without Spark: the source has 5.0 MB, and Spark is for more than 256 MB"
+    started = require_spark(session, "it reads minds")
+    assert require_spark(session, "of something else") is started
+    assert not is_local(session)
+    assert session.sparkContext is Session.sparkContext
+    assert explain_engine(session) == "on Spark, because it reads minds"
+
+
+def test_a_large_source_starts_spark_unless_it_must_not() -> None:
+    session: Any = open_session(None, "auto", start)
+    session.accept(256 * 2**20)
+    assert is_local(session)
+    session.accept(256 * 2**20 + 1)
+    assert explain_engine(session) == "on Spark, because the source has 256 MB, more than 256 MB"
+    session = open_session(None, "local", start)
+    session.accept(2**40)
+    assert is_local(session)
+    with pytest.raises(EngineUnsuitable, match="needs Spark, because it reads minds"):
+        require_spark(session, "it reads minds")
+
+
+def test_what_only_spark_has_is_asked_of_spark() -> None:
+    session: Any = open_session(None, None, start)
+    assert session.reason == ""
+    assert session.sparkContext is Session.sparkContext
+    assert session.reason == "a step of it has no other implementation"
+
+
+def test_tasks_have_their_share_of_the_numbers() -> None:
+    session: Any = open_session(None, "local")
+    frame = session.range(0, 7, 1, 3).mapInArrow(lambda batches: batches, "id bigint")
+    assert frame.toArrow()["id"].to_pylist() == [0, 1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0.0"),
+        (-0.0, "-0.0"),
+        (1.0, "1.0"),
+        (123456.789, "123456.789"),
+        (9999999.0, "9999999.0"),
+        (1e7, "1.0E7"),
+        (12345678.5, "1.23456785E7"),
+        (0.001, "0.001"),
+        (0.0009, "9.0E-4"),
+        (-2.5e-10, "-2.5E-10"),
+        (1.7976931348623157e308, "1.7976931348623157E308"),
+        (float("nan"), '"NaN"'),
+        (float("-inf"), '"-Infinity"'),
+    ],
+)
+def test_numbers_are_written_as_java_does(value: float, text: str) -> None:
+    assert java_number(value, repr(value)) == text

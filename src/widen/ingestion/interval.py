@@ -454,7 +454,7 @@ def check_contract(
     ensure_contract(schema)
     reader, _ = parse_options(locals())
     check_places(source, None, spark=spark)
-    session = find_session(spark)
+    session = find_session(None if spark is None else require_spark(spark, "it checks contracts"))
     batch = reader.open(session, source)
     with unchanged_files(session, batch.files):
         return msgspec.structs.replace(batch.check_contract(schema), unchecked=list(unchecked))

@@ -108,7 +108,7 @@ def is_driver(spark: SparkSession) -> bool:
 
 def find_active() -> SparkSession | None:
     """Return the active session of this thread, if any; where Spark is not loaded, there is none."""
-    if "pyspark.sql" not in sys.modules:
+    if sys.modules.get("pyspark.sql") is None:
         return None
     return SparkSession.getActiveSession()
 

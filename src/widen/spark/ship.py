@@ -159,7 +159,7 @@ def freeze_imports() -> None:
     Once is enough: the objects of later tasks must stay collectable.
     """
     # Where no Spark is loaded, this is no task of it.
-    if "pyspark" in sys.modules and pyspark.TaskContext.get() is not None:
+    if sys.modules.get("pyspark") is not None and pyspark.TaskContext.get() is not None:
         gc.freeze()
 
 

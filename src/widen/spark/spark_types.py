@@ -69,7 +69,7 @@ def spark_errors() -> tuple[type[Exception], ...]:
 
     Where Spark is not loaded there are none, since nothing can raise them.
     """
-    if "pyspark" not in sys.modules:
+    if sys.modules.get("pyspark") is None:
         return ()
     from pyspark.errors import PySparkException
 

@@ -210,7 +210,10 @@ def test_looking_needs_no_spark(table: str, words: tuple[str, ...]) -> None:
 
 
 def test_without_spark_the_error_says_how_to_get_it(table: str) -> None:
-    code = "import sys; sys.modules['pyspark'] = None; sys.argv[1:] = ['read', %r]; from widen.cli import main; main()"
+    code = (
+        "import sys; sys.modules['pyspark'] = None; sys.argv[1:] = ['read', %r, '--unified']; "
+        "from widen.cli import main; main()"
+    )
     done = subprocess.run([sys.executable, "-c", code % table], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "pip install 'widen[spark]'" in done.stderr

@@ -61,9 +61,9 @@ def test_columns_and_properties_are_changed_without_spark(tmp_path: Path) -> Non
     assert "set a.b = c" in said
 
 
-@pytest.mark.parametrize("name", ["plan", "ingest", "sql"])
-def test_python_without_spark_says_how_to_get_it(name: str) -> None:
-    code = f"import sys; sys.modules['pyspark'] = sys.modules['py4j'] = None; import widen; widen.{name}"
+@pytest.mark.parametrize("call", ["ship()", "sql('SELECT 1')"])
+def test_python_without_spark_says_how_to_get_it(call: str) -> None:
+    code = f"import sys; sys.modules['pyspark'] = sys.modules['py4j'] = None; import widen; widen.{call}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "SparkUnavailable" in done.stderr
     assert "pip install 'widen[spark]'" in done.stderr

@@ -87,7 +87,7 @@ def test_a_statement_that_is_none_is_shown_with_a_caret() -> None:
         "error: The statement cannot be parsed at line 2, column 8:",
         "    DROP COLUM x",
         "         ^",
-        "expected COLUMN, COLUMNS, CONSTRAINT or FEATURE, not 'COLUM'.",
+        "expected BRANCH, COLUMN, COLUMNS, CONSTRAINT, FEATURE, PARTITION or TAG, not 'COLUM'.",
         "hint: The nearest form is:",
         "  ALTER TABLE table DROP (COLUMN | COLUMNS) [IF EXISTS] (column, ... | ( column, ... ))",
         "WIDEN_INVALID_STATEMENT",

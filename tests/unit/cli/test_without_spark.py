@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from support.drift_log import write_drift
+from support.drift_log import PROTOCOL, data, field, info, schema, write_drift
+from support.log_table import write_commit
 from widen.cli.app import EXAMPLES
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "guide" / "production.md"
@@ -50,11 +51,24 @@ CALLS = {
     "drop-feature": "t typeWidening",
     "handover": "t --to deltalake --dry-run",
     "mirror": "t --catalog c.db --identifier a.b",
+    "branch": "a.b --catalog c.db",
+    "layout": "a.b --catalog c.db",
     "sql": "'SELECT * FROM delta.`t`'",
     "view": "t --name v",
     "fold": "t tags_array_string",
     "replay": "t_quarantine --into t",
 }
+
+
+QUARANTINE = {
+    "text": "string",
+    "file": "string",
+    "position": "long",
+    "reason": "string",
+    "kept_at": "timestamp",
+    "table_version": "long",
+}
+"""The columns of a quarantine, and their types."""
 
 
 def documented() -> set[str]:
@@ -69,8 +83,9 @@ def test_every_command_is_called() -> None:
 
 @pytest.mark.parametrize("command", CALLS)
 def test_a_command_needs_spark_unless_the_page_names_it(command: str, tmp_path: Path) -> None:
-    for name in ("t", "t_quarantine"):
-        write_drift(tmp_path / name)
+    write_drift(tmp_path / "t")
+    columns = schema(*(field(name, kind) for name, kind in QUARANTINE.items()))
+    write_commit(tmp_path / "t_quarantine", 0, info("WRITE", 0), PROTOCOL, columns, data("a.parquet", 1, 1000))
     (tmp_path / "a.json").write_text('{"total": 1}\n')
     (tmp_path / "r.toml").write_text('[[load]]\nsource = "a.json"\ninto = "t"\n')
     done = subprocess.run(

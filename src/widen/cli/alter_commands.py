@@ -195,7 +195,7 @@ def _run_statement(text: str, settings: dict[str, str], limit: int | None, catal
     from widen.report import terminal
     from widen.sql_commands.execute import needs_session, run_statement
     from widen.sql_commands.parser import parse_sql
-    from widen.sql_commands.statement_results import ChangedTable, QueryResult
+    from widen.sql_commands.statements import ChangedTable, QueryResult
     from widen.table import Table
 
     statement = parse_sql(text)

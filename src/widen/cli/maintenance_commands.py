@@ -548,8 +548,7 @@ def _prove(table: Table, client: str, asked: Mapping[str, object]) -> tuple[int,
     Raises:
         HandoverUnproven: a reader fails, or returns something else.
     """
-    from widen.proof.client_readers import find_readers
-    from widen.proof.column_digests import describe_difference
+    from widen.proof.column_digests import describe_difference, find_readers
     from widen.spark.read.local_rows import NotLocal, digest_locally
     from widen.spark.read.scan import digest_with_spark
 
@@ -581,7 +580,7 @@ def _read(asked: Mapping[str, object]) -> TableDigest | str:
     from widen.proof.column_digests import TableDigest
 
     program = (
-        f"import sys; sys.path[:] = {sys.path!r}; from widen.proof import client_readers; client_readers.run_readers()"
+        f"import sys; sys.path[:] = {sys.path!r}; from widen.proof import column_digests; column_digests.run_readers()"
     )
     question = msgspec.json.encode(asked).decode()
     done = subprocess.run([sys.executable, "-c", program], input=question, capture_output=True, text=True, check=False)

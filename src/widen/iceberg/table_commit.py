@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from widen.errors import (
@@ -38,7 +39,6 @@ from widen.iceberg.partitions import (
     to_partition_spec,
 )
 from widen.iceberg.properties import read_sources
-from widen.iceberg.replacement import new_replacement
 from widen.iceberg.scan_plan import ReplacedDeletes
 from widen.iceberg.schema_conversion import from_model, to_model
 from widen.iceberg.snapshots import MAIN_BRANCH, stream_marks_at
@@ -51,13 +51,15 @@ from widen.schema.operations import Operation
 if TYPE_CHECKING:
     from pyiceberg import exceptions as iceberg_errors
     from pyiceberg.catalog import sql as sql_catalog
-    from pyiceberg.manifest import DataFile
+    from pyiceberg.manifest import DataFile, ManifestFile
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table, Transaction
+    from pyiceberg.table import snapshots as ice_snapshots
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.update import snapshot as snapshot_updates
     from pyiceberg.table.update.snapshot import _SnapshotProducer
 else:
+    ice_snapshots = import_lazily("pyiceberg.table.snapshots")
     iceberg_errors = import_lazily("pyiceberg.exceptions")
     snapshot_updates = import_lazily("pyiceberg.table.update.snapshot")
     sql_catalog = import_lazily("pyiceberg.catalog.sql")
@@ -545,3 +547,39 @@ _NOT_COMMITTED = frozenset(
     {"UnauthorizedError", "ForbiddenError", "BadRequestError", "NoSuchTableError", "NoSuchNamespaceError", "OAuthError"}
 )
 """The errors that a catalog raises only for requests that it has not executed."""
+
+
+def new_replacement(transaction: Transaction, summary: Mapping[str, str], branch: str, deletes: ReplacedDeletes) -> Any:
+    """Return PyIceberg's producer of a snapshot that replaces data files and drops manifests of delete files.
+
+    Args:
+        summary: More entries of the snapshot summary.
+    """
+    entries = {**summary, **deletes.counts}
+    operation, io = ice_snapshots.Operation.OVERWRITE, transaction._table.io
+    producer = _replacement()(operation, transaction, io, snapshot_properties=entries, branch=branch)
+    producer.deletes = deletes
+    return producer
+
+
+@cache
+def _replacement() -> type[Any]:
+    """Return the class of the producer; its base is imported with PyIceberg, which may not be installed."""
+
+    class Replacement(snapshot_updates._OverwriteFiles):
+        deletes: ReplacedDeletes
+
+        def _existing_manifests(self) -> list[ManifestFile]:
+            return [each for each in super()._existing_manifests() if each.manifest_path not in self.deletes.manifests]
+
+        def _summary(self, snapshot_properties: dict[str, str] | None = None) -> Any:
+            # PyIceberg computes totals for overwrites only, and does not know of the delete files.
+            entries, size = super()._summary(snapshot_properties or {}).additional_properties, self.deletes.size_bytes
+            removed, total = ice_snapshots.REMOVED_FILE_SIZE, ice_snapshots.TOTAL_FILE_SIZE
+            if size:
+                entries[removed] = str(int(entries.get(removed, 0)) + size)
+            if size and total in entries:
+                entries[total] = str(int(entries[total]) - size)
+            return ice_snapshots.Summary(ice_snapshots.Operation.REPLACE, **entries)
+
+    return Replacement

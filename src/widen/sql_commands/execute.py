@@ -39,12 +39,12 @@ from widen.sql_commands.queries import (
     register_table,
     run_query,
 )
-from widen.sql_commands.statement_results import ChangedTable, QueryResult
 from widen.sql_commands.statements import (
     AddColumns,
     AddConstraintStatement,
     Alteration,
     AlterColumns,
+    ChangedTable,
     ClusterBy,
     Command,
     CreateTableAs,
@@ -58,6 +58,7 @@ from widen.sql_commands.statements import (
     Merge,
     Optimize,
     Query,
+    QueryResult,
     Question,
     RenameColumnStatement,
     ReplaceColumnsStatement,

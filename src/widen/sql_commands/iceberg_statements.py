@@ -27,11 +27,11 @@ from widen.schema.table_definition import DESCRIPTION
 from widen.spark.iceberg.write import open_iceberg_writer
 from widen.spark.settings import RETENTION_CHECK, is_setting_on
 from widen.spark.spark_types import DataFrame, SparkSession, from_spark
-from widen.sql_commands.statement_results import ChangedTable, QueryResult
 from widen.sql_commands.statements import (
     AddColumns,
     AddConstraintStatement,
     AlterColumns,
+    ChangedTable,
     ChangePartitioning,
     ClusterBy,
     CreateReference,
@@ -46,6 +46,7 @@ from widen.sql_commands.statements import (
     DropReference,
     FastForward,
     Optimize,
+    QueryResult,
     Question,
     RenameColumnStatement,
     ReplaceColumnsStatement,

@@ -33,11 +33,11 @@ from widen.schema.source_metadata import COMMENT
 from widen.spark.spark_types import DataFrame, SparkSession, spark_errors
 from widen.sql_commands.grammar import refused_message
 from widen.sql_commands.iceberg_statements import IcebergCatalog, iceberg_codes
-from widen.sql_commands.statement_results import QueryResult
 from widen.sql_commands.statements import (
     DescribeDetail,
     DescribeHistory,
     DescribeTable,
+    QueryResult,
     Question,
     ShowProperties,
     TableReference,

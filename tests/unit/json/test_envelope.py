@@ -10,7 +10,7 @@ import pytest
 from support.debezium import MONGODB, MYSQL, POSTGRES, TOMBSTONES, truncation
 from widen.errors import SourceError
 from widen.json.envelope import DEBEZIUM, Envelope, EnvelopeReader
-from widen.proof.envelope_rows import read_envelopes
+from widen.proof.source_reader import read_envelopes
 
 
 def rows(text: str | bytes, envelope: Envelope = DEBEZIUM) -> list[tuple[Any, str]]:

@@ -51,7 +51,11 @@ def _made(table: Path, kind: str) -> Path:
     store = LogStore(str(table))
     features = FEATURES if kind.startswith("v2") else FEATURES[:1]
     protocol = Protocol(min_reader_version=3, min_writer_version=7, reader_features=features, writer_features=features)
-    properties = {"delta.enableDeletionVectors": "true", "delta.checkpoint.writeStatsAsStruct": "true"}
+    properties = {
+        "delta.enableDeletionVectors": "true",
+        "delta.checkpoint.writeStatsAsStruct": "true",
+        "delta.checkpointPolicy": "v2" if kind.startswith("v2") else "classic",
+    }
     metadata = Metadata(id="m", schema_string=log.SCHEMA, partition_columns=("day",), configuration=properties)
     bitmaps = [(BitMap64([1, 5]).serialize(), 2), (BitMap64([2**33]).serialize(), 1)]
     content, vectors = pack_vectors("", uuid.UUID(int=7), bitmaps)

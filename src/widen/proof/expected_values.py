@@ -111,11 +111,13 @@ def _expected_record(fields: ColumnsByKey, record: Mapping[str, Json], counts: V
     forms: dict[str, Any] = {}
     for key, value in record.items():
         if value is None:
+            # No column shows a null, so nothing is expected of it; the text of a rescued record spells it out.
             if part is _Part.RESCUED_FIELD and not fields.get(key):
                 forms[key] = None
             continue
         value_counts = ValueCounts()
         form = _expected_field(fields.get(key, ()), value, value_counts, part)
+        # Only in an element of an array: there, one value without a place sends the whole record elsewhere.
         if form is NOT_STORED:
             return NOT_STORED
         counts.merge(value_counts)
@@ -150,6 +152,7 @@ def _has_place(columns: ColumnDepths, value: Json) -> bool:
     if value is None:
         return bool(columns)
     if isinstance(value, list):
+        # Each level of a list uses up one array of the columns.
         inner = [(column, dim - 1) for column, dim in columns if dim]
         return bool(inner) and all(_has_place(inner, item) for item in value)
     if isinstance(value, MapObject):
@@ -180,6 +183,7 @@ def _expected_form(columns: ColumnDepths, value: Json, counts: ValueCounts, part
             if form is not NOT_STORED:
                 counts.merge(map_counts)
                 return form
+    # A record may lie in several columns, which differ in their arrays; a field is expected where the widest has it.
     elif isinstance(value, dict):
         record_columns = tuple(column for column, dim in columns if column.type_name == RECORD)
         if any(column.type_name == RECORD and not dim for column, dim in columns):
@@ -189,6 +193,7 @@ def _expected_form(columns: ColumnDepths, value: Json, counts: ValueCounts, part
             return form
     elif (form := expected_scalar([column for column, dim in columns if not dim], value, counts)) is not NOT_STORED:
         return form
+    # No column of the kind itself: an array of it takes the value as its only item (U14).
     deeper = [(column, dim - 1) for column, dim in columns if dim]
     if deeper:
         form = _expected_in_array(deeper, value, counts, part)
@@ -346,6 +351,7 @@ def _from_boolean(column: SourceColumn, value: bool) -> Any:
 
 def _from_number(column: SourceColumn, token: NumberToken) -> Any:
     is_whole = token.lstrip("-").isdecimal()
+    # No column holds as many digits, and Python refuses to parse some thousands of them.
     if is_whole and len(token.lstrip("-")) > MAX_DIGITS:
         return NOT_STORED
     if column.type_name == "timestamp":
@@ -395,11 +401,13 @@ _UNIT_ZEROS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 
 def _from_epoch(column: SourceColumn, number: int) -> Any:
     """Return the timestamp of an integer, in the unit of the policy or the unit that its size implies (D5)."""
+    # Seconds reach the year 5138 with 11 digits; each further three digits are the next smaller unit.
     size = sum(abs(number) >= limit for limit in (10**11, 10**14, 10**17))
     zeros = _UNIT_ZEROS[column.epoch_unit.value] if column.epoch_unit else 3 * size
     seconds, rescued = divmod(number, 10**zeros)
     days, second = divmod(seconds, 86_400)
     ordinal = date(1970, 1, 1).toordinal() + days
+    # A column of microseconds would lose single nanoseconds.
     if (zeros == 9 and rescued % 1000) or not -(2**63) <= number < 2**63 or not 1 <= ordinal <= date.max.toordinal():
         return NOT_STORED
     clock = f"{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}"

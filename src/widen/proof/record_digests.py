@@ -85,6 +85,7 @@ class SourceDigester:
 
     def __init__(self, schema: StructType, policy: Policy, layout: RecordLayout, limit: int = ALL) -> None:
         self._make_encoder, self._sum = partial(SourceEncoder, schema, policy, layout), DigestSum(limit)
+        # Python reads what the native reader does not know: a sample of the fields, and envelopes.
         readers = None if layout.has_sample or policy.envelope is not None else find_native_readers()
         self._native = readers and readers.SourceReader(
             build_plan(source_columns_by_key(schema, policy), build_proof_rules(schema, policy)),
@@ -132,6 +133,7 @@ class SourceDigester:
 
     def _add_rows(self, rows: Iterable[CsvText], file_values: FileValues) -> None:
         iterator = iter(rows)
+        # In parts, so that a file of any size needs little memory.
         while some := list(islice(iterator, _ROWS)):
             self.add_texts([row.text for row in some if row.is_record], file_values)
             self.add_refused(row.text for row in some if not row.is_record)
@@ -180,6 +182,7 @@ class RowDigester:
             refused = self._native.add(pa.RecordBatch.from_struct_array(rows))
             if not refused:
                 return
+            # It refuses rows whose columns do not plainly agree; what they mean is decided in one place.
             rows = rows.take(pa.array(refused, pa.int64()))
         self._sum.add(self._encoder.encode(rows))
 

@@ -94,6 +94,7 @@ def _merge_rescued(form: Form, rescued: Form) -> Form:
 
 def _read_records(fields: ColumnsByKey, arrays: Sequence[pa.Array], rows: int) -> list[Any]:
     by_key = {key: values for key, columns in fields.items() if (values := read_field(columns, arrays)) is not None}
+    # Without columns there is nothing to zip, and each row is its own empty record.
     if not by_key:
         return [{} for _ in range(rows)]
     keys = tuple(by_key)
@@ -154,6 +155,7 @@ def _group_items(items: list[Any], lengths: list[int | None]) -> list[Any]:
 
 def read_maps(inner: SourceColumn, values: pa.MapArray) -> list[Any]:
     """Return the forms of maps."""
+    # As a list of pairs: as dictionaries, two entries of one key would be one.
     pairs = values.cast(pa.list_(pa.struct([("key", values.type.key_type), ("value", values.type.item_type)])))
     keys, items = pairs.flatten().flatten()
     entries = list(zip(keys.to_pylist(), _read_nested(inner, items, inner.dim), strict=True))
@@ -232,6 +234,8 @@ SCALAR_READERS: Mapping[str, Callable[[pa.Array], list[Any]]] = MappingProxyType
 
 def _merge_values(parts: ColumnValues) -> Any:
     """Return the value that the columns of a field hold together; none of them is null here."""
+    # The order of the columns decides: the first that is no array has the value as it was, the others have other
+    # forms of it.
     scalars = [(column, value) for column, dim, value in parts if not dim and column.type_name != MAP]
     if scalars:
         column, value = scalars[0]
@@ -243,6 +247,7 @@ def _merge_values(parts: ColumnValues) -> Any:
     maps = [(column.value, value) for column, dim, value in parts if not dim and column.value is not None]
     if maps:
         return _reconcile(_merge_maps(maps), None, [part for part in parts if part[1]])
+    # Arrays only: item by item, as the columns of a field at this depth.
     length = len(parts[0][2])
     if any(len(value) != length for _, _, value in parts):
         return CONTRADICTION
@@ -291,6 +296,7 @@ def _reconcile(first: Any, source_column: SourceColumn | None, parts: ColumnValu
     for column, dim, value in parts:
         if column is source_column:
             continue
+        # In an array column, the same value stands as the only item (U14).
         value = _unwrap(value, dim)
         if value is CONTRADICTION:
             return CONTRADICTION

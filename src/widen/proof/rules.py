@@ -74,6 +74,7 @@ class ProofRule:
 
     def rule_of(self, key: str) -> ProofRule:
         """Return the rule of a key of a record."""
+        # A rule of the very name comes first: two fields may differ in nothing but capitals, and only one has a pin.
         rule = self.below.get(key) or self.hidden.get(similarity_key(key) if self.hidden else key)
         return rule or _WITHOUT_ENTRY[self.has_dates, self.has_local_times]
 
@@ -121,6 +122,7 @@ class ProofRule:
             return ReplacedText(MASK)
         if self.text_form is not None:
             inside = self._apply_inside(value, self.map_levels)
+            # A pin to text leaves scalars as they are: their text is the column's business.
             if self.text_form is TextForm.JSON or isinstance(inside, (dict, list)):
                 return ReplacedText(to_text(self._apply_in_text(value, self.map_levels)))
         return self._apply_inside(value, self.map_levels)
@@ -133,6 +135,7 @@ class ProofRule:
         if isinstance(value, DeepJson):
             has_rules = self.below or self.hidden
             return DeepJson(to_text(self._apply_in_text(value, map_levels))) if has_rules else value
+        # A text where a record was expected may be that record, written out.
         if self._hides_text(value, is_entry=is_entry):
             return ReplacedText(MASK)
         return self.to_temporal(value) if self.reads_times and type(value) is str else value
@@ -226,6 +229,7 @@ def build_proof_rules(schema: StructType, policy: Policy) -> ProofRule:
     for column in schema:
         if role_of(column) is None:
             _add_column_rule(root.get_or_add((source_key(column),)), column.type, column.metadata.get(FORM))
+    # After the columns: what the policy says now wins over what it said when the column was created.
     for path, pin in policy.pins.items():
         if isinstance(pin, TextForm):
             root.get_or_add(path).text_form = pin
@@ -242,6 +246,7 @@ def build_proof_rules(schema: StructType, policy: Policy) -> ProofRule:
         _hidden_rule(hidden, path).is_masked = True
     for path in policy.excluded:
         _hidden_rule(hidden, path).is_excluded = True
+    # Last, since a mask holds for rules of every kind, however their names are capitalized.
     _hide(root, hidden)
     _inherit_times(root, _AS_IS)
     return root
@@ -260,6 +265,7 @@ def _hide(rule: ProofRule, hidden: ProofRule) -> None:
     rule.hidden = {key: replace(each) for key, each in hidden.hidden.items()}
     for key, below in rule.below.items():
         _hide(below, hidden.hidden.get(similarity_key(key), _AS_IS))
+    # A name that has only a hidden rule leads to others below it.
     for each in list(rule.hidden.values()):
         _hide(each, each)
 
@@ -430,6 +436,7 @@ def source_columns_by_key(schema: StructType, policy: Policy) -> ColumnsByKey:
 def _columns_by_key(struct: StructType, policy: Policy, path: Path, above: Path) -> ColumnsByKey:
     by_key: dict[str, list[SourceColumn]] = {}
     for position, each in enumerate(struct):
+        # Only columns at the top can have a role; a field of a record that is called _rescued is data.
         if above or (role_of(each) is None and not is_computed(each)):
             key = source_key(each)
             column = _source_column((*path, each.name), position, each.type, policy, (*above, key))
@@ -445,6 +452,7 @@ def _columns_by_key(struct: StructType, policy: Policy, path: Path, above: Path)
 def _with_rounding(columns: Sequence[SourceColumn]) -> Sequence[SourceColumn]:
     """Return the columns of a field with what its doubles round: nothing beside decimals, no longs beside integers."""
     type_names = {column.type_name for column in columns}
+    # A decimal beside the doubles takes what they would round.
     if type_names & {"decimal", "float"}:
         return columns
     rounds = frozenset({"decimal"} if type_names & _WHOLE else {"decimal", "long"})

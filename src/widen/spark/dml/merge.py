@@ -119,6 +119,7 @@ class ResolvedMerge:
     @property
     def join(self) -> str:
         """How the table and the source are joined, the table on the left."""
+        # A side without a clause changes nothing, so the join need not give its rows.
         if self.has(MergeSide.NOT_MATCHED):
             return "full_outer" if self.has(MergeSide.NOT_MATCHED_BY_SOURCE) else "right_outer"
         return "left_outer" if self.has(MergeSide.NOT_MATCHED_BY_SOURCE) else "inner"
@@ -270,6 +271,7 @@ class MergeDecision:
             assigned = {path: replace(value, column=F.col(names[path])) for path, value in values.items()}
             new = assign_columns(schema, assigned, old.__getitem__)
             by_clause[number] = {**(missing if clause.kind is ChangeKind.INSERT else changed), **new}
+        # Each column is a chain over the clauses that assign it; rows of other clauses keep the old value.
         after = dict(old)
         for field in schema:
             # The join need not carry a column that every clause assigns, since deleted rows are not written.
@@ -345,6 +347,7 @@ def order_clauses(clauses: Sequence[MergeClause]) -> tuple[MergeClause, ...]:
         for clause, following in pairwise(side_clauses):
             if clause.condition is None:
                 raise UnreachableClause(kind=clause.side.value, clause=str(following))
+    # The order within a side stays, since the first clause whose condition holds decides.
     return tuple(clause for side_clauses in sides.values() for clause in side_clauses)
 
 
@@ -423,6 +426,7 @@ class _ClauseEvaluation:
             shown = [F.col(quote_name(old_column(name))).alias(name) for name in sides.target_columns]
             rows = rows.select(*shown, *map(_column, hidden), *common, *self._made).alias(sides.target_alias)
             rows = self._with_side(rows, MergeSide.NOT_MATCHED_BY_SOURCE)
+        # A row is on one side only, so at most one of the numbers is not null.
         numbers = [_number(side) for side in MergeSide if _number(side) in self._made]
         clause = F.coalesce(*map(F.col, numbers)) if numbers else F.lit(None).cast("int")
         values = [name for name in self._made if name not in numbers]
@@ -446,6 +450,7 @@ class _ClauseEvaluation:
     def _first(self, side: MergeSide) -> Column:
         """Return the number of the first clause of a side that applies to a row of that side."""
         chosen = F.lit(_IDLE) if side is MergeSide.MATCHED else F.lit(None).cast("int")
+        # From the last to the first: each wraps those after it, so the first whose condition holds is the outermost.
         for number, clause in reversed([*enumerate(self._clauses)]):
             if clause.side is side:
                 is_true = F.lit(True) if clause.condition is None else to_column(clause.condition)

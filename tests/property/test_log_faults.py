@@ -5,6 +5,7 @@ These operations only touch the log; those that run jobs are in `tests/engine/te
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from contextlib import redirect_stdout
@@ -22,6 +23,7 @@ from widen.log.checkpoint_writer import DAY_MS, clean_up
 from widen.log.commit_files import current_ms
 from widen.log.log_store import LogStore
 from widen.log.snapshot import open_snapshot
+from widen.proof import client_readers
 from widen.table import Table, create_table
 from widen.table.maintenance import ensure_checkpoint
 
@@ -86,11 +88,21 @@ def prepare_deleted(place: Path) -> None:
         os.utime(path, (old, old))
 
 
-def hand_over(place: Path) -> int:
-    """Hand the table to a client that is not installed: whether it reads the table is not a question of the store."""
-    with mock.patch.object(handover_command, "find_spec", return_value=None), redirect_stdout(StringIO()):
+def hand_over(place: Path, *, installed: bool = False) -> int:
+    """Hand the table over, and return the version that the command acknowledges.
+
+    Whether a client reads the table is not a question of the store: it is not installed, or has no reader, so that only
+    our side of the proof is made.
+    """
+    shown = StringIO()
+    with (
+        mock.patch.object(handover_command, "find_spec", return_value=installed or None),
+        mock.patch.object(client_readers, "find_readers", return_value=[]),
+        redirect_stdout(shown),
+    ):
         handover_command.handover(str(place / "t"), to="polars", append=False, dry_run=False, json=True)
-    return table(place).version
+    # Read from the answer: another look at the store would be a call of ours that the faults hit as well.
+    return int(json.loads(shown.getvalue())["version"])
 
 
 STEPS = {
@@ -145,6 +157,9 @@ OPERATIONS = [
     ),
     Operation("vacuum", prepare_deleted, lambda place: table(place).vacuum().version, is_one_commit=False),
     Operation("handover", prepare_without_files, hand_over, is_one_commit=False),
+    Operation(
+        "handover with proof", prepare_without_files, partial(hand_over, installed=True), is_one_commit=False
+    ),
     Operation(
         "clear type history",
         prepare_without_files,

@@ -26,7 +26,7 @@ CASES: dict[str, bytes] = {
     "a quoted blank line": HEAD + b'1,"a\n\nb"\n2,c\n',
     "an open quote at the end": HEAD + b'1,a\n2,"b\n3,c\n4,d\n',
     "an open quote in the last field": HEAD + b'1,a\n2,"b',
-    "two stray quotes, at the begin and the end of fields": HEAD + b'1,a\n2,"b\n3,c\n4,d"\n5,e\n',
+    "two stray quotes, at the start and at the end of a field": HEAD + b'1,a\n2,"b\n3,c\n4,d"\n5,e\n',
     "a stray quote that a quoted field closes": HEAD + b'1,a\n2,"b\n3,"c"\n4,d\n',
     "two stray quotes that change the number of fields": HEAD + b'1,a\n2,"b\n3,c",x\n4,d\n',
     "a quote within a field": HEAD + b'1,5" pipe\n2,c\n',
@@ -48,44 +48,44 @@ CASES: dict[str, bytes] = {
     "a separator at the end of each row": HEAD + b"1,a,\n2,c,\n",
     "a separator at the end of the header": b"n,name,\n1,a,\n2,c,\n",
     "only separators": HEAD + b"1,a\n,\n2,c\n",
-    "another separator than the header": HEAD + b"1;a\n2;c\n",
+    "a separator other than that of the header": HEAD + b"1;a\n2;c\n",
     # lines
     "CRLF": b"n,name\r\n1,a\r\n2,c\r\n",
     "CR": b"n,name\r1,a\r2,c\r",
-    "mixed line ends": b"n,name\r\n1,a\n2,b\r3,c\n",
+    "mixed line endings": b"n,name\r\n1,a\n2,b\r3,c\n",
     "LF CR": b"n,name\n\r1,a\n\r2,c\n\r",
     "CR CR LF": b"n,name\r\r\n1,a\r\r\n2,c\r\r\n",
     "CR in a quoted field": HEAD + b'1,"a\rb"\n2,c\n',
     "CRLF in a quoted field": b'n,name\r\n1,"a\r\nb"\r\n2,c\r\n',
-    "no line end at the end": HEAD + b"1,a\n2,c",
+    "no line ending at the end": HEAD + b"1,a\n2,c",
     "a blank line in the middle": HEAD + b"1,a\n\n2,c\n",
-    "a blank line at the begin": b"\n" + HEAD + b"1,a\n2,c\n",
+    "a blank line at the start": b"\n" + HEAD + b"1,a\n2,c\n",
     "blank lines at the end": HEAD + b"1,a\n2,c\n\n\n",
     "a line of spaces": HEAD + b"1,a\n   \n2,c\n",
     "a vertical tab and a form feed": HEAD + b"1,a\x0bb\x0cc\n2,c\n",
     "U+2028 and U+0085": HEAD + "1,a\u2028b\x85c\n2,c\n".encode(),
     # headers
-    "only a header": HEAD,
+    "a header and no rows": HEAD,
     "a quoted header with a line break": b'n,"na\nme"\n1,a\n2,c\n',
-    "equal names": b"n,n\n1,a\n2,c\n",
+    "two equal names": b"n,n\n1,a\n2,c\n",
     "an empty name": b"n,\n1,a\n2,c\n",
-    "names in two cases": b"n,N\n1,a\n2,c\n",
+    "names that differ only in case": b"n,N\n1,a\n2,c\n",
     "spaces around names": b" n , name \n1,a\n2,c\n",
     "a comment line": b"# made by x\n" + HEAD + b"1,a\n2,c\n",
     "a line sep=,": b"sep=,\n" + HEAD + b"1,a\n2,c\n",
     # bytes
     "a byte order mark": b"\xef\xbb\xbf" + HEAD + b"1,a\n2,c\n",
-    "a byte order mark and a quoted name": b'\xef\xbb\xbf"n",name\n1,a\n2,c\n',
+    "a byte order mark before a quoted name": b'\xef\xbb\xbf"n",name\n1,a\n2,c\n',
     "a byte that is not UTF-8": HEAD + b"1,\xe9\n2,c\n",
     "a NUL": HEAD + b"1,a\0b\n2,c\n",
     "Ctrl-Z at the end": HEAD + b"1,a\n2,c\n\x1a",
     "UTF-16 with a mark": (HEAD + b"1,a\n2,c\n").decode().encode("utf-16"),
     "UTF-16 without a mark": (HEAD + b"1,a\n2,c\n").decode().encode("utf-16-le"),
     "an Excel workbook": b"PK\x03\x04" + bytes(26) + b"[Content_Types].xml",
-    "a page of HTML": b"<!DOCTYPE html>\n<html><body>Not found</body></html>\n",
+    "an HTML page": b"<!DOCTYPE html>\n<html><body>Not found</body></html>\n",
     "spaces around values": HEAD + b"1, a \n2,c\n",
-    "the text NULL": HEAD + b"1,NULL\n2,c\n",
-    "a number with zeros": HEAD + b"007,1.50\n2,c\n",
+    "the string NULL": HEAD + b"1,NULL\n2,c\n",
+    "numbers with extra zeros": HEAD + b"007,1.50\n2,c\n",
 }
 
 Rows = list[list[str | None]]
@@ -168,14 +168,25 @@ def answers(read: Callable[[Path], str]) -> dict[str, str]:
 
 START = """# Odd CSV files
 
-What Widen, Spark, DuckDB and polars make of the same files. Each row of a result is a JSON list; the names are shown
-if they are not `n` and `name`. A corrupt line is kept as it is in `_corrupt_record`, and counts for `--max-corrupt`; a
-refused file is an error, or is skipped with `--skip-bad-files`. Spark reads with `header` and `multiLine`, DuckDB with
-`header` and `all_varchar`, polars without types.
+What {readers} make of the same files. Each row of a result is a JSON list; the names are shown
+unless they are `n` and `name`. A corrupt line is kept unchanged in `_corrupt_record`, and counts towards `--max-corrupt`; a
+refused file is an error, or is skipped with `--skip-bad-files`. {settings}.
 
-`tools/odd_csv.py` writes this page; a test compares our column with the code.
+`tools/odd_csv.py` writes this page; a test compares the column of Widen with the code.
 
 """
+
+SETTINGS = {
+    "Spark": "Spark reads with `header` and `multiLine`",
+    "DuckDB": "DuckDB reads with `header` and `all_varchar`",
+    "polars": "polars reads without types",
+}
+
+
+def start(readers: list[str]) -> str:
+    """The text above the table: whose readers are compared, and how they read."""
+    listed = f"{', '.join(readers[:-1])} and {readers[-1]}"
+    return START.format(readers=listed, settings=", ".join(SETTINGS[each] for each in readers if each in SETTINGS))
 
 
 def cell(text: str) -> str:
@@ -188,7 +199,7 @@ def page(columns: dict[str, dict[str, str]]) -> str:
     lines = [f"| {name} | " + " | ".join(cell(column[name]) for column in columns.values()) + " |" for name in CASES]
     names = ["file", *columns]
     head = ["| " + " | ".join(names) + " |", "|---" * len(names) + "|"]
-    return START + "\n".join([*head, *lines]) + "\n"
+    return start(list(columns)) + "\n".join([*head, *lines]) + "\n"
 
 
 def pinned() -> dict[str, list[str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from support.drift import batches
@@ -21,6 +21,7 @@ TYPES = ("int", "bigint", "string", "double", "decimal(10,2)", "boolean", "date"
 ORIGIN = parse_type("struct<text: string, file: string, position: bigint, reason: string>")
 
 
+@example([b'{"a":9223372036854775808}'], "int", True, True, False, False)  # a text column beside could hold it
 @given(batches, st.sampled_from(TYPES), st.booleans(), st.booleans(), st.booleans(), st.booleans())
 def test_what_does_not_fit_is_quarantined_whole(
     batch: list[bytes], kind: str, required: bool, has_sibling: bool, dated: bool, adapts: bool

@@ -344,7 +344,8 @@ def _scalar_kinds(
     routed = [slot for slot in slots if routes_kind(slot, Kind(DECIMAL_WORD))]
     deciding = [slot for slot in routed if decides[slot.name] & DOUBLE or slot.guard is not None]
     has_text_column = any(slot.word == STRING_WORD and slot.name in base_columns for slot in slots)
-    if any(slot.rounds for slot in slots):
+    # Where a fixed column takes no decimals, a record with one is quarantined, whatever columns are beside it.
+    if any(slot.rounds or (slot.guard is not None and slot not in routed) for slot in slots):
         return takes, decides
     if not deciding and not has_text_column and not converter.deciders:
         # A decimal that fits a new column of decimals does not change the plan either.

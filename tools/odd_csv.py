@@ -169,8 +169,8 @@ def answers(read: Callable[[Path], str]) -> dict[str, str]:
 START = """# Odd CSV files
 
 What {readers} make of the same files. Each row of a result is a JSON list; the names are shown
-unless they are `n` and `name`. A corrupt line is kept unchanged in `_corrupt_record`, and counts towards `--max-corrupt`; a
-refused file is an error, or is skipped with `--skip-bad-files`. {settings}.
+unless they are `n` and `name`. A corrupt line is kept unchanged in `_corrupt_record`, and counts towards
+`--max-corrupt`; a refused file is an error, or is skipped with `--skip-bad-files`. {settings}.
 
 `tools/odd_csv.py` writes this page; a test compares the column of Widen with the code.
 

@@ -157,9 +157,7 @@ OPERATIONS = [
     ),
     Operation("vacuum", prepare_deleted, lambda place: table(place).vacuum().version, is_one_commit=False),
     Operation("handover", prepare_without_files, hand_over, is_one_commit=False),
-    Operation(
-        "handover with proof", prepare_without_files, partial(hand_over, installed=True), is_one_commit=False
-    ),
+    Operation("handover with proof", prepare_without_files, partial(hand_over, installed=True), is_one_commit=False),
     Operation(
         "clear type history",
         prepare_without_files,

@@ -64,6 +64,45 @@ def test_records_are_loaded_and_proved(tmp_path: Path) -> None:
     assert schema == "struct<id: bigint, n: struct<x: boolean>, price: double, tags: array<string>>"
 
 
+ICEBERG = """
+place, catalog = sys.argv[1:3]
+words = {"catalog": catalog, "new": True}
+done = widen.ingest(place, "shop.orders", verify=True, **words)
+again = widen.ingest(place, "shop.orders", **words)
+table = widen.IcebergTable("shop.orders", catalog)
+rows = table.table.scan().to_arrow().to_pylist()
+print(json.dumps([done.records, str(done.verification), again.is_unchanged, table.schema.sql, rows]))
+"""
+
+
+def test_records_are_loaded_into_an_iceberg_table(tmp_path: Path) -> None:
+    source, catalog = tmp_path / "in.json", tmp_path / "lake.db"
+    source.write_text('{"id": 1, "tags": ["a"]}\n{"id": 2, "n": {"x": true}}\n')
+    records, proof, is_unchanged, schema, rows = values(ICEBERG, str(source), str(catalog))
+    assert (records, proof, is_unchanged) == (2, "4 of 4 leaves exact", True)
+    assert schema == "struct<id: int, n: struct<x: boolean>, tags: array<string>>"
+    assert sorted(rows, key=lambda row: row["id"]) == [
+        {"id": 1, "n": None, "tags": ["a"]},
+        {"id": 2, "n": {"x": True}, "tags": None},
+    ]
+
+
+def test_an_iceberg_table_that_needs_spark(tmp_path: Path) -> None:
+    source = tmp_path / "in.json"
+    source.write_text('{"id": 1}\n')
+    code = """
+import pyarrow as pa
+from widen.iceberg.catalog import to_catalog
+catalog = to_catalog(sys.argv[2]).open()
+catalog.create_namespace("shop")
+catalog.create_table("shop.fixed", pa.schema([pa.field("b", pa.binary(3))]))
+widen.ingest(sys.argv[1], "shop.fixed", catalog=sys.argv[2], engine="local")
+"""
+    done = run(code, str(source), str(tmp_path / "lake.db"))
+    assert done.returncode == 1
+    assert "This call needs Spark, because it writes the files of tables with partitions, rules" in done.stderr
+
+
 def test_a_large_source_is_read_by_several_processes(tmp_path: Path) -> None:
     source, table = tmp_path / "in.json", tmp_path / "t"
     count = 60_000

@@ -47,7 +47,12 @@ from widen.spark.write.arrow_writer import (
 )
 from widen.spark.write.parquet_encoding import read_size, to_encoding
 from widen.spark.write.parquet_writer import write_parquet
-from widen.spark.write.physical_layout import fill_computed_columns, first_violated_rule, is_fully_nullable
+from widen.spark.write.physical_layout import (
+    fill_computed_columns,
+    first_violated_rule,
+    has_length_rules,
+    is_fully_nullable,
+)
 
 # What a batch requires of a table format: to write rows, and to read them again.
 
@@ -263,11 +268,10 @@ class IcebergWriter(TableWriter):
     rule: Column | None = None
 
     def find_sink(self, _: SparkSession) -> PartSink | None:
-        # Tasks that write their own files neither check rules nor split rows by partition, and they do not sort.
-        has_rules = (
-            self.partition_by or self.sort_by or not is_fully_nullable(self.schema) or self.violated_rule() is not None
-        )
-        return None if has_rules else self._new_sink()
+        # Tasks that write their own files neither check rules nor split rows by partition, and they do not sort. The
+        # rules themselves are columns of Spark, which may not run.
+        has_rules = self.rule is not None or not is_fully_nullable(self.schema) or has_length_rules(self.schema)
+        return None if self.partition_by or self.sort_by or has_rules else self._new_sink()
 
     def from_parts(self, parts: Sequence[PartFile]) -> list[IcebergFile]:
         return [IcebergFile(part.path, part.size_bytes, part.stats) for part in parts]

@@ -385,10 +385,12 @@ def first_violated_rule(
     """
     breaches = [breach for field in schema for breach in (*_item_breaches(field), *_length_breaches(field))]
     breaches += _row_breaches(schema, protocol, properties, limits)
+    if not breaches:
+        return None
     message = F.lit(None).cast("string")
     for is_violated, refusal in reversed(breaches):
         message = F.when(is_violated, refusal_text(*refusal)).otherwise(message)
-    return message if breaches else None
+    return message
 
 
 # ---- rules of a row --------------------------------------------------------------------------------
@@ -448,17 +450,23 @@ def _item_breaches(field: Field) -> Iterator[RuleBreach]:
             yield is_violated, _null_refusal((field.name, *path))
 
 
+def has_length_rules(schema: StructType) -> bool:
+    """Return whether a column has texts of a limited length, or binary values of a fixed one."""
+    items = [field for _, field in fields(schema)]
+    return any(text_limits(field) for field in schema) or any(True for item in items for _ in fixed_lengths(item))
+
+
 def _length_breaches(field: Field) -> Iterator[RuleBreach]:
-    column = F.col(quote_name(field.name))
+    # No column is made where there is no rule, since that needs a session of Spark.
     for path, limit in text_limits(field).items():
         is_long = _anywhere(field.type, path, partial(_is_longer, limit))
-        yield is_long(column), _length_refusal((field.name, *path), limit, field)
+        yield is_long(F.col(quote_name(field.name))), _length_refusal((field.name, *path), limit, field)
     for parent, item in fields(StructType((field,))):
         for path, _, size in fixed_lengths(item):
             whole = (*parent[1:], *path)
             has_other_length = _anywhere(field.type, whole, partial(_has_other_length, size))
             facts = {"column": format_path((field.name, *whole)), "size": str(size)}
-            yield has_other_length(column), ("BYTES", facts, None)
+            yield has_other_length(F.col(quote_name(field.name))), ("BYTES", facts, None)
 
 
 def _null_refusal(path: Path) -> RowRefusal:

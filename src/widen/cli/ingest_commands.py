@@ -88,6 +88,9 @@ OPTIONS: Mapping[str, Any] = {
         f"A partition field of a new Iceberg table, e.g. day(placed_at) or bucket(16, id); {_MANY}",
         metavar="FIELD",
     ),
+    "branch": _option(
+        str | None, "--branch", "The branch of an Iceberg table that gets the rows; by default main.", metavar="NAME"
+    ),
     "format": _option(Format | None, "--format", "The format of the files; by default from their names."),
     "options": _option(
         list[str] | None,
@@ -285,7 +288,7 @@ def ensure_options_valid(
     from widen.ingestion.options import check_places, parse_keys, parse_options, to_quarantine
     from widen.targets import find_table
 
-    table = {name: options[name] for name in ("to", "catalog", "partition_by")}
+    table = {name: options[name] for name in ("to", "catalog", "partition_by", "branch")}
     rest: Any = {name: options[name] for name in options if name not in (*table, "layout_of")}
     _, policy = parse_options(rest)
     parse_keys(rest, policy)

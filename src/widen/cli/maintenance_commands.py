@@ -406,6 +406,9 @@ def replay_command(
     quarantine: Annotated[str, typer.Argument(help="The quarantine, e.g. orders_quarantine.")],
     into: shared_options.Into,
     catalog: shared_options.Catalog = None,
+    branch: Annotated[
+        str | None, typer.Option(help="The branch of an Iceberg table that gets the rows; by default main.")
+    ] = None,
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
@@ -415,10 +418,11 @@ def replay_command(
     from widen.report import terminal, text_format
 
     settings = shared_options.storage(storage_option)
-    ensure_replayable(quarantine, into, catalog=catalog, storage_options=settings)
+    place: dict[str, Any] = {"catalog": catalog, "branch": branch, "storage_options": settings}
+    ensure_replayable(quarantine, into, **place)
     with progress("starting Spark") as update:
         spark = update.watch(spark_session.spark_session())
-        result = replay(quarantine, into, catalog=catalog, storage_options=settings, spark=spark, progress=update)
+        result = replay(quarantine, into, **place, spark=spark, progress=update)
     if json:
         show_json(result.to_value())
         return

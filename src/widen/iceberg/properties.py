@@ -10,6 +10,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
@@ -25,8 +26,14 @@ SOURCES = "widen.sources"
 STREAM = "widen.stream."
 """Prefix of table properties: with the id of a stream, the number of the last interval that the table has."""
 
+BRANCH_STREAM = "widen.branch-stream."
+"""Prefix of table properties: with a branch in percent-encoding, a slash and the id of a stream, the last interval."""
+
 APP_ID, INTERVAL = "widen.app-id", "widen.interval"
 """Snapshot summary: the stream and the number of the interval that the snapshot holds."""
+
+BRANCH = "widen.branch"
+"""Snapshot summary: the branch that an interval was written to; missing for the main branch."""
 
 OPERATION = "widen.operation"
 """Snapshot summary: what made the snapshot, one of `OPERATIONS`."""
@@ -176,20 +183,43 @@ def doc_with_source(text: str | None, field: Field) -> str | None:
     return " ".join(parts) or None
 
 
-def stream_mark(app_id: str, number: int) -> dict[str, str]:
-    """Return the table property that records the last interval of a stream."""
-    return {f"{STREAM}{app_id}": str(number)}
+def stream_key(app_id: str, branch: str | None = None) -> str:
+    """Return the name of the table property that records the last interval of a stream.
+
+    Args:
+        branch: The branch that has the interval; None for the main branch.
+
+    Example:
+        >>> stream_key("loader"), stream_key("loader", "a/b")
+        ('widen.stream.loader', 'widen.branch-stream.a%2Fb/loader')
+    """
+    return f"{STREAM}{app_id}" if branch is None else f"{branch_prefix(branch)}{app_id}"
 
 
-def last_interval(properties: Mapping[str, str], app_id: str) -> int | None:
-    """Return the number of the last interval of a stream that the table has; None if it has none."""
-    number = properties.get(f"{STREAM}{app_id}")
+def branch_prefix(branch: str) -> str:
+    """Return what the names of the properties with the intervals of a branch begin with."""
+    return f"{BRANCH_STREAM}{quote(branch, safe='')}/"
+
+
+def stream_mark(app_id: str, number: int, branch: str | None = None) -> dict[str, str]:
+    """Return the table property that records the last interval of a stream in a branch."""
+    return {stream_key(app_id, branch): str(number)}
+
+
+def last_interval(properties: Mapping[str, str], app_id: str, branch: str | None = None) -> int | None:
+    """Return the number of the last interval of a stream by the properties of the table; None if there is none.
+
+    Raises:
+        CorruptMetadata: the property is not a number.
+    """
+    name = stream_key(app_id, branch)
+    number = properties.get(name)
     if number is None:
         return None
     try:
         return int(number)
     except ValueError as error:
-        name, fix = f"{STREAM}{app_id}", "Set it to the number of the last interval that the table has."
+        fix = "Set it to the number of the last interval that the table has."
         raise CorruptMetadata(location=app_id, name=name, reason=f"{number!r} is not a number", fix=fix) from error
 
 

@@ -19,8 +19,9 @@ from widen.iceberg.partitions import (
     read_partition_fields,
     read_sort_keys,
 )
+from widen.iceberg.properties import branch_prefix, stream_mark
 from widen.iceberg.schema_conversion import to_model
-from widen.iceberg.snapshots import MAIN_BRANCH, SnapshotReference, ancestors, find_read_point
+from widen.iceberg.snapshots import MAIN_BRANCH, SnapshotReference, ancestors, find_read_point, marks_of_branch
 from widen.iceberg.table_commit import commit_metadata, reference_ages
 from widen.model.column_path import format_path, resolve
 from widen.model.lazy_module import import_lazily
@@ -117,8 +118,12 @@ def drop_reference(name: TableName, kind: str, label: str) -> Table:
         raise InvalidOption(option=kind, value=label, expected="The main branch of a table cannot be dropped.")
     find_read_point(table.metadata, _named(kind, label))
 
+    own = [key for key in table.properties if key.startswith(branch_prefix(label))] if kind == BRANCH else []
+
     def change(transaction: Transaction) -> None:
         snapshot_updates.ManageSnapshots(transaction)._remove_ref_snapshot(label).commit()
+        if own:  # a branch of the same name begins anew
+            transaction.remove_properties(*own)
 
     return commit_metadata(name, table, change, lambda new: label not in new.refs)
 
@@ -145,7 +150,10 @@ def fast_forward(name: TableName, branch: str, source: str) -> Table:
         raise InvalidOption(option="branch", value=branch, expected=expected)
     if old.snapshot_id == new.snapshot_id:
         return table
-    number = new.snapshot_id
+    number, target = new.snapshot_id, None if branch == MAIN_BRANCH else branch
+    # What the other branch has loaded, this one has loaded now.
+    marks = {} if source == MAIN_BRANCH else marks_of_branch(metadata, source)
+    moved = {key: value for app_id, last in marks.items() for key, value in stream_mark(app_id, last, target).items()}
 
     def change(transaction: Transaction) -> None:
         transaction._stage(
@@ -153,6 +161,8 @@ def fast_forward(name: TableName, branch: str, source: str) -> Table:
                 snapshot_id=number, ref_name=branch, type=BRANCH, **reference_ages(metadata, branch)
             )
         )
+        if moved:
+            transaction.set_properties(moved)
 
     return commit_metadata(name, table, change, lambda each: each.refs[branch].snapshot_id == number)
 

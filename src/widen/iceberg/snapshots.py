@@ -174,15 +174,18 @@ def ancestors(metadata: TableMetadata, newest: Snapshot | None = None) -> Iterat
         snapshot = None if parent is None else by_id.get(parent)
 
 
-def ancestors_since(metadata: TableMetadata, io: FileIO, time_ms: int) -> list[Snapshot]:
-    """Return the current snapshot and those before it, newest first, up to the first one that is not after a time.
+def ancestors_since(
+    metadata: TableMetadata, io: FileIO, time_ms: int, newest: Snapshot | None = None
+) -> list[Snapshot]:
+    """Return a snapshot and those before it, newest first, up to the first one that is not after a time.
 
     Expired ones are found in older metadata files, as far as these exist.
 
     Args:
         io: Reads older metadata files.
+        newest: The snapshot; by default the current one.
     """
-    line, older_snapshots = list(ancestors(metadata)), dict[int, "Snapshot"]()
+    line, older_snapshots = list(ancestors(metadata, newest)), dict[int, "Snapshot"]()
     older = [entry.metadata_file for entry in metadata.metadata_log]
     while line and line[-1].timestamp_ms > time_ms:
         # PyIceberg takes the parent from a snapshot when it expires the parent, so older metadata may know better.
@@ -230,21 +233,61 @@ def snapshot_commits(
         yield snapshot.snapshot_id, snapshot.timestamp_ms, _describe(snapshot, store)
 
 
-def stream_marks_at(metadata: TableMetadata, snapshot_id: int) -> dict[str, str | None]:
-    """Return the properties that record the last batches of streams, as a snapshot has them; None for none.
+def stream_marks_at(metadata: TableMetadata, snapshot_id: int, newest: Snapshot | None = None) -> dict[str, int | None]:
+    """Return the last intervals of streams, by their ids, as an earlier snapshot has them; None for none.
 
     Only those are returned that later snapshots have changed. The numbers of a stream grow, so all before the first one
     that is undone are in the table.
+
+    Args:
+        newest: The last of the later snapshots; by default the current one.
     """
     kept = {each.snapshot_id for each in ancestors(metadata, metadata.snapshot_by_id(snapshot_id))}
     undone: dict[str, int] = {}
-    for snapshot in ancestors(metadata):
+    for snapshot in ancestors(metadata, newest):
         if snapshot.snapshot_id in kept:
             break
         summary = summary_of(snapshot)
         if names.APP_ID in summary:
             undone[summary[names.APP_ID]] = summary_count(snapshot, names.INTERVAL)
-    return {f"{names.STREAM}{app_id}": str(first - 1) if first > 0 else None for app_id, first in undone.items()}
+    return {app_id: first - 1 if first > 0 else None for app_id, first in undone.items()}
+
+
+def find_last_interval(metadata: TableMetadata, app_id: str, branch: str | None = None) -> int | None:
+    """Return the number of the last interval of a stream that a branch has; None if it has none.
+
+    A property outlives the snapshots that it speaks of. If another writer moves a branch to what a second one has
+    loaded, only the summaries of the snapshots tell it.
+
+    Args:
+        branch: The branch; None for the main branch.
+
+    Raises:
+        VersionNotFound: the table does not have the branch.
+        CorruptMetadata: a property is not a number.
+    """
+    newest = find_read_point(metadata, SnapshotReference(branch=branch)).snapshot
+    if newest is None:
+        return names.last_interval(metadata.properties, app_id)
+    found = [names.last_interval(metadata.properties, app_id, branch)]
+    if branch is not None:
+        main = names.last_interval(metadata.properties, app_id)
+        found.append(stream_marks_at(metadata, newest.snapshot_id).get(app_id, main))
+    for snapshot in ancestors(metadata, newest):
+        summary = summary_of(snapshot)
+        if summary.get(names.APP_ID) == app_id:
+            if branch is not None or names.BRANCH in summary:
+                found.append(summary_count(snapshot, names.INTERVAL))
+            break
+    return max((each for each in found if each is not None), default=None)
+
+
+def marks_of_branch(metadata: TableMetadata, branch: str) -> dict[str, int]:
+    """Return the last intervals of streams that a branch has beside those of the main branch, by the ids of streams."""
+    prefix = names.branch_prefix(branch)
+    own = {key.removeprefix(prefix) for key in metadata.properties if key.startswith(prefix)}
+    found = ((app_id, find_last_interval(metadata, app_id, branch)) for app_id in own)
+    return {app_id: number for app_id, number in found if number is not None}
 
 
 def _describe(snapshot: Snapshot, store: LogStore | None) -> dict[str, Any]:
@@ -365,8 +408,8 @@ def _partition_text(metadata: TableMetadata, file: DataFile) -> str:
 # the same commit names the newest one. They are in a folder below the location of the table whose name begins with
 # an underscore: `remove_orphan_files` of Iceberg leaves such folders alone.
 #
-# A rollback to an older snapshot keeps the table properties. So loads count only as long as the current snapshot
-# comes after them; where snapshots between the two have expired, older metadata files tell.
+# A rollback to an older snapshot keeps the table properties, and a branch shares them with the others. So loads count
+# only for a snapshot that comes after them; where snapshots between the two have expired, older metadata files tell.
 #
 # Source: docs/guide/iceberg.md
 
@@ -380,17 +423,24 @@ FOLDER = "_widen/loads"
 _CHERRY_PICKED = "source-snapshot-id"
 
 
-def read_snapshot_loads(table: Table, store: LogStore) -> tuple[Load, ...]:
-    """Return the loads whose rows the current snapshot has, oldest first.
+def read_snapshot_loads(table: Table, store: LogStore, newest: Snapshot | None = None) -> tuple[Load, ...]:
+    """Return the loads whose rows a snapshot has, oldest first.
+
+    Args:
+        newest: The snapshot; by default the current one.
 
     Raises:
         CorruptMetadata: the record of loads is missing or damaged.
     """
+    return _current(table, _recorded_loads(table, store), newest)
+
+
+def _recorded_loads(table: Table, store: LogStore) -> tuple[Load, ...]:
     head = _find_head(table.properties, table.location())
     if head is None:
         return ()
     try:
-        return _current(table, RecordFolder(store, FOLDER).read_loads(head))
+        return RecordFolder(store, FOLDER).read_loads(head)
     except CorruptLog as error:
         raise _corrupt(table.location(), f"{error.fields['path']}: {error.fields['reason']}") from error
 
@@ -412,7 +462,8 @@ def record_load(
     load = msgspec.structs.replace(load, version=snapshot.snapshot_id, loaded_ms=snapshot.timestamp_ms)
     head = None if before is None else _find_head(before.properties, before.location())
     if before is not None and head is not None and _was_rolled_back(before, folder, head):
-        written = put_record(folder, number, Record(loads=(*read_snapshot_loads(before, store), load)), staged)
+        kept = _current_in_branches(before, _recorded_loads(before, store))
+        written = put_record(folder, number, Record(loads=(*kept, load)), staged)
     else:
         written = write_record(folder, head, load, number, staged)
     return {LOADS: str(written)}
@@ -424,7 +475,7 @@ def _was_rolled_back(table: Table, folder: RecordFolder, head: str) -> bool:
         newest = folder.read(head).loads[-1:]
     except FileMissing:
         return False
-    return _current(table, newest) != newest
+    return _current_in_branches(table, newest) != newest
 
 
 def _find_head(properties: Mapping[str, str], location: str) -> str | None:
@@ -442,16 +493,28 @@ def _corrupt(location: str, reason: str) -> CorruptMetadata:
     return CorruptMetadata(location=location, name=LOADS, reason=reason, fix=fix)
 
 
-def _current(table: Table, loads: Sequence[Load]) -> tuple[Load, ...]:
-    """Return the loads before the current snapshot, also those whose snapshots have expired.
+def _current(table: Table, loads: Sequence[Load], newest: Snapshot | None = None) -> tuple[Load, ...]:
+    """Return the loads before a snapshot, also those whose snapshots have expired.
 
     A load that was rolled back and has expired is newer than the snapshots that the rollback went back to.
+
+    Args:
+        newest: The snapshot; by default the current one.
     """
     metadata = table.metadata
-    line = ancestors_since(metadata, table.io, max((load.loaded_ms for load in loads), default=0))
+    line = ancestors_since(metadata, table.io, max((load.loaded_ms for load in loads), default=0), newest)
     kept = {each.snapshot_id for each in line}
     kept |= {summary_count(each, _CHERRY_PICKED) for each in line}
     oldest_ms = line[-1].timestamp_ms if line else 0
     expired = [load for load in loads if metadata.snapshot_by_id(load.version) is None]
     kept |= {load.version for load in expired if load.loaded_ms < oldest_ms}
+    return tuple(load for load in loads if load.version in kept)
+
+
+def _current_in_branches(table: Table, loads: Sequence[Load]) -> tuple[Load, ...]:
+    """Return the loads that any branch or tag has: one record serves all of them, since they may move."""
+    metadata = table.metadata
+    heads = {each.snapshot_id for each in metadata.refs.values()} | {metadata.current_snapshot_id}
+    found = [metadata.snapshot_by_id(head) for head in heads if head is not None]
+    kept = {load.version for newest in found if newest is not None for load in _current(table, loads, newest)}
     return tuple(load for load in loads if load.version in kept)

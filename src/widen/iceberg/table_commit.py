@@ -12,6 +12,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from time import monotonic, time
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from widen.errors import (
@@ -27,7 +28,7 @@ from widen.errors import (
     WidenError,
 )
 from widen.errors.tables import add_note, first_line
-from widen.iceberg.catalog import TableName, translate_catalog_errors
+from widen.iceberg.catalog import NAMES, TableName, translate_catalog_errors
 from widen.iceberg.column_changes import change_columns, to_column_state
 from widen.iceberg.file_metrics import IcebergFile, to_data_file
 from widen.iceberg.partitions import (
@@ -38,10 +39,10 @@ from widen.iceberg.partitions import (
     rounded_sources,
     to_partition_spec,
 )
-from widen.iceberg.properties import read_sources
+from widen.iceberg.properties import read_sources, stream_key
 from widen.iceberg.scan_plan import ReplacedDeletes
 from widen.iceberg.schema_conversion import from_model, to_model
-from widen.iceberg.snapshots import MAIN_BRANCH, stream_marks_at
+from widen.iceberg.snapshots import MAIN_BRANCH, SnapshotReference, find_read_point, stream_marks_at
 from widen.log.commit_outcome import Conflicted, StagedFiles
 from widen.model.display import record_commit
 from widen.model.lazy_module import import_lazily
@@ -269,12 +270,16 @@ def commit_metadata(
     return _commit_metadata(name, transaction, has_changed)
 
 
-def commit_restore(name: TableName, snapshot_id: int) -> Table:
-    """Make a snapshot the current one in one commit, and return the newest version of the table.
+def commit_restore(name: TableName, snapshot_id: int, branch: str | None = None) -> Table:
+    """Make a snapshot the newest one of a branch in one commit, and return the newest version of the table.
 
     The marks of streams go back to what the snapshot has, so that what is loaded again is not skipped.
 
+    Args:
+        branch: The branch; None for the main branch.
+
     Raises:
+        VersionNotFound: the table does not have the branch.
         UnsupportedIcebergVersion: the table has a format version that PyIceberg does not write.
         TableChanged: another writer changed the table first.
         ColumnChangeUnknown: the catalog did not say whether it has the change.
@@ -282,16 +287,21 @@ def commit_restore(name: TableName, snapshot_id: int) -> Table:
     """
     table = name.load()
     ensure_table_writable(name, table)
-    marks = stream_marks_at(table.metadata, snapshot_id)
-    with translate_catalog_errors(str(name)):
-        transaction = table.transaction()
-        ages = reference_ages(table.metadata, MAIN_BRANCH)
-        transaction._stage(*transaction._set_ref_snapshot(snapshot_id, MAIN_BRANCH, "branch", **ages))
-        transaction.set_properties({key: value for key, value in marks.items() if value is not None})
-        removed = [key for key, value in marks.items() if value is None]
-        if removed:
-            transaction.remove_properties(*removed)
-    return _commit_metadata(name, transaction, lambda metadata: metadata.current_snapshot_id == snapshot_id)
+    metadata, label = table.metadata, branch or MAIN_BRANCH
+    newest = find_read_point(metadata, SnapshotReference(branch=branch)).snapshot
+    marks = stream_marks_at(metadata, snapshot_id, newest)
+
+    def change(transaction: Transaction) -> None:
+        ages = reference_ages(metadata, label)
+        transaction._stage(*transaction._set_ref_snapshot(snapshot_id, label, "branch", **ages))
+        transaction.set_properties(
+            {stream_key(app_id, branch): str(number) for app_id, number in marks.items() if number is not None}
+        )
+        gone = [stream_key(app_id, branch) for app_id, number in marks.items() if number is None]
+        if gone:
+            transaction.remove_properties(*gone)
+
+    return commit_metadata(name, table, change, lambda new: new.refs[label].snapshot_id == snapshot_id)
 
 
 def _commit_metadata(name: TableName, transaction: Transaction, has_changed: Callable[[TableMetadata], bool]) -> Table:
@@ -336,6 +346,7 @@ class IcebergTransaction:
     Args:
         branch: The branch of its snapshots; None for the main branch.
         snapshot_id: The id of the snapshot that it adds, once there is one.
+        renewed: When its access to the files was given by the catalog, in seconds of the monotonic clock.
     """
 
     name: TableName
@@ -343,6 +354,21 @@ class IcebergTransaction:
     is_new: bool = False
     branch: str | None = None
     snapshot_id: int | None = field(default=None, init=False)
+    renewed: float = field(default_factory=monotonic, init=False)
+
+    def renew_credentials(self) -> None:
+        """Ask the catalog for credentials again if those that it vended have expired or soon will.
+
+        The job between opening and commit may take longer than they last. The metadata stay those of its plan.
+
+        Raises:
+            CatalogError: the catalog cannot be read.
+        """
+        own, catalog = self.table.io.properties, self.name.catalog.open().properties
+        is_vended = any(own[name] != catalog.get(name) for name in NAMES.keys() & own.keys())
+        if not is_vended or self.is_new or not _is_stale(own, monotonic() - self.renewed):
+            return
+        self.table.io, self.renewed = self.name.load().io, monotonic()
 
     @property
     def table(self) -> Table:
@@ -399,6 +425,7 @@ class IcebergTransaction:
             InvalidOption: a property of the table is not an integer.
             CatalogError: the store of the table cannot be written.
         """
+        self.renew_credentials()
         metadata, removed, branch = self.metadata, list(removed), self.branch or MAIN_BRANCH
         is_rounded = bool(rounded_sources(metadata))
         if removed and is_rounded:
@@ -518,6 +545,28 @@ class IcebergTransaction:
             own = [each for each in snapshot.manifests(io) if each.added_snapshot_id == self.snapshot_id]
             for path in (*(each.manifest_path for each in own), snapshot.manifest_list):
                 io.delete(path)
+
+
+def _is_stale(properties: Mapping[str, str], age_seconds: float) -> bool:
+    """Return whether credentials must be renewed: catalogs need not say when they expire.
+
+    Args:
+        age_seconds: How long ago the catalog vended them.
+    """
+    if age_seconds > _CREDENTIAL_SECONDS:
+        return True
+    soon_ms = (time() + _MARGIN_SECONDS) * 1000
+    times = (value for key, value in properties.items() if _EXPIRES in key)
+    return any(value.isdecimal() and int(value) < soon_ms for value in times)
+
+
+_EXPIRES = "expires-at"
+"""In the names of properties with the time at which credentials expire, in ms: ``s3.session-token-expires-at-ms``,
+``gcs.oauth2.token-expires-at``, ``adls.sas-token-expires-at-ms.ACCOUNT``."""
+
+_MARGIN_SECONDS = 300
+_CREDENTIAL_SECONDS = 600
+"""The age from which on credentials are renewed that do not say when they expire; AWS gives none for under 900 s."""
 
 
 def reference_ages(metadata: TableMetadata, name: str) -> dict[str, int | None]:

@@ -66,6 +66,7 @@ def plan(
     to: str | None = None,
     catalog: CatalogSource | None = None,
     partition_by: Iterable[str] | None = None,
+    branch: str | None = None,
     storage_options: Mapping[str, str] | None = None,
     spark: SparkSession | None = None,
     engine: str | None = None,
@@ -122,7 +123,7 @@ def plan(
     """
     reader, policy = parse_options(locals(), storage_options)
     places = () if isinstance(source, DataFrame) else to_paths(source)
-    table = find_table(into, storage_options, to=to, catalog=catalog, partition_by=partition_by)
+    table = find_table(into, storage_options, to=to, catalog=catalog, partition_by=partition_by, branch=branch)
     kept_in = to_quarantine(quarantine, table)
     own = check_places(source, table, quarantine=kept_in, spark=spark, is_new=new, writes=False)
     keys = parse_keys(locals(), policy)
@@ -165,6 +166,7 @@ def ingest(
     to: str | None = None,
     catalog: CatalogSource | None = None,
     partition_by: Iterable[str] | None = None,
+    branch: str | None = None,
     storage_options: Mapping[str, str] | None = None,
     spark: SparkSession | None = None,
     engine: str | None = None,
@@ -231,6 +233,8 @@ def ingest(
         catalog: The catalog of an Iceberg table: the name of a catalog in the configuration of PyIceberg, a file
             ``NAME.db`` for an embedded catalog, which is created if it does not exist, or a PyIceberg catalog.
         partition_by: The partition fields of a new Iceberg table, e.g. ``["day(placed_at)", "bucket(16, id)"]``.
+        branch: The branch of an Iceberg table that gets the rows; by default ``main``. New columns belong to the whole
+            table. What ``new`` and ``txn`` have loaded into a branch, the main branch has once it is moved to it.
         storage_options: Settings and credentials of the store of the table, and of a source in S3.
         spark: The session to work in; by default the active one, else what ``engine`` says.
         engine: Where the work is done if there is no session: ``auto`` in this process as far as that is enough, and
@@ -332,7 +336,7 @@ def ingest(
     keys = parse_keys(locals(), policy)
     interval = None if txn is None else _to_interval(*txn)
     places = () if isinstance(source, DataFrame) else to_paths(source)
-    table = find_table(into, storage_options, to=to, catalog=catalog, partition_by=partition_by)
+    table = find_table(into, storage_options, to=to, catalog=catalog, partition_by=partition_by, branch=branch)
     kept_in = to_quarantine(quarantine, table)
     own = check_places(source, table, quarantine=kept_in, spark=spark, is_new=new)
     session = _open_session(source, places, storage_options, spark=spark, engine=engine, keys=keys)

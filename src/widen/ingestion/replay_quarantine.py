@@ -72,6 +72,7 @@ def replay(
     *,
     to: str | None = None,
     catalog: CatalogSource | None = None,
+    branch: str | None = None,
     storage_options: Mapping[str, str] | None = None,
     spark: SparkSession | None = None,
     progress: Progress = no_progress,
@@ -99,6 +100,7 @@ def replay(
         source: The quarantine.
         into: The table.
         catalog: The catalog of both.
+        branch: The branch of an Iceberg table that gets the rows; by default ``main``.
         storage_options: Settings and credentials of the store of both.
         spark: The session; by default the active one, else a local one.
         progress: Called when the next step begins.
@@ -116,7 +118,9 @@ def replay(
     _, policy = parse_options(locals())
     policy = replace(policy, envelope=None)  # the quarantine has records without their envelopes
     request = BatchRequest(
-        table=find_table(into, storage_options, to=to, catalog=catalog), policy=policy, progress=progress
+        table=find_table(into, storage_options, to=to, catalog=catalog, branch=branch),
+        policy=policy,
+        progress=progress,
     )
     quarantine = request.table.quarantine(fspath(source))
     request = replace(request, keys=request.table.open(policy).key_rules)
@@ -133,7 +137,12 @@ def replay(
 
 
 def ensure_replayable(
-    source: str, into: str, *, catalog: CatalogSource | None = None, storage_options: Mapping[str, str] | None = None
+    source: str,
+    into: str,
+    *,
+    catalog: CatalogSource | None = None,
+    branch: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
 ) -> None:
     """Check the tables of a replay, which needs no session; see `replay`.
 
@@ -141,7 +150,7 @@ def ensure_replayable(
         InvalidOption: the source is not a quarantine.
         TableNotFound: one of the two tables does not exist.
     """
-    table = find_table(into, storage_options, catalog=catalog)
+    table = find_table(into, storage_options, catalog=catalog, branch=branch)
     request = BatchRequest(table=table, policy=Policy(), keys=table.open(Policy()).key_rules)
     _open_existing(request)
     request.table.quarantine(source).open()

@@ -59,6 +59,7 @@ def ingest_stream(
     to: str | None = None,
     catalog: CatalogSource | None = None,
     partition_by: Iterable[str] | None = None,
+    branch: str | None = None,
     storage_options: Mapping[str, str] | None = None,
     spark: SparkSession | None = None,
     progress: Progress = no_progress,
@@ -140,7 +141,7 @@ def ingest_stream(
     reader, policy = parse_options(locals(), storage_options)
     keys = parse_keys(locals(), policy)
     checkpoint = to_place(checkpoint)
-    table = find_table(into, storage_options, to=to, catalog=catalog, partition_by=partition_by)
+    table = find_table(into, storage_options, to=to, catalog=catalog, partition_by=partition_by, branch=branch)
     kept_in = to_quarantine(quarantine, table)
     check_places(source, table, quarantine=kept_in, checkpoint=checkpoint, spark=spark, follows=True)
     session = find_session(spark)

@@ -68,6 +68,9 @@ from widen.table.iceberg_maintenance import NO_SNAPSHOT, NOT_FOR_ICEBERG
 _COMMENT = "comment"
 """The property with the description of a table, as Iceberg for Spark names it."""
 
+_BRANCH_OF, _BRANCH_PARTS = "branch_", 3
+"""How the last of three or more parts of a name says a branch, as in Iceberg for Spark."""
+
 _DELTA_CODE, _ICEBERG_CODE = "DELTA_", "ICEBERG_"
 
 
@@ -95,13 +98,19 @@ class IcebergCatalog:
         return TableName(to_catalog(self.source), tuple(table.parts))
 
     def find(self, table: TableReference) -> IcebergTable | None:
-        """Return a table of the catalog; None if it does not have it.
+        """Return a table of the catalog; None if it does not have it. ``shop.orders.branch_audit`` is a branch of one.
 
         Raises:
+            VersionNotFound: the table does not have the branch.
             CatalogError: the catalog cannot be read.
         """
         name = self.name(table)
-        return None if name is None or name.find() is None else IcebergTable(str(name), self.source)
+        if name is None or name.find() is not None:
+            return None if name is None else IcebergTable(str(name), self.source)
+        whole, last = TableName(name.catalog, name.namespace), name.identifier[-1]
+        if len(name.identifier) < _BRANCH_PARTS or not last.startswith(_BRANCH_OF) or whole.find() is None:
+            return None
+        return IcebergTable(str(whole), self.source, branch=last.removeprefix(_BRANCH_OF))
 
 
 def identity_columns(table: IcebergTable) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from widen.errors import InvalidOption, OptionMissing
 from widen.evolution.unify import FoldResult, Rest
 from widen.iceberg.catalog import CatalogSource, open_store, to_table_name
-from widen.iceberg.properties import SOURCES, STREAM, read_sources
+from widen.iceberg.properties import BRANCH_STREAM, SOURCES, STREAM, read_sources
 from widen.iceberg.schema_conversion import to_model
 from widen.iceberg.snapshots import (
     FILE_COLUMNS,
@@ -354,7 +354,7 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
 
     @check_arguments
     def restore(self, version: int | None = None, *, timestamp: datetime | str | None = None) -> TableChange[Self]:
-        """Make an earlier snapshot the current one, and return the `TableChange`. No file is deleted or written.
+        """Make an earlier snapshot the newest of the branch, and return the `TableChange`. No file is changed.
 
         The columns stay as they are. What the later snapshots have loaded counts as not loaded: ``new=True`` loads
         their files again, and ``txn`` and streams accept their batches again. Their quarantined records stay in the
@@ -380,7 +380,7 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
         snapshot = find_read_point(self.refresh()._table.metadata, reference).snapshot
         assert snapshot is not None
         if snapshot.snapshot_id != self.version:
-            self._table = commit_restore(self._name, snapshot.snapshot_id)
+            self._table = commit_restore(self._name, snapshot.snapshot_id, self._branch)
         return TableChange(self, "restore", snapshot.snapshot_id, {})
 
     @check_arguments
@@ -529,7 +529,7 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
         return self
 
     def _read_loads(self) -> Iterable[Load]:
-        return read_snapshot_loads(self._table, self._files)
+        return read_snapshot_loads(self._table, self._files, self._point(None).snapshot)
 
     @property
     def _files(self) -> LogStore:
@@ -538,11 +538,13 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
     def _preview_fold(self, column: Path, into: Path | None, spark: SparkSession) -> FoldResult:
         from widen.spark.iceberg.write import open_fold
 
+        self._ensure_main()
         return open_fold(self._name, column, into, spark).preview
 
     def _fold(self, column: Path, into: Path | None, rest: Rest, spark: SparkSession) -> TableChange[Self]:
         from widen.spark.iceberg.write import open_fold
 
+        self._ensure_main()
         metrics: dict[str, int] = {}
 
         def attempt(_: Conflicted | None) -> int | Conflicted:
@@ -587,6 +589,11 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
         with after_commit(self.name, version):
             return TableChange(self.refresh(), operation, version, metrics)
 
+    def _ensure_main(self) -> None:
+        if self._branch is not None:
+            expected = "A fold drops a column, which belongs to the whole table: open the main branch."
+            raise InvalidOption(option="branch", value=self._branch, expected=expected)
+
     def _point(self, version: int | None) -> ReadPoint:
         branch = self._branch if version is None else None
         return find_read_point(self._table.metadata, SnapshotReference(version, branch=branch))
@@ -596,6 +603,6 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
 
 
 def _ensure_not_own(keys: Iterable[str]) -> None:
-    own = next((key for key in keys if key == SOURCES or key.startswith(STREAM)), None)
+    own = next((key for key in keys if key == SOURCES or key.startswith((STREAM, BRANCH_STREAM))), None)
     if own is not None:
         raise InvalidOption(option="properties", value=own, expected="Widen keeps its records there.")

@@ -8,6 +8,7 @@ from os import PathLike, fspath
 from widen.errors import InvalidOption
 from widen.iceberg.catalog import CatalogSource, to_table_name
 from widen.iceberg.partitions import parse_partition_by
+from widen.iceberg.snapshots import MAIN_BRANCH
 from widen.log.log_store import LogStore
 from widen.spark.source.source_files import to_place
 from widen.targets.delta import DeltaFlowSource, DeltaLocation
@@ -32,6 +33,7 @@ def find_table(
     to: str | None = None,
     catalog: CatalogSource | None = None,
     partition_by: Iterable[str] | None = None,
+    branch: str | None = None,
 ) -> TableLocation:
     """Return the location of a table, in the format that it has or will have. Nothing is read yet.
 
@@ -39,6 +41,7 @@ def find_table(
         into: A local path or a URL; the name of an Iceberg table in its catalog.
         to: The format; by default Iceberg if there is a catalog, else Delta.
         catalog: The catalog of an Iceberg table; by default PyIceberg's default catalog.
+        branch: The branch of an Iceberg table; by default the main branch.
 
     Raises:
         InvalidOption: the format is unknown, the name or the scheme of the URL is not supported, or an option is not
@@ -50,8 +53,14 @@ def find_table(
         from widen.targets.iceberg import IcebergLocation
 
         name = to_table_name(fspath(into), DEFAULT_CATALOG if catalog is None else catalog)
-        return IcebergLocation(name, dict(storage_options or {}), parse_partition_by(tuple(partition_by or ())))
-    for option, value, fix in (("catalog", catalog, _FOR_ICEBERG), ("partition_by", partition_by, _CREATE_FIRST)):
+        fields = parse_partition_by(tuple(partition_by or ()))
+        return IcebergLocation(name, dict(storage_options or {}), fields, None if branch == MAIN_BRANCH else branch)
+    delta_fixes = (
+        ("catalog", catalog, _FOR_ICEBERG),
+        ("partition_by", partition_by, _CREATE_FIRST),
+        ("branch", branch, _FOR_ICEBERG),
+    )
+    for option, value, fix in delta_fixes:
         if value:
             raise InvalidOption(option=option, value=value, expected=fix)
     return DeltaLocation(LogStore(into, storage_options))

@@ -5,6 +5,7 @@ Source: docs/evolution-rules.md#d1
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -42,6 +43,7 @@ from widen.iceberg.snapshots import (
     ReadPoint,
     SnapshotReference,
     ancestors,
+    find_last_interval,
     find_read_point,
     read_snapshot_loads,
     record_load,
@@ -142,11 +144,13 @@ class IcebergLocation(TableLocation):
 
     Args:
         storage_options: Settings and credentials of the store of its files; by default those of the catalog.
+        branch: The branch that is written to; None for the main branch.
     """
 
     name: TableName
     storage_options: Mapping[str, str] = field(default_factory=dict, hash=False)
     partition_by: tuple[PartitionField, ...] = ()
+    branch: str | None = None
 
     @property
     def location(self) -> str:
@@ -167,8 +171,11 @@ class IcebergLocation(TableLocation):
         table = self.name.find()
         policy = replace(policy, table_format=TableFormat.ICEBERG_V2)
         if table is None:
+            if self.branch is not None:
+                raise self.not_found()
             return IcebergTarget(self, None, None, for_file_fields(policy))
         ensure_table_writable(self.name, table)
+        find_read_point(table.metadata, SnapshotReference(branch=self.branch))
         sources = names.read_sources(table.properties, self.location)
         schema = to_model(table.schema(), sources)
         ensure_names_distinct(schema, self.location)
@@ -188,6 +195,9 @@ class IcebergLocation(TableLocation):
         return self.name.not_found()
 
     def quarantine(self, location: str | None) -> IcebergQuarantine:
+        # Records of a branch are not those of the others until the branch is published, if it ever is.
+        if location is None and self.branch is not None:
+            location = str(self.name.sibling(f"{SUFFIX}_{_NO_WORD.sub('_', self.branch)}"))
         return IcebergQuarantine.beside(self.name, location, self.storage_options)
 
     def store(self, location: str, properties: Mapping[str, str]) -> LogStore:
@@ -240,8 +250,15 @@ class IcebergTarget(IngestTarget):
         """The id of the newest snapshot; `NO_SNAPSHOT` if there is none, None if the table does not exist yet."""
         if self.table is None:
             return None
-        snapshot = self.table.current_snapshot()
+        snapshot = self.snapshot
         return NO_SNAPSHOT if snapshot is None else snapshot.snapshot_id
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """The newest snapshot of the branch; None if there is none."""
+        if self.table is None:
+            return None
+        return find_read_point(self.table.metadata, SnapshotReference(branch=self.place.branch)).snapshot
 
     def with_file_fields(self, names: frozenset[str]) -> IcebergTarget:
         return replace(self, policy=for_file_fields(replace(self.policy, file_fields=names)))
@@ -273,7 +290,7 @@ class IcebergTarget(IngestTarget):
         return last is not None and last.number >= interval.number
 
     def last_interval(self, app_id: str) -> TransactionId | None:
-        number = None if self.table is None else names.last_interval(self.table.properties, app_id)
+        number = None if self.table is None else find_last_interval(self.table.metadata, app_id, self.place.branch)
         return None if number is None else TransactionId(app_id, number)
 
     def loads(self, *, is_required: bool = False) -> tuple[Load, ...]:
@@ -285,7 +302,7 @@ class IcebergTarget(IngestTarget):
         table = self.table
         if table is None:
             return ()
-        return read_snapshot_loads(table, self.place.store(table.location(), table.io.properties))
+        return read_snapshot_loads(table, self.place.store(table.location(), table.io.properties), self.snapshot)
 
     @property
     def key_rules(self) -> KeyRules | None:
@@ -293,6 +310,8 @@ class IcebergTarget(IngestTarget):
         return None if text is None else KeyRules.from_property(text)
 
     def with_keys(self, rules: KeyRules | None) -> IcebergTarget:
+        if rules is not None and self.place.branch is not None:
+            raise InvalidOption(option="branch", value=self.place.branch, expected=_NO_KEYS_IN_BRANCH)
         ensure_same_key(rules, self.key_rules)
         return replace(self, keys=rules, policy=policy_of_keys(self.policy, rules))
 
@@ -340,7 +359,7 @@ class IcebergTarget(IngestTarget):
             source = IcebergSource(spark, table.io, replace(after, snapshot=snapshot))
             return read_iceberg_files(source, schema, scan, UnknownPredicate())
 
-        before = None if self.table is None else self.table.current_snapshot()
+        before = self.snapshot
         assert after.snapshot is not None
         deleted = self.deleted_keys(self.place.store(table.location(), table.io.properties)).read(spark)
         return KeyedProof(
@@ -366,6 +385,9 @@ def _read_rows(place: IcebergLocation, version: int) -> IcebergRows:
     below = frozenset(file.path.removeprefix(f"{root}/") for file in files)
     return IcebergRows(place.store(root, table.io.properties), schema, below)
 
+
+_NO_KEYS_IN_BRANCH = "An ingestion by key writes to the main branch only: the table has one list of deleted keys."
+_NO_WORD = re.compile(r"\W")
 
 _RESTORE_KEYS = "Restore the property from an older version of the metadata. Move a table with all its files."
 
@@ -408,7 +430,8 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
         if self._transaction is None:
             target, schema = self.target, self.plan.schema
             new_table = NewTable(schema, self.partition_by) if target.table is None else None
-            self._transaction = open_transaction(target.place.name, target.table, self.plan.operations, new_table)
+            name, branch = target.place.name, target.place.branch
+            self._transaction = open_transaction(name, target.table, self.plan.operations, new_table, branch)
         return self._transaction
 
     @property
@@ -420,6 +443,7 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
     def writer(self) -> IcebergWriter:
         """Writes files under the draft."""
         transaction = self.transaction
+        transaction.renew_credentials()
         metadata = transaction.metadata
         store = self.target.place.store(data_location(metadata), transaction.table.io.properties)
         # Only the plan of the whole batch says which fields it has: files are written as if it had all.
@@ -483,7 +507,7 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
         rows = with_order(written, schema, rules)
         if rules.sequence_by is None:
             ensure_one_record(rows)
-        point = ReadPoint(transaction.metadata, None if table is None else table.current_snapshot())
+        point = ReadPoint(transaction.metadata, self.target.snapshot)
         old = searched = None
         if table is not None and point.snapshot is not None:
             columns = bound_columns(self.target.schema or StructType(), schema, rules)
@@ -526,12 +550,15 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
         loaded: LoadRecord | None = None,
     ) -> CommitResult:
         transaction, marks = self.transaction, {}
+        transaction.renew_credentials()
         summary = self._summary(plan, result)
         if names.is_cut(summary):
             summary |= write_events(self._own_store, plan.logged_events(), staged)
         if interval is not None:
-            marks = names.stream_mark(interval.app_id, interval.number)
+            marks = names.stream_mark(interval.app_id, interval.number, transaction.branch)
             summary |= {names.APP_ID: interval.app_id, names.INTERVAL: str(interval.number)}
+        if transaction.branch is not None:
+            summary[names.BRANCH] = transaction.branch
         if parameters:
             summary[names.PARAMETERS] = msgspec.json.encode(dict(parameters)).decode()
         if self._keyed is not None:
@@ -552,7 +579,7 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
         table = self.target.table
         if self.replaced is None or table is None:
             return RemovedRows()
-        point, writer = ReadPoint(self.transaction.metadata, table.current_snapshot()), self.writer
+        point, writer = ReadPoint(self.transaction.metadata, self.target.snapshot), self.writer
         rewrite = remove_replaced_iceberg_rows(self.replaced, table.io, point, self.schema, writer)
         staged.add_undo(partial(writer.discard, rewrite.written))
         return rewrite

@@ -1,14 +1,17 @@
-"""A process that is killed while it commits intervals of a stream loses none and repeats none."""
+"""A process that is killed while it commits loses nothing and repeats nothing: intervals, branches, vacuums."""
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
+from support.fault import FULL
 from widen.iceberg.catalog import to_table_name
 from widen.iceberg.properties import INTERVAL, last_interval
 
@@ -54,3 +57,51 @@ def test_every_interval_is_there_once(tmp_path: Path) -> None:
     assert len(numbers) in (reported, reported + 1)
     files = sorted(task.file.file_path.rpartition("/")[2] for task in table.scan().plan_files())
     assert files == sorted(f"part-{number}.parquet" for number in numbers)
+
+
+PUBLISHER = """
+import json, sys
+from pathlib import Path
+import widen
+
+catalog, number = Path(sys.argv[1]), int(sys.argv[2])
+place = {"catalog": catalog, "engine": "local"}
+while True:
+    source = catalog.parent / f"{number}.jsonl"
+    if not source.exists():
+        source.with_suffix(".new").write_text(json.dumps({"id": number, f"f{number % 4}": number}) + chr(10))
+        source.with_suffix(".new").rename(source)
+    words = {"new": True, "txn": ("loader", number), **place}
+    if number == 0:
+        widen.ingest(str(source), "shop.orders", **words)
+    table = widen.IcebergTable("shop.orders", catalog)
+    if "audit" not in {each.name for each in table.references}:
+        table.create_branch("audit")
+    widen.ingest(str(source), "shop.orders", branch="audit", **words)
+    table.refresh().fast_forward("main", "audit").drop_branch("audit")
+    table.set_sort_order("id" if number % 2 else "id DESC").set_sort_order()
+    table.vacuum(0, keep_last=1 + number % 2, force=True)
+    print(number, flush=True)
+    number += 1
+"""
+
+
+def test_what_is_published_and_cleaned_up_is_there_once(
+    tmp_path: Path, record_testsuite_property: Callable[[str, object], None]
+) -> None:
+    """A row is in the main branch from the moment on in which the branch is published, and no vacuum deletes it."""
+    catalog, rng, reported, kills = tmp_path / "c.db", random.Random(3), -1, 40 if FULL in os.environ else 2
+    for _ in range(kills):
+        command = [sys.executable, "-c", PUBLISHER, str(catalog), str(reported + 1)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as worker:
+            assert worker.stdout is not None
+            begin = time.monotonic()
+            reported = int(worker.stdout.readline())
+            time.sleep(rng.uniform(0, 0.6) * (time.monotonic() - begin))
+            worker.send_signal(signal.SIGKILL)
+            rest = worker.stdout.read().split()
+            reported = int(rest[-1]) if rest and rest[-1].isdigit() else reported
+        rows = to_table_name("shop.orders", catalog).load().scan().to_arrow()
+        numbers = sorted(rows["id"].to_pylist())
+        assert numbers in ([*range(reported + 1)], [*range(reported + 2)])
+    record_testsuite_property("publishers of branches killed", f"{kills}, after {reported} rounds")

@@ -33,7 +33,7 @@ demo-iceberg: setup ## the same three days into an Iceberg table
 	@$(WITH_JAVA) sh examples/orders/demo-iceberg.sh
 
 test: setup $(WORK)/spark-classes.stamp ## unit, spec, property, golden, architecture and Spark engine tests
-	@$(PYTEST) $(PARALLEL) --durations=10 --durations-min=1 $(TESTS) --ignore=tests/interop --ignore=tests/real --ignore=tests/wheel --ignore=tests/s3 --ignore=tests/cluster --ignore=tests/kafka $(ARGS)
+	@$(PYTEST) $(PARALLEL) --durations=10 --durations-min=1 $(TESTS) --ignore=tests/interop --ignore=tests/real --ignore=tests/wheel --ignore=tests/s3 --ignore=tests/cluster --ignore=tests/kafka --ignore=tests/postgres $(ARGS)
 
 test-fast: setup ## the tests that need neither Spark nor minutes
 	@$(PYTEST) $(PARALLEL) $(TESTS) -m "not spark and not sweep" $(ARGS)
@@ -68,6 +68,10 @@ s3: setup $(WORK)/jars-s3/stamp ## tables in S3: Spark's and our own access with
 .PHONY: kafka
 kafka: setup $(WORK)/jars-kafka/stamp ## topics of a Kafka broker on loopback, and the page of the guide (fetches the broker and Spark's connector)
 	@$(PYTEST) tests/kafka $(ARGS)
+
+.PHONY: postgres
+postgres: setup $(WORK)/postgres.stamp ## Iceberg tables in a catalog of PostgreSQL (needs Debian's package postgresql)
+	@$(PYTEST) tests/postgres $(ARGS)
 
 .PHONY: cluster
 cluster: setup $(WORK)/venv-worker.stamp ## a Spark standalone cluster of real processes whose workers do not have Widen
@@ -199,6 +203,9 @@ $(WORK)/spark-classes.stamp: tools/spark_classes.py $(WORK)/venv.stamp
 	@touch $@
 
 $(WORK)/bench.stamp: requirements/bench.txt $(WORK)/venv.stamp
+	@$(RUN) -m pip install --quiet --require-hashes -r $< && touch $@
+
+$(WORK)/postgres.stamp: requirements/postgres.txt $(WORK)/venv.stamp
 	@$(RUN) -m pip install --quiet --require-hashes -r $< && touch $@
 
 $(WORK)/cover.stamp: requirements/cover.txt $(WORK)/venv.stamp

@@ -26,8 +26,8 @@ settings.register_profile(
 settings.load_profile("widen")
 
 
-NEEDS_SPARK = {"cluster", "engine", "interop", "kafka", "real", "s3", "wheel"}
-"""Folders of tests that need Spark, in this process or in those that they start."""
+NEEDS_SPARK = {"cluster", "engine", "interop", "kafka", "postgres", "real", "s3", "wheel"}
+"""Folders of tests that need Spark or another server, in this process or in those that they start."""
 
 CLASSES = ROOT / ".work" / "spark-classes.jsa"
 """Spark's classes as the Java machine has loaded them once; without the file, each start loads them anew."""

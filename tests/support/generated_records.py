@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 from support.drift import KEYS, NUMBERS, STRINGS
 from widen.evolution.evolve import evolve
@@ -107,6 +107,7 @@ class Setting:
 
     Args:
         declared: Columns that the table is created with; the first records add more.
+        siblings: Of these, the columns beside others, each with its field.
         is_new: Whether the table has only those before the interval, so that all others are new columns.
         has_single_columns: Whether each field has one column, so that what the fast path accepts brings nothing new,
             even to new columns.
@@ -115,6 +116,7 @@ class Setting:
     makes: dict[str, Make]
     declared: str = ""
     policy: Policy = field(default_factory=Policy)
+    siblings: Mapping[str, str] = field(default_factory=dict)
     is_new: bool = False
     has_single_columns: bool = False
     file_fields: FileFields | None = None
@@ -253,6 +255,19 @@ SETTINGS = {
             }
         ),
     ),
+    "fixed, with siblings": Setting(
+        {"p": one_of(number(0, 9), number(0, 2**66)), "q": word, "r": one_of(number(0, 9), fraction)},
+        "struct<p: int, p_string: string, q: string, q_double: double, r: double, r_decimal: decimal(38,2)>",
+        Policy(
+            Mode.SPLIT,
+            fixed_columns={
+                ("p",): FixedColumn("p", "NOT NULL", is_required=True),
+                ("q",): FixedColumn("q", "a partition column", can_widen=False),
+                ("r",): FixedColumn("r", "a partition column", can_widen=False),
+            },
+        ),
+        {"p_string": "p", "q_double": "q", "r_decimal": "r"},
+    ),
     "keys": Setting(
         {'q"': number(0, 9), "back\\": word, "é": word, "": boolean, "\x00": number(0, 9), "longer key": word}
     ),
@@ -270,8 +285,10 @@ FILE = "file:/data/region=north/f.jsonl"
 
 def plan_of(setting: Setting, texts: list[bytes]) -> tuple[StructType, StructType, Observation]:
     """Return the columns before and in the interval of some texts, and what was observed of them."""
-    declared = parse_type(setting.declared or "struct<>")
-    assert isinstance(declared, StructType)
+    parsed = parse_type(setting.declared or "struct<>")
+    assert isinstance(parsed, StructType)
+    sources = {name: {"widen.source": [source]} for name, source in setting.siblings.items()}
+    declared = StructType(tuple(replace(each, metadata=sources.get(each.name, {})) for each in parsed))
     observation, schema = Observation(), declared
     for _ in range(6):
         builder = RowBuilder(schema, setting.policy, declared, None, setting.file_fields)

@@ -114,8 +114,8 @@ def check_rounds(name: str, records: int, **how: Any) -> Share:
 
 
 LEAST_SHARES = {"fixed": 0.25, "fixed, with siblings": 0.15, "several columns, new": 0.2}
-"""The share of records that the kernel accepts at least, where it is not half of them: most records of the first two lack
-a required field or do not fit, and those of the last have arrays and records in new columns.
+"""The share of records that the kernel accepts at least, where it is not half of them: most records of the first two
+lack a required field or do not fit, and those of the last have arrays and records in new columns.
 """
 
 

@@ -23,7 +23,7 @@ from widen.log.checkpoint_writer import DAY_MS, clean_up
 from widen.log.commit_files import current_ms
 from widen.log.log_store import LogStore
 from widen.log.snapshot import open_snapshot
-from widen.proof import client_readers
+from widen.proof import column_digests
 from widen.table import Table, create_table
 from widen.table.maintenance import ensure_checkpoint
 
@@ -97,7 +97,7 @@ def hand_over(place: Path, *, installed: bool = False) -> int:
     shown = StringIO()
     with (
         mock.patch.object(handover_command, "find_spec", return_value=installed or None),
-        mock.patch.object(client_readers, "find_readers", return_value=[]),
+        mock.patch.object(column_digests, "find_readers", return_value=[]),
         redirect_stdout(shown),
     ):
         handover_command.handover(str(place / "t"), to="polars", append=False, dry_run=False, json=True)

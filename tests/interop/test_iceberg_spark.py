@@ -612,3 +612,18 @@ def test_every_name_gets_a_column_that_iceberg_for_spark_finds(
         assert sorted(v for row in listed for v in row if v is not None) == similar_names.expected(paths)
         table = widen.IcebergTable(name, catalog=folder / "catalog.db")
         assert similar_names.values(table.read(spark=spark).collect()) == similar_names.expected(paths)
+
+
+def test_rows_of_format_version_3(spark: SparkSession, iceberg: IcebergSpark, folder: Path) -> None:
+    """Columns without a type have nulls; row ids, which the files may have, are no columns of the table."""
+    name = "default.ns.third"
+    iceberg.sql(
+        f"CREATE TABLE {name} (id int, u void, s struct<a: int, w: void>) USING iceberg TBLPROPERTIES ("
+        "'format-version'='3', 'write.delete.mode'='merge-on-read', 'write.update.mode'='copy-on-write')",
+        f"INSERT INTO {name} SELECT CAST(id AS int), NULL, named_struct('a', 1, 'w', NULL) FROM range(9)",
+        f"UPDATE {name} SET id = id + 100 WHERE id % 3 = 1",
+        f"DELETE FROM {name} WHERE id = 2",
+    )
+    table = opened(folder, "ns.third")
+    agree(spark, iceberg, table, ["id > 4", "u IS NULL", "s.w IS NOT NULL"])
+    assert table.schema.sql == "struct<id: int, u: void, s: struct<a: int, w: void>>"

@@ -27,6 +27,7 @@ from widen.model.types import (
     STRING,
     TIMESTAMP,
     TIMESTAMP_NTZ,
+    VOID,
     ArrayType,
     AtomicType,
     DataType,
@@ -59,6 +60,7 @@ _TO_MODEL: Mapping[str, DataType] = {
     "UUIDType": BINARY,
     "FixedType": BINARY,
     "BinaryType": BINARY,
+    "UnknownType": VOID,
 }
 """The type of the model for each atomic type of Iceberg, by its class. Spark has no types for uuid and fixed."""
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from widen.errors import InvalidOption, RetentionTooShort, UnsupportedFeatureForWrite
+from widen.errors.tables import add_note
 from widen.iceberg.catalog import TableName, open_store
 from widen.iceberg.metadata_files import read_manifests
 from widen.iceberg.mirror import MIRROR_OF
@@ -152,6 +153,16 @@ def run_expiry(name: TableName, plan: ExpiryPlan) -> ExpiryPlan:
     table = plan.table
     if plan.snapshots or plan.references:
         table = commit_metadata(name, table, partial(_expire, plan), partial(_is_done, plan))
+    try:
+        files, outside = _delete_files(name, plan)
+    except BaseException as error:
+        add_note(error, f"The snapshots of {name} have expired. Another vacuum deletes what is left of their files.")
+        raise
+    return ExpiryPlan(table, plan.cutoff_ms, plan.snapshots, plan.references, files, outside)
+
+
+def _delete_files(name: TableName, plan: ExpiryPlan) -> tuple[tuple[FileEntry, ...], tuple[str, ...]]:
+    """Delete the files of a plan that nobody needs, and return them: those in the location of the table, and others."""
     newest = name.load()
     needed = _NeededFiles.of(newest, {each.snapshot_id for each in newest.metadata.snapshots})
     files = tuple(entry for entry in plan.files if not needed.has(entry))
@@ -159,7 +170,7 @@ def run_expiry(name: TableName, plan: ExpiryPlan) -> ExpiryPlan:
     open_store(newest.location(), newest.io.properties).delete([entry.path for entry in files])
     for path in outside:
         newest.io.delete(path)
-    return ExpiryPlan(table, plan.cutoff_ms, plan.snapshots, plan.references, files, outside)
+    return files, outside
 
 
 def _expire(plan: ExpiryPlan, transaction: Transaction) -> None:

@@ -156,6 +156,17 @@ kernel-test: $(WORK)/kernel.stamp ## tests, lint and format of the kernel's crat
 	@cd kernel && $(IN_CRATE) $(CARGO) clippy --quiet --workspace --all-targets -- --deny warnings
 	@cd kernel && $(CARGO) fmt --all --check
 
+.PHONY: kernel-miri kernel-fuzz
+NIGHTLY ?= +nightly
+SECONDS ?= 60
+kernel-miri: ## the tests of both crates in Miri, which finds undefined behaviour in what they call; needs a nightly Rust with miri
+	@cd kernel && $(IN_CRATE) MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) $(NIGHTLY) miri test --quiet --workspace --no-default-features
+
+kernel-fuzz: ## any bytes for the decoder and for the proof; SECONDS for each; needs a nightly Rust and cargo-fuzz
+	@for target in decode proof; do \
+	  (cd kernel && $(IN_CRATE) $(CARGO) $(NIGHTLY) fuzz run $$target -- -max_total_time=$(SECONDS) -dict=fuzz/json.dict -max_len=4096 -print_final_stats=1) || exit 1; \
+	done
+
 .PHONY: setup-all
 setup-all: setup $(WORK)/spark-classes.stamp $(WORK)/venv-docs.stamp $(WORK)/venv-4.1.stamp $(WORK)/jars/stamp $(WORK)/jars/rest_catalog.stamp ## what CI fetches; make -j2 for two at a time
 

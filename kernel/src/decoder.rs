@@ -6,7 +6,7 @@ use rustc_hash::FxHashSet;
 
 use crate::columns::{Column, MapColumn, RecordColumn, Scalar};
 use crate::numbers::{self, Number};
-use crate::record_shape::{apply_plan, kinds, Field, InvalidPlan, RecordPlan, Take};
+use crate::record_shape::{apply_plan, kinds, Field, Hollow, InvalidPlan, RecordPlan, Take};
 use crate::scanner::{Fit, Refused, Scanner, MAX_LEVELS};
 use crate::times::{parse_temporal, Temporal};
 
@@ -145,7 +145,7 @@ impl<'t> Reader<'t, '_> {
             // A column that is NOT NULL refuses it; all others get their nulls later.
             let is_known = !field.slots.is_empty()
                 || field.take == Take::LeftOut
-                || field.empties & kinds::NULL != 0;
+                || field.hollow.empties & kinds::NULL != 0;
             return if field.is_required || !is_known {
                 Err(Refused)
             } else {
@@ -342,7 +342,7 @@ impl<'t> Reader<'t, '_> {
             kinds::RECORD
         };
         if field.slots.is_empty() {
-            return self.empty(field, byte);
+            return self.hollow(&field.hollow, byte, levels);
         }
         if field.takes & kind == 0 {
             return Err(Refused);
@@ -436,19 +436,53 @@ impl<'t> Reader<'t, '_> {
         list.end_array()
     }
 
-    /// Read the empty array or the empty record of a field without a column.
-    fn empty(&mut self, field: &Field, byte: u8) -> Fit<()> {
+    /// Read an empty array, an empty record, or a record of fields without a value, all of them without columns.
+    fn hollow(&mut self, hollow: &Hollow, byte: u8, levels: u32) -> Fit<()> {
         let (end, kind) = if byte == b'[' {
             (b']', kinds::EMPTY_ARRAY)
         } else {
             (b'}', kinds::EMPTY_RECORD)
         };
         self.scanner.at += 1;
+        if byte == b'{' && !hollow.below.is_empty() && self.scanner.peek() != end {
+            return self.hollow_fields(&hollow.below, levels);
+        }
         self.scanner.expect(end)?;
-        if field.empties & kind != 0 {
+        if hollow.empties & kind != 0 {
             Ok(())
         } else {
             Err(Refused)
+        }
+    }
+
+    fn hollow_fields(&mut self, fields: &[(Box<[u8]>, Hollow)], levels: u32) -> Fit<()> {
+        // One bit for each field tells a key that is there twice.
+        if levels <= 1 || fields.len() > 64 {
+            return Err(Refused);
+        }
+        let mut seen = 0_u64;
+        loop {
+            if self.scanner.peek() != b'"' {
+                return Err(Refused);
+            }
+            let token = self.scanner.string()?;
+            let key = &self.scanner.text[token.start..token.end];
+            let at = fields.iter().position(|(own, _)| **own == *key);
+            let at = at.filter(|_| !token.has_escapes).ok_or(Refused)?;
+            if seen & (1 << at) != 0 {
+                return Err(Refused);
+            }
+            seen |= 1 << at;
+            self.scanner.expect(b':')?;
+            let hollow = &fields[at].1;
+            match self.scanner.peek() {
+                b'n' if hollow.empties & kinds::NULL != 0 => self.scanner.word(b"null")?,
+                byte @ (b'[' | b'{') => self.hollow(hollow, byte, levels - 1)?,
+                _ => return Err(Refused),
+            }
+            if self.scanner.is_end(b'}')? {
+                return Ok(());
+            }
         }
     }
 }

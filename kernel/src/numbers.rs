@@ -321,8 +321,11 @@ mod tests {
         assert_eq!(to_exact_float(b"0.1"), None);
         assert_eq!(to_exact_float(b"16777216"), Some(16777216.0));
         assert_eq!(to_exact_float(b"16777217"), None);
-        assert_eq!(to_exact_float(b"0.0000152587890625"), Some(2f32.powi(-16)));
+        assert_eq!(to_exact_float(b"0.0000152587890625"), Some(1.0 / 65536.0));
         assert_eq!(to_exact_float(b"1e39"), None);
-        assert_eq!(to_exact_float(b"36893488147419103232"), Some(2f32.powi(65)));
+        assert_eq!(
+            to_exact_float(b"36893488147419103232"),
+            Some((1_u128 << 65) as f32)
+        );
     }
 }

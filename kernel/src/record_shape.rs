@@ -70,6 +70,8 @@ pub struct FieldPlan {
     pub has_local_times: bool,
     /// What a field without a column may be: `NULL`, `EMPTY_ARRAY` and `EMPTY_RECORD`.
     pub empties: u16,
+    /// The fields of a record without a column, which have none either.
+    pub below: Vec<FieldPlan>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -98,7 +100,7 @@ pub struct Field {
     pub routes_items: bool,
     pub has_instants: bool,
     pub has_local_times: bool,
-    pub empties: u16,
+    pub hollow: Hollow,
     /// Whether the only column takes every value in its own form, so that nothing has to be routed.
     pub is_single: bool,
     key: Box<[u8]>,
@@ -108,6 +110,25 @@ pub struct Field {
     pub last_record: u64,
     /// The field that followed in the last record: most records have the same order.
     pub next: u32,
+}
+
+/// A field without a column: what it may be, and the fields of its records, which have no column either.
+#[derive(Debug, Default)]
+pub struct Hollow {
+    pub empties: u16,
+    pub below: Vec<(Box<[u8]>, Hollow)>,
+}
+
+impl Hollow {
+    fn new(plan: &FieldPlan) -> Hollow {
+        let below = plan.below.iter();
+        Hollow {
+            empties: plan.empties,
+            below: below
+                .map(|field| (field.key.as_bytes().into(), Hollow::new(field)))
+                .collect(),
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -213,7 +234,7 @@ impl Field {
             routes_items: plan.routes_items,
             has_instants: plan.has_instants,
             has_local_times: plan.has_local_times,
-            empties: plan.empties,
+            hollow: Hollow::new(plan),
             is_single,
             key: key.into(),
             head: u64::from_le_bytes(head),

@@ -94,6 +94,10 @@ def one_of(*makes: Make) -> Make:
     return lambda chance: chance.choice(makes)(chance)
 
 
+def always(text: str) -> Make:
+    return lambda _: text
+
+
 SPACES = ("", "", "", "", " ", "  ", "\t", "\r")
 NESTED = (
     *("[]", "{}", "[1]", "[null]", "[1,2.5]", '[1,"a"]', "[[1]]", "[[]]", '{"k":1}', '{"k":"x"}', '{"q":1}', "[1,]"),
@@ -111,6 +115,7 @@ class Setting:
         is_new: Whether the table has only those before the interval, so that all others are new columns.
         has_single_columns: Whether each field has one column, so that what the fast path accepts brings nothing new,
             even to new columns.
+        is_known: Whether the fast path has always seen records before, without which it takes none of them.
     """
 
     makes: dict[str, Make]
@@ -119,6 +124,7 @@ class Setting:
     siblings: Mapping[str, str] = field(default_factory=dict)
     is_new: bool = False
     has_single_columns: bool = False
+    is_known: bool = False
     file_fields: FileFields | None = None
 
     def text(self, chance: random.Random, nasty: float) -> bytes:
@@ -206,6 +212,16 @@ DECLARED = (
     "prices: array<decimal(12,3)>, days: array<date>, inner: struct<price: decimal(9,2), day: date>>"
 )
 DATED = frozenset([()])
+HOLLOW = {
+    "id": number(0, 99),
+    "none": always("[]"),
+    "object": always("{}"),
+    "h": record(x=always("{}"), y=always("[]"), **{"é z": always("null")}),
+    "deep": record(r=record(x=always("{}"), gone=always("{}"))),
+    "o": record(k=number(0, 99), h=record(x=always("[]"), y=record(z=always("{}")))),
+}
+"""Records with fields that never have a value, and so no column."""
+
 SETTINGS = {
     "plain": Setting(PLAIN),
     "plain, new": Setting(PLAIN, is_new=True),
@@ -231,6 +247,13 @@ SETTINGS = {
     "maps": Setting(
         {"m": entries(number(0, 99)), "t": entries(word), "a": entries(array(number(0, 9))), "s": word},
         "struct<m: map<string,bigint>, t: map<string,string>, a: map<string,array<int>>>",
+    ),
+    "hollow": Setting(HOLLOW, is_known=True),
+    "hollow, new": Setting(HOLLOW, is_new=True, is_known=True),
+    "hollow, hidden": Setting(
+        HOLLOW,
+        policy=Policy(excluded=frozenset([("deep", "r", "gone")])),
+        is_known=True,
     ),
     "hidden": Setting(
         {"secret": word, "gone": number(0, 9), "o": record(k=number(0, 9), secret=word), "s": word},

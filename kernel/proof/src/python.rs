@@ -12,6 +12,9 @@ use crate::{CsvPlan, DigestSum, InvalidPlan, RecordPlan, RowReader, SourceReader
 /// The digest, and the numbers of records, of values and of conversions.
 type Sums = ([u8; 16], u64, i64, i64);
 
+/// The form of a row and the number of its values; None if Python has to read it.
+type EncodedRow<'py> = Option<(Bound<'py, PyBytes>, i64)>;
+
 fn sums(sum: &DigestSum) -> Sums {
     (
         sum.digest.to_be_bytes(),
@@ -115,7 +118,7 @@ impl PyRowReader {
         &self,
         py: Python<'py>,
         rows: PyArrowType<RecordBatch>,
-    ) -> PyResult<Vec<Option<(Bound<'py, PyBytes>, i64)>>> {
+    ) -> PyResult<Vec<EncodedRow<'py>>> {
         let mut found = Vec::new();
         self.0
             .encode(&StructArray::from(rows.0), |_, encoded| {

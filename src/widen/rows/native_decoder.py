@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -115,6 +115,7 @@ class FieldPlan:
         is_required: Whether null and a missing key are refused.
         routes_items: Whether each array goes to all columns that take the kind of its items.
         empties: What a field without a column may be: `NULL`, `EMPTY_ARRAY` and `EMPTY_RECORD`.
+        below: The fields of a record without a column, which have none either.
     """
 
     key: str
@@ -127,6 +128,7 @@ class FieldPlan:
     has_instants: bool = False
     has_local_times: bool = False
     empties: int = 0
+    below: list[FieldPlan] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +228,7 @@ def build_record_plan(
         location: The records around, from the root.
     """
     above = tuple(key for key, _ in location)
-    empty = {path[-1]: field for path, field in profile.empty_fields.items() if path[:-1] == above}
+    empty = {path[-1]: seen for path, seen in profile.empty_fields.items() if path[:-1] == above}
     keys = dict.fromkeys((*route, *empty, *excluded_keys(rules, profile.key_orders.get(above, ()))))
     fields = []
     for key in keys:
@@ -243,7 +245,7 @@ def _field_plan(item: ShapedField, profile: BatchProfile, empty: FieldObservatio
     if take is FieldRule.LEFT_OUT:
         return FieldPlan(item.key, [], take.value)
     if not slots:
-        return FieldPlan(item.key, [], empties=_empties(empty))
+        return _hollow_plan(item.key, empty)
     if take is FieldRule.MASKED:
         row: Row = {}
         route_value(row, slots, MASK)
@@ -258,6 +260,15 @@ def _field_plan(item: ShapedField, profile: BatchProfile, empty: FieldObservatio
             columns = [_column_plan(item, profile, slots[0], takes, 0)]
             return FieldPlan(item.key, columns, is_required=item.is_required)
     return _routed_field_plan(item, profile)
+
+
+def _hollow_plan(key: str, seen: FieldObservation | None) -> FieldPlan:
+    """Return the plan of a field without a column: it may be what it has been so far."""
+    if seen is None:
+        return FieldPlan(key, [], empties=NULL)
+    empties = NULL | (EMPTY_ARRAY if 1 in seen.empty else 0) | (EMPTY_RECORD if 0 in seen.empty_records else 0)
+    below = [_hollow_plan(inner, form) for inner, form in seen.records.get(0, {}).items()]
+    return FieldPlan(key, [], empties=empties, below=below)
 
 
 def _own_kinds(slot: ColumnSlot) -> int:
@@ -399,10 +410,3 @@ def _column_plan(
         base = (base_slot.record if base_slot else None) or {}
         record = build_record_plan(slot.record, profile, base, item.rules, (*item.location, (item.key, slot.dim)))
     return ColumnPlan(slot.name, takes[0], decides, takes[1], _UNIT_NANOS[slot.epoch_unit], record)
-
-
-def _empties(empty: FieldObservation | None) -> int:
-    """Return what a field without a column may be: what it has been so far."""
-    if empty is None:
-        return NULL
-    return NULL | (EMPTY_ARRAY if 1 in empty.empty else 0) | (EMPTY_RECORD if 0 in empty.empty_records else 0)

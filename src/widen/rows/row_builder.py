@@ -18,7 +18,7 @@ import msgspec
 from widen.evolution.policy import Policy, build_field_rules, unseen_hidden_fields
 from widen.json.document import BOM, InvalidJson, JsonDocument, parse_document
 from widen.json.field_rules import IS_CURRENT, VALID_FROM, VALID_TO, VERSION_FIELDS, FileFields, merge_file_fields
-from widen.json.kinds import DOUBLE_WORD, INT_WORD, LONG_WORD, Kind
+from widen.json.kinds import DOUBLE_WORD, INT_WORD, LONG_WORD, RECORD_WORD, Kind
 from widen.json.observation import (
     FieldObservation,
     KindObservation,
@@ -502,10 +502,9 @@ def _classify_fields(
 ) -> None:
     for key, seen in observed.items():
         slots, path = route.get(key, ()), (*parent, key)
-        if not slots and not seen.kinds:
-            empty[path] = FieldObservation(
-                dict.fromkeys(seen.nulls, 1), dict.fromkeys(seen.empty, 1), dict.fromkeys(seen.empty_records, 1)
-            )
+        hollow = None if slots else _hollow_form(seen)
+        if hollow is not None:
+            empty[path] = hollow
         elif slots and not all(
             any(_is_native(slot, kind, values, is_alone=len(slots) == 1) for slot in slots)
             for kind, values in seen.kinds.items()
@@ -514,6 +513,24 @@ def _classify_fields(
         for slot in slots:
             if slot.record is not None:
                 _classify_fields(slot.record, seen.records.get(slot.dim, {}), path, mixed, empty)
+
+
+def _hollow_form(seen: FieldObservation) -> FieldObservation | None:
+    """Return what a field without a value was, each count as 1: null, ``[]``, ``{}`` or records of such fields.
+
+    Returns:
+        None if it had a value, or an array of anything.
+    """
+    below = {key: _hollow_form(inner) for key, inner in seen.records.get(0, {}).items()}
+    forms = {key: form for key, form in below.items() if form is not None}
+    if seen.kinds and (seen.kinds.keys() != {Kind(RECORD_WORD, 0)} or not below or len(forms) < len(below)):
+        return None
+    return FieldObservation(
+        dict.fromkeys(seen.nulls, 1),
+        dict.fromkeys(seen.empty, 1),
+        dict.fromkeys(seen.empty_records, 1),
+        records={0: forms} if seen.kinds else {},
+    )
 
 
 def _is_native(slot: ColumnSlot, kind: Kind, values: KindObservation, *, is_alone: bool) -> bool:

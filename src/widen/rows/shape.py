@@ -47,7 +47,8 @@ class BatchProfile:
     Args:
         rescues: Whether the table has a rescue column, which only the exact path fills.
         mixed_fields: Fields with values of kinds that their columns do not take natively.
-        empty_fields: Fields without a column, each with what it held: only nulls, ``[]`` and ``{}``.
+        empty_fields: Fields without a column, each with what it held: only nulls, ``[]``, ``{}`` and records of such
+            fields.
         key_orders: For the records at each path, their keys in the order of the first texts; a decoder whose fields
             have this order is faster.
     """

@@ -44,6 +44,18 @@ def test_a_flow_that_is_killed_writes_each_row_once(call: Call, tmp_path: Path, 
     assert (report["wrong"], report["kills"]) == ([], kills)
 
 
+KEYED = {"status": 80, "ns.status": 60, "history": 60}
+"""Tables by key, one with history, and how often ingestions into them are killed."""
+
+
+@pytest.mark.parametrize("target", KEYED if FULL in os.environ else ["status"])
+def test_an_ingestion_by_key_that_is_killed_leaves_no_key_twice(call: Call, tmp_path: Path, target: str) -> None:
+    kills = KEYED[target] if FULL in os.environ else 2
+    report = call(connect_client.killed_keys, tmp_path, target, kills)
+    assert (report["wrong"], report["kills"]) == ([], kills)
+    print(report)
+
+
 def test_the_client_has_no_driver(call: Call) -> None:
     assert call(connect_client.is_connect) == (True, False)
 

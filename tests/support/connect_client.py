@@ -201,8 +201,16 @@ def data_source(place: Path) -> tuple[Any, ...]:
 
 def killed_flows(place: Path, target: str, key: str, kills: int) -> dict[str, Any]:
     """Kill processes of a flow on the same server; see `support.killed_flows`."""
-    words = ["-m", "support.killed_flows", str(place), target, key, "7", str(kills)]
-    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
+    return _report("support.killed_flows", str(place), target, key, "7", str(kills))
+
+
+def killed_keys(place: Path, target: str, kills: int) -> dict[str, Any]:
+    """Kill ingestions by key on the same server; see `support.killed_keys`."""
+    return _report("support.killed_keys", str(place), target, "7", str(kills))
+
+
+def _report(program: str, *words: str) -> dict[str, Any]:
+    done = subprocess.run([sys.executable, "-m", program, *words], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     report: dict[str, Any] = json.loads(done.stdout)
     return report

@@ -198,7 +198,11 @@ OPTIONS: Mapping[str, Any] = {
         "--samples",
         "How plans, events and the history show values. masked: letters as x, digits as 9 (default).",
     ),
-    "strict": _option(bool, "--strict", "Fail if an option names a field that does not exist."),
+    "strict": _option(
+        bool,
+        "--strict",
+        "Fail if an option names an unknown field, or if records of a key have equal sequences.",
+    ),
     "layout_of": _option(
         str | None, "--layout-of", "Create a new table with the columns of this one.", metavar="TABLE"
     ),

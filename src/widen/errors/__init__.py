@@ -56,6 +56,7 @@ WidenError
 │   ├── EvolutionRefused · LimitExceeded · TooManyKeys   the policy or a limit does not allow what a batch needs
 │   ├── PlanChanged         the plan of a batch is not the plan that was approved
 │   ├── KeyRepeated         a batch has different records of one key, and nothing tells which is the newest
+│   │   └── SequenceRepeated    in a strict ingestion, their sequences are equal
 │   └── FlowChanged · FlowKeyRefused · SourceRowsRemoved   a flow cannot start or go on
 ├── TableError              the table or its storage is at fault: repair it, or use another client
 │   ├── TableNotFound

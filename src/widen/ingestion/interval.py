@@ -290,7 +290,8 @@ def ingest(
             default), ``none`` or ``raw``.
         strict: Whether to refuse a batch if ``pins``, ``epoch_unit`` or ``detect_dates`` name a field that neither the
             table nor the batch has, or if a pin contradicts an existing column; otherwise the plan and an event report
-            it. With ``strict``, ``allow_unmatched`` has no effect.
+            it. With ``strict``, ``allow_unmatched`` has no effect. With ``sequence_by``, also whether to refuse a batch
+            if different records of a key have the same sequence, where that decides which is the newest.
         layout_of: A table whose columns a new table begins with, e.g. to build a table again: the layout that comes of
             one batch after another is then that of all at once. It has no effect on a table that exists.
         envelope: ``debezium`` if each document describes the change of a row: the records are then the rows, with the

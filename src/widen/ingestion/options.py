@@ -418,7 +418,7 @@ def parse_keys(arguments: Mapping[str, Any], policy: Policy) -> KeyRules | None:
         if any(fold_path(path[:length]) in hidden for length in range(1, len(path) + 1)):
             option = "key" if path in rules.key else "sequence_by"
             raise InvalidOption(option=option, value=format_path(path), expected="Must not be masked or excluded.")
-    return rules
+    return replace(rules, is_strict=bool(arguments.get("strict")))
 
 
 def _rules_of(envelope: Envelope) -> dict[str, str]:

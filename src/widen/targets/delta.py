@@ -66,6 +66,7 @@ from widen.spark.dml.keyed_rows import PROPERTY as KEYS
 from widen.spark.dml.keyed_rows import (
     bound_columns,
     broken_rule,
+    ensure_no_equal_sequences,
     ensure_one_record,
     ensure_rules_apply,
     ensure_same_key,
@@ -350,6 +351,8 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
             if len(files):
                 old = with_order(read_data_files(spark, self.target.store, self._view, files), schema, rules)
         deleted = lists.read(spark) if rules.sequence_by else None
+        if rules.is_strict and rules.sequence_by:
+            ensure_no_equal_sequences(rows, old, deleted, rules)
         with decide_changes(rows, old, deleted, rules, schema) as change:
             written_rows = DeltaWriter(self.target.store, self.configuration).count_rows(_adds(result))
             ensure_same_count(change.records, written_rows)

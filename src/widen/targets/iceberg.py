@@ -69,6 +69,7 @@ from widen.spark.dml.keyed_rows import PROPERTY as KEYS
 from widen.spark.dml.keyed_rows import (
     bound_columns,
     broken_rule,
+    ensure_no_equal_sequences,
     ensure_one_record,
     ensure_rules_apply,
     ensure_same_key,
@@ -517,6 +518,8 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
             known = read_iceberg_files(IcebergSource(spark, table.io, point), schema, scan, UnknownPredicate())
             old = with_order(known, schema, rules) if scan.files else None
         deleted = lists.read(spark) if rules.sequence_by else None
+        if rules.is_strict and rules.sequence_by:
+            ensure_no_equal_sequences(rows, old, deleted, rules)
         with decide_changes(rows, old, deleted, rules, schema) as change:
             ensure_same_count(change.records, writer.count_rows(_files(result)))
             merged = result

@@ -322,6 +322,7 @@ class KeyedDraft(TableDraft, Protocol):
 
         Raises:
             KeyRepeated: nothing tells which record of a key is the newest.
+            SequenceRepeated: the rules are strict, and records of a key have the same sequence.
             InvalidOption: the records do not have the fields of the rules.
             InvalidCondition: the condition of deletions cannot be used.
             TableError: the table cannot be read or written.

@@ -5,12 +5,15 @@ Source: docs/guide/keys.md
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
+from typing import Any
 
+from widen.json.document import InvalidJson, document_to_json, parse_document
 from widen.json.field_rules import IS_CURRENT, VALID_FROM, VALID_TO
+from widen.model.column_path import Path
 from widen.model.types import (
     BOOLEAN,
     DATE,
@@ -23,9 +26,10 @@ from widen.model.types import (
     Field,
     MapType,
     StructType,
+    name_key,
     quote_name,
 )
-from widen.schema.source_metadata import role_of, source_key
+from widen.schema.source_metadata import RESCUED, role_field, role_of, source_key
 from widen.spark.dml.keyed_rows import (
     CONTENT,
     DELETE,
@@ -50,6 +54,7 @@ from widen.spark.dml.keyed_rows import (
     with_action,
 )
 from widen.spark.errors import translate_spark_errors
+from widen.spark.expression import join_columns
 from widen.spark.source.open_source import persist_source
 from widen.spark.spark_types import Column, DataFrame, F, Window, type_to_spark
 
@@ -65,6 +70,8 @@ _SIDE, _ROW, _ACTION, _APPLIED, _IS_WINNER, _NEXT = (
     "__widen_next",
 )
 _WRITES, _REMOVES, _HAD_ROW = "__widen_writes", "__widen_removes", "__widen_had"
+_RESCUED = "__widen_rescued"
+"""Of an event, what the rescue column has of each field; see `_RescueColumn.find`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,32 +156,41 @@ def _patched(
     schema: StructType,
 ) -> DataFrame:
     """Return the new row of each key in `_ROW`, with the number of records of the batch that it is made of."""
+    rescue = _RescueColumn.of(schema)
     row = F.struct(*(F.col(quote_name(name)) for name in schema.names)).alias(_ROW)
     order = (NUMBER, TEXT, IS_DELETE, CONTENT)
-    events = [rows.dropDuplicates([KEY_TEXT, *order]).select(KEY_TEXT, *order, row, F.lit(_BATCH).alias(_SIDE))]
+    found = F.lit(None).cast("array<string>").alias(_RESCUED) if rescue is None else rescue.find().alias(_RESCUED)
+    batch = rows.dropDuplicates([KEY_TEXT, *order])
+    events = [batch.select(KEY_TEXT, *order, row, found, F.lit(_BATCH).alias(_SIDE))]
+    none = F.lit(None).cast("array<string>")
     if old is not None:
-        events.append(old.select(KEY_TEXT, NUMBER, TEXT, F.lit(False), CONTENT, row, F.lit(_TABLE)))
+        events.append(old.select(KEY_TEXT, NUMBER, TEXT, F.lit(False), CONTENT, row, none, F.lit(_TABLE)))
     if deleted is not None:
         nothing = F.lit(None).cast(type_to_spark(schema))
-        columns = (NUMBER, TEXT, F.lit(True), F.lit(None).cast("string"), nothing, F.lit(_REMEMBERED))
+        columns = (NUMBER, TEXT, F.lit(True), F.lit(None).cast("string"), nothing, none, F.lit(_REMEMBERED))
         events.append(deleted.select(KEY_TEXT, *columns))
     # Without a sequence the batch comes after the table.
     place = F.lit(0) if rules.sequence_by else F.when(F.col(_SIDE) == _BATCH, 1).otherwise(0)
     kept = reduce(DataFrame.unionAll, events).join(written.select(KEY_TEXT), KEY_TEXT, "left_semi")
-    event = F.struct(place.alias("place"), *order, _SIDE, _ROW)
+    event = F.struct(place.alias("place"), *order, _SIDE, _ROW, _RESCUED)
     lists = kept.groupBy(KEY_TEXT).agg(F.array_sort(F.collect_list(event), _compare).alias("events"))
     start = F.struct(F.lit(None).cast(type_to_spark(schema)).alias(_ROW), F.lit(0).alias(_APPLIED))
 
     def patch(state: Column, event: Column) -> Column:
         new = event.getField(_ROW)
-        merged = F.struct(*_merge(state.getField(_ROW), new, schema)).cast(type_to_spark(schema))
+        rescued = {} if rescue is None else rescue.by_path(event.getField(_RESCUED))
+        merged = F.struct(*_merge(state.getField(_ROW), new, schema, rescued)).cast(type_to_spark(schema))
         is_reset = event.getField(IS_DELETE) | (event.getField(_SIDE) != _BATCH)
         is_gone = event.getField(IS_DELETE)
         result = F.when(is_gone, F.lit(None).cast(type_to_spark(schema))).when(is_reset, new).otherwise(merged)
         applied = F.when(is_reset, F.lit(0)).otherwise(state.getField(_APPLIED) + 1)
         return F.struct(result.alias(_ROW), applied.alias(_APPLIED))
 
-    return lists.select(F.aggregate("events", start, patch).alias("end")).select(f"end.{_ROW}", f"end.{_APPLIED}")
+    end = lists.select("events", F.aggregate("events", start, patch).alias("end"))
+    merged_row = F.col(f"end.{_ROW}")
+    if rescue is not None:
+        merged_row = merged_row.withField(quote_name(rescue.name), rescue.merge(F.col("events")))
+    return end.select(merged_row.alias(_ROW), f"end.{_APPLIED}")
 
 
 def _compare(one: Column, two: Column) -> Column:
@@ -183,22 +199,41 @@ def _compare(one: Column, two: Column) -> Column:
     return F.when(left < right, -1).when(left > right, 1).otherwise(0)
 
 
-def _merge(old: Column, new: Column, schema: StructType) -> Iterator[Column]:
-    """Yield the columns of a record on top of a row. The columns of one field are one value."""
+def _merge(
+    old: Column, new: Column, schema: StructType, rescued: Mapping[Path, Column], above: Path = ()
+) -> Iterator[Column]:
+    """Yield the columns of a record on top of a row. The columns of one field are one value.
+
+    Args:
+        rescued: By the path of a field what the rescue column of the record has of it; see `_RescueColumn.by_path`.
+        above: The path of the record in the row.
+    """
     for each in schema:
-        same_field = (other for other in schema if _field_name(other) == _field_name(each))
-        is_present = reduce(Column.__or__, (new.getField(other.name).isNotNull() for other in same_field))
+        path = (*above, _field_name(each))
+        same_field = [new.getField(other.name).isNotNull() for other in schema if _field_name(other) == path[-1]]
+        is_present = join_columns(lambda one, two: one | two, same_field)
+        is_record: Column = F.lit(False)
+        if path in rescued:
+            is_present |= rescued[path].isNotNull()
+            is_record = F.coalesce(rescued[path] == _RECORD, F.lit(False))
         before, after = old.getField(each.name), new.getField(each.name)
-        yield F.when(is_present, _merge_values(before, after, each.type)).otherwise(before).alias(each.name)
+        # Of a record or a map that is rescued in full, the columns have nothing, which removes nothing.
+        is_nested = isinstance(each.type, (StructType, MapType))
+        kept = F.when(is_record & after.isNull(), before) if path in rescued and is_nested else None
+        merged = _merge_values(before, after, each.type, rescued, path)
+        merged = merged if kept is None else kept.otherwise(merged)
+        yield F.when(is_present, merged).otherwise(before).alias(each.name)
 
 
-def _merge_values(old: Column, new: Column, data_type: DataType) -> Column:
+def _merge_values(
+    old: Column, new: Column, data_type: DataType, rescued: Mapping[Path, Column], path: Path = ()
+) -> Column:
     """Return a value on top of another one: of records and maps the fields, of all others the new one."""
     if isinstance(data_type, StructType):
-        merged = F.struct(*_merge(old, new, data_type)).cast(type_to_spark(data_type))
+        merged = F.struct(*_merge(old, new, data_type, rescued, path)).cast(type_to_spark(data_type))
     elif isinstance(data_type, MapType):
         inner = data_type.value
-        merged = F.map_zip_with(old, new, lambda _, a, b: F.coalesce(_merge_values(a, b, inner), a))
+        merged = F.map_zip_with(old, new, lambda _, a, b: F.coalesce(_merge_values(a, b, inner, {}), a))
     else:
         return new
     return F.when(old.isNotNull() & new.isNotNull(), merged).otherwise(new)
@@ -206,6 +241,172 @@ def _merge_values(old: Column, new: Column, data_type: DataType) -> Column:
 
 def _field_name(column: Field) -> str:
     return column.name if role_of(column) else source_key(column)
+
+
+# The rescue column of partial records: of each field it has what the newest record with the field has rescued.
+
+
+_RECORD, _MAP, _VALUE = "record", "map", "value"
+"""What an event has in a field: a record, whose fields have places of their own, a map, or another value."""
+
+
+@dataclass(frozen=True, slots=True)
+class _RescueColumn:
+    """The values of partial records that no column holds.
+
+    Args:
+        name: The column.
+        schema: All columns.
+        places: The paths of the fields that have columns, those of records before those in them.
+    """
+
+    name: str
+    schema: StructType
+    places: tuple[Path, ...]
+
+    @staticmethod
+    def of(schema: StructType) -> _RescueColumn | None:
+        column = role_field(schema, RESCUED)
+        if column is None:
+            return None
+        return _RescueColumn(column.name, schema, tuple(_columns_by_path(schema)))
+
+    def find(self) -> Column:
+        """Return for each place whether the column has a record of the field, or another value; null for nothing."""
+        # Without Arrow, which needs pandas.
+        return F.udf(partial(_find_rescued, self.places), "array<string>", useArrow=False)(F.col(self.name))
+
+    def by_path(self, found: Column) -> dict[Path, Column]:
+        """Return what `find` returns, by path."""
+        return {path: found.getItem(number) for number, path in enumerate(self.places)}
+
+    def merge(self, events: Column) -> Column:
+        """Return the text for the row that some events lead to.
+
+        Args:
+            events: The events of a key in their order.
+        """
+
+        def slim(event: Column) -> Column:
+            row = event.getField(_ROW)
+            present = F.array(*(_present(row, columns) for columns in _columns_by_path(self.schema).values()))
+            is_batch = event.getField(_SIDE) == _BATCH
+            return F.struct(event.getField(IS_DELETE), is_batch, row.getField(self.name), present)
+
+        task = partial(_merge_rescued, self.places)
+        return F.udf(task, "string", useArrow=False)(F.transform(events, slim))
+
+
+def _columns_by_path(schema: StructType) -> dict[Path, list[tuple[Path, DataType]]]:
+    """Return the columns of each field, with their places, by the path of the field; none in lists and maps."""
+    found: dict[Path, list[tuple[Path, DataType]]] = {}
+    levels: list[tuple[StructType, Path, Path]] = [(schema, (), ())]
+    for struct, above, place in levels:
+        for each in struct:
+            if place or role_of(each) is None:
+                path, column = (*above, source_key(each)), (*place, each.name)
+                found.setdefault(path, []).append((column, each.type))
+                if isinstance(each.type, StructType):
+                    levels.append((each.type, path, column))
+    return found
+
+
+def _present(row: Column, columns: Sequence[tuple[Path, DataType]]) -> Column:
+    """Return what an event has in the columns of a field: its kind, then the keys of a map; null for nothing."""
+    found = F.lit(None).cast("array<string>")
+    # A record counts first: in it each field has a place of its own.
+    for place, data_type in sorted(columns, key=lambda each: isinstance(each[1], StructType)):
+        column = row
+        for name in place:
+            column = column.getField(name)
+        value = F.array(F.lit(_RECORD if isinstance(data_type, StructType) else _VALUE))
+        if isinstance(data_type, MapType):
+            value = F.concat(F.array(F.lit(_MAP)), F.map_keys(column).cast("array<string>"))
+        found = F.when(column.isNotNull(), value).otherwise(found)
+    return found
+
+
+def _find_rescued(places: Sequence[Path], text: str | None) -> list[str | None] | None:
+    if text is None:
+        return None
+    tree = _names_of(places)
+    found: dict[Path, str] = {}
+    levels: list[tuple[Any, Path]] = [(_parse(text), ())]
+    for record, above in levels:
+        for name, value in record.items():
+            path = (*above, _resolve(tree.get(above, ()), name))
+            if value is not None:
+                found[path] = _RECORD if isinstance(value, dict) else _VALUE
+            if isinstance(value, dict):
+                levels.append((value, path))
+    return [found.get(path) for path in places]
+
+
+def _merge_rescued(places: Sequence[Path], events: Sequence[Sequence[Any]]) -> str | None:
+    tree, merged, has_row = _names_of(places), dict[str, Any](), False
+    for is_delete, is_batch, text, present in events:
+        new = {} if is_delete or text is None else _parse(text)
+        if is_batch and has_row and not is_delete:
+            by_path = {path: each for path, each in zip(places, present, strict=True) if each is not None}
+            new = _put_on_top(merged, new, by_path, tree, ())
+        merged, has_row = new, not is_delete
+    return document_to_json(merged) if merged else None
+
+
+def _put_on_top(
+    old: dict[str, Any],
+    new: dict[str, Any],
+    present: Mapping[Path, Sequence[str]],
+    tree: Mapping[Path, Sequence[str]],
+    above: Path,
+) -> dict[str, Any]:
+    """Return what is rescued of a row after a record: without the fields that the record has, with those it rescues."""
+    merged: dict[str, Any] = {}
+    for name, value in old.items():
+        path = (*above, _resolve(tree.get(above, ()), name))
+        kind, *keys = present.get(path, (None,))
+        on_top = new.get(name)
+        if kind is None:
+            merged[name] = value if on_top is None else _merge_documents(value, on_top)
+            continue
+        below = on_top if isinstance(on_top, dict) else {}
+        if kind == _RECORD and isinstance(value, dict):
+            on_top = _put_on_top(value, below, present, tree, path) or None
+        elif kind == _MAP and isinstance(value, dict):
+            # The entry of a map is one value: the record has all of it.
+            on_top = {**{key: entry for key, entry in value.items() if key not in keys}, **below} or None
+        if on_top is not None:
+            merged[name] = on_top
+    return {**merged, **{name: value for name, value in new.items() if value is not None and name not in old}}
+
+
+def _merge_documents(old: Any, new: Any) -> Any:
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return new
+    changed = {name: _merge_documents(old.get(name), value) for name, value in new.items() if value is not None}
+    return {**old, **changed}
+
+
+def _names_of(places: Sequence[Path]) -> dict[Path, list[str]]:
+    """Return the names of the fields with columns, by the path of the record that has them."""
+    found: dict[Path, list[str]] = {}
+    for path in places:
+        found.setdefault(path[:-1], []).append(path[-1])
+    return found
+
+
+def _resolve(names: Sequence[str], name: str) -> str:
+    """Return the field that a name stands for: the same one, or one that differs in case only."""
+    if name in names:
+        return name
+    return next((each for each in names if name_key(each) == name_key(name)), name)
+
+
+def _parse(text: str) -> dict[str, Any]:
+    document = parse_document(text.encode())
+    if isinstance(document, InvalidJson) or not isinstance(document, dict):
+        return {}  # another writer's text
+    return document
 
 
 # History: every version of a row, valid from its own order until that of the next event of its key.

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import msgspec
 
-from widen.errors import InvalidOption, KeyRepeated, OptionMissing
+from widen.errors import InvalidOption, KeyRepeated, OptionMissing, SequenceRepeated
 from widen.evolution.policy import Policy, parse_source, with_history
 from widen.json.field_rules import LOADED_AT, SOURCE_FILE, VERSION_FIELDS
 from widen.model.column_path import Path, format_path
@@ -71,6 +72,7 @@ class KeyRules:
             table.
         keeps_missing: Whether fields that a record lacks keep the values that the row has; else they become null.
         history: Whether the table keeps every version of a row, with the columns of `VERSION_FIELDS`.
+        is_strict: Whether different records of a key with equal sequences refuse a batch. The table does not record it.
     """
 
     key: tuple[Path, ...]
@@ -78,6 +80,7 @@ class KeyRules:
     delete_when: str | None = None
     keeps_missing: bool = False
     history: bool = False
+    is_strict: bool = False
 
     def __str__(self) -> str:
         order = None if self.sequence_by is None else format_path(self.sequence_by)
@@ -470,6 +473,46 @@ def ensure_one_record(rows: DataFrame) -> None:
         count = repeated.where(F.col("first") != F.col("last")).count()
     if count:
         raise KeyRepeated(count=count)
+
+
+def ensure_no_equal_sequences(
+    rows: DataFrame, old: DataFrame | None, deleted: DataFrame | None, rules: KeyRules
+) -> None:
+    """Check that no result of a batch depends on which of two different records with one sequence wins.
+
+    That is the newest record of a key; of versions and of partial records it is every one. A row that is made from
+    partial records is none of them, so only their batch is compared.
+
+    Args:
+        rows: The records of the batch, as `with_order` returns them.
+        old: The rows of the table that may have one of the keys, likewise.
+        deleted: The keys that were deleted, with their order.
+
+    Raises:
+        SequenceRepeated: it does.
+    """
+    order = F.struct(NUMBER, TEXT).alias("order")
+    # All deletions are the same, whatever else their records say.
+    record = F.struct(IS_DELETE, F.when(~F.col(IS_DELETE), F.col(CONTENT)).alias(CONTENT)).alias("record")
+    events = [rows.select(KEY_TEXT, order, record, F.lit(True).alias("is_new"))]
+    if old is not None and not rules.keeps_missing:
+        is_delete = F.lit(False).alias(IS_DELETE)
+        events.append(old.select(KEY_TEXT, order, F.struct(is_delete, CONTENT), F.lit(False)))
+    if deleted is not None:
+        deletion = F.struct(F.lit(True).alias(IS_DELETE), F.lit(None).cast("string").alias(CONTENT))
+        events.append(deleted.select(KEY_TEXT, order, deletion, F.lit(False)))
+    first, last, is_new = F.min("record").alias("first"), F.max("record").alias("last"), F.max("is_new").alias("is_new")
+    moments = reduce(DataFrame.unionAll, events).groupBy(KEY_TEXT, "order").agg(first, last, is_new)
+    is_tie = (F.col("is_new") & ~F.col("first").eqNullSafe(F.col("last"))).alias("is_tie")
+    ties = moments.select(KEY_TEXT, "order", is_tie)
+    by_key = ties.groupBy(KEY_TEXT).agg(
+        (F.max_by("is_tie", "order") if rules.is_plain else F.max("is_tie")).alias("tie")
+    )
+    with translate_spark_errors():
+        count = by_key.where("tie").count()
+    if count:
+        assert rules.sequence_by is not None
+        raise SequenceRepeated(count=count, sequence_by=format_path(rules.sequence_by))
 
 
 def decide(newest: DataFrame, old: DataFrame | None, deleted: DataFrame | None, rules: KeyRules) -> DataFrame:

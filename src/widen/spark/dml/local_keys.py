@@ -141,6 +141,7 @@ class _Plan:
     key_types: tuple[DataType, ...]
     sequence_type: DataType
     deletes: Predicate | None
+    is_strict: bool = False
 
 
 def _plan(view: Snapshot, rules: KeyRules) -> _Plan | None:
@@ -172,7 +173,7 @@ def _plan(view: Snapshot, rules: KeyRules) -> _Plan | None:
     except InvalidOption:  # a type that Arrow does not have
         return None
     own = tuple(view.schema.find(place[0]) if len(place) == 1 else None for place in places[:-1])
-    return _Plan(scan, tuple(places[:-1]), own, places[-1], tuple(key_types), sequence_type, deletes)
+    return _Plan(scan, tuple(places[:-1]), own, places[-1], tuple(key_types), sequence_type, deletes, rules.is_strict)
 
 
 def _is_exact(predicate: Predicate) -> bool:
@@ -483,6 +484,8 @@ class _Decision:
         at = _one_of(at)
         column = TEXT if self._plan.sequence_type == STRING else NUMBER
         theirs, own = _one(listed[column]).take(at), _one(ours[column])
+        if self._plan.is_strict and pc.any(pc.equal(own, theirs)).as_py():
+            return None
         # A deletion of another kind of sequence, such as a text where there are numbers, is older.
         return pc.fill_null(pc.less_equal(own, theirs), False)
 

@@ -1,0 +1,143 @@
+"""Processes that change rows by key on a Spark Connect server, and are killed at random moments; the server goes on.
+
+Run as a program with SPARK_REMOTE set: ``killed_keys.py FOLDER TARGET SEED KILLS`` prints as JSON what is wrong. A
+target with a dot in its name is an Iceberg table. The program imports once and forks each process. A process loads one
+batch after another; the next one repeats the batch in which the last one was killed, and it is looked at in between.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+import traceback
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+import widen
+from support.killed_flows import end_of
+from widen.iceberg.catalog import to_table_name
+
+KEYS = 40
+"""How many different keys the records have."""
+
+RECORDS = 20
+"""How many records a batch has."""
+
+MOST_SECONDS = 2.0
+"""How long a process is left alone after its first batch: about as long as the next one takes."""
+
+
+@dataclass
+class Loads:
+    """The batches for a table by key, and what the table must hold after each."""
+
+    place: Path
+    target: str
+    rng: random.Random
+    history: bool = False
+    events: dict[int, dict[int, tuple[int, str]]] = field(default_factory=dict)
+    batches: int = 0
+
+    @property
+    def catalog(self) -> Path | None:
+        return self.place / "c.db" if "." in self.target else None
+
+    @property
+    def location(self) -> str:
+        return self.target if self.catalog else str(self.place / self.target)
+
+    def write_batch(self) -> None:
+        """Write the next batch: new, changed, deleted and late records."""
+        lines = []
+        for number in range(RECORDS):
+            n = self.batches * RECORDS + number
+            key, at = self.rng.randrange(KEYS), self.rng.randrange(10_000) * 100_000 + n
+            op = "d" if self.rng.random() < 0.2 else "u"
+            self.events.setdefault(key, {})[at] = (n, op)
+            lines.append(json.dumps({"id": key, "at": at, "n": n, "op": op}))
+        (self.place / f"{self.batches}.json").write_text("\n".join(lines) + "\n")
+        self.batches += 1
+
+    def load(self, number: int) -> None:
+        """Load a batch."""
+        words = {"catalog": self.catalog, "history": self.history or None, "delete_when": "op = 'd'"}
+        session, source = SparkSession.builder.getOrCreate(), str(self.place / f"{number}.json")
+        widen.ingest(source, self.location, key=["id"], sequence_by="at", spark=session, **words)  # type: ignore[arg-type]
+
+    def model(self, batches: int) -> list[int]:
+        """Return the numbers of the rows after some batches."""
+        found = []
+        for events in self.events.values():
+            loaded = {at: event for at, event in events.items() if event[0] < batches * RECORDS}
+            kept = loaded if self.history else {at: loaded[at] for at in [max(loaded)]} if loaded else {}
+            found += [n for n, op in kept.values() if op == "u"]
+        return sorted(found)
+
+    def numbers(self) -> list[int]:
+        """Return the numbers of the rows as another engine reads them."""
+        if self.catalog:
+            table = to_table_name(self.target, self.catalog).find()
+            return [] if table is None else sorted(table.scan().to_arrow()["n"].to_pylist())
+        if not (self.place / self.target / "_delta_log").exists():
+            return []
+        return sorted(DeltaTable(self.location).to_pyarrow_table()["n"].to_pylist())
+
+
+def fork(loads: Loads, first: int) -> tuple[int, int]:
+    """Load batches in a new process from one on; return its id, and where the number of each loaded batch is read."""
+    reading, writing = os.pipe()
+    if child := os.fork():
+        os.close(writing)
+        return child, reading
+    try:
+        for number in range(first, loads.batches):
+            loads.load(number)
+            os.write(writing, f"{number}\n".encode())
+    except BaseException:  # a process that must not return to what its parent does
+        (loads.place / "error").write_text(traceback.format_exc())
+        os._exit(1)
+    os._exit(0)
+
+
+def kill_loads(loads: Loads, kills: int) -> dict[str, Any]:
+    """Kill that many processes, and return what is wrong, and in how many the batch of the kill was visible."""
+    done, killed, visible, wrong = 0, 0, 0, list[str]()
+    while killed < kills and not wrong:
+        while loads.batches < done + 3:
+            loads.write_batch()
+        child, reading = fork(loads, done)
+        with open(reading) as pipe:
+            loaded = [line for line in [pipe.readline()] if line]  # the first batch opens the session
+            if loaded:
+                time.sleep(loads.rng.random() * MOST_SECONDS)
+                os.kill(child, signal.SIGKILL)
+            loaded += list(pipe)
+        end = end_of(child)
+        done += len(loaded)
+        if end == -signal.SIGKILL:
+            killed += 1
+        elif end:
+            wrong.append(f"a process ended with {end}: {(loads.place / 'error').read_text()[-2000:]}")
+        found = loads.numbers()
+        if found != loads.model(done):
+            visible += 1
+            if found != loads.model(done + 1):
+                wrong.append(f"after batch {done}: {set(found) ^ set(loads.model(done))}, {len(found)} rows")
+    return {"kills": killed, "visible": visible, "batches": done, "rows": len(loads.numbers()), "wrong": wrong}
+
+
+if __name__ == "__main__":
+    folder, target, seed, kills = sys.argv[1:]
+    place = Path(folder)
+    place.mkdir(exist_ok=True)
+    with_history = target.startswith("history")
+    loads = Loads(place, target, random.Random(int(seed)), history=with_history)
+    print(json.dumps(kill_loads(loads, int(kills))))

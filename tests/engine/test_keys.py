@@ -260,6 +260,12 @@ def test_keys_are_compared_by_kind_and_value(keyed: Keyed) -> None:
         assert keyed.numbers() == sorted(model.rows().values())
 
 
+def test_a_number_that_only_a_column_of_texts_holds_is_its_text(keyed: Keyed) -> None:
+    for at, key in enumerate((1, "1", "1.5", 1.5, 1, "1")):
+        keyed.ingest([record(key, at, at)])
+    assert keyed.rows("id", "id_string", "n") == [(1, None, 4), (None, "1", 5), (None, "1.5", 3)]
+
+
 def test_decimals_are_compared_by_value(keyed: Keyed) -> None:
     for at, text in enumerate(("1.50", "1.5", "1.500", "2", "2.00", "0.10", "0.1", "0.0000001", "1e-7")):
         line = f'{{"id": {text}, "at": {at}, "n": {at}, "op": "u"}}'

@@ -221,7 +221,7 @@ def partial_records(dice: random.Random, histories: int, batch: int, number: ite
         for _ in range(dice.randrange(4)):
             n = next(number)
             at = ((0 if dice.random() < 0.1 else batch) * 100_000 + dice.randrange(100_000)) * 100_000 + n
-            key = dice.choice([history, history + 10_000, f"{history}", history + 0.5][: 2 + batch])
+            key = dice.choice([history, history + 10_000, history + 0.5, f"{history}"][: 2 + batch])
             made: Record = {"id": key, "at": at, "op": "d" if dice.random() < 0.2 else "u"}
             values: dict[str, Any] = {
                 "n": n,
@@ -296,11 +296,10 @@ def test_rescued_values_of_partial_records_are_kept(spark: SparkSession, tmp_pat
     keyed = Keyed(spark, tmp_path, "id", missing="keep", verify=True, evolve="freeze")
     columns = "id bigint, at bigint, op string, n bigint, r struct<x: bigint>, m map<string, bigint>"
     create_table(keyed.location, f"{columns}, _rescued string")
-    load(keyed, [{"id": -1, "at": 1, "op": "u", "lost": 1, "r": {"y": 1.10}, "n": "one", "other": 3}])
+    load(keyed, [{"id": -1, "at": 1, "op": "u", "lost": 1, "r": {"y": 1.5}, "n": "one", "other": 10**24 + 1}])
     load(keyed, [{"id": -1, "at": 2, "op": "u", "r": {"z": 2, "x": 5}, "n": 7, "other": None}])
     (row,) = keyed.rows("n", "r", "_rescued")
-    assert (row[0], row[1].x, json.loads(row[2])) == (7, 5, {"lost": 1, "other": 3, "r": {"y": 1.1, "z": 2}})
-    assert "1.10" in row[2]
+    assert (row[0], row[1].x, json.loads(row[2])) == (7, 5, {"lost": 1, "other": 10**24 + 1, "r": {"y": 1.5, "z": 2}})
     load(keyed, [record(-1, 3, 0, "d")])
     for batch in range(3):
         records = rescued_records(dice, HISTORIES, batch, number)

@@ -464,6 +464,27 @@ def test_a_table_of_ours_survives_the_upkeep_of_iceberg_for_spark(
     assert len(agree(spark, iceberg, table, ("n = 99",))) == 21
 
 
+def test_deleted_keys_survive_the_upkeep_of_iceberg_for_spark(
+    spark: SparkSession, iceberg: IcebergSpark, folder: Path
+) -> None:
+    words = {"catalog": folder / "catalog.db", "key": ["id"], "sequence_by": "at", "delete_when": "op = 'd'"}
+
+    def load(*records: tuple[int, int, str]) -> str:
+        lines = [json.dumps(dict(zip(("id", "at", "op"), each, strict=True))) for each in records]
+        (folder / "changes.json").write_text("\n".join(lines))
+        return str(widen.ingest(str(folder / "changes.json"), "ns.status", spark=spark, **words).keys)
+
+    load((1, 1, "u"), (2, 1, "u"))
+    load((1, 5, "d"))
+    table = opened(folder, "ns.status")
+    iceberg.sql("CALL default.system.expire_snapshots('ns.status', timestamp'2999-01-01 00:00:00', 1)")
+    for path in Path(table.location.removeprefix("file://")).rglob("*"):
+        os.utime(path, (0, 0))
+    assert iceberg.sql("CALL default.system.remove_orphan_files(table => 'ns.status')") == []
+    assert load((1, 4, "u"), (2, 2, "u")) == "0 inserted, 1 updated, 0 deleted, 1 late"
+    assert len(agree(spark, iceberg, table)) == 1
+
+
 def test_a_flow_follows_the_snapshots_of_iceberg_for_spark(
     spark: SparkSession, iceberg: IcebergSpark, folder: Path
 ) -> None:

@@ -346,7 +346,7 @@ HISTORIES = 500 if FULL in os.environ else 40
 """The number of generated histories in a table, each with keys of its own: more than 10,000 in all tests together."""
 
 
-@pytest.mark.parametrize("kind", PROPERTIES)
+@pytest.mark.parametrize("kind", PROPERTIES if FULL in os.environ else ["feed_and_vectors", "mapping", "tracking"])
 def test_histories_end_as_the_model_says(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     dice, model, number = random.Random(kind), Model("h", "id"), itertools.count()
     keyed = Keyed(spark, tmp_path, "h", "id")

@@ -195,7 +195,7 @@ def test_partial_records_without_a_sequence(spark: SparkSession, tmp_path: Path)
     assert keyed.rows("id", "n", "a", "b") == [(1, 1, 1, 2)]
 
 
-@pytest.mark.parametrize("kind", PROPERTIES if FULL in os.environ else ["plain", "feed_and_vectors", "tracking"])
+@pytest.mark.parametrize("kind", PROPERTIES if FULL in os.environ else ["plain", "feed_and_vectors"])
 def test_generated_histories_have_every_version(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     dice, model, number = random.Random(f"versions {kind}"), Versions("h", "id"), itertools.count()
     keyed = Keyed(spark, tmp_path, "h", "id", history=True, verify=True)
@@ -235,7 +235,7 @@ def partial_records(dice: random.Random, histories: int, batch: int, number: ite
     return records
 
 
-@pytest.mark.parametrize("kind", PROPERTIES if FULL in os.environ else ["plain", "mapping"])
+@pytest.mark.parametrize("kind", PROPERTIES if FULL in os.environ else ["mapping"])
 def test_generated_partial_records_end_as_the_model_says(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     dice, model, number = random.Random(f"partial {kind}"), Merged(), itertools.count()
     keyed = Keyed(spark, tmp_path, "id", missing="keep", verify=True)

@@ -342,7 +342,7 @@ def drifting_records(
     return records
 
 
-HISTORIES = 500 if FULL in os.environ else 40
+HISTORIES = 1_000 if FULL in os.environ else 40
 """The number of generated histories in a table, each with keys of its own: more than 10,000 in all tests together."""
 
 

@@ -18,12 +18,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 import widen
 from support.killed_flows import end_of
 from widen.iceberg.catalog import to_table_name
+from widen.table import Table
 
 KEYS = 40
 """How many different keys the records have."""
@@ -82,13 +82,13 @@ class Loads:
         return sorted(found)
 
     def numbers(self) -> list[int]:
-        """Return the numbers of the rows as another engine reads them."""
+        """Return the numbers of the rows as a client without Spark reads them."""
         if self.catalog:
             table = to_table_name(self.target, self.catalog).find()
             return [] if table is None else sorted(table.scan().to_arrow()["n"].to_pylist())
         if not (self.place / self.target / "_delta_log").exists():
             return []
-        return sorted(DeltaTable(self.location).to_pyarrow_table()["n"].to_pylist())
+        return sorted(Table(self.location).to_arrow()["n"].to_pylist())
 
 
 def fork(loads: Loads, first: int) -> tuple[int, int]:

@@ -214,13 +214,13 @@ def test_uuids_in_lists_and_folders_of_any_name(spark: SparkSession, tmp_path: P
     (row,) = table.table.scan().to_arrow().to_pylist()
     assert row == {"us": [UUID("0f" * 16), None], "m": [("k", b"\x01\x02")]}
     assert table.read(spark=spark).count() == 1
-    with pytest.raises(WrongLength, match=r"us\.element has a wrong length: it must have 16 bytes"):
+    with pytest.raises(WrongLength, match=r"us\.element has the wrong length: expected 16 bytes"):
         table.append(spark.sql("SELECT array(X'01') us"))
     spark.sql("SELECT map('k', X'0102') m UNION ALL SELECT map('k', X'0102', 'l', X'01')").write.parquet(f"{folder}/p")
     done = widen.ingest(f"{folder}/p", into="ns.t", to="iceberg", catalog=folder / "catalog.db", verify=True)
     assert (done.records, done.quarantined, done.verification.lost) == (1, 1, 0)
     (kept,) = widen.IcebergTable("ns.t_quarantine", catalog=folder / "catalog.db").read(spark=spark).collect()
-    assert "m.value has a wrong length: it must have 2 bytes" in kept["reason"]
+    assert "m.value has the wrong length: expected 2 bytes" in kept["reason"]
 
 
 def test_names_that_differ_only_in_case_are_refused_until_one_is_renamed(spark: SparkSession, tmp_path: Path) -> None:

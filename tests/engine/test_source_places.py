@@ -88,7 +88,7 @@ def test_what_has_tables_or_is_a_part_of_one_is_refused(
             monkeypatch.setattr(module, "is_driver", lambda _: False)
         monkeypatch.setattr(source_places, "will_run_here", lambda _: False)
     for call in (widen.ingest, widen.plan):
-        with pytest.raises(SourceError, match="is a Delta table, which cannot be read as files") as caught:
+        with pytest.raises(SourceError, match="is a Delta table, whose files also contain") as caught:
             call(f"{shop}/{part}", str(tmp_path / "t"), spark=spark)
         assert str(shop) in caught.value.advice
     assert not (tmp_path / "t").exists()

@@ -25,7 +25,7 @@ from rich.text import Text
 from widen.cli import shared_options, spark_session
 from widen.cli.output import note, progress, show, show_json
 from widen.cli.shared_options import Catalog, Shown, pairs
-from widen.errors import InvalidOption, OptionMissing
+from widen.errors import OptionConflict, OptionMissing
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -221,7 +221,7 @@ OPTIONS: Mapping[str, Any] = {
     "sequence_by": _option(
         str | None,
         "--sequence-by",
-        "The field that tells which record of a --key is the newest; by default the last batch wins.",
+        "The field that says which record of a --key is the newest; by default the last batch wins.",
         metavar="FIELD",
     ),
     "delete_when": _option(
@@ -373,7 +373,7 @@ def ingest_command(
     ensure_options_apply(alone, limits, follows=follow or once)
     parse_limits(**gate)
     if park_over_limit and not new:
-        raise InvalidOption(option="--park-over-limit", value=True, expected="Applies to --new only.")
+        raise OptionMissing(option="--new", expected="--park-over-limit needs it.")
     if (follow or once) and checkpoint is None:
         raise OptionMissing(option="--checkpoint", expected="Name a directory that outlives the process.")
     ensure_options_valid(source, into, options, settings, checkpoint=checkpoint, is_new=new, follows=follow or once)
@@ -601,7 +601,7 @@ def to_listener(
     if not any(is_url):
         for option, value in given.items():
             if value is not None:
-                raise InvalidOption(option=option, value=value, expected="Applies to --events with a URL.")
+                raise OptionMissing(option="--events with a URL", expected=f"{option} needs it.")
     if not events and not lineage:
         return None
     from widen.ingestion.event_sinks import EventFile, EventSinks, OpenLineage, Webhook
@@ -625,15 +625,15 @@ def ensure_options_apply(alone: Mapping[str, object], followed: Mapping[str, obj
         followed: The options of a source that is followed, with their values.
 
     Raises:
-        InvalidOption: one does not apply.
+        OptionConflict: one of a single ingestion is given for a source that is followed.
+        OptionMissing: one of a source that is followed is given, and the source is not followed.
     """
-    for options, reason in (
-        (alone, "Does not apply to --follow and --once."),
-        (followed, "Applies to --follow and --once only."),
-    ):
-        for option, value in options.items():
-            if value is not None and follows is (options is alone):
-                raise InvalidOption(option=option, value=value, expected=reason)
+    follow = "--follow or --once"
+    given = [option for option, value in (alone if follows else followed).items() if value is not None]
+    if given and follows:
+        raise OptionConflict(option=given[0], other_option=follow, expected="Omit one of them.")
+    if given:
+        raise OptionMissing(option=follow, expected=f"{given[0]} needs it.")
 
 
 def follow_source(

@@ -22,7 +22,7 @@ from widen.cli import shared_options, show_commands, spark_session
 from widen.cli.alter_commands import report_change, show_unchanged, start_unmapping
 from widen.cli.ingest_commands import stop_requested
 from widen.cli.output import note, progress, show, show_json, show_line
-from widen.errors import HandoverUnproven, InvalidOption, ProtectedVersionsRemain, RetentionNotExpired
+from widen.errors import HandoverUnproven, InvalidOption, OptionConflict, ProtectedVersionsRemain, RetentionNotExpired
 from widen.errors.family import printable_lines
 from widen.model.display import Step
 
@@ -279,7 +279,7 @@ def view(
     last = opened.location.rstrip("/").rpartition("/")[2]
     if data_source:
         if rows is not None:
-            raise InvalidOption(option="--from", value=rows, expected="Does not apply to --data-source.")
+            raise OptionConflict(option="--from", other_option="--data-source", expected="Omit one of them.")
         rows = to_identifier(f"{_NOT_IN_NAMES.sub('_', last)}_rows")
         path = to_literal(opened.location)
         show_line(f"CREATE OR REPLACE TEMPORARY VIEW {rows} USING widen OPTIONS (path {path});")
@@ -609,7 +609,9 @@ def _hand_to_iceberg(
     if catalog is None or identifier is None:
         raise typer.BadParameter("--to iceberg needs --catalog and --identifier.")
     if appends:
-        raise typer.BadParameter("--append does not apply: writers of the Iceberg table do not change the Delta table.")
+        raise typer.BadParameter(
+            "--append is not for --to iceberg: writers of the Iceberg table do not change the Delta table."
+        )
     proof = None
     if is_dry:
         ensure_mirrorable(table.snapshot)

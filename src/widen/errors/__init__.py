@@ -3,7 +3,7 @@
 WidenError
 ├── RequestError            the call asks for something that is not allowed: change the call
 │   ├── InvalidOption
-│   │   └── OptionMissing
+│   │   └── OptionMissing · OptionConflict
 │   ├── InvalidConfig       a configuration file cannot be read, or has an invalid setting
 │   ├── UnmatchedFields     options name fields that do not exist
 │   ├── InvalidType · InvalidPath
@@ -55,7 +55,7 @@ WidenError
 │   ├── FilesChanged        files have changed since they were loaded
 │   ├── EvolutionRefused · LimitExceeded · TooManyKeys   the policy or a limit does not allow what a batch needs
 │   ├── PlanChanged         the plan of a batch is not the plan that was approved
-│   ├── KeyRepeated         a batch has different records of one key, and nothing tells which is the newest
+│   ├── KeyRepeated         a batch has different records of one key, and nothing says which is the newest
 │   │   └── SequenceRepeated    in a strict ingestion, their sequences are equal
 │   └── FlowChanged · FlowKeyRefused · SourceRowsRemoved   a flow cannot start or go on
 ├── TableError              the table or its storage is at fault: repair it, or use another client

@@ -21,6 +21,14 @@ class OptionMissing(InvalidOption):
     hint = "{expected}"
 
 
+class OptionConflict(InvalidOption):
+    """Two arguments or options exclude each other."""
+
+    code = "WIDEN_OPTION_CONFLICT"
+    template = "{option} cannot be used together with {other_option}."
+    hint = "{expected}"
+
+
 class InvalidConfig(RequestError):
     """A configuration file cannot be read, or has an unknown setting or an invalid value."""
 
@@ -87,8 +95,8 @@ class RetentionTooShort(RequestError):
     code = "DELTA_VACUUM_RETENTION_PERIOD_TOO_SHORT"
     template = "A vacuum of {location} must keep files for {least} hours, the retention of the table, not for {hours}."
     hint = (
-        "A shorter time can delete files of running writes and readers. If there are none, say so: force=True in "
-        "Python, --force on the command line."
+        "A shorter time can delete files of running writes and readers. If there are none, pass force=True in "
+        "Python or --force on the command line."
     )
 
 
@@ -268,9 +276,9 @@ class KeyRepeated(RequestError):
     """A batch without a sequence has different records of one key."""
 
     code = "WIDEN_KEY_REPEATED"
-    template = "{count} keys of the batch have different records, and nothing tells which of them is the newest."
+    template = "{count} keys of the batch have different records, and nothing says which of them is the newest."
     hint = (
-        "Name the field that tells it: sequence_by='updated_at' (--sequence-by updated_at). Or load the records in "
+        "Name the field that says so: sequence_by='updated_at' (--sequence-by updated_at). Or load the records in "
         "batches with one record for each key; the last batch then wins. Nothing was written."
     )
 

@@ -100,7 +100,7 @@ class WrongLength(RowRefused):
     """A value has another number of bytes than all values of its uuid or fixed column must have."""
 
     code = "WIDEN_WRONG_LENGTH"
-    template = "A value for column {column} has a wrong length: it must have {size} bytes."
+    template = "A value for column {column} has the wrong length: expected {size} bytes."
     hint = "Nothing was written. Correct or remove such rows."
 
 

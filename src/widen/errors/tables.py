@@ -20,8 +20,8 @@ class QuarantineNotFound(TableNotFound):
     code = "WIDEN_QUARANTINE_NOT_FOUND"
     template = "There is no quarantine at {location}."
     hint = (
-        "If no load has quarantined a record, there is nothing to replay. Else name the quarantine and not its table: "
-        "by default it is beside the table, with the suffix _quarantine."
+        "If no load has quarantined a record, there is nothing to replay. Otherwise name the quarantine, not its "
+        "table: by default it is next to the table, with the suffix _quarantine."
     )
 
 
@@ -128,7 +128,7 @@ class JobFailed(TableError):
 
 
 class HandoverUnproven(TableError):
-    """Another client does not return the values of the table, so that it must not read it."""
+    """Another client does not return the values of the table, so it must not be used to read it."""
 
     code = "WIDEN_HANDOVER_UNPROVEN"
     template = "{client} misreads version {version} of {location}: {reader} {difference}."
@@ -170,7 +170,7 @@ class PostCommitFailed(TableError):
     template = "Version {version} of {location} is committed, but a step after the commit failed: {reason}."
     hint = (
         "Do not write the same rows again: they are in the table. Open the table again. An ingestion with new (--new), "
-        "txn or a checkpoint can be repeated: it leaves out what the table has."
+        "txn or a checkpoint can be repeated: it leaves out what the table already has."
     )
 
 

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from widen.errors import InvalidConfig, InvalidOption
+from widen.errors import InvalidConfig, InvalidOption, OptionConflict
 from widen.errors.tables import open_failure
 from widen.evolution.policy import Policy
 from widen.flows.flow_step import FlowBatch, FlowCheckpoint, FlowSettings, FlowStep
@@ -251,7 +251,7 @@ def _run(steps: Sequence[FlowStep], on_batch: OnBatch | None, every_seconds: flo
 
 def _ensure_usable(query: FlowQuery, removed: str, max_bytes: int | None) -> None:
     if query.sql is not None and query.transform is not None:
-        raise InvalidOption(option="sql", value=query.sql, expected="Give sql or transform, not both.")
+        raise OptionConflict(option="sql", other_option="transform", expected="Give only one of them.")
     if removed not in REMOVED:
         raise InvalidOption(option="removed", value=removed, expected=f"Must be {' or '.join(REMOVED)}.")
     if max_bytes is not None and max_bytes < 1:

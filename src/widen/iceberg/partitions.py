@@ -192,7 +192,7 @@ def resolve_partition_fields(fields: Iterable[PartitionField], schema: StructTyp
     used: dict[tuple[Path, str, int], PartitionField] = {}
     for each in fields:
         if used.setdefault(each.key, each) is not each:
-            raise InvalidOption(option="partition_by", value=str(each), expected="It is given twice.")
+            raise InvalidOption(option="partition_by", value=str(each), expected="Must name each field once.")
         source, data_type = _find_column(each, schema)
         column = ".".join(source)
         if each.transform == IDENTITY and len(source) == 1:
@@ -314,7 +314,7 @@ def parse_sort_keys(texts: Sequence[str]) -> tuple[SortKey, ...]:
     keys = [_parse_sort_key(text) for text in texts]
     for at, key in enumerate(keys):
         if any(name_key(format_path(key.source)) == name_key(format_path(each.source)) for each in keys[:at]):
-            raise InvalidOption(option="sort_by", value=format_path(key.source), expected="It is given twice.")
+            raise InvalidOption(option="sort_by", value=format_path(key.source), expected="Must name each column once.")
     return tuple(keys)
 
 

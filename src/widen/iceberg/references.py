@@ -193,7 +193,7 @@ def change_partitioning(name: TableName, add: Sequence[str], drop: Sequence[str]
     left = {each.key for each in current if each not in dropped}
     for field in wanted:
         if field.key in left:
-            raise InvalidOption(option="add", value=str(field), expected="The table is partitioned by it already.")
+            raise InvalidOption(option="add", value=str(field), expected="The table is already partitioned by it.")
         left.add(field.key)
 
     def change(transaction: Transaction) -> None:

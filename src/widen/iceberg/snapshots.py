@@ -14,7 +14,14 @@ from uuid import uuid4
 
 import msgspec
 
-from widen.errors import CorruptFile, CorruptLog, CorruptMetadata, FileMissing, InvalidOption, VersionNotFound
+from widen.errors import (
+    CorruptFile,
+    CorruptLog,
+    CorruptMetadata,
+    FileMissing,
+    OptionConflict,
+    VersionNotFound,
+)
 from widen.evolution.schema_changes import EVENTS, ChangeReason, recorded_reasons
 from widen.iceberg import properties as names
 from widen.iceberg.metadata_files import ensure_regular, live_entries, translate_file_errors
@@ -98,8 +105,8 @@ def find_read_point(metadata: TableMetadata, wanted: SnapshotReference) -> ReadP
     """
     given = wanted.given
     if len(given) > 1:
-        names = " and ".join(name.removesuffix("_ms") for name in given)
-        raise InvalidOption(option=names, value=tuple(given.values()), expected="Give only one of them.")
+        first, *others = (name.removesuffix("_ms") for name in given)
+        raise OptionConflict(option=first, other_option=" and ".join(others), expected="Give only one of them.")
     if not given:
         return ReadPoint(metadata, metadata.current_snapshot())
     if wanted.branch is not None:

@@ -222,7 +222,7 @@ def ensure_has_texts(batch: Batch, keys: KeyRules | None, *, verifies: bool = Fa
         return
     for option, is_on in (("verify", verifies), ("history", keys.history)):
         if is_on:
-            expected = "By key, this needs records that come as texts (JSON, CSV, text); this source has types."
+            expected = "With keys, this needs JSON, CSV or text; the records of this source have types."
             raise InvalidOption(option=option, value=True, expected=expected)
 
 

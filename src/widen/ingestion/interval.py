@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from widen.errors import InvalidConfig, InvalidOption
+from widen.errors import InvalidConfig, InvalidOption, OptionMissing
 from widen.errors.tables import open_failure
 from widen.evolution.plan import REPLAY_PREFIX, Plan, mark_returning
 from widen.iceberg.catalog import CatalogSource
@@ -300,7 +300,7 @@ def ingest(
             ``deletes``. With ``key``, deletions delete, and the log position of Debezium tells what is newer.
         key: The fields that identify a row, e.g. ``["id"]``: a record then replaces the row of its key. They are
             compared by kind and value. Records without a key go to the quarantine.
-        sequence_by: With ``key``, the field that tells which record of a key is the newest: a number, a time or a text.
+        sequence_by: With ``key``, the field that says which record of a key is newest: a number, a time or a string.
             Older records change nothing, whenever they arrive. Without it, the last batch wins, and a batch with two
             different records of a key is refused.
         delete_when: With ``key``, the condition of records that delete the row of their key, in Spark SQL over the
@@ -331,7 +331,7 @@ def ingest(
     Source: docs/evolution-rules.md#one-interval
     """
     if park_over_limit and not new:
-        raise InvalidOption(option="park_over_limit", value=True, expected="Applies to new=True (--new) only.")
+        raise OptionMissing(option="new", expected="park_over_limit needs new=True (--new).")
     reader, policy = parse_options(locals(), storage_options)
     reader = replace(reader, skips_bad_files=skip_bad_files or park_over_limit)
     keys = parse_keys(locals(), policy)

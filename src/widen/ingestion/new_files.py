@@ -210,7 +210,7 @@ def open_batch(reader: BatchReader, spark: SparkSession, source: IngestSource, c
     reader = reader.for_table(choice.target.schema)
     if isinstance(source, DataFrame):
         if choice.is_new:
-            raise InvalidOption(option="new", value=True, expected="Applies to files; a DataFrame has none.")
+            raise InvalidOption(option="new", value=True, expected="It needs files as its source, not a DataFrame.")
         return reader.open(spark, source)
     table = find_table_source(spark, to_paths(source), is_new=choice.is_new)
     if table is not None:

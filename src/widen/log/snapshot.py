@@ -10,7 +10,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
-from widen.errors import CorruptLog, FileMissing, InvalidOption, TableNotFound, VersionNotFound, WidenError
+from widen.errors import (
+    CorruptLog,
+    FileMissing,
+    OptionConflict,
+    TableNotFound,
+    VersionNotFound,
+    WidenError,
+)
 from widen.log.commit_files import (
     DOMAIN,
     IN_COMMIT_TIMESTAMP,
@@ -76,7 +83,7 @@ def open_snapshot(store: LogStore, version: int | None = None, timestamp_ms: int
     """
     if timestamp_ms is not None:
         if version is not None:
-            raise InvalidOption(option="version and timestamp", value=version, expected="Give only one of them.")
+            raise OptionConflict(option="version", other_option="timestamp", expected="Give only one of them.")
         commits = find_versions(store)
         if not commits:
             raise TableNotFound(

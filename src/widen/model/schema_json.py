@@ -90,7 +90,7 @@ def field_from_value(value: dict[str, Any]) -> Field:
     """
     name, metadata = value["name"], value.get("metadata") or {}
     if not isinstance(name, str) or not isinstance(metadata, dict):
-        raise InvalidType(text=str(name), reason="a field needs a text as its name and an object as its metadata")
+        raise InvalidType(text=str(name), reason="the name of a field must be a string, and its metadata an object")
     return Field(name, type_from_value(value["type"]), value.get("nullable", True), metadata)
 
 

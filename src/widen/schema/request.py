@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any, TypeAlias, TypedDict, TypeVar
 
-from widen.errors import ColumnNotFound, InvalidOption
+from widen.errors import ColumnNotFound, InvalidOption, OptionConflict
 from widen.model.column_path import Path, format_path, parse_path, resolve
 from widen.model.schema_json import parse_type
 from widen.model.types import STRING, DataType, Field, StructType
@@ -152,8 +152,8 @@ def _ensure_known_keys(path: Path, change: Mapping[str, Any], valid: Any) -> Non
             raise InvalidOption(option=format_path(path), value=key, expected=f"Valid keys are: {words}.")
     for key, other in (("first", "after"), ("default", "drop_default")):
         if change.get(key) and change.get(other):
-            expected = f"Use {key} or {other}, not both."
-            raise InvalidOption(option=format_path(path), value=dict(change), expected=expected)
+            expected = f"Give only one of them for column {format_path(path)}."
+            raise OptionConflict(option=key, other_option=other, expected=expected)
 
 
 def parse_new_columns(schema: StructType, columns: ByPath[DataType | str | NewColumn]) -> tuple[op.Operation, ...]:

@@ -19,6 +19,7 @@ from widen.errors import (
     FileMissing,
     HistoryUsesFeature,
     InvalidOption,
+    OptionConflict,
     OptionMissing,
     ProtectedVersionsRemain,
     RetentionNotExpired,
@@ -278,8 +279,7 @@ class MaintenanceMixin(PropertyChangesMixin):
         if version is None and timestamp is None:
             raise OptionMissing(option="version or timestamp", expected="Give one of them.")
         if version is not None and timestamp is not None:
-            given = (version, str(timestamp))
-            raise InvalidOption(option="version and timestamp", value=given, expected="Give only one of them.")
+            raise OptionConflict(option="version", other_option="timestamp", expected="Give only one of them.")
         now = self.refresh()._snapshot
         if timestamp is not None:
             _ensure_not_after(now, timestamp)

@@ -225,7 +225,7 @@ def test_without_spark_the_error_says_how_to_get_it(table: str) -> None:
 )
 def test_a_condition_of_one_batch_does_not_apply_to_a_stream(words: tuple[str, ...]) -> None:
     done = run("ingest", "in", "--into", "t", "--once", *words)
-    assert (done.exit_code, "Does not apply to --follow and --once." in done.stderr) == (1, True)
+    assert (done.exit_code, "cannot be used together with --follow or --once." in done.stderr) == (1, True)
 
 
 def test_a_stream_without_such_conditions_asks_for_its_checkpoint() -> None:

@@ -59,7 +59,7 @@ def test_iceberg_gets_a_mirror_that_pyiceberg_reads(tmp_path: Path) -> None:
         "client": "iceberg", "identifier": "shop.orders", "version": 0, "dryRun": False, "rows": 0,
         "readers": ["to_arrow_batch_reader", "to_arrow"],
     }  # fmt: skip
-    assert "--append does not apply" in run(*words, "--append").stderr
+    assert "--append is not for --to iceberg" in run(*words, "--append").stderr
     assert "needs --catalog and --identifier" in run("handover", place, "--to", "iceberg").stderr
     assert "are for --to iceberg" in run("handover", place, "--to", "polars", *words[-2:]).stderr
 

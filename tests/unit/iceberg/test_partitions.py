@@ -145,7 +145,7 @@ def test_columns_that_a_transform_cannot_take_are_refused(text: str) -> None:
 
 def test_a_field_that_is_given_twice_is_refused() -> None:
     fields = parse_partition_by(["bucket(4, id)", "bucket(8, id)", "bucket(4, ID)"])
-    with pytest.raises(InvalidOption, match=r"'bucket\(4, ID\)'. It is given twice"):
+    with pytest.raises(InvalidOption, match=r"'bucket\(4, ID\)'. Must name each field once"):
         resolve_partition_fields(fields, SCHEMA)
 
 

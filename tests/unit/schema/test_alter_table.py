@@ -411,8 +411,8 @@ def test_what_is_said_of_a_column_must_make_sense() -> None:
     before = state(NESTED)
     wrong = (
         ({"size": 3}, "Valid keys are: type, comment"),
-        ({"first": True, "after": "v"}, "Use first or after, not both"),
-        ({"default": "1", "drop_default": True}, "Use default or drop_default, not both"),
+        ({"first": True, "after": "v"}, "first cannot be used together with after"),
+        ({"default": "1", "drop_default": True}, "default cannot be used together with drop_default"),
     )
     for wanted, message in wrong:
         with pytest.raises(WidenError, match=message):

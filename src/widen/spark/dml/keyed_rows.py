@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from widen.errors import InvalidOption, KeyRepeated, OptionMissing, SequenceRepeated
+from widen.errors import InvalidOption, KeyRepeated, OptionConflict, OptionMissing, SequenceRepeated
 from widen.evolution.policy import Policy, parse_source, with_history
 from widen.json.field_rules import LOADED_AT, SOURCE_FILE, VERSION_FIELDS
 from widen.model.column_path import Path, format_path
@@ -155,8 +155,8 @@ def parse_key_rules(
         expected = "Needs sequence_by, which says from when to when a version is valid."
         raise InvalidOption(option="history", value=True, expected=expected)
     if history and missing == "keep":
-        expected = "Does not apply to missing='keep': every version must be a whole row."
-        raise InvalidOption(option="history", value=True, expected=expected)
+        expected = "With a history, every version must be a whole row."
+        raise OptionConflict(option="history", other_option="missing='keep'", expected=expected)
     return KeyRules(paths, sequence, delete_when, missing == "keep", bool(history))
 
 

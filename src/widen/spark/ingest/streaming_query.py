@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, TypeAlias
 
-from widen.errors import InternalError, InvalidOption, JobFailed, WidenError
+from widen.errors import InternalError, JobFailed, OptionConflict, WidenError
 from widen.spark.errors import to_error_text, translate_spark_errors
 from widen.spark.source.source_files import as_literal, list_source_files, to_source_error
 from widen.spark.spark_types import DataFrame, SparkSession, spark_errors
@@ -44,7 +44,7 @@ def file_stream(
         SourceError: a location does not exist or cannot be listed.
     """
     if max_files and max_bytes:
-        raise InvalidOption(option="max_bytes", value=max_bytes, expected="Set max_bytes or max_files, not both.")
+        raise OptionConflict(option="max_bytes", other_option="max_files", expected="Give only one of them.")
     limits = {"maxFilesPerTrigger": max_files, "maxBytesPerTrigger": max_bytes}
     # Spark tracks which files are new. `list_source_files` drops the content, so that it is not read here.
     reader = spark.readStream.format("binaryFile").schema(_FILES).option("recursiveFileLookup", "true")

@@ -146,7 +146,7 @@ def find_other_format(head: bytes, encoding: str = "utf-8") -> str | None:
     markup = _MARKUP.match(head.removeprefix(b"\xef\xbb\xbf"))
     if markup is not None:
         name = "XML" if b"?xml" in markup[0].lower() else "HTML"
-        return f"it is a page of {name}, perhaps an error of the server that it came from; get it again"
+        return f"it is a page in {name}, perhaps an error page of its server; download it again"
     if len("\n".encode(encoding)) > 1:
         return None
     wide = next((name for mark, name in _UTF_16_AND_32 if head.startswith(mark)), None) or _guess_wide(head)

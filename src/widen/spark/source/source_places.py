@@ -362,7 +362,7 @@ def _first_match(spark: SparkSession, pattern: str, mark: str) -> str | None:
 def _refused(source: str, table: FoundTable, *, is_root: bool, is_new: bool) -> SourceError:
     article = "an" if table.format == ICEBERG else "a"
     reason = f"it is {article} {table.format} table" if is_root else f"{table.root} is {article} {table.format} table"
-    reason += ", which cannot be read as files: they also hold deleted rows and old versions"
+    reason += ", whose files also contain deleted rows and old versions"
     fix = "Read it with Spark, and pass the DataFrame."
     if table.format == ICEBERG:
         fix = _WITHOUT_CATALOG

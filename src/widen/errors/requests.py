@@ -287,7 +287,7 @@ class SequenceRepeated(KeyRepeated):
     """A strict ingestion has different records of one key with the same sequence."""
 
     code = "WIDEN_SEQUENCE_REPEATED"
-    template = "{count} keys have different records with the same {sequence_by}, so that it cannot tell the newest."
+    template = "{count} keys have different records with the same {sequence_by}, so nothing says which is the newest."
     hint = (
         "Name a field that grows with every change of a row, such as the position in the log of the database. Or leave "
         "out strict (--strict): a fixed rule then says which record wins. Nothing was written."

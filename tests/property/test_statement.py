@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from support.to_sql import to_sql
 from widen.errors import InvalidStatement, InvalidType
 from widen.model.column_path import Path, format_path
+from widen.model.schema_json import to_identifier
 from widen.model.types import (
     ATOMIC_NAMES,
     LONG,
@@ -155,11 +156,12 @@ STATEMENTS: st.SearchStrategy[Statement] = st.one_of(
         statements.CreateTableStatement,
         tables(),
         schemas(PLAIN_FIELDS | MADE_FIELDS | IDENTITY_FIELDS),
-        st.lists(NAMES, max_size=2).map(tuple),
+        st.lists(NAMES.map(to_identifier), max_size=2).map(tuple),
         st.none() | TEXTS,
         st.none() | TEXTS,
         PROPERTIES | st.just({}),
         st.booleans(),
+        st.sampled_from([None, "delta", "iceberg"]),
     ),
     st.builds(statements.Restore, tables(), st.integers(0, 2**40) | TEXTS),
     st.builds(statements.Vacuum, tables(), st.none() | st.integers(0, 999).map(lambda n: n / 4), st.booleans()),

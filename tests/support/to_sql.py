@@ -105,9 +105,9 @@ def _clause(statement: Alteration) -> str:
 
 def _created(statement: CreateTableStatement) -> str:
     """Return the part of CREATE TABLE after the name of the table."""
-    clauses = [f"{_definitions(statement.schema)} USING delta"]
+    clauses = [_definitions(statement.schema), *([f"USING {statement.using}"] if statement.using else [])]
     if statement.partition_by:
-        clauses.append(f"PARTITIONED BY {_listed(map(to_identifier, statement.partition_by))}")
+        clauses.append(f"PARTITIONED BY {_listed(statement.partition_by)}")
     if statement.location is not None:
         clauses.append(f"LOCATION {to_literal(statement.location)}")
     if statement.comment is not None:

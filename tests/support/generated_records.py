@@ -113,8 +113,8 @@ class Setting:
         declared: Columns that the table is created with; the first records add more.
         siblings: Of these, the columns beside others, each with its field.
         is_new: Whether the table has only those before the interval, so that all others are new columns.
-        has_single_columns: Whether each field has one column, so that what the fast path accepts brings nothing new,
-            even to new columns.
+        has_single_columns: Whether what the fast path accepts brings nothing new, even to new columns: each field has
+            one, or its columns are those of the first records.
         is_known: Whether the fast path has always seen records before, without which it takes none of them.
     """
 
@@ -227,6 +227,16 @@ SETTINGS = {
     "plain, new": Setting(PLAIN, is_new=True),
     "several columns": Setting(MIXED, policy=Policy(Mode.SPLIT)),
     "several columns, widened": Setting(MIXED),
+    "several columns, widened, new": Setting(
+        {
+            "q": one_of(number(0, 99), fraction, word),
+            "o": record(q=one_of(number(-(2**60), 2**60), fraction, word)),
+            "l": array(record(q=one_of(number(0, 2**31), fraction, word), d=one_of(number(0, 9), fraction))),
+        },
+        is_new=True,
+        has_single_columns=True,
+        is_known=True,
+    ),
     "several columns, new": Setting(MIXED, policy=Policy(Mode.SPLIT), is_new=True),
     "types": Setting(TYPES, DECLARED, Policy(date_fields=DATED)),
     "dates": Setting(

@@ -305,6 +305,8 @@ def _routed_field_plan(item: ShapedField, profile: BatchProfile) -> FieldPlan:
     for guard in guards:
         converter.decide(guard.name)
     takes, decides = _scalar_kinds(converter, slots, base_columns)
+    if is_simple and item.path in profile.mixed_integers:
+        _take_integers(takes, slots)
     if rules.hidden or rules.below or rules.maps:
         # Only the rules below the field say what becomes of its texts.
         takes, decides = dict.fromkeys(takes, 0), dict.fromkeys(decides, 0)
@@ -369,6 +371,19 @@ def _scalar_kinds(
         for slot in deciding:
             decides[slot.name] |= DECIMAL
     return takes, decides
+
+
+def _take_integers(takes: dict[str, int], slots: Sequence[ColumnSlot]) -> None:
+    """Let the columns of a field that has had integers take them, if a new column of doubles stands for them.
+
+    The plan knows of these integers, and the bound of the field leaves those that a double rounds to the exact path.
+    """
+    routed = [slot for slot in slots if routes_kind(slot, Kind(LONG_WORD))]
+    doubles = [slot for slot in routed if slot.word == DOUBLE_WORD and not slot.dim and not slot.rounds]
+    others = [slot for slot in routed if slot not in doubles and (slot.dim or slot.word != STRING_WORD)]
+    if len(doubles) == 1 and not others and not any(kinds & LONG for kinds in takes.values()):
+        for slot in routed:
+            takes[slot.name] |= LONG
 
 
 def _bits(python_types: Iterable[type]) -> int:

@@ -486,18 +486,23 @@ def adapt_profile(profile: BatchProfile, route: RecordRoute, observed: RecordObs
         profile: The profile until now.
         observed: Fields of the records that were read exactly.
     """
-    mixed: set[SourcePath] = set()
+    mixed: dict[SourcePath, bool] = {}
     empty: dict[SourcePath, FieldObservation] = {}
     _classify_fields(route, observed, (), mixed, empty)
     # With a rescue column, a field without a column is in its text even if it is empty; only the exact path writes it.
-    return replace(profile, mixed_fields=frozenset(mixed), empty_fields={} if profile.rescues else empty)
+    return replace(
+        profile,
+        mixed_fields=frozenset(mixed),
+        mixed_integers=frozenset(path for path, has_integers in mixed.items() if has_integers),
+        empty_fields={} if profile.rescues else empty,
+    )
 
 
 def _classify_fields(
     route: RecordRoute,
     observed: RecordObservation,
     parent: SourcePath,
-    mixed: set[SourcePath],
+    mixed: dict[SourcePath, bool],
     empty: dict[SourcePath, FieldObservation],
 ) -> None:
     for key, seen in observed.items():
@@ -509,7 +514,7 @@ def _classify_fields(
             any(_is_native(slot, kind, values, is_alone=len(slots) == 1) for slot in slots)
             for kind, values in seen.kinds.items()
         ):
-            mixed.add(path)
+            mixed[path] = Kind(LONG_WORD) in seen.kinds
         for slot in slots:
             if slot.record is not None:
                 _classify_fields(slot.record, seen.records.get(slot.dim, {}), path, mixed, empty)

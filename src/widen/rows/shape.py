@@ -47,6 +47,7 @@ class BatchProfile:
     Args:
         rescues: Whether the table has a rescue column, which only the exact path fills.
         mixed_fields: Fields with values of kinds that their columns do not take natively.
+        mixed_integers: Those of them that have had integers.
         empty_fields: Fields without a column, each with what it held: only nulls, ``[]``, ``{}`` and records of such
             fields.
         key_orders: For the records at each path, their keys in the order of the first texts; a decoder whose fields
@@ -55,6 +56,7 @@ class BatchProfile:
 
     rescues: bool = False
     mixed_fields: frozenset[SourcePath] = frozenset()
+    mixed_integers: frozenset[SourcePath] = frozenset()
     empty_fields: Mapping[SourcePath, FieldObservation] = field(default_factory=dict)
     key_orders: Mapping[SourcePath, Sequence[str]] = field(default_factory=dict)
 

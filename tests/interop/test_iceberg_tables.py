@@ -324,3 +324,77 @@ def test_ingestions_folds_and_flows_alternate_with_other_writers(
         assert sorted(map(tuple, iceberg.sql(f"SELECT id, {value} FROM {name}"))) == wanted, (turn, kind)
         assert sorted(map(tuple, table.read(spark=spark).selectExpr("id", value).collect())) == wanted, (turn, kind)
     assert ours(spark, table) == iceberg.json(f"SELECT * FROM {name}")
+
+
+KEYED_KINDS = (
+    *("keyed", "keyed", "keyed", "gone", "late", "spark", "update", "delete", "pyiceberg", "pydelete"),
+    *("our merge", "our delete", "optimize", "vacuum"),
+)
+
+
+@pytest.mark.filterwarnings("ignore:Merge on read is not yet supported")
+@pytest.mark.filterwarnings("ignore:Delete operation did not match any records")
+def test_keyed_ingestions_alternate_with_other_writers(
+    spark: SparkSession, iceberg: IcebergSpark, catalog: SqlCatalog, folder: Path
+) -> None:
+    """Every key has one row, whoever wrote it: the newest one by the order of the records."""
+    name, chance, model = "default.ns.keyed", random.Random(11), dict[int, tuple[int, int]]()
+    place = {"catalog": folder / "catalog.db", "spark": spark}
+    words = {"key": ["id"], "sequence_by": "seq", "delete_when": "gone", "verify": True, **place}
+    iceberg.sql(
+        f"CREATE TABLE {name} (id bigint, a bigint, seq bigint, gone boolean) USING iceberg PARTITIONED BY "
+        "(id) TBLPROPERTIES ('format-version'='2', 'write.delete.mode'='merge-on-read')"
+    )
+    table = opened(folder, "ns.keyed")
+    for turn in range(1, TURNS + 1):
+        number = turn  # the key of a new row
+        kind = chance.choice(KEYED_KINDS)
+        key = chance.choice([*model, -1])
+        if kind in ("keyed", "gone", "late"):
+            order = turn - 1000 if kind == "late" else turn
+            keys = {key, number} if key >= 0 else {number}
+            rows = [
+                {"id": each, "a": turn, "seq": order, **({"gone": True} if kind == "gone" else {})} for each in keys
+            ]
+            path = folder / f"keyed-{turn}.json"
+            path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+            done = widen.ingest(path, into="ns.keyed", **words)
+            assert done.verification is not None
+            assert done.verification.is_clean, (turn, kind)
+            for each in keys:
+                if kind == "gone":
+                    model.pop(each, None)
+                elif each not in model or model[each][1] <= order:
+                    model[each] = (turn, order)
+        elif kind == "spark":
+            iceberg.sql(f"INSERT INTO {name} (id, a, seq) VALUES ({number}, 1, {turn})")
+            model[number] = (1, turn)
+        elif kind == "pyiceberg":
+            kinds = {"id": pa.int64(), "a": pa.int64(), "seq": pa.int64(), "gone": pa.bool_()}
+            row = {"id": number, "a": 2, "seq": turn, "gone": None}
+            catalog.load_table("ns.keyed").append(pa.Table.from_pylist([row], schema=pa.schema(kinds)))
+            model[number] = (2, turn)
+        elif kind == "update":
+            iceberg.sql(f"UPDATE {name} SET a = 3 WHERE id = {key}")
+            model |= {key: (3, model[key][1])} if key in model else {}
+        elif kind == "delete":
+            iceberg.sql(f"DELETE FROM {name} WHERE id = {key}")
+            model.pop(key, None)
+        elif kind == "pydelete":
+            catalog.load_table("ns.keyed").delete(f"id == {key}")
+            model.pop(key, None)
+        elif kind == "our delete":
+            table.delete(f"id = {key}", spark=spark)
+            model.pop(key, None)
+        elif kind == "our merge":
+            changes = spark.createDataFrame([(key, 4), (number, 4)], "id bigint, a bigint")
+            merge = table.merge(changes, "t.id = s.id").when_matched_update({"a": "s.a"})
+            merge.when_not_matched_insert({"id": "s.id", "a": "s.a", "seq": f"{turn}"}, condition="s.id >= 0").execute()
+            model |= {number: (4, turn), **({key: (4, model[key][1])} if key in model else {})}
+        elif kind == "optimize":
+            table.optimize(spark=spark)
+        elif kind == "vacuum":
+            table.vacuum(0, keep_last=2, force=True)
+        wanted = sorted((key, a, order) for key, (a, order) in model.items())
+        assert sorted(map(tuple, iceberg.sql(f"SELECT id, a, seq FROM {name}"))) == wanted, (turn, kind)
+        assert sorted(map(tuple, table.refresh().read(spark=spark).select("id", "a", "seq").collect())) == wanted, turn

@@ -423,5 +423,5 @@ def test_the_command_line_tells_each_batch(lake: Lake) -> None:
     lake.table("bronze").set_properties({"a": "b"})
     assert "no row has changed" in run(*words).stdout
     failed = run(*words[:-1], "SELECT id FROM source")
-    assert (failed.exit_code, "belongs to another flow" in failed.stderr) == (1, True)
+    assert (failed.exit_code, "belongs to a different flow" in failed.stderr) == (1, True)
     assert run("flow", "a", "--once").exit_code == run("flow", "chain.toml", "--into", "t").exit_code == 1

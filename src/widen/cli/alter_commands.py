@@ -34,10 +34,10 @@ def alter(
     type: Annotated[str | None, typer.Option(metavar="TYPE", help="The wider type, e.g. bigint.")] = None,
     comment: Annotated[str | None, typer.Option(metavar="TEXT", help="The new comment.")] = None,
     nullable: Annotated[
-        bool | None, typer.Option("--nullable/--not-null", help="Allow null, or forbid it; no row may have null then.")
+        bool | None, typer.Option("--nullable/--not-null", help="Allow null, or forbid it; then no row may have null.")
     ] = None,
-    first: Annotated[bool, typer.Option("--first", help="Move it to the first position.")] = False,
-    after: Annotated[str | None, typer.Option(metavar="COLUMN", help="Move it after that column.")] = None,
+    first: Annotated[bool, typer.Option("--first", help="Move the column to the front.")] = False,
+    after: Annotated[str | None, typer.Option(metavar="COLUMN", help="Move the column after this one.")] = None,
     default: Annotated[str | None, typer.Option(metavar="SQL", help="The default value for new rows.")] = None,
     drop_default: Annotated[bool, typer.Option("--drop-default", help="Remove the default value.")] = False,
     rename: Annotated[str | None, typer.Option(metavar="NAME", help="The new name.")] = None,
@@ -47,7 +47,7 @@ def alter(
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
-    """Change, rename, add or drop a column. It takes one commit and rewrites no file."""
+    """Change, rename, add or drop a column. It is one commit, and rewrites no files."""
     from widen.table import Table
 
     values = {"type": type, "comment": comment, "nullable": nullable, "after": after, "default": default}

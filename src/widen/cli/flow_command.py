@@ -81,7 +81,7 @@ def flow_command(
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
-    """Propagate the changes of one table to another. Its schema follows."""
+    """Propagate the changes of one table to another. The target's schema follows."""
     from widen.flows import flow, flow_chain
     from widen.flows.run_flow import check_chain, check_flow
 

@@ -392,10 +392,12 @@ def branch_command(
     fast_forward: Annotated[
         str | None, typer.Option(metavar="NAME", help="Move a branch to the newest snapshot of the branch --to.")
     ] = None,
-    to: Annotated[str | None, typer.Option(metavar="NAME", help="With --fast-forward: the branch ahead.")] = None,
+    to: Annotated[
+        str | None, typer.Option(metavar="NAME", help="With --fast-forward: the branch to catch up with.")
+    ] = None,
     version: Annotated[int | None, typer.Option(help="The snapshot to name; by default the current one.")] = None,
     keep_hours: Annotated[
-        float | None, typer.Option(min=0, help="How long a vacuum keeps the branch or tag; by default for ever.")
+        float | None, typer.Option(min=0, help="How long a vacuum keeps the branch or tag; by default forever.")
     ] = None,
     json: shared_options.Json = False,
 ) -> None:
@@ -444,7 +446,7 @@ def layout_command(
     unsorted: Annotated[bool, typer.Option("--unsorted", help="Do not sort new files.")] = False,
     json: shared_options.Json = False,
 ) -> None:
-    """Change the partitioning or sort order of an Iceberg table. Files keep theirs."""
+    """Change the partitioning or sort order of an Iceberg table. Existing files keep theirs."""
     from widen.report import terminal
     from widen.table import IcebergTable
 

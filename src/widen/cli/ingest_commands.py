@@ -113,7 +113,7 @@ OPTIONS: Mapping[str, Any] = {
     "evolve": _option(
         Evolve | None,
         "--evolve",
-        "widen: widen columns where that is exact, else add columns; split: only add columns; freeze: change "
+        "widen: widen columns if that is exact, otherwise add columns; split: only add columns; freeze: change "
         "nothing and keep values that do not fit as JSON; fail: refuse a batch that needs changes. Default: widen.",
     ),
     "enable_type_widening": _option(
@@ -155,7 +155,7 @@ OPTIONS: Mapping[str, Any] = {
     "detect_maps": _option(
         bool | None,
         "--detect-maps/--no-detect-maps",
-        "Read objects with many keys, few of them in each object, as maps.",
+        "Read objects as maps if they have many different keys, but only a few each.",
     ),
     "epoch_unit": _option(
         list[str] | None,
@@ -190,7 +190,7 @@ OPTIONS: Mapping[str, Any] = {
     "quarantine": _option(
         str | None,
         "--quarantine",
-        "The table for records that violate partition, NOT NULL or CHECK columns; by default beside the table.",
+        "The table for records that do not fit partition, NOT NULL or CHECK columns; by default next to the table.",
         metavar="TABLE",
     ),
     "samples": _option(
@@ -209,7 +209,7 @@ OPTIONS: Mapping[str, Any] = {
     "envelope": _option(
         str | None,
         "--envelope",
-        "The records are in envelopes of this shape: debezium. Others: see --config.",
+        "The shape of the envelopes around the records: debezium. For others, see --config.",
         metavar="NAME",
     ),
     "key": _option(
@@ -233,7 +233,7 @@ OPTIONS: Mapping[str, Any] = {
     "missing": _option(
         str | None,
         "--missing",
-        "With --key, what becomes of fields that a record lacks: null (default), or keep the value of the row.",
+        "With --key: fields that a record lacks become null (default), or keep the value of the row.",
         metavar="null|keep",
     ),
     "history": _option(

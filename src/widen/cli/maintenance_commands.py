@@ -83,7 +83,8 @@ def vacuum(
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the files.")] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Allow a shorter time than the table does; no other job may be active.")
+        bool,
+        typer.Option("--force", help="Allow a shorter time than that of the table; no other job may be active then."),
     ] = False,
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
@@ -334,7 +335,7 @@ def fold(
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
-    """Move the values of a second column into the main one. Do that after the source is fixed."""
+    """Move the values of a second column into the main one. Run it after the source is fixed."""
     from widen.table import Table
 
     opened = Table(table, shared_options.storage(storage_option))
@@ -412,7 +413,7 @@ def replay_command(
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
-    """Move records from a quarantine to the table. Only those that the table can hold now, in one commit."""
+    """Move records from a quarantine to the table. Moves only those that fit the table now, in one commit."""
     from widen.ingestion import replay
     from widen.ingestion.replay_quarantine import ensure_replayable
     from widen.report import terminal, text_format
@@ -461,7 +462,8 @@ def handover(
         str, typer.Option("--to", metavar="CLIENT", help="deltalake, polars or iceberg.", autocompletion=_clients)
     ],
     append: Annotated[
-        bool, typer.Option("--append", help="Let it append too. Deletes older versions, once they have expired.")
+        bool,
+        typer.Option("--append", help="Let the client append, too. Deletes older versions once they have expired."),
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be lost, and change nothing.")] = False,
     catalog: shared_options.Catalog = None,
@@ -658,7 +660,7 @@ def mirror(
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
-    """Expose a Delta table as an Iceberg table. It reads the log alone and opens no data file."""
+    """Expose a Delta table as an Iceberg table. Reads only the log and opens no data files."""
     from widen.table import Table
 
     opened = Table(table, shared_options.storage(storage_option))

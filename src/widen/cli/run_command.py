@@ -40,7 +40,7 @@ def run_command(
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
-    """Run the loads and flows of a file. A step that fails stops only those that it feeds."""
+    """Run the loads and flows of a file. If a step fails, only steps that depend on it are skipped."""
     from widen.flows.pipelines import read_pipelines, run_steps, select_steps
 
     def listen(step: PipelineStep) -> OnEvent | None:

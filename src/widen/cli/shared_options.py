@@ -91,8 +91,8 @@ Engine: TypeAlias = Annotated[
     EngineChoice | None,
     typer.Option(
         "--engine",
-        help="Where the work is done. auto: in this process as far as that is enough, else on Spark (default); local: "
-        "in this process; spark: on Spark.",
+        help="Where to do the work. auto: in this process if it can, otherwise on Spark (default); local: in this "
+        "process; spark: on Spark.",
     ),
 ]
 OnlyNew: TypeAlias = Annotated[
@@ -119,8 +119,8 @@ ChangedFiles: TypeAlias = Annotated[
     ChangedChoice,
     typer.Option(
         "--changed",
-        help="With --new: files with another size or time than when they were loaded. fail: load nothing; load: load "
-        "them again as a whole; skip: leave them out.",
+        help="With --new: what to do with files whose size or time has changed since they were loaded. fail: load "
+        "nothing; load: load them again as a whole; skip: leave them out.",
     ),
 ]
 MaxCorrupt: TypeAlias = Annotated[
@@ -144,8 +144,8 @@ ParkOverLimit: TypeAlias = Annotated[
     bool,
     typer.Option(
         "--park-over-limit",
-        help="With --new: load the other files of a batch that is refused. The quarantine names the files left out, "
-        "and later loads skip them; see `widen loads`.",
+        help="With --new: if a batch is refused, load its other files. The quarantine names the files that are left "
+        "out, and later loads skip them; see `widen loads`.",
     ),
 ]
 PlanHash: TypeAlias = Annotated[
@@ -196,7 +196,7 @@ Acknowledge: TypeAlias = Annotated[
     typer.Option(
         "--acknowledge",
         metavar="SUBJECT",
-        help="Record in the table that a decision of the report is made, e.g. tags; can be repeated.",
+        help="Record in the table that a decision of the report has been made, e.g. tags; can be repeated.",
     ),
 ]
 VerifyShare: TypeAlias = Annotated[

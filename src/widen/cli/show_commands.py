@@ -42,7 +42,7 @@ def show_table(
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
-    """Show the columns, files, protocol and properties of a table. Also lists its files with old types."""
+    """Show the columns, files, protocol and properties of a table. Also lists files with old types."""
     from widen.protocol.type_widening import has_type_changes
     from widen.report import terminal
     from widen.report.terminal import summarize_table
@@ -63,7 +63,7 @@ def history(
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
-    """Show the versions of a table, newest first. Each one comes with what it changed."""
+    """Show the versions of a table, newest first. Also shows what each one changed."""
     from widen.report import terminal
     from widen.report.build_report import read_history
     from widen.report.text_format import shown_intervals
@@ -82,7 +82,7 @@ def contract(
     format: shared_options.ContractFormat = shared_options.ContractForm.JSON_SCHEMA,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
-    """Write the fields and types of a table as a contract. Then widen plan --contract checks a batch."""
+    """Write the fields and types of a table as a contract. Check batches against it with widen plan --contract."""
     from widen.evolution.unify import build_contract
 
     snapshot = _open_table(table, storage_option, version)

@@ -257,10 +257,10 @@ class FlowChanged(RequestError):
     """The checkpoint of a flow belongs to another source, table, query or keys."""
 
     code = "WIDEN_FLOW_CHANGED"
-    template = "The checkpoint {checkpoint} belongs to another flow: {reason}."
+    template = "The checkpoint {checkpoint} belongs to a different flow: {reason}."
     hint = (
         "To compute the table again, use rebuild=True (--rebuild), which replaces all of its rows in one commit. To "
-        "keep both, use another checkpoint and another table."
+        "keep both, use a different checkpoint and a different table."
     )
 
 
@@ -446,7 +446,7 @@ class CheckpointBarrierFailed(TableError):
 
     code = "DELTA_FEATURE_DROP_CHECKPOINT_FAILED"
     template = "The table feature {feature} was not dropped: the checkpoint of version {version} could not be written."
-    hint = "Repeat the call. The Python log has the cause."
+    hint = "Repeat the call. The cause is in the Python log."
 
 
 class DropConflict(ContentionError):

@@ -338,7 +338,7 @@ class UnsupportedColumnType(TableError):
 
     code = "WIDEN_COLUMN_TYPE"
     template = "The column {column} cannot have the type {type}: {reason}."
-    hint = "Drop the column or give it another type, with the client that made it."
+    hint = "Drop the column or give it a different type, with the client that created it."
 
 
 class AmbiguousColumns(TableError):
@@ -354,7 +354,7 @@ class ColumnInUse(ColumnRefused):
 
     code = "WIDEN_COLUMN_IN_USE"
     template = "Column {column} cannot be {verb}: {reason}."
-    hint = "Add another column instead, or change what needs it with a client of Iceberg first."
+    hint = "Add another column instead, or change what needs it with an Iceberg client first."
 
 
 class CorruptMetadata(TableError):

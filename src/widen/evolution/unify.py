@@ -394,12 +394,12 @@ def _refusal_reason(sibling: _LocatedColumn, other: _LocatedColumn) -> str:
     if sibling.path == other.path:
         return "they are the same column"
     if sibling.path[:-1] != other.path[:-1] or not _is_of_same_field(sibling.field, other.field):
-        return "they do not hold the same source field"
+        return "they are not columns of the same source field"
     for item in (sibling.field, other.field):
         if isinstance(leaf_and_dim(item.type)[0], (StructType, MapType)):
-            return f"{item.name} holds records"
+            return f"{item.name} contains records"
     if leaf_and_dim(sibling.field.type)[0] in (TIMESTAMP, TIMESTAMP_NTZ):
-        return f"{sibling.field.name} holds timestamps, which no narrower type holds"
+        return f"{sibling.field.name} contains timestamps, which no narrower type can hold"
     return ""
 
 

@@ -496,7 +496,7 @@ def _find_head(properties: Mapping[str, str], location: str) -> str | None:
 
 
 def _corrupt(location: str, reason: str) -> CorruptMetadata:
-    fix = "Load files by name, without new; that begins a new record. Move a table with all its files."
+    fix = "Load files by name, without new; that starts a new record. If you move a table, move all its files."
     return CorruptMetadata(location=location, name=LOADS, reason=reason, fix=fix)
 
 

@@ -169,8 +169,8 @@ class EnvelopeReader:
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ITEMS = msgspec.json.Decoder(list[msgspec.Raw])
 _TRUNCATE = (
-    "Widen does not truncate a table. Delete the rows with Table.delete (widen delete), take the event out of the "
-    "source, and load the rest. Debezium leaves such events out with skipped.operations=t, which is its default."
+    "Widen does not truncate a table. Delete the rows with Table.delete or `widen sql`, take the event out of "
+    "the source, and load the rest. Debezium leaves such events out with skipped.operations=t, which is its default."
 )
 
 

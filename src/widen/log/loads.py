@@ -139,7 +139,7 @@ class RecordFolder:
             paths = [self.file(name) for name in record.segments]
             older = [_decode(path, data).loads for path, data in zip(paths, self.store.read_many(paths), strict=True)]
         except FileMissing as error:
-            fix = "Load files by name, without new; that begins a new record. Copy a table with its whole log."
+            fix = "Load files by name, without new; that starts a new record. If you copy a table, copy its whole log."
             reason = "a part of the record of loads is missing"
             raise CorruptLog(path=self.file(head), reason=reason, fix=fix) from error
         return (*chain.from_iterable(older), *record.loads)

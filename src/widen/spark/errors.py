@@ -41,7 +41,7 @@ RESTORE_FILE = "Restore the file from a backup, or exclude it."
 
 CLOSE_QUOTE = (
     "Repair the file. If no field spans lines, set the option multiLine=false, and only that line is corrupt; if "
-    "quotes are ordinary characters, set the option quote to an empty text."
+    "quotes are ordinary characters, set the option quote to an empty string."
 )
 CONVERT_FILE = "Convert the file, or exclude it."
 """What to do about a file whose records cannot be read."""

@@ -82,7 +82,7 @@ class FlowKeys:
             matching = semi_join_keys(result, names, keys)
             counts = result.agg(F.count(F.lit(1))).unionAll(matching.agg(F.count(F.lit(1)))).collect()
         if counts[0][0] != counts[1][0]:
-            reason = "the query returns rows with another key than the rows of the source that it computes them from"
+            reason = "the query returns rows whose key is not that of the source rows that they are computed from"
             raise self._refusal(", ".join(self.columns), reason, _SAME)
 
     def _keys(self, frame: DataFrame) -> DataFrame:

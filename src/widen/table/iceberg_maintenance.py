@@ -253,7 +253,7 @@ class IcebergMaintenanceMixin(ColumnMethodsMixin):
             name: Its name.
             version: The id of its first snapshot; by default the current one.
             timestamp: The snapshot that was current at this time; a string is ISO 8601, in UTC by default.
-            keep_hours: How long a vacuum keeps the branch after its last snapshot; by default for ever.
+            keep_hours: How long a vacuum keeps the branch after its last snapshot; by default forever.
 
         Raises:
             InvalidOption: the name is taken, the table has no snapshot, or the time is not positive.
@@ -281,7 +281,7 @@ class IcebergMaintenanceMixin(ColumnMethodsMixin):
             name: Its name.
             version: As for `create_branch`.
             timestamp: As for `create_branch`.
-            keep_hours: How long a vacuum keeps the tag after its snapshot was made; by default for ever.
+            keep_hours: How long a vacuum keeps the tag after its snapshot was made; by default forever.
 
         Raises:
             InvalidOption: the name is taken, the table has no snapshot, or the time is not positive.

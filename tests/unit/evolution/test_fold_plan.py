@@ -37,10 +37,10 @@ def test_a_column_goes_to_the_one_with_the_plain_name_of_its_field() -> None:
 
 REFUSED = [
     (("a",), None, "they are the same column"),
-    (("a_string",), ("start_date",), "they do not hold the same source field"),
-    (("s", "b_string"), ("a",), "they do not hold the same source field"),
-    (("a_record",), ("a",), "a_record holds records"),
-    (("a_timestamp",), ("a",), "a_timestamp holds timestamps"),
+    (("a_string",), ("start_date",), "they are not columns of the same source field"),
+    (("s", "b_string"), ("a",), "they are not columns of the same source field"),
+    (("a_record",), ("a",), "a_record contains records"),
+    (("a_timestamp",), ("a",), "a_timestamp contains timestamps"),
     (("items", "element", "b_string"), None, "inside an array or a map"),
 ]
 

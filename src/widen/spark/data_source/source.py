@@ -91,7 +91,7 @@ class WidenSource(DataSource):
         expected, actual = as_nullable(from_spark(given)), columns.schema
         if expected.sql != actual.sql:
             reason = f"the query expects {expected.sql}, and the table has {actual.sql}"
-            fix = "Do not give a schema. If the table changed since the DataFrame was made, load it again."
+            fix = "Do not give a schema. If the table has changed since the DataFrame was created, load it again."
             raise DataSourceRefused(verb="read", location=snapshot.location, reason=reason, fix=fix)
         return options, snapshot, columns
 

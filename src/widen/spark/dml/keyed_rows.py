@@ -408,7 +408,7 @@ def ensure_rules_apply(schema: StructType, rules: KeyRules) -> None:
         if not columns:
             raise InvalidOption(option="sequence_by", value=format_path(rules.sequence_by), expected=expected)
         if _family(columns[0][1]) is None:
-            expected = f"Must be a number, a time or a text; the first column of the field is {columns[0][1].sql}."
+            expected = f"Must be a number, a time or a string; the first column of the field is {columns[0][1].sql}."
             raise InvalidOption(option="sequence_by", value=format_path(rules.sequence_by), expected=expected)
 
 

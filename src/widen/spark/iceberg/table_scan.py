@@ -484,7 +484,7 @@ def initial_defaults(schema: Schema, location: str) -> dict[int, Any]:
     return defaults
 
 
-_FIX = "Set another default with the client that made it."
+_FIX = "Set a different default with the client that created it."
 
 
 def _default_of(data_type: IcebergType, value: Any) -> Any:

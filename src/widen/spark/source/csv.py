@@ -514,7 +514,7 @@ def _complete_lines(data: bytes) -> bytes:
 
 
 _HEADER_FIX = (
-    "If the file lacks its header, add the line with the names. If it has another separator, set the option sep. "
+    "If the file lacks its header, add the line with the names. If it has a different separator, set the option sep. "
     "If all its fields are new, set the option header=true."
 )
 

@@ -161,7 +161,7 @@ def ensure_json_options(options: Mapping[str, str]) -> None:
         InvalidOption: an option does not exist, or has another value.
     """
     if any(name.lower() != MULTI_LINE.lower() for name in options):
-        expected = f"The only option of JSON is {MULTI_LINE}: whether records of large files may take several lines."
+        expected = f"The only option of JSON is {MULTI_LINE}: whether records of large files may span several lines."
         raise InvalidOption(option="options", value=dict(options), expected=expected)
     for value in options.values():
         if value.lower() not in ("true", "false"):

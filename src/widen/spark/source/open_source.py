@@ -272,7 +272,7 @@ class BatchReader:
         """Raise if the records are in envelopes, but not JSON texts."""
         if self.has_envelopes and found is not FileFormat.JSON:
             what = "rows with types" if found is None else f"files of the format {found.value}"
-            expected = f"Envelopes are read from JSON texts, and the source has {what}."
+            expected = f"Envelopes are read from JSON, and the source has {what}."
             raise InvalidOption(option="envelope", value=True, expected=f"{expected} {_ROWS_AS_JSON}")
 
     def _open_rows(self, rows: DataFrame) -> Batch:
@@ -286,7 +286,7 @@ class BatchReader:
             texts, fields = read_column(rows), file_fields if names else None
             return TextBatch(rows.sparkSession, TextReaders(lambda: texts), _DATA_FRAME, (), fields, names)
         if self.format is not None or self.options:
-            expected = "A DataFrame has a schema; the only format for it is json, for JSON texts in its one column."
+            expected = "A DataFrame has a schema; the only format for it is json, for JSON in its only column."
             raise InvalidOption(option="format or options", value=str(self.format or self.options), expected=expected)
         self._ensure_json(None)
         return self._open_typed_rows(rows)

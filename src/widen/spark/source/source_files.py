@@ -672,7 +672,7 @@ def _describe(file: SourceFile, state: tuple[int, int] | None) -> str:
     size_bytes, modified_ms = state
     if size_bytes != file.size_bytes:
         return f"has {size_bytes:,} bytes, not {file.size_bytes:,}"
-    return "was written again" if modified_ms != file.modified_ms else ""
+    return "was overwritten" if modified_ms != file.modified_ms else ""
 
 
 def _local_states(files: Sequence[SourceFile]) -> dict[str, tuple[int, int]] | None:

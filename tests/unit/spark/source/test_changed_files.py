@@ -30,7 +30,7 @@ CHANGES: dict[str, Callable[[Path], object]] = {
     "was deleted": Path.unlink,
     "has 3 bytes, not 5": lambda path: os.truncate(path, 3),
     "has 1,007 bytes, not 5": lambda path: path.write_text("a" * 1007),
-    "was written again": touch,
+    "was overwritten": touch,
 }
 
 

@@ -82,3 +82,10 @@ def test_the_file_in_the_package_is_up_to_date() -> None:
     render = runpy.run_path(str(ROOT / "tools" / "rules.py"))["render"]
     made = render((DOCS / "evolution-rules.md").read_text(encoding="utf-8"))
     assert made == (ROOT / "src" / "widen" / "report" / "evolution_rules.json").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_has_no_marks_that_a_tool_has_left(page: Path) -> None:
+    """A formatter divides the mark of an included file in a block of Python; a merge leaves its own marks."""
+    lines = page.read_text(encoding="utf-8").splitlines()
+    assert [line for line in lines if re.match(r"--8 |<<<<<<<|>>>>>>>", line)] == []

@@ -26,12 +26,13 @@ from widen.evolution.policy import Policy
 from widen.ingestion import IngestResult, ingest, plan
 from widen.model.types import DATE, INTEGER, LONG, STRING, DataType, Field, StructType
 from widen.spark.expression import join_columns
-from widen.spark.ingest import batch as typed_batch
+from widen.spark.ingest import verification
 from widen.spark.ingest.verification import verify
 from widen.spark.ingest.write_files import DeltaRows
 from widen.spark.source.open_source import BatchReader
+from widen.spark.typed import column_copy, int96_times, typed_batch, typed_records
 from widen.spark.typed import column_expressions as exact_cast
-from widen.spark.typed import int96_times, typed_records
+from widen.spark.typed.column_copy import ColumnCopy
 from widen.spark.typed.column_expressions import Conversion
 from widen.spark.typed.record_rebuild import count_leaves
 from widen.spark.typed.typed_records import prepare_records
@@ -462,6 +463,66 @@ def test_the_proof_sees_what_is_lost(spark: SparkSession, tmp_path: Path) -> Non
         )
         assert verify(batch.source_digests(table.snapshot.schema, Policy()), there).is_clean
         assert not verify(other.source_digests(table.snapshot.schema, Policy()), there).is_clean
+
+
+def test_files_are_copied_and_proved_by_columns(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the rows nor their digests pass through Java, and the table is the one that Spark would write."""
+    scalars = SCALARS.replace("0.1f", "CAST(n / 3 AS float)").replace("'x'", "concat('x', n)")
+    nested = ("n", "r.*", "r", "array(r, null) AS a", "map('k', r, 'none', null) AS m", "array(array(r.l), null) AS aa")
+    source = spark.range(600).selectExpr("CAST(id AS int) AS n").selectExpr("n", f"struct({scalars}) AS r")
+    source.selectExpr(*nested, "CAST(null AS string) AS nothing").coalesce(1).write.parquet(str(tmp_path / "one"))
+    more = source.selectExpr("n + 600 AS n", "struct(r.*, 1 AS more) AS r", "IF(n % 2 = 0, array(), null) AS e")
+    more.withColumn("e", F.col("e").cast("array<int>")).coalesce(1).write.parquet(str(tmp_path / "two"))
+
+    def load(table: Path) -> list[IngestResult]:
+        return [proved(str(tmp_path / name), table) for name in ("one", "two", "one")]
+
+    monkeypatch.setattr(column_copy, "DRIVER_FILES", 0)
+    expected = load(tmp_path / "by-spark")
+    monkeypatch.undo()
+    copied: list[ColumnCopy] = []
+    run = ColumnCopy.run
+    monkeypatch.setattr(ColumnCopy, "run", lambda self: copied.append(self) or run(self))
+    monkeypatch.setattr(verification, "_compare_digests", lambda *_: pytest.fail("the sums differ"))
+    done = load(tmp_path / "table")
+    assert len(copied) == 3
+    assert [each.plan.events for each in done] == [each.plan.events for each in expected]
+    assert [each.plan.pending for each in done] == [each.plan.pending for each in expected]
+    assert [str(each.verification) for each in done] == [str(each.verification) for each in expected]
+    assert types(tmp_path / "table") == types(tmp_path / "by-spark")
+    by_spark, by_copy = (
+        # Spark does not compare maps.
+        Table(str(tmp_path / name)).read(spark=spark).selectExpr("to_json(struct(*)) AS record")
+        for name in ("by-spark", "table")
+    )
+    assert by_copy.count() == 1800
+    assert by_spark.exceptAll(by_copy).isEmpty()
+    assert by_copy.exceptAll(by_spark).isEmpty()
+
+
+def test_the_proof_by_columns_names_what_is_lost(spark: SparkSession, tmp_path: Path) -> None:
+    source = spark.range(300).selectExpr("id AS n", "array(id, id + 1) AS a", "concat('text ', id) AS t")
+    source.coalesce(1).write.parquet(str(tmp_path / "in"))
+    proved(str(tmp_path / "in"), tmp_path / "table")
+    [path] = (tmp_path / "table").rglob("*.parquet")
+    stored = pq.read_table(path)
+    lists = [each[:1] if number == 7 else each for number, each in enumerate(stored["a"].to_pylist())]
+    at = stored.schema.get_field_index("a")
+    damaged = stored.set_column(at, stored.schema.field(at), pa.array(lists, stored.schema.field(at).type))
+    pq.write_table(damaged, path)
+    table, batch = Table(str(tmp_path / "table")), BatchReader().open(spark, str(tmp_path / "in"))
+    paths = table.files()["path"].to_pylist()
+    batch._homes.update({path.partition("/")[0]: 0 for path in paths})  # type: ignore[attr-defined]
+    sides = (
+        batch.source_digests(table.snapshot.schema, Policy()),
+        batch.table_digests(DeltaRows(table.store, table.snapshot), paths, Policy(), None),
+    )
+    assert all(side.has_sums for side in sides)
+    found = verify(*sides)
+    assert (found.records, found.lost > 0, found.extra) == (300, True, 1)
+    assert found.places[0].endswith(":8")
 
 
 BAD = {

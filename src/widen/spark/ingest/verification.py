@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from functools import cache, partial, reduce
 from itertools import chain, groupby, islice
+from math import ceil
 from typing import Any, TypeAlias
 
 import msgspec
@@ -45,13 +46,25 @@ from widen.proof.source_reader import (
     find_parts,
     read_proof_blocks,
 )
+from widen.protocol.parquet_files import is_legacy, is_legacy_int96
 from widen.schema.source_metadata import RESCUED, role_field
 from widen.spark.arrow_types import to_arrow_schema
 from widen.spark.engine import LocalFrame, is_local, require_spark
 from widen.spark.errors import translate_spark_errors
 from widen.spark.ingest.write_files import TaskFiles
 from widen.spark.ship import without_garbage_collection
-from widen.spark.source.file_ranges import FILE, PART, REFUSED_PART, TEXT, WHOLE, open_file, read_refused
+from widen.spark.source.file_ranges import (
+    FILE,
+    PART,
+    REFUSED_PART,
+    TEXT,
+    WHOLE,
+    are_few,
+    open_file,
+    read_refused,
+    task_bytes,
+)
+from widen.spark.source.source_files import SourceFile, SourceFiles, count_partitions
 from widen.spark.spark_types import DataFrame, F, SparkSession
 
 DIGEST, VALUES, CONVERTED, PLACE, FORM = "digest", "values", "converted", "place", "form"
@@ -376,9 +389,10 @@ def _closest_row(form: Form, rows: list[Form]) -> tuple[list[str], int]:
 
 def _collect_forms(side: Side, digests: Collection[bytes]) -> dict[bytes, Form]:
     """Return the forms of some digests, by digest; empty if Spark expressions made the digests."""
-    if not digests or not side.has_sums:
+    if not digests:
         return {}
-    rows = side.digests().where(F.col(DIGEST).isin(list(digests))).select(DIGEST, FORM).collect()
+    found = side.digests().where(F.col(DIGEST).isin(list(digests)) & F.col(FORM).isNotNull())
+    rows = found.select(DIGEST, FORM).collect()
     return {bytes(row[DIGEST]): msgspec.msgpack.decode(row[FORM]) for row in rows}
 
 
@@ -437,6 +451,32 @@ def build_text_side(source: TextSource, schema: StructType, policy: Policy) -> S
     )
 
 
+@dataclass(frozen=True, slots=True)
+class ColumnFiles:
+    """Parquet files of a source whose values have the same forms in the table.
+
+    Args:
+        schema: The columns to read, in the types of the records.
+    """
+
+    files: Sequence[SourceFile]
+    schema: StructType
+
+
+def build_column_reader(spark: SparkSession, parts: Sequence[ColumnFiles]) -> TaskReader:
+    """Return a reader of the sums of Parquet files: tasks read the columns, and none passes through Spark's JVM."""
+    files = tuple(file for part in parts for file in part.files)
+    limit = task_bytes(files, count_partitions(spark, SourceFiles((), files)))
+    count = ceil(sum(file.size_bytes for file in files) / limit) or 1
+    return TaskReader(spark, count, partial(_sum_column_files, tuple(parts)), are_few(spark, files))
+
+
+def build_file_reader(spark: SparkSession, files: TaskFiles, schema: StructType, policy: Policy) -> TaskReader:
+    """Return a reader of the sums of the files of a table."""
+    count = max(1, min(len(files.paths), MAX_TASKS))
+    return TaskReader(spark, count, partial(_sum_table_files, files, schema, policy))
+
+
 def build_row_side(
     spark: SparkSession,
     read: Callable[[], DataFrame],
@@ -457,8 +497,7 @@ def build_row_side(
     if files is None or len(files.paths) > MAX_FILES:
         parts.append((_to_structs(read()), partial(_sum_row_batches, schema, policy)))
     else:
-        count = max(1, min(len(files.paths), MAX_TASKS))
-        reader = TaskReader(spark, count, partial(_sum_table_files, files, schema, policy))
+        reader = build_file_reader(spark, files, schema, policy)
     if quarantined_records is not None:
         parts.append((quarantined_records.select(TEXT), partial(_sum_quarantined_records, schema, policy)))
 
@@ -567,6 +606,51 @@ def _sum_files(
             for block in read_proof_blocks(file, part.start, part.end):
                 digester.add_lines(block, values)
     return digester.sum()
+
+
+def _sum_column_files(
+    parts: Sequence[ColumnFiles], tasks: int, task: int, layout: RecordLayout, limit: int
+) -> DigestSum:
+    total = DigestSum(limit)
+    sizes = [[ProofFile(file.uri, file.size_bytes, False) for file in part.files] for part in parts]
+    for part, files in zip(parts, sizes, strict=True):
+        # Records in columns are digested as rows are, by the types and names that the source gives them.
+        digester, arrow = RowDigester(part.schema, Policy(), layout, limit), to_arrow_schema(part.schema)
+        for share in find_parts(files, task, tasks):
+            try:
+                with open_file(share.file.uri) as source:
+                    file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
+                    if is_legacy(file.metadata.metadata) or is_legacy_int96(file.metadata.metadata):
+                        digester.add_encoded(_UNREADABLE)  # Spark reads its dates in another calendar
+                        continue
+                    for rows in _read_columns(file, share.start, share.end, arrow):
+                        digester.add(rows)
+            except (WidenError, KeyError, pa.ArrowException):
+                digester.add_encoded(_UNREADABLE)
+        found = digester.sum()
+        # The sum of the rows has their values.
+        total.merge(found.digest, found.records, 0, 0)
+    return total
+
+
+def _read_columns(file: pq.ParquetFile, start: int, end: int, schema: pa.Schema) -> Iterator[pa.StructArray]:
+    """Yield the rows of the row groups that begin in a range of a file; a column that it lacks is null."""
+    footer = file.metadata
+    # The first row group begins at the start of the file, whatever stands before it.
+    begins = [0, *(_begin_of(footer.row_group(number)) for number in range(1, footer.num_row_groups))]
+    groups = [number for number, begin in enumerate(begins[: footer.num_row_groups]) if start <= begin < end]
+    names = [name for name in schema.names if name in file.schema_arrow.names]
+    for batch in file.iter_batches(_ROWS, groups, columns=names, use_threads=False) if groups else ():
+        columns = [
+            _cast(batch.column(field.name), field.type) if field.name in names else pa.nulls(len(batch), field.type)
+            for field in schema
+        ]
+        yield pa.StructArray.from_arrays(columns, fields=list(schema))
+
+
+def _begin_of(group: pq.RowGroupMetaData) -> int:
+    first = group.column(0)
+    return int(first.dictionary_page_offset if first.has_dictionary_page else first.data_page_offset)
 
 
 def _no_file_values(file: str) -> FileValues:

@@ -5,12 +5,17 @@ Source: docs/evolution-rules.md#one-interval, #d2, #d16
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
 from operator import and_
 from typing import Any
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from widen.json.kinds import LONG_WORD, MAP_WORD, RECORD_WORD, Kind
 from widen.json.observation import (
@@ -21,14 +26,28 @@ from widen.json.observation import (
     TemporalString,
     type_facts,
 )
-from widen.model.types import BINARY, STRING, TIMESTAMP, VOID, ArrayType, DataType, MapType, StructType
+from widen.model.column_path import ELEMENT, VALUE, Path
+from widen.model.types import (
+    BINARY,
+    DOUBLE,
+    STRING,
+    TIMESTAMP,
+    VOID,
+    ArrayType,
+    DataType,
+    Field,
+    MapType,
+    StructType,
+)
 from widen.spark.errors import translate_spark_errors
 from widen.spark.expression import join_columns
 from widen.spark.ingest.text_tasks import MIN_COUNTED_RECORDS
 from widen.spark.source.file_ranges import Typed, field_steps
+from widen.spark.source.source_files import SourceFile
 from widen.spark.spark_types import Column, DataFrame, F
+from widen.spark.typed.column_copy import SourceFooter, read_first_rows, read_source_footers
 from widen.spark.typed.column_expressions import convert_exactly, is_exact_double, is_whole_ms, read_temporal
-from widen.spark.typed.typed_records import PLACE, TypedRecords
+from widen.spark.typed.typed_records import HEAD_RECORDS, PLACE, TypedRecords
 
 PER_PASS = 200
 """The most kinds that one pass over the records aggregates."""
@@ -85,6 +104,23 @@ class _KindAggregate:
         elif self.type is not None and not self.observation.exact_double:
             self.observation.exact_double = is_exact is not False
 
+    def fill_values(self, values: pa.Array, rows: pa.Array, uri: str) -> bool:
+        """Fill in the observation with values of a file; return False if only Spark writes the first one as text.
+
+        Args:
+            rows: The index of the record of each value.
+        """
+        count = len(values) - values.null_count
+        if not count:
+            return True
+        first = pc.index(values.is_valid(), True).as_py()
+        text = _NO_SAMPLE if self.type is None else _to_text(values[first], self.type)
+        if text is None:
+            return False
+        self.observation.count, self.observation.sample = count, text[:SAMPLE_CHARS]
+        self.observation.first = (uri, rows[first].as_py() + 1)
+        return True
+
     def remove_absent(self) -> None:
         """Remove the kind from the observation if the type only says that there may be values of it."""
         if self.optional is not None and not self.observation.count:
@@ -132,10 +168,19 @@ class KindAggregates:
 
     Args:
         observation: What the schema of the records says; the results are filled in.
+        files: The files whose columns are these fields, to count without Spark where Arrow reads them as Spark does.
     """
 
-    def __init__(self, records: TypedRecords, fields: Mapping[str, Typed], observation: RecordObservation) -> None:
-        self._records = records
+    def __init__(
+        self,
+        records: TypedRecords,
+        fields: Mapping[str, Typed],
+        observation: RecordObservation,
+        files: Sequence[SourceFile] = (),
+    ) -> None:
+        self._records, self._files = records, files
+        self._schema = StructType(tuple(Field(name, data_type) for name, (_, data_type) in fields.items()))
+        self._paths: dict[int, Path] = {}
         self._location = F.lit(None).cast(PLACE) if records.place is None else records.place
         self._aggregates = [
             each
@@ -155,13 +200,43 @@ class KindAggregates:
 
         The first records of the first file have most kinds. Only the others are searched for in all records.
         """
-        head = self._run(self._records.head(), self._aggregates) if self._records.head is not None else 0
+        footers = read_source_footers(self._files, self._schema) or []
+        head = self._count_head(footers)
+        if head is None:
+            head = self._run(self._records.head(), self._aggregates) if self._records.head is not None else 0
         is_large = head >= MIN_COUNTED_RECORDS
         rest = [each for each in self._aggregates if not (is_large and each.observation.count)]
+        rest = [each for each in rest if not self._is_absent(each, footers)]
         if rest:
             self._run(self._records.frame, rest)
         for each in rest:
             each.remove_absent()
+
+    def _count_head(self, footers: Sequence[SourceFooter]) -> int | None:
+        """Count in the first records of the first file, and return how many these are; None if Spark has to do it."""
+        if not footers:
+            return None
+        footer, file = min(zip(footers, self._files, strict=True), key=lambda pair: pair[1].path)
+        if footer.rows < MIN_COUNTED_RECORDS:
+            return None  # the counts of a small batch are exact, and Spark counts all of it
+        head = read_first_rows(file, self._schema, HEAD_RECORDS)
+        rows = pa.array(range(len(head)), pa.int64())
+        kinds = [
+            kind
+            for values, field in zip(head.columns, self._schema, strict=True)
+            for kind in _kinds_of(values, rows, field.type, (field.name,))
+        ]
+        pairs = list(zip(self._aggregates, kinds, strict=True))
+        self._paths = {id(each): path for each, (path, _, _) in pairs if each.type is not None}
+        left = [each for each, (_, values, rows) in pairs if not each.fill_values(values, rows, file.uri)]
+        if left and self._records.head is not None:
+            self._run(self._records.head(), left)
+        return len(head)
+
+    def _is_absent(self, aggregate: _KindAggregate, footers: Sequence[SourceFooter]) -> bool:
+        """Return whether the footers say that no record has a scalar of a kind."""
+        path = self._paths.get(id(aggregate))
+        return path is not None and all(footer.values.get(path, 0) == 0 for footer in footers)
 
     def _run(self, frame: DataFrame, aggregates: Sequence[_KindAggregate], *, has_facts: bool = False) -> int:
         records = 0
@@ -178,6 +253,57 @@ class KindAggregates:
             for each in kinds if has_facts else ():
                 each.fill_facts(values)
         return records
+
+
+def _kinds_of(
+    values: pa.Array, rows: pa.Array, data_type: DataType, path: Path
+) -> Iterator[tuple[Path, pa.Array, pa.Array]]:
+    """Yield the path, the values and their records of each kind, in the order of `_kind_aggregates`."""
+    match data_type:
+        case ArrayType(element):
+            parents = rows.take(pc.list_parent_indices(values))
+            yield from _kinds_of(values.flatten(), parents, element, (*path, ELEMENT))
+        case StructType(fields):
+            yield path, values, rows
+            for inner, field in zip(values.flatten(), fields, strict=True):
+                yield from _kinds_of(inner, rows, field.type, (*path, field.name))
+        case MapType(_, value):
+            yield path, values, rows
+            lists = values.cast(pa.list_(pa.struct([values.type.key_field, values.type.item_field])))
+            parents = rows.take(pc.list_parent_indices(lists))
+            yield from _kinds_of(lists.flatten().flatten()[1], parents, value, (*path, VALUE))
+        case _ if type_facts(data_type) is not None:
+            yield path, values, rows
+
+
+def _to_text(value: pa.Scalar, data_type: DataType) -> str | None:
+    """Return a value as Spark writes it as text; None if only Spark knows."""
+    try:
+        plain = value.as_py()
+    except (OverflowError, ValueError):  # years that datetime does not support
+        return None
+    match plain:
+        case bool():
+            return "true" if plain else "false"
+        case int() | str():
+            return str(plain)
+        case bytes():
+            return base64.b64encode(plain).decode()
+        case float() if data_type == DOUBLE and (plain == 0 or _PLAIN_DOUBLES[0] <= abs(plain) < _PLAIN_DOUBLES[1]):
+            return repr(plain)
+        case Decimal():
+            return f"{plain:f}"
+        case datetime():
+            text = plain.replace(tzinfo=None).isoformat()
+            text = text.rstrip("0") if "." in text else text
+            return text + "Z" if data_type == TIMESTAMP else text
+        case date():
+            return plain.isoformat()
+    return None
+
+
+_PLAIN_DOUBLES = 1e-3, 1e7
+"""The sizes between which Java writes a double without an exponent."""
 
 
 def _kind_aggregates(

@@ -166,6 +166,23 @@ def is_own_kind(source: StructType, schema: StructType, policy: Policy) -> bool:
     return _own_fields(source, cells) == {field.name: cells.get(field.name, ()) for field in source}
 
 
+def has_own_kinds(source: StructType, cells: ColumnsByKey) -> bool:
+    """Return whether the columns of all fields of the source have their kinds; records may have more fields there."""
+    return all(_is_own_kind(field.type, cell, cell.dim) for field in source for cell in cells.get(field.name, ()))
+
+
+def _is_own_kind(data_type: DataType, cell: SourceColumn, dim: int) -> bool:
+    if isinstance(data_type, ArrayType):
+        return dim > 0 and _is_own_kind(data_type.element, cell, dim - 1)
+    if dim:
+        return False
+    if isinstance(data_type, StructType):
+        return cell.fields is not None and has_own_kinds(data_type, cell.fields)
+    if isinstance(data_type, MapType):
+        return cell.value is not None and _is_own_kind(data_type.value, cell.value, cell.value.dim)
+    return cell.fields is None and cell.value is None and _is_own_type(cell.type, data_type)
+
+
 def _own_fields(source: StructType, cells: ColumnsByKey) -> ColumnsByKey:
     return {field.name: tuple(_own_cells(field.type, cells.get(field.name, ()))) for field in source}
 
@@ -212,22 +229,29 @@ def record_text(fields: Mapping[str, Typed]) -> Column:
     return json_text_column(F.struct(*parts))
 
 
-def count_leaves(fields: Mapping[str, Typed]) -> Column:
-    """Return the number of scalars in records that are not null.
+def count_leaves(fields: Mapping[str, Typed], *, has_empty: bool = True) -> Column:
+    """Return the number of values in records: scalars that are not null, and what is empty but not null.
 
     The counts are summed as an array, because Spark cannot evaluate a chain of thousands of additions.
+
+    Args:
+        has_empty: Whether empty arrays, maps and records count.
     """
-    return _total(F.array(F.lit(0), *(_leaves(values, data_type) for values, data_type in fields.values())))
+    counts = (_leaves(values, data_type, has_empty) for values, data_type in fields.values())
+    return _total(F.array(F.lit(0), *counts))
 
 
-def _leaves(values: Column, data_type: DataType) -> Column:
+def _leaves(values: Column, data_type: DataType, has_empty: bool) -> Column:
     match data_type:
         case StructType():
-            return count_leaves(fields_of(values, data_type))
+            count = count_leaves(fields_of(values, data_type), has_empty=has_empty)
+            return F.when(values.isNotNull(), F.greatest(count, F.lit(1))).otherwise(0) if has_empty else count
         case ArrayType(element):
-            return F.coalesce(_total(F.transform(values, lambda item: _leaves(item, element))), F.lit(0))
+            counts = F.transform(values, lambda item: _leaves(item, element, has_empty))
+            count = F.coalesce(_total(counts), F.lit(0))
+            return F.when(F.size(values) == 0, F.lit(1)).otherwise(count) if has_empty else count
         case MapType(_, value):
-            return _leaves(F.map_values(values), ArrayType(value))
+            return _leaves(F.map_values(values), ArrayType(value), has_empty)
     return values.isNotNull().cast("int")
 
 

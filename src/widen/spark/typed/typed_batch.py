@@ -19,11 +19,21 @@ import msgspec
 from widen.evolution.evolve import evolve
 from widen.evolution.plan import BadFile
 from widen.evolution.policy import Policy
-from widen.json.observation import Observation, RecordObservation, merge_observations
-from widen.model.column_path import Path, fold_path
-from widen.model.types import ArrayType, DataType, MapType, StructType, similarity_key
+from widen.json.observation import Observation, RecordObservation, TemporalString, merge_observations
+from widen.model.column_path import Path, fold_path, leaves, map_children
+from widen.model.types import (
+    DOUBLE,
+    FLOAT,
+    STRING,
+    ArrayType,
+    DataType,
+    DecimalType,
+    MapType,
+    StructType,
+    similarity_key,
+)
 from widen.proof.rules import ColumnsByKey, computed_keys, source_columns_by_key
-from widen.rows.row import build_routes
+from widen.rows.row import RecordRoute, build_routes
 from widen.rows.row_builder import ORIGIN_FIELDS
 from widen.spark.errors import translate_spark_errors
 from widen.spark.ingest.contract_check import PLACED_TEXT, ContractReport, check_contract_rows
@@ -35,12 +45,16 @@ from widen.spark.ingest.verification import (
     FORM,
     PLACE,
     VALUES,
+    ColumnFiles,
     Side,
+    build_column_reader,
+    build_file_reader,
 )
 from widen.spark.ingest.write_files import TableRows, TableWriter
 from widen.spark.source.file_ranges import fields_of
 from widen.spark.source.source_files import SourceFile
 from widen.spark.spark_types import Column, DataFrame, F, SparkSession
+from widen.spark.typed.column_copy import find_column_copy
 from widen.spark.typed.column_expressions import (
     TypedViolation,
     find_typed_violations,
@@ -53,6 +67,7 @@ from widen.spark.typed.record_rebuild import (
     columns_agree,
     comparable_fields,
     count_leaves,
+    has_own_kinds,
     has_temporal_strings,
     is_own_kind,
     parse_record,
@@ -159,26 +174,45 @@ class TypedBatch:
 
     def source_digests(self, schema: StructType, policy: Policy) -> Side:
         """Return the digests of the records; see `Batch`."""
-        computed, columns = computed_keys(schema), source_columns_by_key(schema, policy)
-        parts = [_source_digests(part.without(computed), columns) for part in self._prepare_parts(schema, policy)]
-        return Side(lambda: reduce(DataFrame.unionAll, parts))
+        prepared = self._prepare_for_proof(schema, policy)
+
+        def digests() -> DataFrame:
+            columns = source_columns_by_key(schema, policy)
+            return reduce(DataFrame.unionAll, [_source_digests(part, columns) for part in prepared])
+
+        files = _find_column_files(prepared, schema, policy)
+        return Side(digests, reader=None if files is None else build_column_reader(self.spark, files))
 
     def table_digests(
         self, table: TableRows, paths: Collection[str], policy: Policy, quarantined_records: DataFrame | None
     ) -> Side:
         """Return the digests of the rows; see `Batch`."""
-        sides = []
-        computed = computed_keys(table.schema)
-        for number, part in enumerate(each.without(computed) for each in self._prepare_parts(table.schema, policy)):
-            part_paths = [path for path in paths if self._homes.get(path.partition("/")[0]) == number]
-            rows = table.read(part.records.frame.sparkSession, part_paths)
-            sides.append(_row_digests(rows, part.schema, table.schema, policy))
-        if quarantined_records is not None:
-            schemas = [part.schema for part in self._prepare_parts(table.schema, policy)]
-            columns = source_columns_by_key(table.schema, policy)
-            text = _comparable_quarantined_records(F.col(quarantined_records.columns[0]), schemas, computed, columns)
-            sides.append(quarantined_records.select(*_digest(text)))
-        return Side(lambda: reduce(DataFrame.unionAll, sides))
+        prepared = self._prepare_for_proof(table.schema, policy)
+
+        def digests() -> DataFrame:
+            sides = []
+            for number, part in enumerate(prepared):
+                part_paths = [path for path in paths if self._homes.get(path.partition("/")[0]) == number]
+                rows = table.read(part.records.frame.sparkSession, part_paths)
+                sides.append(_row_digests(rows, part.schema, table.schema, policy))
+            if quarantined_records is not None:
+                # A quarantined text has the computed fields, too.
+                schemas = [part.schema for part in self._prepare_parts(table.schema, policy)]
+                computed, columns = computed_keys(table.schema), source_columns_by_key(table.schema, policy)
+                text = F.col(quarantined_records.columns[0])
+                text = _comparable_quarantined_records(text, schemas, computed, columns)
+                sides.append(quarantined_records.select(*_digest(text)))
+            return reduce(DataFrame.unionAll, sides)
+
+        has_forms = quarantined_records is None and _find_column_files(prepared, table.schema, policy) is not None
+        files = table.task_files(self.spark, paths) if has_forms else None
+        return Side(
+            digests, reader=None if files is None else build_file_reader(self.spark, files, table.schema, policy)
+        )
+
+    def _prepare_for_proof(self, schema: StructType, policy: Policy) -> list[PreparedRecords]:
+        computed = computed_keys(schema)
+        return [part.without(computed) for part in self._prepare_parts(schema, policy)]
 
     def _prepare_parts(self, base: StructType | None, policy: Policy) -> list[PreparedRecords]:
         return [prepare_records(part, self.name, base, policy) for part in self.parts]
@@ -203,7 +237,8 @@ def _observe_parts(parts: Iterable[PreparedRecords], *, counts_only: bool = Fals
     observations = []
     for part in parts:
         observation = Observation(root=part.observation())
-        aggregates = KindAggregates(part.records, part.fields, observation.root)
+        files = part.records.files if part.is_untouched else ()
+        aggregates = KindAggregates(part.records, part.fields, observation.root, files)
         if counts_only:
             aggregates.count()
         else:
@@ -223,9 +258,12 @@ class _Writing:
     def run(self) -> BatchResult:
         """Write the records, without those that violate a rule or do not fit a fixed column."""
         schema, policy = self.attempt.schema, self.attempt.policy
+        route, rule = build_routes(schema, policy), self.writer.violated_rule()
+        copied = self._copy(route) if rule is None else None
+        if copied is not None:
+            return copied
         columns = to_columns(self.part.fields, schema, policy)
-        violations = find_typed_violations(self.part.fields, build_routes(schema, policy), policy.samples)
-        rule = self.writer.violated_rule()
+        violations = find_typed_violations(self.part.fields, route, policy.samples)
         if rule is None and not violations:
             records = self.part.records
             # Only quarantined records need their position, which costs Spark a row index.
@@ -233,6 +271,20 @@ class _Writing:
             files = self.writer.write(self.writer.fill(rows.select(*columns)))
             return BatchResult(files, Observation(records=self.writer.count_rows(files)))
         return self._write_fitting(columns, violations, rule)
+
+    def _copy(self, route: RecordRoute) -> BatchResult | None:
+        """Let tasks copy the files, if nothing in them has to be converted; see `widen.spark.typed.column_copy`."""
+        part, spark = self.part, self.part.records.frame.sparkSession
+        if not (part.is_untouched and part.records.files):
+            return None
+        sink = self.writer.find_sink(spark)
+        if sink is None:
+            return None
+        copy = find_column_copy(spark, part.records.files, part.schema, self.attempt.schema, route, sink)
+        if copy is None:
+            return None
+        files = self.writer.from_parts(copy.run())
+        return BatchResult(files, Observation(records=self.writer.count_rows(files)))
 
     def _write_fitting(
         self, columns: Sequence[Column], violations: Sequence[TypedViolation], rule: Column | None
@@ -266,6 +318,47 @@ def _origin(part: PreparedRecords, reason: Column) -> Column:
     return F.struct(*(column.alias(name) for name, column in zip(ORIGIN_FIELDS, values, strict=True)))
 
 
+def _find_column_files(
+    parts: Iterable[PreparedRecords], schema: StructType, policy: Policy
+) -> list[ColumnFiles] | None:
+    """Return the files of all parts; None if a value of them may have another form in the table than in its file."""
+    found = []
+    # A float means its exact value, also in a column of doubles, and a double the number of its shortest text.
+    has_floats = any(data_type == FLOAT for _, data_type in leaves(schema))
+    for part in parts:
+        is_plain = part.is_untouched and part.records.files and _has_forms(part.schema)
+        if not (is_plain and has_own_kinds(part.schema, source_columns_by_key(schema, policy))):
+            return None
+        source = part.schema if has_floats else _floats_as_doubles(part.schema)
+        assert isinstance(source, StructType)
+        found.append(ColumnFiles(part.records.files, source))
+    return found
+
+
+def _floats_as_doubles(data_type: DataType) -> DataType:
+    return DOUBLE if data_type == FLOAT else map_children(data_type, lambda _, child: _floats_as_doubles(child))
+
+
+def _has_forms(data_type: DataType) -> bool:
+    """Return whether tasks of the proof digest the values of a type as those of a column."""
+    match data_type:
+        case StructType(fields):
+            return all(_has_forms(field.type) for field in fields)
+        case ArrayType(element):
+            return _has_forms(element)
+        case MapType(key, value):
+            return key == STRING and _has_forms(value)
+        case TemporalString():
+            return False
+    return isinstance(data_type, DecimalType) or str(data_type) in _WITH_FORMS
+
+
+_WITH_FORMS = frozenset(
+    ("boolean", "byte", "short", "integer", "long", "float", "double", "date", "timestamp", "timestamp_ntz")
+    + ("string", "binary")
+)
+
+
 def _source_digests(part: PreparedRecords, columns: ColumnsByKey) -> DataFrame:
     location = part.records.place
     where = F.lit("") if location is None else F.concat_ws(":", location.getField("file"), location.getField("number"))
@@ -283,7 +376,11 @@ def _row_digests(rows: DataFrame, source: StructType, schema: StructType, policy
     fields = {key: (F.col(names[key]), data_type) for key, (_, data_type) in rebuilt.items()}
     own_kind_fields = rebuild_fields(source, schema, policy, is_own_kind=True)
     has_own_kinds_only = is_own_kind(source, schema, policy)
-    converted = F.lit(0) if has_own_kinds_only else count_leaves(fields) - count_leaves(own_kind_fields)
+    converted = (
+        F.lit(0)
+        if has_own_kinds_only
+        else count_leaves(fields, has_empty=False) - count_leaves(own_kind_fields, has_empty=False)
+    )
     text = record_text(fields)
     agrees = columns_agree(fields, schema, policy)
     text = text if agrees is None else F.when(agrees, text).otherwise(_CONTRADICTION)

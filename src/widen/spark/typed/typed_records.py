@@ -55,11 +55,20 @@ from widen.model.types import (
 from widen.protocol.partition_values import HIVE_NULL
 from widen.spark.errors import find_known_failure
 from widen.spark.expression import join_columns
+from widen.spark.session import is_driver
 from widen.spark.settings import SKIP_NO_FILE
-from widen.spark.source.file_ranges import Typed, duplicate_fields, field_steps, fields_of, with_field_steps
+from widen.spark.source.file_ranges import (
+    Typed,
+    can_read,
+    duplicate_fields,
+    field_steps,
+    fields_of,
+    with_field_steps,
+)
 from widen.spark.source.source_files import (
     FILE_SOURCES,
     FileFormat,
+    SourceFile,
     SourceFiles,
     as_literal,
     decode_uri,
@@ -86,7 +95,7 @@ PLACE = "struct<file: string, number: bigint>"
 """The type of the location of a record."""
 
 _PLACE = "_widen_place"
-_HEAD_RECORDS = 1000
+HEAD_RECORDS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +108,7 @@ class TypedRecords:
         place: The file and the number of each record; None if unknown.
         unplaced: The records without their locations, which Spark reads faster; None if they have none.
         head: Returns the first records of the first file, or some records of a DataFrame; None if that takes long.
+        files: The Parquet files whose columns these are, if tasks can read them; empty if the records have more fields.
     """
 
     frame: DataFrame
@@ -106,6 +116,7 @@ class TypedRecords:
     place: Column | None = None
     unplaced: DataFrame | None = None
     head: Callable[[], DataFrame] | None = None
+    files: tuple[SourceFile, ...] = ()
 
     def coalesce(self, partitions: int) -> TypedRecords:
         """Return the records in at most so many partitions."""
@@ -134,7 +145,7 @@ def to_typed_records(frame: DataFrame, name: str, *, is_placed: bool = False) ->
         raise unusable_source(name, f"it has two columns named {format_path(duplicate)}", "Rename one of them.")
     numbered = frame.toDF(*map(str, range(len(schema.fields))), *([_PLACE] if is_placed else []))
     place = F.col(_PLACE) if is_placed else None
-    return TypedRecords(numbered, schema, place, head=lambda: numbered.limit(_HEAD_RECORDS))
+    return TypedRecords(numbered, schema, place, head=lambda: numbered.limit(HEAD_RECORDS))
 
 
 def _with_field_steps(values: Column, data_type: DataType) -> Column:
@@ -223,7 +234,8 @@ def _split_cut_times(
     times = times.toDF(*(f"time_{name}" for name in times.columns)).hint("shuffle_merge")
     is_same = file_key_column(F.col(f"{_PLACE}.file")) == F.col("time_0")
     is_same &= F.col(f"{_PLACE}.number") == F.col("time_1")
-    yield replace(records, frame=records.frame.join(times, is_same, "left_anti"), unplaced=None, head=None)
+    rest = records.frame.join(times, is_same, "left_anti")
+    yield replace(records, frame=rest, unplaced=None, head=None, files=())
     values = [F.col(str(at)) for at in range(len(records.schema.fields))]
     fields = list(records.schema)
     for at, field in enumerate(texts, start=2):
@@ -260,10 +272,19 @@ def _records(frame: DataFrame, source: SourceFiles, paths: Sequence[str], file_f
     def head() -> DataFrame:
         # One task reads the file from its start, and ends early.
         first = _load(_reader(frame.sparkSession, source).schema(frame.schema), [min(paths)])
-        return add_fields(first).frame.coalesce(1).limit(_HEAD_RECORDS)
+        return add_fields(first).frame.coalesce(1).limit(HEAD_RECORDS)
 
     names = map(str, range(len(named)))
-    return replace(add_fields(frame), unplaced=frame.select("*", *fields).toDF(*names), head=head)
+    files = () if from_files else _find_task_files(frame.sparkSession, source, paths)
+    return replace(add_fields(frame), unplaced=frame.select("*", *fields).toDF(*names), head=head, files=files)
+
+
+def _find_task_files(spark: SparkSession, source: SourceFiles, paths: Sequence[str]) -> tuple[SourceFile, ...]:
+    """Return the files, if they are Parquet and tasks can read them; else none."""
+    members = set(paths)
+    files = tuple(file for file in source.files if file.path in members)
+    is_readable = source.format is FileFormat.PARQUET and not source.options and is_driver(spark) and can_read(files)
+    return files if is_readable else ()
 
 
 def _fields_from_files(path: Column, paths: Sequence[str], file_fields: FileFields) -> dict[str, Column]:
@@ -366,11 +387,17 @@ def _check(data_type: DataType, number: int, texts: Column) -> Column:
 
 @dataclass(frozen=True, slots=True)
 class PreparedRecords:
-    """Records with the field rules applied."""
+    """Records with the field rules applied.
+
+    Args:
+        pending: The fields of type void.
+        is_untouched: Whether no rule changes a value, so that the fields are the columns of the source.
+    """
 
     records: TypedRecords
     fields: Mapping[str, Typed]
     pending: tuple[str, ...] = ()
+    is_untouched: bool = False
 
     @property
     def schema(self) -> StructType:
@@ -410,6 +437,7 @@ def prepare_records(records: TypedRecords, name: str, base: StructType | None, p
         records,
         apply_field_rules(fields, rules),
         tuple(field.name for field in records.schema if field.type == VOID),
+        _is_untouched(records.schema, rules),
     )
     unsupported = next(unknown_types(prepared.schema), None)
     if unsupported is not None:

@@ -203,3 +203,27 @@ def test_flows_of_iceberg_by_the_command_line(lake: Lake) -> None:
     )
     with pytest.raises(InvalidOption, match="format version 1"):
         lake.flow("ns.old", "d2")
+
+
+@pytest.mark.parametrize(
+    ("into", "names"),
+    [
+        ("ns.files", ["id", "_file_3", "_pos_2", "_file_2", "_change_type_2", "_metadata_2"]),
+        ("files", ["id", "_file", "_pos", "_file_2", "_change_type_2", "_metadata_2"]),
+    ],
+)
+def test_a_new_table_has_no_reserved_names(lake: Lake, into: str, names: list[str]) -> None:
+    """As in an ingestion; the columns keep their types, and the next batch finds them."""
+    columns = "id int, _file string, _pos bigint, _file_2 string, _change_type date, _metadata struct<_file: int>"
+    metadata = {"delta.columnMapping.mode": "none"}
+    widen.create_table(lake.path("odd"), columns, properties=metadata)
+    values = "'a' AS _file, 7L AS _pos, 'b' AS _file_2, DATE'2024-01-01' AS _change_type, named_struct('_file', 1)"
+    for number in (1, 2):
+        widen.Table(lake.path("odd")).append(lake.spark.sql(f"SELECT {number} AS id, {values} AS _metadata"))
+        lake.flow("odd", into, verify=True)
+    rows = (lake.iceberg(into) if "." in into else widen.Table(lake.path(into))).read(spark=lake.spark)
+    assert sorted(rows.columns) == sorted(names)
+    assert dict(rows.dtypes)["_change_type_2"] == "date"
+    found = rows.select(*names[:4]).orderBy("id").collect()
+    assert [tuple(row) for row in found] == [(1, "a", 7, "b"), (2, "a", 7, "b")]
+    assert rows.selectExpr("_metadata_2._file").distinct().collect()[0][0] == 1

@@ -361,7 +361,8 @@ class FlowStep:
                 request.table.add_features(features)
             target = request.open_target()
             if target.version is None and settings.keeps_layout:
-                request = replace(request, policy=replace(request.policy, layout=layout_of_rows(rows)))
+                layout = layout_of_rows(rows, target.policy.table_format)
+                request = replace(request, policy=replace(request.policy, layout=layout))
                 target = request.open_target()
             with persist_if_reread(rows, target, settings.after) as source:
                 batch = settings.reader.open(self._spark, source)

@@ -13,10 +13,18 @@ from typing import TypeAlias
 from widen.errors import FlowKeyRefused, InvalidOption
 from widen.errors.tables import first_line
 from widen.model.column_path import as_nullable, leaves
-from widen.model.types import VOID, DataType, Field, StructType, name_key, quote_name
+from widen.model.types import VOID, DataType, Field, StructType, name_key, quote_name, similarity_key
 from widen.protocol.table_features import required_features
 from widen.protocol.type_widening import is_widening
-from widen.schema.source_metadata import COMMENT, ROLES, SOURCE
+from widen.schema.source_metadata import (
+    COMMENT,
+    ROLES,
+    SOURCE,
+    NameAllocator,
+    TableFormat,
+    reserved_names,
+    source_field,
+)
 from widen.spark.dml.replaced_rows import KEY, semi_join_keys
 from widen.spark.errors import translate_spark_errors
 from widen.spark.spark_types import DataFrame, F, SparkSession, from_spark, spark_errors
@@ -121,20 +129,32 @@ def type_features(rows: DataFrame) -> frozenset[str]:
     return required_features({}, StructType(tuple(Field(str(leaf), leaf) for leaf in types)))
 
 
-def layout_of_rows(rows: DataFrame) -> StructType:
+def layout_of_rows(rows: DataFrame, table_format: TableFormat) -> StructType:
     """Return the columns that a table for rows begins with; those without a type are left out.
 
     Columns with the name of a role, such as ``_corrupt_record``, hold a field of these rows like any other: the
-    table would otherwise take them for its own, and give the values of the source another column.
+    table would otherwise take them for its own, and give the values of the source another column. Columns whose name
+    the format reserves get another one, as in an ingestion.
+
+    Source: docs/evolution-rules.md#d22
     """
-    schema = as_nullable(from_spark(rows.schema))
-    return StructType(tuple(map(_begin_column, (field for field in schema if _has_type(field.type)))))
+    begun = [field for field in as_nullable(from_spark(rows.schema)) if _has_type(field.type)]
+    reserved = {similarity_key(name) for name in reserved_names(table_format) if name not in ROLES}
+    taken = [field.name for field in begun if similarity_key(field.name) not in reserved]
+    names = NameAllocator((*taken, *reserved_names(table_format)))
+    return StructType(
+        tuple(_begin_column(field, field.name if field.name in taken else None, names) for field in begun)
+    )
 
 
-def _begin_column(field: Field) -> Field:
-    metadata: dict[str, object] = {SOURCE: [field.name]} if field.name in ROLES else {}
+def _begin_column(field: Field, name: str | None, names: NameAllocator) -> Field:
+    """Return the column for a field; without a name it gets a free one."""
+    if name is None:
+        column = source_field(names.take(field.name), field.type, (field.name,), is_evolved=False)
+    else:
+        column = Field(name, field.type, metadata={SOURCE: [name]} if name in ROLES else {})
     comment = field.metadata.get(COMMENT)
-    return Field(field.name, field.type, metadata=metadata if comment is None else metadata | {COMMENT: comment})
+    return column if comment is None else column.with_metadata(**{COMMENT: comment})
 
 
 def _has_type(data_type: DataType) -> bool:

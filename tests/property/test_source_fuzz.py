@@ -11,7 +11,6 @@ import os
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,6 +18,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 
+from support.damage import damage
 from widen.errors import WidenError
 from widen.json.document import parse_document
 from widen.json.split import split_records
@@ -46,42 +46,6 @@ WORDS = (
     "é€",
     "x" * 40,
 )
-
-
-@dataclass(frozen=True)
-class Damage:
-    """A damaged file.
-
-    Args:
-        start: First byte that is not as before.
-        end: The byte of the file before the damage from which all is as before.
-        inserted: What stands between them.
-    """
-
-    start: int
-    end: int
-    inserted: bytes
-
-    def apply(self, data: bytes) -> bytes:
-        return data[: self.start] + self.inserted + data[self.end :]
-
-
-def damage(chance: random.Random, data: bytes) -> Damage:
-    at = chance.randrange(len(data))
-    size = chance.choice((1, 1, 2, 5, 30, 300))
-    match chance.randrange(6):
-        case 0:
-            return Damage(at, at + 1, bytes([data[at] ^ 1 << chance.randrange(8)]))
-        case 1:
-            return Damage(at, len(data), b"")
-        case 2:
-            return Damage(at, min(at + size, len(data)), b"")
-        case 3:
-            return Damage(at, at, data[at : at + size])
-        case 4:
-            return Damage(at, at, chance.choice((b'"', b'"', b"\n", b"\r", b",", b"\0", b"\xff", b'"\n', b',"', b'""')))
-        case _:
-            return Damage(at, at, chance.randbytes(size))
 
 
 def unless_refused(read: Callable[[Path], Found], path: Path) -> Found | None:

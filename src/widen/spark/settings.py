@@ -255,7 +255,13 @@ def observable_jobs(spark: SparkSession) -> AbstractContextManager[None]:
     return nullcontext() if is_driver(spark) or not spark.version.startswith("4.0.") else _uncached.pin(spark)
 
 
-SKIP_NO_FILE: Mapping[str, str] = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
+SKIP_NO_FILE: Mapping[str, str] = {
+    "ignoreMissingFiles": "false",
+    "ignoreCorruptFiles": "false",
+    # Nearly all writers of Parquet store a checksum of each page, and few readers look at it by default: a flipped bit
+    # in an integer is another integer.
+    "parquet.page.verify-checksum.enabled": "true",
+}
 """The options of Spark's readers for which a missing or damaged file is an error, whatever the session says.
 
 An ingestion that skipped a file would record it as loaded, and a change of a table would commit the loss of its rows.

@@ -341,7 +341,7 @@ def _read_file(io: FileIO, stored: StructType, path: str, place: str) -> Iterato
     first = 0
     ensure_regular(path)
     with io.new_input(path).open() as stream:
-        file = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")
+        file = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
         for batch in file.iter_batches(_BATCH_ROWS):
             count = batch.num_rows
             columns = convert_column(batch.to_struct_array(), stored, NAME).flatten()

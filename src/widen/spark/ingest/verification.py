@@ -726,7 +726,8 @@ def _sum_table_files(
 def _read_file(files: TaskFiles, path: str, schema: pa.Schema) -> Iterator[pa.StructArray]:
     with files.store.open(path) as source:
         # Spark 4.0 writes timestamps as INT96, which Arrow reads as nanoseconds by default; these end in the year 2262.
-        file = pq.ParquetFile(pa.PythonFile(source, mode="r"), coerce_int96_timestamp_unit="us")
+        opened = pa.PythonFile(source, mode="r")
+        file = pq.ParquetFile(opened, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
         for rows in file.iter_batches(_ROWS):
             columns = [_cast(rows.column(field.name), field.type) for field in schema]
             yield pa.StructArray.from_arrays(columns, fields=list(schema))

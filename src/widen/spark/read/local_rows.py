@@ -121,7 +121,7 @@ class LocalScan:
     def _open(self, add: Add) -> Iterator[pq.ParquetFile]:
         with open_data_file(self.store, self.store.plain(add.path)) as opened:
             # Old writers store times as INT96. Arrow reads those as nanoseconds by default, which end in the year 2262.
-            file = pq.ParquetFile(opened, coerce_int96_timestamp_unit="us")
+            file = pq.ParquetFile(opened, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
             if is_legacy(file.metadata.metadata):
                 raise NotLocal(f"{add.path} has dates of the Julian calendar")
             yield file

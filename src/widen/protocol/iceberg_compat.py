@@ -18,7 +18,8 @@ from widen.model.types import VOID, ArrayType, DataType, DecimalType, MapType, S
 from widen.protocol.actions import Metadata
 from widen.protocol.column_mapping import ID, MODE, NAME, NONE, nested_ids, nested_steps
 from widen.protocol.table_configuration import TableConfiguration
-from widen.protocol.table_properties import UNIFORM_FORMATS, is_on
+from widen.protocol.table_features import MATERIALIZED_PARTITIONS
+from widen.protocol.table_properties import UNIFORM_FORMATS, WRITE_PARTITIONS, is_on
 from widen.protocol.type_widening import all_type_changes, is_iceberg_compatible, is_widening
 
 
@@ -53,6 +54,19 @@ V2_TYPES = frozenset(
 def enabled_compat(properties: Mapping[str, str]) -> IcebergCompat | None:
     """Return the compatibility that the properties enable, or None; the lowest one if there are several."""
     return next((compat for compat in COMPATS if is_on(properties, compat.switch)), None)
+
+
+def stores_partition_columns(table: TableConfiguration) -> bool:
+    """Return whether new files of a table also contain its partition columns, after the others.
+
+    Readers take the values of the log, whatever the files contain. Without the property there is no requirement: Delta
+    Spark stores them then, we do not.
+
+    Source: PROTOCOL.md#writer-requirements-for-icebergcompatv1;
+        protocol_rfcs/materialize-partition-columns.md#materialize-partition-columns
+    """
+    is_required = enabled_compat(table.properties) is not None or table.supports(MATERIALIZED_PARTITIONS)
+    return bool(table.partition_columns) and (is_required or is_on(table.properties, WRITE_PARTITIONS))
 
 
 def type_change_compat(table: TableConfiguration) -> IcebergCompat | None:

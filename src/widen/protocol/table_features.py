@@ -24,6 +24,7 @@ from widen.protocol.table_properties import (
     ENABLE_IN_COMMIT_TIMESTAMPS,
     ENABLE_TYPE_WIDENING,
     FEATURE_PREFIX,
+    MATERIALIZE_PARTITIONS,
     V2,
 )
 
@@ -32,6 +33,7 @@ IGNORE_DEFAULTS = "delta.ignoreProtocolDefaults"
 PROTECTION = "checkpointProtection"
 COLUMN_MAPPING = "columnMapping"
 DELETION_VECTORS, V2_CHECKPOINT = "deletionVectors", "v2Checkpoint"
+MATERIALIZED_PARTITIONS = "materializePartitionColumns"
 PROTECTED_BEFORE = "delta.requireCheckpointProtectionBeforeVersion"
 TABLE_FEATURES_READER, TABLE_FEATURES_WRITER = 3, 7
 TYPE_WIDENING, TYPE_WIDENING_PREVIEW = "typeWidening", "typeWidening-preview"
@@ -51,6 +53,7 @@ class Feature:
         column_key: The metadata key of columns that use it.
         data_type: The type of columns that use it.
         requires: The features that must be supported with it.
+        joins_tables: Whether a new column of the type adds it to an existing table, as Delta Spark does.
         stops_writers: Whether a concurrent write, made without knowing the feature, may violate its rules.
         reads: Whether this version reads tables with the feature.
         writes: Whether this version writes tables with the feature.
@@ -64,6 +67,7 @@ class Feature:
     column_key: str | None = None
     data_type: str | None = None
     requires: tuple[str, ...] = ()
+    joins_tables: bool = False
     stops_writers: bool = False
     reads: bool = True
     writes: bool = True
@@ -101,24 +105,23 @@ FEATURES: tuple[Feature, ...] = (
         writes=False,
     ),
     Feature(name="inCommitTimestamp", switch=_on(ENABLE_IN_COMMIT_TIMESTAMPS)),
-    Feature(name="materializePartitionColumns", stops_writers=True, writes=False),
+    Feature(name=MATERIALIZED_PARTITIONS, switch=_on(MATERIALIZE_PARTITIONS), stops_writers=True),
     Feature(name="rowTracking", switch=_on("delta.enableRowTracking"), requires=("domainMetadata",)),
     Feature(name="timestampNtz", is_reader=True, data_type="timestamp_ntz"),
     Feature(name=TYPE_WIDENING, is_reader=True, switch=_on(ENABLE_TYPE_WIDENING)),
     Feature(name=TYPE_WIDENING_PREVIEW, is_reader=True),
     Feature(name=V2_CHECKPOINT, is_reader=True, switch=(CHECKPOINT_POLICY, (V2,))),
     Feature(name="vacuumProtocolCheck", is_reader=True),
-    Feature(name="variantType", is_reader=True, data_type="variant", stops_writers=True, writes=False),
-    Feature(name="variantType-preview", is_reader=True, stops_writers=True, writes=False),
+    Feature(name="variantType", is_reader=True, data_type="variant", joins_tables=True, stops_writers=True),
+    Feature(name="variantType-preview", is_reader=True, stops_writers=True),
     Feature(
         name="variantShredding",
         is_reader=True,
         switch=_on("delta.enableVariantShredding"),
         requires=("variantType",),
         stops_writers=True,
-        writes=False,
     ),
-    Feature(name="variantShredding-preview", is_reader=True, stops_writers=True, writes=False),
+    Feature(name="variantShredding-preview", is_reader=True, stops_writers=True),
 )
 """Every feature that this version knows. Tables with other features are neither read nor written."""
 
@@ -225,17 +228,20 @@ def _is_used(row: Feature, schema: StructType) -> bool:
 def require_feature(protocol: Protocol, name: str) -> FeatureRequired:
     """Return the error for a change that needs a feature which a protocol does not support."""
     fix = f"Call add_feature({name!r}) first; older clients may then no longer be able to open the table."
-    if not _BY_NAME[name].writes:
-        fix = f"Widen reads tables with {name} and does not write them: use another type, e.g. a string with JSON text."
     supported = ", ".join(sorted(supported_features(protocol))) or "none"
     return FeatureRequired(feature=name, supported=supported, fix=fix)
 
 
-def missing_type_features(protocol: Protocol, schema: StructType) -> list[str]:
-    """Return the features of the types in a schema that a protocol does not support, sorted."""
+def missing_type_features(protocol: Protocol, schema: StructType, *, joining: bool | None = None) -> list[str]:
+    """Return the features of the types in a schema that a protocol does not support, sorted.
+
+    Args:
+        joining: Only those that a new column adds to a table, or only the others; by default both.
+    """
     present = supported_features(protocol)
-    used = [f.name for f in FEATURES if f.data_type is not None and _is_used(f, schema)]
-    return sorted(name for name in used if not present & {name, _PREVIEWS.get(name)})
+    used = [f for f in FEATURES if f.data_type is not None and _is_used(f, schema)]
+    asked = [f.name for f in used if joining in (None, f.joins_tables)]
+    return sorted(name for name in asked if not present & {name, _PREVIEWS.get(name)})
 
 
 def stored_properties(properties: Mapping[str, str]) -> dict[str, str]:

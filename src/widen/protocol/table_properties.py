@@ -24,6 +24,8 @@ TIMESTAMPS_SINCE_VERSION = "delta.inCommitTimestampEnablementVersion"
 TIMESTAMPS_SINCE_MS = "delta.inCommitTimestampEnablementTimestamp"
 ENABLE_TYPE_WIDENING = "delta.enableTypeWidening"
 ENABLE_DELETION_VECTORS = "delta.enableDeletionVectors"
+MATERIALIZE_PARTITIONS = "delta.enableMaterializePartitionColumnsFeature"
+WRITE_PARTITIONS = "delta.writePartitionColumnsToParquet"
 CHECKPOINT_POLICY, CLASSIC, V2 = "delta.checkpointPolicy", "classic", "v2"
 UNIFORM_FORMATS = "delta.universalFormat.enabledFormats"
 
@@ -44,11 +46,13 @@ SWITCHES: tuple[str, ...] = (
     "delta.enableIcebergCompatV2",
     "delta.enableIcebergCompatV3",
     ENABLE_IN_COMMIT_TIMESTAMPS,
+    MATERIALIZE_PARTITIONS,
     "delta.enableRowTracking",
     ENABLE_TYPE_WIDENING,
     "delta.enableVariantShredding",
     "delta.randomizeFilePrefixes",
     "delta.rowTrackingSuspended",
+    WRITE_PARTITIONS,
 )
 """The boolean properties."""
 

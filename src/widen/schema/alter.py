@@ -46,8 +46,8 @@ from widen.protocol.column_metadata import (
 from widen.protocol.file_statistics import STATS_COLUMNS, named_columns
 from widen.protocol.table_features import (
     TYPE_WIDENING_PREVIEW,
+    missing_type_features,
     require_feature,
-    required_features,
     supported_features,
     with_features,
 )
@@ -92,14 +92,15 @@ def plan_alter(state: TableState, operations: Sequence[Operation]) -> MetadataCh
         for operations_together in _singly(now, group):
             for operation in operations_together:
                 ensure_operation_allowed(now, operation)
-            after = replace(now, metadata=with_operations(now, operations_together))
+            after = replace(now, metadata=with_operations(now, operations_together, adds_features=True))
             if not _is_same(now, after):
                 done += [each for each in operations_together if _has_effect(each, now, after)]
                 now = after
     if not done:
         return None
     ensure_type_widening_supported(state)
-    protocol = with_features(state.protocol, added_features(done))
+    joining = missing_type_features(state.protocol, now.schema, joining=True)
+    protocol = with_features(state.protocol, added_features(done).union(joining))
     actions: tuple[Metadata | Protocol, ...] = (now.metadata,)
     if supported_features(protocol) != supported_features(state.protocol):
         actions = (now.metadata, protocol)
@@ -186,11 +187,12 @@ def _is_same(before: TableState, after: TableState) -> bool:
 # Source: PROTOCOL.md#change-metadata
 
 
-def with_operations(state: TableState, operations: Sequence[Operation]) -> Metadata:
+def with_operations(state: TableState, operations: Sequence[Operation], *, adds_features: bool = False) -> Metadata:
     """Return the metadata after operations, with type changes recorded and column ids assigned.
 
     Args:
         operations: The operations in order. The caller has checked them.
+        adds_features: Whether the caller adds the features that join a table with a new column.
 
     Raises:
         FeatureRequired: a new type needs a feature that the table does not support.
@@ -210,7 +212,7 @@ def with_operations(state: TableState, operations: Sequence[Operation]) -> Metad
             metadata = _update_dependents(metadata, before, step)
         changed = apply_operations(before, steps)
         changed = changed if changes_names else record_type_changes(before, changed, version)
-    ensure_types(state, changed)
+    ensure_types(state, changed, adds_features=adds_features)
     return with_schema(replace(state, metadata=metadata), changed)
 
 
@@ -247,16 +249,20 @@ def new_physical_name(_: Field) -> str:
     return f"col-{uuid.uuid4()}"
 
 
-def ensure_types(state: TableState, schema: StructType) -> None:
+def ensure_types(state: TableState, schema: StructType, *, adds_features: bool = False) -> None:
     """Check that a table supports the features that new types in a schema need.
+
+    Args:
+        adds_features: Whether the caller adds those that join a table with a new column.
 
     Raises:
         FeatureRequired: it does not support one.
 
-    Source: PROTOCOL.md#timestamp-without-timezone-timestampntz; Delta Spark, which does not add them either
+    Source: PROTOCOL.md#timestamp-without-timezone-timestampntz; Delta Spark, which does not add that one either
     """
     used = {str(leaf) for _, leaf in leaves(schema)} - {str(leaf) for _, leaf in leaves(state.schema)}
-    for feature in sorted(required_features({}, _columns_of(used, schema)) - supported_features(state.protocol)):
+    joining = False if adds_features else None
+    for feature in missing_type_features(state.protocol, _columns_of(used, schema), joining=joining):
         raise require_feature(state.protocol, feature)
 
 

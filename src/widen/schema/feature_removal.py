@@ -43,6 +43,7 @@ from widen.protocol.column_mapping import (
 from widen.protocol.table_features import (
     COLUMN_MAPPING,
     DELETION_VECTORS,
+    MATERIALIZED_PARTITIONS,
     PROTECTED_BEFORE,
     PROTECTION,
     TYPE_WIDENING,
@@ -59,6 +60,7 @@ from widen.protocol.table_properties import (
     ENABLE_DELETION_VECTORS,
     ENABLE_IN_COMMIT_TIMESTAMPS,
     ENABLE_TYPE_WIDENING,
+    MATERIALIZE_PARTITIONS,
     TIMESTAMPS_SINCE_MS,
     TIMESTAMPS_SINCE_VERSION,
     V2,
@@ -164,6 +166,7 @@ REMOVABLE_FEATURES: Mapping[str, RemovableFeature] = {
             name="inCommitTimestamp",
             unset=(ENABLE_IN_COMMIT_TIMESTAMPS, TIMESTAMPS_SINCE_VERSION, TIMESTAMPS_SINCE_MS),
         ),
+        RemovableFeature(name=MATERIALIZED_PARTITIONS, unset=(MATERIALIZE_PARTITIONS,)),
         RemovableFeature(
             name=ROW_TRACKING,
             settings={ENABLE: "false", SUSPENDED: "true"},
@@ -329,7 +332,7 @@ _WIDENING = frozenset({TYPE_WIDENING, TYPE_WIDENING_PREVIEW})
 _NOT_WRITTEN = frozenset(
     {
         *("allowColumnDefaults", "clustering", "domainMetadata", "identityColumns", "inCommitTimestamp"),
-        *("icebergCompatV1", "icebergCompatV2", "icebergCompatV3", "materializePartitionColumns", "rowTracking"),
+        *("icebergCompatV1", "icebergCompatV2", "icebergCompatV3", MATERIALIZED_PARTITIONS, "rowTracking"),
         PROTECTION,
     }
 )

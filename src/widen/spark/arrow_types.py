@@ -6,11 +6,24 @@ Source: Spark's mapping of SQL types to Arrow.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import cast
 
 import pyarrow as pa
 
 from widen.errors import InvalidOption
-from widen.model.types import ArrayType, AtomicType, DataType, DecimalType, MapType, StructType
+from widen.model.column_path import map_children
+from widen.model.types import (
+    STRING,
+    VARIANT,
+    ArrayType,
+    AtomicType,
+    DataType,
+    DecimalType,
+    MapType,
+    StructType,
+    quote_name,
+)
+from widen.spark.spark_types import Column, DataFrame, F
 
 _ATOMIC: Mapping[str, pa.DataType] = {
     "byte": pa.int8(),
@@ -81,3 +94,35 @@ def to_arrow_schema(schema: StructType) -> pa.Schema:
         InvalidOption: as for `to_arrow`.
     """
     return pa.schema([pa.field(field.name, to_arrow(field.type)) for field in schema])
+
+
+# Variants as text: Arrow has them as two binary values, with which nobody can do anything.
+
+
+def variants_to_text(rows: DataFrame, schema: StructType) -> tuple[DataFrame, StructType]:
+    """Return rows with JSON text in the place of variants, at any depth, and their schema."""
+    result = cast(StructType, _without_variants(schema))
+    if result == schema:
+        return rows, schema
+    columns = [_to_text(F.col(quote_name(field.name)), field.type).alias(field.name) for field in schema]
+    return rows.select(*columns), result
+
+
+def _without_variants(data_type: DataType) -> DataType:
+    return map_children(data_type, lambda _, child: STRING if child == VARIANT else _without_variants(child))
+
+
+def _to_text(values: Column, data_type: DataType) -> Column:
+    if data_type == VARIANT:
+        return F.to_json(values)
+    if _without_variants(data_type) == data_type:
+        return values
+    match data_type:
+        case StructType(fields):
+            inner = [_to_text(values.getField(field.name), field.type).alias(field.name) for field in fields]
+            return F.when(values.isNotNull(), F.struct(*inner))
+        case ArrayType(element):
+            return F.transform(values, lambda item: _to_text(item, element))
+        case MapType(_, value):
+            return F.transform_values(values, lambda _, item: _to_text(item, value))
+    return values

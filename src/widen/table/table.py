@@ -217,7 +217,8 @@ class LocalFramesMixin(TableVersion):
     ) -> pa.Table:
         """Return the rows as an Arrow table in the current types of the columns.
 
-        Without a condition the files are read in this process, if that is exact; otherwise Spark reads them.
+        Without a condition the files are read in this process, if that is exact; otherwise Spark reads them. Variants
+        are JSON text.
 
         Args:
             where: The condition on the rows; for it Spark reads the table.
@@ -248,17 +249,19 @@ class LocalFramesMixin(TableVersion):
                 return local_rows.read_locally(self._snapshot, row_limit)
             except local_rows.NotLocal:
                 pass  # Spark reads what Arrow cannot read exactly
-        from widen.spark.arrow_types import to_arrow_schema
+        from widen.spark.arrow_types import to_arrow_schema, variants_to_text
         from widen.spark.errors import translate_spark_errors
         from widen.spark.read.scan import read_snapshot
         from widen.spark.session import find_session
 
-        rows = read_snapshot(find_session(spark), self._store, self._snapshot, where)
+        rows, schema = variants_to_text(
+            read_snapshot(find_session(spark), self._store, self._snapshot, where), self._snapshot.schema
+        )
         with translate_spark_errors():
             found = (rows if row_limit > _LARGEST_LIMIT else rows.limit(row_limit)).toArrow()
         try:
             # Spark names list items differently, and has times in the time zone of the session.
-            return found.cast(to_arrow_schema(self._snapshot.schema))
+            return found.cast(to_arrow_schema(schema))
         except InvalidOption:
             return found  # a type that only Spark reads
 

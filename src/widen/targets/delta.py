@@ -23,6 +23,7 @@ from widen.errors import (
     SourceError,
     SourceHistoryLost,
     TableNotFound,
+    UnsupportedColumnType,
     VersionNotFound,
 )
 from widen.evolution.plan import BAD_FILES, CORRUPT_TEXTS, QUARANTINED, REPLAY_PREFIX, ROUNDED, Plan, privacy_properties
@@ -42,9 +43,9 @@ from widen.log.loads import Load, commit_with_loads, find_head, read_loads
 from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot, new_snapshot, open_snapshot
 from widen.log.version_changes import VersionChanges, missing_files, removed_file, version_changes
-from widen.model.column_path import Path, fields, find_field, parse_path
+from widen.model.column_path import Path, fields, find_field, format_path, leaves, parse_path
 from widen.model.schema_json import from_json
-from widen.model.types import LONG, STRING, TIMESTAMP, Field, StructType, quote_name
+from widen.model.types import LONG, STRING, TIMESTAMP, VARIANT, Field, StructType, quote_name
 from widen.protocol.actions import Action, Add, Metadata, Protocol, Txn
 from widen.protocol.column_mapping import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 from widen.protocol.column_metadata import find_identity, is_computed
@@ -574,6 +575,18 @@ MOST_COMMITS = 1_000
 """The number of commits, from the newest on, in which a dropped column is searched for."""
 
 
+def _ensure_types_ingestible(schema: StructType) -> None:
+    """Check that tasks can make rows of a table.
+
+    Raises:
+        UnsupportedColumnType: a column has a variant, which neither Arrow nor JSON has.
+    """
+    column = next((path for path, leaf in leaves(schema) if leaf == VARIANT), None)
+    if column is not None:
+        reason = "an ingestion makes no variants; write to this table with Table.append, Table.merge or SQL"
+        raise UnsupportedColumnType(column=format_path(column), type=VARIANT.sql, reason=reason)
+
+
 def _dropped_columns(snapshot: Snapshot) -> dict[Path, str]:
     """Return the columns that the history says were dropped, and the last version that dropped each.
 
@@ -651,6 +664,7 @@ class DeltaLocation(TableLocation):
             return DeltaTarget(self.store, None, for_file_fields(policy))
         state = to_table_state(snapshot)
         ensure_writable(state.protocol, self.location)
+        _ensure_types_ingestible(state.schema)
         snapshot.ensure_checksum_agrees()
         policy = replace(
             policy,

@@ -245,10 +245,7 @@ def test_unknown_versions_are_refused(reader: int, writer: int) -> None:
         ensure_writable(protocol(reader, writer), "/t")
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["variantType", "variantType-preview", "variantShredding", "icebergCompatV3", "materializePartitionColumns"],
-)
+@pytest.mark.parametrize("name", ["icebergCompatV3"])
 def test_what_is_read_but_not_written(name: str) -> None:
     row = find_feature(name)
     assert row is not None

@@ -16,7 +16,7 @@ from widen.errors import EnabledWithoutFeature, FeatureRequired, TypeChangeRefus
 from widen.model.column_path import fields, find_field, parse_path, resolve
 from widen.model.schema_json import from_json, parse_type
 from widen.model.types import INTEGER, LONG, Field, StructType
-from widen.protocol.actions import Metadata
+from widen.protocol.actions import Metadata, Protocol
 from widen.protocol.column_mapping import COLUMN_ID, PHYSICAL_NAME
 from widen.schema import request as alter_request
 from widen.schema.alter import plan_alter
@@ -922,9 +922,12 @@ def test_operations_on_one_column_and_on_what_is_in_it_are_checked_one_after_the
     assert after(before, plan_alter(before, nested)).schema.sql.endswith("n: struct<b: int, c: bigint>>")
 
 
-def test_a_type_that_is_not_written_does_not_ask_for_its_feature() -> None:
-    """add_feature would refuse the feature, too."""
-    with pytest.raises(FeatureRequired, match="variantType") as caught:
-        add(state("a int"), {"v": "variant"})
-    assert "add_feature" not in str(caught.value)
-    assert "string with JSON text" in str(caught.value)
+def test_a_variant_column_brings_its_feature_as_in_delta_lake() -> None:
+    for type_of_column in ("variant", "struct<v: variant>"):
+        change = add(state("a int"), {"v": type_of_column})
+        assert change is not None
+        [protocol] = [action for action in change.actions if isinstance(action, Protocol)]
+        assert protocol.reader_features == ("variantType",)
+        assert "variantType" in (protocol.writer_features or ())
+    with pytest.raises(FeatureRequired, match="timestampNtz"):
+        add(state("a int"), {"t": "timestamp_ntz"})

@@ -30,7 +30,7 @@ from widen.model.types import ArrayType, DataType, Field, MapType, StructType, f
 from widen.protocol.actions import Action, Add, Metadata, Txn
 from widen.protocol.column_mapping import NAME, PHYSICAL_NAME
 from widen.protocol.column_metadata import DEFAULT, GENERATION, INVARIANT, START, TEXT_LIMIT
-from widen.protocol.iceberg_compat import enabled_compat
+from widen.protocol.iceberg_compat import enabled_compat, stores_partition_columns
 from widen.protocol.table_configuration import TableConfiguration
 from widen.protocol.table_features import ensure_writable
 from widen.protocol.table_properties import FEATURE_PREFIX, canonical_properties
@@ -342,6 +342,8 @@ def _find_obstacle(table: TableConfiguration, incoming: StructType) -> str | Non
         return "it has CHECK constraints"
     if enabled_compat(table.properties):
         return "it is compatible with Iceberg"
+    if stores_partition_columns(table):
+        return "its files also contain the partition columns"
     reasons = (_column_obstacle(field, incoming, table.partition_columns) for field in table.schema)
     return next((reason for reason in reasons if reason), None)
 

@@ -31,7 +31,7 @@ from widen.protocol.column_mapping import (
 )
 from widen.protocol.data_skipping import FileSelection
 from widen.protocol.file_statistics import FileStatistics
-from widen.protocol.iceberg_compat import enabled_compat
+from widen.protocol.iceberg_compat import enabled_compat, stores_partition_columns
 from widen.protocol.table_configuration import TableConfiguration, tracking_columns
 from widen.spark.read.parquet_footer import read_footers
 from widen.spark.read.scan import location_keys, read_with_locations, with_row_tracking
@@ -112,7 +112,9 @@ class ChangeContext:
     @property
     def has_arrow_layout(self) -> bool:
         """Whether tasks may write rows with Arrow, as far as its types allow: rows keep their columns, without ids."""
-        is_plain = self.configuration.mapping != ID and not enabled_compat(self.configuration.properties)
+        table = self.configuration
+        needs_spark = enabled_compat(table.properties) is not None or stores_partition_columns(table)
+        is_plain = table.mapping != ID and not needs_spark
         return is_plain and self.tracking is None and self.before == self.schema
 
     def located(self, keys: Collection[str] | None = None) -> DataFrame:

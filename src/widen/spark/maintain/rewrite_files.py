@@ -155,7 +155,7 @@ def _as_stored(snapshot: Snapshot, columns: TrackingColumns | None) -> Metadata:
     No rules are checked and no values are generated, and materialized row ids are columns, too. Partition values are
     strings, so that their texts do not change, except in files that also contain the partition columns.
     """
-    text_columns = () if iceberg_compat.enabled_compat(snapshot.properties) else snapshot.partition_columns
+    text_columns = () if iceberg_compat.stores_partition_columns(snapshot.configuration) else snapshot.partition_columns
     schema = map_fields(as_nullable(snapshot.schema), lambda _, field: _without_rules(field))
     schema = StructType(tuple(_as_text(field) if field.name in text_columns else field for field in schema))
     rules = check_constraints(snapshot.properties)

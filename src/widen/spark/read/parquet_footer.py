@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -109,12 +109,14 @@ def read_leaf_footer(store: LogStore, path: str) -> LeafFooter:
     return LeafFooter(footer_of(metadata, frozenset(all_leaves)).stats, values)
 
 
-def footer_of(metadata: pq.FileMetaData, columns: frozenset[Path]) -> Footer:
+def footer_of(metadata: pq.FileMetaData, columns: frozenset[Path], partition_by: Collection[str] = ()) -> Footer:
     """Return the footer of the metadata of a Parquet file.
 
     Args:
         metadata: The metadata, as pyarrow reads or writes it.
         columns: The physical paths of the leaf columns that get statistics.
+        partition_by: The physical names of partition columns that the file also has. They are not counted: the log has
+            their values.
     """
     is_old = is_legacy(metadata.metadata)
     all_leaves = list(leaf_paths(metadata.schema.to_arrow_schema()))
@@ -123,8 +125,9 @@ def footer_of(metadata: pq.FileMetaData, columns: frozenset[Path]) -> Footer:
         for index, leaf in enumerate(all_leaves)
         if leaf in columns and (statistics := _merge_row_groups(metadata, index)) is not None
     }
-    is_counted = all(leaf in statistics_by_leaf and statistics_by_leaf[leaf].nulls is not None for leaf in all_leaves)
-    counts = "" if is_counted else file_tag({leaf: count_non_null(metadata, i) for i, leaf in enumerate(all_leaves)})
+    own = [(index, leaf) for index, leaf in enumerate(all_leaves) if leaf[0] not in partition_by]
+    is_counted = all(leaf in statistics_by_leaf and statistics_by_leaf[leaf].nulls is not None for _, leaf in own)
+    counts = "" if is_counted else file_tag({leaf: count_non_null(metadata, index) for index, leaf in own})
     return Footer(metadata.num_rows, encode_statistics(metadata.num_rows, statistics_by_leaf), counts)
 
 

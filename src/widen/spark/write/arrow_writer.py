@@ -1,9 +1,10 @@
-"""Data files for IcebergCompat: with partition columns, and with field ids for elements, keys and values.
+"""Data files with partition columns, and for IcebergCompat with field ids for elements, keys and values.
 
 Spark's own writer omits partition columns, and writes ids for struct fields only. So tasks write with Arrow, whose
 timestamps are always 64-bit integers.
 
-Source: PROTOCOL.md#writer-requirements-for-icebergcompatv1, #writer-requirements-for-icebergcompatv2
+Source: PROTOCOL.md#writer-requirements-for-icebergcompatv1, #writer-requirements-for-icebergcompatv2;
+protocol_rfcs/materialize-partition-columns.md#materialize-partition-columns
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -52,7 +53,7 @@ from widen.log.commit_files import current_ms
 from widen.log.commit_outcome import discard_folder
 from widen.log.log_store import LogStore, percent_encode
 from widen.model.column_path import ELEMENT, KEY, VALUE, Path, as_nullable, fields, leaves
-from widen.model.types import ArrayType, DataType, DecimalType, Field, MapType, StructType, quote_name
+from widen.model.types import VARIANT, ArrayType, DataType, DecimalType, Field, MapType, StructType, quote_name
 from widen.protocol.actions import Add
 from widen.protocol.column_mapping import COLUMN_ID, NONE, nested_ids, to_physical
 from widen.protocol.column_metadata import DEFAULT, GENERATION, INVARIANT, START, TEXT_LIMIT
@@ -87,16 +88,16 @@ class ArrowLayout:
     split: tuple[str, ...]
 
 
-def write_for_iceberg(
+def write_with_partition_columns(
     rows: DataFrame, sink: PartSink, schema: StructType, mode: str, partition_by: Sequence[str]
 ) -> list[Add]:
-    """Write rows as files that Iceberg can read, and return them as add actions with statistics; commits nothing.
+    """Write rows with their partition columns, and return the files as add actions with statistics; commits nothing.
 
     Files of failed task attempts are deleted.
 
     Args:
         rows: All columns of the table, in its types and names.
-        schema: The schema of the table, in logical names, with ids and without void columns.
+        schema: The schema of the table, in logical names and without void columns. Its ids become field ids.
         partition_by: The logical names of the partition columns.
 
     Source: PROTOCOL.md#writer-requirements-for-icebergcompatv1 (partition columns come after the others)
@@ -194,9 +195,23 @@ def _partition_runs(batch: pa.RecordBatch, splits: int) -> Iterator[tuple[list[s
 
 def cast_batch(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Return rows in the names and types of a schema, column by column."""
-    table = pa.Table.from_batches([rows]).rename_columns(schema.names).cast(schema)
-    (batch,) = table.combine_chunks().to_batches() or [rows]
-    return batch
+    columns = [_cast(column, field.type) for column, field in zip(rows.columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _cast(column: pa.Array, data_type: pa.DataType) -> pa.Array:
+    # Arrow refuses to cast variants that are null to their own type, since what is in them cannot be null.
+    return column if column.type == data_type and _has_variants(data_type) else column.cast(data_type)
+
+
+def _has_variants(data_type: pa.DataType) -> bool:
+    if data_type == _STORED_VARIANT:
+        return True
+    if pa.types.is_struct(data_type):
+        return any(_has_variants(field.type) for field in data_type)
+    if pa.types.is_map(data_type):
+        return _has_variants(data_type.item_type)
+    return pa.types.is_list(data_type) and _has_variants(data_type.value_type)
 
 
 # ---- ids -------------------------------------------------------------------------------------------
@@ -239,7 +254,14 @@ def _arrow_type(data_type: DataType, ids: _Ids, path: Path) -> pa.DataType:
         case MapType(key, value):
             keys = _item(KEY, key, ids, (*path, KEY)).with_nullable(False)
             return pa.map_(keys, _item(VALUE, value, ids, (*path, VALUE)))
-    return to_arrow(data_type)
+    return _STORED_VARIANT if data_type == VARIANT else to_arrow(data_type)
+
+
+_STORED_VARIANT = pa.struct([pa.field(name, pa.binary(), nullable=False) for name in ("value", "metadata")])
+"""A variant as Spark passes it to tasks and as files have it.
+
+Source: PROTOCOL.md#variant-data-in-parquet
+"""
 
 
 def _id(number: Any) -> dict[bytes, bytes] | None:
@@ -582,22 +604,29 @@ def find_part_sink(spark: SparkSession, store: LogStore, table: TableConfigurati
     # column.
     if table.partition_columns or is_mapped or has_rules or is_iceberg or not is_fully_nullable(table.schema):
         return None
+    if any(leaf == VARIANT for _, leaf in leaves(table.schema)):
+        return None
     describe = describe_columns(indexed_leaves(table.schema, table.properties, ()))
     private = private_columns(table.schema, table.properties)
     return PartSink(store, uuid.uuid4().hex, codec_of(spark), describe, private=private)
 
 
-def describe_columns(columns: frozenset[Path]) -> Callable[[pq.FileMetaData, Mapping[Path, int]], tuple[str, str]]:
+def describe_columns(
+    columns: frozenset[Path], partition_by: Collection[str] = ()
+) -> Callable[[pq.FileMetaData, Mapping[Path, int]], tuple[str, str]]:
     """Return a function that returns the statistics and the counts of a file in the form of Delta's log.
 
     Args:
         columns: The physical paths of the leaf columns that get statistics.
+        partition_by: The physical names of partition columns that the file also has.
     """
-    return partial(_describe_part, columns)
+    return partial(_describe_part, columns, partition_by)
 
 
-def _describe_part(columns: frozenset[Path], metadata: pq.FileMetaData, _: Mapping[Path, int]) -> tuple[str, str]:
-    footer = footer_of(metadata, columns)
+def _describe_part(
+    columns: frozenset[Path], partition_by: Collection[str], metadata: pq.FileMetaData, _: Mapping[Path, int]
+) -> tuple[str, str]:
+    footer = footer_of(metadata, columns, partition_by)
     return footer.stats, footer.counts
 
 
@@ -681,6 +710,7 @@ class PartWriter:
             compression=self._sink.codec,
             # As Spark writes them; the default is a byte array of fixed length, which takes more space and time.
             store_decimal_as_integer=True,
+            write_page_checksum=True,
             write_statistics=columns_in_file(self._schema, omitted) if omitted else True,
             metadata_collector=self._footers,
             **self._sink.encoding.writer_options(rows),

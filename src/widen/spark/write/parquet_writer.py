@@ -21,8 +21,8 @@ from widen.protocol.actions import Add
 from widen.protocol.column_mapping import physical_name, to_physical_path
 from widen.protocol.column_metadata import find_identity
 from widen.protocol.file_statistics import indexed_leaves, is_private, private_columns
-from widen.protocol.iceberg_compat import enabled_compat
-from widen.protocol.parquet_files import LEAF_COUNTS, ensure_storable
+from widen.protocol.iceberg_compat import enabled_compat, stores_partition_columns
+from widen.protocol.parquet_files import LEAF_COUNTS, ensure_storable, without_void
 from widen.protocol.partition_values import directory_values
 from widen.protocol.table_configuration import TableConfiguration
 from widen.spark.errors import translate_spark_errors
@@ -35,7 +35,7 @@ from widen.spark.write.arrow_writer import (
     codec_of,
     describe_columns,
     to_arrow_with_ids,
-    write_for_iceberg,
+    write_with_partition_columns,
 )
 from widen.spark.write.physical_layout import to_checked_rows, to_physical_layout
 
@@ -44,6 +44,8 @@ _OPTIONS = {
     "spark.sql.parquet.fieldId.write.enabled": "true",
     "spark.sql.parquet.writeLegacyFormat": "false",
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    # Variants are written whole: that is right in every table, and shredded ones only in some.
+    "spark.sql.variant.inferShreddingSchema": "false",
 }
 """The options of every write, whatever the session's settings. Spark 4.0 ignores the option for timestamps; its default
 writes them as INT96, which has no bounds."""
@@ -77,11 +79,11 @@ def write_parquet(frame: DataFrame, store: LogStore, table: TableConfiguration, 
         undo.callback(discard_folder, store, job)
         indexed, private = indexed_columns(table), _private_columns(table)
         with translate_spark_errors():
-            if enabled_compat(table.properties):
+            if enabled_compat(table.properties) or stores_partition_columns(table):
                 rows = to_checked_rows(frame, table)
-                describe, codec = describe_columns(indexed), codec_of(frame.sparkSession)
+                describe, codec = describe_columns(indexed, partition_names), codec_of(frame.sparkSession)
                 sink = PartSink(store, job, codec, describe, private=private)
-                adds = write_for_iceberg(rows, sink, schema, mode, table.partition_columns)
+                adds = write_with_partition_columns(rows, sink, without_void(schema), mode, table.partition_columns)
             else:
                 options |= _without_statistics(table.physical_schema, private)
                 writer = to_physical_layout(frame, table).write.options(**_OPTIONS, **options)
@@ -93,7 +95,8 @@ def write_parquet(frame: DataFrame, store: LogStore, table: TableConfiguration, 
 
 
 def arrow_layout(store: LogStore, table: TableConfiguration, job: str, codec: str) -> ArrowLayout:
-    """Return the layout of the files that tasks write with Arrow, for a table that is not compatible with Iceberg.
+    """Return the layout of the files that tasks write with Arrow, for a table whose files do not contain
+    its partition columns.
 
     Args:
         job: The folder of the files, relative to the table.

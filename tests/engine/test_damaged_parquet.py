@@ -1,4 +1,4 @@
-"""Damaged Parquet files as a source: all rows are right, or the file is refused by name.
+"""Damaged Parquet files as a source: all rows are right, or the file is refused by name, by the checksums of its pages.
 
 ``WIDEN_FUZZ_COUNT=600`` reads 600 files; ``WIDEN_FUZZ_FIRST`` chooses the first seed.
 """
@@ -66,4 +66,6 @@ def test_damaged_parquet(spark: SparkSession, tmp_path: Path, seed: int) -> None
         found = read(spark, path)
     except WidenError as error:
         refusal = str(error)
-    assert found == rows or path.name in refusal, done
+    # The footer has no checksum: a column can get another name there, which no reader can know.
+    footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    assert found == rows or path.name in refusal or done.start >= footer, done

@@ -56,7 +56,7 @@ def test_what_a_load_says_of_columns_that_come_back(
     done = widen.ingest(path, given["into"], on_event=events.append, verify=True, **options)
     assert done.verification is not None
     assert done.verification.is_clean
-    for told in (plan.events, done.events, [each for each in events if hasattr(each, "dropped_in")]):
+    for told in (plan.events, done.plan.events, [each for each in events if hasattr(each, "dropped_in")]):
         assert {str(each.field): each.dropped_in for each in told if each.dropped_in} == back
     text = str(plan)
     assert text.count(f"{given['said']} dropped a column of this name, whose values stay away") == 2

@@ -201,7 +201,18 @@ def cast_batch(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 def _cast(column: pa.Array, data_type: pa.DataType) -> pa.Array:
     # Arrow refuses to cast variants that are null to their own type, since what is in them cannot be null.
-    return column if column.type == data_type and _has_variants(data_type) else column.cast(data_type)
+    is_variant = column.type == data_type and _has_variants(data_type)
+    return _fill_null_variants(column) if is_variant else column.cast(data_type)
+
+
+def _fill_null_variants(values: pa.Array) -> pa.Array:
+    """Return values with bytes in variants that are null: Arrow writes no null where the bytes are required."""
+    if not pa.types.is_struct(values.type):
+        return values
+    inner = [values.field(number) for number in range(values.type.num_fields)]
+    is_own = values.type == _STORED_VARIANT
+    filled = [pc.fill_null(each, b"") if is_own else _fill_null_variants(each) for each in inner]
+    return pa.StructArray.from_arrays(filled, fields=list(values.type), mask=values.is_null())
 
 
 def _has_variants(data_type: pa.DataType) -> bool:

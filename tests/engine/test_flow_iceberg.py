@@ -208,7 +208,7 @@ def test_flows_of_iceberg_by_the_command_line(lake: Lake) -> None:
 @pytest.mark.parametrize(
     ("into", "names"),
     [
-        ("ns.files", ["id", "_file_3", "_pos_2", "_file_2", "_change_type_2", "_metadata_2"]),
+        ("ns.files", ["id", "_file_2", "_pos_2", "_file_2_2", "_change_type_2", "_metadata_2"]),
         ("files", ["id", "_file", "_pos", "_file_2", "_change_type_2", "_metadata_2"]),
     ],
 )

@@ -1,4 +1,4 @@
-"""A dropped column that comes back with a load: the plan, the events, the result, the history and the report say so."""
+"""A dropped column that comes back with a load: the plan, the result, the history and the report say so."""
 
 from __future__ import annotations
 
@@ -52,14 +52,11 @@ def test_what_a_load_says_of_columns_that_come_back(
     back = {"B": given["said"], "s.y": given["said"]}
 
     plan = widen.plan(path, given["into"], **options)
-    events: list[Any] = []
-    done = widen.ingest(path, given["into"], on_event=events.append, verify=True, **options)
+    done = widen.ingest(path, given["into"], verify=True, **options)
     assert done.verification is not None
     assert done.verification.is_clean
-    for told in (plan.events, done.plan.events, [each for each in events if hasattr(each, "dropped_in")]):
-        assert {str(each.field): each.dropped_in for each in told if each.dropped_in} == back
-    text = str(plan)
-    assert text.count(f"{given['said']} dropped a column of this name, whose values stay away") == 2
+    for told in (plan.events, done.plan.events):
+        assert {".".join(each.source): each.dropped_in for each in told if each.dropped_in} == back
 
     flags = ["--catalog", options["catalog"]] if "catalog" in options else []
     report = run("report", given["into"], *flags).stdout

@@ -226,7 +226,7 @@ def test_a_snapshot_is_read_in_its_own_columns(spark: SparkSession, evolved: Tab
     ):
         with pytest.raises(VersionNotFound, match=missing.replace("+", r"\+")):
             table.read(spark=spark, **point)  # type: ignore[arg-type]
-    with pytest.raises(InvalidOption, match="version and tag"):
+    with pytest.raises(InvalidOption, match="version cannot be used together with tag"):
         table.read(version=1, tag="v1", spark=spark)
 
 

@@ -19,7 +19,9 @@ from support.exact import assert_same
 from widen.cli.show_commands import _lines
 from widen.log.file_list import to_adds
 from widen.log.log_store import LogStore
-from widen.log.snapshot import open_snapshot
+from widen.log.snapshot import Snapshot, open_snapshot
+from widen.model.column_path import fields
+from widen.protocol.column_mapping import PHYSICAL_NAME
 from widen.spark.read.local_query import json_lines, query_locally
 from widen.spark.read.local_rows import NotLocal
 
@@ -30,10 +32,12 @@ class Case:
 
     Args:
         options: Arguments of the loads.
+        created: Arguments of `widen.create_table`, for a table that exists before.
     """
 
     loads: Sequence[Mapping[str, bytes]]
     options: Mapping[str, Any] = field(default_factory=dict)
+    created: Mapping[str, Any] = field(default_factory=dict)
 
 
 def lines(*records: Any) -> bytes:
@@ -49,6 +53,38 @@ MIXED = lines(
 PAD = "é" * 500
 LARGE = b"".join(lines({"id": at, "pad": PAD, "price": at / 8, "big": 2**70 + at}) for at in range(4_000))
 """More than the 8 MB up to which a file is read as a whole."""
+
+FIXED = lines(
+    {"id": 1, "p": "a", "n": {"a": 1}},
+    {"p": "b"},
+    {"id": "x", "p": "b/c=%"},
+    {"id": 2**40, "p": ""},
+    {"id": 5, "p": "__HIVE_DEFAULT_PARTITION__", "more": [1]},
+    {"id": 6},
+    {"id": 7, "p": 7},
+)
+FIXED += b"nothing\n[8]\n"
+"""Records that a table with fixed columns cannot hold, among others."""
+
+KEY = {
+    "i": "int",
+    "d": "date",
+    "at": "timestamp",
+    "plain": "timestamp_ntz",
+    "n": "decimal(10,2)",
+    "flag": "boolean",
+    "t": "string",
+}
+KEY_COLUMNS = "v int, " + ", ".join(map(" ".join, KEY.items()))
+KEYS = lines(
+    {"v": 1, "i": -3, "d": "2024-02-29", "at": "2024-05-06T07:08:09Z", "plain": "2024-05-06T07:08:09", "n": 1.5},
+    {"v": 2, "at": "0001-01-01T00:00:00.000001Z", "plain": "9999-12-31T23:59:59.120000", "flag": True, "t": " ü:"},
+    {"v": 3, "d": "0001-01-01", "n": -0.25, "flag": False, "t": "a\\b"},
+    {"v": "x", "i": 2**40, "flag": 1},
+)
+"""Values of each type that partitions may have."""
+
+MAPPED = {"delta.columnMapping.mode": "name"}
 
 CASES = {
     "a record": Case([{"a.json": lines({"id": 1})}]),
@@ -80,6 +116,28 @@ CASES = {
         [{"a.csv": b"id,v\n" + b"".join(b"%d,%s\n" % (at, PAD.encode()) for at in range(9_000))}]
     ),
     "large and gzipped": Case([{"a.json.gz": gzip.compress(LARGE, 1, mtime=0)}]),
+    "a column that must not be null": Case([{"a.json": FIXED}], created={"schema": "id int NOT NULL, p string"}),
+    "nulls in a wider column": Case([{"a.json": FIXED * 500}], {"evolve": "widen"}, {"schema": "id long NOT NULL"}),
+    "partitions": Case(
+        [{"a.json": FIXED}, {"b.json": FIXED}], created={"schema": "p string, id int", "partition_by": ["p"]}
+    ),
+    "partitions of each type": Case([{"a.json": KEYS}], created={"schema": KEY_COLUMNS, "partition_by": list(KEY)}),
+    "many rows in partitions": Case(
+        [{"a.json": b"".join(lines({"p": f"{at % 90}", "pad": PAD}) for at in range(9_000))}],
+        created={"schema": "p string, id int", "partition_by": ["p"]},
+    ),
+    "column mapping": Case([{"a.json": MIXED}, {"b.json": FIXED}], created={"schema": "id int", "properties": MAPPED}),
+    "column mapping and partitions": Case(
+        [{"a.json": FIXED}],
+        created={"schema": "p string, n struct<a: int>", "partition_by": ["p"], "properties": MAPPED},
+    ),
+    "bad files": Case(
+        [{"a.json.gz": gzip.compress(MIXED, mtime=0)[:-20], "b.json": MIXED}], {"skip_bad_files": True, "new": True}
+    ),
+    "bad files and columns that must not be null": Case(
+        [{"a.json": FIXED, "b.json": b"\x1f\x8b" + MIXED}], {"skip_bad_files": True}, {"schema": "id int NOT NULL"}
+    ),
+    "csv without required fields": Case([{"a.csv": b"id,name\n1,x\n,y\n"}], created={"schema": "id string NOT NULL"}),
 }
 
 
@@ -89,6 +147,8 @@ def test_both_engines_do_the_same(spark: SparkSession, tmp_path: Path, name: str
     source = tmp_path / "in"
     engines: Mapping[str, Mapping[str, Any]] = {"spark": {"spark": spark}, "local": {"engine": "local"}}
     results: dict[str, list[Any]] = {engine: [] for engine in engines}
+    for engine in engines if case.created else ():
+        widen.create_table(tmp_path / engine, **case.created)
     for number, files in enumerate(case.loads):
         place = source if case.options.get("new") else source / str(number)
         for at, (path, content) in enumerate(files.items()):
@@ -102,12 +162,34 @@ def test_both_engines_do_the_same(spark: SparkSession, tmp_path: Path, name: str
             done = widen.ingest(place, table, verify=name not in UNPROVED, **case.options, **arguments)
             assert done.verification is None or done.verification.is_clean
             assert (planned.hash, planned.is_empty) == (done.plan.hash, done.plan.is_empty)
-            results[engine].append((comparable(done), done.plan.hash))
+            results[engine].append((comparable(done, is_created=bool(case.created)), done.plan.hash))
     assert results["local"] == results["spark"]
     tables = [widen.Table(str(tmp_path / engine)) for engine in engines]
-    assert tables[0].schema == tables[1].schema
-    assert_same(*([drop_time(row) for row in table.to_arrow().to_pylist()] for table in tables))
-    assert stored(tmp_path / "local") == stored(tmp_path / "spark")
+    assert str(tables[0].schema) == str(tables[1].schema)
+    assert case.created or tables[0].schema == tables[1].schema
+    assert_same(*(sorted_rows(table) for table in tables))
+    is_plain = not case.created
+    assert stored(tmp_path / "local", has_sizes=is_plain) == stored(tmp_path / "spark", has_sizes=is_plain)
+    kept = [tmp_path / f"{engine}_quarantine" for engine in engines]
+    assert kept[0].exists() == kept[1].exists()
+    if kept[0].exists():
+        assert_same(*(sorted_rows(widen.Table(str(place))) for place in kept))
+        replay_quarantines(spark, [*engines], tmp_path)
+
+
+def replay_quarantines(spark: SparkSession, engines: Sequence[str], place: Path) -> None:
+    """Let the tables hold more than before, and move what they can hold to them."""
+    results = []
+    for engine, arguments in zip(engines, ({"spark": spark}, {"engine": "local"}), strict=True):
+        table = widen.Table(str(place / engine))
+        for column in table.schema:
+            if not column.nullable:
+                table.alter_column(column.name, nullable=True)
+        done = widen.replay(place / f"{engine}_quarantine", place / engine, **arguments)
+        results.append((done.replayed, done.left, done.plan.hash))
+    assert results[0] == results[1]
+    assert_same(*(sorted_rows(widen.Table(str(place / engine))) for engine in engines))
+    assert_same(*(sorted_rows(widen.Table(str(place / f"{engine}_quarantine"))) for engine in engines))
 
 
 UNPROVED = {
@@ -122,31 +204,55 @@ UNPROVED = {
 """What only Spark proves."""
 
 
-def comparable(done: Any) -> dict[str, Any]:
+def comparable(done: Any, *, is_created: bool) -> dict[str, Any]:
     value: dict[str, Any] = done.to_value()
-    return value
+    different = {"quarantine", *(("files", "bytes") if is_created else ())}
+    return {name: item for name, item in value.items() if name not in different}
+
+
+def sorted_rows(table: Any) -> list[dict[str, Any]]:
+    rows = [drop_time(row) for row in table.to_arrow().to_pylist()]
+    return sorted(rows, key=repr)
 
 
 def drop_time(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if name != "_loaded_at"}
+    return {name: value for name, value in row.items() if name not in ("_loaded_at", "kept_at")}
 
 
 _TIME = re.compile(r'"_loaded_at":"[^"]*",?')
 
 
-def stored(table: Path) -> list[Any]:
-    """What the log says of the files of a table, and of the loads."""
+def stored(table: Path, *, has_sizes: bool) -> list[Any]:
+    """What the log says of the files of a table, and of the loads.
+
+    Args:
+        has_sizes: Whether the tasks write the files on both engines, so that these are equal, too.
+    """
     snapshot = open_snapshot(LogStore(str(table)))
+    names = {each.metadata.get(PHYSICAL_NAME, each.name): each.name for _, each in fields(snapshot.schema)}
+    if not has_sizes:
+        return [_statistics(snapshot, names), str(snapshot.protocol), *_loads(table)]
     adds = to_adds(snapshot.files())
-    loads = [
-        (load.version, [file.path for file in load.files], load.records) for load in widen.Table(str(table)).loads()
-    ]
     return [
         sorted((add.size, _TIME.sub("", str(add.stats)), str(add.tags)) for add in adds),
         snapshot.properties,
         str(snapshot.protocol),
-        loads,
+        *_loads(table),
     ]
+
+
+def _loads(table: Path) -> list[Any]:
+    return [
+        (load.version, [file.path for file in load.files], load.records) for load in widen.Table(str(table)).loads()
+    ]
+
+
+def _statistics(snapshot: Snapshot, names: Mapping[str, str]) -> list[str]:
+    """The partitions and statistics of a version, whatever the sizes and physical names are."""
+    physical = re.compile("|".join(map(re.escape, names)) or "$.")
+    values = ((add.partition_values, json.loads(str(add.stats))) for add in to_adds(snapshot.files()))
+    adds = [(sorted(partition.items(), key=repr), statistics) for partition, statistics in values]
+    return sorted(physical.sub(lambda found: names[found[0]], repr(each)) for each in adds)
 
 
 ROWS = """

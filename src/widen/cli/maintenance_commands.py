@@ -410,6 +410,7 @@ def replay_command(
     branch: Annotated[
         str | None, typer.Option(help="The branch of an Iceberg table that gets the rows; by default main.")
     ] = None,
+    engine: shared_options.Engine = None,
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
@@ -421,9 +422,10 @@ def replay_command(
     settings = shared_options.storage(storage_option)
     place: dict[str, Any] = {"catalog": catalog, "branch": branch, "storage_options": settings}
     ensure_replayable(quarantine, into, **place)
-    with progress("starting Spark") as update:
-        spark = update.watch(spark_session.spark_session())
+    with progress("looking at the table") as update:
+        spark = spark_session.choose_session(engine and engine.value, update)
         result = replay(quarantine, into, **place, spark=spark, progress=update)
+    spark_session.note_engine(spark)
     if json:
         show_json(result.to_value())
         return

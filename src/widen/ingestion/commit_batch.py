@@ -43,7 +43,6 @@ from widen.model.column_path import ELEMENT, KEY, VALUE, format_path
 from widen.model.display import Progress, Step, no_progress
 from widen.model.types import similarity_key
 from widen.schema.operations import WidenType
-from widen.spark.engine import require_spark
 from widen.spark.ingest.batch import Batch
 from widen.spark.ingest.quarantined_rows import BatchResult
 from widen.spark.ingest.text_tasks import MIN_COUNTED_RECORDS, BatchWriteSpec
@@ -310,8 +309,6 @@ def _repeated_batch(target: IngestTarget) -> WrittenBatch:
 
 
 def _write_quarantine(batch: Batch, written: WrittenBatch, request: BatchRequest) -> QuarantineWrite | None:
-    if batch.bad_files:
-        require_spark(batch.spark, "it writes the quarantine, with the files that cannot be read")
     quarantined_records = with_bad_files(written.result.quarantined_records, batch.spark, batch.bad_files)
     new_files = None
     files = batch.files or batch.bad_files

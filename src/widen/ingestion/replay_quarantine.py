@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from os import PathLike, fspath
-from typing import Any
+from typing import Any, cast
 
 from widen.evolution.plan import Plan
 from widen.evolution.policy import Policy
@@ -27,9 +27,10 @@ from widen.ingestion.options import parse_options
 from widen.json.observation import Observation
 from widen.model.argument_types import check_arguments
 from widen.model.display import Progress, no_progress
+from widen.spark.engine import LocalSession, is_local, open_session
 from widen.spark.ingest.batch import Batch, TextBatch, TextReaders
-from widen.spark.ingest.quarantined_rows import quarantined_files, quarantined_texts
-from widen.spark.session import find_session
+from widen.spark.ingest.quarantined_rows import quarantined_files, quarantined_texts, union_rows
+from widen.spark.source.file_ranges import RawTexts
 from widen.spark.spark_types import SparkSession
 from widen.targets import find_table
 from widen.targets.table_format import (
@@ -75,6 +76,7 @@ def replay(
     branch: str | None = None,
     storage_options: Mapping[str, str] | None = None,
     spark: SparkSession | None = None,
+    engine: str | None = None,
     progress: Progress = no_progress,
     evolve: str | None = None,
     enable_type_widening: bool | None = None,
@@ -102,7 +104,8 @@ def replay(
         catalog: The catalog of both.
         branch: The branch of an Iceberg table that gets the rows; by default ``main``.
         storage_options: Settings and credentials of the store of both.
-        spark: The session; by default the active one, else a local one.
+        spark: The session; by default the active one, else as `engine` says.
+        engine: Where to work: ``auto``, ``local`` or ``spark``; see `ingest`.
         progress: Called when the next step begins.
 
     Raises:
@@ -126,8 +129,11 @@ def replay(
     request = replace(request, keys=request.table.open(policy).key_rules)
     quarantine.finish_replay(_open_existing(request))
     content = quarantine.open()
-    session = find_session(spark)
-    readers = TextReaders(partial(quarantined_texts, content.rows(session)))
+    session = open_session(spark, engine)
+    if is_local(session):
+        cast(LocalSession, session).accept(content.size_bytes)
+    # Rows of one engine are of no use to the other one.
+    readers = TextReaders(lambda: cast(RawTexts, quarantined_texts(content.rows(session))))
     batch = TextBatch(session, readers, quarantine.location)
     result = retry_conflicts(_Replay(batch, content, request).attempt)
     if result.replayed:
@@ -186,9 +192,9 @@ class _Replay:
             ensure_plan_allowed(written.plan, self.request)
             if not replayed:
                 return ReplayResult(table_version, written.plan, 0, left)
-            files = quarantined_files(self.content.rows(find_session()))
+            files = quarantined_files(self.content.rows(self.batch.spark))
             # Rows that name a file which cannot be read have no record to replay. They stay.
-            remaining = files if result.quarantined_records is None else result.quarantined_records.unionAll(files)
+            remaining = union_rows(result.quarantined_records, files)
             parameters = self.content.write_remaining(remaining, table_version, staged)
             self.request.progress("committing")
             interval = self.content.interval

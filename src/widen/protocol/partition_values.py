@@ -240,10 +240,24 @@ def partition_limits(schema: StructType, partition_columns: Iterable[str]) -> Ma
     types = {field.name: str(field.type) for field in schema}
     limits = {}
     for name in partition_columns:
-        column, texts = quote_name(name), _NULL_LITERALS.get(types.get(name, ""))
+        texts = _NULL_LITERALS.get(types.get(name, ""))
         if texts is not None:
-            limits[f"partition column {name}"] = f"{column} IS NULL OR {column} NOT IN ({', '.join(texts)})"
+            limits[_limit_name(name)] = _not_in(name, texts)
     return limits
+
+
+def text_limit(name: str) -> tuple[str, str]:
+    """Return the name and the condition that `partition_limits` has for a partition column of strings."""
+    return _limit_name(name), _not_in(name, _NULL_LITERALS["string"])
+
+
+def _limit_name(name: str) -> str:
+    return f"partition column {name}"
+
+
+def _not_in(name: str, literals: Sequence[str]) -> str:
+    column = quote_name(name)
+    return f"{column} IS NULL OR {column} NOT IN ({', '.join(literals)})"
 
 
 _NULL_LITERALS: Mapping[str, Sequence[str]] = {

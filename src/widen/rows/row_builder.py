@@ -55,6 +55,8 @@ ORIGIN_FIELDS = ("text", "file", "position", "reason")
 """Fields of the origin column: the text, its file, its number in the file, and the reason if the record is
 quarantined."""
 
+REASON = ORIGIN_FIELDS[-1]
+
 
 @dataclass(frozen=True, slots=True)
 class OriginColumn:

@@ -22,6 +22,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
+from itertools import pairwise
 from threading import Thread
 from typing import IO, Any, ClassVar, TypeAlias, cast
 from weakref import finalize
@@ -30,7 +31,7 @@ import pyarrow as pa
 
 from widen.errors import EngineUnsuitable, InvalidOption, JobFailed, StorageError, WidenError
 from widen.spark.session import find_active, find_session, is_driver
-from widen.spark.spark_types import SparkSession
+from widen.spark.spark_types import DataFrame, SparkSession
 
 MAX_LOCAL_BYTES = 256 * 2**20
 """The size of a source from which on Spark is worth its start; about the uncompressed one if it is compressed."""
@@ -191,16 +192,19 @@ class LocalSession:
         if self.started is not None:
             return self.started.range(start, end, step, partitions)
         first, last = (0, start) if end is None else (start, end)
-        return LocalFrame(self, list(range(first, last, step)), partitions or 1)
+        numbers, count = list(range(first, last, step)), partitions or 1
+        size, more = divmod(len(numbers), count)
+        ends = [size * (at + 1) + min(at + 1, more) for at in range(count)]
+        return LocalFrame(self, [LocalTask(numbers[begin:end]) for begin, end in pairwise([0, *ends])])
 
-    def run(self, function: ArrowFunction, tasks: Sequence[Sequence[int]]) -> list[pa.Table]:
-        """Return what a function makes of the numbers of each task."""
+    def run(self, tasks: Sequence[LocalTask]) -> list[pa.Table]:
+        """Return what each task makes of its numbers."""
         count = min(len(tasks), os.cpu_count() or 1)
         if count < 2 or self.source_bytes < MIN_POOL_BYTES:
-            return [run_task(function, numbers) for numbers in tasks]
+            return [run_task(task.function, task.numbers) for task in tasks]
         if self._pool is None:
             self._pool = WorkerPool()
-        return self._pool.run(function, tasks, count)
+        return self._pool.run(tasks, count)
 
     def close(self) -> None:
         """End the processes of the pool."""
@@ -226,18 +230,33 @@ def _size_text(size_bytes: int) -> str:
 # ---- tasks -----------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class LocalTask:
+    """Numbers, and what is made of them one function after the other."""
+
+    numbers: Sequence[int]
+    functions: tuple[ArrowFunction, ...] = ()
+
+    @property
+    def function(self) -> ArrowFunction:
+        """What the task does. Picklable."""
+        return partial(_chain, self.functions)
+
+
 @dataclass(frozen=True)
 class LocalFrame:
     """Numbers, or what functions make of them, as a frame of Spark: as much of its interface as tasks need."""
 
     session: LocalSession
-    numbers: Sequence[int]
-    partitions: int
-    functions: tuple[ArrowFunction, ...] = ()
+    tasks: Sequence[LocalTask]
 
     def mapInArrow(self, function: ArrowFunction, _: object) -> LocalFrame:
         """Return what a function makes of the batches of each task."""
-        return LocalFrame(self.session, self.numbers, self.partitions, (*self.functions, function))
+        return LocalFrame(self.session, [LocalTask(each.numbers, (*each.functions, function)) for each in self.tasks])
+
+    def unionAll(self, other: LocalFrame) -> LocalFrame:
+        """Return the tasks of both."""
+        return LocalFrame(self.session, [*self.tasks, *other.tasks])
 
     def toArrow(self) -> pa.Table:
         """Run the tasks, and return their batches.
@@ -247,10 +266,22 @@ class LocalFrame:
             JobFailed: a process of the pool was killed.
             WidenError: what a task raised.
         """
-        size, more = divmod(len(self.numbers), self.partitions)
-        ends = [size * (at + 1) + min(at + 1, more) for at in range(self.partitions)]
-        tasks = [self.numbers[start:end] for start, end in zip([0, *ends], ends, strict=False)]
-        return pa.concat_tables(self.session.run(partial(_chain, self.functions), tasks))
+        tables = [table for table in self.session.run(self.tasks) if table.num_columns]
+        return pa.concat_tables(tables) if tables else pa.table({})
+
+
+Rows: TypeAlias = "DataFrame | LocalFrame"
+"""Rows, in Spark or in this process."""
+
+
+def to_local_frame(session: SparkSession, rows: pa.RecordBatch) -> LocalFrame:
+    """Return rows as a frame with one task."""
+    frame = LocalFrame(cast(LocalSession, session), [LocalTask([0])])
+    return frame.mapInArrow(partial(_give, rows), None)
+
+
+def _give(rows: pa.RecordBatch, _: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield rows
 
 
 def _chain(functions: Sequence[ArrowFunction], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -264,7 +295,8 @@ def run_task(function: ArrowFunction, numbers: Sequence[int]) -> pa.Table:
     """Return what a function makes of numbers, in this process."""
     given = pa.RecordBatch.from_arrays([pa.array(numbers, pa.int64())], names=["id"])
     with translate_os_errors():
-        return pa.Table.from_batches(list(function(iter([given]))))
+        batches = list(function(iter([given])))
+    return pa.Table.from_batches(batches) if batches else pa.table({})
 
 
 @contextmanager
@@ -291,7 +323,7 @@ class WorkerPool:
         self._workers: list[_Worker] = []
         self._end = finalize(self, _end_workers, self._workers)
 
-    def run(self, function: ArrowFunction, tasks: Sequence[Sequence[int]], count: int) -> list[pa.Table]:
+    def run(self, tasks: Sequence[LocalTask], count: int) -> list[pa.Table]:
         """Return the results of tasks in their order.
 
         Args:
@@ -302,11 +334,19 @@ class WorkerPool:
             WidenError: what a task raised.
         """
         self._workers += [_start_worker() for _ in range(count - 1 - len(self._workers))]
-        code, pending = pickle.dumps(function), iter(range(len(tasks)))
+        # Most tasks have the functions of others, whose code is the larger part of what they need.
+        codes = {each: pickle.dumps(partial(_chain, each)) for each in {task.functions for task in tasks}}
+        pending = iter(range(len(tasks)))
         results: dict[int, pa.Table] = {}
         errors: list[BaseException] = []
 
-        def work(run: Callable[[Sequence[int]], pa.Table]) -> None:
+        def ask(worker: _Worker, task: LocalTask) -> pa.Table:
+            return worker.ask(codes[task.functions], task.numbers)
+
+        def run_here(task: LocalTask) -> pa.Table:
+            return run_task(task.function, task.numbers)
+
+        def work(run: Callable[[LocalTask], pa.Table]) -> None:
             # A range is safe to share between threads, and the first error ends all of them.
             while not errors and (number := next(pending, None)) is not None:
                 try:
@@ -314,10 +354,10 @@ class WorkerPool:
                 except BaseException as error:
                     errors.append(error)
 
-        threads = [Thread(target=work, args=(partial(each.ask, code),), daemon=True) for each in self._workers]
+        threads = [Thread(target=work, args=(partial(ask, each),), daemon=True) for each in self._workers]
         for thread in threads:
             thread.start()
-        work(partial(run_task, function))
+        work(run_here)
         if errors:
             self.close()
         for thread in threads:

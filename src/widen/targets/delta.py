@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
+import pyarrow.compute as pc
 
 from widen.errors import (
     InvalidOption,
@@ -75,6 +76,7 @@ from widen.spark.dml.keyed_rows import (
     with_order,
 )
 from widen.spark.dml.replaced_rows import ReplacedRows, key_predicate, remove_replaced_rows
+from widen.spark.engine import Rows
 from widen.spark.expression import ensure_deterministic_condition
 from widen.spark.ingest.batch import Batch
 from widen.spark.ingest.quarantined_rows import BatchResult, with_original_positions, with_quarantine_time
@@ -757,7 +759,7 @@ class DeltaQuarantine(Quarantine):
 
     def write(
         self,
-        quarantined_records: DataFrame | None,
+        quarantined_records: Rows | None,
         table_version: int,
         interval: TransactionId | None,
         new_files: NewFiles | None = None,
@@ -767,7 +769,7 @@ class DeltaQuarantine(Quarantine):
         return retry_conflicts(lambda _: self._append(rows, txn, new_files))
 
     def _append(
-        self, rows: DataFrame | None, txn: Txn | None, new_files: NewFiles | None
+        self, rows: Rows | None, txn: Txn | None, new_files: NewFiles | None
     ) -> DeltaQuarantineWrite | Conflicted | None:
         snapshot = self._newest()
         # An earlier attempt of this interval has written its records, and crashed before the commit to the table.
@@ -841,9 +843,9 @@ class DeltaQuarantineWrite(QuarantineWrite):
     def location(self) -> str:
         return self.store.location
 
-    def rows(self, spark: SparkSession) -> DataFrame:
-        snapshot = open_snapshot(self.store, self.version)
-        return read_snapshot(spark, self.store, snapshot, only=[add.path for add in self.adds])
+    def rows(self, spark: SparkSession) -> Rows:
+        rows = DeltaRows(self.store, open_snapshot(self.store, self.version))
+        return rows.read(spark, [add.path for add in self.adds])
 
     def undo(self) -> None:
         now_ms = current_ms()
@@ -868,11 +870,15 @@ class DeltaQuarantineContent(QuarantineContent):
     def is_empty(self) -> bool:
         return not len(self.snapshot.files())
 
-    def rows(self, spark: SparkSession) -> DataFrame:
-        return read_snapshot(spark, self.store, self.snapshot)
+    @property
+    def size_bytes(self) -> int:
+        return int(pc.sum(self.snapshot.files()["size_bytes"]).as_py() or 0)
+
+    def rows(self, spark: SparkSession) -> Rows:
+        return DeltaRows(self.store, self.snapshot).read(spark)
 
     def write_remaining(
-        self, quarantined_records: DataFrame | None, table_version: int, staged: StagedFiles
+        self, quarantined_records: Rows | None, table_version: int, staged: StagedFiles
     ) -> Mapping[str, object]:
         adds: list[Add] = []
         if quarantined_records is not None:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -77,6 +77,7 @@ from widen.spark.dml.keyed_rows import (
     with_order,
 )
 from widen.spark.dml.replaced_rows import key_predicate
+from widen.spark.engine import Rows, open_session
 from widen.spark.expression import ensure_deterministic_condition
 from widen.spark.iceberg.table_scan import IcebergSource, read_iceberg_files
 from widen.spark.iceberg.write import RemovedRows, remove_replaced_iceberg_rows
@@ -86,7 +87,6 @@ from widen.spark.ingest.quarantined_rows import BatchResult, with_original_posit
 from widen.spark.ingest.text_tasks import BatchWriteSpec
 from widen.spark.ingest.verification import Verification
 from widen.spark.ingest.write_files import IcebergRows, IcebergWriter, read_footer_entries
-from widen.spark.session import find_session
 from widen.spark.spark_types import DataFrame, SparkSession
 from widen.targets.delta import (
     COLUMNS,
@@ -489,7 +489,7 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
 
     def _written_rows(self, spark: SparkSession, result: BatchResult) -> DataFrame:
         paths = frozenset(file.path for file in _files(result))
-        return IcebergRows(self.writer.store, self.schema, paths).read(spark, paths)
+        return cast(DataFrame, IcebergRows(self.writer.store, self.schema, paths).read(spark, paths))
 
     def merge_by_key(self, spark: SparkSession, result: BatchResult, staged: StagedFiles) -> KeyedBatch:
         rules, schema, table = self.target.keys, self.schema, self.target.table
@@ -664,7 +664,7 @@ class IcebergQuarantine(Quarantine):
 
     def write(
         self,
-        quarantined_records: DataFrame | None,
+        quarantined_records: Rows | None,
         table_version: int,
         interval: TransactionId | None,
         new_files: NewFiles | None = None,
@@ -673,7 +673,7 @@ class IcebergQuarantine(Quarantine):
         return retry_conflicts(lambda _: self._append(rows, interval, new_files))
 
     def _append(
-        self, rows: DataFrame | None, interval: TransactionId | None, new_files: NewFiles | None
+        self, rows: Rows | None, interval: TransactionId | None, new_files: NewFiles | None
     ) -> IcebergQuarantineWrite | Conflicted | None:
         table = self.newest()
         if table is not None and interval is not None and _has_interval(table, interval):
@@ -699,7 +699,7 @@ class IcebergQuarantine(Quarantine):
         return find_interrupted(files, lambda file: find_tag(store, file), new_files)
 
     def stage(
-        self, rows: DataFrame, transaction: IcebergTransaction, staged: StagedFiles, tag: Mapping[str, str] = NO_TAG
+        self, rows: Rows, transaction: IcebergTransaction, staged: StagedFiles, tag: Mapping[str, str] = NO_TAG
     ) -> list[IcebergFile]:
         """Write rows as files for a transaction.
 
@@ -800,7 +800,7 @@ class IcebergQuarantineWrite(QuarantineWrite):
     def location(self) -> str:
         return self.quarantine.location
 
-    def rows(self, spark: SparkSession) -> DataFrame:
+    def rows(self, spark: SparkSession) -> Rows:
         table = self.quarantine.name.load()
         live = frozenset(each.path for each in live_files(table))
         rows = IcebergRows(self.quarantine.store(table), _columns(table), live)
@@ -832,7 +832,7 @@ class IcebergQuarantineWrite(QuarantineWrite):
             return []
         paths = [each.path for each in self.replaced]
         rows = IcebergRows(self.quarantine.store(table), _columns(table), frozenset(paths))
-        return self.quarantine.stage(rows.read(find_session(), paths), transaction, staged, tag)
+        return self.quarantine.stage(rows.read(open_session(), paths), transaction, staged, tag)
 
 
 @dataclass(frozen=True, slots=True)
@@ -852,13 +852,17 @@ class IcebergQuarantineContent(QuarantineContent):
     def is_empty(self) -> bool:
         return not live_files(self.table)
 
-    def rows(self, spark: SparkSession) -> DataFrame:
+    @property
+    def size_bytes(self) -> int:
+        return sum(each.data_file.file_size_in_bytes for each in live_files(self.table))
+
+    def rows(self, spark: SparkSession) -> Rows:
         paths = [each.path for each in live_files(self.table)]
         rows = IcebergRows(self.quarantine.store(self.table), _columns(self.table), frozenset(paths))
         return rows.read(spark, paths)
 
     def write_remaining(
-        self, quarantined_records: DataFrame | None, table_version: int, staged: StagedFiles
+        self, quarantined_records: Rows | None, table_version: int, staged: StagedFiles
     ) -> Mapping[str, object]:
         if quarantined_records is None:
             return {}

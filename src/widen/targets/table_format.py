@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
 from widen.errors import TableNotFound
 from widen.evolution.plan import Plan
@@ -31,12 +31,12 @@ from widen.model.types import StructType
 from widen.schema.growth import is_readable_in
 from widen.spark.dml.keyed_rows import KeyCounts, KeyRules
 from widen.spark.dml.replaced_rows import ReplacedRows
+from widen.spark.engine import Rows
 from widen.spark.ingest.batch import Batch
-from widen.spark.ingest.quarantined_rows import BatchResult
+from widen.spark.ingest.quarantined_rows import BatchResult, texts_of
 from widen.spark.ingest.text_tasks import BatchWriteSpec
 from widen.spark.ingest.verification import Verification, verify
 from widen.spark.ingest.write_files import TableRows
-from widen.spark.source.file_ranges import TEXT
 from widen.spark.spark_types import DataFrame, SparkSession
 
 __all__ = [
@@ -348,7 +348,7 @@ class Quarantine(Protocol):
 
     def write(
         self,
-        quarantined_records: DataFrame | None,
+        quarantined_records: Rows | None,
         table_version: int,
         interval: TransactionId | None,
         new_files: NewFiles | None = None,
@@ -398,7 +398,7 @@ class QuarantineWrite(Protocol):
     def location(self) -> str:
         """The location of the quarantine."""
 
-    def rows(self, spark: SparkSession) -> DataFrame:
+    def rows(self, spark: SparkSession) -> Rows:
         """Return the records as rows of the quarantine.
 
         Raises:
@@ -427,7 +427,11 @@ class QuarantineContent(Protocol):
     def is_empty(self) -> bool:
         """Whether it has no records."""
 
-    def rows(self, spark: SparkSession) -> DataFrame:
+    @property
+    def size_bytes(self) -> int:
+        """The size of its files."""
+
+    def rows(self, spark: SparkSession) -> Rows:
         """Return the records.
 
         Raises:
@@ -435,7 +439,7 @@ class QuarantineContent(Protocol):
         """
 
     def write_remaining(
-        self, quarantined_records: DataFrame | None, table_version: int, staged: StagedFiles
+        self, quarantined_records: Rows | None, table_version: int, staged: StagedFiles
     ) -> Mapping[str, object]:
         """Write the records that stay, as files that will replace those of this version.
 
@@ -464,15 +468,14 @@ def verify_rows(
         TableError: the table cannot be read.
     """
     source = batch.source_digests(rows.schema, policy)
-    texts = quarantined_texts_of(quarantine, batch.spark)
+    texts = None if quarantine is None else lambda: texts_of(quarantine.rows(batch.spark))
     paths = [file.path for file in result.files]
     return verify(source, batch.table_digests(rows, paths, policy, texts), share, batch.spark)
 
 
 def quarantined_texts_of(quarantine: QuarantineWrite | None, spark: SparkSession) -> DataFrame | None:
-    """Return the texts of quarantined records in a column `TEXT`; None if there are none."""
-    # Rows that name a file which cannot be read have no text.
-    return None if quarantine is None else quarantine.rows(spark).select(TEXT).where(f"{TEXT} IS NOT NULL")
+    """Return the texts of quarantined records in a column `TEXT`, in Spark; None if there are none."""
+    return None if quarantine is None else cast(DataFrame, texts_of(quarantine.rows(spark)))
 
 
 # What a flow requires of the table that it reads, whatever its format.

@@ -6,18 +6,16 @@ Source: Spark's Python Data Source API, with streams in Arrow from Spark 4.1 on;
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 
-from widen.errors import DataSourceRefused, InternalError, InvalidOption, MetadataChanged, NotNullViolated, StorageError
+from widen.errors import DataSourceRefused, InternalError, InvalidOption, MetadataChanged
 from widen.log.commit import ReadSet, StagedFiles, commit, write_metrics
 from widen.log.commit_files import current_ms
 from widen.log.commit_outcome import discard_folder
@@ -25,25 +23,22 @@ from widen.log.file_list import to_adds, to_remove
 from widen.log.log_segment import list_log
 from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot, open_snapshot
-from widen.model.column_path import as_nullable, fields, format_path, map_fields
-from widen.model.types import ArrayType, DataType, Field, MapType, StructType, find_name, name_key
+from widen.model.column_path import as_nullable
+from widen.model.types import ArrayType, DataType, Field, MapType, StructType, name_key
 from widen.protocol.actions import Action, Add, Metadata, Txn
-from widen.protocol.column_mapping import NAME, PHYSICAL_NAME
-from widen.protocol.column_metadata import DEFAULT, GENERATION, INVARIANT, START, TEXT_LIMIT
-from widen.protocol.iceberg_compat import enabled_compat, stores_partition_columns
+from widen.protocol.column_metadata import DEFAULT
 from widen.protocol.table_configuration import TableConfiguration
 from widen.protocol.table_features import ensure_writable
 from widen.protocol.table_properties import FEATURE_PREFIX, canonical_properties
 from widen.schema.growth import grow_schema, schema_change_options
 from widen.schema.source_metadata import parse_automatic_widening
 from widen.schema.table_definition import plan_create_table
-from widen.schema.table_state import check_constraints, to_table_state
-from widen.spark.arrow_types import to_arrow, to_utc
+from widen.schema.table_state import to_table_state
+from widen.spark.arrow_types import to_arrow
 from widen.spark.data_source.batch_reader import SourceOptions
 from widen.spark.read.local_rows import NotLocal, convert_column
-from widen.spark.write.arrow_writer import ArrowLayout, PartFile, PartWriter, open_writer, to_add
-from widen.spark.write.parquet_writer import arrow_layout
-from widen.spark.write.physical_layout import is_fully_nullable
+from widen.spark.write.arrow_writer import ArrowLayout, PartFile, PartitionedWriter, TableSink, to_partitioned_add
+from widen.spark.write.parquet_writer import find_obstacle, table_sink
 
 _StreamArrowWriter: Any = getattr(datasource, "DataSourceStreamArrowWriter", DataSourceStreamWriter)
 HAS_STREAM_WRITER = _StreamArrowWriter is not DataSourceStreamWriter
@@ -103,7 +98,7 @@ class StreamWriter(_StreamArrowWriter):  # type: ignore[misc]
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Delete the files of a batch, unless the commit was tried."""
         if _has_failed_task(messages):
-            self._plan.store.delete([part.path for message in _written_files(messages) for part, _ in message.files])
+            self._plan.store.delete([part.path for message in _written_files(messages) for part in message.files])
 
 
 def _has_failed_task(messages: Sequence[WriterCommitMessage | None]) -> bool:
@@ -137,7 +132,7 @@ def commit_files(plan: WritePlan, written: Sequence[WrittenFiles], txn: Txn | No
         MetadataChanged: another writer changed the table in a way that the files do not fit.
         ContentionError: concurrent commits kept conflicting.
     """
-    adds = [to_add(plan.layout, part, texts) for message in written for part, texts in message.files]
+    adds = [to_partitioned_add(plan.layout.split, part) for message in written for part in message.files]
     with StagedFiles() as staged:
         staged.add_undo(lambda: plan.store.delete([plan.store.plain(add.path) for add in adds]))
         now = _replan(plan)
@@ -206,14 +201,6 @@ def _actions(plan: WritePlan, base: Snapshot | None, adds: Sequence[Add], txn: T
 
 
 _CODEC = "snappy"
-_RULES: Mapping[str, str] = {
-    INVARIANT: "has an invariant",
-    GENERATION: "is generated",
-    START: "is an identity column",
-    TEXT_LIMIT: "has a maximum length",
-}
-_UNSORTED = ("float", "double", "binary")
-"""Types of partition columns that Arrow and Spark write differently as text."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,17 +218,12 @@ class WritePlan:
     read_version: int | None
     base_metadata: Metadata | None
     table: TableConfiguration
-    layout: ArrowLayout
+    sink: TableSink
 
     @property
-    def stored(self) -> dict[str, Field]:
-        """The columns in files by their names in the table.
-
-        Fields have the names in files, and as physical names those in the table, from which they are renamed.
-        """
-        schema = self.schema
-        renamed = map_fields(schema, lambda _, field: replace(field, metadata={PHYSICAL_NAME: field.name}))
-        return dict(zip(schema.names, _with_names(renamed, self.table.physical_schema).fields, strict=True))
+    def layout(self) -> ArrowLayout:
+        """The layout of the files."""
+        return self.sink.layout
 
     @property
     def schema(self) -> StructType:
@@ -251,13 +233,6 @@ class WritePlan:
     def open_base(self) -> Snapshot | None:
         """Return the version that the plan is based on; None if the write creates the table."""
         return None if self.read_version is None else open_snapshot(self.store, self.read_version)
-
-
-def _with_names(schema: StructType, named: StructType) -> StructType:
-    """Return a schema with the names of another one of the same shape."""
-    names = iter([field.name for _, field in fields(named)])
-    order = {path: next(names) for path, _ in fields(schema)}
-    return map_fields(schema, lambda path, field: replace(field, name=order[path]))
 
 
 def plan_write(
@@ -286,7 +261,6 @@ def plan_write(
         _ensure_same_layout(options, snapshot)
         table = TableConfiguration(snapshot.protocol, _grow(options, incoming, snapshot))
     _ensure_writes_exactly(store.location, table, incoming)
-    layout = arrow_layout(store, table, job or uuid.uuid4().hex, _CODEC)
     return WritePlan(
         options=options,
         incoming=incoming,
@@ -295,7 +269,7 @@ def plan_write(
         read_version=None if snapshot is None else snapshot.version,
         base_metadata=None if snapshot is None else snapshot.metadata,
         table=table,
-        layout=layout,
+        sink=table_sink(store, table, job or uuid.uuid4().hex, _CODEC),
     )
 
 
@@ -338,33 +312,17 @@ def _ensure_writes_exactly(location: str, table: TableConfiguration, incoming: S
 
 
 def _find_obstacle(table: TableConfiguration, incoming: StructType) -> str | None:
-    if check_constraints(table.properties):
-        return "it has CHECK constraints"
-    if enabled_compat(table.properties):
-        return "it is compatible with Iceberg"
-    if stores_partition_columns(table):
-        return "its files also contain the partition columns"
-    reasons = (_column_obstacle(field, incoming, table.partition_columns) for field in table.schema)
-    return next((reason for reason in reasons if reason), None)
+    of_columns = (_column_obstacle(field, incoming) for field in table.schema)
+    return find_obstacle(table) or next(filter(None, of_columns), None)
 
 
-def _column_obstacle(field: Field, incoming: StructType, partition_by: tuple[str, ...]) -> str | None:
-    for path, inner in fields(StructType((field,))):
-        rule = next((text for key, text in _RULES.items() if key in inner.metadata), None)
-        if rule is not None:
-            return f"the column {format_path(path)} {rule}"
-    try:
-        to_arrow(field.type)
-    except InvalidOption:
-        return f"the column {field.name} is {field.type.sql}"
+def _column_obstacle(field: Field, incoming: StructType) -> str | None:
     given = incoming.find(field.name)
-    if DEFAULT in field.metadata and given is None:
+    if given is not None:
+        return _conversion_obstacle(given, field)
+    if DEFAULT in field.metadata:
         return f"the rows lack the column {field.name}, which has a default"
-    if not is_fully_nullable(field.type):
-        return f"a field inside of {field.name} must not be null"
-    if field.name in partition_by and str(field.type) in _UNSORTED:
-        return f"{field.name} is a partition column of the type {field.type.sql}"
-    return None if given is None else _conversion_obstacle(given, field)
+    return None
 
 
 def _conversion_obstacle(given: Field, field: Field) -> str | None:
@@ -399,9 +357,6 @@ def _differently_spelled(given: DataType, table: DataType) -> str | None:
 # Source: PROTOCOL.md#add-file-and-remove-file, #partition-value-serialization
 
 
-_OPEN_PARTITIONS = 64
-"""How many partitions a task writes at a time; each one keeps a row group in memory."""
-
 _QUERY_ID = "sql.streaming.queryId"
 """The property of a task in which Spark passes the id of the streaming query."""
 
@@ -411,12 +366,12 @@ class WrittenFiles(WriterCommitMessage):
     """The files that a task has written.
 
     Args:
-        files: The files, each with its partition values as in the log.
+        files: The files.
         query_id: The id of the streaming query, if the task belongs to one.
     """
 
     plan: WritePlan
-    files: tuple[tuple[PartFile, tuple[str | None, ...]], ...]
+    files: tuple[PartFile, ...]
     query_id: str | None
 
 
@@ -426,7 +381,7 @@ def write_partition(plan: WritePlan, batches: Iterable[pa.RecordBatch]) -> Writt
     Raises:
         NotNullViolated: a column that must not be null has a null.
     """
-    writer = _PartitionedWriter(plan)
+    writer = PartitionedWriter(plan.sink)
     try:
         for batch in batches:
             writer.write(batch)
@@ -436,81 +391,3 @@ def write_partition(plan: WritePlan, batches: Iterable[pa.RecordBatch]) -> Writt
         raise
     context = TaskContext.get()
     return WrittenFiles(plan, files, context.getLocalProperty(_QUERY_ID) if context else None)
-
-
-class _PartitionedWriter:
-    """Writes rows to one file after the other for each partition."""
-
-    def __init__(self, plan: WritePlan) -> None:
-        self._plan = plan
-        partition_by = plan.table.partition_columns
-        self._stored = [(name, field) for name, field in plan.stored.items() if name not in partition_by]
-        self._partitions = [(name, plan.stored[name]) for name in partition_by]
-        self._open: dict[tuple[str | None, ...], PartWriter] = {}
-        self._files: list[tuple[PartFile, tuple[str | None, ...]]] = []
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Write the rows of a batch, each to the file of its partition."""
-        names = batch.schema.names
-        given = {name: batch.column(found) for name in self._plan.stored if (found := find_name(names, name))}
-        columns, values = (
-            [_to_table_type(name, field, given.get(name), batch.num_rows) for name, field in chosen]
-            for chosen in (self._stored, self._partitions)
-        )
-        types = [field.type for _, field in self._partitions]
-        texts = [_partition_texts(column, data_type) for column, data_type in zip(values, types, strict=True)]
-        rows = pa.Table.from_arrays(columns, schema=self._plan.layout.schema)
-        for key, part in _by_partition(rows, texts):
-            self._writer(key).write(part)
-
-    def close(self) -> list[tuple[PartFile, tuple[str | None, ...]]]:
-        """Finish all files, and return them."""
-        for key, writer in self._open.items():
-            self._files += [(part, key) for part in writer.close()]
-        self._open = {}
-        return self._files
-
-    def discard(self) -> None:
-        """Delete what is written; storage errors are ignored, because a vacuum deletes such files later."""
-        with suppress(StorageError):
-            for writer in self._open.values():
-                writer.discard()
-            self._plan.store.delete([part.path for part, _ in self._files])
-
-    def _writer(self, key: tuple[str | None, ...]) -> PartWriter:
-        if key not in self._open:
-            if len(self._open) >= _OPEN_PARTITIONS:
-                self.close()
-            self._open[key] = open_writer(self._plan.layout, key)
-        return self._open[key]
-
-
-def _to_table_type(name: str, field: Field, values: pa.Array | None, count: int) -> pa.Array:
-    if values is None:
-        return pa.nulls(count, to_arrow(field.type))
-    if values.null_count and not field.nullable:
-        raise NotNullViolated(column=name)
-    return convert_column(to_utc(values), field.type, NAME)
-
-
-def _partition_texts(values: pa.Array, data_type: DataType) -> pa.Array:
-    """Return partition values as texts for the log; the empty string is null."""
-    pattern = _PATTERNS.get(str(data_type))
-    texts = pc.strftime(values, pattern) if pattern else values.cast(pa.string())
-    return pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
-
-
-# Arrow's %S has the fraction of the second.
-_PATTERNS = {"timestamp": "%Y-%m-%dT%H:%M:%SZ", "timestamp_ntz": "%Y-%m-%d %H:%M:%S", "date": "%Y-%m-%d"}
-
-
-def _by_partition(rows: pa.Table, texts: list[pa.Array]) -> Iterator[tuple[tuple[str | None, ...], pa.RecordBatch]]:
-    """Yield the rows of each partition."""
-    keys = list(zip(*(column.to_pylist() for column in texts), strict=True)) if texts else [()] * rows.num_rows
-    places: dict[tuple[str | None, ...], list[int]] = {}
-    for place, key in enumerate(keys):
-        places.setdefault(key, []).append(place)
-    for key, chosen in places.items():
-        part = rows if len(places) == 1 else rows.take(pa.array(chosen, pa.int64()))
-        for batch in part.combine_chunks().to_batches():
-            yield key, batch

@@ -52,17 +52,17 @@ _CHANGE = "__widen_change"
 _PART_FIELDS = ("path", "size_bytes", "stats", "counts")
 _PART = "is_change boolean, path string, size_bytes bigint, stats string, counts string"
 _PART_OR_WORD = f"{_PART}, {FILE} string, {WORD} bigint, {MASK} bigint"
-_PARTS_AND_WORDS = pa.schema(
+_PARTS = pa.schema(
     {
         "is_change": pa.bool_(),
         "path": pa.string(),
         "size_bytes": pa.int64(),
         "stats": pa.string(),
         "counts": pa.string(),
-        FILE: pa.string(),
-        WORD: pa.int64(),
-        MASK: pa.int64(),
     }
+)
+_PARTS_AND_WORDS = pa.schema(
+    [*_PARTS, pa.field(FILE, pa.string()), pa.field(WORD, pa.int64()), pa.field(MASK, pa.int64())]
 )
 
 
@@ -204,7 +204,7 @@ def _write_parts(layouts: _Layouts, batches: Iterable[pa.RecordBatch]) -> Iterat
     parts = [(is_change, part) for is_change, writer in enumerate(writers) for part in writer.close()]
     if parts:
         rows = [{"is_change": bool(is_change), **msgspec.structs.asdict(part)} for is_change, part in parts]
-        yield pa.RecordBatch.from_pylist(rows)
+        yield pa.RecordBatch.from_pylist(rows, schema=_PARTS)
 
 
 def _write_parts_and_words(layouts: _Layouts, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

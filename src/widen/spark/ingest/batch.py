@@ -22,11 +22,12 @@ from widen.json.split import MAX_RECORD_BYTES
 from widen.log.commit_outcome import discard_folder
 from widen.model.types import StructType
 from widen.proof.source_reader import FileTasks, FileValueReader
-from widen.spark.engine import is_local, require_spark
+from widen.rows.row_builder import OriginColumn
+from widen.spark.engine import Rows, is_local, require_spark
 from widen.spark.errors import is_out_of_memory, translate_spark_errors
 from widen.spark.ingest.contract_check import ContractReport, check_texts
-from widen.spark.ingest.quarantined_rows import BatchResult, write_fitting
-from widen.spark.ingest.text_tasks import BatchWriteSpec, TaskNote, collect_notes, merge_notes
+from widen.spark.ingest.quarantined_rows import BatchResult, keep_refused, write_fitting
+from widen.spark.ingest.text_tasks import ORIGIN, BatchWriteSpec, TaskNote, collect_notes, merge_notes
 from widen.spark.ingest.verification import (
     Side,
     TextSource,
@@ -37,7 +38,7 @@ from widen.spark.ingest.write_files import TableRows, TableWriter
 from widen.spark.source.file_ranges import RawTexts, is_small, to_frame
 from widen.spark.source.source_files import SourceFile, unusable_source
 from widen.spark.spark_types import DataFrame, SparkSession
-from widen.spark.write.arrow_writer import PartSink
+from widen.spark.write.arrow_writer import PartSink, TableSink
 
 
 class Batch(Interface):
@@ -123,12 +124,12 @@ class Batch(Interface):
         """
 
     def table_digests(
-        self, table: TableRows, paths: Collection[str], policy: Policy, quarantined_records: DataFrame | None
+        self, table: TableRows, paths: Collection[str], policy: Policy, quarantined_records: Callable[[], Rows] | None
     ) -> Side:
         """Return the digests of the rows of the table and of the quarantined records, for the proof.
 
         Args:
-            quarantined_records: The texts of the quarantined records, in a column `TEXT`.
+            quarantined_records: Returns the texts of the quarantined records, in a column `TEXT`.
         """
 
 
@@ -168,9 +169,17 @@ class TextBatch:
 
     has_types = False
 
-    @cached_property
+    @property
     def texts(self) -> RawTexts:
-        """The raw batch, for Spark."""
+        """The raw batch, for the engine that does the work now."""
+        return self._texts_here if is_local(self.spark) else self._texts_on_spark
+
+    @cached_property
+    def _texts_here(self) -> RawTexts:
+        return self.readers.read()
+
+    @cached_property
+    def _texts_on_spark(self) -> RawTexts:
         return self.readers.read()
 
     def prior_observation(self, base: StructType | None, policy: Policy) -> Observation:
@@ -189,10 +198,11 @@ class TextBatch:
         sink = writer.find_sink(self.spark)
         with _name_largest_file(self.files):
             if sink is None:
-                require_spark(self.spark, "it writes the files of tables with partitions, rules or column mapping")
-            if sink is not None:
-                return self._write_in_tasks(replace(attempt, sink=sink), sink, writer)
-            return write_fitting(self.texts, attempt, writer)
+                require_spark(self.spark, f"of the table: {writer.find_obstacle()}")
+                return write_fitting(self.texts, attempt, writer)
+            refused = sink.refused_texts if isinstance(sink, TableSink) else {}
+            origin = OriginColumn(ORIGIN, values=refused) if refused or attempt.policy.fixed_columns else None
+            return self._write_in_tasks(replace(attempt, sink=sink, origin=origin), sink, writer)
 
     def prepare_proof(self) -> None:
         """Start Spark if this process cannot read the records again; see `Batch`."""
@@ -217,7 +227,7 @@ class TextBatch:
         return build_text_side(source, schema, policy)
 
     def table_digests(
-        self, table: TableRows, paths: Collection[str], policy: Policy, quarantined_records: DataFrame | None
+        self, table: TableRows, paths: Collection[str], policy: Policy, quarantined_records: Callable[[], Rows] | None
     ) -> Side:
         """Return the digests of the rows; see `Batch`."""
         rows = partial(table.read, self.spark, paths)
@@ -245,7 +255,7 @@ class TextBatch:
         ranges = self.readers.ranges
         return collect_notes(self.texts if ranges is None else ranges, attempt)
 
-    def _write_in_tasks(self, attempt: BatchWriteSpec, sink: PartSink, writer: TableWriter) -> BatchResult:
+    def _write_in_tasks(self, attempt: BatchWriteSpec, sink: PartSink | TableSink, writer: TableWriter) -> BatchResult:
         with ExitStack() as undo:
             # A job that fails leaves the files of the tasks that succeeded.
             undo.callback(discard_folder, sink.store, sink.job)
@@ -255,7 +265,9 @@ class TextBatch:
         parts = [part for note in notes for part in note.parts]
         if self.readers.ranges is None:  # Spark may have run a task twice
             discard_folder(sink.store, sink.job, but=[part.path for part in parts])
-        return BatchResult(writer.from_parts(parts), merge_notes(notes))
+        seen = merge_notes(notes)
+        refused = keep_refused(self.texts, attempt) if attempt.origin is not None and seen.quarantined else None
+        return BatchResult(writer.from_parts(parts), seen, refused)
 
 
 @contextmanager

@@ -19,10 +19,10 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from widen.errors import StorageError
+from widen.errors import CheckViolated, StorageError
 from widen.evolution.evolve import evolve
 from widen.evolution.plan import find_excess_keys
-from widen.evolution.policy import Policy
+from widen.evolution.policy import Policy, mask
 from widen.json.envelope import EnvelopeReader
 from widen.json.field_rules import FileFields
 from widen.json.kinds import DOUBLE_WORD, STRING_WORD
@@ -37,10 +37,11 @@ from widen.json.observation import (
 from widen.json.split import MAX_RECORD_BYTES, split_records
 from widen.model.column_path import as_nullable
 from widen.model.types import BINARY, LONG, STRING, Field, StructType
+from widen.protocol.partition_values import text_limit
 from widen.rows.column_assembler import ColumnAssembler
 from widen.rows.native_decoder import NativeDecoder
 from widen.rows.row import ColumnSlot
-from widen.rows.row_builder import ORIGIN_FIELDS, DecodedChunk, OriginColumn, RowBuilder
+from widen.rows.row_builder import ORIGIN_FIELDS, REASON, DecodedChunk, OriginColumn, RowBuilder
 from widen.rows.shape import RecordShape, ScalarField
 from widen.spark.arrow_types import to_arrow_schema
 from widen.spark.errors import find_known_failure
@@ -63,7 +64,10 @@ from widen.spark.source.file_ranges import (
     split_groups,
 )
 from widen.spark.spark_types import Column, DataFrame, F, to_spark
-from widen.spark.write.arrow_writer import PartFile, PartSink, PartWriter
+from widen.spark.write.arrow_writer import PartFile, PartSink, TableSink
+
+ORIGIN = "_widen_origin"
+"""The origin column of rows; see `widen.rows.row_builder.OriginColumn`."""
 
 NOTE = "_widen_note"
 """The column with the note of a task. Rows with a note have no data."""
@@ -99,6 +103,7 @@ class BatchWriteSpec:
         policy: Policy of the ingestion, to plan again.
         is_exhaustive: Whether tasks read everything even if they know that the plan will change.
         sink: Where tasks write the rows; None if they return them.
+        origin: The column with the texts of quarantined records. Tasks that write the rows leave these records out.
     """
 
     base: StructType | None
@@ -106,7 +111,7 @@ class BatchWriteSpec:
     schema: StructType
     policy: Policy
     is_exhaustive: bool = False
-    sink: PartSink | None = None
+    sink: PartSink | TableSink | None = None
     origin: OriginColumn | None = None
     file_fields: FileFields | None = None
     max_record_bytes: int = MAX_RECORD_BYTES
@@ -132,10 +137,13 @@ class TaskNote(msgspec.Struct, frozen=True):
 
     Args:
         seen: Its observation, as JSON.
+        parts: The files that it has written.
+        refused: How many records no partition holds; they are quarantined, too.
     """
 
     seen: msgspec.Raw
     parts: tuple[PartFile, ...] = ()
+    refused: int = 0
 
 
 def build_rows(texts: RawTexts, spec: BatchWriteSpec) -> DataFrame:
@@ -184,7 +192,14 @@ def split_notes(notes: str) -> list[TaskNote]:
 
 def merge_notes(notes: Iterable[TaskNote]) -> Observation:
     """Return the observation of all tasks."""
-    return merge_observations(observation_from_json(bytes(note.seen)) for note in notes)
+    notes = list(notes)
+    seen = merge_observations(observation_from_json(bytes(note.seen)) for note in notes)
+    return with_rule_violations(seen, sum(note.refused for note in notes))
+
+
+def with_rule_violations(seen: Observation, broken: int) -> Observation:
+    """Return an observation that counts records that violate a rule as quarantined."""
+    return msgspec.structs.replace(seen, records=seen.records - broken, quarantined=seen.quarantined + broken)
 
 
 def _run_task(spec: BatchWriteSpec, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -197,23 +212,80 @@ def _run_task(spec: BatchWriteSpec, batches: Iterable[pa.RecordBatch]) -> Iterat
 
 
 def _run_quiet_task(spec: BatchWriteSpec, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    schema = to_arrow_schema(spec.schema)
+    schema = to_arrow_schema(spec.row_schema)
     if spec.sink and spec.sink.schema is not None:
         schema = spec.sink.schema
-    writer = PartWriter(spec.sink, schema) if spec.sink else None
+    writer = spec.sink.open(schema) if spec.sink else None
+    refused = 0
     with without_garbage_collection(), ExitStack() as undo:
         task = _TextTask(spec, schema, makes_rows=writer is not None)
         if writer:
             undo.callback(writer.discard)
         for batch in task.run(batches):
+            rows = batch
+            if spec.origin is not None:
+                is_refused = _find_refused(batch, spec.origin)
+                refused += _count_broken(batch, spec.origin, is_refused)
+                rows = batch.filter(pc.invert(is_refused)).drop_columns([spec.origin.column])
             if writer:
-                writer.write(batch)
+                writer.write(rows)
         if writer and not task.will_replan:
             undo.pop_all()
             parts = tuple(writer.close())
         else:
             parts = ()
-    yield pa.RecordBatch.from_pylist([{NOTE: task.note(parts)}])
+    yield pa.RecordBatch.from_pylist([{NOTE: task.note(parts, refused)}])
+
+
+# Records that go to the quarantine, in tasks that write the rows themselves. Fixed columns are decided with the row,
+# and its origin has the reason. The only other rule for such tables is that no partition holds some texts.
+
+
+def read_refused_records(spec: BatchWriteSpec, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the quarantined records of a batch, with the columns of `ORIGIN_FIELDS`.
+
+    Args:
+        spec: With an origin column.
+    """
+    origin = spec.origin
+    assert origin is not None
+    schema = to_arrow_schema(spec.row_schema)
+    with without_garbage_collection():
+        for batch in _TextTask(spec, schema).run(batches):
+            rows = batch.filter(_find_refused(batch, origin))
+            fields = dict(zip(ORIGIN_FIELDS, rows.column(origin.column).flatten(), strict=True))
+            broken = [_broken_partition(row, origin) for row in _partition_values(rows, origin)]
+            fields[REASON] = pc.coalesce(fields[REASON], pa.array(broken, pa.string()))
+            yield pa.RecordBatch.from_arrays([*fields.values()], names=[*fields])
+
+
+def _find_refused(rows: pa.RecordBatch, origin: OriginColumn) -> pa.Array:
+    """Return which rows are quarantined."""
+    masks = [pc.is_in(rows.column(name), value_set=pa.array(texts)) for name, texts in origin.values.items()]
+    return reduce(pc.or_, masks, pc.is_valid(_reasons(rows, origin)))
+
+
+def _count_broken(rows: pa.RecordBatch, origin: OriginColumn, is_refused: pa.Array) -> int:
+    """Return how many of the refused rows have no reason yet: the observation has counted the others."""
+    return int(pc.sum(pc.and_(is_refused, pc.is_null(_reasons(rows, origin)))).as_py() or 0)
+
+
+def _reasons(rows: pa.RecordBatch, origin: OriginColumn) -> pa.Array:
+    return rows.column(origin.column).flatten()[ORIGIN_FIELDS.index(REASON)]
+
+
+def _partition_values(rows: pa.RecordBatch, origin: OriginColumn) -> list[dict[str, str | None]]:
+    return rows.select([*origin.values]).to_pylist() if origin.values else [{}] * rows.num_rows
+
+
+def _broken_partition(row: Mapping[str, str | None], origin: OriginColumn) -> str | None:
+    """Return why no partition holds a row, in the words that Spark finds for it; None if one does."""
+    name = next((name for name, texts in origin.values.items() if row[name] in texts), None)
+    if name is None:
+        return None
+    label, condition = text_limit(name)
+    shown = msgspec.json.encode({name: mask(row[name] or "")}).decode()
+    return CheckViolated(name=f"The {label}", expression=condition, values=shown).message
 
 
 class _TextTask:
@@ -319,9 +391,9 @@ class _TextTask:
             self._next_check = next(early, self._rows + rows_per_batch)
             yield from self._drain()
 
-    def note(self, parts: tuple[PartFile, ...] = ()) -> bytes:
+    def note(self, parts: tuple[PartFile, ...] = (), refused: int = 0) -> bytes:
         """Return the note of the task."""
-        return msgspec.json.encode(TaskNote(msgspec.Raw(self._builder.observation.to_json()), parts))
+        return msgspec.json.encode(TaskNote(msgspec.Raw(self._builder.observation.to_json()), parts, refused))
 
     def _drain(self, *, is_last: bool = False) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the texts so far, unless what they hold changes the plan: then another pass makes the

@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from functools import cache, partial, reduce
 from itertools import chain, groupby, islice
 from math import ceil
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import msgspec
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from widen.errors import WidenError
 from widen.evolution.policy import Policy
@@ -49,9 +48,9 @@ from widen.proof.source_reader import (
 from widen.protocol.parquet_files import is_legacy, is_legacy_int96
 from widen.schema.source_metadata import RESCUED, role_field
 from widen.spark.arrow_types import to_arrow_schema
-from widen.spark.engine import LocalFrame, is_local, require_spark
+from widen.spark.engine import LocalFrame, Rows, is_local, require_spark
 from widen.spark.errors import translate_spark_errors
-from widen.spark.ingest.write_files import TaskFiles
+from widen.spark.ingest.write_files import TaskFiles, read_file
 from widen.spark.ship import without_garbage_collection
 from widen.spark.source.file_ranges import (
     FILE,
@@ -145,7 +144,7 @@ class Side:
     """
 
     digests: Callable[[], DataFrame]
-    parts: tuple[tuple[DataFrame, Digester], ...] = ()
+    parts: tuple[tuple[Rows, Digester], ...] = ()
     reader: TaskReader | None = None
     learn: Callable[[], RecordLayout] = RecordLayout
 
@@ -233,7 +232,7 @@ def _sum_sides(sides: Sequence[Side], layout: RecordLayout, limit: int) -> list[
 
 
 def _partial_sums(sides: Sequence[Side], layout: RecordLayout, limit: int) -> list[dict[str, Any]]:
-    frames = [
+    frames: list[Any] = [
         rows.mapInArrow(partial(_sum_rows, number, partial(digest, layout, limit)), _SUMS_DDL)
         for number, side in enumerate(sides)
         for rows, digest in side.parts
@@ -306,9 +305,9 @@ def _compare_digests(source: Side, table: Side, limit: int, share: float) -> Ver
     return Verification(records, values, exact, converted, values - exact - converted, places, extra, share)
 
 
-def digest_records(rows: DataFrame, read: Reader) -> DataFrame:
+def digest_records(rows: Rows, read: Reader) -> DataFrame:
     """Return the digests of the records or rows that a reader makes of rows; see `Side`."""
-    return rows.mapInArrow(partial(_digest_task, read), _DDL)
+    return cast(DataFrame, rows.mapInArrow(partial(_digest_task, read), _DDL))
 
 
 def _digest_task(read: Reader, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -436,7 +435,7 @@ def build_text_side(source: TextSource, schema: StructType, policy: Policy) -> S
     has_layout = is_plain and fields is None and role_field(schema, RESCUED) is None
     # Where this process would read the texts for a sample, it parses all of them in the same time.
     has_layout = has_layout and not (tasks is None and is_local(source.spark))
-    parts: list[tuple[DataFrame, Digester]] = []
+    parts: list[tuple[Rows, Digester]] = []
     reader = None
     if tasks is None:
         parts.append((source.read(), partial(_sum_texts, schema, policy, fields)))
@@ -479,46 +478,50 @@ def build_file_reader(spark: SparkSession, files: TaskFiles, schema: StructType,
 
 def build_row_side(
     spark: SparkSession,
-    read: Callable[[], DataFrame],
+    read: Callable[[], Rows],
     schema: StructType,
     policy: Policy,
-    quarantined_records: DataFrame | None = None,
+    quarantined_records: Callable[[], Rows] | None = None,
     files: TaskFiles | None = None,
 ) -> Side:
     """Return the rows of a table and the quarantined texts of records that came as texts.
 
     Args:
         read: Returns the rows.
-        quarantined_records: Quarantined texts, in a column `TEXT`.
+        quarantined_records: Returns the quarantined texts, in a column `TEXT`.
         files: The files of the rows, if tasks can read them: for the sums, no row then passes through Spark's JVM.
     """
-    parts: list[tuple[DataFrame, Digester]] = []
+    parts: list[tuple[Rows, Digester]] = []
     reader = None
     if files is None or len(files.paths) > MAX_FILES:
         parts.append((_to_structs(read()), partial(_sum_row_batches, schema, policy)))
     else:
         reader = build_file_reader(spark, files, schema, policy)
     if quarantined_records is not None:
-        parts.append((quarantined_records.select(TEXT), partial(_sum_quarantined_records, schema, policy)))
+        parts.append((quarantined_records(), partial(_sum_quarantined_records, schema, policy)))
 
     def digests() -> DataFrame:
         rows = digest_records(_to_structs(read()), partial(_read_rows, schema, policy))
         if quarantined_records is None:
             return rows
-        return rows.unionAll(
-            digest_records(quarantined_records.select(TEXT), partial(_read_quarantined_texts, schema, policy))
-        )
+        return rows.unionAll(digest_records(quarantined_records(), partial(_read_quarantined_texts, schema, policy)))
 
     return Side(digests, tuple(parts), reader)
 
 
-def _to_structs(rows: DataFrame) -> DataFrame:
+def _to_structs(rows: Rows) -> Rows:
+    if isinstance(rows, LocalFrame):
+        return rows.mapInArrow(_to_struct_batches, None)
     return rows.select(F.struct("*").alias(ROW))
+
+
+def _to_struct_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield pa.RecordBatch.from_arrays([batch.to_struct_array()], names=[ROW])
 
 
 _SAMPLE_RECORDS, _SAMPLE_BYTES = 50, 2**15
 _MIN_MATCHING = 0.3
-_ROWS = 10_000
 
 
 def _learn_layout(source: TextSource, schema: StructType, policy: Policy) -> RecordLayout:
@@ -716,22 +719,8 @@ def _sum_table_files(
     digester, arrow = RowDigester(schema, policy, layout, limit), to_arrow_schema(schema)
     for path in files.paths[task::tasks]:
         try:
-            for rows in _read_file(files, path, arrow):
-                digester.add(rows)
+            for rows in read_file(files, path, arrow):
+                digester.add(rows.to_struct_array())
         except (WidenError, KeyError, OSError, pa.ArrowException):
             digester.add_encoded(_UNREADABLE)
     return digester.sum()
-
-
-def _read_file(files: TaskFiles, path: str, schema: pa.Schema) -> Iterator[pa.StructArray]:
-    with files.store.open(path) as source:
-        # Spark 4.0 writes timestamps as INT96, which Arrow reads as nanoseconds by default; these end in the year 2262.
-        opened = pa.PythonFile(source, mode="r")
-        file = pq.ParquetFile(opened, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
-        for rows in file.iter_batches(_ROWS):
-            columns = [_cast(rows.column(field.name), field.type) for field in schema]
-            yield pa.StructArray.from_arrays(columns, fields=list(schema))
-
-
-def _cast(values: pa.Array, data_type: pa.DataType) -> pa.Array:
-    return values if values.type == data_type else values.cast(data_type)

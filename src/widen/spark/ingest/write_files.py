@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 from typing import Protocol as Interface  # the Protocol of this module is the action of a log
 from urllib.parse import unquote
 
@@ -25,12 +25,16 @@ from widen.log.snapshot import Snapshot
 from widen.model.column_path import format_path
 from widen.model.types import BINARY, STRING, StructType, quote_name
 from widen.protocol.actions import Add, Protocol
-from widen.protocol.column_metadata import is_computed
+from widen.protocol.column_mapping import ID, physical_name
+from widen.protocol.column_metadata import DEFAULT, is_computed
 from widen.protocol.file_statistics import private_columns
 from widen.protocol.partition_values import NULL_TEXTS, partition_limits
 from widen.protocol.table_configuration import TableConfiguration
+from widen.spark.arrow_types import to_arrow_schema
 from widen.spark.dml.change_context import count_written_rows
+from widen.spark.engine import LocalFrame, Rows, is_local, require_spark
 from widen.spark.errors import translate_spark_errors
+from widen.spark.read.local_rows import NotLocal, read_in_tasks
 from widen.spark.read.scan import read_snapshot
 from widen.spark.settings import READ_OPTIONS, hadoop_options
 from widen.spark.source.source_files import as_literal
@@ -40,13 +44,16 @@ from widen.spark.write.arrow_writer import (
     IcebergLayout,
     PartFile,
     PartSink,
+    TableSink,
+    codec_of,
     describe_metrics,
     find_part_sink,
     to_arrow_with_ids,
+    to_partitioned_add,
     write_task,
 )
 from widen.spark.write.parquet_encoding import read_size, to_encoding
-from widen.spark.write.parquet_writer import write_parquet
+from widen.spark.write.parquet_writer import find_obstacle, table_sink, write_parquet
 from widen.spark.write.physical_layout import (
     fill_computed_columns,
     first_violated_rule,
@@ -72,8 +79,14 @@ class WrittenFile(Interface):
 class TableWriter(Interface):
     """Writes rows as files of a table. Nothing is committed."""
 
-    def find_sink(self, spark: SparkSession) -> PartSink | None:
-        """Return where Python tasks can write files themselves; None if rows have to pass through `write`."""
+    def find_sink(self, spark: SparkSession) -> PartSink | TableSink | None:
+        """Return where Python tasks can write files themselves; None if rows have to pass through `write`.
+
+        Tasks of this process also split rows by partition, and leave out those that no partition holds.
+        """
+
+    def find_obstacle(self) -> str:
+        """Return why tasks of this process cannot write the rows, if they cannot."""
 
     def from_parts(self, parts: Sequence[PartFile]) -> Sequence[WrittenFile]:
         """Return the files that tasks have written to the sink."""
@@ -90,7 +103,7 @@ class TableWriter(Interface):
     def refused_values(self) -> Mapping[str, Collection[str]] | None:
         """Return the texts by column of which every row that violates a rule has one; None if others may, too."""
 
-    def write(self, rows: DataFrame) -> Sequence[WrittenFile]:
+    def write(self, rows: Rows) -> Sequence[WrittenFile]:
         """Write rows in the columns of the table. If that fails, the files are deleted as far as the store allows.
 
         Raises:
@@ -112,6 +125,29 @@ class TaskFiles:
     paths: tuple[str, ...]
 
 
+def read_file(files: TaskFiles, path: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of one of these files in the types of the table."""
+    with files.store.open(path) as source:
+        # Spark 4.0 writes timestamps as INT96, which Arrow reads as nanoseconds by default; these end in the year 2262.
+        opened = pa.PythonFile(source, mode="r")
+        file = pq.ParquetFile(opened, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
+        for rows in file.iter_batches(_BATCH_ROWS):
+            columns = [_cast(rows.column(field.name), field.type) for field in schema]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+_BATCH_ROWS = 10_000
+
+
+def _cast(values: pa.Array, data_type: pa.DataType) -> pa.Array:
+    return values if values.type == data_type else values.cast(data_type)
+
+
+def _read_numbered(files: TaskFiles, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for number in (number for batch in batches for number in batch.column(0).to_pylist()):
+        yield from read_file(files, files.paths[number], schema)
+
+
 class TableRows(Interface):
     """The rows of one version of a table."""
 
@@ -119,7 +155,7 @@ class TableRows(Interface):
     def schema(self) -> StructType:
         """The schema of the version, with all metadata."""
 
-    def read(self, spark: SparkSession, paths: Collection[str]) -> DataFrame:
+    def read(self, spark: SparkSession, paths: Collection[str]) -> Rows:
         """Return the rows of some files.
 
         Args:
@@ -150,13 +186,27 @@ class DeltaWriter(TableWriter):
     table: TableConfiguration
     rule: Column | None = None
 
-    def find_sink(self, spark: SparkSession) -> PartSink | None:
+    def find_sink(self, spark: SparkSession) -> PartSink | TableSink | None:
         if self.rule is not None:
             return None
-        return find_part_sink(spark, self.store, self.table)
+        sink = find_part_sink(spark, self.store, self.table)
+        if sink is not None or not is_local(spark) or self.find_obstacle():
+            return sink
+        return table_sink(self.store, self.table, uuid.uuid4().hex, codec_of(spark))
+
+    def find_obstacle(self) -> str:
+        obstacle = find_obstacle(self.table)
+        if obstacle is None and self.table.mapping == ID:
+            return "its columns are found by field id"  # also by the proof, which reads them
+        default = next((field.name for field in self.table.schema if DEFAULT in field.metadata), None)
+        if obstacle is None and default is not None:
+            return f"the column {default} has a default"
+        return obstacle or ("some of its rows have no key" if self.rule is not None else "")
 
     def from_parts(self, parts: Sequence[PartFile]) -> list[Add]:
-        return [part.to_add() for part in parts]
+        by_name = {field.name: field for field in self.table.schema}
+        names = [physical_name(by_name[name], self.table.mapping) for name in self.table.partition_columns]
+        return [to_partitioned_add(names, part) if part.partition else part.to_add() for part in parts]
 
     def fill(self, rows: DataFrame) -> DataFrame:
         """Return rows with defaults, generated values and identities."""
@@ -187,7 +237,7 @@ class DeltaWriter(TableWriter):
             return None
         return {field.name: NULL_TEXTS for field in columns if field.type == STRING}
 
-    def write(self, rows: DataFrame) -> list[Add]:
+    def write(self, rows: Rows) -> list[Add]:
         return write_parquet(rows, self.store, self.table)
 
     def count_rows(self, files: Sequence[Add]) -> int:
@@ -208,7 +258,13 @@ class DeltaRows(TableRows):
     def schema(self) -> StructType:
         return self.snapshot.schema
 
-    def read(self, spark: SparkSession, paths: Collection[str]) -> DataFrame:
+    def read(self, spark: SparkSession, paths: Collection[str] | None = None) -> Rows:
+        """Return the rows of some files; by default of all of the version."""
+        if is_local(spark):
+            try:
+                return read_in_tasks(spark, self.snapshot, paths)
+            except NotLocal as error:
+                require_spark(spark, str(error))
         return read_snapshot(spark, self.store, self.snapshot, only=paths)
 
     def task_files(self, spark: SparkSession, paths: Collection[str]) -> TaskFiles | None:
@@ -273,6 +329,9 @@ class IcebergWriter(TableWriter):
         has_rules = self.rule is not None or not is_fully_nullable(self.schema) or has_length_rules(self.schema)
         return None if self.partition_by or self.sort_by or has_rules else self._new_sink()
 
+    def find_obstacle(self) -> str:
+        return "it is an Iceberg table with partitions, a sort order or columns that must not be null"
+
     def from_parts(self, parts: Sequence[PartFile]) -> list[IcebergFile]:
         return [IcebergFile(part.path, part.size_bytes, part.stats) for part in parts]
 
@@ -293,8 +352,10 @@ class IcebergWriter(TableWriter):
     def refused_values(self) -> None:
         """Return None: which values a partition cannot hold depends on its transform."""
 
-    def write(self, rows: DataFrame) -> list[IcebergFile]:
+    def write(self, rows: Rows) -> list[IcebergFile]:
         sink = self._new_sink()
+        if isinstance(rows, LocalFrame):
+            return self._write_here(rows, sink)
         columns = [F.col(quote_name(each.name)).cast(type_to_spark(each.type)) for each in as_nullable(self.schema)]
         # Tasks take the columns by position: mapInArrow of PySpark does not find a name with a dot.
         ordered = rows.sortWithinPartitions(*map(to_order, self.sort_by)) if self.sort_by else rows
@@ -309,6 +370,16 @@ class IcebergWriter(TableWriter):
         discard_folder(self.store, sink.job, but=[row.path for row in written])
         is_sorted = bool(self.sort_by)
         return [IcebergFile(row.path, row.size_bytes, row.stats, row.partition, is_sorted) for row in written]
+
+    def _write_here(self, rows: LocalFrame, sink: PartSink) -> list[IcebergFile]:
+        with ExitStack() as undo:
+            undo.callback(discard_folder, self.store, sink.job)
+            named = rows.mapInArrow(partial(_select, self.schema.names), None)
+            written = named.mapInArrow(partial(write_task, IcebergLayout(sink, self.partition_by)), None).toArrow()
+            undo.pop_all()
+        return [
+            IcebergFile(row["path"], row["size_bytes"], row["stats"], row["partition"]) for row in written.to_pylist()
+        ]
 
     def count_rows(self, files: Sequence[IcebergFile]) -> int:
         return sum(file.metrics.rows for file in files)
@@ -334,6 +405,11 @@ class IcebergWriter(TableWriter):
             encoding=to_encoding(self.properties, codec),
             private=private_columns(self.schema, self.properties),
         )
+
+
+def _select(names: Sequence[str], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield batch.select(list(names))
 
 
 def to_order(key: SortKey) -> Column:
@@ -364,8 +440,12 @@ class IcebergRows:
     schema: StructType
     paths: frozenset[str]
 
-    def read(self, spark: SparkSession, paths: Collection[str]) -> DataFrame:
+    def read(self, spark: SparkSession, paths: Collection[str]) -> Rows:
         """Return the rows of some files, as far as the snapshot has them."""
+        if is_local(spark):
+            files = TaskFiles(self.store, tuple(path for path in paths if path in self.paths))
+            numbers = cast(LocalFrame, spark.range(0, len(files.paths), 1, len(files.paths)))
+            return numbers.mapInArrow(partial(_read_numbered, files, to_arrow_schema(self.schema)), None)
         schema = to_spark(as_nullable(self.schema))
         uris = [self.store.uri(path) for path in paths if path in self.paths]
         if not uris:

@@ -8,17 +8,19 @@ Source: PROTOCOL.md#reader-requirements-for-type-widening, #column-mapping, #del
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
+from typing import cast
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from widen.errors import InvalidOption
+from widen.errors import EngineUnsuitable, InvalidOption
 from widen.log.file_list import to_adds
 from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot
@@ -30,8 +32,10 @@ from widen.protocol.parquet_files import is_legacy, is_legacy_int96
 from widen.protocol.partition_values import UnknownValue, parse_partition_value
 from widen.protocol.type_widening import ensure_changes_readable
 from widen.spark.arrow_types import to_arrow, to_arrow_schema
+from widen.spark.engine import LocalFrame
 from widen.spark.read.deleted_rows import load_vector
 from widen.spark.read.parquet_footer import open_data_file
+from widen.spark.spark_types import SparkSession
 
 _BATCH_ROWS = 65_536
 _INT96 = "INT96"
@@ -178,6 +182,33 @@ def read_locally(snapshot: Snapshot, limit: int | None = None) -> pa.Table:
             break
     whole = pa.concat_tables(tables)
     return whole if limit is None else whole.slice(0, min(limit, rows))
+
+
+def read_in_tasks(spark: SparkSession, snapshot: Snapshot, only: Collection[str] | None = None) -> LocalFrame:
+    """Return the rows of a version as a frame of this process, with a task for each file.
+
+    Args:
+        spark: A session for which `widen.spark.engine.is_local` holds.
+        only: The files to read, by their paths in the log; by default all files of the version.
+
+    Raises:
+        NotLocal: only Spark can read the table exactly.
+    """
+    scan, files = plan_local_scan(snapshot), snapshot.files()
+    if only is not None:
+        files = files.filter(pc.is_in(files["path"], value_set=pa.array(only, pa.string())))
+    adds = [msgspec.structs.replace(add, stats=None, tags=None) for add in to_adds(files)]
+    numbers = cast(LocalFrame, spark.range(0, len(adds), 1, len(adds)))
+    return numbers.mapInArrow(partial(_read_files, scan, adds), None)
+
+
+def _read_files(scan: LocalScan, files: Sequence[Add], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    numbers = (number for batch in batches for number in batch.column(0).to_pylist())
+    try:
+        for rows in (rows for number in numbers for rows in scan.read(RowSlice(files[number]))):
+            yield from rows.to_batches()
+    except NotLocal as error:
+        raise EngineUnsuitable(reason=str(error)) from error
 
 
 def digest_locally(snapshot: Snapshot) -> TableDigest:

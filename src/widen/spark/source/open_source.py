@@ -24,9 +24,10 @@ from widen.log.snapshot import open_snapshot
 from widen.model.types import StructType
 from widen.rows.row_builder import ORIGIN_FIELDS
 from widen.schema.source_metadata import role_of, source_key
-from widen.spark.engine import LocalSession, is_local, require_spark
+from widen.spark.engine import LocalSession, Rows, is_local, require_spark, to_local_frame
 from widen.spark.errors import translate_spark_errors, unpersist
 from widen.spark.ingest.batch import Batch, TextBatch, TextReaders
+from widen.spark.ingest.quarantined_rows import union_rows
 from widen.spark.ingest.text_tasks import read_record_groups
 from widen.spark.read.scan import read_snapshot
 from widen.spark.source.csv import parse_dialect
@@ -368,6 +369,7 @@ _DATA_FRAME, _TIME_FORMAT = "the DataFrame", "%Y-%m-%dT%H:%M:%S.%fZ"
 # A line that is not a record is kept as it is.
 
 
+_ORIGIN = pa.schema(zip(ORIGIN_FIELDS, (pa.string(), pa.string(), pa.int64(), pa.string()), strict=True))
 _COLUMNS = "{} string, {} string, {} bigint, {} string".format(*ORIGIN_FIELDS)
 
 
@@ -425,9 +427,7 @@ def _rows(spark: SparkSession, source: SourceFiles) -> Iterator[DataFrame]:
         yield records.frame
 
 
-def with_bad_files(
-    quarantined_records: DataFrame | None, spark: SparkSession, files: tuple[BadFile, ...]
-) -> DataFrame | None:
+def with_bad_files(quarantined_records: Rows | None, spark: SparkSession, files: tuple[BadFile, ...]) -> Rows | None:
     """Return the rows of the quarantine for a batch: its quarantined records, and a row for each bad file.
 
     Args:
@@ -437,8 +437,12 @@ def with_bad_files(
     if not files:
         return quarantined_records
     values = [(None, file.path, 0, f"{_PARKED if file.is_parked else _UNREADABLE}: {file.reason}") for file in files]
-    rows = spark.createDataFrame(values, _COLUMNS)
-    return rows if quarantined_records is None else quarantined_records.unionAll(rows)
+    if is_local(spark):
+        named = [dict(zip(ORIGIN_FIELDS, value, strict=True)) for value in values]
+        rows: Rows = to_local_frame(spark, pa.RecordBatch.from_pylist(named, schema=_ORIGIN))
+    else:
+        rows = spark.createDataFrame(values, _COLUMNS)
+    return union_rows(quarantined_records, rows)
 
 
 _UNREADABLE, _PARKED = "the file cannot be read", "the file is parked"

@@ -9,10 +9,11 @@ Source: docs/evolution-rules.md#d16
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import reduce
+from typing import cast
 
 import msgspec
 
@@ -35,6 +36,7 @@ from widen.model.types import (
 from widen.proof.rules import ColumnsByKey, computed_keys, source_columns_by_key
 from widen.rows.row import RecordRoute, build_routes
 from widen.rows.row_builder import ORIGIN_FIELDS
+from widen.spark.engine import Rows
 from widen.spark.errors import translate_spark_errors
 from widen.spark.ingest.contract_check import PLACED_TEXT, ContractReport, check_contract_rows
 from widen.spark.ingest.quarantined_rows import BatchResult
@@ -152,7 +154,9 @@ class TypedBatch:
                 self._homes.update((file.path.partition("/")[0], number) for file in result.files)
                 results.append(result)
             undo.pop_all()
-        quarantined_records = [each.quarantined_records for each in results if each.quarantined_records is not None]
+        quarantined_records = [
+            cast(DataFrame, each.quarantined_records) for each in results if each.quarantined_records is not None
+        ]
         return BatchResult(
             [file for each in results for file in each.files],
             merge_observations(each.seen for each in results),
@@ -184,7 +188,7 @@ class TypedBatch:
         return Side(digests, reader=None if files is None else build_column_reader(self.spark, files))
 
     def table_digests(
-        self, table: TableRows, paths: Collection[str], policy: Policy, quarantined_records: DataFrame | None
+        self, table: TableRows, paths: Collection[str], policy: Policy, quarantined_records: Callable[[], Rows] | None
     ) -> Side:
         """Return the digests of the rows; see `Batch`."""
         prepared = self._prepare_for_proof(table.schema, policy)
@@ -193,15 +197,16 @@ class TypedBatch:
             sides = []
             for number, part in enumerate(prepared):
                 part_paths = [path for path in paths if self._homes.get(path.partition("/")[0]) == number]
-                rows = table.read(part.records.frame.sparkSession, part_paths)
+                rows = cast(DataFrame, table.read(part.records.frame.sparkSession, part_paths))
                 sides.append(_row_digests(rows, part.schema, table.schema, policy))
             if quarantined_records is not None:
                 # A quarantined text has the computed fields, too.
                 schemas = [part.schema for part in self._prepare_parts(table.schema, policy)]
                 computed, columns = computed_keys(table.schema), source_columns_by_key(table.schema, policy)
-                text = F.col(quarantined_records.columns[0])
+                quarantined = cast(DataFrame, quarantined_records())
+                text = F.col(quarantined.columns[0])
                 text = _comparable_quarantined_records(text, schemas, computed, columns)
-                sides.append(quarantined_records.select(*_digest(text)))
+                sides.append(quarantined.select(*_digest(text)))
             return reduce(DataFrame.unionAll, sides)
 
         has_forms = quarantined_records is None and _find_column_files(prepared, table.schema, policy) is not None

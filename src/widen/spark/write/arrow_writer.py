@@ -17,13 +17,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, ClassVar
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from widen.errors import NotNullViolated, StorageError
 from widen.iceberg.file_metrics import (
     BOOLEAN,
     BYTES,
@@ -53,17 +54,29 @@ from widen.log.commit_files import current_ms
 from widen.log.commit_outcome import discard_folder
 from widen.log.log_store import LogStore, percent_encode
 from widen.model.column_path import ELEMENT, KEY, VALUE, Path, as_nullable, fields, leaves
-from widen.model.types import VARIANT, ArrayType, DataType, DecimalType, Field, MapType, StructType, quote_name
+from widen.model.types import (
+    STRING,
+    VARIANT,
+    ArrayType,
+    DataType,
+    DecimalType,
+    Field,
+    MapType,
+    StructType,
+    find_name,
+    quote_name,
+)
 from widen.protocol.actions import Add
-from widen.protocol.column_mapping import COLUMN_ID, NONE, nested_ids, to_physical
+from widen.protocol.column_mapping import COLUMN_ID, NAME, NONE, nested_ids, to_physical
 from widen.protocol.column_metadata import DEFAULT, GENERATION, INVARIANT, START, TEXT_LIMIT
 from widen.protocol.file_statistics import indexed_leaves, is_private, private_columns
 from widen.protocol.parquet_files import LEAF_COUNTS, PROLEPTIC
-from widen.protocol.partition_values import directory_name
+from widen.protocol.partition_values import NULL_TEXTS, directory_name
 from widen.protocol.table_configuration import TableConfiguration
 from widen.schema.table_state import check_constraints
-from widen.spark.arrow_types import to_arrow
+from widen.spark.arrow_types import to_arrow, to_utc
 from widen.spark.engine import is_local
+from widen.spark.read.local_rows import convert_column
 from widen.spark.read.parquet_footer import footer_of, leaf_paths
 from widen.spark.spark_types import DataFrame, F, SparkSession, type_to_spark
 from widen.spark.write.parquet_encoding import Encoding, columns_in_file
@@ -71,7 +84,19 @@ from widen.spark.write.physical_layout import is_fully_nullable, partition_text
 
 _TEXT = "__widen_text_"
 _ID = b"PARQUET:field_id"
-_WRITTEN = "path string, size_bytes bigint, stats string, counts string, texts string"
+
+PARTS = "path string, size_bytes bigint, stats string, counts string, partition string"
+"""The rows of tasks that write files: the fields of `PartFile`."""
+
+_PARTS_SCHEMA = pa.schema(
+    {
+        "path": pa.string(),
+        "size_bytes": pa.int64(),
+        "stats": pa.string(),
+        "counts": pa.string(),
+        "partition": pa.string(),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +144,9 @@ def write_with_partition_columns(
         frame = frame.sortWithinPartitions(*texts)
     arrow = to_arrow_with_ids(StructType(tuple(by_name[name] for name in names)))
     layout = ArrowLayout(sink, arrow, tuple(by_name[name].name for name in partition_by))
-    written = frame.mapInArrow(partial(_write_task, layout), _WRITTEN).collect()
+    written = frame.mapInArrow(partial(_write_task, layout), PARTS).collect()
     discard_folder(sink.store, sink.job, but={row.path for row in written})
-    return [to_add(layout, PartFile(*row[:4]), json.loads(row.texts)) for row in written]
+    return [to_partitioned_add(layout.split, PartFile(*row)) for row in written]
 
 
 def to_add(layout: ArrowLayout, part: PartFile, texts: Sequence[str | None]) -> Add:
@@ -134,12 +159,27 @@ def to_add(layout: ArrowLayout, part: PartFile, texts: Sequence[str | None]) -> 
     return msgspec.structs.replace(part.to_add(), path=percent_encode(part.path), partition_values=values)
 
 
+def to_partitioned_add(names: Sequence[str], part: PartFile) -> Add:
+    """Return a file that names its partition as an add action.
+
+    Args:
+        names: The physical names of the partition columns.
+    """
+    values = dict(zip(names, json.loads(part.partition), strict=True))
+    return msgspec.structs.replace(part.to_add(), path=percent_encode(part.path), partition_values=values)
+
+
+def to_part_rows(parts: Iterable[PartFile]) -> pa.RecordBatch:
+    """Return files as rows of `PARTS`."""
+    return pa.RecordBatch.from_pylist([msgspec.structs.asdict(part) for part in parts], schema=_PARTS_SCHEMA)
+
+
 # ---- on the executors ------------------------------------------------------------------------------
 
 
 def _write_task(layout: ArrowLayout, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Write the rows of one task, which are sorted by partition, and yield the written files."""
-    files: list[tuple[PartFile, list[str | None]]] = []
+    files: list[PartFile] = []
     writer, current = None, None
     for batch in batches:
         for texts, rows in _partition_runs(batch, len(layout.split)):
@@ -149,8 +189,7 @@ def _write_task(layout: ArrowLayout, batches: Iterable[pa.RecordBatch]) -> Itera
             writer.write(_with_partition_nulls(cast_batch(rows, layout.schema), layout, texts))
     files += _close_writer(writer, current)
     if files:
-        rows = [{**msgspec.structs.asdict(part), "texts": json.dumps(texts)} for part, texts in files]
-        yield pa.RecordBatch.from_pylist(rows)
+        yield to_part_rows(files)
 
 
 def _with_partition_nulls(rows: pa.RecordBatch, layout: ArrowLayout, texts: Sequence[str | None]) -> pa.RecordBatch:
@@ -163,8 +202,10 @@ def _with_partition_nulls(rows: pa.RecordBatch, layout: ArrowLayout, texts: Sequ
     return rows
 
 
-def _close_writer(writer: PartWriter | None, texts: list[str | None] | None) -> list[tuple[PartFile, list[str | None]]]:
-    return [] if writer is None or texts is None else [(part, texts) for part in writer.close()]
+def _close_writer(writer: PartWriter | None, texts: Sequence[str | None] | None) -> list[PartFile]:
+    if writer is None or texts is None:
+        return []
+    return [msgspec.structs.replace(part, partition=json.dumps(texts)) for part in writer.close()]
 
 
 def open_writer(layout: ArrowLayout, texts: Sequence[str | None]) -> PartWriter:
@@ -445,13 +486,8 @@ def split_by_partition(rows: pa.Table, fields: Sequence[PartitionField]) -> Iter
         if rows.num_rows:
             yield "", rows
         return
-    keys = {f"key{number}": _partition_values(rows, field) for number, field in enumerate(fields)}
-    row = pa.array(range(rows.num_rows), pa.int64())
-    # With threads, Arrow does not keep the order of rows.
-    grouped = pa.table({**keys, "row": row}).group_by([*keys], use_threads=False).aggregate([("row", "list")])
-    columns = [grouped.column(name).to_pylist() for name in keys]
-    for number, values in enumerate(zip(*columns, strict=True)):
-        yield encode_partition(values), rows.take(grouped.column("row_list")[number].values)
+    for values, group in _by_key(rows, [_partition_values(rows, each) for each in fields]):
+        yield encode_partition(values), group
 
 
 def _partition_values(rows: pa.Table, field: PartitionField) -> pa.ChunkedArray:
@@ -571,6 +607,65 @@ class PartSink:
     encoding: Encoding = field(default_factory=Encoding)
     private: frozenset[Path] = frozenset()
 
+    def open(self, schema: pa.Schema) -> PartWriter:
+        """Return a writer for the rows of a task.
+
+        Args:
+            schema: Of the rows, if the sink has none.
+        """
+        return PartWriter(self, schema if self.schema is None else self.schema)
+
+
+@dataclass(frozen=True, slots=True)
+class TableSink:
+    """The destination of rows with the columns of a Delta table, which may have partitions and other names in files.
+
+    Args:
+        columns: See `widen.spark.write.parquet_writer.stored_columns`.
+        partition_by: The partition columns, by their names in the table.
+    """
+
+    layout: ArrowLayout
+    columns: Mapping[str, Field]
+    partition_by: tuple[str, ...] = ()
+
+    schema: ClassVar[None] = None
+    """The rows have the columns of the table, in any order."""
+
+    @property
+    def store(self) -> LogStore:
+        """The store of the table."""
+        return self.layout.sink.store
+
+    @property
+    def job(self) -> str:
+        """The folder of the files."""
+        return self.layout.sink.job
+
+    @property
+    def refused_texts(self) -> Mapping[str, Collection[str]]:
+        """The texts that no partition holds, by column."""
+        return {name: NULL_TEXTS for name in self.partition_by if self.columns[name].type == STRING}
+
+    def open(self, _: pa.Schema) -> PartitionedWriter:
+        """Return a writer for the rows of a task."""
+        return PartitionedWriter(self)
+
+
+def write_rows(sink: PartSink | TableSink, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Write the rows of a task, and yield the files as rows of `PARTS`."""
+    writer: PartWriter | PartitionedWriter | None = None
+    try:
+        for batch in batches:
+            writer = writer or sink.open(batch.schema)
+            writer.write(batch)
+        parts = writer.close() if writer else []
+    except BaseException:
+        if writer:
+            writer.discard()
+        raise
+    yield to_part_rows(parts)
+
 
 class PartFile(msgspec.Struct, frozen=True):
     """A file that a task has written.
@@ -578,12 +673,14 @@ class PartFile(msgspec.Struct, frozen=True):
     Args:
         stats: Its statistics, in the form of the table format.
         counts: How many values each leaf has, as a tag of Delta's log; empty if the statistics say so.
+        partition: The partition values as a JSON array of the texts in Delta's log; empty if there are no partitions.
     """
 
     path: str
     size_bytes: int
     stats: str
     counts: str = ""
+    partition: str = ""
 
     def to_add(self) -> Add:
         """Return the file as an add action."""
@@ -667,10 +764,19 @@ class PartWriter:
         if self._waiting_bytes >= min(self._sink.encoding.row_group_bytes or ROW_GROUP_BYTES, self._sink.file_bytes):
             self._write_group()
 
-    def close(self) -> list[PartFile]:
-        """Write the remaining rows, and return the files."""
+    @property
+    def waiting_bytes(self) -> int:
+        """The number of bytes of the rows that wait for more."""
+        return self._waiting_bytes
+
+    def flush(self) -> None:
+        """Write the rows that wait, as a row group."""
         if self._waiting:
             self._write_group()
+
+    def close(self) -> list[PartFile]:
+        """Write the remaining rows, and return the files."""
+        self.flush()
         self._finish()
         return self._parts
 
@@ -736,6 +842,114 @@ class PartWriter:
             size_bytes = file.tell()
         self._file = None
         self._parts.append(PartFile(self._path, size_bytes, *self._sink.describe(self._footers[0], self._nans)))
+
+
+_OPEN_PARTITIONS, _WAITING_PARTITIONS = 64, 10_000
+"""How many partitions a task has files of open, and of how many rows wait until there are enough of them."""
+
+
+class PartitionedWriter:
+    """Writes rows to one file after the other for each partition of a table.
+
+    Source: PROTOCOL.md#add-file-and-remove-file, #partition-value-serialization
+    """
+
+    def __init__(self, sink: TableSink) -> None:
+        self._sink = sink
+        self._stored = [(name, field) for name, field in sink.columns.items() if name not in sink.partition_by]
+        self._partitions = [(name, sink.columns[name]) for name in sink.partition_by]
+        self._open: dict[tuple[str | None, ...], PartWriter] = {}
+        self._files: list[PartFile] = []
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Write the rows of a batch, each to the file of its partition.
+
+        Raises:
+            NotNullViolated: a column that must not be null has a null.
+        """
+        names = batch.schema.names
+        given = {name: batch.column(found) for name in self._sink.columns if (found := find_name(names, name))}
+        columns, values = (
+            [_to_table_type(name, field, given.get(name), batch.num_rows) for name, field in chosen]
+            for chosen in (self._stored, self._partitions)
+        )
+        types = [field.type for _, field in self._partitions]
+        texts = [partition_texts(column, data_type) for column, data_type in zip(values, types, strict=True)]
+        rows = pa.Table.from_arrays(columns, schema=self._sink.layout.schema)
+        for key, part in _by_key(rows, texts):
+            for each in part.combine_chunks().to_batches():
+                self._writer(key).write(each)
+        # Each partition waits for a row group of its own, and together they may be many.
+        if len(self._open) > _WAITING_PARTITIONS or self._waiting_bytes >= ROW_GROUP_BYTES:
+            if len(self._open) > _OPEN_PARTITIONS:
+                self.close()
+            for writer in self._open.values():
+                writer.flush()
+
+    def close(self) -> list[PartFile]:
+        """Finish all files, and return them, each with its partition."""
+        for key, writer in self._open.items():
+            partition = json.dumps(key)
+            self._files += [msgspec.structs.replace(part, partition=partition) for part in writer.close()]
+        self._open = {}
+        return self._files
+
+    def discard(self) -> None:
+        """Delete what is written; storage errors are ignored, because a vacuum deletes such files later."""
+        with suppress(StorageError):
+            for writer in self._open.values():
+                writer.discard()
+            self._sink.store.delete([part.path for part in self._files])
+
+    @property
+    def _waiting_bytes(self) -> int:
+        return sum(writer.waiting_bytes for writer in self._open.values())
+
+    def _writer(self, key: tuple[str | None, ...]) -> PartWriter:
+        if key not in self._open:
+            self._open[key] = open_writer(self._sink.layout, key)
+        return self._open[key]
+
+
+def _to_table_type(name: str, field: Field, values: pa.Array | None, count: int) -> pa.Array:
+    if values is None:
+        return pa.nulls(count, to_arrow(field.type))
+    if values.null_count and not field.nullable:
+        raise NotNullViolated(column=name)
+    return convert_column(to_utc(values), field.type, NAME)
+
+
+def partition_texts(values: pa.Array, data_type: DataType) -> pa.Array:
+    """Return partition values as texts for the log, as Spark writes them; the empty string is null.
+
+    Source: PROTOCOL.md#partition-value-serialization
+    """
+    pattern = _TEXT_PATTERNS.get(str(data_type))
+    texts = pc.strftime(values, pattern) if pattern else values.cast(pa.string())
+    if pattern and pa.types.is_timestamp(values.type):
+        texts = pc.replace_substring_regex(texts, r"(\.\d*?)0+(Z?)$", r"\1\2")
+        texts = pc.replace_substring_regex(texts, r"\.(Z?)$", r"\1")
+    return pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
+
+
+# Arrow's %S has the fraction of the second.
+_TEXT_PATTERNS = {"timestamp": "%Y-%m-%dT%H:%M:%SZ", "timestamp_ntz": "%Y-%m-%d %H:%M:%S", "date": "%Y-%m-%d"}
+
+
+def _by_key(rows: pa.Table, keys: Sequence[pa.Array]) -> Iterator[tuple[tuple[Any, ...], pa.Table]]:
+    """Yield the rows of each combination of keys, in the order of the first ones."""
+    if not keys:
+        if rows.num_rows:
+            yield (), rows
+        return
+    table = pa.table({f"key{number}": values for number, values in enumerate(keys)})
+    names = table.column_names
+    # With threads, Arrow does not keep the order of rows.
+    numbered = table.append_column("row", pa.array(range(rows.num_rows), pa.int64()))
+    grouped = numbered.group_by(names, use_threads=False).aggregate([("row", "list")])
+    columns = [grouped.column(name).to_pylist() for name in names]
+    for number, values in enumerate(zip(*columns, strict=True)):
+        yield values, rows.take(grouped.column("row_list")[number].values)
 
 
 def struct_leaf(rows: pa.Table, path: Path) -> pa.ChunkedArray:

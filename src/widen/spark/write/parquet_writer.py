@@ -10,34 +10,46 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import cast
 from urllib.parse import unquote
 
+from widen.errors import InvalidOption
 from widen.log.commit_outcome import discard_folder
 from widen.log.log_store import FileEntry, LogStore, percent_encode
-from widen.model.column_path import Path, as_nullable, children
-from widen.model.types import ArrayType, DataType, MapType, StructType
+from widen.model.column_path import Path, as_nullable, children, fields, format_path, map_fields
+from widen.model.types import ArrayType, DataType, DecimalType, Field, MapType, StructType
 from widen.protocol.actions import Add
-from widen.protocol.column_mapping import physical_name, to_physical_path
-from widen.protocol.column_metadata import find_identity
+from widen.protocol.column_mapping import PHYSICAL_NAME, physical_name, to_physical_path
+from widen.protocol.column_metadata import GENERATION, INVARIANT, START, TEXT_LIMIT, find_identity
 from widen.protocol.file_statistics import indexed_leaves, is_private, private_columns
 from widen.protocol.iceberg_compat import enabled_compat, stores_partition_columns
 from widen.protocol.parquet_files import LEAF_COUNTS, ensure_storable, without_void
 from widen.protocol.partition_values import directory_values
 from widen.protocol.table_configuration import TableConfiguration
+from widen.schema.table_state import check_constraints
+from widen.spark.arrow_types import to_arrow
+from widen.spark.engine import LocalFrame
 from widen.spark.errors import translate_spark_errors
 from widen.spark.read.parquet_footer import Footer, read_footers
 from widen.spark.settings import hadoop_options, proleptic_writes
-from widen.spark.spark_types import DataFrame, ensure_distinct_names
+from widen.spark.spark_types import DataFrame, SparkSession, ensure_distinct_names
 from widen.spark.write.arrow_writer import (
+    PARTS,
     ArrowLayout,
+    PartFile,
     PartSink,
+    TableSink,
     codec_of,
     describe_columns,
     to_arrow_with_ids,
     write_with_partition_columns,
+    to_partitioned_add,
+    write_rows,
 )
-from widen.spark.write.physical_layout import to_checked_rows, to_physical_layout
+from widen.spark.write.physical_layout import is_fully_nullable, to_checked_rows, to_physical_layout
 
 _OPTIONS = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -51,7 +63,9 @@ _OPTIONS = {
 writes them as INT96, which has no bounds."""
 
 
-def write_parquet(frame: DataFrame, store: LogStore, table: TableConfiguration, folder: str | None = None) -> list[Add]:
+def write_parquet(
+    frame: DataFrame | LocalFrame, store: LogStore, table: TableConfiguration, folder: str | None = None
+) -> list[Add]:
     """Write rows as files of a table and return them as add actions with statistics; commits nothing.
 
     If the write fails, its files are deleted as far as the store allows.
@@ -71,6 +85,8 @@ def write_parquet(frame: DataFrame, store: LogStore, table: TableConfiguration, 
     """
     schema, mode = table.schema, table.mapping
     ensure_storable(schema, table.partition_columns)
+    if isinstance(frame, LocalFrame):
+        return _write_here(frame, store, table, folder or uuid.uuid4().hex)
     ensure_distinct_names(frame.sparkSession, store.location, schema, mode)
     by_name = {field.name: field for field in schema}
     partition_names = [physical_name(by_name[name], mode) for name in table.partition_columns]
@@ -94,6 +110,15 @@ def write_parquet(frame: DataFrame, store: LogStore, table: TableConfiguration, 
     return adds
 
 
+def _write_here(frame: LocalFrame, store: LogStore, table: TableConfiguration, job: str) -> list[Add]:
+    sink = table_sink(store, table, job, codec_of(cast(SparkSession, frame.session)))
+    with contextlib.ExitStack() as undo:
+        undo.callback(discard_folder, store, job)
+        written = frame.mapInArrow(partial(write_rows, sink), PARTS).toArrow().to_pylist()
+        undo.pop_all()
+    return [to_partitioned_add(sink.layout.split, PartFile(**row)) for row in written]
+
+
 def arrow_layout(store: LogStore, table: TableConfiguration, job: str, codec: str) -> ArrowLayout:
     """Return the layout of the files that tasks write with Arrow, for a table whose files do not contain
     its partition columns.
@@ -106,6 +131,74 @@ def arrow_layout(store: LogStore, table: TableConfiguration, job: str, codec: st
     describe, private = describe_columns(indexed_columns(table)), _private_columns(table)
     sink = PartSink(store, job, codec, describe, private=private)
     return ArrowLayout(sink, to_arrow_with_ids(StructType(tuple(stored.values()))), partitions)
+
+
+def stored_columns(table: TableConfiguration) -> dict[str, Field]:
+    """Return the columns in files by their names in the table.
+
+    Fields have the names in files, and as physical names those in the table, from which they are renamed.
+    """
+    schema = table.schema
+    renamed = map_fields(schema, lambda _, field: replace(field, metadata={PHYSICAL_NAME: field.name}))
+    return dict(zip(schema.names, _with_names(renamed, table.physical_schema).fields, strict=True))
+
+
+def _with_names(schema: StructType, named: StructType) -> StructType:
+    """Return a schema with the names of another one of the same shape."""
+    names = iter([field.name for _, field in fields(named)])
+    order = {path: next(names) for path, _ in fields(schema)}
+    return map_fields(schema, lambda path, field: replace(field, name=order[path]))
+
+
+def table_sink(store: LogStore, table: TableConfiguration, job: str, codec: str) -> TableSink:
+    """Return where tasks write rows with the columns of a table; the arguments are those of `arrow_layout`."""
+    return TableSink(arrow_layout(store, table, job, codec), stored_columns(table), tuple(table.partition_columns))
+
+
+def find_obstacle(table: TableConfiguration) -> str | None:
+    """Return why only Spark writes the rows of a table as its rules demand; None if tasks can do so with Arrow."""
+    if check_constraints(table.properties):
+        return "it has CHECK constraints"
+    if enabled_compat(table.properties):
+        return "it is compatible with Iceberg"
+    if stores_partition_columns(table):
+        return "its files also contain the partition columns"
+    return next(filter(None, (_column_obstacle(field, table.partition_columns) for field in table.schema)), None)
+
+
+def _column_obstacle(field: Field, partition_by: Collection[str]) -> str | None:
+    for path, inner in fields(StructType((field,))):
+        rule = next((text for key, text in _RULES.items() if key in inner.metadata), None)
+        if rule is not None:
+            return f"the column {format_path(path)} {rule}"
+    try:
+        to_arrow(field.type)
+    except InvalidOption:
+        return f"the column {field.name} is {field.type.sql}"
+    if not is_fully_nullable(field.type):
+        return f"a field inside of {field.name} must not be null"
+    if field.name in partition_by and not _has_plain_text(field.type):
+        return f"{field.name} is a partition column of the type {field.type.sql}"
+    return None
+
+
+_RULES: Mapping[str, str] = {
+    INVARIANT: "has an invariant",
+    GENERATION: "is generated",
+    START: "is an identity column",
+    TEXT_LIMIT: "has a maximum length",
+}
+
+
+def _has_plain_text(data_type: DataType) -> bool:
+    """Return whether Arrow and Spark write the values of a partition column as the same texts."""
+    if isinstance(data_type, DecimalType):
+        return data_type.scale <= _MAX_PLAIN_SCALE
+    return str(data_type) not in ("float", "double", "binary")
+
+
+_MAX_PLAIN_SCALE = 6
+"""Arrow writes smaller fractions with an exponent."""
 
 
 def indexed_columns(table: TableConfiguration) -> frozenset[Path]:

@@ -38,7 +38,7 @@ from widen.spark.ingest.write_files import TableRows, TableWriter
 from widen.spark.source.file_ranges import RawTexts, is_small, to_frame
 from widen.spark.source.source_files import SourceFile, unusable_source
 from widen.spark.spark_types import DataFrame, SparkSession
-from widen.spark.write.arrow_writer import PartSink, TableSink
+from widen.spark.write.arrow_writer import Sink
 
 
 class Batch(Interface):
@@ -200,7 +200,7 @@ class TextBatch:
             if sink is None:
                 require_spark(self.spark, f"of the table: {writer.find_obstacle()}")
                 return write_fitting(self.texts, attempt, writer)
-            refused = sink.refused_texts if isinstance(sink, TableSink) else {}
+            refused = sink.refused_texts
             origin = OriginColumn(ORIGIN, values=refused) if refused or attempt.policy.fixed_columns else None
             return self._write_in_tasks(replace(attempt, sink=sink, origin=origin), sink, writer)
 
@@ -255,7 +255,7 @@ class TextBatch:
         ranges = self.readers.ranges
         return collect_notes(self.texts if ranges is None else ranges, attempt)
 
-    def _write_in_tasks(self, attempt: BatchWriteSpec, sink: PartSink | TableSink, writer: TableWriter) -> BatchResult:
+    def _write_in_tasks(self, attempt: BatchWriteSpec, sink: Sink, writer: TableWriter) -> BatchResult:
         with ExitStack() as undo:
             # A job that fails leaves the files of the tasks that succeeded.
             undo.callback(discard_folder, sink.store, sink.job)

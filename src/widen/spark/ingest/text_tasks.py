@@ -64,7 +64,7 @@ from widen.spark.source.file_ranges import (
     split_groups,
 )
 from widen.spark.spark_types import Column, DataFrame, F, to_spark
-from widen.spark.write.arrow_writer import PartFile, PartSink, TableSink
+from widen.spark.write.arrow_writer import PartFile, Sink
 
 ORIGIN = "_widen_origin"
 """The origin column of rows; see `widen.rows.row_builder.OriginColumn`."""
@@ -111,7 +111,7 @@ class BatchWriteSpec:
     schema: StructType
     policy: Policy
     is_exhaustive: bool = False
-    sink: PartSink | TableSink | None = None
+    sink: Sink | None = None
     origin: OriginColumn | None = None
     file_fields: FileFields | None = None
     max_record_bytes: int = MAX_RECORD_BYTES
@@ -214,7 +214,9 @@ def _run_task(spec: BatchWriteSpec, batches: Iterable[pa.RecordBatch]) -> Iterat
 def _run_quiet_task(spec: BatchWriteSpec, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     schema = to_arrow_schema(spec.row_schema)
     if spec.sink and spec.sink.schema is not None:
-        schema = spec.sink.schema
+        # The columns are those of the files, with their field ids.
+        names = spec.sink.schema.names
+        schema = pa.schema([*spec.sink.schema, *(each for each in schema if each.name not in names)])
     writer = spec.sink.open(schema) if spec.sink else None
     refused = 0
     with without_garbage_collection(), ExitStack() as undo:

@@ -40,11 +40,11 @@ from widen.spark.settings import READ_OPTIONS, hadoop_options
 from widen.spark.source.source_files import as_literal
 from widen.spark.spark_types import Column, DataFrame, F, SparkSession, as_nullable, to_spark, type_to_spark
 from widen.spark.write.arrow_writer import (
-    WRITTEN,
+    PARTS,
     IcebergLayout,
     PartFile,
     PartSink,
-    TableSink,
+    Sink,
     codec_of,
     describe_metrics,
     find_part_sink,
@@ -57,7 +57,7 @@ from widen.spark.write.parquet_writer import find_obstacle, table_sink, write_pa
 from widen.spark.write.physical_layout import (
     fill_computed_columns,
     first_violated_rule,
-    has_length_rules,
+    has_value_rules,
     is_fully_nullable,
 )
 
@@ -79,7 +79,7 @@ class WrittenFile(Interface):
 class TableWriter(Interface):
     """Writes rows as files of a table. Nothing is committed."""
 
-    def find_sink(self, spark: SparkSession) -> PartSink | TableSink | None:
+    def find_sink(self, spark: SparkSession) -> Sink | None:
         """Return where Python tasks can write files themselves; None if rows have to pass through `write`.
 
         Tasks of this process also split rows by partition, and leave out those that no partition holds.
@@ -186,7 +186,7 @@ class DeltaWriter(TableWriter):
     table: TableConfiguration
     rule: Column | None = None
 
-    def find_sink(self, spark: SparkSession) -> PartSink | TableSink | None:
+    def find_sink(self, spark: SparkSession) -> Sink | None:
         if self.rule is not None:
             return None
         sink = find_part_sink(spark, self.store, self.table)
@@ -323,17 +323,26 @@ class IcebergWriter(TableWriter):
     sort_by: tuple[SortKey, ...] = ()
     rule: Column | None = None
 
-    def find_sink(self, _: SparkSession) -> PartSink | None:
-        # Tasks that write their own files neither check rules nor split rows by partition, and they do not sort. The
-        # rules themselves are columns of Spark, which may not run.
-        has_rules = self.rule is not None or not is_fully_nullable(self.schema) or has_length_rules(self.schema)
-        return None if self.partition_by or self.sort_by or has_rules else self._new_sink()
+    def find_sink(self, spark: SparkSession) -> Sink | None:
+        if self.find_obstacle():
+            return None
+        if not self.partition_by and is_fully_nullable(self.schema):
+            return self._new_sink()
+        return IcebergLayout(self._new_sink(), self.partition_by) if is_local(spark) else None
 
     def find_obstacle(self) -> str:
-        return "it is an Iceberg table with partitions, a sort order or columns that must not be null"
+        # Tasks that write their own files do not sort, and check no rules but that columns must not be null.
+        rules = {
+            "some of its rows have no key": self.rule is not None,
+            "it has a sort order": self.sort_by,
+            "its columns have rules for what is in a value": has_value_rules(self.schema),
+            "its partitions cannot hold each value": truncation_limits(self.partition_by, self.schema),
+            "its partitions cannot hold the dates of the batch": self.keeps_calendar,
+        }
+        return next((text for text, is_broken in rules.items() if is_broken), "")
 
     def from_parts(self, parts: Sequence[PartFile]) -> list[IcebergFile]:
-        return [IcebergFile(part.path, part.size_bytes, part.stats) for part in parts]
+        return [IcebergFile(part.path, part.size_bytes, part.stats, part.partition) for part in parts]
 
     def fill(self, rows: DataFrame) -> DataFrame:
         """Return the rows unchanged: Iceberg tables have no computed columns."""
@@ -364,7 +373,7 @@ class IcebergWriter(TableWriter):
             undo.callback(discard_folder, self.store, sink.job)
             with translate_spark_errors():
                 layout = IcebergLayout(sink, self.partition_by)
-                written = frame.mapInArrow(partial(write_task, layout), WRITTEN).collect()
+                written = frame.mapInArrow(partial(write_task, layout), PARTS).collect()
             undo.pop_all()
         # The files of failed attempts of tasks are not in the list.
         discard_folder(self.store, sink.job, but=[row.path for row in written])

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
-from typing import Any, BinaryIO, ClassVar
+from typing import Any, BinaryIO, ClassVar, TypeAlias
 
 import msgspec
 import pyarrow as pa
@@ -331,9 +331,6 @@ def _id(number: Any) -> dict[bytes, bytes] | None:
 MAX_OPEN_FILES = 100
 """The number of partitions that a task writes at the same time. Beyond it, the one unused for longest is closed."""
 
-WRITTEN = "path string, size_bytes bigint, stats string, partition string"
-"""The rows of `write_task`: a file, its metrics and its partition values."""
-
 
 def describe_metrics(
     schema: StructType, modes: Mapping[int, int]
@@ -425,39 +422,59 @@ def _comparable(form: str, raw: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class IcebergLayout:
-    """The layout of the files of an Iceberg table."""
+    """The layout of the files of an Iceberg table, and the destination of their rows."""
 
     sink: PartSink
     partition_by: tuple[PartitionField, ...] = ()
 
+    refused_texts: ClassVar[Mapping[str, Collection[str]]] = {}
+
+    @property
+    def store(self) -> LogStore:
+        """The store of the table."""
+        return self.sink.store
+
+    @property
+    def job(self) -> str:
+        """The folder of the files."""
+        return self.sink.job
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """The schema of the files and of the rows."""
+        return self.sink.schema
+
+    def open(self, _: pa.Schema) -> IcebergWriters:
+        """Return a writer for the rows of a task."""
+        return IcebergWriters(self)
+
 
 def write_task(layout: IcebergLayout, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write the rows of one task, and yield the written files in the columns of `WRITTEN`.
+    """Write the rows of one task, and yield the written files in the columns of `PARTS`.
 
     Args:
         batches: The columns of the table in its order; their names do not matter.
     """
-    writers, schema = _PartitionWriters(layout), layout.sink.schema
+    writers, schema = IcebergWriters(layout), layout.sink.schema
     assert schema is not None
     for batch in batches:
         writers.write(pa.Table.from_batches([batch]).rename_columns(schema.names).cast(schema))
     files = writers.close()
     if files:
-        names = ("path", "size_bytes", "stats", "partition")
-        rows = [(part.path, part.size_bytes, part.stats, partition) for part, partition in files]
-        yield pa.RecordBatch.from_pylist([dict(zip(names, row, strict=True)) for row in rows])
+        yield to_part_rows(files)
 
 
-class _PartitionWriters:
+class IcebergWriters:
     """Writes each row to the file of its partition."""
 
     def __init__(self, layout: IcebergLayout) -> None:
         self._layout = layout
         self._open: OrderedDict[str, PartWriter] = OrderedDict()
-        self._closed: list[tuple[PartFile, str]] = []
+        self._closed: list[PartFile] = []
 
-    def write(self, rows: pa.Table) -> None:
-        """Add rows."""
+    def write(self, batch: pa.Table | pa.RecordBatch) -> None:
+        """Add rows in the schema of the files."""
+        rows = batch if isinstance(batch, pa.Table) else pa.Table.from_batches([batch])
         for partition, group in split_by_partition(rows, self._layout.partition_by):
             writer = self._open.pop(partition, None) or PartWriter(self._layout.sink, self._layout.sink.schema)
             self._open[partition] = writer
@@ -466,14 +483,22 @@ class _PartitionWriters:
             if len(self._open) > MAX_OPEN_FILES:
                 self._close(next(iter(self._open)))
 
-    def close(self) -> list[tuple[PartFile, str]]:
+    def close(self) -> list[PartFile]:
         """Write the remaining rows, and return all files with their partition values."""
         for partition in [*self._open]:
             self._close(partition)
         return self._closed
 
+    def discard(self) -> None:
+        """Delete what is written; storage errors are ignored, because such files belong to no snapshot."""
+        with suppress(StorageError):
+            for writer in self._open.values():
+                writer.discard()
+            self._layout.store.delete([part.path for part in self._closed])
+
     def _close(self, partition: str) -> None:
-        self._closed += [(part, partition) for part in self._open.pop(partition).close()]
+        parts = self._open.pop(partition).close()
+        self._closed += [msgspec.structs.replace(part, partition=partition) for part in parts]
 
 
 def split_by_partition(rows: pa.Table, fields: Sequence[PartitionField]) -> Iterator[tuple[str, pa.Table]]:
@@ -607,6 +632,9 @@ class PartSink:
     encoding: Encoding = field(default_factory=Encoding)
     private: frozenset[Path] = frozenset()
 
+    refused_texts: ClassVar[Mapping[str, Collection[str]]] = {}
+    """See `TableSink.refused_texts`."""
+
     def open(self, schema: pa.Schema) -> PartWriter:
         """Return a writer for the rows of a task.
 
@@ -652,9 +680,13 @@ class TableSink:
         return PartitionedWriter(self)
 
 
-def write_rows(sink: PartSink | TableSink, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+Sink: TypeAlias = PartSink | TableSink | IcebergLayout
+"""Where tasks write rows."""
+
+
+def write_rows(sink: Sink, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Write the rows of a task, and yield the files as rows of `PARTS`."""
-    writer: PartWriter | PartitionedWriter | None = None
+    writer: PartWriter | PartitionedWriter | IcebergWriters | None = None
     try:
         for batch in batches:
             writer = writer or sink.open(batch.schema)
@@ -673,7 +705,8 @@ class PartFile(msgspec.Struct, frozen=True):
     Args:
         stats: Its statistics, in the form of the table format.
         counts: How many values each leaf has, as a tag of Delta's log; empty if the statistics say so.
-        partition: The partition values as a JSON array of the texts in Delta's log; empty if there are no partitions.
+        partition: The partition values: for Delta a JSON array of the texts in the log, for Iceberg see
+            `widen.iceberg.partitions.encode_partition`; empty if there are no partitions.
     """
 
     path: str

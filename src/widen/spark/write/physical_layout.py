@@ -444,10 +444,20 @@ def _column_breaches(field: Field) -> Iterator[RuleBreach]:
 
 def _item_breaches(field: Field) -> Iterator[RuleBreach]:
     """Yield the breaches of elements and map values that are null although the schema forbids it."""
+    for path, is_null in _item_nulls(field):
+        is_violated = _anywhere(field.type, path[:-1], is_null)(F.col(quote_name(field.name)))
+        yield is_violated, _null_refusal((field.name, *path))
+
+
+def _item_nulls(field: Field) -> Iterator[tuple[Path, Check]]:
     for path, is_null in _nulls(field.type):
         if find_field(StructType((field,)), (field.name, *path)) is None:
-            is_violated = _anywhere(field.type, path[:-1], is_null)(F.col(quote_name(field.name)))
-            yield is_violated, _null_refusal((field.name, *path))
+            yield path, is_null
+
+
+def has_value_rules(schema: StructType) -> bool:
+    """Return whether there are rules for elements of arrays, values of maps, and the length of texts and bytes."""
+    return any(True for field in schema for _ in _item_nulls(field)) or has_length_rules(schema)
 
 
 def has_length_rules(schema: StructType) -> bool:

@@ -37,11 +37,13 @@ def run_command(
     dead_letter: shared_options.DeadLetter = None,
     events_required: shared_options.EventsRequired = False,
     openlineage: shared_options.Lineage = False,
+    engine: shared_options.Engine = None,
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
     """Run the loads and flows of a file. If a step fails, only steps that depend on it are skipped."""
     from widen.flows.pipelines import read_pipelines, run_steps, select_steps
+    from widen.spark.engine import is_local
 
     def listen(step: PipelineStep) -> OnEvent | None:
         return to_listener(
@@ -56,8 +58,8 @@ def run_command(
     settings = shared_options.storage(storage_option)
     steps = select_steps(read_pipelines(file, settings), only)
     listeners = {step.name: listen(step) for step in steps}  # a sink that cannot be used must not start Spark
-    with progress("starting Spark") as update:
-        spark = update.watch(spark_session.spark_session())
+    with progress("looking at the tables") as update:
+        spark = spark_session.choose_session(engine and engine.value, update)
         run = run_steps(
             steps,
             lambda step: listeners[step.name],
@@ -67,6 +69,8 @@ def run_command(
             update,
             on_step=None if json else _report_step,
         )
+    if not is_local(spark):
+        spark_session.note_engine(spark)
     if json:
         show_json(run.to_value())
     else:

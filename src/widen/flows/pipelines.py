@@ -13,7 +13,7 @@ from enum import Enum
 from inspect import signature
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import msgspec
 
@@ -27,7 +27,8 @@ from widen.ingestion.options import parse_keys, parse_limits, parse_options
 from widen.ingestion.result import IngestResult
 from widen.model.argument_types import check_arguments, ensure_argument_types
 from widen.model.display import Progress, html_table, list_lines, no_progress
-from widen.spark.session import activate_session, find_session
+from widen.spark.engine import LocalSession, is_local, open_session, require_spark
+from widen.spark.session import activate_session
 from widen.spark.source.source_files import to_place
 from widen.spark.spark_types import SparkSession
 from widen.targets import find_table
@@ -223,7 +224,7 @@ def run_steps(
     """
     if jobs < 1:
         raise InvalidOption(option="jobs", value=jobs, expected="Must be an integer >= 1.")
-    shared = {"storage_options": storage_options, "spark": find_session(spark) if steps else spark}
+    shared = {"storage_options": storage_options, "spark": open_session(spark) if steps else spark}
 
     def execute(step: PipelineStep) -> StepResult:
         def say(text: str) -> object:
@@ -268,8 +269,8 @@ def _execute(step: PipelineStep, shared: Mapping[str, Any]) -> StepResult:
     start = time.monotonic()
     results: list[IngestResult | FlowBatch] = []
     error: Exception | None = None
-    activate_session(shared["spark"])
     try:
+        shared = {**shared, "spark": _find_session(step, shared["spark"])}
         if step.kind is StepKind.LOAD:
             results.append(ingest(list(step.source), step.into, **step.arguments, **shared))
         else:
@@ -278,6 +279,15 @@ def _execute(step: PipelineStep, shared: Mapping[str, Any]) -> StepResult:
         error = failure
     duration_ms = round((time.monotonic() - start) * 1000)
     return StepResult(step, _status(results, error), tuple(results), error, duration_ms=duration_ms)
+
+
+def _find_session(step: PipelineStep, shared: SparkSession) -> SparkSession:
+    """Return the session of a step: loads may need no Spark, and each of them finds that out for itself."""
+    if is_local(shared) and step.kind is StepKind.LOAD:
+        return cast(SparkSession, cast(LocalSession, shared).fork())
+    session = require_spark(shared, "flows run on it")
+    activate_session(session)
+    return session
 
 
 def _status(results: Sequence[IngestResult | FlowBatch], error: Exception | None) -> StepStatus:

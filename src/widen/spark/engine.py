@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
 from itertools import pairwise
-from threading import Thread
+from threading import RLock, Thread
 from typing import IO, Any, ClassVar, TypeAlias, cast
 from weakref import finalize
 
@@ -90,6 +90,9 @@ def open_session(
     if given is not None:
         if wanted is Engine.LOCAL and engine is not None and not is_local(given):
             raise InvalidOption(option="engine", value=engine, expected="Must not be local where a session is given.")
+        if isinstance(given, LocalSession) and engine is not None:
+            chosen = given.fork(wanted)
+            return chosen.require("it was asked for") if wanted is Engine.SPARK else cast(SparkSession, chosen)
         return given if SESSION_WINS or not is_driver(given) else _prefer_local(given)
     start = on_start or _start
     if wanted is Engine.LOCAL:
@@ -157,6 +160,7 @@ class LocalSession:
     started: SparkSession | None = None
     reason: str = ""
     _pool: WorkerPool | None = field(default=None, repr=False)
+    _lock: RLock = field(default_factory=RLock, repr=False)
 
     STANDS_FOR: ClassVar[str] = "SparkSession"
     """The type of the arguments that take it."""
@@ -166,12 +170,24 @@ class LocalSession:
 
     def require(self, reason: str) -> SparkSession:
         """Return a session of Spark; see `require_spark`."""
-        if self.started is None:
-            if self.engine is Engine.LOCAL:
-                raise EngineUnsuitable(reason=reason)
-            self.close()
-            self.started, self.reason = self.start(reason), reason
-        return self.started
+        with self._lock:
+            if self.started is None:
+                if self.engine is Engine.LOCAL:
+                    raise EngineUnsuitable(reason=reason)
+                self.close()
+                self.started, self.reason = self.start(reason), reason
+            return self.started
+
+    def fork(self, engine: Engine | None = None) -> LocalSession:
+        """Return a session for other work, which may run at the same time; Spark starts once for both.
+
+        Args:
+            engine: What that work asks for; by default the same.
+        """
+        wanted = engine or self.engine
+        if self.started is None or wanted is Engine.LOCAL:
+            return LocalSession(wanted, self.require)
+        return self
 
     def accept(self, source_bytes: int) -> None:
         """Start Spark if a source is too large for this process."""

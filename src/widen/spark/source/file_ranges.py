@@ -32,7 +32,7 @@ from widen.model.column_path import Path
 from widen.model.types import ArrayType, DataType, Field, MapType, StructType, similarity_key
 from widen.spark.errors import CONVERT_FILE, RESTORE_FILE
 from widen.spark.session import is_driver
-from widen.spark.source.source_files import SNIFFED_BYTES, SourceFile, find_other_format
+from widen.spark.source.source_files import SNIFFED_BYTES, SourceFile, find_other_format, local_path
 from widen.spark.spark_types import Column, DataFrame, SparkSession
 
 MAX_WHOLE_FILE_BYTES = 8 * 2**20
@@ -51,8 +51,6 @@ MAX_LOCAL_HEADS = 64
 """Maximum number of files whose heads this process checks. A Spark job takes longer than to read so many."""
 
 _LOCAL = re.compile(r"file:/+(?=[^/])")
-_PLAIN_URI = re.compile(r"file:/+[A-Za-z0-9/._=,@+-]+")
-"""URIs without escapes, which are the same for Spark and for the tasks."""
 
 _COMPRESSED = re.compile(r"\.(?:gz|bz2|zst|deflate|lz4|lzo|snappy|br|xz)(?:ip)?$", re.IGNORECASE)
 _GROWTH = 8
@@ -101,7 +99,7 @@ def is_small(file: SourceFile) -> bool:
 def can_read(files: Sequence[SourceFile]) -> bool:
     """Return whether the tasks can read files themselves."""
     return len(files) <= MAX_RANGED_FILES and all(
-        _PLAIN_URI.fullmatch(file.uri) is not None and (_COMPRESSED.search(file.uri) is None or is_packed(file.uri))
+        local_path(file.uri) is not None and (_COMPRESSED.search(file.uri) is None or is_packed(file.uri))
         for file in files
     )
 
@@ -363,7 +361,7 @@ def open_file(uri: str) -> Iterator[BinaryIO]:
     Raises:
         CorruptFile: it cannot be read.
     """
-    path = _LOCAL.sub("/", uri)
+    path = local_path(uri) or uri
     try:
         with _open_packed(path) if is_packed(uri) else open(path, "rb") as file:
             yield file

@@ -307,8 +307,6 @@ def _choose_engine(session: LocalSession, source: SourceFiles) -> None:
     """Start Spark if this process cannot read the files of a source, or not as fast."""
     if source.format.is_typed:
         session.require(f"its readers read {source.format.value} files")
-    if source.format is FileFormat.TEXT:
-        session.require("its readers read plain text")
     if not can_read(source.files):
         session.require("the names of the files have special characters, or an unusual compression")
     session.accept(source.text_bytes)

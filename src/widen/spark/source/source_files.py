@@ -590,8 +590,14 @@ def unusable_source(source: str, reason: str, fix: str) -> SourceError:
 # Files of a source that change after they are listed: what was read of them may be the half of a file, or of two.
 
 
-_LOCAL = re.compile(r"file:/+([A-Za-z0-9/._=,@+-]+)")
-"""URIs of local files without escapes."""
+_LOCAL = re.compile(r"file:/+((?:[A-Za-z0-9/._=,@+~!$&'()*;:-]|%[0-9A-F]{2})+)")
+"""URIs in which every other character has an escape, so that their paths are the same for Spark and for the tasks."""
+
+
+def local_path(uri: str) -> str | None:
+    """Return the path of a local file; None if only Spark knows it."""
+    match = _LOCAL.fullmatch(uri)
+    return None if match is None else "/" + unquote(match[1])
 
 
 def list_new_files(files: DataFrame) -> list[SourceFile]:
@@ -679,11 +685,11 @@ def _local_states(files: Sequence[SourceFile]) -> dict[str, tuple[int, int]] | N
     """Return sizes and times of the files that exist; None if Spark has to list them."""
     states = {}
     for file in files:
-        match = _LOCAL.fullmatch(file.uri)
-        if match is None:
+        path = local_path(file.uri)
+        if path is None:
             return None
         try:
-            found = os.stat(f"/{match[1]}")
+            found = os.stat(path)
         except OSError:
             continue
         states[file.path] = found.st_size, found.st_mtime_ns // 1_000_000

@@ -43,6 +43,7 @@ from widen.model.column_path import ELEMENT, KEY, VALUE, format_path
 from widen.model.display import Progress, Step, no_progress
 from widen.model.types import similarity_key
 from widen.schema.operations import WidenType
+from widen.spark.engine import require_spark
 from widen.spark.ingest.batch import Batch
 from widen.spark.ingest.quarantined_rows import BatchResult
 from widen.spark.ingest.text_tasks import MIN_COUNTED_RECORDS, BatchWriteSpec
@@ -170,6 +171,8 @@ def commit_batch(
         ensure_paths_hide_nothing(batch, request.policy)
         ensure_has_texts(batch, request.keys, verifies=bool(after.verified))
         if after.verified:
+            if request.keys is not None:
+                require_spark(batch.spark, "it verifies rows that change by key")
             batch.prepare_proof()
         table = opened.with_file_fields(batch.names)
         if request.commit_guard.is_repeated(table):

@@ -52,7 +52,7 @@ from widen.spark.source.source_files import hash_files, to_paths, unchanged_file
 from widen.spark.source.source_places import to_local
 from widen.spark.spark_types import DataFrame, SparkSession
 from widen.targets import find_table
-from widen.targets.table_format import IngestTarget, KeyRules, TransactionId
+from widen.targets.table_format import IngestTarget, TransactionId
 
 
 @check_arguments
@@ -127,7 +127,7 @@ def plan(
     kept_in = to_quarantine(quarantine, table)
     own = check_places(source, table, quarantine=kept_in, spark=spark, is_new=new, writes=False)
     keys = parse_keys(locals(), policy)
-    session = _open_session(source, places, storage_options, spark=spark, engine=engine, keys=keys)
+    session = _open_session(source, places, storage_options, spark=spark, engine=engine)
     target = table.open(policy).with_keys(keys)
     choice = _build_choice(session, target, own, new=new, new_by=new_by, changed=changed, skips_bad=skip_bad_files)
     batch = open_batch(reader, session, source, choice)
@@ -340,7 +340,7 @@ def ingest(
     table = find_table(into, storage_options, to=to, catalog=catalog, partition_by=partition_by, branch=branch)
     kept_in = to_quarantine(quarantine, table)
     own = check_places(source, table, quarantine=kept_in, spark=spark, is_new=new)
-    session = _open_session(source, places, storage_options, spark=spark, engine=engine, keys=keys)
+    session = _open_session(source, places, storage_options, spark=spark, engine=engine)
     request = BatchRequest(
         table=table,
         policy=policy,
@@ -381,16 +381,12 @@ def _open_session(
     *,
     spark: SparkSession | None,
     engine: str | None,
-    keys: KeyRules | None,
 ) -> SparkSession:
     """Return the session to work in; one that needs no Spark, where that is certain to be enough so far."""
     given = source.sparkSession if isinstance(source, DataFrame) and spark is None else spark
     session = open_session(given, engine)
-    if is_local(session):
-        if any(to_local(place) is None for place in places):
-            require_spark(session, "its file systems read sources in other stores")
-        if keys is not None:
-            require_spark(session, "rows change by key")
+    if is_local(session) and any(to_local(place) is None for place in places):
+        require_spark(session, "its file systems read sources in other stores")
     return with_store_settings(session, places, storage_options)
 
 

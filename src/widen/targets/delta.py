@@ -76,7 +76,7 @@ from widen.spark.dml.keyed_rows import (
     with_order,
 )
 from widen.spark.dml.replaced_rows import ReplacedRows, key_predicate, remove_replaced_rows
-from widen.spark.engine import Rows
+from widen.spark.engine import Rows, is_local, require_spark
 from widen.spark.expression import ensure_deterministic_condition
 from widen.spark.ingest.batch import Batch
 from widen.spark.ingest.quarantined_rows import BatchResult, with_original_positions, with_quarantine_time
@@ -296,6 +296,8 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
         return replace(self, replaced=rows)
 
     def write(self, batch: Batch, spec: BatchWriteSpec) -> BatchResult:
+        if self.target.keys is not None and not self.target.keys.is_plain:
+            require_spark(batch.spark, "rows change by key, and more than the newest record of a key counts")
         result = self._write(batch, spec, None)
         if self.target.keys is None or not (result.is_complete and result.files):
             return result
@@ -305,6 +307,7 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
         schema = self.configuration.schema
         if has_every_key(_adds(result), self._view, self.target.keys):
             return result
+        require_spark(batch.spark, "some records may have no key")
         rule = broken_rule(schema, self.target.keys)
         if rule is None or self._written_rows(batch.spark, result).where(rule.isNotNull()).isEmpty():
             return result
@@ -337,6 +340,11 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
         if not result.files:
             txns = record_deleted_keys(lists, None, self._view, staged, spark)
             return KeyedBatch(replace(self, deleted=txns, counts=KeyCounts()), result, KeyCounts())
+        if is_local(spark):
+            here = self._merge_here(spark, result, lists, staged)
+            if here is not None:
+                return here
+            require_spark(spark, "only it decides what these records do to the rows of their keys")
         written = self._written_rows(spark, result)
         if rules.delete_when is not None:
             ensure_deterministic_condition(written, rules.delete_when)

@@ -77,7 +77,7 @@ from widen.spark.dml.keyed_rows import (
     with_order,
 )
 from widen.spark.dml.replaced_rows import key_predicate
-from widen.spark.engine import Rows, open_session
+from widen.spark.engine import Rows, open_session, require_spark
 from widen.spark.expression import ensure_deterministic_condition
 from widen.spark.iceberg.table_scan import IcebergSource, read_iceberg_files
 from widen.spark.iceberg.write import RemovedRows, remove_replaced_iceberg_rows
@@ -455,6 +455,8 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
         )
 
     def write(self, batch: Batch, spec: BatchWriteSpec) -> BatchResult:
+        if self.target.keys is not None:
+            require_spark(batch.spark, "rows of an Iceberg table change by key")
         try:
             self.check()
         except InvalidOption:  # the next pass may know the column, or its type

@@ -228,21 +228,37 @@ class KeyCounts:
 
 def find_columns(schema: StructType, path: Path) -> list[tuple[Column, DataType, Path]]:
     """Return the columns that hold values of a field, with their types and their places, the first one first."""
-    return list(_find(schema, path, None, ()))
+    return [(_column_at(place), data_type, place) for data_type, place in find_places(schema, path)]
 
 
-def _find(schema: StructType, path: Path, above: Column | None, place: Path) -> Iterator[tuple[Column, DataType, Path]]:
+def _column_at(place: Path) -> Column:
+    return reduce(lambda above, name: above.getField(name), place[1:], F.col(quote_name(place[0])))
+
+
+def find_places(schema: StructType, path: Path) -> list[tuple[DataType, Path]]:
+    """Return the types and places of the columns that hold values of a field, the first one first."""
+    return list(_find(schema, path, ()))
+
+
+def _find(schema: StructType, path: Path, place: Path) -> Iterator[tuple[DataType, Path]]:
     exact = [field for field in schema if source_key(field) == path[0]]
     for field in exact or [field for field in schema if is_same_name(source_key(field), path[0])]:
-        column = F.col(quote_name(field.name)) if above is None else above.getField(field.name)
         if len(path) == 1:
-            yield column, field.type, (*place, field.name)
+            yield field.type, (*place, field.name)
         elif isinstance(field.type, StructType):
-            yield from _find(field.type, path[1:], column, (*place, field.name))
+            yield from _find(field.type, path[1:], (*place, field.name))
 
 
 _INTEGERS = frozenset({BYTE, SHORT, INTEGER, LONG})
 _WIDE = "decimal(38,18)"
+
+
+_KEY_TYPES = _INTEGERS | {FLOAT, DOUBLE, STRING, BOOLEAN, BINARY, DATE, TIMESTAMP_NTZ, TIMESTAMP}
+
+
+def _is_key_type(data_type: DataType) -> bool:
+    """Return whether values of a type can be keys; see `_scalar_text`."""
+    return data_type in _KEY_TYPES or isinstance(data_type, DecimalType)
 
 
 def _scalar_text(column: Column, data_type: DataType) -> Column | None:
@@ -320,11 +336,11 @@ def bound_columns(old: StructType, new: StructType, rules: KeyRules) -> list[tup
     """
     found = []
     for path in rules.key:
-        columns = find_columns(new, path)
-        if len(columns) == 1 and len(columns[0][2]) == 1:
-            name = columns[0][2][0]
+        places = [place for _, place in find_places(new, path)]
+        if len(places) == 1 and len(places[0]) == 1:
+            name = places[0][0]
             field = old.find(name)
-            if field is not None and len(find_columns(old, path)) == 1:
+            if field is not None and len(find_places(old, path)) == 1:
                 found.append((field, name))
     return found
 
@@ -401,14 +417,14 @@ def ensure_rules_apply(schema: StructType, rules: KeyRules) -> None:
     """
     expected = "Neither the table nor the batch has scalar values in this field."
     for path in rules.key:
-        if key_text(schema, KeyRules((path,))) is None:
+        if not any(_is_key_type(data_type) for data_type, _ in find_places(schema, path)):
             raise InvalidOption(option="key", value=format_path(path), expected=expected)
     if rules.sequence_by is not None:
-        columns = find_columns(schema, rules.sequence_by)
-        if not columns:
+        types = [data_type for data_type, _ in find_places(schema, rules.sequence_by)]
+        if not types:
             raise InvalidOption(option="sequence_by", value=format_path(rules.sequence_by), expected=expected)
-        if _family(columns[0][1]) is None:
-            expected = f"Must be a number, a time or a string; the first column of the field is {columns[0][1].sql}."
+        if _family(types[0]) is None:
+            expected = f"Must be a number, a time or a string; the first column of the field is {types[0].sql}."
             raise InvalidOption(option="sequence_by", value=format_path(rules.sequence_by), expected=expected)
 
 

@@ -43,7 +43,7 @@ from widen.protocol.column_mapping import ID, to_physical_path
 from widen.protocol.data_skipping import And, Compare, IsNull, Not, Or, Predicate, UnknownPredicate
 from widen.protocol.file_statistics import FileStatistics
 from widen.spark.dml.deleted_keys import KeyLists
-from widen.spark.dml.keyed_rows import KEY_TEXT, NUMBER, TEXT, KeyCounts, KeyRules, find_columns
+from widen.spark.dml.keyed_rows import KEY_TEXT, NUMBER, TEXT, KeyCounts, KeyRules, find_places
 from widen.spark.dml.replaced_rows import within_bounds
 from widen.spark.errors import translate_spark_errors
 from widen.spark.read.local_rows import LocalScan, NotLocal
@@ -88,11 +88,15 @@ def has_every_key(adds: Sequence[Add], view: Snapshot, rules: KeyRules) -> bool:
     """Return whether the statistics of the files of a batch say that every record has its key and its sequence."""
     mode = view.configuration.mapping
     for path in (*rules.key, *([rules.sequence_by] if rules.sequence_by else [])):
-        columns = find_columns(view.schema, path)
+        columns = find_places(view.schema, path)
         if len(columns) != 1:
             return False
-        _, data_type, place = columns[0]
+        data_type, place = columns[0]
         physical = to_physical_path(view.schema, place, mode)
+        if place[0] in view.partition_columns:
+            if any(add.partition_values.get(physical[0]) is None for add in adds):
+                return False
+            continue
         if any(FileStatistics(add.stats).column(physical, data_type).nulls != 0 for add in adds):
             return False
     return True
@@ -150,10 +154,10 @@ def _plan(view: Snapshot, rules: KeyRules) -> _Plan | None:
         return None
     places, types = [], []
     for path in (*rules.key, rules.sequence_by):
-        columns = find_columns(view.schema, path)
+        columns = find_places(view.schema, path)
         if len(columns) != 1:
             return None
-        _, data_type, place = columns[0]
+        data_type, place = columns[0]
         places.append(place)
         types.append(data_type)
     *key_types, sequence_type = types

@@ -103,7 +103,7 @@ SPACE = $(subst x,,x x)
 .PHONY: settings
 settings: setup ## the core of the engine tests with other settings of Spark's session; SETTINGS=key=value,… for others
 	@for settings in $(SETTINGS); do echo "$$settings"; \
-	  export WIDEN_TEST_SETTINGS=$$settings && $(PYTEST) $(or $(filter-out tests,$(TESTS)),$(CORE)) $(ARGS) || exit 1; \
+	  export WIDEN_TEST_ENGINE=spark WIDEN_TEST_SETTINGS=$$settings && $(PYTEST) $(or $(filter-out tests,$(TESTS)),$(CORE)) $(ARGS) || exit 1; \
 	done
 
 .PHONY: faults
@@ -137,7 +137,7 @@ bench: setup $(WORK)/bench.stamp $(WORK)/jars/stamp ## side by side with Spark, 
 	@$(WITH_JAVA) $(RUN) bench/run.py $(ARGS)
 
 matrix: setup $(WORK)/venv-4.0.stamp $(WORK)/venv-4.3.stamp ## the engine tests on the oldest and the newest Spark
-	@for spark in 4.0 4.3; do $(WITH_JAVA) \
+	@for spark in 4.0 4.3; do $(WITH_JAVA) WIDEN_TEST_ENGINE=spark \
 	  PATH="$(CURDIR)/$(WORK)/venv-$$spark/bin:$$PATH" $(WORK)/venv-$$spark/bin/python -m pytest -p no:cacheprovider tests/engine $(ARGS) || exit 1; \
 	done
 

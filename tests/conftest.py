@@ -107,9 +107,26 @@ def spark() -> Iterator[object]:
         session = builder.getOrCreate()
     if not remote:
         session.sparkContext.setLogLevel("FATAL")
-    if os.environ.get("WIDEN_TEST_ENGINE") == "local":  # what needs no Spark is then done in this process
-        from widen.spark import engine
-
-        engine.SESSION_WINS = False
     yield session
     session.stop()
+
+
+LOCAL: frozenset[str] = frozenset()
+"""Files of tests whose subject is not Spark, so that what needs no Spark is done in this process."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def choose_engine(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Let loads and replays run without Spark where that is enough: in the files of `LOCAL`.
+
+    WIDEN_TEST_ENGINE says ``local`` or ``spark`` for all files; `make settings` and `make matrix` run all on Spark.
+    """
+    wanted = os.environ.get("WIDEN_TEST_ENGINE") or ("local" if request.path.name in LOCAL else "spark")
+    if wanted != "local":
+        yield
+        return
+    from widen.spark import engine
+
+    engine.SESSION_WINS = False
+    yield
+    engine.SESSION_WINS = True

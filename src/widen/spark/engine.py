@@ -88,7 +88,7 @@ def open_session(
     """
     wanted = parse_engine(engine)
     if given is not None:
-        if wanted is Engine.LOCAL and engine is not None and not is_local(given):
+        if wanted is Engine.LOCAL and engine is not None and not isinstance(given, LocalSession):
             raise InvalidOption(option="engine", value=engine, expected="Must not be local where a session is given.")
         if isinstance(given, LocalSession) and engine is not None:
             chosen = given.fork(wanted)

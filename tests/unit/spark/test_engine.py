@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from widen.errors import EngineUnsuitable, InvalidOption
 from widen.spark import engine
-from widen.spark.engine import LocalSession, explain_engine, is_local, open_session, require_spark
+from widen.spark.engine import LocalSession, explain_engine, is_local, open_session, require_spark, to_local_frame
 from widen.spark.read.local_query import java_number
 
 
@@ -127,3 +128,46 @@ def test_tasks_have_their_share_of_the_numbers() -> None:
 )
 def test_numbers_are_written_as_java_does(value: float, text: str) -> None:
     assert java_number(value, repr(value)) == text
+
+
+def double(batches: Any) -> Any:
+    for batch in batches:
+        yield pa.RecordBatch.from_arrays([pa.array([2 * each for each in batch.column(0).to_pylist()])], names=["id"])
+
+
+def drop(_: Any) -> Any:
+    return iter(())
+
+
+@pytest.mark.parametrize("source_bytes", [0, engine.MIN_POOL_BYTES])
+def test_frames_of_several_tasks_are_put_together(source_bytes: int) -> None:
+    session = LocalSession(engine.Engine.AUTO, start, source_bytes)
+    numbers = session.range(0, 6, 1, 3)
+    both = numbers.mapInArrow(double, None).unionAll(numbers).unionAll(numbers.mapInArrow(drop, None))
+    assert both.toArrow()["id"].to_pylist() == [0, 2, 4, 6, 8, 10, 0, 1, 2, 3, 4, 5]
+    given: Any = session
+    frame = to_local_frame(given, pa.RecordBatch.from_pydict({"id": [7]})).mapInArrow(double, None)
+    assert frame.toArrow()["id"].to_pylist() == [14]
+    assert numbers.mapInArrow(drop, None).toArrow().num_rows == 0
+    session.close()
+
+
+def test_work_that_runs_at_the_same_time_starts_spark_once() -> None:
+    reasons: list[str] = []
+
+    def count(reason: str) -> Any:
+        reasons.append(reason)
+        return start(reason)
+
+    session = LocalSession(engine.Engine.AUTO, count)
+    one, other = session.fork(), session.fork()
+    assert is_local(one)
+    assert one is not other
+    assert one.require("of one") is other.require("of the other")
+    assert reasons == ["of one"]
+    given: Any = session
+    assert open_session(given, "spark", start) is session.started
+    alone = open_session(given, "local", start)
+    assert is_local(alone)
+    with pytest.raises(EngineUnsuitable, match="because of it"):
+        require_spark(alone, "of it")

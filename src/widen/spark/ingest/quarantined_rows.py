@@ -58,9 +58,12 @@ class BatchResult:
     is_complete: bool = True
 
 
-def keep_refused(texts: RawTexts, spec: BatchWriteSpec) -> LocalFrame:
-    """Return the quarantined records of a batch that tasks of this process have written; see `BatchResult`."""
-    return cast(LocalFrame, texts).mapInArrow(partial(read_refused_records, spec), None)
+def keep_refused(texts: RawTexts, spec: BatchWriteSpec) -> Rows:
+    """Return the quarantined records of a batch whose other records the tasks have written; see `BatchResult`."""
+    return texts.mapInArrow(partial(read_refused_records, spec), _ORIGIN_DDL)
+
+
+_ORIGIN_DDL = "{} string, {} string, {} bigint, {} string".format(*ORIGIN_FIELDS)
 
 
 def write_fitting(texts: RawTexts, spec: BatchWriteSpec, writer: TableWriter) -> BatchResult:

@@ -13,7 +13,7 @@ from enum import Enum
 from inspect import signature
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import msgspec
 

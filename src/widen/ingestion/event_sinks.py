@@ -12,9 +12,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-import urllib.error
 import urllib.parse
-import urllib.request
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -170,6 +168,9 @@ class Webhook:
 
     def _send(self, body: bytes) -> str | None:
         """Send a body, and return why that failed; None if it was accepted."""
+        import urllib.error
+        import urllib.request  # with TLS, it takes as long to import as a small load to commit
+
         request = urllib.request.Request(self.url, body, {**_HEADERS, **self.headers}, method="POST")
         reason = ""
         for attempt in range(self.attempts):

@@ -243,6 +243,17 @@ UNPROVED = {
 """What only Spark proves."""
 
 
+def test_both_engines_find_the_same_breaches_of_a_contract(spark: SparkSession, tmp_path: Path) -> None:
+    required = {"type": "object", "properties": {"id": {"type": "integer", "maximum": 5}}, "required": ["id", "p"]}
+    for name, content in (("a.json", FIXED), ("b.json", LARGE), ("c.json.gz", gzip.compress(MIXED, mtime=0))):
+        (tmp_path / name).write_bytes(content)
+        reports = [
+            widen.check_contract(tmp_path / name, required, **each) for each in ({"spark": spark}, {"engine": "local"})
+        ]
+        assert reports[0].to_value() == reports[1].to_value()
+        assert reports[0].breaches
+
+
 ICEBERG_CASES = {
     "kinds": ([MIXED, FIXED], {}),
     "partitions": ([FIXED, FIXED], {"partition_by": ["p"]}),

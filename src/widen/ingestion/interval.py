@@ -45,7 +45,6 @@ from widen.spark.engine import is_local, open_session, require_spark
 from widen.spark.ingest.batch import Batch
 from widen.spark.ingest.contract_check import ContractReport
 from widen.spark.ingest.quarantined_rows import BatchResult
-from widen.spark.session import find_session
 from widen.spark.settings import with_store_settings
 from widen.spark.source.open_source import IngestSource
 from widen.spark.source.source_files import hash_files, to_paths, unchanged_files
@@ -429,6 +428,7 @@ def check_contract(
     contract: Mapping[str, Any] | str | PathLike[str],
     *,
     spark: SparkSession | None = None,
+    engine: str | None = None,
     format: str | None = None,
     options: Mapping[str, str] | None = None,
     detect_types: bool = False,
@@ -454,8 +454,9 @@ def check_contract(
     schema, unchecked = (contract, ()) if isinstance(contract, Mapping) else read_contract(contract)
     ensure_contract(schema)
     reader, _ = parse_options(locals())
+    places = () if isinstance(source, DataFrame) else to_paths(source)
     check_places(source, None, spark=spark)
-    session = find_session(None if spark is None else require_spark(spark, "it checks contracts"))
+    session = _open_session(source, places, None, spark=spark, engine=engine)
     batch = reader.open(session, source)
     with unchanged_files(session, batch.files):
         return msgspec.structs.replace(batch.check_contract(schema), unchecked=list(unchecked))

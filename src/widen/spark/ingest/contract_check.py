@@ -6,7 +6,7 @@ Source: docs/guide/gate.md#contract
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import msgspec
@@ -96,11 +96,8 @@ def check_contract_rows(rows: DataFrame, contract: object) -> ContractReport:
 
 def _collect(frame: RawTexts, task: Any) -> ContractReport:
     with translate_spark_errors():
-        notes = frame.mapInArrow(task, f"{NOTE} binary").collect()
-    report = ContractReport()
-    for row in notes:
-        report = report.merged(msgspec.json.decode(row[NOTE], type=ContractReport))
-    return report
+        notes = frame.mapInArrow(task, f"{NOTE} binary").toArrow()[NOTE].to_pylist()
+    return reduce(ContractReport.merged, (msgspec.json.decode(each, type=ContractReport) for each in notes))
 
 
 def _check_batches(contract: object, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -246,7 +246,7 @@ def partition_limits(schema: StructType, partition_columns: Iterable[str]) -> Ma
     return limits
 
 
-def text_limit(name: str) -> tuple[str, str]:
+def limit_of_partition(name: str) -> tuple[str, str]:
     """Return the name and the condition that `partition_limits` has for a partition column of strings."""
     return _limit_name(name), _not_in(name, _NULL_LITERALS["string"])
 

@@ -15,7 +15,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
-import pyarrow.compute as pc
 
 from widen.errors import (
     InvalidOption,
@@ -880,7 +879,7 @@ class DeltaQuarantineContent(QuarantineContent):
 
     @property
     def size_bytes(self) -> int:
-        return int(pc.sum(self.snapshot.files()["size_bytes"]).as_py() or 0)
+        return DeltaRows(self.store, self.snapshot).size_bytes
 
     def rows(self, spark: SparkSession) -> Rows:
         return DeltaRows(self.store, self.snapshot).read(spark)

@@ -37,7 +37,7 @@ from widen.json.observation import (
 from widen.json.split import MAX_RECORD_BYTES, split_records
 from widen.model.column_path import as_nullable
 from widen.model.types import BINARY, LONG, STRING, Field, StructType
-from widen.protocol.partition_values import text_limit
+from widen.protocol.partition_values import limit_of_partition
 from widen.rows.column_assembler import ColumnAssembler
 from widen.rows.native_decoder import NativeDecoder
 from widen.rows.row import ColumnSlot
@@ -285,7 +285,7 @@ def _broken_partition(row: Mapping[str, str | None], origin: OriginColumn) -> st
     name = next((name for name, texts in origin.values.items() if row[name] in texts), None)
     if name is None:
         return None
-    label, condition = text_limit(name)
+    label, condition = limit_of_partition(name)
     shown = msgspec.json.encode({name: mask(row[name] or "")}).decode()
     return CheckViolated(name=f"The {label}", expression=condition, values=shown).message
 

@@ -258,6 +258,11 @@ class DeltaRows(TableRows):
     def schema(self) -> StructType:
         return self.snapshot.schema
 
+    @property
+    def size_bytes(self) -> int:
+        """The size of the files of the version."""
+        return int(pc.sum(self.snapshot.files()["size_bytes"]).as_py() or 0)
+
     def read(self, spark: SparkSession, paths: Collection[str] | None = None) -> Rows:
         """Return the rows of some files; by default of all of the version."""
         if is_local(spark):

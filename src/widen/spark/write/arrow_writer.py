@@ -907,7 +907,7 @@ class PartitionedWriter:
             for chosen in (self._stored, self._partitions)
         )
         types = [field.type for _, field in self._partitions]
-        texts = [partition_texts(column, data_type) for column, data_type in zip(values, types, strict=True)]
+        texts = [to_partition_texts(column, data_type) for column, data_type in zip(values, types, strict=True)]
         rows = pa.Table.from_arrays(columns, schema=self._sink.layout.schema)
         for key, part in _by_key(rows, texts):
             for each in part.combine_chunks().to_batches():
@@ -952,7 +952,7 @@ def _to_table_type(name: str, field: Field, values: pa.Array | None, count: int)
     return convert_column(to_utc(values), field.type, NAME)
 
 
-def partition_texts(values: pa.Array, data_type: DataType) -> pa.Array:
+def to_partition_texts(values: pa.Array, data_type: DataType) -> pa.Array:
     """Return partition values as texts for the log, as Spark writes them; the empty string is null.
 
     Source: PROTOCOL.md#partition-value-serialization

@@ -20,7 +20,7 @@ from widen.model.schema_json import parse_type
 from widen.model.types import Field
 from widen.spark.arrow_types import to_arrow
 from widen.spark.write import arrow_writer
-from widen.spark.write.arrow_writer import PartitionedWriter, TableSink, partition_texts, to_partitioned_add
+from widen.spark.write.arrow_writer import PartitionedWriter, TableSink, to_partition_texts, to_partitioned_add
 from widen.spark.write.parquet_writer import find_obstacle, table_sink
 
 MAPPED = {"delta.columnMapping.mode": "name"}
@@ -56,7 +56,7 @@ def open_sink(
 )
 def test_partition_values_have_the_texts_of_spark(kind: str, values: list[Any], texts: list[str | None]) -> None:
     data_type = parse_type(kind)
-    assert partition_texts(pa.array(values, to_arrow(data_type)), data_type).to_pylist() == texts
+    assert to_partition_texts(pa.array(values, to_arrow(data_type)), data_type).to_pylist() == texts
 
 
 def test_each_row_goes_to_the_file_of_its_partition(tmp_path: Path) -> None:

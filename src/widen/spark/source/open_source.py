@@ -308,7 +308,7 @@ def _choose_engine(session: LocalSession, source: SourceFiles) -> None:
     if source.format.is_typed:
         session.require(f"its readers read {source.format.value} files")
     if not can_read(source.files):
-        session.require("the names of the files have special characters, or an unusual compression")
+        session.require("the files have an unusual compression, or names that only its file systems know")
     session.accept(source.text_bytes)
 
 

@@ -284,6 +284,8 @@ def _execute(step: PipelineStep, shared: Mapping[str, Any]) -> StepResult:
 def _find_session(step: PipelineStep, shared: SparkSession) -> SparkSession:
     """Return the session of a step: loads may need no Spark, and each of them finds that out for itself."""
     if isinstance(shared, LocalSession) and step.kind is StepKind.LOAD:
+        if shared.started is not None:
+            activate_session(shared.started)
         return cast(SparkSession, shared.fork())
     session = require_spark(shared, "flows run on it")
     activate_session(session)

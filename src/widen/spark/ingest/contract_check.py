@@ -97,7 +97,8 @@ def check_contract_rows(rows: DataFrame, contract: object) -> ContractReport:
 def _collect(frame: RawTexts, task: Any) -> ContractReport:
     with translate_spark_errors():
         notes = frame.mapInArrow(task, f"{NOTE} binary").toArrow()[NOTE].to_pylist()
-    return reduce(ContractReport.merged, (msgspec.json.decode(each, type=ContractReport) for each in notes))
+    reports = (msgspec.json.decode(each, type=ContractReport) for each in notes)
+    return reduce(ContractReport.merged, reports, ContractReport())
 
 
 def _check_batches(contract: object, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -90,7 +90,15 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[object]:
-    """A session on two cores, of Connect if WIDEN_TEST_SPARK says so; its workers find the package and the tests."""
+    """A session on two cores, of Connect if WIDEN_TEST_SPARK says so; its workers find the package and the tests.
+
+    If it says ``none``, there is no Spark, and a test ends as skipped where it needs one.
+    """
+    if os.environ.get("WIDEN_TEST_SPARK") == "none":
+        from widen.spark.engine import Engine, LocalSession
+
+        yield LocalSession(Engine.AUTO, lambda reason: pytest.skip(f"needs Spark, because {reason}"))
+        return
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable

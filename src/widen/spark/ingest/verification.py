@@ -18,6 +18,7 @@ from typing import Any, TypeAlias, cast
 
 import msgspec
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from widen.errors import WidenError
 from widen.evolution.policy import Policy
@@ -50,7 +51,7 @@ from widen.schema.source_metadata import RESCUED, role_field
 from widen.spark.arrow_types import to_arrow_schema
 from widen.spark.engine import LocalFrame, Rows, is_local, require_spark
 from widen.spark.errors import translate_spark_errors
-from widen.spark.ingest.write_files import TaskFiles, read_file
+from widen.spark.ingest.write_files import BATCH_ROWS, TaskFiles, cast_array, read_file
 from widen.spark.ship import without_garbage_collection
 from widen.spark.source.file_ranges import (
     FILE,
@@ -643,9 +644,11 @@ def _read_columns(file: pq.ParquetFile, start: int, end: int, schema: pa.Schema)
     begins = [0, *(_begin_of(footer.row_group(number)) for number in range(1, footer.num_row_groups))]
     groups = [number for number, begin in enumerate(begins[: footer.num_row_groups]) if start <= begin < end]
     names = [name for name in schema.names if name in file.schema_arrow.names]
-    for batch in file.iter_batches(_ROWS, groups, columns=names, use_threads=False) if groups else ():
+    for batch in file.iter_batches(BATCH_ROWS, groups, columns=names, use_threads=False) if groups else ():
         columns = [
-            _cast(batch.column(field.name), field.type) if field.name in names else pa.nulls(len(batch), field.type)
+            cast_array(batch.column(field.name), field.type)
+            if field.name in names
+            else pa.nulls(len(batch), field.type)
             for field in schema
         ]
         yield pa.StructArray.from_arrays(columns, fields=list(schema))

@@ -131,15 +131,17 @@ def read_file(files: TaskFiles, path: str, schema: pa.Schema) -> Iterator[pa.Rec
         # Spark 4.0 writes timestamps as INT96, which Arrow reads as nanoseconds by default; these end in the year 2262.
         opened = pa.PythonFile(source, mode="r")
         file = pq.ParquetFile(opened, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
-        for rows in file.iter_batches(_BATCH_ROWS):
+        for rows in file.iter_batches(BATCH_ROWS):
             columns = [_cast(rows.column(field.name), field.type) for field in schema]
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-_BATCH_ROWS = 10_000
+BATCH_ROWS = 10_000
+"""How many rows of a Parquet file a task reads at a time."""
 
 
-def _cast(values: pa.Array, data_type: pa.DataType) -> pa.Array:
+def cast_array(values: pa.Array, data_type: pa.DataType) -> pa.Array:
+    """Return values in a type; they are the same if it is their own."""
     return values if values.type == data_type else values.cast(data_type)
 
 

@@ -77,6 +77,7 @@ from widen.spark.typed.record_rebuild import (
     record_text,
 )
 from widen.spark.typed.typed_records import PreparedRecords, TypedRecords, has_map_key, prepare_records
+from widen.spark.write.arrow_writer import PartSink
 
 _BROKEN, _ORIGIN, _VIOLATION = "_widen_broken", "_widen_origin", "_widen_misfit_"
 _REBUILT = "_widen_rebuilt_"
@@ -283,7 +284,7 @@ class _Writing:
         if not (part.is_untouched and part.records.files):
             return None
         sink = self.writer.find_sink(spark)
-        if sink is None:
+        if not isinstance(sink, PartSink):
             return None
         copy = find_column_copy(spark, part.records.files, part.schema, self.attempt.schema, route, sink)
         if copy is None:

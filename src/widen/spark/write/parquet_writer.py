@@ -45,9 +45,9 @@ from widen.spark.write.arrow_writer import (
     codec_of,
     describe_columns,
     to_arrow_with_ids,
-    write_with_partition_columns,
     to_partitioned_add,
     write_rows,
+    write_with_partition_columns,
 )
 from widen.spark.write.physical_layout import is_fully_nullable, to_checked_rows, to_physical_layout
 

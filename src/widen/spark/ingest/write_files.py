@@ -132,7 +132,7 @@ def read_file(files: TaskFiles, path: str, schema: pa.Schema) -> Iterator[pa.Rec
         opened = pa.PythonFile(source, mode="r")
         file = pq.ParquetFile(opened, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
         for rows in file.iter_batches(BATCH_ROWS):
-            columns = [_cast(rows.column(field.name), field.type) for field in schema]
+            columns = [cast_array(rows.column(field.name), field.type) for field in schema]
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 

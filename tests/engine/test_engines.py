@@ -121,7 +121,7 @@ CASES = {
     "several files": Case([{"a.json": MIXED, "d/b.jsonl": MIXED, "_no.json": MIXED, ".no.json": MIXED, "e.json": b""}]),
     "folders": Case([{"k=1/a.json": MIXED, "k=2/b.json": MIXED}], {"source_columns": True}),
     "names with special characters": Case(
-        [{"a b.json": MIXED, "k=x y/ü%20#?.json": MIXED, "c (1)'~!$&;:@.json": MIXED, "d+e.csv": b""}],
+        [{"a b.json": MIXED, "k=x y/ü%20#?.json": MIXED, "c (1)'~!$&;@.json": MIXED, "d+e.csv": b""}],
         {"source_columns": True},
     ),
     "gzip": Case([{"a.json.gz": gzip.compress(MIXED, mtime=0)}]),
@@ -177,13 +177,17 @@ CASES = {
 }
 
 
+UNLIKE = "large plain text"
+"""The case in which Spark cuts a file at other lines, so that the files of the table have other rows."""
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_both_engines_do_the_same(spark: SparkSession, tmp_path: Path, name: str) -> None:
     case = CASES[name]
     source = tmp_path / "in"
     engines: Mapping[str, Mapping[str, Any]] = {"spark": {"spark": spark}, "local": {"engine": "local"}}
     results: dict[str, list[Any]] = {engine: [] for engine in engines}
-    is_plain = not case.created and "key" not in case.options
+    is_plain = not case.created and "key" not in case.options and name != UNLIKE
     if case.created:  # once, since physical names of columns are random
         widen.create_table(tmp_path / "spark", **case.created)
         shutil.copytree(tmp_path / "spark", tmp_path / "local")
@@ -206,15 +210,18 @@ def test_both_engines_do_the_same(spark: SparkSession, tmp_path: Path, name: str
     assert str(tables[0].schema) == str(tables[1].schema)
     assert case.created or tables[0].schema == tables[1].schema
     assert_same(*(sorted_rows(table) for table in tables))
-    assert stored(tmp_path / "local", has_sizes=is_plain) == stored(tmp_path / "spark", has_sizes=is_plain)
+    if name != UNLIKE:
+        assert stored(tmp_path / "local", has_sizes=is_plain) == stored(tmp_path / "spark", has_sizes=is_plain)
     kept = [tmp_path / f"{engine}_quarantine" for engine in engines]
     assert kept[0].exists() == kept[1].exists()
     if kept[0].exists():
         assert_same(*(sorted_rows(widen.Table(str(place))) for place in kept))
-        replay_quarantines(spark, [*engines], tmp_path)
+        replay_quarantines(
+            spark, [*engines], tmp_path, has_random_names="delta.columnMapping.mode" in str(case.created)
+        )
 
 
-def replay_quarantines(spark: SparkSession, engines: Sequence[str], place: Path) -> None:
+def replay_quarantines(spark: SparkSession, engines: Sequence[str], place: Path, *, has_random_names: bool) -> None:
     """Let the tables hold more than before, and move what they can hold to them."""
     results = []
     for engine, arguments in zip(engines, ({"spark": spark}, {"engine": "local"}), strict=True):
@@ -223,7 +230,7 @@ def replay_quarantines(spark: SparkSession, engines: Sequence[str], place: Path)
             if not column.nullable:
                 table.alter_column(column.name, nullable=True)
         done = widen.replay(place / f"{engine}_quarantine", place / engine, **arguments)
-        results.append((done.replayed, done.left, done.plan.hash))
+        results.append((done.replayed, done.left, "" if has_random_names else done.plan.hash))
     assert results[0] == results[1]
     assert_same(*(sorted_rows(widen.Table(str(place / engine))) for engine in engines))
     assert_same(*(sorted_rows(widen.Table(str(place / f"{engine}_quarantine"))) for engine in engines))

@@ -102,7 +102,7 @@ def read_csv_lines(spark: SparkSession, source: SourceFiles, *, detects: str = "
         limit = task_bytes(source.files, count_partitions(spark, source))
         whole = [FileRange(file.uri, 0, sys.maxsize) for file in source.files if file.is_compressed]
         split = [part for file in source.files if not file.is_compressed for part in split_file(file, limit)]
-        return _read_texts(read_here(spark, [*whole, *split], prefix="file:///"), make)
+        return _read_texts(read_here(spark, [*whole, *split]), make)
     return _read_texts(text_lines(spark, [file.path for file in source.files]), make)
 
 

@@ -333,12 +333,17 @@ def list_local_files(places: Iterable[str]) -> list[SourceFile]:
             continue
         state = os.stat(path)
         if state.st_size:
-            uri = f"file:{quote(path, safe=_UNQUOTED)}"
+            # Java escapes no character beyond ASCII.
+            uri = f"file:{_ASCII.sub(_escape, path)}"
             listed.append(SourceFile(f"file:{path}", state.st_size, state.st_mtime_ns // 1_000_000, uri))
     return sorted(listed, key=lambda file: file.path)
 
 
-_UNQUOTED = "/._=,@+-~!$&'()*;:"
+_ASCII = re.compile(r"[\x00-\x7f]+")
+
+
+def _escape(match: re.Match[str]) -> str:
+    return quote(match[0], safe="/._=,@+-~!$&'()*;:")
 
 
 def drop_repeated(files: Sequence[SourceFile]) -> list[SourceFile]:
@@ -590,7 +595,7 @@ def unusable_source(source: str, reason: str, fix: str) -> SourceError:
 # Files of a source that change after they are listed: what was read of them may be the half of a file, or of two.
 
 
-_LOCAL = re.compile(r"file:/+((?:[A-Za-z0-9/._=,@+~!$&'()*;:-]|%[0-9A-F]{2})+)")
+_LOCAL = re.compile(r"file:/+((?:[A-Za-z0-9/._=,@+~!$&'()*;:-]|%[0-9A-F]{2}|[^\x00-\x7f])+)")
 """URIs in which every other character has an escape, so that their paths are the same for Spark and for the tasks."""
 
 

@@ -99,6 +99,10 @@ def clean() -> dict[str, str]:
     return {key: value for key, value in os.environ.items() if key not in unwanted}
 
 
+EXPECTED = ("wrote ", "without Spark: ", "on Spark, because ")
+"""How the notes begin that commands print beside their results."""
+
+
 def widen(programs: Path, *words: str | Path, code: int = 0, cwd: Path, **environment: str) -> str:
     """Run a command; return what it says, and check that nobody else says anything."""
     finished = subprocess.run(
@@ -111,7 +115,7 @@ def widen(programs: Path, *words: str | Path, code: int = 0, cwd: Path, **enviro
         timeout=150,
     )
     assert finished.returncode == code, finished.stdout + finished.stderr
-    strange = [line for line in finished.stderr.splitlines() if code != 1 and not line.startswith("wrote ")]
+    strange = [line for line in finished.stderr.splitlines() if code != 1 and not line.startswith(EXPECTED)]
     assert strange == []
     return finished.stdout + finished.stderr
 

@@ -43,7 +43,6 @@ from widen.spark.write.arrow_writer import (
     codec_of,
     describe_columns,
     open_writer,
-    to_add,
 )
 from widen.spark.write.parquet_writer import arrow_layout
 from widen.spark.write.physical_layout import check_rows
@@ -92,7 +91,7 @@ class _Layouts:
         parts = [(row.is_change, PartFile(*(row[name] for name in _PART_FIELDS))) for row in written]
         for layout in (self.rows, self.changes):  # Spark may have run a task twice
             discard_folder(context.store, layout.sink.job, but={part.path for _, part in parts})
-        fresh = [to_add(self.rows, part, ()) for is_change, part in parts if not is_change]
+        fresh = [part.to_add() for is_change, part in parts if not is_change]
         return fresh, [_to_cdc(part.path, part.size_bytes) for is_change, part in parts if is_change]
 
 

@@ -149,16 +149,6 @@ def write_with_partition_columns(
     return [to_partitioned_add(layout.split, PartFile(*row)) for row in written]
 
 
-def to_add(layout: ArrowLayout, part: PartFile, texts: Sequence[str | None]) -> Add:
-    """Return a file as an add action.
-
-    Args:
-        texts: Its partition values, as in the log.
-    """
-    values = dict(zip(layout.split, texts, strict=True))
-    return msgspec.structs.replace(part.to_add(), path=percent_encode(part.path), partition_values=values)
-
-
 def to_partitioned_add(names: Sequence[str], part: PartFile) -> Add:
     """Return a file that names its partition as an add action.
 

@@ -30,6 +30,7 @@ VOLATILE = (
     (r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "ID"),
     (r"\b[0-9a-f]{32,64}\b", "ID"),
     (r"\b\d{17,19}\b", "ID"),
+    (r"widen\.loads +\w+", "widen.loads ID"),
     (r"\b\d+(\.\d+)? (ms|s|seconds|minutes|hours)\b", "DURATION"),
     (r"\b\d+\.\d+\.\d+\b", "VERSION"),
     (r"[ ─━-]{2,}", " "),

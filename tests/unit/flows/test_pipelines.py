@@ -107,7 +107,6 @@ def test_a_failure_stops_only_what_it_feeds(jobs: int, monkeypatch: pytest.Monke
     failures = {"a": SourceError(source="s", reason="gone", fix="f"), "b": LimitExceeded(reasons="1 of 1")}
     runs = Runs(failures, together="ab" if jobs > 1 else "")
     monkeypatch.setattr(pipelines, "_execute", runs)
-    monkeypatch.setattr(pipelines, "find_session", lambda _: None)
     told: list[str] = []
     run = run_steps(STEPS, lambda _: None, jobs, on_step=lambda ended: told.append(ended.step.name))
     assert [(each.step.name, each.status.value, each.because) for each in run.steps] == [
@@ -127,7 +126,6 @@ def test_a_failure_stops_only_what_it_feeds(jobs: int, monkeypatch: pytest.Monke
 
 def test_failures_at_limits_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipelines, "_execute", Runs({"a": LimitExceeded(reasons="1 of 1")}))
-    monkeypatch.setattr(pipelines, "find_session", lambda _: None)
     assert run_steps(STEPS, lambda _: None, 2).is_only_over_limits
     with pytest.raises(InvalidOption, match="jobs"):
         run_steps(STEPS, lambda _: None, 0)

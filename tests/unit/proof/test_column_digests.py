@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
+import subprocess
+import sys
 from datetime import datetime, timezone
 from decimal import Decimal
 from typing import Any
@@ -103,3 +106,15 @@ def test_batches_and_parts_add_up() -> None:
 def test_a_difference_is_named(found: dict[str, list[Any]], words: str | None) -> None:
     expected = digest_batches([pa.table({"a": [1, 2], "b": ["x", "y"]})])
     assert describe_difference(expected, digest_batches([pa.table(found)])) == words
+
+
+def test_a_client_that_aborts_after_its_read_has_answered() -> None:
+    program = (
+        "import atexit, os, pyarrow as pa; from widen.proof import column_digests as d; atexit.register(os.abort); "
+        "d._READERS = {'c': {'r': lambda asked: (['a'], [pa.record_batch({'a': [1, None]})])}}; d.run_readers()"
+    )
+    asked = json.dumps({"client": "c", "reader": "r"})
+    done = subprocess.run([sys.executable, "-c", program], input=asked, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    found = TableDigest.from_json(done.stdout.strip())
+    assert describe_difference(digest_batches([pa.record_batch({"a": [1, None]})], ["a"]), found) is None

@@ -22,6 +22,7 @@ from widen.json.split import MAX_RECORD_BYTES
 from widen.log.log_store import LogStore
 from widen.log.snapshot import open_snapshot
 from widen.model.types import StructType
+from widen.proof.canonical import canonical_instant
 from widen.rows.row_builder import ORIGIN_FIELDS
 from widen.schema.source_metadata import role_of, source_key
 from widen.spark.engine import LocalSession, Rows, is_local, require_spark, to_local_frame
@@ -266,7 +267,10 @@ class BatchReader:
         return TextReaders(files.read, again, ranges, files.find_tasks, files.find_sample)
 
     def _file_fields(self) -> FileFields:
-        loaded_at = datetime.now(timezone.utc).strftime(_TIME_FORMAT) if self.has_source_columns else None
+        if not self.has_source_columns:
+            return FileFields(self.has_folders, None)
+        # With trailing zeros it would be another text than that of the table, and count as converted.
+        loaded_at = canonical_instant(datetime.now(timezone.utc).strftime(_TIME_FORMAT))
         return FileFields(self.has_folders, loaded_at)
 
     def _ensure_json(self, found: FileFormat | None) -> None:

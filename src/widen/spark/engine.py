@@ -200,7 +200,7 @@ class LocalSession:
         """What did the work, and why."""
         if self.started is not None:
             return f"on Spark, because {self.reason}"
-        limit = "" if self.engine is Engine.LOCAL else f", and Spark is for more than {_size_text(MAX_LOCAL_BYTES)}"
+        limit = "" if self.engine is Engine.LOCAL else f" (Spark starts above {_size_text(MAX_LOCAL_BYTES)})"
         return f"without Spark: the source has {_size_text(self.source_bytes)}{limit}"
 
     def range(self, start: int, end: int | None = None, step: int = 1, partitions: int | None = None) -> Any:

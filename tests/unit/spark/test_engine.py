@@ -74,7 +74,7 @@ def test_spark_starts_when_something_needs_it_and_says_why() -> None:
     session: Any = open_session(None, None, start)
     assert isinstance(session, LocalSession)
     session.accept(5 * 2**20)
-    assert explain_engine(session) == "without Spark: the source has 5.0 MB, and Spark is for more than 256 MB"
+    assert explain_engine(session) == "without Spark: the source has 5.0 MB (Spark starts above 256 MB)"
     started = require_spark(session, "it reads minds")
     assert require_spark(session, "of something else") is started
     assert not is_local(session)

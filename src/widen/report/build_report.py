@@ -542,7 +542,7 @@ def to_interval(record: CommitRecord) -> IntervalRecord:
         _number(numbers.get("numOutputRows")),
         record.corrupt,
         _number(numbers.get("numFiles")) or _number(numbers.get("numAddedFiles")) or 0,
-        _number(numbers.get("numOutputBytes")) or 0,
+        _number(numbers.get("numOutputBytes")) or _number(numbers.get("numAddedBytes")) or 0,
         record.changes,
         parameters if isinstance(parameters, dict) else {},
         is_first=record.is_first,

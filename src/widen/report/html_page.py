@@ -260,7 +260,7 @@ def _chunks(items: Sequence[IntervalRecord], limit: int) -> Iterator[Sequence[In
 
 
 def _records(group: Sequence[IntervalRecord]) -> int:
-    return sum(interval.records or 0 for interval in group)
+    return sum(interval.records or 0 for interval in group if interval.is_load)
 
 
 def _changes(group: Sequence[IntervalRecord]) -> list[str]:
@@ -269,7 +269,7 @@ def _changes(group: Sequence[IntervalRecord]) -> list[str]:
 
 def _records_blocks(group: Sequence[IntervalRecord], most: int) -> Iterator[Block]:
     records = _records(group)
-    lost = sum((interval.corrupt or 0) + (interval.quarantined or 0) for interval in group)
+    lost = sum((interval.corrupt or 0) + (interval.quarantined or 0) for interval in group if interval.is_load)
     height = max(100 * records / most, 1.5) if records else 0.0
     yield Block(100 - height, height, "records")
     if lost >= MIN_LOST_SHARE * max(records, 1):
@@ -292,7 +292,7 @@ def _label(group: Sequence[IntervalRecord]) -> str:
     lost = [
         text_format.count_noun(count, noun)
         for noun in ("corrupt line", "quarantined record")
-        if (count := sum(getattr(each, noun.split()[0]) or 0 for each in group))
+        if (count := sum(getattr(each, noun.split()[0]) or 0 for each in group if each.is_load))
     ]
     counts = (text_format.count_noun(_records(group), "record"), text_format.count_noun(len(_changes(group)), "change"))
     return f"{versions}, {text_format.moment_text(first.time_ms)} UTC: {', '.join((*counts, *lost))}"

@@ -116,7 +116,7 @@ class ReportSummary:
 
 def summarize_report(report: Report) -> ReportSummary:
     """Return the summary of a report."""
-    loads = [each for each in report.intervals if each.operation not in _REWRITES and _has_records(each)]
+    loads = [each for each in report.intervals if each.is_load]
     recent = loads[-RECENT_LOADS:]
     decisions = sorted(_decisions(report, loads), key=lambda each: _URGENCY.index(each.status))
     parts = _health_checks(report, recent) if recent else ()
@@ -130,20 +130,12 @@ def summarize_report(report: Report) -> ReportSummary:
     )
 
 
-_REWRITES = frozenset({"DELETE", "FOLD COLUMN", "OPTIMIZE", "REORG", "RESTORE", "UPDATE"})
-"""The operations that write rows again and load none."""
-
-
-def _has_records(interval: IntervalRecord) -> bool:
-    return bool(interval.records or interval.corrupt or interval.quarantined)
-
-
 _URGENCY = (Status.ACT, Status.WATCH, Status.OK)
 
 
 def find_open_subjects(report: Report) -> list[str]:
     """Return what can be acknowledged: the subjects of decisions, and the fields that conflict in the last loads."""
-    loads = [each for each in report.intervals if each.operation not in _REWRITES and _has_records(each)]
+    loads = [each for each in report.intervals if each.is_load]
     subjects = [each.subject for each in _decisions(report, loads)]
     drifted = (
         change for each in _without_acknowledged(report, loads[-RECENT_LOADS:]) for change in each.listed_changes

@@ -218,8 +218,8 @@ class Report:
 
     @property
     def corrupt(self) -> int:
-        """How many corrupt records the intervals wrote, as far as the log records it."""
-        return sum(interval.corrupt or 0 for interval in self.intervals)
+        """How many corrupt records its loads wrote, as far as the log records it."""
+        return sum(interval.corrupt or 0 for interval in self.intervals if interval.is_load)
 
     def to_value(self) -> dict[str, Any]:
         """Return the report as a JSON object."""
@@ -289,6 +289,10 @@ class VersionTime:
         return {"version": self.version, "time": time_text(self.time_ms)}
 
 
+_REWRITES = frozenset({"DELETE", "FOLD COLUMN", "OPTIMIZE", "REORG", "RESTORE", "UPDATE", "replace"})
+"""The operations that rewrite rows; the last one is Iceberg's word for a compaction."""
+
+
 @dataclass(frozen=True, slots=True)
 class IntervalRecord:
     """One commit with its written records and column changes.
@@ -318,6 +322,11 @@ class IntervalRecord:
     def records(self) -> int | None:
         """How many records it wrote; None if the log does not record it."""
         return None if self.rows is None else max(0, self.rows - (self.corrupt or 0))
+
+    @property
+    def is_load(self) -> bool:
+        """Whether it loaded records, also such as it quarantined; what only rewrites rows loads none."""
+        return self.operation not in _REWRITES and bool(self.records or self.corrupt or self.quarantined)
 
     @property
     def schema_changes(self) -> tuple[ColumnChange, ...]:

@@ -228,9 +228,13 @@ def written_text(records: int | None, files: int, size_bytes: int, corrupt: int,
     """Return a short text about the data that a commit wrote.
 
     Args:
-        not_objects: How many of these lines are JSON.
+        records: None if it is not known.
+        not_objects: How many of the corrupt lines are JSON.
     """
-    text = f"wrote {count_noun(records, 'record')} in {count_noun(files, 'file')}, {size_text(size_bytes)}"
+    what = count_noun(files, "file")
+    if records is not None:
+        what = f"{count_noun(records, 'record')} in {what}"
+    text = f"wrote {what}, {size_text(size_bytes)}"
     kept = f"{text}; {count_noun(corrupt, 'line')} kept whole: not a JSON record"
     return (kept + (f" ({not_objects:,} JSON, but not an object)" if not_objects else "")) if corrupt else text
 

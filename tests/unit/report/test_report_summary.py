@@ -10,6 +10,7 @@ from support.wide_log import write_wide
 from widen.log.log_store import LogStore
 from widen.log.snapshot import open_snapshot
 from widen.report.build_report import build_report
+from widen.report.html_page import load_chart, render_page
 from widen.report.report_summary import Status, summarize_report
 from widen.report.table_report import IntervalCount, IntervalRecord, Report, VersionTime
 from widen.report.text_format import interval_text
@@ -43,6 +44,20 @@ def test_a_table_without_trouble_is_healthy(wide: Report) -> None:
 def test_a_table_without_loads_has_nothing_else_to_say(wide: Report) -> None:
     summary = summarize_report(with_intervals(wide))
     assert [(check.text, check.status) for check in summary.checks] == [("no interval wrote a record", Status.WATCH)]
+
+
+def test_rows_that_are_rewritten_are_no_load(wide: Report) -> None:
+    fold = replace(load(1, 983, corrupt=17), operation="FOLD COLUMN")
+    report = with_intervals(wide, load(0, 500, corrupt=17), fold, load(2, 500))
+    chart = load_chart(report.intervals)
+    assert (chart.most, report.corrupt) == (500, 17)
+    assert [bar.label.partition("UTC: ")[2] for bar in chart.bars] == [
+        "483 records, 0 changes, 17 corrupt lines",
+        "0 records, 0 changes",
+        "500 records, 0 changes",
+    ]
+    assert summarize_report(report).recent_loads == 2
+    assert "<dt>loads</dt><dd>2</dd>" in render_page(report)
 
 
 def test_rounded_numbers_are_shown_where_there_are_any(wide: Report) -> None:

@@ -80,6 +80,7 @@ def test_sizes() -> None:
             },
             ["inserted 1 row, deleted 3 rows", "wrote 5 records in 2 files, 10 B"],
         ),
+        ({"numAddedFiles": "2", "numAddedBytes": "10"}, ["wrote 2 files, 10 B"]),
         ({"numOutputRows": "5", "numFiles": "2", "numOutputBytes": "10"}, ["wrote 5 records in 2 files, 10 B"]),
     ],
 )

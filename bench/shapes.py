@@ -265,8 +265,7 @@ def _write_rows(schema: StructType, policy: Policy, texts: list[bytes], rows: Pa
 def _prove(schema: StructType, policy: Policy, texts: list[bytes], source: Path, rows: Path) -> tuple[float, float]:
     """Return the processor seconds for the source and for the rows."""
     from widen.log.log_store import LogStore
-    from widen.proof.native_reader import find_native_readers
-    from widen.proof.record_digests import ALL
+    from widen.proof.record_digests import ALL, find_native_readers
     from widen.proof.row_encoder import LayoutMatcher, RecordLayout, learn_layout
     from widen.proof.source_reader import ProofFile, SourceReader
     from widen.spark.ingest import verification

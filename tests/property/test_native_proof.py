@@ -23,7 +23,7 @@ from widen.model.types import StructType
 from widen.proof import record_digests
 from widen.proof.canonical import count_form, encode_form
 from widen.proof.csv_reader import CsvForm, read_csv_file
-from widen.proof.native_reader import build_plan, find_native_readers
+from widen.proof.record_digests import build_plan, find_native_readers
 from widen.proof.row_encoder import RecordLayout
 from widen.proof.row_reader import RowReader
 from widen.proof.rules import build_proof_rules, source_columns_by_key

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 from rich.text import Text
 
-from widen.cli import shared_options, spark_session
+from widen.cli import output, shared_options
 from widen.cli.output import note, progress, show, show_json
 from widen.cli.show_commands import show_rows
 from widen.errors import InvalidOption
@@ -59,7 +59,7 @@ def alter(
         _show_plan(opened, opened.plan_columns(operations), json=json)
         return
     before = opened.version
-    session = spark_session.spark_session() if default is not None or nullable is False else None
+    session = output.spark_session() if default is not None or nullable is False else None
     report_change(before, opened.change_columns(operations, spark=session), json=json)
 
 
@@ -199,7 +199,7 @@ def _run_statement(text: str, settings: dict[str, str], limit: int | None, catal
     from widen.table import Table
 
     statement = parse_sql(text)
-    session = spark_session.spark_session() if needs_session(statement, catalog) else None
+    session = output.spark_session() if needs_session(statement, catalog) else None
     done = run_statement(statement, session, settings, catalog)
     if isinstance(done, ChangedTable):
         if isinstance(done.table, Table):
@@ -235,7 +235,7 @@ def start_unmapping(table: TableVersion, update: StepDisplay) -> SparkSession | 
         return None
     size = text_format.count_noun(len(sizes), "file")
     note(f"rewriting {size} ({text_format.size_text(sum(sizes))}) with the names of the columns")
-    return update.watch(spark_session.spark_session())
+    return update.watch(output.spark_session())
 
 
 def report_change(

@@ -20,14 +20,13 @@ from typer.core import TyperGroup
 
 from widen.cli import (
     alter_commands,
-    flow_command,
+    flow_commands,
     iceberg_commands,
     ingest_commands,
     maintenance_commands,
-    run_command,
+    output,
     shared_options,
     show_commands,
-    spark_session,
 )
 from widen.cli.output import STDOUT, discard_output, note, prepare_streams, show_error, show_line
 from widen.errors import LimitExceeded, NotForIceberg, PostCommitFailed, StorageError, TableNotFound, WidenError
@@ -272,8 +271,8 @@ def root(
 _COMMANDS: Mapping[str, Callable[..., None]] = {
     "ingest": ingest_commands.ingest_command,
     "plan": ingest_commands.plan_command,
-    "flow": flow_command.flow_command,
-    "run": run_command.run_command,
+    "flow": flow_commands.flow_command,
+    "run": flow_commands.run_command,
     "show": show_commands.show_table,
     "history": show_commands.history,
     "contract": show_commands.contract,
@@ -341,7 +340,7 @@ def main() -> None:
     """Run the command line and exit with its code."""
     prepare_streams()
     if not os.environ.get(DEBUG):
-        spark_session.redirect_stderr()
+        output.redirect_stderr()
     app(prog_name="widen")
 
 

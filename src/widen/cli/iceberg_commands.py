@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 from rich.text import Text
 
-from widen.cli import shared_options, spark_session
+from widen.cli import output, shared_options
 from widen.cli.alter_commands import ensure_one_change, parse_operations, requested_changes
 from widen.cli.maintenance_commands import RestChoice, files_text, print_view, run_fold, show_compaction
 from widen.cli.output import ensure_output_writable, note, progress, show_json, show_line
@@ -346,7 +346,7 @@ def rewrite_iceberg(table: str, catalog: str, json: bool = False) -> None:
 def _compact(opened: IcebergTable, run: Callable[..., TableChange[Any]], *, is_dry: bool, json: bool) -> None:
     before, change = opened.version, run(dry_run=True)
     if change.metrics and not is_dry:
-        session = spark_session.spark_session()
+        session = output.spark_session()
         with progress("writing"):
             change = run(spark=session)
     if json or change.metrics:

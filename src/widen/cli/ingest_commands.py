@@ -22,7 +22,7 @@ import msgspec
 import typer
 from rich.text import Text
 
-from widen.cli import shared_options, spark_session
+from widen.cli import output, shared_options
 from widen.cli.output import note, progress, show, show_json
 from widen.cli.shared_options import Catalog, Shown, pairs
 from widen.errors import OptionConflict, OptionMissing
@@ -391,7 +391,7 @@ def ingest_command(
         follow_source(source, into, checkpoint, report, arguments)
         return
     with progress("looking at the table") as update:
-        spark = spark_session.choose_session(engine and engine.value, update)
+        spark = output.choose_session(engine and engine.value, update)
         arguments |= {
             **gate,
             "new": new,
@@ -402,7 +402,7 @@ def ingest_command(
             "progress": update,
         }
         result = ingest(source, into, spark=spark, **arguments)
-    spark_session.note_engine(spark)
+    output.note_engine(spark)
     if not report(result):
         raise typer.Exit(1)
 
@@ -464,7 +464,7 @@ def plan_command(
     ensure_options_valid(source, into, options, settings, is_new=new, writes=False)
     planned = report = None
     with progress("looking at the table") as update:
-        spark = spark_session.choose_session(engine and engine.value, update)
+        spark = output.choose_session(engine and engine.value, update)
         if contract is not None:
             reading = {name: options[name] for name in ("format", "options", "detect_types", "numbers")}
             report = check_contract(source, contract, spark=spark, **reading)
@@ -477,7 +477,7 @@ def plan_command(
                 "storage_options": settings,
             }
             planned = plan(source, into, spark=spark, **options)
-    spark_session.note_engine(spark)
+    output.note_engine(spark)
     if json:
         shown = {} if planned is None else {"hash": planned.hash, **planned.to_value()}
         show_json({**shown, **({} if report is None else {"contract": report.to_value()})})
@@ -658,7 +658,7 @@ def follow_source(
     from widen.spark.session import is_driver
 
     with progress("starting Spark") as update:
-        spark = update.watch(spark_session.spark_session())
+        spark = update.watch(output.spark_session())
         reports: _LocalReports | _ServerReports
         if is_driver(spark):
             reports, words = _LocalReports(on_interval), {**options, "progress": update}

@@ -18,7 +18,7 @@ import msgspec
 import typer
 from rich.text import Text
 
-from widen.cli import shared_options, show_commands, spark_session
+from widen.cli import output, shared_options, show_commands
 from widen.cli.alter_commands import report_change, show_unchanged, start_unmapping
 from widen.cli.ingest_commands import stop_requested
 from widen.cli.output import note, progress, show, show_json, show_line
@@ -135,9 +135,9 @@ def optimize(
     opened = Table(table, shared_options.storage(storage_option))
     before = opened.version
     run = partial(opened.optimize, where, target_bytes=target_bytes or TARGET_BYTES, zorder_by=zorder_by or ())
-    change = run(dry_run=True, spark=None if where is None else spark_session.spark_session())
+    change = run(dry_run=True, spark=None if where is None else output.spark_session())
     if change.metrics and not dry_run:
-        session = spark_session.spark_session()
+        session = output.spark_session()
         with progress("writing"):
             change = run(spark=session)
     if not json and not change.metrics:
@@ -237,7 +237,7 @@ def session_for(table: Table, update: StepDisplay, *, all_files: bool = False) -
     files, _ = show_commands.find_old_types(table.snapshot)
     if files == []:
         return None
-    spark = update.watch(spark_session.spark_session())
+    spark = update.watch(output.spark_session())
     # A file with several old types counts once.
     update(Step("rewriting files", max((old.size_bytes for old in files or ()), default=0)))
     return spark
@@ -368,7 +368,7 @@ def run_fold(
 
     column, into, rest = wanted
     with progress("starting Spark") as update:
-        session = update.watch(spark_session.spark_session())
+        session = update.watch(output.spark_session())
         update(Step("reading the values", size_bytes))
         result = opened.plan_fold(column, into, spark=session)
     shown = [text for text in map(sample_formatter(samples.value), result.samples) if text]
@@ -423,9 +423,9 @@ def replay_command(
     place: dict[str, Any] = {"catalog": catalog, "branch": branch, "storage_options": settings}
     ensure_replayable(quarantine, into, **place)
     with progress("looking at the table") as update:
-        spark = spark_session.choose_session(engine and engine.value, update)
+        spark = output.choose_session(engine and engine.value, update)
         result = replay(quarantine, into, **place, spark=spark, progress=update)
-    spark_session.note_engine(spark)
+    output.note_engine(spark)
     if json:
         show_json(result.to_value())
         return
@@ -566,7 +566,7 @@ def _prove(table: Table, client: str, asked: Mapping[str, object]) -> tuple[int,
         try:
             expected = digest_locally(table.snapshot)
         except NotLocal:
-            spark = update.watch(spark_session.spark_session())
+            spark = update.watch(output.spark_session())
             expected = digest_with_spark(spark, table.snapshot)
     readers = find_readers(client, expected.rows)
     for reader in readers:

@@ -14,7 +14,7 @@ import typer
 from rich.padding import Padding
 from rich.text import Text
 
-from widen.cli import shared_options, spark_session
+from widen.cli import output, shared_options
 from widen.cli.output import ensure_output_writable, note, progress, show_json, show_json_line, writing
 from widen.cli.output import show as show_parts
 from widen.errors import InvalidOption, SparkUnavailable, TableError
@@ -94,7 +94,7 @@ def show_contract(
     contract: Mapping[str, Any], location: str, version: int | None, form: shared_options.ContractForm
 ) -> None:
     """Write a contract in one of its forms."""
-    from widen.json.odcs import to_odcs
+    from widen.json.contract import to_odcs
 
     if form is shared_options.ContractForm.ODCS:
         sys.stdout.write(to_odcs(contract, location, version))
@@ -226,7 +226,7 @@ def scan_rows(report: Report, schema: StructType, read: Callable[[SparkSession],
     from widen.report.build_report import scan_report
 
     with progress("starting Spark") as update:
-        spark = update.watch(spark_session.spark_session())
+        spark = update.watch(output.spark_session())
         update(Step("reading the rows", report.size_bytes, report.rows or 0))
         return scan_report(read(spark), schema, report)
 
@@ -310,7 +310,7 @@ def _read_here(
 
     if find_active() is not None:
         return None
-    spark_session.skip_pandas()
+    output.skip_pandas()
     try:
         snapshot = table.snapshot
         if version is not None or timestamp is not None:
@@ -363,7 +363,7 @@ def find_old_types(snapshot: Snapshot) -> tuple[list[OldType] | None, str]:
     from widen.spark.read.physical_types import find_old_files, summarize_old_types
 
     try:
-        old_files = find_old_files(spark_session.spark_session, snapshot, snapshot.files(), FILES_WITHOUT_SPARK)
+        old_files = find_old_files(output.spark_session, snapshot, snapshot.files(), FILES_WITHOUT_SPARK)
         return summarize_old_types(old_files), ""
     except (TableError, SparkUnavailable) as error:
         return None, error.message
@@ -383,7 +383,7 @@ def select_rows(
     """
     from widen.spark.spark_types import spark_errors
 
-    spark, failures = spark_session.spark_session(), spark_errors()
+    spark, failures = output.spark_session(), spark_errors()
     try:
         frame = table.read(where, unified=unified, spark=spark, **point)
         chosen = frame.selectExpr(*select) if select else frame

@@ -35,8 +35,7 @@ from widen.ingestion.commit_batch import (
 from widen.ingestion.new_files import FileChoice, is_by_content, open_batch, parse_changed
 from widen.ingestion.options import check_places, parse_keys, parse_limits, parse_options, to_quarantine
 from widen.ingestion.result import IngestResult
-from widen.json.contract import ensure_contract
-from widen.json.odcs import is_odcs, read_odcs
+from widen.json.contract import ensure_contract, is_odcs, read_odcs
 from widen.model.argument_types import check_arguments
 from widen.model.display import Progress, no_progress
 from widen.model.types import StructType

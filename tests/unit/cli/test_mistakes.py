@@ -13,7 +13,7 @@ import pytest
 
 from support.command_line import run
 from support.drift_log import write_drift
-from widen.cli import spark_session
+from widen.cli import output
 
 FILES = {
     "a.json": '{"id": 1}\n',
@@ -46,7 +46,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("command", MISTAKES)
 def test_what_the_command_line_answers(command: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(spark_session, "spark_session", lambda: pytest.fail("Spark starts before the mistake is told"))
+    monkeypatch.setattr(output, "spark_session", lambda: pytest.fail("Spark starts before the mistake is told"))
     done = run(*shlex.split(command)[1:])
     answer = done.stderr.rstrip("\n").replace(str(folder), "FOLDER")
     assert (answer, done.stdout, done.exit_code) == (MISTAKES[command], "", 1)

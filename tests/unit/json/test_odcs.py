@@ -13,8 +13,7 @@ import yaml
 
 from widen.errors import InvalidConfig
 from widen.evolution.unify import build_contract
-from widen.json.contract import ensure_contract
-from widen.json.odcs import EXACT, is_odcs, read_odcs, to_odcs
+from widen.json.contract import EXACT, ensure_contract, is_odcs, read_odcs, to_odcs
 from widen.model.schema_json import from_json
 
 SCHEMA = json.loads(files("open_data_contract_standard").joinpath("schema.json").read_text(encoding="utf-8"))

@@ -32,8 +32,7 @@ from widen.proof.canonical import (
     find_differences,
 )
 from widen.proof.json_reader import split_into_parts, split_lines
-from widen.proof.native_reader import find_native_readers
-from widen.proof.record_digests import DigestSum, RowDigester, SourceDigester
+from widen.proof.record_digests import DigestSum, RowDigester, SourceDigester, find_native_readers
 from widen.proof.row_encoder import LayoutMatcher, RecordLayout, learn_layout
 from widen.proof.row_reader import RowReader
 from widen.proof.rules import build_proof_rules

@@ -195,3 +195,27 @@ def test_wrong_credentials_are_not_hidden_by_the_session(spark: SparkSession, op
 def test_without_credentials_spark_is_told_what_it_needs(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(widen.WidenError, match=r"has no credentials.*storage_options"):
         widen.ingest("s3a://another-bucket/landing/1.json", tmp_path / "t", spark=spark)
+
+
+def test_both_engines_load_the_same_files(
+    spark: SparkSession, options: dict[str, str], store: obstore.store.S3Store, tmp_path: Path
+) -> None:
+    """Files have the same names for both, so that one knows what the other has loaded."""
+    for name in ("day=1/a b.json", "day=1/ü%20#+;@.json", "day=2/c.json"):
+        obstore.put(store, f"both/{name}", b'{"id": 1, "v": 1}\n{"id": 2, "v": "x"}\nbroken\n')
+    for scheme in ("s3", "s3a"):
+        source, words = f"{scheme}://{BUCKET}/both/", {"storage_options": options, "new": True}
+        done = [
+            widen.ingest(source, tmp_path / f"{scheme}_{name}", verify=True, **words, **engine)
+            for name, engine in (("local", {"engine": "local"}), ("spark", {"spark": spark}))
+        ]
+        assert [(each.records, each.corrupt, str(each.verification), each.plan.hash) for each in done[:1]] == [
+            (each.records, each.corrupt, str(each.verification), each.plan.hash) for each in done[1:]
+        ]
+        tables = [
+            sorted(map(repr, Table(str(tmp_path / f"{scheme}_{name}")).to_arrow(spark=spark).to_pylist()))
+            for name in ("local", "spark")
+        ]
+        assert tables[0] == tables[1]
+        assert widen.ingest(source, tmp_path / f"{scheme}_local", spark=spark, **words).is_unchanged
+        assert widen.ingest(source, tmp_path / f"{scheme}_spark", engine="local", **words).is_unchanged

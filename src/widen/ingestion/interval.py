@@ -40,12 +40,13 @@ from widen.model.argument_types import check_arguments
 from widen.model.display import Progress, no_progress
 from widen.model.types import StructType
 from widen.spark.dml.keyed_rows import ensure_rules_apply
-from widen.spark.engine import is_local, open_session, require_spark
+from widen.spark.engine import SOURCE_OPTIONS, LocalSession, is_local, open_session, require_spark
 from widen.spark.ingest.batch import Batch
 from widen.spark.ingest.contract_check import ContractReport
 from widen.spark.ingest.quarantined_rows import BatchResult
 from widen.spark.settings import with_store_settings
 from widen.spark.source.open_source import IngestSource
+from widen.spark.source.remote_files import is_store_url
 from widen.spark.source.source_files import hash_files, to_paths, unchanged_files
 from widen.spark.source.source_places import to_local
 from widen.spark.spark_types import DataFrame, SparkSession
@@ -383,9 +384,13 @@ def _open_session(
     """Return the session to work in; one that needs no Spark, where that is certain to be enough so far."""
     given = source.sparkSession if isinstance(source, DataFrame) and spark is None else spark
     session = open_session(given, engine)
-    if is_local(session) and any(to_local(place) is None for place in places):
+    if not isinstance(session, LocalSession) or not is_local(session):
+        return with_store_settings(session, places, storage_options)
+    SOURCE_OPTIONS.set(storage_options or {})
+    session.prepare = partial(with_store_settings, places=places, storage_options=storage_options)
+    if any(to_local(place) is None and not is_store_url(place) for place in places):
         require_spark(session, "its file systems read sources in other stores")
-    return with_store_settings(session, places, storage_options)
+    return session
 
 
 def _to_interval(app_id: str, number: int) -> TransactionId:

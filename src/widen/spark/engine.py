@@ -17,13 +17,16 @@ import pickle
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
+from importlib.util import find_spec
 from itertools import pairwise
 from threading import RLock, Thread
+from types import MappingProxyType
 from typing import IO, Any, ClassVar, TypeAlias, cast
 from weakref import finalize
 
@@ -41,6 +44,9 @@ MIN_POOL_BYTES = 32 * 2**20
 
 ENGINE_VARIABLE = "WIDEN_ENGINE"
 """The environment variable with the engine where the caller names none."""
+
+SOURCE_OPTIONS: ContextVar[Mapping[str, str]] = ContextVar("SOURCE_OPTIONS", default=MappingProxyType({}))
+"""The storage options with which tasks of this process open the files of a source in an object store."""
 
 SESSION_WINS = True
 """Whether a session that is there does all the work. Tests turn it off, to run here what can be run here."""
@@ -136,9 +142,18 @@ def require_spark(spark: SparkSession, reason: str) -> SparkSession:
     return spark.require(reason) if isinstance(spark, LocalSession) else spark
 
 
+def can_start(spark: SparkSession) -> bool:
+    """Return whether Spark may start in the place of a session that runs tasks in this process."""
+    return not (isinstance(spark, LocalSession) and spark.engine is Engine.LOCAL) and find_spec("pyspark") is not None
+
+
 def explain_engine(spark: SparkSession) -> str:
     """Return where the work was done and why; empty if it was the session that was there."""
     return spark.explanation if isinstance(spark, LocalSession) else ""
+
+
+def _as_it_is(spark: SparkSession) -> SparkSession:
+    return spark
 
 
 @dataclass(eq=False)
@@ -152,6 +167,7 @@ class LocalSession:
         source_bytes: The size of the source, once it is known.
         started: The session of Spark, once something has needed one.
         reason: Why it did.
+        prepare: Returns the session to use for one that has started.
     """
 
     engine: Engine
@@ -159,6 +175,7 @@ class LocalSession:
     source_bytes: int = 0
     started: SparkSession | None = None
     reason: str = ""
+    prepare: Callable[[SparkSession], SparkSession] = _as_it_is
     _pool: WorkerPool | None = field(default=None, repr=False)
     _lock: RLock = field(default_factory=RLock, repr=False)
 
@@ -175,7 +192,7 @@ class LocalSession:
                 if self.engine is Engine.LOCAL:
                     raise EngineUnsuitable(reason=reason)
                 self.close()
-                self.started, self.reason = self.start(reason), reason
+                self.started, self.reason = self.prepare(self.start(reason)), reason
             return self.started
 
     def fork(self, engine: Engine | None = None) -> LocalSession:
@@ -352,12 +369,13 @@ class WorkerPool:
         self._workers += [_start_worker() for _ in range(count - 1 - len(self._workers))]
         # Most tasks have the functions of others, whose code is the larger part of what they need.
         codes = {each: pickle.dumps(partial(_chain, each)) for each in {task.functions for task in tasks}}
+        options = dict(SOURCE_OPTIONS.get())  # threads have contexts of their own
         pending = iter(range(len(tasks)))
         results: dict[int, pa.Table] = {}
         errors: list[BaseException] = []
 
         def ask(worker: _Worker, task: LocalTask) -> pa.Table:
-            return worker.ask(codes[task.functions], task.numbers)
+            return worker.ask(codes[task.functions], task.numbers, options)
 
         def run_here(task: LocalTask) -> pa.Table:
             return run_task(task.function, task.numbers)
@@ -391,12 +409,12 @@ class WorkerPool:
 class _Worker:
     process: subprocess.Popen[bytes]
 
-    def ask(self, code: bytes, numbers: Sequence[int]) -> pa.Table:
-        """Run a task in the process, and return its result."""
+    def ask(self, code: bytes, numbers: Sequence[int], options: Mapping[str, str]) -> pa.Table:
+        """Run a task in the process, which opens files of the source with storage options, and return its result."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         try:
-            _send(self.process.stdin, pickle.dumps((code, list(numbers))))
+            _send(self.process.stdin, pickle.dumps((code, list(numbers), options)))
             reply = _receive(self.process.stdout)
         except OSError as error:
             raise JobFailed(reason=_KILLED) from error
@@ -442,7 +460,8 @@ def run_worker() -> None:
     with os.fdopen(os.dup(0), "rb") as requests, os.fdopen(os.dup(1), "wb") as replies:
         os.dup2(2, 1)  # what a task prints must not be taken for a reply
         while (request := _receive(requests)) is not None:
-            code, numbers = pickle.loads(request)
+            code, numbers, options = pickle.loads(request)
+            SOURCE_OPTIONS.set(options)
             with suppress(BrokenPipeError):
                 _send(replies, pickle.dumps(_reply(code, numbers)))
 

@@ -163,7 +163,7 @@ def read_csv_for_proof(spark: SparkSession, source: SourceFiles, dialect: CsvDia
 
 def find_csv_tasks(spark: SparkSession, source: SourceFiles, dialect: CsvDialect) -> FileTasks | None:
     """Return the files for the tasks of the proof; None if Spark has to read them, since one is large."""
-    if not (is_driver(spark) and can_read(source.files) and all(map(is_small, source.files))):
+    if not (is_driver(spark) and can_read(spark, source.files) and all(map(is_small, source.files))):
         return None
     form = _proof_form(dialect)
     files = tuple(ProofFile(file.uri, file.size_bytes, True, form) for file in source.files)

@@ -1,7 +1,7 @@
 """Files that the tasks read themselves: Spark only says which bytes, so no text passes through its JVM.
 
-A row of a raw batch then stands for some ranges of files. That needs local files, since the tasks have no credentials
-for another store, and their plain bytes.
+A row of a raw batch then stands for some ranges of files. On Spark that needs local files, since the tasks have no
+credentials for another store.
 
 Source: docs/evolution-rules.md#one-interval
 """
@@ -30,8 +30,10 @@ from widen.json.document import BOM
 from widen.json.split import MAX_RECORD_BYTES, SHORTEN_RECORD, RecordSplitter, split_records
 from widen.model.column_path import Path
 from widen.model.types import ArrayType, DataType, Field, MapType, StructType, similarity_key
+from widen.spark.engine import is_local
 from widen.spark.errors import CONVERT_FILE, RESTORE_FILE
 from widen.spark.session import is_driver
+from widen.spark.source.remote_files import is_store_url, open_store_file
 from widen.spark.source.source_files import SNIFFED_BYTES, SourceFile, find_other_format, local_path
 from widen.spark.spark_types import Column, DataFrame, SparkSession
 
@@ -96,10 +98,12 @@ def is_small(file: SourceFile) -> bool:
     return file.size_bytes <= (MAX_WHOLE_FILE_BYTES // 8 if file.is_compressed else MAX_WHOLE_FILE_BYTES)
 
 
-def can_read(files: Sequence[SourceFile]) -> bool:
+def can_read(spark: SparkSession, files: Sequence[SourceFile]) -> bool:
     """Return whether the tasks can read files themselves."""
+    may_be_remote = is_local(spark)
     return len(files) <= MAX_RANGED_FILES and all(
-        local_path(file.uri) is not None and (_COMPRESSED.search(file.uri) is None or is_packed(file.uri))
+        (local_path(file.uri) is not None or (may_be_remote and is_store_url(file.uri)))
+        and (_COMPRESSED.search(file.uri) is None or is_packed(file.uri))
         for file in files
     )
 
@@ -129,7 +133,7 @@ def small_ranges(
 def are_few(spark: SparkSession, files: Sequence[SourceFile]) -> bool:
     """Return whether this process reads files faster than a Spark job."""
     size_bytes = sum(file.size_bytes * (_GROWTH if file.is_compressed else 1) for file in files)
-    return is_driver(spark) and size_bytes <= MAX_LOCAL_BYTES and can_read(files)
+    return is_driver(spark) and size_bytes <= MAX_LOCAL_BYTES and can_read(spark, files)
 
 
 def range_batch(text: bytes, part: int) -> pa.RecordBatch:
@@ -356,24 +360,28 @@ def ensure_file_readable(head: bytes, path: str, encoding: str = "utf-8") -> Non
 
 @contextmanager
 def open_file(uri: str) -> Iterator[BinaryIO]:
-    """Open a local file; one with the ending of a compression is decompressed while it is read.
+    """Open a file; one with the ending of a compression is decompressed while it is read.
 
     Raises:
         CorruptFile: it cannot be read.
+        StorageError: its store cannot be read.
     """
-    path = local_path(uri) or uri
     try:
-        with _open_packed(path) if is_packed(uri) else open(path, "rb") as file:
-            yield file
+        with open_store_file(uri) if is_store_url(uri) else open(local_path(uri) or uri, "rb") as stored:
+            if not is_packed(uri):
+                yield stored
+                return
+            with _decompress(stored, uri) as file:
+                yield file
     except (OSError, EOFError, zlib.error) as error:
         reason = (getattr(error, "strerror", None) or str(error)).partition("\n")[0].rstrip(".")
         raise CorruptFile(path=uri, reason=reason, fix=RESTORE_FILE) from error
 
 
-def _open_packed(path: str) -> Any:
-    if path.lower().endswith(".gz"):
-        return gzip.open(path, "rb")
-    return bz2.open(path, "rb") if path.lower().endswith(".bz2") else pa.input_stream(path, compression="zstd")
+def _decompress(stored: BinaryIO, uri: str) -> Any:
+    if uri.lower().endswith(".gz"):
+        return gzip.open(stored, "rb")
+    return bz2.open(stored, "rb") if uri.lower().endswith(".bz2") else pa.CompressedInputStream(stored, "zstd")
 
 
 # ---- checks before the batch -----------------------------------------------------------------------

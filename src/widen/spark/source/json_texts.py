@@ -79,7 +79,7 @@ class JsonFiles:
     def read(self) -> RawTexts:
         """Return the raw batch of the files. The tasks read plain local files themselves."""
         spark, source = self.spark, self.source
-        if not can_read(source.files):
+        if not can_read(spark, source.files):
             return read_json_by_spark(spark, source, self.limit)
         small, lined, streamed = self._forms
         if is_local(spark):  # a task here reads a file of any form, record by record
@@ -98,7 +98,7 @@ class JsonFiles:
     def find_tasks(self) -> FileTasks | None:
         """Return the files for the tasks of the proof; None if Spark has to read them."""
         spark, source = self.spark, self.source
-        if not (is_driver(spark) and can_read(source.files)) or any(file.is_compressed for file in source.files):
+        if not (is_driver(spark) and can_read(spark, source.files)) or any(file.is_compressed for file in source.files):
             return None
         small, lined, streamed = self._forms
         files = [ProofFile(file.uri, file.size_bytes, is_small(file)) for file in (*small, *lined)]
@@ -115,7 +115,7 @@ class JsonFiles:
         """
         spark, source = self.spark, self.source
         is_large = source.text_bytes > _MAX_SAMPLED_BYTES
-        if is_large or is_multi_line(source) or not (is_driver(spark) and can_read(source.files)):
+        if is_large or is_multi_line(source) or not (is_driver(spark) and can_read(spark, source.files)):
             return None
         if any(file.is_compressed for file in source.files):
             return None

@@ -25,7 +25,7 @@ from widen.model.types import StructType
 from widen.proof.canonical import canonical_instant
 from widen.rows.row_builder import ORIGIN_FIELDS
 from widen.schema.source_metadata import role_of, source_key
-from widen.spark.engine import LocalSession, Rows, is_local, require_spark, to_local_frame
+from widen.spark.engine import Engine, LocalSession, Rows, is_local, require_spark, to_local_frame
 from widen.spark.errors import translate_spark_errors, unpersist
 from widen.spark.ingest.batch import Batch, TextBatch, TextReaders
 from widen.spark.ingest.quarantined_rows import union_rows
@@ -48,6 +48,7 @@ from widen.spark.source.json_texts import (
     read_column,
     read_json_by_spark,
 )
+from widen.spark.source.remote_files import MAX_REMOTE_FILES, is_store_url
 from widen.spark.source.source_files import (
     FileFormat,
     FilePath,
@@ -250,7 +251,7 @@ class BatchReader:
             # The proof has a reader of its own, so that it does not share the errors of the ingestion.
             again = partial(read_csv_for_proof, spark, source, dialect)
             tasks = partial(find_csv_tasks, spark, source, dialect)
-            if not can_read(source.files):
+            if not can_read(spark, source.files):
                 return TextReaders(partial(read_csv, spark, source, dialect), again)
             # A job of Spark costs more than to read a few small files here.
             ranges = small_csv_ranges(spark, source.files, dialect) if is_few else None
@@ -311,8 +312,11 @@ def _choose_engine(session: LocalSession, source: SourceFiles) -> None:
     """Start Spark if this process cannot read the files of a source, or not as fast."""
     if source.format.is_typed:
         session.require(f"its readers read {source.format.value} files")
-    if not can_read(source.files):
+    if not can_read(cast("SparkSession", session), source.files):
         session.require("the files have an unusual compression, or names that only its file systems know")
+    remote = sum(is_store_url(file.uri) for file in source.files)
+    if session.engine is Engine.AUTO and remote > MAX_REMOTE_FILES:
+        session.require(f"the source has {remote:,} files in another store, more than {MAX_REMOTE_FILES}")
     session.accept(source.text_bytes)
 
 

@@ -15,9 +15,9 @@ from types import MappingProxyType
 from typing import TypeAlias
 from urllib.parse import quote, unquote
 
-from widen.errors import CorruptFile, InvalidOption, SourceChanged, SourceError, WidenError
+from widen.errors import CorruptFile, InvalidOption, SourceChanged, SourceError, StorageError, WidenError
 from widen.log.local_files import absolute_path
-from widen.spark.engine import is_local, require_spark
+from widen.spark.engine import can_start, is_local, require_spark
 from widen.spark.errors import (
     ADD_STORE,
     NO_CREDENTIALS,
@@ -27,6 +27,7 @@ from widen.spark.errors import (
     translate_spark_errors,
 )
 from widen.spark.session import is_driver
+from widen.spark.source.remote_files import find_states, is_store_url, list_store_files, open_store_file
 from widen.spark.source.source_places import (
     ensure_no_table,
     expand_local,
@@ -295,9 +296,9 @@ def find_source(
 def _list_paths(spark: SparkSession, paths: Sequence[str]) -> list[SourceFile]:
     """Return the files that paths name. A path that matches nothing as a pattern may be the name of a file."""
     if is_local(spark):
-        places = [expand_local(path) for path in paths]
-        if None not in places and not any(map(is_elsewhere, paths)):
-            return list_local_files(each for some in places for each in some or ())
+        found = [_list_here(spark, path) for path in paths]
+        if None not in found:
+            return sorted((file for some in found for file in some or ()), key=lambda file: file.path)
         require_spark(spark, "only its file systems find the source")
     reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
     named = _list_local_files(spark, paths)
@@ -311,6 +312,26 @@ def _list_paths(spark: SparkSession, paths: Sequence[str]) -> list[SourceFile]:
     if len(paths) > 1:
         return sorted((file for path in paths for file in _list_paths(spark, [path])), key=lambda file: file.path)
     return to_source_files(list_source_files(reader.load([*map(as_literal, paths)])))
+
+
+def _list_here(spark: SparkSession, path: str) -> list[SourceFile] | None:
+    """Return the files that a path names, listed by this process; None if Spark has to list them.
+
+    Raises:
+        SourceError: a store does not have the files, or cannot be listed, and the caller does not want Spark.
+    """
+    if not is_store_url(path):
+        places = expand_local(path)
+        return None if places is None or is_elsewhere(path) else list_local_files(places)
+    try:
+        found = list_store_files(path, is_hidden)
+    except StorageError as error:
+        if can_start(spark):  # its configuration may have the credentials
+            return None
+        raise unusable_source(path, str(error.fields["reason"]), str(error.fields["fix"])) from error
+    if found is None:
+        raise unusable_source(path, "the path does not exist", "Check the URL and the storage options.")
+    return [SourceFile(each.url, each.size_bytes, each.modified_ms, _ASCII.sub(_escape, each.url)) for each in found]
 
 
 def list_linked_files(paths: Sequence[str]) -> list[SourceFile] | None:
@@ -467,10 +488,9 @@ def hash_files(spark: SparkSession, source: SourceFiles) -> SourceFiles:
 
 def _hash_file(file: SourceFile) -> str:
     path = to_local(file.path)
-    assert path is not None
     hashed = hashlib.sha256()
     try:
-        with open(path, "rb") as content:
+        with open_store_file(file.uri) if path is None else open(path, "rb") as content:
             while block := content.read(_HASHED_BYTES):
                 hashed.update(block)
     except OSError as error:
@@ -669,7 +689,7 @@ def ensure_unchanged(spark: SparkSession, files: Sequence[SourceFile]) -> None:
 
 def find_changes(spark: SparkSession, files: Sequence[SourceFile]) -> Mapping[str, str]:
     """Return what happened to the files that are not as they were listed, by their paths."""
-    states = _local_states(files) if is_driver(spark) else None
+    states = _local_states(files, may_be_remote=is_local(spark)) if is_driver(spark) else None
     if states is None:
         states = _states(spark, [file for file in files if file.size_bytes])
     # An empty file may stay or go: it has no records, and a listing by a Spark job leaves it out.
@@ -686,12 +706,15 @@ def _describe(file: SourceFile, state: tuple[int, int] | None) -> str:
     return "was overwritten" if modified_ms != file.modified_ms else ""
 
 
-def _local_states(files: Sequence[SourceFile]) -> dict[str, tuple[int, int]] | None:
+def _local_states(files: Sequence[SourceFile], *, may_be_remote: bool) -> dict[str, tuple[int, int]] | None:
     """Return sizes and times of the files that exist; None if Spark has to list them."""
-    states = {}
+    remote = [file.path for file in files if may_be_remote and is_store_url(file.uri)]
+    states = dict(find_states(remote))
     for file in files:
         path = local_path(file.uri)
         if path is None:
+            if may_be_remote and is_store_url(file.uri):
+                continue
             return None
         try:
             found = os.stat(path)

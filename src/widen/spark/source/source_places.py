@@ -20,6 +20,7 @@ from urllib.parse import unquote, urlsplit
 from widen.errors import InvalidOption, SourceError, StorageRefused
 from widen.spark.engine import is_local
 from widen.spark.session import is_driver, will_run_here
+from widen.spark.source.remote_files import find_folders
 from widen.spark.spark_types import SparkSession, spark_errors
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
@@ -326,12 +327,23 @@ def _remote_table(spark: SparkSession, folders: Sequence[str]) -> FoundTable | N
             if length == 0 or "=" not in names[length - 1]:
                 above[store, "/".join(names[:length])] = None
     pending = islice(above, _MAX_REMOTE_FOLDERS)
+    if is_local(spark):
+        return _find_marked(["/".join(filter(None, each)) for each in pending])
     while some := list(islice(pending, _FOLDERS_AT_ONCE)):
         for mark, table_format in _REMOTE_MARKS:
             for pattern in _patterns(some, mark):
                 root = _first_match(spark, pattern, mark)
                 if root is not None:
                     return FoundTable(root, table_format)
+    return None
+
+
+def _find_marked(folders: Sequence[str]) -> FoundTable | None:
+    for mark, table_format in _REMOTE_MARKS:
+        folder, _, name = mark.partition("/")
+        found = find_folders([f"{each}/{folder}" for each in folders], name.lstrip("*"))
+        if found:
+            return FoundTable(found[0].removesuffix(f"/{folder}"), table_format)
     return None
 
 

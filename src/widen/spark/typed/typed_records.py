@@ -283,7 +283,9 @@ def _find_task_files(spark: SparkSession, source: SourceFiles, paths: Sequence[s
     """Return the files, if they are Parquet and tasks can read them; else none."""
     members = set(paths)
     files = tuple(file for file in source.files if file.path in members)
-    is_readable = source.format is FileFormat.PARQUET and not source.options and is_driver(spark) and can_read(files)
+    is_readable = (
+        source.format is FileFormat.PARQUET and not source.options and is_driver(spark) and can_read(spark, files)
+    )
     return files if is_readable else ()
 
 

@@ -84,18 +84,29 @@ def _columns_table(schema: StructType) -> Any:
     return table
 
 
-def history_iceberg(table: str, catalog: str, limit: int | None = None, json: bool = False) -> None:
-    """Show the snapshots of an Iceberg table, newest first."""
+def history_iceberg(
+    table: str,
+    catalog: str,
+    limit: int | None = None,
+    samples: shared_options.Samples = shared_options.Shown.MASKED,
+    json: bool = False,
+) -> None:
+    """Show the snapshots of an Iceberg table, newest first. Also shows what each one changed."""
     from widen.report import terminal
+    from widen.report.iceberg_report import read_iceberg_history
+    from widen.report.text_format import changes_text, masked_parameters, shown_intervals
     from widen.table import IcebergTable
 
     opened = IcebergTable(table, catalog)
     entries = opened.history(limit)
+    intervals = shown_intervals(read_iceberg_history(opened.table, opened.name, limit), samples.value)
+    by_snapshot = {interval.moment.version: interval for interval in intervals}
     if json:
         show_json(
             [
                 {"version": each.version, "time": each.timestamp.isoformat(), "operation": each.operation}
-                | {"parameters": each.parameters, "metrics": each.metrics}
+                | {"parameters": masked_parameters(each.parameters, samples.value), "metrics": each.metrics}
+                | {"changes": [change.to_value() for change in by_snapshot[each.version].changes]}
                 for each in entries
             ]
         )
@@ -105,7 +116,9 @@ def history_iceberg(table: str, catalog: str, limit: int | None = None, json: bo
     for each in entries:
         counts = [f"{key} {each.metrics[key]}" for key in _SHOWN_COUNTS if each.metrics.get(key, "0") != "0"]
         moment = Text(f"{each.timestamp:%Y-%m-%d %H:%M:%S}", "dim")
-        parts.add_row(Text(str(each.version), "bold"), moment, each.operation, printable(", ".join(counts)))
+        interval = by_snapshot[each.version]
+        lines = [printable(", ".join(counts)), *changes_text(interval.changes, is_first=interval.is_first)]
+        parts.add_row(Text(str(each.version), "bold"), moment, each.operation, Text("\n").join(map(Text, lines)))
     show_parts([Text(opened.name, "bold"), parts])
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from widen.evolution.schema_changes import ColumnChange, schema_changes
@@ -76,6 +77,20 @@ def build_iceberg_report(table: Table, name: str, options: str = "") -> Report:
         options=options,
         acknowledged=read_acknowledgements(metadata.properties, name),
     )
+
+
+def read_iceberg_history(table: Table, name: str, limit: int | None = None) -> list[IntervalRecord]:
+    """Return the snapshots of the main branch, newest first, with what each one changed.
+
+    Raises:
+        CorruptMetadata: a property of Widen cannot be read.
+        UnsupportedColumnType: Spark has no type for a column.
+        CorruptFile: a list of events cannot be read.
+    """
+    history = _History(table.metadata, name, open_store(table.location(), table.io.properties))
+    # The snapshot before the oldest one has the columns that it changed.
+    line = list(islice(ancestors(table.metadata), None if limit is None else limit + 1))[::-1]
+    return list(history.intervals(line))[::-1][:limit]
 
 
 def _types_before(metadata: TableMetadata) -> dict[Path, tuple[str, ...]]:

@@ -256,7 +256,7 @@ SIGNS = {ADDED: "+", WIDENED: "↗", RETYPED: "~", CHANGED: "~", RENAMED: "→",
 # Source: docs/evolution-rules.md#d24
 
 
-__all__ = ["Samples", "mask", "mask_report", "sample_formatter", "shown_intervals"]
+__all__ = ["Samples", "mask", "mask_report", "masked_parameters", "sample_formatter", "shown_intervals"]
 
 
 def mask_report(report: Report, samples: Samples | str) -> Report:
@@ -295,19 +295,19 @@ def _bound(bound: Scalar | None, samples: Samples) -> Scalar | None:
 
 def _interval(interval: IntervalRecord, samples: Samples) -> IntervalRecord:
     changes = tuple(_change(change, samples) for change in interval.changes)
-    return replace(interval, changes=changes, parameters=_parameters(interval.parameters, samples))
+    return replace(interval, changes=changes, parameters=masked_parameters(interval.parameters, samples))
 
 
-def _parameters(parameters: Mapping[str, Any], samples: Samples) -> Mapping[str, Any]:
+def masked_parameters(parameters: Mapping[str, Any], samples: Samples | str) -> Mapping[str, Any]:
     """Return the parameters of a commit with masked events; other writers may have stored raw values in them."""
-    text = parameters.get(EVENTS)
-    if not isinstance(text, str) or samples is Samples.RAW:
+    form, text = Samples(samples), parameters.get(EVENTS)
+    if not isinstance(text, str) or form is Samples.RAW:
         return parameters
     try:
         events = msgspec.json.decode(text)
     except msgspec.DecodeError:
         return parameters
-    masked = [_event(event, samples) for event in events] if isinstance(events, list) else events
+    masked = [_event(event, form) for event in events] if isinstance(events, list) else events
     return {**parameters, EVENTS: msgspec.json.encode(masked).decode()}
 
 

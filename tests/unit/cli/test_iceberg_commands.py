@@ -51,6 +51,10 @@ def test_history(table: Table, catalog: str) -> None:
     (entry,) = json.loads(run("history", "ns.orders", "--catalog", catalog, "--json").stdout)
     assert (entry["version"], entry["operation"]) == (table.metadata.current_snapshot_id, "append")
     assert entry["metrics"]["total-records"] == "2"
+    assert [(each["change"], each["column"], each["to"]) for each in entry["changes"]] == [
+        ("added", "id", "int"),
+        ("added", "name", "string"),
+    ]
 
 
 def test_alter(table: Table, catalog: str) -> None:
@@ -107,7 +111,7 @@ def test_diff(table: Table, catalog: str) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("history", "ns.orders", "--samples", "raw"), "--samples does not apply to Iceberg tables"),
+        (("show", "ns.orders", "--storage-option", "a=b"), "--storage-option does not apply to Iceberg tables"),
         (("diff", "ns.orders", "--from", "1"), "does not have the snapshot 1"),
         (("contract", "ns.orders", "--version", "1"), "does not have the snapshot 1"),
         (("show", "ns.missing"), "There is no Iceberg table ns.missing"),

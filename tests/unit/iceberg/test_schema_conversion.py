@@ -53,10 +53,20 @@ def test_uuid_and_fixed_are_binary_of_one_length(theirs: ice.IcebergType, length
     assert items.metadata[FIXED_LENGTHS] == {"5": length}
 
 
-def test_a_time_is_refused_by_its_path() -> None:
-    inner = ice.StructType(ice.NestedField(3, "at", ice.TimeType()))
+@pytest.mark.parametrize(
+    ("theirs", "name"),
+    [
+        (ice.TimeType(), "time"),
+        (ice.TimestampNanoType(), "timestamp_ns"),
+        (ice.TimestamptzNanoType(), "timestamptz_ns"),
+        (ice.GeometryType(), r"geometry.*"),
+        (ice.GeographyType(), r"geography.*"),
+    ],
+)
+def test_types_that_spark_does_not_have_are_refused_by_their_path(theirs: ice.IcebergType, name: str) -> None:
+    inner = ice.StructType(ice.NestedField(3, "at", theirs))
     schema = Schema(ice.NestedField(1, "days", ice.ListType(2, inner)))
-    with pytest.raises(UnsupportedColumnType, match=r"days\.element\.at cannot have the type time"):
+    with pytest.raises(UnsupportedColumnType, match=rf"days\.element\.at cannot have the type {name}: "):
         to_model(schema)
 
 

@@ -105,3 +105,61 @@ def test_what_is_published_and_cleaned_up_is_there_once(
         numbers = sorted(rows["id"].to_pylist())
         assert numbers in ([*range(reported + 1)], [*range(reported + 2)])
     record_testsuite_property("publishers of branches killed", f"{kills}, after {reported} rounds")
+
+
+RESTORER = """
+import json, sys
+from pathlib import Path
+import widen
+
+catalog, number = Path(sys.argv[1]), int(sys.argv[2])
+place, good = {"catalog": catalog, "engine": "local"}, catalog.parent / "good"
+
+def load(number, name, **words):
+    source = catalog.parent / f"{name}.jsonl"
+    source.with_suffix(".new").write_text(json.dumps({"id": number, f"f{abs(number) % 4}": number}) + chr(10))
+    source.with_suffix(".new").rename(source)
+    widen.ingest(str(source), "shop.orders", **words, **place)
+
+def undo():
+    widen.IcebergTable("shop.orders", catalog).restore(int(good.read_text()))
+    good.unlink()
+
+if good.exists():  # what the process before this one has not undone, or has undone without saying so
+    undo()
+while True:
+    load(number, f"good-{number}", txn=("loader", number))
+    good.with_suffix(".new").write_text(str(widen.IcebergTable("shop.orders", catalog).version))
+    good.with_suffix(".new").rename(good)
+    load(-1 - number, f"bad-{number}", txn=("loader", number + 1))
+    undo()
+    print(number, flush=True)
+    number += 1
+"""
+
+
+def test_what_is_restored_is_there_once(
+    tmp_path: Path, record_testsuite_property: Callable[[str, object], None]
+) -> None:
+    """A restore takes back a load and its mark at once: the next load of that number is not skipped."""
+    catalog, rng, reported, kills = tmp_path / "c.db", random.Random(5), -1, 40 if FULL in os.environ else 2
+    between = 0
+    for _ in range(kills):
+        command = [sys.executable, "-c", RESTORER, str(catalog), str(reported + 1)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as worker:
+            assert worker.stdout is not None
+            begin = time.monotonic()
+            reported = int(worker.stdout.readline())
+            time.sleep(rng.uniform(0, 0.6) * (time.monotonic() - begin))
+            worker.send_signal(signal.SIGKILL)
+            rest = worker.stdout.read().split()
+            reported = int(rest[-1]) if rest and rest[-1].isdigit() else reported
+        numbers = sorted(to_table_name("shop.orders", catalog).load().scan().to_arrow()["id"].to_pylist())
+        bad, good = [each for each in numbers if each < 0], [each for each in numbers if each >= 0]
+        assert good in ([*range(reported + 1)], [*range(reported + 2)])
+        assert bad in ([], [-1 - good[-1]])
+        assert not bad or (tmp_path / "good").exists()
+        between += bool(bad)
+    record_testsuite_property(
+        "restores killed", f"{kills}, after {reported} rounds; {between} before they were visible"
+    )

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from support.fault import FULL, Operation, chosen, complaints, faults_of, from_commit_on
 from widen.ingestion import ingest, replay
-from widen.spark.maintain import compact_files
+from widen.spark.maintain import rewrite_files
 from widen.table import Table, create_table
 
 CI_FAULTS = 2
@@ -61,7 +61,7 @@ def prepare_small_files(spark: SparkSession, place: Path) -> None:
 
 
 def compact(spark: SparkSession, place: Path) -> int:
-    with mock.patch.object(compact_files, "BATCH_BYTES", 1):
+    with mock.patch.object(rewrite_files, "BATCH_BYTES", 1):
         return table(place).optimize(spark=spark).version
 
 

@@ -21,7 +21,7 @@ from support.type_change import CASES, REFUSED, Case
 from widen.errors import CastOverflow, InvalidOption, SchemaMismatch
 from widen.model.schema_json import parse_type
 from widen.protocol.type_widening import all_type_changes
-from widen.spark.settings import AUTO_MERGE, AUTOMATIC_WIDENING
+from widen.spark.session import AUTO_MERGE, AUTOMATIC_WIDENING
 from widen.table import Table
 
 ENABLED = {"delta.enableTypeWidening": "true", "delta.feature.timestampNtz": "supported"}

@@ -15,8 +15,8 @@ import widen
 from engine.test_rewrite import rows_with_ids
 from support.old_table import ENABLED, file_types, live, log, operations
 from widen.errors import ColumnNotFound, CorruptFile, InvalidOption, MetadataChanged
-from widen.spark.maintain import compact_files
-from widen.spark.maintain.compact_files import Compaction, CompactionTask, plan_compaction
+from widen.spark.maintain import rewrite_files
+from widen.spark.maintain.rewrite_files import Compaction, CompactionTask, plan_compaction
 from widen.table import Table
 
 VECTORS = {"delta.enableDeletionVectors": "true", "delta.enableRowTracking": "true"}
@@ -155,7 +155,7 @@ def test_an_append_meanwhile_does_not_matter(
 def test_files_that_others_change_meanwhile_are_left_to_another_attempt(
     spark: SparkSession, tmp_path: Path, small: Table, interfere: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compact_files, "plan_compaction", _one_task_per_partition)
+    monkeypatch.setattr(rewrite_files, "plan_compaction", _one_task_per_partition)
     before = rows(small, spark)
     interfere(lambda: Table(str(tmp_path)).delete("a = 5 AND p = 'y z'", spark=spark))
     done = small.optimize(spark=spark)
@@ -192,7 +192,7 @@ def test_a_conflict_that_does_not_end_is_told(
     spark: SparkSession, tmp_path: Path, small: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = Compaction._commit
-    monkeypatch.setattr(compact_files, "MOST_CONFLICTS", 2)
+    monkeypatch.setattr(rewrite_files, "MOST_CONFLICTS", 2)
 
     def commit(self: Compaction, *arguments: Any) -> Any:
         Table(str(tmp_path)).set_properties({"n": str(Table(str(tmp_path)).version)})

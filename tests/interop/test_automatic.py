@@ -17,7 +17,7 @@ from support.race import interrupt
 from support.type_change import CASES
 from widen.errors import CheckViolated, IcebergIncompatible, IdentityColumnGiven, SchemaMismatch
 from widen.model.column_path import fields
-from widen.spark.settings import AUTO_MERGE, AUTOMATIC_WIDENING
+from widen.spark.session import AUTO_MERGE, AUTOMATIC_WIDENING
 from widen.table import Table, create_table
 
 WIDENING = {"delta.enableTypeWidening": "true", "delta.feature.timestampNtz": "supported"}

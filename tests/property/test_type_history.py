@@ -17,8 +17,14 @@ from hypothesis import strategies as st
 
 from support.state import MAPPED, WIDE, after, state
 from widen.model.schema_json import parse_type
-from widen.schema import request as alter_request
-from widen.schema.alter import plan_alter
+from widen.schema.alter import (
+    parse_column_changes,
+    parse_drops,
+    parse_new_columns,
+    parse_rename,
+    parse_replacement,
+    plan_alter,
+)
 from widen.schema.growth import grow_schema, schema_change_options
 from widen.schema.operations import Operation
 from widen.schema.source_metadata import AutomaticWidening
@@ -124,10 +130,10 @@ def widen(root: Node, table: TableState, picks: tuple[int, int, int], version: i
     leaf.type = WIDER[leaf.type]
     way = picks[1] % 3
     if way == 0:
-        return changed(table, alter_request.parse_column_changes(table.schema, {path: {"type": parse_type(leaf.type)}}))
+        return changed(table, parse_column_changes(table.schema, {path: {"type": parse_type(leaf.type)}}))
     if way == 1:
         return grown_by_a_write(table, root)
-    return changed(table, alter_request.parse_replacement(parse_type(f"struct<{sql(root)}>")))  # type: ignore[arg-type]
+    return changed(table, parse_replacement(parse_type(f"struct<{sql(root)}>")))  # type: ignore[arg-type]
 
 
 def changed(table: TableState, operations: tuple[Operation, ...]) -> TableState:
@@ -158,7 +164,7 @@ def rename(root: Node, table: TableState, picks: tuple[int, int, int], _: int | 
     if name is None:
         return table
     old, member.name = member.name, name
-    return changed(table, alter_request.parse_rename(table.schema, (*at, old), name))
+    return changed(table, parse_rename(table.schema, (*at, old), name))
 
 
 def move(root: Node, table: TableState, picks: tuple[int, int, int], _: int | None) -> TableState:
@@ -167,7 +173,7 @@ def move(root: Node, table: TableState, picks: tuple[int, int, int], _: int | No
     place = picks[2] % (len(struct.members) + 1)
     wanted: dict[str, Any] = {"after": struct.members[place - 1].name} if place else {"first": True}
     struct.members.insert(place, member)
-    return changed(table, alter_request.parse_column_changes(table.schema, {(*at, member.name): wanted}))  # type: ignore[dict-item]
+    return changed(table, parse_column_changes(table.schema, {(*at, member.name): wanted}))  # type: ignore[dict-item]
 
 
 def drop(root: Node, table: TableState, picks: tuple[int, int, int], _: int | None) -> TableState:
@@ -175,7 +181,7 @@ def drop(root: Node, table: TableState, picks: tuple[int, int, int], _: int | No
     if len(struct.members) == 1:
         return table
     struct.members.remove(member)
-    return changed(table, alter_request.parse_drops(table.schema, [(*at, member.name)], if_exists=False))
+    return changed(table, parse_drops(table.schema, [(*at, member.name)], if_exists=False))
 
 
 def add(root: Node, table: TableState, picks: tuple[int, int, int], _: int | None) -> TableState:
@@ -184,7 +190,7 @@ def add(root: Node, table: TableState, picks: tuple[int, int, int], _: int | Non
     if name is None:
         return table
     struct.members.append(Member(name, grown(json.loads(json_of(kind)))))
-    return changed(table, alter_request.parse_new_columns(table.schema, {(*at, name): kind}))
+    return changed(table, parse_new_columns(table.schema, {(*at, name): kind}))
 
 
 def json_of(kind: str) -> str:

@@ -41,7 +41,7 @@ from widen.sql_commands.statements import (
 )
 
 if TYPE_CHECKING:
-    from widen.schema.request import ColumnChanges, NewColumn
+    from widen.schema.alter import ColumnChanges, NewColumn
 
 
 def to_sql(statement: Statement) -> str:

@@ -21,8 +21,8 @@ from widen.errors import InvalidOption
 if TYPE_CHECKING:
     from widen.cli.output import StepDisplay
     from widen.model.types import StructType
+    from widen.schema.alter import ColumnChanges, NewColumn
     from widen.schema.operations import Operation
-    from widen.schema.request import ColumnChanges, NewColumn
     from widen.spark.spark_types import SparkSession
     from widen.table import IcebergTable, Table
     from widen.table.open_table import TableVersion
@@ -91,7 +91,7 @@ def parse_operations(
     Args:
         changes: The changes of the column, or the settings of a new one.
     """
-    from widen.schema.request import parse_column_changes, parse_drops, parse_new_columns, parse_rename
+    from widen.schema.alter import parse_column_changes, parse_drops, parse_new_columns, parse_rename
 
     if name is not None:
         return parse_rename(schema, column, name)
@@ -181,7 +181,7 @@ def sql_command(
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
     """Run one SQL statement, a query or a change. A table is delta.`path`, or a name in a catalog."""
-    from widen.sql_commands.token_reader import split_statements
+    from widen.sql_commands.grammar import split_statements
 
     settings = shared_options.storage(storage_option)
     for statement in split_statements(sys.stdin.read()) if text == STDIN else [text]:

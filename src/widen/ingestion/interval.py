@@ -44,7 +44,7 @@ from widen.spark.engine import SOURCE_OPTIONS, LocalSession, is_local, open_sess
 from widen.spark.ingest.batch import Batch
 from widen.spark.ingest.contract_check import ContractReport
 from widen.spark.ingest.quarantined_rows import BatchResult
-from widen.spark.settings import with_store_settings
+from widen.spark.session import with_store_settings
 from widen.spark.source.open_source import IngestSource
 from widen.spark.source.remote_files import is_store_url
 from widen.spark.source.source_files import hash_files, to_paths, unchanged_files

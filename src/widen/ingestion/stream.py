@@ -29,8 +29,7 @@ from widen.ingestion.result import IngestResult
 from widen.model.argument_types import check_arguments
 from widen.model.display import Progress, no_progress
 from widen.spark.ingest.streaming_query import IngestStream, file_stream, query_id, start_stream
-from widen.spark.session import find_session
-from widen.spark.settings import with_store_settings
+from widen.spark.session import find_session, with_store_settings
 from widen.spark.source.open_source import BatchReader, IngestSource
 from widen.spark.source.source_files import to_paths, to_place
 from widen.spark.source.source_places import find_table_source

@@ -25,10 +25,10 @@ from widen.protocol.table_features import supported_features
 from widen.spark.dml.merge import MergeClause
 from widen.spark.errors import translate_spark_errors
 from widen.spark.expression import Expression
-from widen.spark.session import find_session
-from widen.spark.settings import RETENTION_CHECK, is_setting_on, schema_evolution_settings
+from widen.spark.session import RETENTION_CHECK, find_session, is_setting_on, schema_evolution_settings
 from widen.spark.spark_types import DataFrame, SparkSession, from_spark, type_to_spark
 from widen.sql_commands import iceberg_statements
+from widen.sql_commands.grammar import TokenReader, tokenize
 from widen.sql_commands.iceberg_statements import IcebergCatalog, iceberg_codes, identity_columns
 from widen.sql_commands.parser import parse_sql
 from widen.sql_commands.queries import (
@@ -73,7 +73,6 @@ from widen.sql_commands.statements import (
     Update,
     Upkeep,
 )
-from widen.sql_commands.token_reader import TokenReader, tokenize
 from widen.table import IcebergTable, Table, create_table
 from widen.table.row_operations import MergeBuilder
 from widen.table.table import create_table_as

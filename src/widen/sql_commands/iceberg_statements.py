@@ -21,11 +21,11 @@ from widen.log.commit_outcome import Conflicted, StagedFiles
 from widen.model.column_path import as_nullable
 from widen.model.types import compact_sql
 from widen.protocol.column_metadata import DEFAULT
-from widen.schema import request
+from widen.schema import alter
 from widen.schema.source_metadata import COMMENT
 from widen.schema.table_definition import DESCRIPTION
 from widen.spark.iceberg.write import open_iceberg_writer
-from widen.spark.settings import RETENTION_CHECK, is_setting_on
+from widen.spark.session import RETENTION_CHECK, is_setting_on
 from widen.spark.spark_types import DataFrame, SparkSession, from_spark
 from widen.sql_commands.statements import (
     AddColumns,
@@ -132,7 +132,7 @@ def execute(statement: TableStatement, table: IcebergTable) -> IcebergTable:
     """
     match statement:
         case AlterColumns(_, changes):
-            return table.change_columns(request.parse_column_changes(table.columns, dict(changes.items())))
+            return table.change_columns(alter.parse_column_changes(table.columns, dict(changes.items())))
         case RenameColumnStatement(_, column, name):
             return table.rename_column(column, name)
         case AddColumns(_, columns):

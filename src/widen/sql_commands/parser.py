@@ -26,7 +26,17 @@ from widen.schema.table_definition import DESCRIPTION
 from widen.spark.dml.assignment import ChangeKind
 from widen.spark.dml.merge import MergeClause, MergeSide
 from widen.sql_commands import statements
-from widen.sql_commands.grammar import QUOTED, REMARK, grammar, refused_message, unexpected_token_message
+from widen.sql_commands.grammar import (
+    QUOTED,
+    REMARK,
+    TokenReader,
+    grammar,
+    refused_message,
+    replace_qualifiers,
+    table_qualifiers,
+    to_table_reference,
+    unexpected_token_message,
+)
 from widen.sql_commands.statements import (
     CreateTableAs,
     Delete,
@@ -38,10 +48,9 @@ from widen.sql_commands.statements import (
     TableReference,
     Update,
 )
-from widen.sql_commands.token_reader import TokenReader, replace_qualifiers, table_qualifiers, to_table_reference
 
 if TYPE_CHECKING:
-    from widen.schema.request import ColumnChanges, NewColumn
+    from widen.schema.alter import ColumnChanges, NewColumn
 
 
 def parse_sql(text: str) -> Statement | RowStatement:

@@ -31,7 +31,7 @@ from widen.protocol.table_features import MIN_READER_VERSION, MIN_WRITER_VERSION
 from widen.protocol.table_properties import FEATURE_PREFIX, canonical_key
 from widen.schema.source_metadata import COMMENT
 from widen.spark.spark_types import DataFrame, SparkSession, spark_errors
-from widen.sql_commands.grammar import refused_message
+from widen.sql_commands.grammar import Token, TokenReader, refused_message, split_list, to_table_reference, tokenize
 from widen.sql_commands.iceberg_statements import IcebergCatalog, iceberg_codes
 from widen.sql_commands.statements import (
     DescribeDetail,
@@ -42,7 +42,6 @@ from widen.sql_commands.statements import (
     ShowProperties,
     TableReference,
 )
-from widen.sql_commands.token_reader import Token, TokenReader, split_list, to_table_reference, tokenize
 from widen.table import Table
 
 _CHANGES, _CHANGES_BY_PATH = "TABLE_CHANGES", "TABLE_CHANGES_BY_PATH"

@@ -24,12 +24,11 @@ from widen.model.types import DataType
 from widen.protocol import column_mapping
 from widen.protocol.actions import Add
 from widen.protocol.table_properties import canonical_keys
-from widen.schema import request
-from widen.schema.alter import plan_alter
+from widen.schema import alter
+from widen.schema.alter import AnyPath, ByPath, ColumnChanges, plan_alter, to_path
 from widen.schema.checks import identity_at
 from widen.schema.feature_removal import plan_mapping_removal
 from widen.schema.operations import AddConstraint, DropConstraint, Operation, SyncIdentity, depends_on_rows, needs_spark
-from widen.schema.request import AnyPath, ByPath, ColumnChanges, to_path
 from widen.schema.table_definition import (
     check_properties,
     needs_backfill,
@@ -113,7 +112,7 @@ class ColumnChangesMixin(ColumnMethodsMixin, TableVersion):
 
         Source: Delta Lake's ALTER COLUMN.
         """
-        return self.change_columns(request.parse_column_changes(self.refresh()._snapshot.schema, changes), spark=spark)
+        return self.change_columns(alter.parse_column_changes(self.refresh()._snapshot.schema, changes), spark=spark)
 
     @check_arguments
     def replace_columns(self, schema: SchemaLike) -> Self:
@@ -133,7 +132,7 @@ class ColumnChangesMixin(ColumnMethodsMixin, TableVersion):
         Source: Delta Lake's REPLACE COLUMNS.
         """
         self.refresh()
-        return self.change_columns(request.parse_replacement(to_table_schema(schema)))
+        return self.change_columns(alter.parse_replacement(to_table_schema(schema)))
 
     @check_arguments
     def sync_identity(self, column: AnyPath, *, spark: SparkSession | None = None) -> Self:
@@ -154,7 +153,7 @@ class ColumnChangesMixin(ColumnMethodsMixin, TableVersion):
         from widen.spark.row_checks import column_bound
         from widen.spark.session import find_session
 
-        path, _ = resolve(self.refresh()._snapshot.schema, request.to_path(column))
+        path, _ = resolve(self.refresh()._snapshot.schema, to_path(column))
         identity = identity_at(self._snapshot.schema, path)
         session = find_session(spark)
         last = column_bound(session, self._store, self._snapshot, path, is_lowest=identity.step < 0)

@@ -34,10 +34,10 @@ from widen.model.argument_types import check_arguments
 from widen.model.column_path import Path
 from widen.model.types import DataType, StructType
 from widen.protocol.column_metadata import visible_schema
-from widen.schema import request
+from widen.schema import alter
+from widen.schema.alter import AnyPath, ColumnChanges
 from widen.schema.growth import SchemaChangeOptions, never
 from widen.schema.operations import Operation
-from widen.schema.request import AnyPath, ColumnChanges
 from widen.schema.source_metadata import TableFormat, can_widen_automatically
 from widen.table.iceberg_maintenance import NO_SNAPSHOT, IcebergMaintenanceMixin
 from widen.table.open_table import Self
@@ -456,7 +456,7 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
         given = {"type": type, "comment": comment, "nullable": nullable, "after": after}
         given_changes = {key: value for key, value in given.items() if value is not None}
         changes = ColumnChanges(**given_changes, first=first)  # type: ignore[typeddict-item]
-        return self.change_columns(request.parse_column_changes(self.refresh()._full_schema, {column: changes}))
+        return self.change_columns(alter.parse_column_changes(self.refresh()._full_schema, {column: changes}))
 
     @property
     def columns(self) -> StructType:
@@ -560,7 +560,7 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
     def _change_options(
         self, frame: DataFrame, merge_schema: bool | None, widening: str | None, *, cast: bool
     ) -> SchemaChangeOptions:
-        from widen.spark.settings import schema_evolution_settings
+        from widen.spark.session import schema_evolution_settings
 
         merges, mode = schema_evolution_settings(frame.sparkSession, merge_schema, widening)
         widens = partial(can_widen_automatically, TableFormat.ICEBERG_V2, mode) if merges else never

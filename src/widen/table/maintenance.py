@@ -126,7 +126,7 @@ class MaintenanceMixin(PropertyChangesMixin):
         Source: PROTOCOL.md#writer-requirements-for-type-widening; Delta Spark's DROP FEATURE
         """
         from widen.spark.maintain.rewrite_files import OldFileRewrite
-        from widen.spark.settings import FAST_DROP, is_setting_on
+        from widen.spark.session import FAST_DROP, is_setting_on
 
         renewal = OldFileRewrite(self._store, _session(spark))
         is_fast = is_setting_on(spark, FAST_DROP)
@@ -202,7 +202,7 @@ class MaintenanceMixin(PropertyChangesMixin):
 
         Source: Delta Spark's OPTIMIZE
         """
-        from widen.spark.maintain.compact_files import OPTIMIZE, Compaction, CompactionRequest
+        from widen.spark.maintain.rewrite_files import OPTIMIZE, Compaction, CompactionRequest
 
         if target_bytes < 1:
             raise InvalidOption(option="target_bytes", value=target_bytes, expected="Must be an integer >= 1.")

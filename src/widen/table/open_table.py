@@ -26,9 +26,9 @@ from widen.model.types import DataType, StructType
 from widen.protocol.actions import CommitInfo, Metadata, Protocol
 from widen.protocol.column_metadata import parse_columns, visible_schema
 from widen.protocol.type_widening import TypeChange, all_type_changes
-from widen.schema import request
+from widen.schema import alter
+from widen.schema.alter import AnyPath, ByPath, NewColumn
 from widen.schema.operations import Operation
-from widen.schema.request import AnyPath, ByPath, NewColumn
 from widen.schema.table_definition import plan_set_properties
 from widen.schema.table_state import MetadataChange, TableState, to_table_state
 from widen.table.results import History, HistoryEntry, Loads, SchemaDiff, diff_versions
@@ -223,7 +223,7 @@ class ColumnMethodsMixin(OpenTable):
 
         Source: PROTOCOL.md#column-mapping; Delta Lake's RENAME COLUMN.
         """
-        return self.change_columns(request.parse_rename(self.refresh()._full_schema, column, name))
+        return self.change_columns(alter.parse_rename(self.refresh()._full_schema, column, name))
 
     @check_arguments
     def add_columns(self, columns: ByPath[DataType | str | NewColumn]) -> Self:
@@ -244,7 +244,7 @@ class ColumnMethodsMixin(OpenTable):
 
         Source: PROTOCOL.md#change-metadata; Delta Lake's ADD COLUMNS.
         """
-        return self.change_columns(request.parse_new_columns(self.refresh()._full_schema, columns))
+        return self.change_columns(alter.parse_new_columns(self.refresh()._full_schema, columns))
 
     @check_arguments
     def drop_columns(self, *columns: AnyPath, if_exists: bool = False) -> Self:
@@ -264,7 +264,7 @@ class ColumnMethodsMixin(OpenTable):
 
         Source: PROTOCOL.md#column-mapping; Delta Lake's DROP COLUMNS.
         """
-        return self.change_columns(request.parse_drops(self.refresh()._full_schema, columns, if_exists=if_exists))
+        return self.change_columns(alter.parse_drops(self.refresh()._full_schema, columns, if_exists=if_exists))
 
 
 # The base class of `Table`: one version of a table, and its properties from the log.

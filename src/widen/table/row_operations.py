@@ -17,8 +17,8 @@ from widen.model.column_path import Path, format_path
 from widen.protocol.actions import Metadata
 from widen.protocol.table_configuration import TableConfiguration
 from widen.protocol.table_features import ensure_writable
+from widen.schema.alter import AnyPath, parse_drops, to_path
 from widen.schema.growth import ensure_consistent, grow_schema, schema_change_options, with_new_schema
-from widen.schema.request import AnyPath, parse_drops, to_path
 from widen.schema.source_metadata import AutomaticWidening
 from widen.schema.table_definition import advance_identities, with_used_values
 from widen.table.column_operations import ColumnChangesMixin
@@ -92,7 +92,7 @@ class RowChangesMixin(TableVersion):
         from widen.spark.dml.merge import overwrite_metrics
         from widen.spark.dml.update_delete import overwrite_all, overwrite_partitions, overwrite_where
         from widen.spark.expression import expression_text
-        from widen.spark.settings import schema_evolution_settings
+        from widen.spark.session import schema_evolution_settings
         from widen.spark.spark_types import from_spark
         from widen.spark.write.physical_layout import missing_identities
 
@@ -237,7 +237,7 @@ class RowChangesMixin(TableVersion):
             table.merge(changes, "t.id = s.id").when_matched_update_all().when_not_matched_insert_all().execute()
         """
         from widen.spark.dml.merge import MergeSides
-        from widen.spark.settings import schema_evolution_settings
+        from widen.spark.session import schema_evolution_settings
 
         merges, mode = schema_evolution_settings(source.sparkSession, merge_schema, widening)
         sides = MergeSides(source, on, source_alias, target_alias)

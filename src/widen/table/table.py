@@ -151,7 +151,7 @@ class ReadAndAppendMixin(TableVersion):
 
         Source: PROTOCOL.md#add-file-and-remove-file; Delta Lake's schema enforcement and evolution
         """
-        from widen.spark.settings import schema_evolution_settings
+        from widen.spark.session import schema_evolution_settings
         from widen.spark.spark_types import from_spark
 
         metrics: dict[str, int] = {}
@@ -387,7 +387,7 @@ def create_table_as(
 
     Source: Delta Spark's CREATE TABLE AS SELECT
     """
-    from widen.spark.settings import default_properties
+    from widen.spark.session import default_properties
     from widen.spark.spark_types import from_spark
     from widen.spark.write.parquet_writer import write_parquet
 
@@ -412,7 +412,7 @@ CREATE_AS = "CREATE TABLE AS SELECT"
 def _default_properties(spark: SparkSession | None) -> Mapping[str, str]:
     if spark is None and sys.modules.get("pyspark") is None:
         return {}  # no session can be active
-    from widen.spark.settings import default_properties
+    from widen.spark.session import default_properties
     from widen.spark.spark_types import SparkSession
 
     return default_properties(spark or SparkSession.getActiveSession())

@@ -83,8 +83,7 @@ from widen.spark.ingest.text_tasks import BatchWriteSpec
 from widen.spark.ingest.verification import Verification
 from widen.spark.ingest.write_files import DeltaRows, DeltaWriter
 from widen.spark.read.scan import read_data_files, read_snapshot, select_files
-from widen.spark.session import find_active
-from widen.spark.settings import default_properties
+from widen.spark.session import default_properties, find_active
 from widen.spark.source.source_files import to_place
 from widen.spark.spark_types import Column, DataFrame, SparkSession
 from widen.spark.write.parquet_writer import write_parquet

@@ -12,8 +12,7 @@ from support.state import MAPPED, WIDE, after, state
 from widen.evolution.schema_changes import schema_changes
 from widen.protocol.actions import Metadata
 from widen.report.text_format import change_text
-from widen.schema import request as alter_request
-from widen.schema.alter import plan_alter
+from widen.schema.alter import parse_column_changes, parse_drops, parse_new_columns, parse_rename, plan_alter
 from widen.schema.feature_removal import plan_mapping_removal
 from widen.schema.table_definition import plan_set_properties
 from widen.schema.table_state import TableState
@@ -26,7 +25,7 @@ def change_texts(before: TableState, now: TableState) -> list[str]:
 
 
 def alter(path: str, **wanted: Any) -> Callable[[TableState], Any]:
-    return lambda before: alter_request.parse_column_changes(before.schema, {path: wanted})  # type: ignore[dict-item]
+    return lambda before: parse_column_changes(before.schema, {path: wanted})  # type: ignore[dict-item]
 
 
 @pytest.mark.parametrize(
@@ -39,9 +38,9 @@ def alter(path: str, **wanted: Any) -> Callable[[TableState], Any]:
         (alter("s.z", first=True), ["moved s.z FIRST"]),
         (alter("a", after="b"), ["moved a AFTER b"]),
         (alter("a", type="bigint", after="b"), ["widened a from int to bigint", "moved a AFTER b"]),
-        (lambda before: alter_request.parse_rename(before.schema, "s.x", "n n"), ["renamed s.x to s.`n n`"]),
-        (lambda before: alter_request.parse_drops(before.schema, ["s"], if_exists=False), ["removed s"]),
-        (lambda before: alter_request.parse_new_columns(before.schema, {"s.n": "date"}), ["added s.n date"]),
+        (lambda before: parse_rename(before.schema, "s.x", "n n"), ["renamed s.x to s.`n n`"]),
+        (lambda before: parse_drops(before.schema, ["s"], if_exists=False), ["removed s"]),
+        (lambda before: parse_new_columns(before.schema, {"s.n": "date"}), ["added s.n date"]),
     ],
 )
 def test_every_kind_of_change_has_a_text(asked: Callable[[TableState], Any], text: list[str]) -> None:

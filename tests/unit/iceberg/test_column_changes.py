@@ -51,7 +51,7 @@ from widen.iceberg import table_commit as commit
 from widen.iceberg.catalog import TableName, to_table_name
 from widen.iceberg.schema_conversion import to_model
 from widen.iceberg.table_commit import commit_columns
-from widen.schema import request as alter_request
+from widen.schema.alter import parse_column_changes, parse_drops, parse_new_columns, parse_rename
 
 POINT = StructType(NestedField(9, "x", IntegerType(), required=False))
 SCHEMA = Schema(
@@ -81,7 +81,7 @@ def name(table: Table) -> TableName:
 
 def alter(name: TableName, column: str, **wanted: Any) -> Table:
     schema = to_model(name.load().schema())
-    return commit_columns(name, alter_request.parse_column_changes(schema, {column: wanted}))  # type: ignore[dict-item]
+    return commit_columns(name, parse_column_changes(schema, {column: wanted}))  # type: ignore[dict-item]
 
 
 def kind(table: Table, column: str) -> str:
@@ -136,7 +136,7 @@ def test_pyiceberg_itself_accepts_what_the_specification_forbids(table: Table) -
 def test_columns_are_added_renamed_moved_and_dropped(name: TableName) -> None:
     schema = to_model(name.load().schema())
     added = {"note": {"type": "string", "comment": "By hand.", "after": "id"}, "at.b": "array<struct<c: int>>"}
-    table = commit_columns(name, alter_request.parse_new_columns(schema, {**added, "points.element.y": "bigint"}))
+    table = commit_columns(name, parse_new_columns(schema, {**added, "points.element.y": "bigint"}))
     assert table.schema().column_names[:2] == ["id", "note"]
     assert table.schema().find_field("note").doc == "By hand."
     assert kind(table, "at.b.element.c") == "int"
@@ -144,20 +144,20 @@ def test_columns_are_added_renamed_moved_and_dropped(name: TableName) -> None:
     assert len({*table.schema().field_ids}) == len(table.schema().field_ids)
     number = table.schema().find_field("note").field_id
     schema = to_model(table.schema())
-    table = commit_columns(name, alter_request.parse_rename(schema, "note", "remark"))
+    table = commit_columns(name, parse_rename(schema, "note", "remark"))
     assert table.schema().find_field("remark").field_id == number
     table = alter(name, "remark", first=True, comment="New.")
     assert (table.schema().column_names[0], table.schema().find_field("remark").doc) == ("remark", "New.")
-    drops = alter_request.parse_drops(to_model(table.schema()), ["remark", "at.a"], if_exists=False)
+    drops = parse_drops(to_model(table.schema()), ["remark", "at.a"], if_exists=False)
     assert not {"remark", "at.a"} & {*commit_columns(name, drops).schema().column_names}
 
 
 def test_a_plan_may_use_the_columns_that_it_makes(name: TableName) -> None:
     schema = to_model(name.load().schema())
-    new = alter_request.parse_new_columns(schema, {"s": "struct<a: int>", "s.b": "int"})
-    renamed = alter_request.parse_rename(schema, "text", "words")
-    dropped = alter_request.parse_drops(schema, ["at"], if_exists=False)
-    again = alter_request.parse_new_columns(schema, {"text": "bigint"})
+    new = parse_new_columns(schema, {"s": "struct<a: int>", "s.b": "int"})
+    renamed = parse_rename(schema, "text", "words")
+    dropped = parse_drops(schema, ["at"], if_exists=False)
+    again = parse_new_columns(schema, {"text": "bigint"})
     table = commit_columns(name, [*new, *renamed, *dropped, *again])
     assert (kind(table, "s.b"), kind(table, "words"), kind(table, "text")) == ("int", "string", "long")
     assert len(table.metadata.metadata_log) == 1
@@ -166,7 +166,7 @@ def test_a_plan_may_use_the_columns_that_it_makes(name: TableName) -> None:
 def test_a_column_that_is_to_follow_itself_stays(name: TableName) -> None:
     before = name.load().schema()
     changes: Any = {"price": {"after": "PRICE", "type": "decimal(12,2)"}}
-    commit_columns(name, alter_request.parse_column_changes(to_model(before), changes))
+    commit_columns(name, parse_column_changes(to_model(before), changes))
     after = name.load().schema()
     assert after.column_names == before.column_names
     assert str(after.find_type("price")) == "decimal(12, 2)"
@@ -175,33 +175,33 @@ def test_a_column_that_is_to_follow_itself_stays(name: TableName) -> None:
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        (lambda s: alter_request.parse_drops(s, ["day"], if_exists=False), PartitionColumnDropRefused, "day"),
-        (lambda s: alter_request.parse_drops(s, ["ratio"], if_exists=False), ColumnInUse, "sorted by it"),
-        (lambda s: alter_request.parse_drops(s, ["id"], if_exists=False), ColumnInUse, "identifies the rows"),
-        (lambda s: alter_request.parse_drops(s, ["at.a"], if_exists=False), LastColumnDropRefused, "at would have"),
-        (lambda s: alter_request.parse_drops(s, ["by.value"], if_exists=False), ItemRenameRefused, "by.value"),
-        (lambda s: alter_request.parse_rename(s, "id", "DAY"), ColumnAlreadyExists, "day"),
-        (lambda s: alter_request.parse_rename(s, "points.element", "p"), ItemRenameRefused, "points.element"),
-        (lambda s: alter_request.parse_new_columns(s, {"by.key.z": "int"}), ColumnInUse, "by.key is the key of a map"),
-        (lambda s: alter_request.parse_new_columns(s, {"ID": "int"}), ColumnAlreadyExists, "id"),
-        (lambda s: alter_request.parse_new_columns(s, {"`at.a`": "int"}), InvalidColumnName, "spells it like at.a"),
-        (lambda s: alter_request.parse_rename(s, "day", "at.a"), InvalidColumnName, "spells it like"),
-        (lambda s: alter_request.parse_new_columns(s, {"v": "variant"}), UnsupportedColumnType, "variant"),
-        (lambda s: alter_request.parse_new_columns(s, {"v": "varchar(3)"}), InvalidOption, "varchar"),
+        (lambda s: parse_drops(s, ["day"], if_exists=False), PartitionColumnDropRefused, "day"),
+        (lambda s: parse_drops(s, ["ratio"], if_exists=False), ColumnInUse, "sorted by it"),
+        (lambda s: parse_drops(s, ["id"], if_exists=False), ColumnInUse, "identifies the rows"),
+        (lambda s: parse_drops(s, ["at.a"], if_exists=False), LastColumnDropRefused, "at would have"),
+        (lambda s: parse_drops(s, ["by.value"], if_exists=False), ItemRenameRefused, "by.value"),
+        (lambda s: parse_rename(s, "id", "DAY"), ColumnAlreadyExists, "day"),
+        (lambda s: parse_rename(s, "points.element", "p"), ItemRenameRefused, "points.element"),
+        (lambda s: parse_new_columns(s, {"by.key.z": "int"}), ColumnInUse, "by.key is the key of a map"),
+        (lambda s: parse_new_columns(s, {"ID": "int"}), ColumnAlreadyExists, "id"),
+        (lambda s: parse_new_columns(s, {"`at.a`": "int"}), InvalidColumnName, "spells it like at.a"),
+        (lambda s: parse_rename(s, "day", "at.a"), InvalidColumnName, "spells it like"),
+        (lambda s: parse_new_columns(s, {"v": "variant"}), UnsupportedColumnType, "variant"),
+        (lambda s: parse_new_columns(s, {"v": "varchar(3)"}), InvalidOption, "varchar"),
         (
-            lambda s: alter_request.parse_new_columns(s, {"v": {"type": "int", "nullable": False}}),
+            lambda s: parse_new_columns(s, {"v": {"type": "int", "nullable": False}}),
             NewColumnNotNull,
             "v",
         ),
-        (lambda s: alter_request.parse_column_changes(s, {"day": {"nullable": False}}), InvalidOption, "forbid null"),
+        (lambda s: parse_column_changes(s, {"day": {"nullable": False}}), InvalidOption, "forbid null"),
         (
-            lambda s: alter_request.parse_column_changes(s, {"id": {"nullable": True}}),
+            lambda s: parse_column_changes(s, {"id": {"nullable": True}}),
             ColumnInUse,
             "identifies the rows",
         ),
-        (lambda s: alter_request.parse_column_changes(s, {"day": {"default": "1"}}), InvalidOption, "default"),
+        (lambda s: parse_column_changes(s, {"day": {"default": "1"}}), InvalidOption, "default"),
         (
-            lambda s: alter_request.parse_column_changes(s, {"by.value": {"comment": "c"}}),
+            lambda s: parse_column_changes(s, {"by.value": {"comment": "c"}}),
             ItemCommentRefused,
             "by.value",
         ),
@@ -226,10 +226,10 @@ def test_files_without_ids_keep_the_names_of_dropped_columns(table: Table, name:
         update.add_column(("points", "y"), IntegerType())
     schema = to_model(table.schema())
     added = {"text": "int", "points.element.x": "string", "new": "int"}
-    table = commit_columns(name, alter_request.parse_new_columns(schema, added))  # type: ignore[arg-type]
+    table = commit_columns(name, parse_new_columns(schema, added))  # type: ignore[arg-type]
     assert table.schema().find_field("text").field_id != ids["text"]
     ids |= {column: table.schema().find_field(column).field_id for column in ("points.y", "new")}
-    table = commit_columns(name, alter_request.parse_rename(schema, "id", "price"))
+    table = commit_columns(name, parse_rename(schema, "id", "price"))
     kept = table.metadata.name_mapping()
     assert kept is not None
     names = {each.field_id: each.names for each in kept.root}

@@ -18,8 +18,14 @@ from widen.model.schema_json import from_json, parse_type
 from widen.model.types import INTEGER, LONG, Field, StructType
 from widen.protocol.actions import Metadata, Protocol
 from widen.protocol.column_mapping import COLUMN_ID, PHYSICAL_NAME
-from widen.schema import request as alter_request
-from widen.schema.alter import plan_alter
+from widen.schema.alter import (
+    parse_column_changes,
+    parse_drops,
+    parse_new_columns,
+    parse_rename,
+    parse_replacement,
+    plan_alter,
+)
 from widen.schema.operations import (
     AddColumn,
     AddConstraint,
@@ -44,27 +50,27 @@ MODE_NAMES = ["none", "name", "id"]
 
 
 def alter(before: TableState, path: str, **wanted: Any) -> MetadataChange | None:
-    return plan_alter(before, alter_request.parse_column_changes(before.schema, {path: wanted}))  # type: ignore[dict-item]
+    return plan_alter(before, parse_column_changes(before.schema, {path: wanted}))  # type: ignore[dict-item]
 
 
 def alter_all(before: TableState, changes: Mapping[str, Any]) -> MetadataChange | None:
-    return plan_alter(before, alter_request.parse_column_changes(before.schema, changes))  # type: ignore[arg-type]
+    return plan_alter(before, parse_column_changes(before.schema, changes))  # type: ignore[arg-type]
 
 
 def add(before: TableState, columns: Mapping[str, Any]) -> MetadataChange | None:
-    return plan_alter(before, alter_request.parse_new_columns(before.schema, columns))  # type: ignore[arg-type]
+    return plan_alter(before, parse_new_columns(before.schema, columns))  # type: ignore[arg-type]
 
 
 def rename(before: TableState, path: str, name: str) -> MetadataChange | None:
-    return plan_alter(before, alter_request.parse_rename(before.schema, path, name))
+    return plan_alter(before, parse_rename(before.schema, path, name))
 
 
 def drop(before: TableState, *paths: str, if_exists: bool = False) -> MetadataChange | None:
-    return plan_alter(before, alter_request.parse_drops(before.schema, paths, if_exists=if_exists))
+    return plan_alter(before, parse_drops(before.schema, paths, if_exists=if_exists))
 
 
 def replace(before: TableState, columns: str | StructType) -> MetadataChange | None:
-    return plan_alter(before, alter_request.parse_replacement(schema(columns) if isinstance(columns, str) else columns))
+    return plan_alter(before, parse_replacement(schema(columns) if isinstance(columns, str) else columns))
 
 
 def field(found: TableState, path: str) -> Field:

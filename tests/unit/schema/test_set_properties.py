@@ -13,8 +13,7 @@ from widen.model.column_path import fields
 from widen.model.schema_json import from_json
 from widen.protocol.actions import DomainMetadata, Metadata, Protocol, clustering_columns
 from widen.protocol.type_widening import all_type_changes
-from widen.schema.alter import plan_alter
-from widen.schema.request import parse_column_changes
+from widen.schema.alter import parse_column_changes, plan_alter
 from widen.schema.table_definition import (
     needs_backfill,
     plan_add_feature,

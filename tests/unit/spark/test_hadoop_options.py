@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from widen.log.log_store import LogStore
-from widen.spark.settings import hadoop_options
+from widen.spark.session import hadoop_options
 
 
 def options(location: str, **given: str) -> dict[str, str]:

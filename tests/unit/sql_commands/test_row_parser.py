@@ -7,6 +7,7 @@ import pytest
 from widen.errors import AssignmentConflict, InvalidStatement
 from widen.spark.dml.assignment import ChangeKind
 from widen.spark.dml.merge import MergeClause, MergeSide
+from widen.sql_commands.grammar import replace_qualifiers, split_statements, table_qualifiers
 from widen.sql_commands.parser import parse_sql
 from widen.sql_commands.statements import (
     CreateTableAs,
@@ -19,7 +20,6 @@ from widen.sql_commands.statements import (
     TableReference,
     Update,
 )
-from widen.sql_commands.token_reader import replace_qualifiers, split_statements, table_qualifiers
 
 T = TableReference(("delta", "/d/t"))
 NAMED = TableReference(("shop", "orders"))

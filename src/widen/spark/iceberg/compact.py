@@ -33,7 +33,7 @@ from widen.spark.iceberg.file_columns import has_old_types, read_schemas
 from widen.spark.iceberg.table_scan import IcebergSource, delete_test, read_iceberg_files
 from widen.spark.iceberg.write import open_iceberg_writer
 from widen.spark.ingest.write_files import FILE_BYTES, FILE_SIZE, IcebergWriter, to_order
-from widen.spark.maintain.compact_files import MOST_COLUMNS, Candidate, pack_files, sort_along_curve
+from widen.spark.maintain.rewrite_files import MOST_COLUMNS, Candidate, pack_files, sort_along_curve
 from widen.spark.read.predicates import parse_predicate
 from widen.spark.spark_types import DataFrame, SparkSession
 from widen.spark.write.parquet_encoding import read_size

@@ -56,7 +56,7 @@ from widen.spark.read.deleted_rows import BROADCAST_ROWS, FILE, ROW, bitmap_batc
 from widen.spark.read.predicates import filter_stored_rows, parse_predicate
 from widen.spark.read.projection import ScanGroup, ScanPlan, projection
 from widen.spark.read.scan import list_scan_files, location_key, open_files, row_location_key
-from widen.spark.settings import options_of_files
+from widen.spark.session import options_of_files
 from widen.spark.spark_types import (
     Column,
     DataFrame,

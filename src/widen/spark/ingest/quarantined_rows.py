@@ -32,7 +32,7 @@ from widen.spark.ingest.text_tasks import (
     with_rule_violations,
 )
 from widen.spark.ingest.write_files import TableWriter, WrittenFile
-from widen.spark.settings import observable_jobs
+from widen.spark.session import observable_jobs
 from widen.spark.source.file_ranges import FILE, PART, RAW_SCHEMA, TEXT, WHOLE, RawTexts
 from widen.spark.spark_types import F, Metrics
 

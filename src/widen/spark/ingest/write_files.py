@@ -36,7 +36,7 @@ from widen.spark.engine import LocalFrame, Rows, is_local, require_spark
 from widen.spark.errors import translate_spark_errors
 from widen.spark.read.local_rows import NotLocal, read_in_tasks
 from widen.spark.read.scan import read_snapshot
-from widen.spark.settings import READ_OPTIONS, hadoop_options
+from widen.spark.session import READ_OPTIONS, hadoop_options
 from widen.spark.source.source_files import as_literal
 from widen.spark.spark_types import Column, DataFrame, F, SparkSession, as_nullable, to_spark, type_to_spark
 from widen.spark.write.arrow_writer import (

@@ -55,7 +55,7 @@ from widen.spark.read.projection import (
     split_group,
     stored_types,
 )
-from widen.spark.settings import READ_OPTIONS, hadoop_options
+from widen.spark.session import READ_OPTIONS, hadoop_options
 from widen.spark.source.source_files import FILE_SOURCES, as_literal
 from widen.spark.spark_types import (
     Column,

@@ -22,8 +22,7 @@ from widen.json.split import MAX_RECORD_BYTES, RecordSplitter
 from widen.model.types import quote_name
 from widen.proof.source_reader import FileTasks, ProofFile
 from widen.spark.engine import is_local
-from widen.spark.session import is_driver
-from widen.spark.settings import SKIP_NO_FILE
+from widen.spark.session import SKIP_NO_FILE, is_driver
 from widen.spark.source.file_ranges import (
     FILE,
     PART,

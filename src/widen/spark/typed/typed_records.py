@@ -55,8 +55,7 @@ from widen.model.types import (
 from widen.protocol.partition_values import HIVE_NULL
 from widen.spark.errors import find_known_failure
 from widen.spark.expression import join_columns
-from widen.spark.session import is_driver
-from widen.spark.settings import SKIP_NO_FILE
+from widen.spark.session import SKIP_NO_FILE, is_driver
 from widen.spark.source.file_ranges import (
     Typed,
     can_read,

@@ -34,7 +34,7 @@ from widen.spark.arrow_types import to_arrow
 from widen.spark.engine import LocalFrame
 from widen.spark.errors import translate_spark_errors
 from widen.spark.read.parquet_footer import Footer, read_footers
-from widen.spark.settings import hadoop_options, proleptic_writes
+from widen.spark.session import hadoop_options, proleptic_writes
 from widen.spark.spark_types import DataFrame, SparkSession, ensure_distinct_names
 from widen.spark.write.arrow_writer import (
     PARTS,

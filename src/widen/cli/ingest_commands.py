@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from widen.ingestion.commit_batch import OnEvent
     from widen.ingestion.new_files import FileComparison
     from widen.log.log_store import LogStore
-    from widen.spark.ingest.contract_check import ContractReport
+    from widen.spark.ingest.batch import ContractReport
 
 
 # The options of ingestions: how records are read, what the schema may become, and rules for single fields.

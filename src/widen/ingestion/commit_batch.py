@@ -44,8 +44,7 @@ from widen.model.display import Progress, Step, no_progress
 from widen.model.types import similarity_key
 from widen.schema.operations import WidenType
 from widen.spark.engine import require_spark
-from widen.spark.ingest.batch import Batch
-from widen.spark.ingest.quarantined_rows import BatchResult
+from widen.spark.ingest.batch import Batch, BatchResult
 from widen.spark.ingest.text_tasks import MIN_COUNTED_RECORDS, BatchWriteSpec
 from widen.spark.source.file_ranges import is_small
 from widen.spark.source.open_source import IngestSource, persist_source, with_bad_files

@@ -41,9 +41,7 @@ from widen.model.display import Progress, no_progress
 from widen.model.types import StructType
 from widen.spark.dml.keyed_rows import ensure_rules_apply
 from widen.spark.engine import SOURCE_OPTIONS, LocalSession, is_local, open_session, require_spark
-from widen.spark.ingest.batch import Batch
-from widen.spark.ingest.contract_check import ContractReport
-from widen.spark.ingest.quarantined_rows import BatchResult
+from widen.spark.ingest.batch import Batch, BatchResult, ContractReport
 from widen.spark.session import with_store_settings
 from widen.spark.source.open_source import IngestSource
 from widen.spark.source.remote_files import is_store_url

@@ -28,8 +28,7 @@ from widen.json.observation import Observation
 from widen.model.argument_types import check_arguments
 from widen.model.display import Progress, no_progress
 from widen.spark.engine import LocalSession, is_local, open_session
-from widen.spark.ingest.batch import Batch, TextBatch, TextReaders
-from widen.spark.ingest.quarantined_rows import quarantined_files, quarantined_texts, union_rows
+from widen.spark.ingest.batch import Batch, TextBatch, TextReaders, quarantined_files, quarantined_texts, union_rows
 from widen.spark.source.file_ranges import RawTexts
 from widen.spark.spark_types import SparkSession
 from widen.targets import find_table

@@ -58,7 +58,7 @@ from widen.schema.source_metadata import COMMENT, EVOLVED_FROM
 
 if TYPE_CHECKING:
     from widen.log.loads import Load, LoadedFile
-    from widen.spark.ingest.contract_check import ContractReport
+    from widen.spark.ingest.batch import ContractReport
     from widen.spark.read.physical_types import OldType
 
 

@@ -77,8 +77,7 @@ from widen.spark.dml.keyed_rows import (
 from widen.spark.dml.replaced_rows import ReplacedRows, key_predicate, remove_replaced_rows
 from widen.spark.engine import Rows, is_local, require_spark
 from widen.spark.expression import ensure_deterministic_condition
-from widen.spark.ingest.batch import Batch
-from widen.spark.ingest.quarantined_rows import BatchResult, with_original_positions, with_quarantine_time
+from widen.spark.ingest.batch import Batch, BatchResult, with_original_positions, with_quarantine_time
 from widen.spark.ingest.text_tasks import BatchWriteSpec
 from widen.spark.ingest.verification import Verification
 from widen.spark.ingest.write_files import DeltaRows, DeltaWriter

@@ -81,9 +81,8 @@ from widen.spark.engine import Rows, open_session, require_spark
 from widen.spark.expression import ensure_deterministic_condition
 from widen.spark.iceberg.table_scan import IcebergSource, read_iceberg_files
 from widen.spark.iceberg.write import RemovedRows, remove_replaced_iceberg_rows
-from widen.spark.ingest.batch import Batch
+from widen.spark.ingest.batch import Batch, BatchResult, with_original_positions, with_quarantine_time
 from widen.spark.ingest.keyed_verification import KeyedProof
-from widen.spark.ingest.quarantined_rows import BatchResult, with_original_positions, with_quarantine_time
 from widen.spark.ingest.text_tasks import BatchWriteSpec
 from widen.spark.ingest.verification import Verification
 from widen.spark.ingest.write_files import IcebergRows, IcebergWriter, read_footer_entries

@@ -32,8 +32,7 @@ from widen.schema.growth import is_readable_in
 from widen.spark.dml.keyed_rows import KeyCounts, KeyRules
 from widen.spark.dml.replaced_rows import ReplacedRows
 from widen.spark.engine import Rows
-from widen.spark.ingest.batch import Batch
-from widen.spark.ingest.quarantined_rows import BatchResult, texts_of
+from widen.spark.ingest.batch import Batch, BatchResult, texts_of
 from widen.spark.ingest.text_tasks import BatchWriteSpec
 from widen.spark.ingest.verification import Verification, verify
 from widen.spark.ingest.write_files import TableRows
@@ -357,7 +356,7 @@ class Quarantine(Protocol):
 
         Args:
             quarantined_records: The records; None if there are none. See
-                `widen.spark.ingest.quarantined_rows.BatchResult`.
+                `widen.spark.ingest.batch.BatchResult`.
             table_version: The version of the table that cannot hold them; -1 if the table does not exist yet.
             new_files: The source files, if the table has loaded none of them. Records that an interrupted load of them
                 has left in the quarantine are removed in the same commit.

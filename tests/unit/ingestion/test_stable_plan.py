@@ -13,7 +13,7 @@ from widen.json.document import parse_document
 from widen.json.observation import Observation, observe_record
 from widen.log.log_store import LogStore
 from widen.protocol.actions import Add
-from widen.spark.ingest.quarantined_rows import BatchResult
+from widen.spark.ingest.batch import BatchResult
 from widen.targets.delta import DeltaTarget
 from widen.targets.table_format import TableDraft
 

@@ -27,8 +27,7 @@ from widen.rows.row_builder import ORIGIN_FIELDS
 from widen.schema.source_metadata import role_of, source_key
 from widen.spark.engine import Engine, LocalSession, Rows, is_local, require_spark, to_local_frame
 from widen.spark.errors import translate_spark_errors, unpersist
-from widen.spark.ingest.batch import Batch, TextBatch, TextReaders
-from widen.spark.ingest.quarantined_rows import union_rows
+from widen.spark.ingest.batch import Batch, TextBatch, TextReaders, union_rows
 from widen.spark.ingest.text_tasks import read_record_groups
 from widen.spark.read.scan import read_snapshot
 from widen.spark.source.csv import parse_dialect

@@ -90,7 +90,7 @@ from widen.spark.spark_types import (
 from widen.spark.typed.column_expressions import json_text_column, to_document
 from widen.spark.typed.int96_times import CutTimes, find_cut_times, read_cut_times
 
-PLACE = "struct<file: string, number: bigint>"
+PLACE_TYPE = "struct<file: string, number: bigint>"
 """The type of the location of a record."""
 
 _PLACE = "_widen_place"
@@ -261,7 +261,7 @@ def _records(frame: DataFrame, source: SourceFiles, paths: Sequence[str], file_f
     path = F.col("_metadata.file_path")
     from_files = _fields_from_files(path, paths, file_fields)
     number = F.col("_metadata.row_index") + F.lit(1) if source.format is FileFormat.PARQUET else F.lit(0)
-    place = F.struct(path.alias("file"), number.alias("number")).cast(PLACE)
+    place = F.struct(path.alias("file"), number.alias("number")).cast(PLACE_TYPE)
     named = merge_file_fields({name: F.col(quote_name(name)) for name in frame.columns}, from_files)
     fields = [value.alias(key) for key, value in named.items()][len(frame.columns) :]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pyarrow as pa
 
-from widen.spark.ingest.contract_check import MAX_COUNTED, MAX_LISTED, ContractReport, _check_batches
+from widen.spark.ingest.batch import MAX_COUNTED, MAX_LISTED, ContractReport, _check_batches
 from widen.spark.ingest.text_tasks import NOTE
 from widen.spark.source.json_texts import FILE, PART, TEXT, WHOLE
 

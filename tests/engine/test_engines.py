@@ -26,8 +26,7 @@ from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot, open_snapshot
 from widen.model.column_path import fields
 from widen.protocol.column_mapping import PHYSICAL_NAME
-from widen.spark.read.local_query import json_lines, query_locally
-from widen.spark.read.local_rows import NotLocal
+from widen.spark.read.local_rows import NotLocal, json_lines, query_locally
 
 
 @dataclass(frozen=True)

@@ -202,7 +202,7 @@ def test_many_files_are_looked_into_by_the_executors(
 ) -> None:
     table = widened(spark, tmp_path)
     here = find_old_files(_no_session, table.snapshot, table.files())
-    monkeypatch.setattr("widen.spark.read.physical_types.DRIVER_FILES", 1)
+    monkeypatch.setattr("widen.spark.read.physical_types.FILES_TYPED_BY_DRIVER", 1)
     assert find_old_files(lambda: spark, table.snapshot, table.files()) == here
     assert len(here) == 2
     (tmp_path / here[0].path).write_text("corrupted")

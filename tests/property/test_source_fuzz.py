@@ -20,8 +20,7 @@ import pytest
 
 from support.damage import damage
 from widen.errors import WidenError
-from widen.json.document import parse_document
-from widen.json.split import split_records
+from widen.json.document import parse_document, split_records
 from widen.proof.csv_reader import CsvForm, read_csv_file
 from widen.spark.source import csv_texts as csv_ranges
 from widen.spark.source import file_ranges

@@ -11,11 +11,11 @@ from enum import Enum
 from typing import TypeAlias, TypeVar
 
 from widen.errors import InvalidOption, InvalidPath, InvalidType
+from widen.json.document import MAX_RECORD_BYTES
 from widen.json.envelope import Envelope
 from widen.json.field_rules import LOADED_AT, PLAIN, SIGN, VALID_FROM, VALID_TO, FieldRule, FieldRules
 from widen.json.kinds import BINARY_WORD, MAP_WORD, word_of
 from widen.json.observation import RecordObservation
-from widen.json.split import MAX_RECORD_BYTES
 from widen.model.column_path import Path, as_nullable, fold_path, parse_path
 from widen.model.schema_json import parse_type
 from widen.model.types import (

@@ -1,14 +1,22 @@
-"""Parse JSON without loss: numbers keep their spelling, and a text that cannot be stored exactly is rejected.
+"""Parse JSON without loss, and split a file into records.
 
-Source: RFC 8259; docs/evolution-rules.md#d3, #d11
+Numbers keep their spelling, and a text that cannot be stored exactly is rejected.
+
+Source: RFC 8259; JSON Lines; docs/evolution-rules.md#d3, #d11
 """
 
 from __future__ import annotations
 
 import ast
 import json
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeAlias
+
+import msgspec
+
+from widen.errors import CorruptFile
 
 BOM = b"\xef\xbb\xbf"
 
@@ -241,3 +249,232 @@ def corrupt_text_to_bytes(text: str) -> bytes:
     data = ast.literal_eval(text)
     assert isinstance(data, bytes)
     return data
+
+
+# Split a whole file into records: JSON lines, an array of records, one document, or concatenated documents.
+#
+# Source: RFC 8259; JSON Lines.
+
+
+_array = msgspec.json.Decoder(list[msgspec.Raw])
+_value = msgspec.json.Decoder(msgspec.Raw)
+
+_ADJACENT_RECORDS = re.compile(rb"\}[ \t]*\{")
+_BLANKS, _SPACES, _LINE_END = re.compile(r"[ \t]*"), re.compile(r"[ \t\r\n]*"), re.compile(r"[\r\n]")
+
+
+def split_records(data: bytes) -> Iterator[bytes]:
+    r"""Yield the JSON texts of a file in order, unchanged.
+
+    A file that is one JSON value yields that value, or its elements if it is an array. Any other file yields its
+    records, whether a line has one record, several, or a part of one. Each line between records that is not part of a
+    record is a text too, so that nothing is lost. A file without a record is one text. An empty file yields nothing.
+
+    Args:
+        data: The content of the file; a leading byte order mark is ignored.
+
+    Example:
+        >>> list(split_records(b'[{"a": 1}, 2]'))
+        [b'{"a": 1}', b'2']
+        >>> list(split_records(b'{"a":1}{"a":2}\n{\n"a":3}'))
+        [b'{"a":1}', b'{"a":2}', b'{\n"a":3}']
+    """
+    data = data.removeprefix(BOM).strip()
+    elements = _try_decode(_array, data) if data.startswith(b"[") else None
+    if elements is not None:
+        yield from map(bytes, elements)
+    elif _try_decode(_value, data) is not None:
+        yield data
+    elif data:
+        yield from _split_documents(data)
+
+
+def _split_documents(data: bytes) -> list[bytes]:
+    lines = [line for line in data.splitlines() if line.strip()]
+    if all(map(_has_outer_braces, lines)) and not _ADJACENT_RECORDS.search(data):
+        return lines if any(map(_is_record, lines)) else [data]
+    texts = list(_scan(data))
+    return [text for text, _ in texts] if any(is_record for _, is_record in texts) else [data]
+
+
+def _has_outer_braces(line: bytes) -> bool:
+    line = line.strip()
+    return line.startswith(b"{") and line.endswith(b"}")
+
+
+def _is_record(line: bytes) -> bool:
+    return line.lstrip().startswith((b"{", b"[")) and _try_decode(_value, line) is not None
+
+
+def _scan(data: bytes) -> Iterator[tuple[bytes, bool]]:
+    """Yield the texts of a file, each with whether it is a record or an array.
+
+    A record begins at the start of a line or right after another record. Only another record may follow it on its last
+    line. So the rest of a damaged record is not mistaken for records.
+    """
+    # Latin-1 has one character per byte, so offsets are the same; outside of strings, JSON is ASCII.
+    text, start = data.decode("latin-1"), 0
+    while start < len(text):
+        line_end = _LINE_END.search(text, start)
+        end = len(text) if line_end is None else line_end.start()
+        line = data[start:end]
+        if _has_outer_braces(line) and _is_record(line):
+            yield line, True
+        elif spans := _record_spans(text, start):
+            end = spans[-1][1]
+            yield from ((data[begin:stop], True) for begin, stop in spans)
+        else:
+            yield line, False
+        start = _SPACES.match(text, end).end()  # type: ignore[union-attr]
+
+
+def _record_spans(text: str, start: int) -> list[tuple[int, int]]:
+    """Return the spans of adjacent records, up to the end of a line; empty if the line has anything else."""
+    spans = []
+    while start < len(text) and text[start] in "{[":
+        try:
+            _, end = _scanner.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            return []
+        spans.append((start, end))
+        start = _BLANKS.match(text, end).end()  # type: ignore[union-attr]
+    return spans if start == len(text) or text[start] in "\r\n" else []
+
+
+_scanner = json.JSONDecoder(parse_int=len, parse_float=len, parse_constant=len)
+"""Numbers are not parsed: Python is slow with long ones and rejects the longest."""
+
+
+def _try_decode(decoder: msgspec.json.Decoder[Any], data: bytes) -> Any:
+    try:
+        return decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+# Split a large JSON file, read in pieces, into its outermost records.
+#
+# Source: RFC 8259.
+
+
+MAX_RECORD_BYTES = 64 * 2**20
+"""The default of the maximum size of a record: a longer one means that the file is damaged or is one large document."""
+
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_SEPARATORS, _BRACKETS = b" \t\r\n,", b"[]"
+
+
+class RecordSplitter:
+    r"""Assembles records from the pieces of a text that was split at every ``}``, also inside strings.
+
+    Records are the outermost objects: alone, on lines, or in arrays. Between them, spaces, commas and the brackets of
+    these arrays are separators. Anything else becomes a text, so that nothing is lost.
+
+    Args:
+        source: The file that errors name.
+        limit: Maximum size of a record.
+
+    Example:
+        >>> splitter = RecordSplitter()
+        >>> pieces = b'[{"a":{"b":"}"}}, 7, {"a":1}]'.split(b"}")
+        >>> [text for piece in pieces for text in splitter.records(piece)], list(splitter.rest(None))
+        ([b'{"a":{"b":"}"}}', b'7', b'{"a":1}'], [])
+    """
+
+    def __init__(self, source: str = "A large file of JSON", limit: int = MAX_RECORD_BYTES) -> None:
+        self.source, self._limit = source, limit
+        self._pending_piece: bytes | None = None
+        self._parts: list[bytes] = []
+        self._record_bytes = self._read_bytes = self._depth = 0
+        self._is_in_string = False
+        self._is_begin = True
+
+    def records(self, piece: bytes) -> Iterator[bytes]:
+        """Add a piece, and yield the texts that the previous piece completes: a record, and any text before it.
+
+        Args:
+            piece: The text up to a ``}``, without it; the last piece ends at the end of the text.
+
+        Raises:
+            CorruptFile: a record is longer than the limit.
+        """
+        pending, self._pending_piece = self._pending_piece, piece
+        self._read_bytes += len(piece) + 1
+        if pending is not None:
+            yield from self._complete(pending, b"}")
+
+    def rest(self, size_bytes: int | None) -> Iterator[bytes]:
+        """Yield the texts that are left after the last piece: the last record, complete or not.
+
+        Args:
+            size_bytes: The size of the whole text, which shows whether it ends with ``}``; None if it is unknown, and
+                then a last record is assumed to be complete.
+        """
+        last, is_record = self._pending_piece or b"", self._depth or b"{" in (self._pending_piece or b"")
+        is_closed = is_record if size_bytes is None else self._read_bytes in (size_bytes, size_bytes - len(BOM))
+        yield from self._complete(last, b"}" if is_closed else b"")
+        if self._parts:
+            yield self._take_record()
+
+    def _complete(self, piece: bytes, end: bytes) -> Iterator[bytes]:
+        if not self._depth:
+            between, brace, rest = piece.removeprefix(BOM).partition(b"{")
+            text = _without_separators(between if brace else between + end)
+            if text and not (self._is_begin and not brace and _is_empty_array(text)):
+                yield text
+            self._is_begin = False
+            if not brace:
+                return
+            piece = brace + rest
+        self._count_braces(piece, end)
+        self._parts += [piece, end]
+        self._record_bytes += len(piece) + 1
+        if self._record_bytes > self._limit:
+            start = max(self._read_bytes - self._record_bytes - len(self._pending_piece or b"") - 1, 0)
+            raise CorruptFile(path=self.source, reason=_UNCLOSED.format(start, self._limit / 2**20), fix=SHORTEN_RECORD)
+        if not self._depth:
+            yield self._take_record()
+
+    def _count_braces(self, piece: bytes, end: bytes) -> None:
+        """Update the nesting depth by the braces outside of strings, including the closing one."""
+        # A piece that begins inside a string gets its opening quote back, so that the pattern matches the string.
+        bare = _STRING.sub(b"", b'"' + piece if self._is_in_string else piece)
+        before, quote, _ = bare.partition(b'"')
+        self._is_in_string = bool(quote)
+        self._depth += before.count(b"{") - (len(end) if not quote else 0)
+
+    def _take_record(self) -> bytes:
+        text = b"".join(self._parts)
+        self._parts, self._record_bytes, self._depth, self._is_in_string = [], 0, 0, False
+        return text
+
+
+def _without_separators(between: bytes) -> bytes:
+    """Return the text between two records, without a bracket of an array around them."""
+    text = between.strip(_SEPARATORS)
+    if not text:
+        return text
+    begun, ended = text.removeprefix(b"[").strip(_SEPARATORS), text.removesuffix(b"]").strip(_SEPARATORS)
+    candidates = (text, begun, ended, begun.removesuffix(b"]").strip(_SEPARATORS))
+    return next(filter(_are_values, candidates), text.strip(_SEPARATORS + _BRACKETS))
+
+
+def _are_values(text: bytes) -> bool:
+    """Return whether a text is JSON values with commas between them."""
+    try:
+        _array.decode(b"[" + text + b"]")
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True
+
+
+def _is_empty_array(text: bytes) -> bool:
+    return text.startswith(b"[") and not text.strip(_SEPARATORS + _BRACKETS)
+
+
+_UNCLOSED = "what begins as a record at byte {:,} does not end within {:g} MB"
+SHORTEN_RECORD = (
+    "If the file is one large document, split it, e.g. with: jq -c '.[]' FILE; else it may be damaged. For records of "
+    "that size, raise max_record_size (--max-record-size)."
+)
+"""What to do about a record that is longer than the limit."""

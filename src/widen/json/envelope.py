@@ -18,8 +18,7 @@ from typing import Any
 import msgspec
 
 from widen.errors import SourceError
-from widen.json.document import BOM
-from widen.json.split import split_records
+from widen.json.document import BOM, split_records
 
 PREFIX = "_"
 """Stands before the names of what the envelope says beside the row."""

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from widen.evolution.policy import Policy, build_field_rules, unseen_hidden_fields
-from widen.json.document import BOM, InvalidJson, JsonDocument, parse_document
+from widen.json.document import BOM, InvalidJson, JsonDocument, parse_document, split_records
 from widen.json.field_rules import IS_CURRENT, VALID_FROM, VALID_TO, VERSION_FIELDS, FileFields, merge_file_fields
 from widen.json.kinds import DOUBLE_WORD, INT_WORD, LONG_WORD, RECORD_WORD, Kind
 from widen.json.observation import (
@@ -29,7 +29,6 @@ from widen.json.observation import (
     observe_record,
     position_text,
 )
-from widen.json.split import split_records
 from widen.model.column_path import Path
 from widen.model.types import StructType, is_same_name
 from widen.rows.column_assembler import ColumnAssembler, RecordDecoder

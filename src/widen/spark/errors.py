@@ -26,7 +26,7 @@ from widen.errors import (
 )
 from widen.errors.tables import missing_data_file
 from widen.evolution.policy import Samples, mask
-from widen.json.split import SHORTEN_RECORD
+from widen.json.document import SHORTEN_RECORD
 from widen.model.types import ArrayType, DataType, MapType, StructType
 from widen.spark.spark_types import Column, DataFrame, F, SparkSession, spark_errors
 

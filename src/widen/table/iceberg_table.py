@@ -29,7 +29,6 @@ from widen.log.commit_files import to_ms
 from widen.log.commit_outcome import Conflicted, after_commit, retry_conflicts
 from widen.log.loads import Load
 from widen.log.log_store import LogStore
-from widen.model.acknowledgement import to_properties
 from widen.model.argument_types import check_arguments
 from widen.model.column_path import Path
 from widen.model.types import DataType, StructType
@@ -41,7 +40,7 @@ from widen.schema.operations import Operation
 from widen.schema.source_metadata import TableFormat, can_widen_automatically
 from widen.table.iceberg_maintenance import NO_SNAPSHOT, IcebergMaintenanceMixin
 from widen.table.open_table import Self
-from widen.table.results import SchemaDiff, TableChange, diff_snapshots
+from widen.table.results import SchemaDiff, TableChange, acknowledgement_properties, diff_snapshots
 from widen.table.row_operations import FOLD, FoldMixin, MergeBuilder, ensure_values_kept
 
 if TYPE_CHECKING:
@@ -525,7 +524,7 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
     def _acknowledge(self, subjects: Sequence[str], by: str | None) -> Self:
         snapshot = self.refresh()._table.current_snapshot()
         until_ms = self._table.metadata.last_updated_ms if snapshot is None else snapshot.timestamp_ms
-        self._table = commit_properties(self._name, to_properties(subjects, by, until_ms))
+        self._table = commit_properties(self._name, acknowledgement_properties(subjects, by, until_ms))
         return self
 
     def _read_loads(self) -> Iterable[Load]:

@@ -17,7 +17,6 @@ from widen.log.commit_files import to_ms
 from widen.log.loads import Load, read_loads
 from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot, open_snapshot
-from widen.model.acknowledgement import to_properties
 from widen.model.argument_types import check_arguments, ensure_not_negative
 from widen.model.column_path import Path
 from widen.model.display import html_table, shorten
@@ -31,7 +30,7 @@ from widen.schema.alter import AnyPath, ByPath, NewColumn
 from widen.schema.operations import Operation
 from widen.schema.table_definition import plan_set_properties
 from widen.schema.table_state import MetadataChange, TableState, to_table_state
-from widen.table.results import History, HistoryEntry, Loads, SchemaDiff, diff_versions
+from widen.table.results import History, HistoryEntry, Loads, SchemaDiff, acknowledgement_properties, diff_versions
 
 if sys.version_info >= (3, 11):
     from typing import Self as Self
@@ -364,7 +363,7 @@ class TableVersion(OpenTable):
         return self._snapshot.history(limit)
 
     def _acknowledge(self, subjects: Sequence[str], by: str | None) -> Self:
-        properties = to_properties(subjects, by, self.refresh()._snapshot.timestamp_ms)
+        properties = acknowledgement_properties(subjects, by, self.refresh()._snapshot.timestamp_ms)
         return self._change(plan_set_properties(self._state, properties))
 
     def _read_loads(self) -> Iterator[Load]:

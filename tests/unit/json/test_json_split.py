@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from widen.json.split import split_records
+from widen.json.document import split_records
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from widen.errors import CorruptFile
-from widen.json.split import RecordSplitter
+from widen.json.document import RecordSplitter
 
 TEXTS = {
     "an array": (b'[{"a":1}, {"a":2}]', [b'{"a":1}', b'{"a":2}']),

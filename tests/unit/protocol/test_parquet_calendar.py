@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from widen.protocol.parquet_files import PROLEPTIC, is_ambiguous, is_legacy, is_legacy_int96
-from widen.spark.read.parquet_footer import footer_of
+from widen.spark.read.physical_types import footer_of
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from widen.model.column_path import Path
 from widen.model.schema_json import parse_type
 from widen.model.types import STRING, Field, StructType
 from widen.protocol.file_statistics import HIDDEN_FIELDS, NO_STATS, indexed_leaves, private_columns
-from widen.spark.read.parquet_footer import footer_of
+from widen.spark.read.physical_types import footer_of
 from widen.spark.write.arrow_writer import PartSink, PartWriter
 
 

@@ -10,7 +10,7 @@ import pytest
 from widen.errors import EngineUnsuitable, InvalidOption
 from widen.spark import engine
 from widen.spark.engine import LocalSession, explain_engine, is_local, open_session, require_spark, to_local_frame
-from widen.spark.read.local_query import java_number
+from widen.spark.read.local_rows import java_number
 
 
 class Session:

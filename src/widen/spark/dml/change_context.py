@@ -33,7 +33,7 @@ from widen.protocol.data_skipping import FileSelection
 from widen.protocol.file_statistics import FileStatistics
 from widen.protocol.iceberg_compat import enabled_compat, stores_partition_columns
 from widen.protocol.table_configuration import TableConfiguration, tracking_columns
-from widen.spark.read.parquet_footer import read_footers
+from widen.spark.read.physical_types import read_footers
 from widen.spark.read.scan import location_keys, read_with_locations, with_row_tracking
 from widen.spark.spark_types import DataFrame, SparkSession
 from widen.spark.write.parquet_writer import write_parquet

@@ -25,8 +25,7 @@ from widen.model.types import LONG, STRING, ArrayType, DataType, DecimalType, Fi
 from widen.protocol.column_mapping import COLUMN_ID, NAME, PHYSICAL_NAME
 from widen.spark.arrow_types import to_arrow_schema
 from widen.spark.read.local_rows import NotLocal, convert_column
-from widen.spark.read.parquet_footer import read_files
-from widen.spark.read.physical_types import Names, field_id, names_of_columns, with_field_id
+from widen.spark.read.physical_types import Names, field_id, names_of_columns, read_files, with_field_id
 from widen.spark.read.projection import StoredTypes
 from widen.spark.spark_types import DataFrame, SparkSession, as_nullable, to_spark, visible_schema
 

@@ -24,10 +24,9 @@ from widen.errors import JobFailed
 from widen.evolution.plan import BadFile
 from widen.evolution.policy import Policy
 from widen.json.contract import Breach, find_breaches
-from widen.json.document import InvalidJson, corrupt_text_to_bytes, parse_document
+from widen.json.document import MAX_RECORD_BYTES, InvalidJson, corrupt_text_to_bytes, parse_document
 from widen.json.field_rules import FileFields
 from widen.json.observation import Observation, RecordPosition
-from widen.json.split import MAX_RECORD_BYTES
 from widen.log.commit_outcome import discard_folder
 from widen.model.types import StructType
 from widen.proof.source_reader import FileTasks, FileValueReader

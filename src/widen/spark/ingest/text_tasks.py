@@ -23,6 +23,7 @@ from widen.errors import CheckViolated, StorageError
 from widen.evolution.evolve import evolve
 from widen.evolution.plan import find_excess_keys
 from widen.evolution.policy import Policy, mask
+from widen.json.document import MAX_RECORD_BYTES, split_records
 from widen.json.envelope import EnvelopeReader
 from widen.json.field_rules import FileFields
 from widen.json.kinds import DOUBLE_WORD, STRING_WORD
@@ -34,7 +35,6 @@ from widen.json.observation import (
     observation_from_json,
     observation_signature,
 )
-from widen.json.split import MAX_RECORD_BYTES, split_records
 from widen.model.column_path import as_nullable
 from widen.model.types import BINARY, LONG, STRING, Field, StructType
 from widen.protocol.partition_values import limit_of_partition

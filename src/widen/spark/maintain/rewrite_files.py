@@ -43,8 +43,7 @@ from widen.schema.table_state import check_constraints
 from widen.spark.dml.change_context import count_written_rows
 from widen.spark.expression import Expression, expression_text
 from widen.spark.read.deleted_rows import FILE, ROW
-from widen.spark.read.parquet_footer import read_footers
-from widen.spark.read.physical_types import OldFile, find_old_files
+from widen.spark.read.physical_types import OldFile, find_old_files, read_footers
 from widen.spark.read.predicates import files_in_partitions
 from widen.spark.read.scan import read_snapshot, read_with_locations, with_row_tracking
 from widen.spark.spark_types import DataFrame, F, SparkSession, as_nullable

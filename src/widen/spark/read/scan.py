@@ -40,8 +40,7 @@ from widen.protocol.type_widening import ensure_changes_readable
 from widen.spark.errors import translate_spark_errors
 from widen.spark.expression import filter_frame
 from widen.spark.read.deleted_rows import FILE, ROW, deleted_words, without_marked
-from widen.spark.read.parquet_footer import read_files
-from widen.spark.read.physical_types import Names, names_in_file
+from widen.spark.read.physical_types import Names, names_in_file, read_files
 from widen.spark.read.predicates import filter_stored_rows, parse_predicate
 from widen.spark.read.projection import (
     VALUE,

@@ -20,8 +20,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from widen.errors import CorruptFile, InvalidOption, SourceError
-from widen.json.document import BOM
-from widen.json.split import MAX_RECORD_BYTES
+from widen.json.document import BOM, MAX_RECORD_BYTES
 from widen.spark.errors import CLOSE_QUOTE
 from widen.spark.source.file_ranges import RefusedTexts, TextGroup, as_raw_records, record_too_long, size_limit_text
 

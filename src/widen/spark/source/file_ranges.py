@@ -26,8 +26,7 @@ import msgspec
 import pyarrow as pa
 
 from widen.errors import CorruptFile
-from widen.json.document import BOM
-from widen.json.split import MAX_RECORD_BYTES, SHORTEN_RECORD, RecordSplitter, split_records
+from widen.json.document import BOM, MAX_RECORD_BYTES, SHORTEN_RECORD, RecordSplitter, split_records
 from widen.model.column_path import Path
 from widen.model.types import ArrayType, DataType, Field, MapType, StructType, similarity_key
 from widen.spark.engine import is_local

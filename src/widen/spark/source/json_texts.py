@@ -17,8 +17,7 @@ import msgspec
 import pyarrow as pa
 
 from widen.errors import InvalidOption, SourceError
-from widen.json.document import BOM
-from widen.json.split import MAX_RECORD_BYTES, RecordSplitter
+from widen.json.document import BOM, MAX_RECORD_BYTES, RecordSplitter
 from widen.model.types import quote_name
 from widen.proof.source_reader import FileTasks, ProofFile
 from widen.spark.engine import is_local

@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from widen.errors import CorruptFile, InvalidOption
 from widen.evolution.plan import BadFile
+from widen.json.document import MAX_RECORD_BYTES
 from widen.json.field_rules import LOADED_AT, SIGN, FileFields
-from widen.json.split import MAX_RECORD_BYTES
 from widen.log.log_store import LogStore
 from widen.log.snapshot import open_snapshot
 from widen.model.types import StructType

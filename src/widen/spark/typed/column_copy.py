@@ -30,7 +30,7 @@ from widen.rows.row import ColumnSlot, RecordRoute, is_excluded_kind
 from widen.spark.arrow_types import to_arrow, to_arrow_schema
 from widen.spark.engine import is_local, translate_os_errors
 from widen.spark.errors import RESTORE_FILE, translate_spark_errors
-from widen.spark.read.parquet_footer import DRIVER_FILES, count_non_null, leaf_paths
+from widen.spark.read.physical_types import DRIVER_FILES, count_non_null, leaf_paths
 from widen.spark.ship import without_garbage_collection
 from widen.spark.source.file_ranges import are_few, open_file, task_bytes
 from widen.spark.source.source_files import SourceFile, SourceFiles, count_partitions

@@ -25,7 +25,7 @@ from widen.model.column_path import ELEMENT, KEY, VALUE, Path, map_children
 from widen.model.types import LONG, STRING, ArrayType, DataType, Field, MapType, StructType
 from widen.spark.arrow_types import to_arrow_schema
 from widen.spark.errors import ignore_failed_cleanup
-from widen.spark.read.parquet_footer import DRIVER_FILES, leaf_paths
+from widen.spark.read.physical_types import DRIVER_FILES, leaf_paths
 from widen.spark.source.source_files import as_literal, source_file_key
 from widen.spark.spark_types import DataFrame, SparkSession, spark_errors, to_spark
 

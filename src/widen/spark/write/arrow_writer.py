@@ -77,7 +77,7 @@ from widen.schema.table_state import check_constraints
 from widen.spark.arrow_types import to_arrow, to_utc
 from widen.spark.engine import is_local
 from widen.spark.read.local_rows import convert_column
-from widen.spark.read.parquet_footer import footer_of, leaf_paths
+from widen.spark.read.physical_types import footer_of, leaf_paths
 from widen.spark.spark_types import DataFrame, F, SparkSession, type_to_spark
 from widen.spark.write.parquet_encoding import Encoding, columns_in_file
 from widen.spark.write.physical_layout import is_fully_nullable, partition_text

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from widen.errors import InvalidOption
 from widen.model.column_path import Path
-from widen.spark.read.parquet_footer import leaf_paths
+from widen.spark.read.physical_types import leaf_paths
 
 _SAMPLE_ROWS = 20_000
 """The number of rows that decide, which is the number of rows of a page of Spark's writer."""

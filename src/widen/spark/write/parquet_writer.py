@@ -33,7 +33,7 @@ from widen.schema.table_state import check_constraints
 from widen.spark.arrow_types import to_arrow
 from widen.spark.engine import LocalFrame
 from widen.spark.errors import translate_spark_errors
-from widen.spark.read.parquet_footer import Footer, read_footers
+from widen.spark.read.physical_types import Footer, read_footers
 from widen.spark.session import hadoop_options, proleptic_writes
 from widen.spark.spark_types import DataFrame, SparkSession, ensure_distinct_names
 from widen.spark.write.arrow_writer import (

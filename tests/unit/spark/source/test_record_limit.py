@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from widen.errors import CorruptFile
-from widen.json.split import split_records
+from widen.json.document import split_records
 from widen.spark.ingest.text_tasks import read_record_groups
 from widen.spark.source import file_ranges
 from widen.spark.source.file_ranges import (

@@ -232,8 +232,9 @@ def _run_quiet_task(spec: BatchWriteSpec, batches: Iterable[pa.RecordBatch]) -> 
             if writer:
                 writer.write(rows)
         if writer and not task.will_replan:
-            undo.pop_all()
+            # Once the note names the files, only the driver deletes them: it knows whether they are committed.
             parts = tuple(writer.close())
+            undo.pop_all()
         else:
             parts = ()
     yield pa.RecordBatch.from_pylist([{NOTE: task.note(parts, refused)}])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,11 +10,13 @@ import msgspec
 import pyarrow as pa
 import pytest
 
+from widen.errors import StorageError
 from widen.evolution.evolve import evolve
 from widen.evolution.plan import Plan
 from widen.evolution.policy import Policy
 from widen.json.kinds import Kind
 from widen.json.observation import Observation
+from widen.log.log_store import LogStore
 from widen.model.types import STRING, Field, StructType
 from widen.rows.row_builder import OriginColumn
 from widen.spark.ingest import text_tasks
@@ -29,6 +32,7 @@ from widen.spark.ingest.text_tasks import (
 from widen.spark.source.csv import EXACT_VALUES, parse_dialect
 from widen.spark.source.csv_texts import CsvRanges
 from widen.spark.source.file_ranges import CSV_RANGES_PART, FileRange, as_raw_records, range_batch
+from widen.spark.write.arrow_writer import PartSink, PartWriter
 
 NUMBER, TEXT, TRUE = b'{"a": 1}', b'{"a": "x"}', b'{"a": true}'
 
@@ -122,3 +126,22 @@ def test_rows_of_long_texts_are_made_before_they_are_too_large_for_a_column(monk
     task = text_tasks._TextTask(spec, pa.schema([("a", pa.string())]))
     batches = [each.num_rows for each in task.run(as_raw_records([text], "file:/a.jsonl") for text in texts)]
     assert batches == [5, 4]
+
+
+def test_a_task_that_cannot_finish_its_files_leaves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark runs it again with other names, and only those of the attempt that succeeds are in the commit."""
+    failures, finish = [OSError(errno.ENOSPC, "No space left on device")], PartWriter._finish
+
+    def finish_on_a_full_disk(writer: PartWriter) -> None:
+        if failures:
+            raise failures.pop()
+        finish(writer)
+
+    monkeypatch.setattr(PartWriter, "_finish", finish_on_a_full_disk)
+    schema = StructType((Field("a", STRING),))
+    sink = PartSink(LogStore(str(tmp_path)), "job", "none", lambda *_: ("", ""))
+    spec = replace(first_pass(), base=schema, schema=schema, sink=sink)
+    with pytest.raises(StorageError, match="disk is full"):
+        collect_notes(as_raw_records([TEXT], "file:/a.jsonl"), spec)
+    assert not failures
+    assert [*tmp_path.rglob("*.parquet")] == []

@@ -58,6 +58,7 @@ class TableDigest:
         for name, values in zip(batch.schema.names, batch.columns, strict=True):
             words = hash_values(values)
             self.columns[name] = (self.columns.get(name, 0) + _total(words)) & _MASK
+            # Mixed with the name, since a plain sum would not show two columns with their values exchanged.
             records = pc.add(records, _mixed(words, f"column {name}"))
         self.rows += batch.num_rows
         self.records = (self.records + _total(_mixed(records, "record"))) & _MASK
@@ -175,6 +176,7 @@ def _bits(values: pa.Array) -> tuple[pa.Array, str]:
     if pa.types.is_null(kind):
         return pa.repeat(_word(0), len(values)), "null"
     if pa.types.is_floating(kind):
+        # By their bits, so that 0.0 and -0.0 differ. Clients make NaNs with different bits, so all of them are one.
         words = pc.fill_null(values, 0.0).view(pa.uint64())
         return pc.if_else(pc.fill_null(pc.is_nan(values), False), _word("NaN"), words), "float"
     if pa.types.is_integer(kind):
@@ -182,6 +184,7 @@ def _bits(values: pa.Array) -> tuple[pa.Array, str]:
     if pa.types.is_boolean(kind):
         return pc.fill_null(values, False).cast(pa.uint64()), "boolean"
     if pa.types.is_timestamp(kind):
+        # Clients return other units of one column; the cast fails if it would lose digits.
         micros = values.cast(pa.timestamp("us", kind.tz)).view(pa.int64())
         return pc.fill_null(micros, 0).view(pa.uint64()), "timestamp" if kind.tz else "timestamp without zone"
     if pa.types.is_date32(kind):
@@ -193,6 +196,7 @@ def _bits(values: pa.Array) -> tuple[pa.Array, str]:
 
 
 def _hash_distinct(values: pa.Array) -> pa.Array:
+    # Arrow has no digest of texts, so Python makes one of each different text; most columns repeat theirs.
     encoded = values.dictionary_encode()
     words = pa.array([_digest(_to_bytes(value)) for value in encoded.dictionary.to_pylist()], pa.uint64())
     return pc.fill_null(words.take(encoded.indices), 0)
@@ -212,6 +216,7 @@ def _hash_lists(values: pa.Array) -> pa.Array:
     owners = pc.list_parent_indices(pa.LargeListArray.from_arrays(offsets, items))
     ones = pa.repeat(pa.scalar(1, pa.int64()), len(items))
     positions = pc.subtract(pc.cumulative_sum(ones), starts.take(owners)).view(pa.uint64())
+    # With its position, or [1, 2] would be [2, 1]; with the length below, or [0] could be [].
     items = _mixed(pc.bit_wise_xor(items, _mixed(positions, "position")), "item")
     sums = pa.concat_arrays([pa.array([0], pa.uint64()), pc.cumulative_sum(items)])
     inside = pc.subtract(sums.take(ends), sums.take(starts))

@@ -117,6 +117,7 @@ def read_csv_head(text: bytes, form: CsvForm) -> CsvHead:
     walker = _RowWalker(form)
     first = next(walker.rows(lines, is_end=True), _Row())
     names = [(value or b"").decode(errors="replace").replace("\0", "") for value in first.values]
+    # The text of null is a name in a header: no field is called null.
     if form.null:
         names = [form.null.decode() if value is None else name for value, name in zip(first.values, names, strict=True)]
     if form.has_header:
@@ -217,6 +218,7 @@ class _RowWalker:
                 row.open, at = [], at + 1
             if row.open is not None:
                 closed = self._find_close(row.open, line, at)
+                # A field ends on its line here, so this line is damaged, and the next one is a row of its own.
                 if closed < 0 and form.is_multi_line is False:
                     row.is_broken, row.open = True, None
                     row.values.append(b"")
@@ -301,6 +303,8 @@ class CsvReader:
 
     def _is_swallowing(self, row: _Row) -> bool:
         """Return whether each line of a row looks like a row, so that a stray quote has made one of them."""
+        # In  1,"a  and  2,"b  the first quote is closed by the second one, lines later. Each line still has as many
+        # fields as the others, with digits where they have digits, which the lines of a real text rarely do.
         return not self._form.is_multi_line and all(map(self._looks_like_row, row.lines))
 
     def _looks_like_row(self, line: bytes) -> bool:
@@ -319,6 +323,7 @@ class CsvReader:
         if self._is_value is not None:
             for name, text in zip(self._names, texts, strict=True):
                 if text and self._is_value(text):
+                    # In its spelling: as a float it would agree with a column that has lost its last digits.
                     record[name] = msgspec.Raw(text.encode())
         return _encode(record)
 

@@ -85,6 +85,7 @@ def read_records(text: bytes) -> list[dict[str, Json]] | None:
     Source: RFC 8259; docs/evolution-rules.md#d11, #d23
     """
     records = read_whole_records(text)
+    # A text with no more brackets than that cannot be deeper, so hardly any has to be measured.
     if records is None or text.count(b"{") + text.count(b"[") <= MAX_LEVELS:
         return records
     return [_with_deep_json(record, MAX_LEVELS) if _depth(record) > MAX_LEVELS else record for record in records]
@@ -119,6 +120,7 @@ def _with_deep_json(value: Json, levels: int) -> Json:
 def split_into_parts(data: bytes) -> Iterator[bytes]:
     """Yield the texts of a file: the items of an array, one document, or records with the text between them."""
     data = _content(data)
+    # An array is one document too, and one document may take several lines, so lines come last.
     spans = _array_items(data)
     if spans is not None:
         yield from spans
@@ -143,6 +145,7 @@ def _content(data: bytes) -> bytes:
     return data.removeprefix(_BOM.encode()).strip()
 
 
+# It only finds where a value ends. Numbers stay text, because Python refuses integers of more than 4,300 digits.
 _any_json = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
 
 
@@ -157,6 +160,7 @@ def _array_items(data: bytes) -> list[bytes] | None:
         while text[at] != "]" or not items:
             if text[at] == "]":
                 break
+            # The text of each item is cut from the source, so that its numbers keep their spelling.
             _, end = _any_json.raw_decode(text, at)
             items.append(text[at:end].encode())
             at = _after_space(text, end)

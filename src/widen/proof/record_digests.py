@@ -52,6 +52,7 @@ def find_native_readers() -> Any:
         import widen_kernel
     except ImportError:
         return None
+    # A kernel of another release may be installed, which would take other arguments or make other digests.
     readers = getattr(widen_kernel, "proof", None)
     return readers if getattr(readers, "VERSION", 0) == _VERSION else None
 
@@ -123,6 +124,7 @@ class ProofCsv:
 def build_csv_plan(form: CsvForm, names: Sequence[str]) -> ProofCsv | None:
     """Return the plan for the rows of a file; None if Python has to read them."""
     is_plain = len(form.separator) == 1 and len(form.quote) <= 1 and not form.escape
+    # A pattern without a spelling is one that the native reader does not know.
     if not names or not is_plain or bool(form.values) != bool(form.spelling):
         return None
     return ProofCsv(names, form.separator[0], form.quote[0] if form.quote else None, form.null.decode(), form.spelling)

@@ -317,6 +317,7 @@ def to_temporal(text: str) -> str:
     Source: docs/evolution-rules.md#d6
     """
     try:
+        # The patterns admit a 30th of February, and Python's calendar does not.
         if _DATE.fullmatch(text):
             date.fromisoformat(text)
             return DateString(text)

@@ -20,8 +20,16 @@ from widen.json.field_rules import FieldRule
 from widen.json.kinds import RECORD_WORD, SURE_CHARS, Kind
 from widen.json.observation import FieldObservation, RecordObservation, RecordPosition, get_field, observe_value
 from widen.rows.row import Row, route_value
-from widen.rows.scalar_conversion import FastConversion, to_digits, to_source_text, to_typed_array
-from widen.rows.shape import FieldLocation, MultiColumnField, NestedColumn, RecordShape
+from widen.rows.shape import (
+    FastConversion,
+    FieldLocation,
+    MultiColumnField,
+    NestedColumn,
+    RecordShape,
+    to_digits,
+    to_source_text,
+    to_typed_array,
+)
 
 _UNSET = msgspec.UNSET
 _decode_any = msgspec.json.Decoder().decode

@@ -32,16 +32,20 @@ from widen.json.kinds import (
 )
 from widen.json.observation import FieldObservation, RecordPosition
 from widen.rows.row import ColumnSlot, RecordRoute, Row, route_value, routes_kind
-from widen.rows.scalar_conversion import (
+from widen.rows.shape import (
+    BatchProfile,
     BooleanArray,
     FastConverter,
+    FieldLocation,
     IntArray,
+    ShapedField,
     TextArray,
     add_array_conversions,
     build_fast_converter,
+    excluded_keys,
     native_type,
+    takes_values,
 )
-from widen.rows.shape import BatchProfile, FieldLocation, ShapedField, excluded_keys, takes_values
 
 KERNEL_VARIABLE = "WIDEN_KERNEL"
 """Environment variable of the process that decodes: ``off`` means that it does not use the kernel."""
@@ -59,7 +63,7 @@ _BIT_OF_TYPE: Mapping[type, int] = {
     TimestampText: TIMESTAMP,
     LocalTimeText: LOCAL_TIME,
 }
-"""The kind of the decoded values of each Python type, as in `widen.rows.scalar_conversion.FastConverter`."""
+"""The kind of the decoded values of each Python type, as in `widen.rows.shape.FastConverter`."""
 
 _OWN_KINDS: Mapping[str, int] = {
     BOOLEAN_WORD: BOOLEAN,

@@ -22,7 +22,7 @@ from widen.proof.json_reader import NumberToken
 from widen.proof.rules import DateString, LocalTimeString, SourceColumn, TimestampString
 from widen.rows.convert import MISSING, convert
 from widen.rows.row import ColumnSlot
-from widen.rows.scalar_conversion import build_fast_converter
+from widen.rows.shape import build_fast_converter
 from widen.spark.typed.column_expressions import PARTIAL_CONVERSIONS, TOTAL_CONVERSIONS, holds_every_value
 from widen.spark.typed.record_rebuild import BACKWARD_CONVERSIONS, family_of
 

@@ -228,7 +228,12 @@ def _disk_full_error(match: re.Match[str]) -> WidenError:
 
 
 def _no_folder_error(match: re.Match[str]) -> WidenError:
-    for name in match[1].split("/"):
+    return find_impossible_folder(match[1]) or _permission_error(match)
+
+
+def find_impossible_folder(path: str) -> StorageError | None:
+    """Return the error for a folder of a partition in a path that most file systems cannot have; None without one."""
+    for name in path.split("/"):
         size = len(name.encode())
         fault = "has a NUL" if "\0" in name else f"makes a name of {size} bytes" if size > _MAX_NAME_BYTES else ""
         if fault and "=" in name:
@@ -237,7 +242,7 @@ def _no_folder_error(match: re.Match[str]) -> WidenError:
                 reason=f"the store has no folder for one of its values, which {fault}",
                 fix="Repair the value in the source, or partition the table by another column.",
             )
-    return _permission_error(match)
+    return None
 
 
 def _permission_error(match: re.Match[str]) -> WidenError:

@@ -76,6 +76,7 @@ from widen.protocol.table_configuration import TableConfiguration
 from widen.schema.table_state import check_constraints
 from widen.spark.arrow_types import to_arrow, to_utc
 from widen.spark.engine import is_local
+from widen.spark.errors import find_impossible_folder
 from widen.spark.read.local_rows import convert_column
 from widen.spark.read.physical_types import footer_of, leaf_paths
 from widen.spark.spark_types import DataFrame, F, SparkSession, type_to_spark
@@ -839,7 +840,13 @@ class PartWriter:
         """
         self._unbounded = unbounded
         self._path = f"{self._sink.job}/part-{uuid.uuid4().hex}.{self._sink.codec}.parquet"
-        self._file = self._sink.store.create(self._path)
+        try:
+            self._file = self._sink.store.create(self._path)
+        except StorageError as error:
+            impossible = find_impossible_folder(self._path)
+            if impossible is None:
+                raise
+            raise impossible from error
         self._footers: list[pq.FileMetaData] = []
         private = self._sink.private
         omitted = unbounded | {leaf for leaf in leaf_paths(self._schema) if private and is_private(leaf, private)}

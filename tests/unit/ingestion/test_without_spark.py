@@ -119,7 +119,7 @@ def load_fixed(tmp_path: Path, into: str, kind: str, properties: str = "{}") -> 
 def test_a_partition_value_that_no_folder_can_have_is_named(tmp_path: Path) -> None:
     widen.create_table(tmp_path / "t", "id int, p string", partition_by=["p"])
     (tmp_path / "a.json").write_text(json.dumps({"id": 1, "p": "y" * 300}))
-    with pytest.raises(StorageError, match="Partition column p: .* a name of 302 bytes") as raised:
+    with pytest.raises(StorageError, match=r"Partition column p: .* a name of 302 bytes") as raised:
         widen.ingest(tmp_path / "a.json", tmp_path / "t", engine="local")
     assert "Repair the value in the source" in str(raised.value)
     assert widen.Table(tmp_path / "t").version == 0

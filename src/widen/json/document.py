@@ -259,6 +259,7 @@ def corrupt_text_to_bytes(text: str) -> bytes:
 _array = msgspec.json.Decoder(list[msgspec.Raw])
 _value = msgspec.json.Decoder(msgspec.Raw)
 
+_JSON_SPACE = b" \t\r\n"
 _ADJACENT_RECORDS = re.compile(rb"\}[ \t]*\{")
 _BLANKS, _SPACES, _LINE_END = re.compile(r"[ \t]*"), re.compile(r"[ \t\r\n]*"), re.compile(r"[\r\n]")
 
@@ -279,22 +280,24 @@ def split_records(data: bytes) -> Iterator[bytes]:
         >>> list(split_records(b'{"a":1}{"a":2}\n{\n"a":3}'))
         [b'{"a":1}', b'{"a":2}', b'{\n"a":3}']
     """
-    data = data.removeprefix(BOM).strip()
-    elements = _try_decode(_array, data) if data.startswith(b"[") else None
+    data = data.removeprefix(BOM)
+    content = data.strip(_JSON_SPACE)
+    elements = _try_decode(_array, content) if content.startswith(b"[") else None
     if elements is not None:
         yield from map(bytes, elements)
-    elif _try_decode(_value, data) is not None:
-        yield data
-    elif data:
-        yield from _split_documents(data)
+    elif _try_decode(_value, content) is not None:
+        yield content
+    elif content:
+        yield from _split_documents(data) or [content]
 
 
 def _split_documents(data: bytes) -> list[bytes]:
+    """Return the texts of a file that is not one JSON value; nothing if none of them is a record."""
     lines = [line for line in data.splitlines() if line.strip()]
     if all(map(_has_outer_braces, lines)) and not _ADJACENT_RECORDS.search(data):
-        return lines if any(map(_is_record, lines)) else [data]
+        return lines if any(map(_is_record, lines)) else []
     texts = list(_scan(data))
-    return [text for text, _ in texts] if any(is_record for _, is_record in texts) else [data]
+    return [text for text, _ in texts] if any(is_record for _, is_record in texts) else []
 
 
 def _has_outer_braces(line: bytes) -> bool:
@@ -313,7 +316,8 @@ def _scan(data: bytes) -> Iterator[tuple[bytes, bool]]:
     line. So the rest of a damaged record is not mistaken for records.
     """
     # Latin-1 has one character per byte, so offsets are the same; outside of strings, JSON is ASCII.
-    text, start = data.decode("latin-1"), 0
+    text = data.decode("latin-1")
+    start = _SPACES.match(text).end()  # type: ignore[union-attr]
     while start < len(text):
         line_end = _LINE_END.search(text, start)
         end = len(text) if line_end is None else line_end.start()

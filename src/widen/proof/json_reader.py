@@ -119,16 +119,17 @@ def _with_deep_json(value: Json, levels: int) -> Json:
 
 def split_into_parts(data: bytes) -> Iterator[bytes]:
     """Yield the texts of a file: the items of an array, one document, or records with the text between them."""
-    data = _content(data)
+    data = data.removeprefix(_BOM.encode())
+    content = data.strip(_SPACE.encode())
     # An array is one document too, and one document may take several lines, so lines come last.
-    spans = _array_items(data)
+    spans = _array_items(content)
     if spans is not None:
         yield from spans
-    elif _is_json(data):
-        yield data
-    elif data:
+    elif _is_json(content):
+        yield content
+    elif content:
         texts = list(_scan_lines(data))
-        yield from [text for text, _ in texts] if any(is_record for _, is_record in texts) else [data]
+        yield from [text for text, _ in texts] if any(is_record for _, is_record in texts) else [content]
 
 
 def split_lines(data: bytes) -> list[bytes]:
@@ -136,13 +137,9 @@ def split_lines(data: bytes) -> list[bytes]:
 
     If one of them is a record, `split_into_parts` yields the same texts; it parses each.
     """
-    data = _content(data)
+    data = data.removeprefix(_BOM.encode())
     lines = [line for line in data.splitlines() if line.strip()]
     return lines if all(map(_is_object_line, lines)) and not _RECORDS_ON_A_LINE.search(data) else []
-
-
-def _content(data: bytes) -> bytes:
-    return data.removeprefix(_BOM.encode()).strip()
 
 
 # It only finds where a value ends. Numbers stay text, because Python refuses integers of more than 4,300 digits.
@@ -195,7 +192,7 @@ def _scan_lines(data: bytes) -> Iterator[tuple[bytes, bool]]:
         yield from ((line, _is_json(line)) for line in lines)
         return
     # Latin-1 has one character for each byte, so offsets in the text are offsets in the data.
-    text, at = data.decode("latin-1"), 0
+    text, at = data.decode("latin-1"), len(data) - len(data.lstrip(_SPACE.encode()))
     while at < len(text):
         end = _end_of_line(text, at)
         line = data[at:end]

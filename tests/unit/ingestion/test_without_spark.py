@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -114,6 +115,31 @@ def load_fixed(tmp_path: Path, into: str, kind: str, properties: str = "{}") -> 
     (tmp_path / "b.json").write_text('{"id": 5, "p": "a/b"}\n')
     code = FIXED.replace("MAPPED", properties)
     return values(code, str(tmp_path), into, kind)
+
+
+@pytest.mark.parametrize("kernel", ["on", "off"])
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [b' {"x": tru}', b'{"x": 3}'],
+        [b'{"x": 3}', b'{"x": tru} '],
+        [b'{"x": 3}', b'\t{"x": tru}\t', b'{"x": 4}'],
+        [b'\x0b{"x": 1}', b'{"x": 3}', b'{"x": 4}\x0c'],
+    ],
+)
+def test_a_damaged_line_keeps_its_spaces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: list[bytes], kernel: str
+) -> None:
+    """At the ends of a file as between other lines; and the proof says the same."""
+    monkeypatch.setenv("WIDEN_KERNEL", kernel)
+    (tmp_path / "a.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+    done = widen.ingest(tmp_path / "a.jsonl", tmp_path / "t", engine="local", verify=True)
+    assert done.verification is not None
+    assert done.verification.is_clean
+    kept = widen.Table(tmp_path / "t").to_arrow()["_corrupt_record"].to_pylist()
+    assert [text.encode() for text in kept if text] == [
+        line for line in lines if not re.fullmatch(rb'\{"x": \d\}', line)
+    ]
 
 
 def test_a_partition_value_that_no_folder_can_have_is_named(tmp_path: Path) -> None:

@@ -629,7 +629,7 @@ def compared(spark: SparkSession, source: str, table: str) -> Verification:
     found = Table(table)
     batch, paths = BatchReader().open(spark, source), found.files()["path"].to_pylist()
     there = batch.table_digests(DeltaRows(found.store, found.snapshot), paths, Policy(), None)
-    return verify(batch.source_digests(found.snapshot.schema, Policy()), there)
+    return verify(batch.source_digests(found.snapshot.schema, Policy()), there, spark=spark)
 
 
 @pytest.fixture(scope="module")

@@ -34,7 +34,7 @@ from widen.errors import (
 )
 from widen.errors.tables import add_note
 from widen.log.checkpoint_writer import clean_up_if_enabled, write_checkpoint
-from widen.log.commit_files import IN_COMMIT_TIMESTAMP, current_ms, decode_commit, has_in_commit_timestamps
+from widen.log.commit_files import IN_COMMIT_TIMESTAMP, current_ms, decode_commit
 from widen.log.commit_outcome import (
     Committed,
     Conflicted,
@@ -66,7 +66,12 @@ from widen.protocol.iceberg_compat import IcebergCompat, enabled_compat, ensure_
 from widen.protocol.parquet_files import ensure_storable, move_to_commit_info
 from widen.protocol.table_configuration import TableConfiguration
 from widen.protocol.table_features import ensure_writable, missing_type_features, require_feature
-from widen.protocol.table_properties import TIMESTAMPS_SINCE_MS, TIMESTAMPS_SINCE_VERSION, is_on
+from widen.protocol.table_properties import (
+    ENABLE_IN_COMMIT_TIMESTAMPS,
+    TIMESTAMPS_SINCE_MS,
+    TIMESTAMPS_SINCE_VERSION,
+    is_on,
+)
 from widen.protocol.type_widening import TABLE_VERSION, renumber_type_changes
 
 __all__ = [
@@ -228,7 +233,7 @@ class _CommitAttempt:
         """Return the commitInfo and the actions to write for this version."""
         actions = sorted(self.actions, key=lambda action: _ORDER.get(type(action), _REST))
         now_ms = current_ms()
-        if has_in_commit_timestamps(self.table.properties):
+        if is_on(self.table.properties, ENABLE_IN_COMMIT_TIMESTAMPS):
             now_ms = max(now_ms, (self.earlier_ms or 0) + 1)  # must increase, even if this clock is behind
             actions = [self._with_enablement(action, now_ms) for action in actions]
         if self.table.supports("rowTracking"):
@@ -238,7 +243,7 @@ class _CommitAttempt:
 
     def _with_enablement(self, action: Action, now_ms: int) -> Action:
         """Record from which version on commits have timestamps, if this commit enables them on an existing table."""
-        is_recorded = self.version == 0 or has_in_commit_timestamps(self.before.properties)
+        is_recorded = self.version == 0 or is_on(self.before.properties, ENABLE_IN_COMMIT_TIMESTAMPS)
         if is_recorded or not isinstance(action, Metadata):
             return action
         marks = {TIMESTAMPS_SINCE_VERSION: str(self.version), TIMESTAMPS_SINCE_MS: str(now_ms)}
@@ -246,7 +251,7 @@ class _CommitAttempt:
 
     def _info(self, provenance: _Provenance, now_ms: int) -> CommitInfo:
         info: CommitInfo = {}
-        if has_in_commit_timestamps(self.table.properties):
+        if is_on(self.table.properties, ENABLE_IN_COMMIT_TIMESTAMPS):
             info[IN_COMMIT_TIMESTAMP] = now_ms
         info["timestamp"] = now_ms
         info["operation"] = provenance.operation
@@ -290,7 +295,7 @@ _ENGINE = _engine()
 def _first_attempt(store: LogStore, base: Snapshot | None, actions: Sequence[Action], reads: ReadSet) -> _CommitAttempt:
     if base is not None:
         ours = Transaction(base.configuration, tuple(actions), reads)
-        earlier_ms = base.timestamp_ms if has_in_commit_timestamps(base.properties) else None
+        earlier_ms = base.timestamp_ms if is_on(base.properties, ENABLE_IN_COMMIT_TIMESTAMPS) else None
         tracks = base.configuration.supports("rowTracking")
         row_ids = high_water_mark(base.domains.get(ROW_TRACKING_DOMAIN), -1) if tracks else -1
         return _CommitAttempt(base.version + 1, ours, row_ids, earlier_ms)

@@ -126,14 +126,9 @@ def current_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def has_in_commit_timestamps(properties: Mapping[str, str]) -> bool:
-    """Return whether in-commit timestamps are enabled."""
-    return is_on(properties, ENABLE_IN_COMMIT_TIMESTAMPS)
-
-
 def first_version_with_timestamps(properties: Mapping[str, str]) -> int | None:
     """Return the first version with an in-commit timestamp; None if the table does not have them."""
-    if not has_in_commit_timestamps(properties):
+    if not is_on(properties, ENABLE_IN_COMMIT_TIMESTAMPS):
         return None
     text = properties.get(TIMESTAMPS_SINCE_VERSION, "0")
     return int(text) if text.isdecimal() else 0

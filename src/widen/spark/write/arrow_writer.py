@@ -779,6 +779,7 @@ class PartWriter:
         self._waiting_bytes = 0
         self._parts: list[PartFile] = []
         self._file: BinaryIO | None = None
+        self._writer: pq.ParquetWriter | None = None
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Add rows, and write a row group when there are enough of them."""
@@ -805,16 +806,19 @@ class PartWriter:
         return self._parts
 
     def discard(self) -> None:
-        """Delete the written files, also one that cannot be finished, e.g. on a full disk."""
+        """Delete the written files, also an unfinished one; storage errors are ignored: no commit names the files."""
         self._waiting = []
         # A task that fails is run again with other names, so what it has written would stay for ever.
         paths = [part.path for part in self._parts]
         if self._file is not None:
             paths.append(self._path)
-            with suppress(OSError, pa.ArrowException):
-                self._finish()
+            # On a full disk the writer fails again, or there is none, because not even the first bytes were written.
+            with suppress(OSError, pa.ArrowException), self._file:
+                if self._writer is not None:
+                    self._writer.close()
             self._file = None
-        self._sink.store.delete(paths)
+        with suppress(StorageError):
+            self._sink.store.delete(paths)
 
     def _write_group(self) -> None:
         # One row group from many small batches: readers skip by row group, and each one costs an entry in the footer.
@@ -828,6 +832,7 @@ class PartWriter:
         if self._file is None:
             self._begin(with_nan, rows)
         assert self._file is not None
+        assert self._writer is not None
         self._nans.update(nans)
         self._writer.write_table(rows, row_group_size=rows.num_rows)
         # Looked at after a row group only: what the writer has buffered has no size yet.
@@ -867,10 +872,11 @@ class PartWriter:
     def _finish(self) -> None:
         if self._file is None:
             return
+        assert self._writer is not None
         with self._file as file:
             self._writer.close()
             size_bytes = file.tell()
-        self._file = None
+        self._file = self._writer = None
         self._parts.append(PartFile(self._path, size_bytes, *self._sink.describe(self._footers[0], self._nans)))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from widen.errors import StorageError
+from widen.log.local_files import LocalFiles
 from widen.log.log_store import LogStore
 from widen.spark.write.arrow_writer import PartFile, PartSink, PartWriter, describe_columns
 
@@ -70,3 +73,34 @@ def test_a_file_of_nothing_but_nan(tmp_path: Path) -> None:
     (part,) = write(tmp_path, pa.RecordBatch.from_pydict({"f": [NAN]}, schema=pa.schema({"f": pa.float64()})))
     assert "maxValues" not in json.loads(part.stats) or bounds(part) == {}
     assert pq.read_metadata(tmp_path / part.path).row_group(0).column(0).statistics is None
+
+
+@pytest.mark.parametrize("finished", [0, 1])
+def test_on_a_full_disk_the_files_are_deleted_and_the_error_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, finished: int
+) -> None:
+    sink = PartSink(LogStore(str(tmp_path)), "job", "snappy", describe_columns(LEAVES), file_bytes=1)
+    writer = PartWriter(sink, SCHEMA)
+    for _ in range(finished):
+        writer.write(rows(1.5))
+    assert len([*tmp_path.rglob("*.parquet")]) == finished
+    with Path("/dev/full").open("wb", buffering=0) as full:
+        monkeypatch.setattr(LocalFiles, "create", lambda *_: full)
+        with pytest.raises(OSError, match="No space") as refused:
+            writer.write(rows(1.5))
+        writer.discard()
+    assert refused.value.errno == errno.ENOSPC
+    assert [*tmp_path.rglob("*.parquet")] == []
+
+
+def test_files_that_cannot_be_deleted_do_not_hide_why_they_should_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise StorageError(location="job", reason="no permission", fix="Ask for it.")
+
+    sink = PartSink(LogStore(str(tmp_path)), "job", "snappy", describe_columns(LEAVES), file_bytes=1)
+    writer = PartWriter(sink, SCHEMA)
+    writer.write(rows(1.5))
+    monkeypatch.setattr(LocalFiles, "delete", refuse)
+    writer.discard()

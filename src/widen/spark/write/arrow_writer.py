@@ -488,7 +488,8 @@ class IcebergWriters:
             self._layout.store.delete([part.path for part in self._closed])
 
     def _close(self, partition: str) -> None:
-        parts = self._open.pop(partition).close()
+        parts = self._open[partition].close()
+        del self._open[partition]  # not before it is closed: `discard` looks here for files that are not
         self._closed += [msgspec.structs.replace(part, partition=partition) for part in parts]
 
 

@@ -16,7 +16,7 @@ from widen.iceberg.schema_conversion import from_model, to_model
 from widen.log.log_store import LogStore
 from widen.model.types import DOUBLE, FLOAT, LONG, ArrayType, Field, StructType
 from widen.spark.ingest.write_files import IcebergWriter
-from widen.spark.write.arrow_writer import PartFile, PartWriter
+from widen.spark.write.arrow_writer import IcebergLayout, IcebergWriters, PartFile, PartWriter
 
 
 def test_files_are_as_the_table_properties_say(tmp_path: Path) -> None:
@@ -87,3 +87,20 @@ def test_nan_is_counted_outside_of_lists(tmp_path: Path) -> None:
 
     assert nans({}) == {ids["d"]: 4, ids["s.x"]: 2, ids["e"]: 0}
     assert nans({"write.metadata.metrics.column.d": "none"}) == {ids["s.x"]: 2, ids["e"]: 0}
+
+
+def test_a_file_that_cannot_be_finished_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = to_model(from_model(StructType((Field("n", LONG),))))
+    sink = IcebergWriter(LogStore(str(tmp_path)), schema)._new_sink()
+    writers = IcebergWriters(IcebergLayout(sink, ()))
+
+    def refuse(_: PartWriter) -> None:
+        raise OSError("no space")
+
+    monkeypatch.setattr(PartWriter, "_finish", refuse)
+    writers.write(pa.table({"n": [1]}).cast(sink.schema))
+    with pytest.raises(OSError, match="no space"):
+        writers.close()
+    assert len([*tmp_path.rglob("*.parquet")]) == 1
+    writers.discard()
+    assert [*tmp_path.rglob("*.parquet")] == []

@@ -95,6 +95,7 @@ def write_parquet(
         undo.callback(discard_folder, store, job)
         indexed, private = indexed_columns(table), _private_columns(table)
         with translate_spark_errors():
+            # Spark's own writer leaves partition columns out of the files, so tasks write files that must have them.
             if enabled_compat(table.properties) or stores_partition_columns(table):
                 rows = to_checked_rows(frame, table)
                 describe, codec = describe_columns(indexed, partition_names), codec_of(frame.sparkSession)
@@ -103,6 +104,7 @@ def write_parquet(
             else:
                 options |= _without_statistics(table.physical_schema, private)
                 writer = to_physical_layout(frame, table).write.options(**_OPTIONS, **options)
+                # Spark takes a path here and not a URI: it would look for a folder with %20 in its name.
                 with proleptic_writes(frame.sparkSession):
                     writer.partitionBy(*partition_names).parquet(unquote(store.uri(job)))
                 adds = _adds(frame, store, job, indexed)
@@ -157,6 +159,7 @@ def table_sink(store: LogStore, table: TableConfiguration, job: str, codec: str)
 
 def find_obstacle(table: TableConfiguration) -> str | None:
     """Return why only Spark writes the rows of a table as its rules demand; None if tasks can do so with Arrow."""
+    # Conditions and expressions are written in Spark's SQL, and nothing else evaluates them exactly as Spark does.
     if check_constraints(table.properties):
         return "it has CHECK constraints"
     if enabled_compat(table.properties):
@@ -237,6 +240,7 @@ def _stored_leaves(data_type: DataType, path: Path, name: Path) -> Iterator[tupl
 
 
 def _adds(frame: DataFrame, store: LogStore, job: str, columns: frozenset[Path]) -> list[Add]:
+    # Spark does not say what it has written. Its committer leaves files beside, whose names begin with . or _.
     entries = [entry for entry in store.list(job) if entry.name.endswith(".parquet") and entry.name[0] not in "._"]
     footers = read_footers(frame.sparkSession, store, [entry.path for entry in entries], columns)
     empty = [entry.path for entry, footer in zip(entries, footers, strict=True) if not footer.rows]

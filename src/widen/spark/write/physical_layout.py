@@ -101,6 +101,7 @@ def partition_text(column: Column, data_type: DataType) -> Column:
     """
     if str(data_type) != "timestamp":
         return column.cast("string")
+    # Spark would write the time in the time zone of the session. Decimals, because doubles lose microseconds.
     micros = F.unix_micros(column).cast("decimal(20,0)") / F.lit(1_000_000).cast("decimal(7,0)")
     moment = F.lit("1970-01-01 00:00:00").cast("timestamp_ntz") + F.make_dt_interval(secs=micros.cast("decimal(18,6)"))
     return F.concat(F.replace(moment.cast("string"), F.lit(" "), F.lit("T")), F.lit("Z"))
@@ -167,6 +168,7 @@ def fill_computed_columns(rows: DataFrame, schema: StructType, protocol: Protoco
         for field, texts in zip(computed, expressions, strict=True)
         for text in texts.values()
     }
+    # Two steps, because the expression of a generated column may read a column that has got its default.
     for step in filter(None, (values, generated)):  # Spark Connect refuses an empty step
         rows = rows.withColumns({name: F.coalesce(F.col(quote_name(name)), value) for name, value in step.items()})
     return rows
@@ -228,6 +230,7 @@ def _identity_values(field: Field, identity: Identity, lanes: int) -> Column:
     """
     task, number = F.spark_partition_id(), F.monotonically_increasing_id()
     row = number.bitwiseAND(F.lit((1 << _ROW_BITS) - 1))
+    # With 200 lanes, the rows of task 3 have the positions 3, 203, 403 and so on.
     position = F.when(task < lanes, row * lanes + task).otherwise(number + (lanes << _ROW_BITS))
     high_water_mark = identity.high_water_mark
     last, steps = (identity.start, position) if high_water_mark is None else (high_water_mark, position + 1)
@@ -289,12 +292,14 @@ def _reshape_struct(column: Column, have: StructType, want: StructType, path: Pa
         else:
             part = cast_to_table_type(column.getField(source.name), source.type, field.type, (*path, field.name))
         parts.append(part.alias(field.name))
+    # A null stays null: a struct whose fields are null is another value.
     return F.when(column.isNotNull(), F.struct(*parts))
 
 
 def _cast_with_check(column: Column, have: DataType, want: DataType, path: Path) -> Column:
     """Return a column cast to another type; a value that it cannot hold fails the job."""
     spark_type = type_to_spark(want)
+    # The error of a cast that fails by itself does not name the column.
     result = column.try_cast(spark_type)
     facts = {"column": format_path(path), "old": have.sql, "new": want.sql}
     overflow = raise_expression("CAST", facts, show_values(column, have).cast("string"))

@@ -177,8 +177,18 @@ def chosen(spots: Sequence[Spot], at_most: int, seed: str) -> Sequence[Spot]:
     return random.Random(seed).sample(spots, at_most)
 
 
-def complaints(operation: Operation, template: Path, work: Path, spot: Spot) -> list[str]:
-    """Return what is wrong after an operation in which one call to a store went wrong."""
+def complaints(
+    operation: Operation,
+    template: Path,
+    work: Path,
+    spot: Spot,
+    look: Callable[[Path], list[str]] = lambda _: [],
+) -> list[str]:
+    """Return what is wrong after an operation in which one call to a store went wrong.
+
+    Args:
+        look: Says what else is wrong in the folder of the tables; it may change them.
+    """
     shutil.copytree(template, work)
     before = {name: read_log(work / name) for name in operation.tables}
     injector, acknowledged, ended = Injector(spot.number, spot.fault), None, None
@@ -192,7 +202,8 @@ def complaints(operation: Operation, template: Path, work: Path, spot: Spot) -> 
             call()
     after = _newest(work / operation.tables[0])
     first = operation.first_kept
-    found = [wrong for name in operation.tables for wrong in table_complaints(work / name, before[name], first)]
+    found = look(work)
+    found += [wrong for name in operation.tables for wrong in table_complaints(work / name, before[name], first)]
     if acknowledged is not None and after < acknowledged:
         found.append(f"version {acknowledged} was acknowledged, and {after} is the newest")
     if ended is not None and after > max(before[operation.tables[0]], default=-1):

@@ -3,6 +3,7 @@
 Run as a program with SPARK_REMOTE set: ``killed_keys.py FOLDER TARGET SEED KILLS`` prints as JSON what is wrong. A
 target with a dot in its name is an Iceberg table. The program imports once and forks each process. A process loads one
 batch after another; the next one repeats the batch in which the last one was killed, and it is looked at in between.
+What needs no Spark is done without it, so that most of the time is that of the commits.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ import time
 import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pyspark.sql import SparkSession
 
 import widen
 from support.killed_flows import end_of
 from widen.iceberg.catalog import to_table_name
+from widen.spark.engine import Engine, LocalSession
 from widen.table import Table
 
 KEYS = 40
@@ -31,8 +33,11 @@ KEYS = 40
 RECORDS = 20
 """How many records a batch has."""
 
-MOST_SECONDS = 2.0
-"""How long a process is left alone after its first batch: about as long as the next one takes."""
+AHEAD = 4
+"""How many batches there are for a process."""
+
+MOST_LOADS = 1.5
+"""How long a process is left alone at most, in the time that the first batch of a process takes."""
 
 
 @dataclass
@@ -66,10 +71,17 @@ class Loads:
         (self.place / f"{self.batches}.json").write_text("\n".join(lines) + "\n")
         self.batches += 1
 
-    def load(self, number: int) -> None:
+    def open_session(self) -> SparkSession:
+        """Return the session for the batches, which starts Spark at once if they need it."""
+        session = LocalSession(Engine.AUTO, lambda _: SparkSession.builder.getOrCreate())
+        if self.catalog or self.history:
+            session.require("rows change by key")
+        return cast(SparkSession, session)
+
+    def load(self, session: SparkSession, number: int) -> None:
         """Load a batch."""
         words = {"catalog": self.catalog, "history": self.history or None, "delete_when": "op = 'd'"}
-        session, source = SparkSession.builder.getOrCreate(), str(self.place / f"{number}.json")
+        source = str(self.place / f"{number}.json")
         widen.ingest(source, self.location, key=["id"], sequence_by="at", spark=session, **words)  # type: ignore[arg-type]
 
     def model(self, batches: int) -> list[int]:
@@ -92,15 +104,22 @@ class Loads:
 
 
 def fork(loads: Loads, first: int) -> tuple[int, int]:
-    """Load batches in a new process from one on; return its id, and where the number of each loaded batch is read."""
+    """Load batches in a new process from one on.
+
+    Returns:
+        Its id, and where a line is read when it begins, and after each batch one with the seconds since then.
+    """
     reading, writing = os.pipe()
     if child := os.fork():
         os.close(writing)
         return child, reading
     try:
+        session = loads.open_session()
+        os.write(writing, b"begin\n")
+        begun = time.monotonic()
         for number in range(first, loads.batches):
-            loads.load(number)
-            os.write(writing, f"{number}\n".encode())
+            loads.load(session, number)
+            os.write(writing, f"{time.monotonic() - begun}\n".encode())
     except BaseException:  # a process that must not return to what its parent does
         (loads.place / "error").write_text(traceback.format_exc())
         os._exit(1)
@@ -108,20 +127,24 @@ def fork(loads: Loads, first: int) -> tuple[int, int]:
 
 
 def kill_loads(loads: Loads, kills: int) -> dict[str, Any]:
-    """Kill that many processes, and return what is wrong, and in how many the batch of the kill was visible."""
+    """Kill that many processes.
+
+    Returns:
+        What is wrong, in how many the batch of the kill was visible, and the seconds of the first one of a process.
+    """
     done, killed, visible, wrong = 0, 0, 0, list[str]()
+    seconds = None  # the time of the first batch of a process: not known in the first one, which is not killed
     while killed < kills and not wrong:
-        while loads.batches < done + 3:
+        while loads.batches < done + AHEAD:
             loads.write_batch()
         child, reading = fork(loads, done)
         with open(reading) as pipe:
-            loaded = [line for line in [pipe.readline()] if line]  # the first batch opens the session
-            if loaded:
-                time.sleep(loads.rng.random() * MOST_SECONDS)
+            if pipe.readline() and seconds is not None:
+                time.sleep(loads.rng.random() * seconds * MOST_LOADS)
                 os.kill(child, signal.SIGKILL)
-            loaded += list(pipe)
+            loaded = [float(line) for line in pipe]
         end = end_of(child)
-        done += len(loaded)
+        done, seconds = done + len(loaded), loaded[0] if loaded else seconds
         if end == -signal.SIGKILL:
             killed += 1
         elif end:
@@ -131,7 +154,8 @@ def kill_loads(loads: Loads, kills: int) -> dict[str, Any]:
             visible += 1
             if found != loads.model(done + 1):
                 wrong.append(f"after batch {done}: {set(found) ^ set(loads.model(done))}, {len(found)} rows")
-    return {"kills": killed, "visible": visible, "batches": done, "rows": len(loads.numbers()), "wrong": wrong}
+    rows = len(loads.numbers())
+    return {"kills": killed, "visible": visible, "batches": done, "rows": rows, "seconds": seconds, "wrong": wrong}
 
 
 if __name__ == "__main__":

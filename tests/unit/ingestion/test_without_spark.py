@@ -183,6 +183,48 @@ print(json.dumps([each.keys.to_value() for each in done]))
     assert sorted(ids) == [2, 3_000_000_000]
 
 
+def test_records_that_are_loaded_again_need_no_spark(tmp_path: Path) -> None:
+    """A load that is repeated, and a source that sends records twice: all but one of them are late."""
+    records = [
+        {"id": 1, "n": 1, "op": "u", "x": {"a": [1.5, None]}},
+        {"id": 2, "n": 1, "op": "u", "x": {"a": []}},
+    ]
+    newer = {"id": 1, "n": 2, "op": "u"}
+    for name, batch in {"a": records, "b": records * 2 + [newer] * 3, "c": [{"id": 2, "n": 1, "op": "d"}]}.items():
+        (tmp_path / f"{name}.json").write_text("".join(f"{json.dumps(each)}\n" for each in batch))
+    code = """
+place = sys.argv[1]
+words = {"engine": "local", "key": ["id"], "sequence_by": "n", "delete_when": "op = 'd'"}
+done = [widen.ingest(f"{place}/{name}.json", place + "/t", **words) for name in "aabbcca"]
+print(json.dumps([str(each.keys) for each in done]))
+"""
+    assert values(code, str(tmp_path)) == [
+        "2 inserted, 0 updated, 0 deleted, 0 late",
+        "0 inserted, 0 updated, 0 deleted, 2 late",
+        "0 inserted, 1 updated, 0 deleted, 6 late",
+        "0 inserted, 0 updated, 0 deleted, 7 late",
+        "0 inserted, 0 updated, 1 deleted, 0 late",
+        "0 inserted, 0 updated, 0 deleted, 1 late",
+        "0 inserted, 0 updated, 0 deleted, 2 late",
+    ]
+    assert widen.Table(tmp_path / "t").to_arrow().select(["id", "n"]).to_pylist() == [{"id": 1, "n": 2}]
+
+
+@pytest.mark.parametrize("zero", ["-0.0", "0.0"])
+def test_equal_sequences_of_different_records_are_for_spark(tmp_path: Path, zero: str) -> None:
+    """Where values must be ordered as JSON; a zero with a sign is another text."""
+    other = "0.0" if zero == "-0.0" else "-0.0"
+    (tmp_path / "a.json").write_text(f'{{"id": 1, "n": 1, "x": {zero}}}\n')
+    (tmp_path / "b.json").write_text(f'{{"id": 1, "n": 1, "x": {other}}}\n')
+    code = """
+for name in "aab":
+    widen.ingest(f"{sys.argv[1]}/{name}.json", sys.argv[1] + "/t", engine="local", key=["id"], sequence_by="n")
+"""
+    done = run(code, str(tmp_path))
+    assert "needs Spark, because only it decides what these records do to the rows of their keys" in done.stderr
+    assert widen.Table(tmp_path / "t").version == 1
+
+
 def test_rows_by_key_that_only_spark_decides_say_so(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"id": 1, "n": 1}\n{"n": 1}\n')
     words = "'key': ['id'], 'engine': 'local'"

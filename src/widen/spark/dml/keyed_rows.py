@@ -453,10 +453,15 @@ def with_order(rows: DataFrame, schema: StructType, rules: KeyRules) -> DataFram
     )
 
 
-def _content(schema: StructType) -> Column:
-    """Return the values of a row as one text, without where and when it was loaded, and when it was valid."""
+def content_fields(schema: StructType) -> tuple[Field, ...]:
+    """Return the columns that are not about where and when a row was loaded, and when it was valid."""
     others = (SOURCE_FILE, LOADED_AT, *VERSION_FIELDS)
-    names = sorted(field.name for field in schema if not source_key(field).startswith(others))
+    return tuple(field for field in schema if not source_key(field).startswith(others))
+
+
+def _content(schema: StructType) -> Column:
+    """Return the values of a row as one text."""
+    names = sorted(field.name for field in content_fields(schema))
     # Without nulls, so that a row stays the same if the table gets another column.
     options = {"timeZone": "UTC", "ignoreNullFields": "true"}
     return F.to_json(F.struct(*(F.col(quote_name(name)) for name in names)), options)

@@ -1,14 +1,15 @@
 """Rows that change, decided in this process with Arrow: no Spark job, and only the keys of the table are read.
 
 It takes batches and tables of common shapes: each key and the sequence in one column of a type that Arrow compares as
-Spark does, and no two records that only their content tells apart. `widen.spark.dml.keyed_rows` takes all others, and
-gives the same rows.
+Spark does, and no two different records with one key and one sequence. `widen.spark.dml.keyed_rows` takes all others,
+and gives the same rows.
 
 Source: docs/guide/keys.md
 """
 
 from __future__ import annotations
 
+import operator
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -43,7 +44,7 @@ from widen.protocol.column_mapping import ID, to_physical_path
 from widen.protocol.data_skipping import And, Compare, IsNull, Not, Or, Predicate, UnknownPredicate
 from widen.protocol.file_statistics import FileStatistics
 from widen.spark.dml.deleted_keys import KeyLists
-from widen.spark.dml.keyed_rows import KEY_TEXT, NUMBER, TEXT, KeyCounts, KeyRules, find_places
+from widen.spark.dml.keyed_rows import KEY_TEXT, NUMBER, TEXT, KeyCounts, KeyRules, content_fields, find_places
 from widen.spark.dml.replaced_rows import within_bounds
 from widen.spark.errors import translate_spark_errors
 from widen.spark.read.local_rows import LocalScan, NotLocal
@@ -59,6 +60,7 @@ LOCAL_BYTES = 512 * 2**20
 """The size of the files up to which this process reads their keys; above it tasks do."""
 
 _FILES_PER_TASK = 8
+_ENCODED_ROWS = 65_536
 _INTEGERS = frozenset({BYTE, SHORT, INTEGER, LONG})
 _KEY_TYPES = _INTEGERS | {STRING, BINARY, BOOLEAN, DATE, TIMESTAMP, TIMESTAMP_NTZ}
 _SEQUENCE_TYPES = _INTEGERS | {STRING, DATE, TIMESTAMP, TIMESTAMP_NTZ}
@@ -145,6 +147,7 @@ class _Plan:
     key_types: tuple[DataType, ...]
     sequence_type: DataType
     deletes: Predicate | None
+    content: LocalScan
     is_strict: bool = False
 
 
@@ -177,7 +180,9 @@ def _plan(view: Snapshot, rules: KeyRules) -> _Plan | None:
     except InvalidOption:  # a type that Arrow does not have
         return None
     own = tuple(view.schema.find(place[0]) if len(place) == 1 else None for place in places[:-1])
-    return _Plan(scan, tuple(places[:-1]), own, places[-1], tuple(key_types), sequence_type, deletes, rules.is_strict)
+    content = LocalScan(view.store, StructType(content_fields(view.schema)), mode, keys)
+    keys_at, strict = tuple(places[:-1]), rules.is_strict
+    return _Plan(scan, keys_at, own, places[-1], tuple(key_types), sequence_type, deletes, content, strict)
 
 
 def _is_exact(predicate: Predicate) -> bool:
@@ -239,6 +244,7 @@ def _leaf(rows: pa.Table, place: Sequence[str]) -> pa.ChunkedArray:
 class _Batch:
     """The records of a batch: where each is, its key as a number from 0 on, its order, and whether it deletes."""
 
+    adds: Sequence[Add]
     files: list[str]
     file: pa.Array
     position: pa.Array
@@ -265,11 +271,41 @@ def _read_batch(plan: _Plan, adds: Sequence[Add]) -> _Batch | None:
     if any(each.null_count for each in (*keys, one["s"])):  # the ingestion quarantines such records
         return None
     names = [location_key(plan.scan.store.uri(add.path)) for add in adds]
-    return _Batch(names, one["file"], one["position"], keys, one["s"], one["d"])
+    return _Batch(adds, names, one["file"], one["position"], keys, one["s"], one["d"])
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:
     return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Records of some files, each by the number of its file and its position there."""
+
+    adds: Sequence[Add]
+    file: pa.Array
+    position: pa.Array
+
+    def read(self, scan: LocalScan) -> pa.Table:
+        """Return the values of the records."""
+        numbers = pc.unique(self.file).to_pylist()
+        if sum(self.adds[number].size for number in numbers) > LOCAL_BYTES:
+            raise NotLocal("the records are in many files")
+        parts, order = [], []
+        for number in numbers:
+            is_here = pc.equal(self.file, number)
+            wanted, places = self.position.filter(is_here).cast(pa.uint64()), pc.indices_nonzero(is_here)
+            for positions, rows in scan.read_located(self.adds[number]):
+                at = pc.index_in(wanted, value_set=positions)
+                parts.append(rows.take(at.drop_null()))
+                order.append(places.filter(at.is_valid()))
+        return pa.concat_tables(parts).take(pc.sort_indices(pa.concat_arrays(order)))
+
+
+def _encode(rows: pa.Table) -> Iterator[bytes]:
+    """Yield rows as bytes. Unlike a comparison of values, they tell a zero from one with a sign."""
+    for batch in rows.combine_chunks().to_batches(_ENCODED_ROWS):
+        yield batch.serialize().to_pybytes()
 
 
 # Keys as numbers.
@@ -416,9 +452,17 @@ class _Decision:
             return None
         old, is_known = self._old_order(found, codes.count, sequence.type)
         is_tie = pc.fill_null(pc.equal(sequence, old), False)
-        if pc.any(is_tie).as_py():  # their contents decide
+        is_repeated = pc.and_(is_tie, pc.invert(is_delete))  # a deletion wins
+        if plan.is_strict and not is_tie.equals(is_repeated):
             return None
-        late = pc.or_(pc.fill_null(pc.less(sequence, old), False), deleted_at)
+        if pc.any(is_repeated).as_py():
+            row_places = self._row_places(found, files, is_repeated)
+            if row_places is None:
+                return None
+            if not self._are_same(self._record_places(newest.filter(is_repeated)), row_places):
+                return None
+        is_older = pc.fill_null(pc.less(sequence, old), False)
+        late = pc.or_(pc.or_(is_older, is_repeated), deleted_at)
         wins = pc.invert(late)
         writes = pc.and_(wins, pc.invert(is_delete))
         deletes = pc.and_(wins, is_delete)
@@ -449,7 +493,33 @@ class _Decision:
         is_first = pa.concat_arrays([pa.array([True]), pc.not_equal(codes[1:], codes[:-1])])
         is_equal = pc.and_(pc.equal(sequence[1:], sequence[:-1]), pc.equal(codes[1:], codes[:-1]))
         is_tie = pc.and_(is_equal, is_first[:-1])
-        return None if pc.any(is_tie).as_py() else row.filter(is_first)
+        if pc.any(is_tie).as_py():
+            # Each one is compared with the next one, so all that are equal to the first one are.
+            one, other = row[:-1].filter(is_equal), row[1:].filter(is_equal)
+            is_delete = self._batch.is_delete
+            if not is_delete.take(one).equals(is_delete.take(other)):
+                return None
+            if not self._are_same(self._record_places(one), self._record_places(other)):
+                return None
+        return row.filter(is_first)
+
+    def _record_places(self, rows: pa.Array) -> _Places:
+        return _Places(self._batch.adds, self._batch.file.take(rows), self._batch.position.take(rows))
+
+    def _row_places(self, found: pa.Table, files: Sequence[Add], chosen: pa.Array) -> _Places | None:
+        """Return where the rows of some keys are, in the order of the keys; None if one of them has several rows."""
+        rows = found.filter(chosen.take(_one(found["code"]))).sort_by("code")
+        if len(rows) != _count(chosen):
+            return None
+        return _Places(files, _one(rows["file"]), _one(rows["position"]))
+
+    def _are_same(self, left: _Places, right: _Places) -> bool:
+        """Return whether all pairs of records surely have the same values, so that one of each is late."""
+        try:
+            one, other = (each.read(self._plan.content) for each in (left, right))
+        except InvalidOption:  # a type that Arrow does not have
+            return False
+        return all(map(operator.eq, _encode(one), _encode(other)))
 
     def _searched(self, codes: _KeyCodes) -> Predicate:
         old = None if self._snapshot is None else self._snapshot.schema

@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import random
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -248,6 +249,39 @@ def test_generated_partial_records_end_as_the_model_says(spark: SparkSession, tm
         assert result.keys is not None
         assert sum(result.keys.to_value().values()) == len(records)
         assert rows_by_key(row.asDict(True) for row in keyed.table.read(spark=spark).collect()) == model.rows()
+
+
+@pytest.mark.parametrize("kind", ["plain", "vectors", "feed_and_vectors", "mapping"])
+def test_plain_partial_records_need_no_job_to_decide(
+    spark: SparkSession, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same model, where this process puts records on top of rows with Arrow; Spark must not be asked."""
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("Spark was asked")
+
+    monkeypatch.setattr("widen.targets.delta.decide_changes", refuse)
+    dice, model, number = random.Random(f"plain partial {kind}"), Merged(), itertools.count()
+    keyed = Keyed(spark, tmp_path, "id", missing="keep", verify=True)
+    create_table(keyed.location, "id bigint, at bigint, op string", properties=PROPERTIES[kind])
+    merged = 0
+    for batch in range(5):
+        records = [each for each in partial_records(dice, 40, batch, number) if isinstance(each["id"], int)]
+        for each in records:
+            each["id"] %= 50
+        model.add(records)
+        result = load(keyed, records)
+        assert result.keys is not None
+        assert sum(result.keys.to_value().values()) == len(records)
+        merged += result.keys.merged
+        assert rows_by_key(row.asDict(True) for row in keyed.table.read(spark=spark).collect()) == model.rows()
+    assert merged > 20
+    if "feed" in kind:
+        changes = keyed.table.changes(1, spark=spark).select("_change_type", "at").collect()
+        counts = Counter({at: 0 for _, at in changes})
+        for change, at in changes:
+            counts[at] += 1 if change == "insert" else -1
+        assert sorted(at for at, count in counts.items() if count) == sorted(row["at"] for row in model.rows().values())
 
 
 def rows_by_key(rows: Iterable[Record]) -> dict[Any, Record]:

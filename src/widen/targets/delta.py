@@ -293,8 +293,8 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
         return replace(self, replaced=rows)
 
     def write(self, batch: Batch, spec: BatchWriteSpec) -> BatchResult:
-        if self.target.keys is not None and not self.target.keys.is_plain:
-            require_spark(batch.spark, "rows change by key, and more than the newest record of a key counts")
+        if self.target.keys is not None and self.target.keys.history:
+            require_spark(batch.spark, "rows change by key, and every version of them is kept")
         result = self._write(batch, spec, None)
         if self.target.keys is None or not (result.is_complete and result.files):
             return result
@@ -345,7 +345,7 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
         written = self._written_rows(spark, result)
         if rules.delete_when is not None:
             ensure_deterministic_condition(written, rules.delete_when)
-        here = self._merge_here(spark, result, lists, staged) if rules.is_plain else None
+        here = self._merge_here(spark, result, lists, staged)
         if here is not None:
             return here
         rows = with_order(written, schema, rules)
@@ -415,10 +415,13 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
     def _without_losers(
         self, context: ChangeContext, result: BatchResult, merge: LocalMerge, staged: StagedFiles
     ) -> BatchResult | None:
-        """Return a batch without the records that lead to no row, whose files are copied; None if that takes Spark."""
+        """Return the rows that a batch leads to; None if that takes Spark.
+
+        Files with records that do not become rows are copied without these, and merged rows are written.
+        """
         if not merge.losers:
             return result
-        from widen.spark.dml.change_rows import copy_without_positions
+        from widen.spark.dml.change_rows import copy_without_positions, write_stored_rows
 
         rows = context.all_rows(merge.losers)
         partial_files = {key: marked for key, marked in merge.losers.items() if len(marked) < rows[key]}
@@ -432,6 +435,14 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
             copies = copied
             left = sum(rows[key] - len(marked) for key, marked in partial_files.items())
             ensure_same_count(left, count_written_rows(copies))
+        if merge.merged is not None:
+            job = uuid.uuid4().hex
+            staged.add_folders(self.target.store, [job])
+            written = write_stored_rows(context, merge.merged, job)
+            if written is None:
+                return None
+            ensure_same_count(len(merge.merged), count_written_rows(written))
+            copies += written
         kept = [add for key, add in context.adds.items() if key not in merge.losers]
         return replace(result, files=[*kept, *copies])
 

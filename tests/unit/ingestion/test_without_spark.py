@@ -210,6 +210,41 @@ print(json.dumps([str(each.keys) for each in done]))
     assert widen.Table(tmp_path / "t").to_arrow().select(["id", "n"]).to_pylist() == [{"id": 1, "n": 2}]
 
 
+def test_partial_records_need_no_spark(tmp_path: Path) -> None:
+    batches = [
+        [{"id": 1, "n": 1, "op": "u", "x": {"a": 1, "b": 2}, "l": [1]}, {"id": 2, "n": 1, "op": "u", "y": 5}],
+        [
+            {"id": 1, "n": 3, "x": {"b": 3}, "l": [], "z": 7},  # the newest of three, and the first in the file
+            {"id": 1, "n": 2, "x": {"a": 9, "c": "new"}, "y": 6},
+            {"id": 1, "n": 0, "z": 1, "y": 1},  # late
+            {"id": 2, "n": 2, "op": "d"},
+            {"id": 2, "n": 3, "z": 8},
+            {"id": 3, "n": 1, "y": "text"},
+        ],
+        [{"id": 2, "n": 2, "y": 9}, {"id": 3, "n": 2, "y": 4}],
+    ]
+    for number, batch in enumerate(batches):
+        (tmp_path / f"{number}.json").write_text("".join(f"{json.dumps(each)}\n" for each in batch))
+    code = """
+place = sys.argv[1]
+words = {"engine": "local", "key": ["id"], "sequence_by": "n", "delete_when": "op = 'd'", "missing": "keep"}
+done = [widen.ingest(f"{place}/{name}.json", place + "/t", **words) for name in range(3)]
+print(json.dumps([str(each.keys) for each in done]))
+"""
+    assert values(code, str(tmp_path)) == [
+        "2 inserted, 0 updated, 0 deleted, 0 late",
+        "1 inserted, 2 updated, 0 deleted, 2 late, 1 merged",
+        "0 inserted, 1 updated, 0 deleted, 1 late",
+    ]
+    rows = widen.Table(tmp_path / "t").to_arrow().to_pylist()
+    assert sorted(({k: v for k, v in row.items() if v is not None} for row in rows), key=lambda row: row["id"]) == [
+        # A column of texts also has the text of a number.
+        {"id": 1, "n": 3, "op": "u", "x": {"a": 9, "b": 3, "c": "new"}, "l": [], "y": 6, "y_string": "6", "z": 7},
+        {"id": 2, "n": 3, "z": 8},
+        {"id": 3, "n": 2, "y": 4, "y_string": "4"},
+    ]
+
+
 @pytest.mark.parametrize("zero", ["-0.0", "0.0"])
 def test_equal_sequences_of_different_records_are_for_spark(tmp_path: Path, zero: str) -> None:
     """Where values must be ordered as JSON; a zero with a sign is another text."""
@@ -231,7 +266,7 @@ def test_rows_by_key_that_only_spark_decides_say_so(tmp_path: Path) -> None:
     for more, reason in (
         ("'sequence_by': 'n'", "some records may have no key"),
         ("'sequence_by': 'n', 'verify': True", "it verifies rows that change by key"),
-        ("'sequence_by': 'n', 'history': True", "rows change by key, and more than the newest record"),
+        ("'sequence_by': 'n', 'history': True", "rows change by key, and every version of them is kept"),
     ):
         done = run(
             f"widen.ingest(*sys.argv[1:3], **{{{words}, {more}}})", str(tmp_path / "a.json"), str(tmp_path / "t")

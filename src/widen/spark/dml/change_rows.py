@@ -485,6 +485,25 @@ def copy_without_positions(context: ChangeContext, marked: Mapping[str, BitMap64
     return None if None in found else [add for adds in found if adds is not None for add in adds]
 
 
+def write_stored_rows(context: ChangeContext, rows: pa.Table, job: str) -> list[Add] | None:
+    """Write rows, with their columns as they are stored, in this process; None if Arrow cannot.
+
+    Args:
+        job: The folder of the files.
+    """
+    plan = _plan(context, job)
+    if plan is None or plan[1].split:
+        return None
+    writer = open_writer(plan[1], ())
+    try:
+        for batch in pa.Table.from_arrays(rows.columns, schema=plan[1].schema).to_batches():
+            writer.write(batch)
+        return [part.to_add() for part in writer.close()]
+    except pa.ArrowException:  # Spark may write them, or says what is wrong
+        writer.discard()
+        return None
+
+
 LOCAL_COPY_BYTES = 256 * 2**20
 """The size of files up to which this process copies them; above it tasks do."""
 

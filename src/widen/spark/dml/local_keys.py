@@ -9,7 +9,6 @@ Source: docs/guide/keys.md
 
 from __future__ import annotations
 
-import operator
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -40,11 +39,12 @@ from widen.model.types import (
     is_same_name,
 )
 from widen.protocol.actions import Add
-from widen.protocol.column_mapping import ID, to_physical_path
+from widen.protocol.column_mapping import ID, NONE, to_physical, to_physical_path
 from widen.protocol.data_skipping import And, Compare, IsNull, Not, Or, Predicate, UnknownPredicate
 from widen.protocol.file_statistics import FileStatistics
 from widen.spark.dml.deleted_keys import KeyLists
 from widen.spark.dml.keyed_rows import KEY_TEXT, NUMBER, TEXT, KeyCounts, KeyRules, content_fields, find_places
+from widen.spark.dml.local_records import LOCAL_BYTES, Places, are_same, can_merge, merge_records
 from widen.spark.dml.replaced_rows import within_bounds
 from widen.spark.errors import translate_spark_errors
 from widen.spark.read.local_rows import LocalScan, NotLocal
@@ -52,15 +52,12 @@ from widen.spark.read.predicates import parse_predicate
 from widen.spark.read.scan import location_key, select_files
 from widen.spark.ship import freeze_imports
 from widen.spark.spark_types import SparkSession
+from widen.spark.write.parquet_writer import find_obstacle
 
 MAX_RECORDS = 1_000_000
 """The number of records up to which a batch is decided in this process: it holds their keys."""
 
-LOCAL_BYTES = 512 * 2**20
-"""The size of the files up to which this process reads their keys; above it tasks do."""
-
 _FILES_PER_TASK = 8
-_ENCODED_ROWS = 65_536
 _INTEGERS = frozenset({BYTE, SHORT, INTEGER, LONG})
 _KEY_TYPES = _INTEGERS | {STRING, BINARY, BOOLEAN, DATE, TIMESTAMP, TIMESTAMP_NTZ}
 _SEQUENCE_TYPES = _INTEGERS | {STRING, DATE, TIMESTAMP, TIMESTAMP_NTZ}
@@ -73,7 +70,8 @@ class LocalMerge:
     """What a batch does to the rows of a table.
 
     Args:
-        losers: The positions of the records that lead to no row, by the key of their file; files without any have none.
+        losers: The positions of the records that do not become rows as they are, by the key of their file; files
+            without any have none.
         removed: The positions of the rows of the table that are replaced or deleted, by the key of their file.
         deleted: The deleted keys with their order, as `widen.spark.dml.deleted_keys` lists them.
         searched: Where in the table rows with the keys may be.
@@ -84,6 +82,8 @@ class LocalMerge:
     removed: Mapping[str, BitMap64]
     deleted: pa.Table | None
     searched: Predicate
+    merged: pa.Table | None = None
+    """The rows that partial records lead to, with the columns as they are stored; None if there are none."""
 
 
 def has_every_key(adds: Sequence[Add], view: Snapshot, rules: KeyRules) -> bool:
@@ -128,7 +128,10 @@ def decide_here(
         return None
     try:
         batch = _read_batch(plan, adds)
-        return None if batch is None else _Decision(spark, plan, batch, view, snapshot, lists).result()
+        if batch is None:
+            return None
+        decision = _Decision(spark, plan, batch, view, snapshot, lists)
+        return decision.merge() if rules.keeps_missing else decision.result()
     except (NotLocal, pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
 
@@ -138,7 +141,13 @@ def decide_here(
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """Which columns hold the keys and the sequence, by their places, and how files are read."""
+    """Which columns hold the keys and the sequence, by their places, and how files are read.
+
+    Args:
+        scan: Of the keys, the sequence, and the columns of the condition.
+        content: Of all columns by which two records of a key with one sequence differ.
+        stored: Of all columns by the names that they have in files; only without partitions.
+    """
 
     scan: LocalScan
     keys: tuple[tuple[str, ...], ...]
@@ -148,12 +157,17 @@ class _Plan:
     sequence_type: DataType
     deletes: Predicate | None
     content: LocalScan
+    stored: LocalScan
     is_strict: bool = False
 
 
 def _plan(view: Snapshot, rules: KeyRules) -> _Plan | None:
     mode = view.configuration.mapping
-    if rules.sequence_by is None or mode == ID:
+    if rules.sequence_by is None or rules.history or mode == ID:
+        return None
+    if rules.keeps_missing and (find_obstacle(view.configuration) or view.partition_columns):
+        return None
+    if rules.keeps_missing and not can_merge(view.schema):
         return None
     places, types = [], []
     for path in (*rules.key, rules.sequence_by):
@@ -181,8 +195,19 @@ def _plan(view: Snapshot, rules: KeyRules) -> _Plan | None:
         return None
     own = tuple(view.schema.find(place[0]) if len(place) == 1 else None for place in places[:-1])
     content = LocalScan(view.store, StructType(content_fields(view.schema)), mode, keys)
-    keys_at, strict = tuple(places[:-1]), rules.is_strict
-    return _Plan(scan, keys_at, own, places[-1], tuple(key_types), sequence_type, deletes, content, strict)
+    stored = LocalScan(view.store, to_physical(view.schema, mode), NONE, {})
+    return _Plan(
+        scan,
+        tuple(places[:-1]),
+        own,
+        places[-1],
+        tuple(key_types),
+        sequence_type,
+        deletes,
+        content,
+        stored,
+        rules.is_strict,
+    )
 
 
 def _is_exact(predicate: Predicate) -> bool:
@@ -276,36 +301,6 @@ def _read_batch(plan: _Plan, adds: Sequence[Add]) -> _Batch | None:
 
 def _one(column: pa.ChunkedArray) -> pa.Array:
     return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
-
-
-@dataclass(frozen=True, slots=True)
-class _Places:
-    """Records of some files, each by the number of its file and its position there."""
-
-    adds: Sequence[Add]
-    file: pa.Array
-    position: pa.Array
-
-    def read(self, scan: LocalScan) -> pa.Table:
-        """Return the values of the records."""
-        numbers = pc.unique(self.file).to_pylist()
-        if sum(self.adds[number].size for number in numbers) > LOCAL_BYTES:
-            raise NotLocal("the records are in many files")
-        parts, order = [], []
-        for number in numbers:
-            is_here = pc.equal(self.file, number)
-            wanted, places = self.position.filter(is_here).cast(pa.uint64()), pc.indices_nonzero(is_here)
-            for positions, rows in scan.read_located(self.adds[number]):
-                at = pc.index_in(wanted, value_set=positions)
-                parts.append(rows.take(at.drop_null()))
-                order.append(places.filter(at.is_valid()))
-        return pa.concat_tables(parts).take(pc.sort_indices(pa.concat_arrays(order)))
-
-
-def _encode(rows: pa.Table) -> Iterator[bytes]:
-    """Yield rows as bytes. Unlike a comparison of values, they tell a zero from one with a sign."""
-    for batch in rows.combine_chunks().to_batches(_ENCODED_ROWS):
-        yield batch.serialize().to_pybytes()
 
 
 # Keys as numbers.
@@ -435,14 +430,7 @@ class _Decision:
         top = self._newest(code, codes.count)
         if top is None:
             return None
-        searched = self._searched(codes)
-        files: list[Add] = []
-        if self._snapshot is not None:
-            files = to_adds(filter_files(self._snapshot.files(), select_files(self._snapshot, searched)))
-        is_small = sum(add.size for add in files) <= LOCAL_BYTES
-        found = (
-            _find_rows(plan, codes, files) if is_small else _find_rows_in_tasks(self._spark, plan, codes, files)
-        ).combine_chunks()
+        searched, files, found = self._find(codes)
         # One record for each key, in the order of the keys.
         order = pc.sort_indices(code.take(top))
         newest = top.take(order)
@@ -476,11 +464,97 @@ class _Decision:
         written = newest.filter(writes)
         is_written = pc.is_in(pa.array(range(len(code)), pa.uint64()), value_set=written)
         losers = _positions(batch.file, batch.position, pc.invert(is_written), batch.files)
-        changes = pc.and_(wins, is_known).take(found["code"])
-        names = [location_key(plan.scan.store.uri(add.path)) for add in files]
-        removed = _positions(_one(found["file"]), _one(found["position"]), _one_of(changes), names)
+        removed = self._removed(found, files, pc.and_(wins, is_known))
         gone = self._to_list(newest.filter(deletes)) if _count(deletes) else None
         return LocalMerge(KeyCounts(**counts), losers, removed, gone, searched)
+
+    def merge(self) -> LocalMerge | None:
+        """Return what partial records do: those of a key that are newer than its row are put on top of it."""
+        batch = self._batch
+        codes, code = _KeyCodes.of(batch.keys)
+        every = pa.array(range(len(code)), pa.uint64())
+        order = pa.table({"code": code.cast(pa.int64()), "s": batch.sequence, "row": every})
+        code, sequence, row = map(_one, order.sort_by([("code", "ascending"), ("s", "ascending")]).columns)
+        searched, files, found = self._find(codes)
+        old, is_known = self._old_order(found, codes.count, sequence.type)
+        # Equal sequences are ordered by content, and an older table may have several rows of a key.
+        is_equal = pc.and_(pc.equal(sequence[1:], sequence[:-1]), pc.equal(code[1:], code[:-1]))
+        old_of = old.take(code)
+        is_tie = pc.any(is_equal).as_py() or pc.any(pc.equal(sequence, old_of)).as_py()
+        deleted_at = self._deleted(row, sequence)
+        if is_tie or _count(is_known) < len(found) or deleted_at is None:
+            return None
+        late = pc.or_(pc.fill_null(pc.less(sequence, old_of), False), deleted_at)
+        deletes = batch.is_delete.take(row)
+        resets = pc.if_else(pc.and_(deletes, pc.invert(late)), every, pa.scalar(None, every.type))
+        ends = pa.table({"code": code, "last": every, "reset": resets}).group_by("code")
+        ends = ends.aggregate([("last", "max"), ("reset", "max")]).sort_by("code")
+        last, reset = _one(ends["last_max"]), _one(ends["reset_max"])
+        # A row that a restore has brought back is older than its deletion, which comes between it and the records.
+        back = self._deleted(row.take(last.filter(is_known)), old.filter(is_known))
+        if back is None or pc.any(back).as_py():
+            return None
+        wins, is_delete = pc.invert(late.take(last)), deletes.take(last)
+        writes, gone = pc.and_(wins, pc.invert(is_delete)), pc.and_(wins, is_delete)
+        # The records that lead to a row are those after the last deletion of its key.
+        is_after = pc.fill_null(pc.greater(every, reset.take(code)), True)
+        leads = pc.and_(pc.and_(pc.invert(late), is_after), writes.take(code))
+        has_row = pc.and_(is_known, reset.is_null())
+        is_alone = pc.equal(_count_by(code.filter(leads), codes.count), 1)
+        as_is = pc.and_(writes, pc.and_(is_alone, pc.invert(has_row)))
+        counts = {
+            "inserted": _count(pc.and_(writes, pc.invert(is_known))),
+            "updated": _count(pc.and_(writes, is_known)),
+            "deleted": _count(pc.and_(gone, is_known)),
+            "unknown_deletes": _count(pc.and_(gone, pc.invert(is_known))),
+            "merged": _count(leads) - _count(writes),
+        }
+        counts["late"] = len(code) - sum(counts.values())
+        is_kept = pc.is_in(every, value_set=row.take(last.filter(as_is)))
+        losers = _positions(batch.file, batch.position, pc.invert(is_kept), batch.files)
+        removed = self._removed(found, files, pc.and_(wins, is_known))
+        deleted = self._to_list(row.take(last.filter(gone))) if _count(gone) else None
+        is_merged = pc.and_(writes, pc.invert(as_is))
+        merged = None
+        if _count(is_merged):
+            is_part = pc.and_(leads, is_merged.take(code))
+            merged = self._merged(row.filter(is_part), code.filter(is_part), found, files, pc.and_(is_merged, has_row))
+        return LocalMerge(KeyCounts(**counts), losers, removed, deleted, searched, merged)
+
+    def _merged(
+        self, records: pa.Array, code: pa.Array, found: pa.Table, files: Sequence[Add], has_row: pa.Array
+    ) -> pa.Table:
+        """Return the rows that records lead to, as they are stored.
+
+        Args:
+            records: In the order of their keys, from the oldest to the newest.
+            code: The keys of the records.
+            has_row: Of each key of the batch, whether its row in the table is one of those below the records.
+        """
+        scan = self._plan.stored
+        rows = self._row_places(found, files, has_row)
+        assert rows is not None
+        keys = pc.unique(code)
+        at = pc.index_in(keys, value_set=pc.indices_nonzero(has_row).cast(pa.int64()))
+        below = rows.read(scan).take(at)
+        number = pc.index_in(code, value_set=keys)
+        return merge_records(below, self._record_places(records).read(scan), number, self._view.schema)
+
+    def _find(self, codes: _KeyCodes) -> tuple[Predicate, list[Add], pa.Table]:
+        """Return where rows with the keys may be, the files there, and the rows; see `_find_rows`."""
+        searched = self._searched(codes)
+        files: list[Add] = []
+        if self._snapshot is not None:
+            files = to_adds(filter_files(self._snapshot.files(), select_files(self._snapshot, searched)))
+        if sum(add.size for add in files) <= LOCAL_BYTES:
+            return searched, files, _find_rows(self._plan, codes, files).combine_chunks()
+        return searched, files, _find_rows_in_tasks(self._spark, self._plan, codes, files).combine_chunks()
+
+    def _removed(self, found: pa.Table, files: Sequence[Add], changes: pa.Array) -> dict[str, BitMap64]:
+        """Return the positions of the rows of some keys."""
+        names = [location_key(self._plan.scan.store.uri(add.path)) for add in files]
+        is_removed = _one_of(changes.take(found["code"]))
+        return _positions(_one(found["file"]), _one(found["position"]), is_removed, names)
 
     def _newest(self, code: pa.Array, count: int) -> pa.Array | None:
         """Return the numbers of the records that are the newest of their key; None if contents have to decide."""
@@ -503,23 +577,22 @@ class _Decision:
                 return None
         return row.filter(is_first)
 
-    def _record_places(self, rows: pa.Array) -> _Places:
-        return _Places(self._batch.adds, self._batch.file.take(rows), self._batch.position.take(rows))
+    def _record_places(self, rows: pa.Array) -> Places:
+        return Places(self._batch.adds, self._batch.file.take(rows), self._batch.position.take(rows))
 
-    def _row_places(self, found: pa.Table, files: Sequence[Add], chosen: pa.Array) -> _Places | None:
+    def _row_places(self, found: pa.Table, files: Sequence[Add], chosen: pa.Array) -> Places | None:
         """Return where the rows of some keys are, in the order of the keys; None if one of them has several rows."""
         rows = found.filter(chosen.take(_one(found["code"]))).sort_by("code")
         if len(rows) != _count(chosen):
             return None
-        return _Places(files, _one(rows["file"]), _one(rows["position"]))
+        return Places(files, _one(rows["file"]), _one(rows["position"]))
 
-    def _are_same(self, left: _Places, right: _Places) -> bool:
+    def _are_same(self, left: Places, right: Places) -> bool:
         """Return whether all pairs of records surely have the same values, so that one of each is late."""
         try:
-            one, other = (each.read(self._plan.content) for each in (left, right))
+            return are_same(left.read(self._plan.content), right.read(self._plan.content))
         except InvalidOption:  # a type that Arrow does not have
             return False
-        return all(map(operator.eq, _encode(one), _encode(other)))
 
     def _searched(self, codes: _KeyCodes) -> Predicate:
         old = None if self._snapshot is None else self._snapshot.schema
@@ -548,10 +621,10 @@ class _Decision:
         return sequence.cast(data_type).take(at), at.is_valid()
 
     def _deleted(self, newest: pa.Array, sequence: pa.Array) -> pa.Array | None:
-        """Return which keys were deleted at the time of their newest record or later; None if Arrow cannot tell."""
+        """Return which keys were deleted at some time or later; None if Arrow cannot tell."""
         if not self._lists.has_keys:
             return pa.repeat(pa.scalar(False), len(newest))
-        listed, ours = self._lists.read_here(), self._to_list(newest)
+        listed, ours = self._lists.read_here(), self._to_list(newest, sequence)
         if listed is None or ours is None:
             return None
         at = pc.index_in(ours[KEY_TEXT], value_set=_one(listed[KEY_TEXT]))
@@ -563,13 +636,14 @@ class _Decision:
         # A deletion of another kind of sequence, such as a text where there are numbers, is older.
         return pc.fill_null(pc.less_equal(own, theirs), False)
 
-    def _to_list(self, rows: pa.Array) -> pa.Table | None:
-        """Return the keys and the order of some records as the list of deleted keys has them; None if Arrow cannot."""
+    def _to_list(self, rows: pa.Array, sequence: pa.Array | None = None) -> pa.Table | None:
+        """Return keys with the order of their records, or another one, as the list has them; None if Arrow cannot."""
         columns = [column.take(rows) for column in self._batch.keys]
         texts = [_key_text(column, each) for column, each in zip(columns, self._plan.key_types, strict=True)]
         if any(text is None for text in texts) or len(texts) > 1:
             raise NotLocal("a key whose text only Spark makes")
-        sequence, data_type = self._batch.sequence.take(rows), self._plan.sequence_type
+        sequence = self._batch.sequence.take(rows) if sequence is None else sequence
+        data_type = self._plan.sequence_type
         is_text = data_type == STRING
         number = pa.nulls(len(rows), _NUMBER_TYPE) if is_text else _number(sequence, data_type)
         text = sequence if is_text else pa.nulls(len(rows), pa.string())
@@ -587,6 +661,13 @@ def _number(sequence: pa.Array, data_type: DataType) -> pa.Array:
     if data_type == DATE:
         sequence = pc.multiply(sequence.cast(pa.int32()).cast(pa.int64()), _DAY_MICROS)
     return sequence.cast(pa.int64()).cast(_NUMBER_TYPE)
+
+
+def _count_by(code: pa.Array, count: int) -> pa.Array:
+    """Return how often each number from 0 on is there."""
+    found = pc.value_counts(code)
+    at = pc.index_in(pa.array(range(count), pa.int64()), value_set=found.field("values"))
+    return pc.fill_null(found.field("counts").take(at), 0)
 
 
 def _count(flags: pa.Array) -> int:

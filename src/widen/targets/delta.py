@@ -25,6 +25,7 @@ from widen.errors import (
     TableNotFound,
     UnsupportedColumnType,
     VersionNotFound,
+    WidenError,
 )
 from widen.evolution.plan import BAD_FILES, CORRUPT_TEXTS, QUARANTINED, REPLAY_PREFIX, ROUNDED, Plan, privacy_properties
 from widen.evolution.policy import (
@@ -304,7 +305,12 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
         schema = self.configuration.schema
         if has_every_key(_adds(result), self._view, self.target.keys):
             return result
-        require_spark(batch.spark, "some records may have no key")
+        try:
+            ensure_rules_apply(schema, self.target.keys)
+            require_spark(batch.spark, "some records may have no key")
+        except WidenError:
+            self.discard(result)
+            raise
         rule = broken_rule(schema, self.target.keys)
         if rule is None or self._written_rows(batch.spark, result).where(rule.isNotNull()).isEmpty():
             return result

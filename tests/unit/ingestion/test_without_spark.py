@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable
 
 import widen
-from widen.errors import StorageError
+from widen.errors import InvalidOption, StorageError
 
 BLOCKED = """
 import json, sys
@@ -274,6 +274,15 @@ def test_rows_by_key_that_only_spark_decides_say_so(tmp_path: Path) -> None:
         assert done.returncode == 1
         assert f"needs Spark, because {reason}" in done.stderr
         assert not (tmp_path / "t" / "_delta_log").exists()
+
+
+@pytest.mark.parametrize("words", [{"key": ["idd"]}, {"key": ["x"]}, {"key": ["x.y"]}, {"sequence_by": "x"}])
+def test_keys_that_no_record_has_are_refused_before_spark_starts(tmp_path: Path, words: dict[str, Any]) -> None:
+    (tmp_path / "a.json").write_text('{"id": 1, "n": 1, "x": [{"y": 1}]}\n')
+    words = {"key": ["id"], "sequence_by": "n", **words}
+    with pytest.raises(InvalidOption, match=r"Neither the table nor the batch|Must be a number"):
+        widen.ingest(tmp_path / "a.json", tmp_path / "t", engine="local", **words)
+    assert not list((tmp_path / "t").rglob("*.parquet"))
 
 
 def test_a_contract_and_a_file_of_loads_need_no_spark(tmp_path: Path) -> None:

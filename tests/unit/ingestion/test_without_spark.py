@@ -10,8 +10,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 import widen
 from widen.errors import InvalidOption, StorageError
@@ -208,6 +209,43 @@ print(json.dumps([str(each.keys) for each in done]))
         "0 inserted, 0 updated, 0 deleted, 2 late",
     ]
     assert widen.Table(tmp_path / "t").to_arrow().select(["id", "n"]).to_pylist() == [{"id": 1, "n": 2}]
+
+
+def test_deletions_of_many_batches_need_no_spark(tmp_path: Path) -> None:
+    """Their lists become one now and then; every deletion stays known."""
+    for number in range(20):
+        batch = [{"id": number, "n": 10, "op": "u"}, {"id": number - 1, "n": 20 + number, "op": "d"}]
+        (tmp_path / f"{number}.json").write_text("".join(f"{json.dumps(each)}\n" for each in batch))
+    (tmp_path / "20.json").write_text("".join(f'{{"id": {number}, "n": 20, "op": "u"}}\n' for number in range(20)))
+    code = """
+place = sys.argv[1]
+words = {"engine": "local", "key": ["id"], "sequence_by": "n", "delete_when": "op = 'd'"}
+done = [widen.ingest(f"{place}/{number}.json", place + "/t", **words) for number in range(21)]
+print(json.dumps(str(done[-1].keys)))
+"""
+    assert values(code, str(tmp_path)) == "0 inserted, 1 updated, 0 deleted, 19 late"
+    assert widen.Table(tmp_path / "t").to_arrow().select(["id", "n"]).to_pylist() == [{"id": 19, "n": 20}]
+
+
+def test_rows_that_deltalake_has_merged_need_no_spark(tmp_path: Path) -> None:
+    """Its files have strings in another layout of Arrow."""
+    numbers = {"id": pa.array([1, 2], pa.int64()), "at": pa.array([5, 5], pa.int64())}
+    others = {"s": ["a", "b"], "b": [b"x", None], "l": [["c"], None], "x": [{"y": "d"}, {"y": None}]}
+    rows = pa.table(numbers | others)
+    write_deltalake(str(tmp_path / "t"), rows.slice(0, 1))
+    merge = DeltaTable(str(tmp_path / "t")).merge(rows, "t.id = s.id", source_alias="s", target_alias="t")
+    merge.when_matched_update_all().when_not_matched_insert_all().execute()
+    (tmp_path / "a.json").write_text('{"id": 1, "at": 6, "s": "new"}\n{"id": 2, "at": 4, "s": "late"}\n')
+    words = {"key": ["id"], "sequence_by": "at", "engine": "local"}
+    assert str(widen.ingest(tmp_path / "a.json", tmp_path / "t", **words).keys) == (
+        "0 inserted, 1 updated, 0 deleted, 1 late"
+    )
+    found = DeltaTable(str(tmp_path / "t")).to_pyarrow_table().sort_by("id").to_pylist()
+    assert found == [
+        {"id": 1, "at": 6, "s": "new", "b": None, "l": None, "x": None},
+        {"id": 2, "at": 5, "s": "b", "b": None, "l": None, "x": {"y": None}},
+    ]
+    assert widen.Table(tmp_path / "t").to_arrow().sort_by("id").to_pylist() == found
 
 
 def test_partial_records_need_no_spark(tmp_path: Path) -> None:

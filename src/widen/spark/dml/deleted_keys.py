@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import secrets
 import uuid
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial, reduce
@@ -131,12 +132,7 @@ class KeyLists:
         """
         if sum(size for _, size in self._lists.files) > MAX_LOCAL_BYTES:
             return None
-        parts = [_read_here(self.store, path) for path, _ in self._lists.files]
-        order = [(KEY_TEXT, "ascending"), (NUMBER, "descending"), (TEXT, "descending")]
-        keys = pa.concat_tables([_SCHEMA_OF_ARROW.empty_table(), *parts]).sort_by(order).combine_chunks()
-        texts = keys[KEY_TEXT]
-        is_first = [True, *pc.not_equal(texts[1:], texts[:-1]).to_pylist()] if len(keys) else []
-        return keys.filter(pa.array(is_first, pa.bool_()))
+        return _newest([_read_here(self.store, path) for path, _ in self._lists.files])
 
     def add(self, new: DataFrame | pa.Table | None, number: int, staged: StagedFiles, spark: SparkSession) -> int:
         """Write the keys that a batch deletes, and return the number that names the list with them.
@@ -151,8 +147,13 @@ class KeyLists:
             files, count = known.files, known.lists + 1
             folder = f"{self.folder}/{uuid.uuid4().hex}"
             staged.add_undo(partial(discard_folder, store, folder))
-            if isinstance(new, pa.Table) and count <= MAX_LISTS:
-                written = [_write_here(store, folder, new)]
+            here = new if isinstance(new, pa.Table) else None
+            if here is not None and count > MAX_LISTS:
+                known_here = self.read_here()
+                here = None if known_here is None else _newest([known_here, here])
+                files, count = (files, count) if here is None else ((), 1)
+            if here is not None:
+                written = [_write_here(store, folder, here)]
             else:
                 rows = spark.createDataFrame(new) if isinstance(new, pa.Table) else new
                 rows = rows.select(KEY_TEXT, NUMBER, TEXT)
@@ -182,6 +183,16 @@ def record_deleted_keys(
     """
     head = lists.add(new, view.version + 1, staged, spark)
     return (Txn(app_id=APP_ID, version=head, last_updated=current_ms()),)
+
+
+def _newest(parts: Sequence[pa.Table]) -> pa.Table:
+    """Return the newest deletion of each key."""
+    order = [(KEY_TEXT, "ascending"), (NUMBER, "descending"), (TEXT, "descending")]
+    rows = [part.select(_SCHEMA_OF_ARROW.names).cast(_SCHEMA_OF_ARROW) for part in parts]
+    keys = pa.concat_tables([_SCHEMA_OF_ARROW.empty_table(), *rows]).sort_by(order).combine_chunks()
+    texts = keys[KEY_TEXT]
+    is_first = [True, *pc.not_equal(texts[1:], texts[:-1]).to_pylist()] if len(keys) else []
+    return keys.filter(pa.array(is_first, pa.bool_()))
 
 
 def _read_here(store: LogStore, path: str) -> pa.Table:

@@ -132,7 +132,7 @@ class LocalScan:
                 count = file.metadata.row_group(number).num_rows
                 positions = pa.array(range(first, first + count), pa.uint64())
                 first += count
-                rows = file.read_row_group(number, columns=names)
+                rows = _without_views(file.read_row_group(number, columns=names))
                 if gone is not None:
                     is_live = pc.invert(pc.is_in(positions, value_set=gone))
                     positions, rows = positions.filter(is_live), rows.filter(is_live)
@@ -249,8 +249,34 @@ def _batches(file: pq.ParquetFile, rows: RowSlice) -> Iterator[tuple[int, pa.Tab
         if begin < rows.first_byte or (rows.end_byte is not None and begin >= rows.end_byte):
             continue
         for batch in file.iter_batches(_BATCH_ROWS, row_groups=[number]):
-            yield first, pa.Table.from_batches([batch])
+            yield first, _without_views(pa.Table.from_batches([batch]))
             first += batch.num_rows
+
+
+def _without_views(rows: pa.Table) -> pa.Table:
+    """Return rows without views of strings, which a file of DataFusion asks for and Arrow cannot filter."""
+    if not any(map(_has_view, rows.schema.types)):
+        return rows
+    fields = [field.with_type(_without_view(field.type)) for field in rows.schema]
+    return rows.cast(pa.schema(fields, rows.schema.metadata))
+
+
+def _has_view(kind: pa.DataType) -> bool:
+    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
+        return True
+    return any(_has_view(kind.field(number).type) for number in range(kind.num_fields))
+
+
+def _without_view(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_without_view(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_without_view(kind.key_type), _without_view(kind.item_type))
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_without_view(kind.value_type)))
+    if pa.types.is_string_view(kind):
+        return pa.string()
+    return pa.binary() if pa.types.is_binary_view(kind) else kind
 
 
 def _first_byte(group: pq.RowGroupMetaData) -> int:

@@ -34,6 +34,7 @@ ROWS["history"] = [(1, 5), (1, 6), (2, 4), (2, 5), (3, 5), (4, 5), (5, 1), (9, 4
 
 KINDS: Mapping[str, Mapping[str, Any]] = {
     "plain": {},
+    "partial": {},
     "vectors": {"delta.enableDeletionVectors": "true"},
     "feed": {"delta.enableChangeDataFeed": "true"},
     "history": {},
@@ -73,7 +74,7 @@ def write_source(place: Path, events: list[tuple[int, int, str]]) -> None:
 
 def load(spark: SparkSession, kind: str, place: Path) -> int:
     words: dict[str, Any] = {"key": ["id"], "sequence_by": "at", "delete_when": "op = 'd'"}
-    words |= {"history": True} if kind == "history" else {}
+    words |= {"history": {"history": True}, "partial": {"missing": "keep"}}.get(kind, {})
     # What needs no Spark is done without it, as by default: its calls to the store are the same.
     session = spark if isinstance(spark, LocalSession) else LocalSession(Engine.AUTO, lambda _: spark)
     version = widen.ingest(str(place / "s.jsonl"), str(place / "t"), spark=cast(SparkSession, session), **words).version

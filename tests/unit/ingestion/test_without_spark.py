@@ -266,13 +266,16 @@ def test_partial_records_need_no_spark(tmp_path: Path) -> None:
     code = """
 place = sys.argv[1]
 words = {"engine": "local", "key": ["id"], "sequence_by": "n", "delete_when": "op = 'd'", "missing": "keep"}
-done = [widen.ingest(f"{place}/{name}.json", place + "/t", **words) for name in range(3)]
+done = [widen.ingest(f"{place}/{name}.json", place + "/t", **words) for name in (0, 0, 1, 1, 2, 2)]
 print(json.dumps([str(each.keys) for each in done]))
 """
     assert values(code, str(tmp_path)) == [
         "2 inserted, 0 updated, 0 deleted, 0 late",
+        "0 inserted, 0 updated, 0 deleted, 2 late",
         "1 inserted, 2 updated, 0 deleted, 2 late, 1 merged",
+        "0 inserted, 0 updated, 0 deleted, 6 late",
         "0 inserted, 1 updated, 0 deleted, 1 late",
+        "0 inserted, 0 updated, 0 deleted, 2 late",
     ]
     rows = widen.Table(tmp_path / "t").to_arrow().to_pylist()
     assert sorted(({k: v for k, v in row.items() if v is not None} for row in rows), key=lambda row: row["id"]) == [

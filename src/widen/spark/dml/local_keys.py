@@ -477,15 +477,20 @@ class _Decision:
         code, sequence, row = map(_one, order.sort_by([("code", "ascending"), ("s", "ascending")]).columns)
         searched, files, found = self._find(codes)
         old, is_known = self._old_order(found, codes.count, sequence.type)
-        # Equal sequences are ordered by content, and an older table may have several rows of a key.
-        is_equal = pc.and_(pc.equal(sequence[1:], sequence[:-1]), pc.equal(code[1:], code[:-1]))
-        old_of = old.take(code)
-        is_tie = pc.any(is_equal).as_py() or pc.any(pc.equal(sequence, old_of)).as_py()
         deleted_at = self._deleted(row, sequence)
-        if is_tie or _count(is_known) < len(found) or deleted_at is None:
+        if _count(is_known) < len(found) or deleted_at is None:
+            return None  # an older table may have several rows of a key
+        deletes, old_of = batch.is_delete.take(row), old.take(code)
+        # Of different records with one sequence the contents decide, as only Spark orders them.
+        is_equal = pc.and_(pc.equal(sequence[1:], sequence[:-1]), pc.equal(code[1:], code[:-1]))
+        is_twice = pc.fill_null(pc.equal(sequence, old_of), False)
+        if self._plan.is_strict and pc.any(pc.and_(is_twice, deletes)).as_py():
             return None
-        late = pc.or_(pc.fill_null(pc.less(sequence, old_of), False), deleted_at)
-        deletes = batch.is_delete.take(row)
+        is_twice = pc.and_(is_twice, pc.invert(deletes))  # a deletion wins
+        if not self._are_repeated(row, is_equal) or not self._change_nothing(row, code, is_twice, found, files):
+            return None
+        is_repeated = pc.or_(is_twice, pa.concat_arrays([is_equal, pa.array([False])]))
+        late = pc.or_(pc.or_(pc.fill_null(pc.less(sequence, old_of), False), deleted_at), is_repeated)
         resets = pc.if_else(pc.and_(deletes, pc.invert(late)), every, pa.scalar(None, every.type))
         ends = pa.table({"code": code, "last": every, "reset": resets}).group_by("code")
         ends = ends.aggregate([("last", "max"), ("reset", "max")]).sort_by("code")
@@ -567,14 +572,9 @@ class _Decision:
         is_first = pa.concat_arrays([pa.array([True]), pc.not_equal(codes[1:], codes[:-1])])
         is_equal = pc.and_(pc.equal(sequence[1:], sequence[:-1]), pc.equal(codes[1:], codes[:-1]))
         is_tie = pc.and_(is_equal, is_first[:-1])
-        if pc.any(is_tie).as_py():
-            # Each one is compared with the next one, so all that are equal to the first one are.
-            one, other = row[:-1].filter(is_equal), row[1:].filter(is_equal)
-            is_delete = self._batch.is_delete
-            if not is_delete.take(one).equals(is_delete.take(other)):
-                return None
-            if not self._are_same(self._record_places(one), self._record_places(other)):
-                return None
+        # Each one is compared with the next one, so all that are equal to the first one are.
+        if pc.any(is_tie).as_py() and not self._are_repeated(row, is_equal):
+            return None
         return row.filter(is_first)
 
     def _record_places(self, rows: pa.Array) -> Places:
@@ -593,6 +593,28 @@ class _Decision:
             return are_same(left.read(self._plan.content), right.read(self._plan.content))
         except InvalidOption:  # a type that Arrow does not have
             return False
+
+    def _are_repeated(self, row: pa.Array, is_equal: pa.Array) -> bool:
+        """Return whether records are surely the same as the next one, for each of which that is asked."""
+        one, other = row[:-1].filter(is_equal), row[1:].filter(is_equal)
+        is_delete = self._batch.is_delete
+        if not is_delete.take(one).equals(is_delete.take(other)):
+            return False
+        return not len(one) or self._are_same(self._record_places(one), self._record_places(other))
+
+    def _change_nothing(
+        self, row: pa.Array, code: pa.Array, chosen: pa.Array, found: pa.Table, files: Sequence[Add]
+    ) -> bool:
+        """Return whether partial records, put on the rows of their keys, surely leave them as they are."""
+        keys = pc.unique(code.filter(chosen))
+        if not len(keys):
+            return True
+        flags = pc.is_in(pa.array(range(pc.max(code).as_py() + 1), pa.int64()), value_set=keys)
+        places, scan = self._row_places(found, files, flags), self._plan.stored
+        assert places is not None
+        rows, records = places.read(scan), self._record_places(row.filter(chosen)).read(scan)
+        number = pc.index_in(code.filter(chosen), value_set=keys)
+        return are_same(rows, merge_records(rows, records, number, self._view.schema))
 
     def _searched(self, codes: _KeyCodes) -> Predicate:
         old = None if self._snapshot is None else self._snapshot.schema

@@ -44,8 +44,8 @@ def test_a_flow_that_is_killed_writes_each_row_once(call: Call, tmp_path: Path, 
     assert (report["wrong"], report["kills"]) == ([], kills)
 
 
-KEYED = {"status": 80, "ns.status": 60, "history": 60}
-"""Tables by key, one with history, and how often ingestions into them are killed."""
+KEYED = {"status": 80, "partial": 40, "ns.status": 50, "history": 30}
+"""Tables by key, one of partial records and one with history, and how often ingestions into them are killed."""
 
 
 @pytest.mark.parametrize("target", KEYED if FULL in os.environ else ["status"])

@@ -15,6 +15,7 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -47,7 +48,7 @@ class Loads:
     place: Path
     target: str
     rng: random.Random
-    history: bool = False
+    words: Mapping[str, Any] = field(default_factory=dict)
     events: dict[int, dict[int, tuple[int, str]]] = field(default_factory=dict)
     batches: int = 0
 
@@ -74,22 +75,21 @@ class Loads:
     def open_session(self) -> SparkSession:
         """Return the session for the batches, which starts Spark at once if they need it."""
         session = LocalSession(Engine.AUTO, lambda _: SparkSession.builder.getOrCreate())
-        if self.catalog or self.history:
+        if self.catalog or "history" in self.words:
             session.require("rows change by key")
         return cast(SparkSession, session)
 
     def load(self, session: SparkSession, number: int) -> None:
         """Load a batch."""
-        words = {"catalog": self.catalog, "history": self.history or None, "delete_when": "op = 'd'"}
-        source = str(self.place / f"{number}.json")
-        widen.ingest(source, self.location, key=["id"], sequence_by="at", spark=session, **words)  # type: ignore[arg-type]
+        words = {"catalog": self.catalog, "key": ["id"], "sequence_by": "at", "delete_when": "op = 'd'", **self.words}
+        widen.ingest(str(self.place / f"{number}.json"), self.location, spark=session, **words)
 
     def model(self, batches: int) -> list[int]:
         """Return the numbers of the rows after some batches."""
         found = []
         for events in self.events.values():
             loaded = {at: event for at, event in events.items() if event[0] < batches * RECORDS}
-            kept = loaded if self.history else {at: loaded[at] for at in [max(loaded)]} if loaded else {}
+            kept = loaded if "history" in self.words else {at: loaded[at] for at in [max(loaded)]} if loaded else {}
             found += [n for n, op in kept.values() if op == "u"]
         return sorted(found)
 
@@ -162,6 +162,6 @@ if __name__ == "__main__":
     folder, target, seed, kills = sys.argv[1:]
     place = Path(folder)
     place.mkdir(exist_ok=True)
-    with_history = target.startswith("history")
-    loads = Loads(place, target, random.Random(int(seed)), history=with_history)
+    words: dict[str, dict[str, Any]] = {"history": {"history": True}, "partial": {"missing": "keep"}}
+    loads = Loads(place, target, random.Random(int(seed)), words.get(target, {}))
     print(json.dumps(kill_loads(loads, int(kills))))

@@ -44,7 +44,7 @@ from widen.protocol.data_skipping import And, Compare, IsNull, Not, Or, Predicat
 from widen.protocol.file_statistics import FileStatistics
 from widen.spark.dml.deleted_keys import KeyLists
 from widen.spark.dml.keyed_rows import KEY_TEXT, NUMBER, TEXT, KeyCounts, KeyRules, content_fields, find_places
-from widen.spark.dml.local_records import LOCAL_BYTES, Places, are_same, can_merge, merge_records
+from widen.spark.dml.local_records import LOCAL_BYTES, Places, are_same, can_merge, put_on_rows
 from widen.spark.dml.replaced_rows import within_bounds
 from widen.spark.errors import translate_spark_errors
 from widen.spark.read.local_rows import LocalScan, NotLocal
@@ -543,7 +543,7 @@ class _Decision:
         at = pc.index_in(keys, value_set=pc.indices_nonzero(has_row).cast(pa.int64()))
         below = rows.read(scan).take(at)
         number = pc.index_in(code, value_set=keys)
-        return merge_records(below, self._record_places(records).read(scan), number, self._view.schema)
+        return put_on_rows(below, self._record_places(records).read(scan), number, self._view.schema)
 
     def _find(self, codes: _KeyCodes) -> tuple[Predicate, list[Add], pa.Table]:
         """Return where rows with the keys may be, the files there, and the rows; see `_find_rows`."""
@@ -614,7 +614,7 @@ class _Decision:
         assert places is not None
         rows, records = places.read(scan), self._record_places(row.filter(chosen)).read(scan)
         number = pc.index_in(code.filter(chosen), value_set=keys)
-        return are_same(rows, merge_records(rows, records, number, self._view.schema))
+        return are_same(rows, put_on_rows(rows, records, number, self._view.schema))
 
     def _searched(self, codes: _KeyCodes) -> Predicate:
         old = None if self._snapshot is None else self._snapshot.schema

@@ -85,7 +85,7 @@ def _has_map(data_type: DataType) -> bool:
     return False
 
 
-def merge_records(rows: pa.Table, records: pa.Table, number: pa.Array, schema: StructType) -> pa.Table:
+def put_on_rows(rows: pa.Table, records: pa.Table, number: pa.Array, schema: StructType) -> pa.Table:
     """Return rows with records on top of them, one after another.
 
     Args:

@@ -42,6 +42,7 @@ from widen.protocol.actions import Add
 from widen.protocol.column_mapping import ID, NONE, to_physical, to_physical_path
 from widen.protocol.data_skipping import And, Compare, IsNull, Not, Or, Predicate, UnknownPredicate
 from widen.protocol.file_statistics import FileStatistics
+from widen.spark.arrow_types import count_up
 from widen.spark.dml.deleted_keys import KeyLists
 from widen.spark.dml.keyed_rows import KEY_TEXT, NUMBER, TEXT, KeyCounts, KeyRules, content_fields, find_places
 from widen.spark.dml.local_records import LOCAL_BYTES, Places, are_same, can_merge, put_on_rows
@@ -462,7 +463,7 @@ class _Decision:
         }
         counts["late"] = len(code) - sum(counts.values())
         written = newest.filter(writes)
-        is_written = pc.is_in(pa.array(range(len(code)), pa.uint64()), value_set=written)
+        is_written = pc.is_in(count_up(len(code), 0, pa.uint64()), value_set=written)
         losers = _positions(batch.file, batch.position, pc.invert(is_written), batch.files)
         removed = self._removed(found, files, pc.and_(wins, is_known))
         gone = self._to_list(newest.filter(deletes)) if _count(deletes) else None
@@ -472,7 +473,7 @@ class _Decision:
         """Return what partial records do: those of a key that are newer than its row are put on top of it."""
         batch = self._batch
         codes, code = _KeyCodes.of(batch.keys)
-        every = pa.array(range(len(code)), pa.uint64())
+        every = count_up(len(code), 0, pa.uint64())
         order = pa.table({"code": code.cast(pa.int64()), "s": batch.sequence, "row": every})
         code, sequence, row = map(_one, order.sort_by([("code", "ascending"), ("s", "ascending")]).columns)
         searched, files, found = self._find(codes)
@@ -563,7 +564,7 @@ class _Decision:
 
     def _newest(self, code: pa.Array, count: int) -> pa.Array | None:
         """Return the numbers of the records that are the newest of their key; None if contents have to decide."""
-        rows = pa.array(range(len(code)), pa.uint64())
+        rows = count_up(len(code), 0, pa.uint64())
         if count == len(code):
             return rows
         order = pa.table({"code": code, "s": self._batch.sequence, "row": rows})
@@ -609,7 +610,7 @@ class _Decision:
         keys = pc.unique(code.filter(chosen))
         if not len(keys):
             return True
-        flags = pc.is_in(pa.array(range(pc.max(code).as_py() + 1), pa.int64()), value_set=keys)
+        flags = pc.is_in(count_up(pc.max(code).as_py() + 1), value_set=keys)
         places, scan = self._row_places(found, files, flags), self._plan.stored
         assert places is not None
         rows, records = places.read(scan), self._record_places(row.filter(chosen)).read(scan)
@@ -631,7 +632,7 @@ class _Decision:
     def _old_order(self, found: pa.Table, count: int, data_type: pa.DataType) -> tuple[pa.Array, pa.Array]:
         """Return the newest sequence in the table of each key, null if it has none, and whether it has the key."""
         codes, sequence = _one(found["code"]), _one(found["s"])
-        every = pa.array(range(count), pa.int64())
+        every = count_up(count)
         distinct = pc.unique(codes)
         if len(distinct) < len(codes):  # a table that was not written by key may have several rows of one
             order = found.select(["code", "s"]).sort_by([("code", "ascending"), ("s", "descending")])
@@ -688,7 +689,7 @@ def _number(sequence: pa.Array, data_type: DataType) -> pa.Array:
 def _count_by(code: pa.Array, count: int) -> pa.Array:
     """Return how often each number from 0 on is there."""
     found = pc.value_counts(code)
-    at = pc.index_in(pa.array(range(count), pa.int64()), value_set=found.field("values"))
+    at = pc.index_in(count_up(count), value_set=found.field("values"))
     return pc.fill_null(found.field("counts").take(at), 0)
 
 

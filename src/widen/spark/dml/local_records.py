@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from widen.model.types import ArrayType, DataType, Field, MapType, StructType
 from widen.protocol.actions import Add
 from widen.schema.source_metadata import RESCUED, role_field, role_of, source_key
+from widen.spark.arrow_types import count_up
 from widen.spark.read.local_rows import LocalScan, NotLocal
 
 LOCAL_BYTES = 512 * 2**20
@@ -98,14 +99,14 @@ def put_on_rows(rows: pa.Table, records: pa.Table, number: pa.Array, schema: Str
         NotLocal: a row has many records.
     """
     count = len(number)
-    every = pa.array(range(count), pa.int64())
+    every = count_up(count)
     is_first = pa.concat_arrays([pa.array([True]), pc.not_equal(number[1:], number[:-1])])
     first = every.filter(is_first).take(pc.index_in(number, value_set=pc.unique(number)))
     rank = pc.subtract(every, first)
     most = pc.max(rank).as_py() + 1
     if most > _MOST_RECORDS:
         raise NotLocal("a key has many partial records")
-    places = pa.array(range(len(rows)), pa.int64())
+    places = count_up(len(rows))
     for each in range(most):
         chosen = pc.equal(rank, each)
         own = number.filter(chosen)
@@ -147,5 +148,5 @@ def _merge_values(old: pa.Array, new: pa.Array, data_type: DataType) -> pa.Array
 
 def _choose(is_left: pa.Array, left: pa.Array, right: pa.Array) -> pa.Array:
     """Return values of one side or the other; unlike `if_else`, of every type."""
-    places = pa.array(range(len(left)), pa.int64())
+    places = count_up(len(left))
     return pa.concat_arrays([left, right]).take(pc.if_else(is_left, places, pc.add(places, len(left))))

@@ -23,7 +23,7 @@ from widen.iceberg.metadata_files import ensure_regular
 from widen.model.column_path import ELEMENT, KEY, VALUE, Path, format_path, map_fields
 from widen.model.types import LONG, STRING, ArrayType, DataType, DecimalType, Field, MapType, StructType
 from widen.protocol.column_mapping import COLUMN_ID, NAME, PHYSICAL_NAME
-from widen.spark.arrow_types import to_arrow_schema
+from widen.spark.arrow_types import count_up, to_arrow_schema
 from widen.spark.read.local_rows import NotLocal, convert_column
 from widen.spark.read.physical_types import Names, field_id, names_of_columns, read_files, with_field_id
 from widen.spark.read.projection import StoredTypes
@@ -344,6 +344,6 @@ def _read_file(io: FileIO, stored: StructType, path: str, place: str) -> Iterato
         for batch in file.iter_batches(_BATCH_ROWS):
             count = batch.num_rows
             columns = convert_column(batch.to_struct_array(), stored, NAME).flatten()
-            location = [pa.repeat(pa.scalar(place), count), pa.array(range(first, first + count), pa.int64())]
+            location = [pa.repeat(pa.scalar(place), count), count_up(count, first)]
             yield from pa.Table.from_arrays([*columns, *location], schema=schema).to_batches()
             first += count

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from typing import Any, cast
 
 import msgspec
@@ -46,7 +46,7 @@ from widen.protocol.data_skipping import And, Compare, IsNull, Not, Or, Predicat
 from widen.protocol.parquet_files import is_legacy, is_legacy_int96
 from widen.protocol.partition_values import UnknownValue, parse_partition_value
 from widen.protocol.type_widening import ensure_changes_readable
-from widen.spark.arrow_types import to_arrow, to_arrow_schema
+from widen.spark.arrow_types import count_up, to_arrow, to_arrow_schema
 from widen.spark.engine import LocalFrame
 from widen.spark.read.deleted_rows import load_vector
 from widen.spark.read.physical_types import open_data_file
@@ -130,7 +130,7 @@ class LocalScan:
             gone = pa.array(deleted.to_array(), pa.uint64()) if deleted else None
             for number in range(file.metadata.num_row_groups):
                 count = file.metadata.row_group(number).num_rows
-                positions = pa.array(range(first, first + count), pa.uint64())
+                positions = count_up(count, first, pa.uint64())
                 first += count
                 rows = _without_views(file.read_row_group(number, columns=names))
                 if gone is not None:
@@ -294,13 +294,7 @@ def _flags(bitmap: BitMap64, first: int, count: int) -> pa.Array:
     """Return for each position of a batch, from the first one on, whether a bitmap has it."""
     inside = (bitmap & BitMap64(range(first, first + count)) if bitmap else bitmap).to_array()
     positions = pa.Array.from_buffers(pa.uint64(), len(inside), [None, pa.py_buffer(inside)])
-    return pc.is_in(_numbers().slice(0, count), value_set=pc.subtract(positions, pa.scalar(first, pa.uint64())))
-
-
-@cache
-def _numbers() -> pa.Array:
-    """Return the numbers of the rows of a batch. To make them takes longer than to look them up."""
-    return pa.array(range(_BATCH_ROWS), pa.uint64())
+    return pc.is_in(count_up(count, 0, pa.uint64()), value_set=pc.subtract(positions, pa.scalar(first, pa.uint64())))
 
 
 def _with_zones(file: pq.ParquetFile, rows: pa.Table) -> pa.Table:

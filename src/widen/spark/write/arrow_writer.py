@@ -74,7 +74,7 @@ from widen.protocol.parquet_files import LEAF_COUNTS, PROLEPTIC
 from widen.protocol.partition_values import NULL_TEXTS, directory_name
 from widen.protocol.table_configuration import TableConfiguration
 from widen.schema.table_state import check_constraints
-from widen.spark.arrow_types import to_arrow, to_utc
+from widen.spark.arrow_types import count_up, to_arrow, to_utc
 from widen.spark.engine import is_local
 from widen.spark.errors import find_impossible_folder
 from widen.spark.read.local_rows import convert_column
@@ -982,7 +982,7 @@ def _by_key(rows: pa.Table, keys: Sequence[pa.Array]) -> Iterator[tuple[tuple[An
     table = pa.table({f"key{number}": values for number, values in enumerate(keys)})
     names = table.column_names
     # With threads, Arrow does not keep the order of rows.
-    numbered = table.append_column("row", pa.array(range(rows.num_rows), pa.int64()))
+    numbered = table.append_column("row", count_up(rows.num_rows))
     grouped = numbered.group_by(names, use_threads=False).aggregate([("row", "list")])
     columns = [grouped.column(name).to_pylist() for name in names]
     for number, values in enumerate(zip(*columns, strict=True)):

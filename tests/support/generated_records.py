@@ -26,8 +26,10 @@ def number(low: int, high: int) -> Make:
 
 
 def fraction(chance: random.Random) -> str:
+    # What has few bits after the point can lie in the middle between two shortest texts.
+    halves = chance.getrandbits(53) / 2 ** chance.randrange(52)
     forms = (repr(chance.random()), f"{chance.random() * 100:.2f}", str(chance.randrange(100)), "0.25", "1.5e3")
-    return chance.choice(forms)
+    return chance.choice((*forms, repr(halves)))
 
 
 def word(chance: random.Random) -> str:

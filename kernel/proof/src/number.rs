@@ -164,6 +164,19 @@ impl<'a> Token<'a> {
     }
 }
 
+/// How many bits after the point a finite double has; less than 1 for integers.
+fn fraction_bits(value: f64) -> i64 {
+    let bits = value.to_bits();
+    let mantissa = bits & ((1 << 52) - 1);
+    let exponent = (bits >> 52 & 0x7ff) as i64;
+    let whole = if exponent == 0 {
+        mantissa
+    } else {
+        mantissa | 1 << 52
+    };
+    1075 - exponent.max(1) - i64::from(whole.trailing_zeros())
+}
+
 impl Number {
     fn new(is_negative: bool) -> Number {
         Number {
@@ -214,9 +227,21 @@ impl Number {
         let mut text = Text::default();
         // The text of Rust is the shortest one that is read as the same double, in the form 1.25e-7.
         let _ = write!(text, "{value:e}");
-        let text = text.as_str();
+        let number = Number::of_scientific(text.as_str());
+        if number.exponent >= 0 || fraction_bits(value) != 1 - number.exponent {
+            return number;
+        }
+        // The double lies in the middle between two shortest texts. Python takes the one with the even last digit, as
+        // a rounded text has it; Rust takes the upper one.
+        let mut text = Text::default();
+        let _ = write!(text, "{value:.*e}", number.len - 1);
+        Number::of_scientific(text.as_str())
+    }
+
+    /// Return the number of a text in the form -1.25e-7.
+    fn of_scientific(text: &str) -> Number {
         let (digits, exponent) = text.split_once('e').unwrap_or((text, "0"));
-        let mut number = Number::new(value.is_sign_negative());
+        let mut number = Number::new(digits.starts_with('-'));
         let digits = digits.trim_start_matches('-').as_bytes();
         let (whole, fraction) = digits.split_at(1);
         let _ = number.push(whole);
@@ -444,6 +469,20 @@ mod tests {
             ("123e400", "~1\"1.23E+402\""),
         ] {
             assert_eq!(form(text), wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_double_between_two_shortest_texts_has_the_even_one() {
+        for (value, wanted) in [
+            (-597225809249915.25, "-597225809249915.2"),
+            (597225809249915.75, "597225809249915.8"),
+            (1234567.00048828125, "1234567.0004882812"),
+            (7688.8818359375, "7688.8818359375"),
+        ] {
+            let mut out = Vec::new();
+            Number::of_double(value).write_double(&mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), wanted);
         }
     }
 

@@ -81,6 +81,22 @@ def test_numbers_are_rounded_in_all_columns_of_doubles_and_kept_in_strings() -> 
     check(done.plan.schema, policy, batch, done.rows)
 
 
+def test_a_number_in_a_string_is_rounded_in_an_array_of_doubles_beside_it() -> None:
+    policy = Policy(Mode.WIDEN, numbers=Numbers.DOUBLE)
+    base = ingest_texts(None, [b'{"a":""}'], policy).plan.schema
+    batch = [b'{"a":9007199254740993}', b'{"a":[1.5]}']
+    done = ingest_texts(base, batch, policy)
+    assert done.rows[0][0] == {
+        "a": "9007199254740993",
+        "a_array_double": [9007199254740992.0],
+        "a_array_string": ["9007199254740993"],
+    }
+    check(done.plan.schema, policy, batch, done.rows)
+    wrong = [[{**done.rows[0][0], "a_array_double": [9007199254740994.0]}], done.rows[1]]
+    with pytest.raises(AssertionError):
+        check(done.plan.schema, policy, batch, wrong)
+
+
 MAP = Policy(Mode.WIDEN, {("a",): parse_type("map<string,string>")})
 
 

@@ -302,7 +302,11 @@ def _reconcile(first: Any, source_column: SourceColumn | None, parts: ColumnValu
             return CONTRADICTION
         if source_column is not None and source_column.type_name == column.type_name == RECORD:
             first = _merge_record_columns(value, first)
-        elif not (_is_same_value(column, first, value) or _is_rounded(source_column, first, value)):
+        elif not (
+            _is_same_value(column, first, value)
+            or _is_rounded(source_column, first, value)
+            or _is_rounded(column, value, first)
+        ):
             return CONTRADICTION
     return first
 

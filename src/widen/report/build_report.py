@@ -19,6 +19,7 @@ from widen.log.commit_files import METADATA, decode_commit, read_non_file_action
 from widen.log.log_segment import commit_path
 from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot, open_snapshot
+from widen.model.acknowledgement import read_acknowledgements
 from widen.model.column_path import Path, fields, leaves, map_fields
 from widen.model.lazy_module import import_lazily
 from widen.model.schema_json import from_json
@@ -43,7 +44,6 @@ from widen.report.table_report import (
 )
 from widen.report.text_format import brief_type
 from widen.schema.source_metadata import COMMENT, CORRUPT, EVOLVED_FROM, SOURCE, role_of
-from widen.table.results import read_acknowledgements
 
 if TYPE_CHECKING:
     from widen.spark.maintain.column_profile import ColumnFacts

@@ -17,12 +17,12 @@ from widen.iceberg.file_metrics import ColumnIds, column_ids, read_bound
 from widen.iceberg.metadata_files import live_entries
 from widen.iceberg.schema_conversion import to_model
 from widen.iceberg.snapshots import ancestors, event_reasons, summary_count, summary_of
+from widen.model.acknowledgement import read_acknowledgements
 from widen.model.column_path import Path, is_struct_path, leaves
 from widen.model.types import StructType
 from widen.protocol.file_statistics import ColumnStatistics
 from widen.report.build_report import CommitCounts, drifted_fields, report_columns, with_interval_counts
 from widen.report.table_report import ColumnCounts, IntervalRecord, LeafColumn, Report, VersionTime
-from widen.table.results import read_acknowledgements
 
 if TYPE_CHECKING:
     from widen.iceberg.catalog import Table

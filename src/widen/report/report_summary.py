@@ -14,11 +14,11 @@ from typing import Any
 from widen.evolution.plan import REPLAY_PREFIX
 from widen.evolution.schema_changes import GRADES, ColumnChange
 from widen.log.commit_files import time_text
+from widen.model.acknowledgement import Acknowledgement
 from widen.model.column_path import ELEMENT, KEY, VALUE, Path, format_path
 from widen.report.table_report import IntervalRecord, Report, ReportColumn, SourceField, VersionTime
 from widen.report.text_format import count_noun, share_text
 from widen.schema.source_metadata import CORRUPT, RESCUED
-from widen.table.results import Acknowledgement
 
 QUARANTINE = "Quarantine"
 """The subject of the decision about records in the quarantine."""

@@ -15,13 +15,13 @@ from typing import Any
 
 from widen.evolution.schema_changes import ROUTED, ChangeReason, ColumnChange
 from widen.log.commit_files import time_text
+from widen.model.acknowledgement import Acknowledgement
 from widen.model.column_path import Path, format_path, leaves
 from widen.model.types import DataType, StructType
 from widen.protocol.column_mapping import to_physical_path
 from widen.protocol.file_statistics import ColumnStatistics, FileStatistics
 from widen.protocol.partition_values import Scalar, UnknownValue, parse_partition_value
 from widen.protocol.table_configuration import TableConfiguration
-from widen.table.results import Acknowledgement
 
 LOG = "log"
 """Where the numbers about a Delta table are from."""

@@ -29,6 +29,7 @@ from widen.log.commit_files import to_ms
 from widen.log.commit_outcome import Conflicted, after_commit, retry_conflicts
 from widen.log.loads import Load
 from widen.log.log_store import LogStore
+from widen.model.acknowledgement import acknowledgement_properties
 from widen.model.argument_types import check_arguments
 from widen.model.column_path import Path
 from widen.model.types import DataType, StructType
@@ -40,7 +41,7 @@ from widen.schema.operations import Operation
 from widen.schema.source_metadata import TableFormat, can_widen_automatically
 from widen.table.iceberg_maintenance import NO_SNAPSHOT, IcebergMaintenanceMixin
 from widen.table.open_table import Self
-from widen.table.results import SchemaDiff, TableChange, acknowledgement_properties, diff_snapshots
+from widen.table.results import SchemaDiff, TableChange, diff_snapshots
 from widen.table.row_operations import FOLD, FoldMixin, MergeBuilder, ensure_values_kept
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from widen.log.commit_files import to_ms
 from widen.log.loads import Load, read_loads
 from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot, open_snapshot
+from widen.model.acknowledgement import acknowledgement_properties
 from widen.model.argument_types import check_arguments, ensure_not_negative
 from widen.model.column_path import Path
 from widen.model.display import html_table, shorten
@@ -30,7 +31,7 @@ from widen.schema.alter import AnyPath, ByPath, NewColumn
 from widen.schema.operations import Operation
 from widen.schema.table_definition import plan_set_properties
 from widen.schema.table_state import MetadataChange, TableState, to_table_state
-from widen.table.results import History, HistoryEntry, Loads, SchemaDiff, acknowledgement_properties, diff_versions
+from widen.table.results import History, HistoryEntry, Loads, SchemaDiff, diff_versions
 
 if sys.version_info >= (3, 11):
     from typing import Self as Self

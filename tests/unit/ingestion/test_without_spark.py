@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import random
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,7 @@ from deltalake import DeltaTable, write_deltalake
 
 import widen
 from widen.errors import InvalidOption, StorageError
+from widen.table import create_table
 
 BLOCKED = """
 import json, sys
@@ -284,6 +288,38 @@ print(json.dumps([str(each.keys) for each in done]))
         {"id": 2, "n": 3, "z": 8},
         {"id": 3, "n": 2, "y": 4, "y_string": "4"},
     ]
+
+
+RACER = """
+place, who, missing = sys.argv[1:4]
+words = {"engine": "local", "key": ["id"], "sequence_by": "n", "delete_when": "op = 'd'", "missing": missing}
+for number in range(6):
+    while True:
+        try:
+            widen.ingest(f"{place}/{who}{number}.json", place + "/t", **words)
+            break
+        except widen.errors.ContentionError:
+            pass
+"""
+
+
+@pytest.mark.parametrize("missing", ["null", "keep"])
+def test_processes_that_race_leave_one_row_of_each_key(tmp_path: Path, missing: str) -> None:
+    dice, newest = random.Random(missing), dict[int, tuple[int, str]]()
+    for who, number in itertools.product("ab", range(6)):
+        numbers = [2 * dice.randrange(10_000) + (who == "b") for _ in range(8)]
+        batch = [{"id": dice.randrange(12), "n": n, "op": dice.choice("uuud")} for n in sorted({*numbers})]
+        (tmp_path / f"{who}{number}.json").write_text("".join(f"{json.dumps(each)}\n" for each in batch))
+        for each in batch:
+            newest[each["id"]] = max(newest.get(each["id"], (-1, "")), (each["n"], each["op"]))
+    create_table(str(tmp_path / "t"), "id bigint, n bigint, op string")
+    words = [str(tmp_path), missing]
+    with ThreadPoolExecutor(2) as pool:
+        ended = pool.map(lambda who: run(RACER, words[0], who, words[1]), "ab")
+        assert [(each.returncode, each.stderr) for each in ended] == [(0, "")] * 2
+    rows = DeltaTable(str(tmp_path / "t")).to_pyarrow_table()
+    found = sorted(zip(rows["id"].to_pylist(), rows["n"].to_pylist(), strict=True))
+    assert found == sorted((key, n) for key, (n, op) in newest.items() if op == "u")
 
 
 @pytest.mark.parametrize("zero", ["-0.0", "0.0"])

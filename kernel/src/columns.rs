@@ -268,7 +268,7 @@ impl Column {
     ///
     /// Returns whether the column can hold it exactly; if not, nothing is appended.
     ///
-    /// Source: docs/evolution-rules.md#lattice, as `widen.rows.convert.CONVERSIONS`
+    /// Source: docs/evolution-rules.md#lattice, as `widen.rows.row.CONVERSIONS`
     #[inline(always)]
     pub fn put(&mut self, scalar: &Scalar) -> Fit<bool> {
         match (self, scalar) {

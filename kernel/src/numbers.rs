@@ -1,6 +1,6 @@
 //! Numbers: the kind of a token, and whether a column holds it exactly.
 //!
-//! Source: docs/evolution-rules.md#d1 to #d3, as in `widen.json.kinds` and `widen.rows.convert`
+//! Source: docs/evolution-rules.md#d1 to #d3, as in `widen.json.kinds` and `widen.rows.row`
 
 use crate::scanner::{Fit, Refused, Scanner};
 

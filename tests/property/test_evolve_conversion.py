@@ -11,7 +11,7 @@ from widen.json.kinds import number_kind, word_of
 from widen.json.observation import KindObservation
 from widen.model.schema_json import parse_type
 from widen.model.types import DataType
-from widen.rows.convert import MISSING, convert
+from widen.rows.row import MISSING, convert
 
 whole = st.one_of(
     st.integers(-(10**40), 10**40),

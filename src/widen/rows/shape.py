@@ -25,8 +25,7 @@ from widen.json.kinds import (
     Kind,
 )
 from widen.json.observation import FieldObservation
-from widen.rows.convert import MISSING, convert
-from widen.rows.row import ColumnSlot, RecordRoute, Row, route_value, routes_kind
+from widen.rows.row import MISSING, ColumnSlot, RecordRoute, Row, convert, route_value, routes_kind
 
 # An example. A table has the column a, a bigint, and two columns for the field s: a string, and a bigint.
 #     {"a": 1, "s": "x", "z": null}   a is a SingleColumn: the decoder takes an integer, which is the value of the row.

@@ -31,8 +31,8 @@ from widen.proof.canonical import digest
 from widen.proof.row_encoder import LayoutMatcher, RecordLayout
 from widen.proof.source_reader import SourceReader
 from widen.rows import row_builder
-from widen.rows.convert import MISSING
 from widen.rows.native_decoder import find_kernel
+from widen.rows.row import MISSING
 from widen.rows.row_builder import RowBuilder
 from widen.spark.arrow_types import to_arrow_schema
 from widen.spark.ingest import text_tasks as arrow_columns

@@ -11,7 +11,7 @@ from widen.evolution.policy import EpochUnit
 from widen.json.document import DateText, JsonNumber, TimestampText
 from widen.json.kinds import word_of
 from widen.model.schema_json import parse_type
-from widen.rows.convert import MISSING, convert, word_of_value
+from widen.rows.row import MISSING, convert, word_of_value
 
 HELD = [
     (JsonNumber("7"), "int", 7),

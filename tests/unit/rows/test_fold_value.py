@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from widen.model.schema_json import parse_type
-from widen.rows.convert import DUPLICATE, FITS, STAYS, judge_fold
+from widen.rows.row import DUPLICATE, FITS, STAYS, judge_fold
 
 FITTING: list[tuple[Any, str, str, Any]] = [
     ("12", "string", "bigint", 12),

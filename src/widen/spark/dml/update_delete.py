@@ -19,7 +19,7 @@ from widen.model.types import VOID, ArrayType, DataType, StructType, quote_name
 from widen.protocol.actions import Metadata
 from widen.protocol.column_mapping import CHANGE_TYPE
 from widen.protocol.data_skipping import UnknownPredicate
-from widen.rows.convert import DUPLICATE, FITS, STAYS, judge_fold
+from widen.rows.row import DUPLICATE, FITS, STAYS, judge_fold
 from widen.schema.growth import (
     Relation,
     SchemaChangeOptions,

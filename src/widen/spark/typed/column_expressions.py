@@ -42,8 +42,8 @@ from widen.model.types import (
     plain_name,
 )
 from widen.protocol.type_widening import is_widening
-from widen.rows.convert import EPOCH_UNIT_LIMITS
 from widen.rows.row import (
+    EPOCH_UNIT_LIMITS,
     ColumnSlot,
     RecordRoute,
     build_routes,

@@ -20,8 +20,7 @@ from widen.model.types import DataType, DecimalType
 from widen.proof.expected_values import NOT_STORED, expected_value
 from widen.proof.json_reader import NumberToken
 from widen.proof.rules import DateString, LocalTimeString, SourceColumn, TimestampString
-from widen.rows.convert import MISSING, convert
-from widen.rows.row import ColumnSlot
+from widen.rows.row import MISSING, ColumnSlot, convert
 from widen.rows.shape import build_fast_converter
 from widen.spark.typed.column_expressions import PARTIAL_CONVERSIONS, TOTAL_CONVERSIONS, holds_every_value
 from widen.spark.typed.record_rebuild import BACKWARD_CONVERSIONS, family_of

@@ -108,7 +108,7 @@ def test_several_may_make_one_quarantine_at_once(spark: SparkSession, tmp_path: 
 def test_texts_that_a_partition_cannot_hold_are_quarantined(
     spark: SparkSession, tmp_path: Path, kind: str, data_type: str
 ) -> None:
-    texts = ["", "a/b", "__HIVE_DEFAULT_PARTITION__", " ", None]
+    texts = ["", "a/b", "__HIVE_DEFAULT_PARTITION__", " ", None, "a\0b"]
     widen.create_table(str(tmp_path / "t"), f"id int, p {data_type}", partition_by=["p"])
     frame = spark.createDataFrame([*enumerate(texts)], "id int, p string")
     source: Any = frame.withColumn("p", frame["p"].cast(data_type))
@@ -117,13 +117,13 @@ def test_texts_that_a_partition_cannot_hold_are_quarantined(
         lines = (json.dumps({"id": number, "p": text}) for number, text in enumerate(texts))
         (tmp_path / "s.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     done = ingest(source, str(tmp_path / "t"), verify=True, spark=spark)
-    assert (done.records, done.quarantined) == (3, 2)
+    assert (done.records, done.quarantined) == (3, 3)
     assert done.verification is not None
     assert done.verification.is_clean
     rows = Table(str(tmp_path / "t")).read(spark=spark).withColumn("p", F.col("p").cast("string")).collect()
     assert sorted((row["id"], row["p"]) for row in rows) == [(1, "a/b"), (3, " "), (4, None)]
     reasons = Table(str(tmp_path / "t_quarantine")).read(spark=spark).select("reason").collect()
-    assert all(row["reason"].startswith("The partition column p (p IS NULL OR p NOT IN (") for row in reasons)
+    assert all(row["reason"].startswith("The partition column p (p IS NULL OR (p NOT IN (") for row in reasons)
 
 
 @pytest.mark.parametrize("rule", [None, "CHECK", "DEFAULT"])
@@ -137,13 +137,14 @@ def test_quarantined_records_of_a_partition_keep_their_texts(
         widen.sql(f"ALTER TABLE delta.`{at}` ADD CONSTRAINT small CHECK (id < 4)", spark=spark)
     # The array makes its line a case for the exact path, like the number in a column of texts.
     lines = ['{"id":1,"p":""}', '{"id":2,"p":"x"}', '[{"id":3,"p":""}]', '{"id":4,"p":7}', '{"id":5}']
+    lines.append('{"id":6,"p":"\\u0000"}')
     (tmp_path / "s.jsonl").write_text("\n".join(lines), encoding="utf-8")
     done = ingest(str(tmp_path / "s.jsonl"), at, verify=True, spark=spark)
-    broken = {None: [1, 3], "CHECK": [1, 3, 4, 5], "DEFAULT": [1, 3, 5]}[rule]
+    broken = {None: [1, 3, 6], "CHECK": [1, 3, 4, 5, 6], "DEFAULT": [1, 3, 5, 6]}[rule]
     kept = Table(f"{at}_quarantine").read(spark=spark).collect()
     assert sorted(json.loads(row["text"])["id"] for row in kept) == broken
     assert {row["file"].rsplit("/", 1)[-1] for row in kept} == {"s.jsonl"}
     assert sorted(row["position"] for row in kept) == broken
     rows = Table(at).read(spark=spark).collect()
-    assert sorted(row["id"] for row in rows) == sorted({1, 2, 3, 4, 5} - {*broken})
+    assert sorted(row["id"] for row in rows) == sorted({1, 2, 3, 4, 5, 6} - {*broken})
     assert (done.records, done.quarantined) == (len(rows), len(broken))

@@ -25,6 +25,9 @@ HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 NULL_TEXTS = ("", HIVE_NULL)
 """The texts that stand for null in partitions, so that no partition holds them."""
 
+NUL = "\0"
+"""What no directory has in its name."""
+
 
 class UnknownValue(Enum):
     """The result for text that is not a value of its type, or whose value depends on an unknown time zone."""
@@ -227,10 +230,16 @@ def unescape(text: str) -> str:
     return _ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)
 
 
+def has_no_partition(text: str | None) -> bool:
+    """Return whether no partition of strings holds a text; see `partition_limits`."""
+    return text is not None and (text in NULL_TEXTS or NUL in text)
+
+
 def partition_limits(schema: StructType, partition_columns: Iterable[str]) -> Mapping[str, str]:
     """Return the conditions in SQL under which partitions hold texts, by partition column.
 
-    The log and the names of directories have no text for the empty string other than that of null.
+    The log and the names of directories have no text for the empty string other than that of null, and names have no
+    NUL.
 
     Args:
         schema: The columns of the table, in logical names.
@@ -240,30 +249,31 @@ def partition_limits(schema: StructType, partition_columns: Iterable[str]) -> Ma
     types = {field.name: str(field.type) for field in schema}
     limits = {}
     for name in partition_columns:
-        texts = _NULL_LITERALS.get(types.get(name, ""))
-        if texts is not None:
-            limits[_limit_name(name)] = _not_in(name, texts)
+        data_type = types.get(name, "")
+        if data_type in _NULL_LITERALS:
+            limits[_limit_name(name)] = _condition(name, data_type)
     return limits
 
 
 def limit_of_partition(name: str) -> tuple[str, str]:
     """Return the name and the condition that `partition_limits` has for a partition column of strings."""
-    return _limit_name(name), _not_in(name, _NULL_LITERALS["string"])
+    return _limit_name(name), _condition(name, "string")
 
 
 def _limit_name(name: str) -> str:
     return f"partition column {name}"
 
 
-def _not_in(name: str, literals: Sequence[str]) -> str:
-    column = quote_name(name)
-    return f"{column} IS NULL OR {column} NOT IN ({', '.join(literals)})"
+def _condition(name: str, data_type: str) -> str:
+    column, (nul, *literals) = quote_name(name), _NULL_LITERALS[data_type]
+    return f"{column} IS NULL OR ({column} NOT IN ({', '.join(literals)}) AND NOT contains({column}, {nul}))"
 
 
 _NULL_LITERALS: Mapping[str, Sequence[str]] = {
-    "string": [f"'{text}'" for text in NULL_TEXTS],
-    "binary": [f"X'{text.encode().hex()}'" for text in NULL_TEXTS],
+    "string": ["char(0)", *(f"'{text}'" for text in NULL_TEXTS)],
+    "binary": [f"X'{text.encode().hex()}'" for text in (NUL, *NULL_TEXTS)],
 }
+"""NUL, and the texts that stand for null, as literals of SQL."""
 
 
 def is_hive_path(path: str, columns: Sequence[str], values: Mapping[str, str | None]) -> bool:

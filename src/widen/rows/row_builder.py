@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -31,6 +31,7 @@ from widen.json.observation import (
 )
 from widen.model.column_path import Path
 from widen.model.types import StructType, is_same_name
+from widen.protocol.partition_values import has_no_partition
 from widen.rows.column_assembler import ColumnAssembler, RecordDecoder
 from widen.rows.native_decoder import NativeBatch, NativeDecoder, build_record_plan, find_kernel
 from widen.rows.row import (
@@ -62,17 +63,17 @@ class OriginColumn:
     """The column with the source text of each row.
 
     Args:
-        is_for_all: Whether every row has it; else only quarantined records, and rows with one of `values`.
-        values: Texts by column.
+        is_for_all: Whether every row has it; else only quarantined records, and rows that no partition holds.
+        partition_by: The partition columns of strings.
     """
 
     column: str
     is_for_all: bool = False
-    values: Mapping[str, Collection[str]] = field(default_factory=dict)
+    partition_by: Sequence[str] = ()
 
     def is_for(self, row: Row) -> bool:
         """Return whether a row of the table has it."""
-        return self.is_for_all or any(row.get(name) in texts for name, texts in self.values.items())
+        return self.is_for_all or any(has_no_partition(row.get(name)) for name in self.partition_by)
 
 
 @dataclass(frozen=True, slots=True)

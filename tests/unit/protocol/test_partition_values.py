@@ -133,8 +133,12 @@ def test_directories_must_say_what_the_log_says(path: str, values: dict[str, str
 def test_partitions_cannot_hold_texts_that_stand_for_null() -> None:
     schema = StructType((Field("the day", STRING), Field("key", BINARY), Field("n", INTEGER), Field("other", STRING)))
     assert partition_limits(schema, ["the day", "key", "n"]) == {
-        "partition column the day": "`the day` IS NULL OR `the day` NOT IN ('', '__HIVE_DEFAULT_PARTITION__')",
+        "partition column the day": (
+            "`the day` IS NULL OR (`the day` NOT IN ('', '__HIVE_DEFAULT_PARTITION__') "
+            "AND NOT contains(`the day`, char(0)))"
+        ),
         "partition column key": (
-            "key IS NULL OR key NOT IN (X'', X'5f5f484956455f44454641554c545f504152544954494f4e5f5f')"
+            "key IS NULL OR (key NOT IN (X'', X'5f5f484956455f44454641554c545f504152544954494f4e5f5f') "
+            "AND NOT contains(key, X'00'))"
         ),
     }

@@ -217,8 +217,8 @@ class TextBatch:
             if sink is None:
                 require_spark(self.spark, f"of the table: {writer.find_obstacle()}")
                 return write_fitting(self.texts, attempt, writer)
-            refused = sink.refused_texts
-            origin = OriginColumn(ORIGIN, values=refused) if refused or attempt.policy.fixed_columns else None
+            named = sink.text_partitions
+            origin = OriginColumn(ORIGIN, partition_by=named) if named or attempt.policy.fixed_columns else None
             return self._write_in_tasks(replace(attempt, sink=sink, origin=origin), sink, writer)
 
     def prepare_proof(self) -> None:
@@ -494,8 +494,8 @@ def write_fitting(texts: RawTexts, spec: BatchWriteSpec, writer: TableWriter) ->
             files = writer.write(rows.where(F.col(NOTE).isNull()).drop(NOTE))
         return BatchResult(files, _to_observation(metrics.get))
     # Where only some values violate the rule, the other rows need not carry their texts.
-    values = writer.refused_values() if rule is not None else {}
-    origin = OriginColumn(ORIGIN, is_for_all=values is None, values=values or {})
+    named = writer.find_text_partitions() if rule is not None else ()
+    origin = OriginColumn(ORIGIN, is_for_all=named is None, partition_by=named or ())
     rows = writer.fill(build_rows(texts, replace(spec, origin=origin)))
     reason = F.col(f"{ORIGIN}.{_REASON}")
     # A row with a note has no data, and would violate most rules.

@@ -37,7 +37,7 @@ from widen.json.observation import (
 )
 from widen.model.column_path import as_nullable
 from widen.model.types import BINARY, LONG, STRING, Field, StructType
-from widen.protocol.partition_values import limit_of_partition
+from widen.protocol.partition_values import NUL, NULL_TEXTS, has_no_partition, limit_of_partition
 from widen.rows.column_assembler import ColumnAssembler
 from widen.rows.native_decoder import NativeDecoder
 from widen.rows.row import ColumnSlot
@@ -264,7 +264,7 @@ def read_refused_records(spec: BatchWriteSpec, batches: Iterable[pa.RecordBatch]
 
 def _find_refused(rows: pa.RecordBatch, origin: OriginColumn) -> pa.Array:
     """Return which rows are quarantined."""
-    masks = [pc.is_in(rows.column(name), value_set=pa.array(texts)) for name, texts in origin.values.items()]
+    masks = [_lacks_partition(rows.column(name)) for name in origin.partition_by]
     return reduce(pc.or_, masks, pc.is_valid(_reasons(rows, origin)))
 
 
@@ -278,12 +278,18 @@ def _reasons(rows: pa.RecordBatch, origin: OriginColumn) -> pa.Array:
 
 
 def _partition_values(rows: pa.RecordBatch, origin: OriginColumn) -> list[dict[str, str | None]]:
-    return rows.select([*origin.values]).to_pylist() if origin.values else [{}] * rows.num_rows
+    return rows.select(origin.partition_by).to_pylist() if origin.partition_by else [{}] * rows.num_rows
+
+
+def _lacks_partition(texts: pa.Array) -> pa.Array:
+    """Return for which texts there is no partition; see `has_no_partition`."""
+    is_null_text = pc.is_in(texts, value_set=pa.array(NULL_TEXTS, texts.type))
+    return pc.or_(is_null_text, pc.fill_null(pc.match_substring(texts, NUL), False))
 
 
 def _broken_partition(row: Mapping[str, str | None], origin: OriginColumn) -> str | None:
     """Return why no partition holds a row, in the words that Spark finds for it; None if one does."""
-    name = next((name for name, texts in origin.values.items() if row[name] in texts), None)
+    name = next((name for name in origin.partition_by if has_no_partition(row[name])), None)
     if name is None:
         return None
     label, condition = limit_of_partition(name)
@@ -588,9 +594,7 @@ def _has_origin(origin: OriginColumn, columns: Mapping[str, pa.Array], rows: int
     """Tell for each row whether it has the origin column."""
     if origin.is_for_all:
         return [True] * rows
-    masks = [
-        pc.is_in(columns[name], value_set=pa.array(texts, columns[name].type)) for name, texts in origin.values.items()
-    ]
+    masks = [_lacks_partition(columns[name]) for name in origin.partition_by]
     return reduce(pc.or_, masks).to_pylist() if masks else []
 
 

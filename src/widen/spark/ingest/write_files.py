@@ -28,7 +28,7 @@ from widen.protocol.actions import Add, Protocol
 from widen.protocol.column_mapping import ID, physical_name
 from widen.protocol.column_metadata import DEFAULT, is_computed
 from widen.protocol.file_statistics import private_columns
-from widen.protocol.partition_values import NULL_TEXTS, partition_limits
+from widen.protocol.partition_values import partition_limits
 from widen.protocol.table_configuration import TableConfiguration
 from widen.spark.arrow_types import to_arrow_schema
 from widen.spark.dml.change_context import count_written_rows
@@ -100,8 +100,8 @@ class TableWriter(Interface):
         NOT NULL columns and struct fields are not included: the fixed columns of an ingestion cover them.
         """
 
-    def refused_values(self) -> Mapping[str, Collection[str]] | None:
-        """Return the texts by column of which every row that violates a rule has one; None if others may, too."""
+    def find_text_partitions(self) -> Sequence[str] | None:
+        """Return the partition columns of strings, if rows violate rules only by texts in them; else None."""
 
     def write(self, rows: Rows) -> Sequence[WrittenFile]:
         """Write rows in the columns of the table. If that fails, the files are deleted as far as the store allows.
@@ -227,7 +227,7 @@ class DeltaWriter(TableWriter):
             return violated
         return self.rule if violated is None else F.coalesce(violated, self.rule)
 
-    def refused_values(self) -> Mapping[str, Collection[str]] | None:
+    def find_text_partitions(self) -> Sequence[str] | None:
         if self.rule is not None:
             return None
         table = self.table
@@ -237,7 +237,7 @@ class DeltaWriter(TableWriter):
             return None
         if first_violated_rule(table.schema, table.protocol, table.properties) is not None:
             return None
-        return {field.name: NULL_TEXTS for field in columns if field.type == STRING}
+        return [field.name for field in columns if field.type == STRING]
 
     def write(self, rows: Rows) -> list[Add]:
         return write_parquet(rows, self.store, self.table)
@@ -365,7 +365,7 @@ class IcebergWriter(TableWriter):
             return violated
         return self.rule if violated is None else F.coalesce(violated, self.rule)
 
-    def refused_values(self) -> None:
+    def find_text_partitions(self) -> None:
         """Return None: which values a partition cannot hold depends on its transform."""
 
     def write(self, rows: Rows) -> list[IcebergFile]:

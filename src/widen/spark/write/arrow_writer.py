@@ -71,7 +71,7 @@ from widen.protocol.column_mapping import COLUMN_ID, NAME, NONE, nested_ids, to_
 from widen.protocol.column_metadata import DEFAULT, GENERATION, INVARIANT, START, TEXT_LIMIT
 from widen.protocol.file_statistics import indexed_leaves, is_private, private_columns
 from widen.protocol.parquet_files import LEAF_COUNTS, PROLEPTIC
-from widen.protocol.partition_values import NULL_TEXTS, directory_name
+from widen.protocol.partition_values import directory_name
 from widen.protocol.table_configuration import TableConfiguration
 from widen.schema.table_state import check_constraints
 from widen.spark.arrow_types import count_up, to_arrow, to_utc
@@ -418,7 +418,7 @@ class IcebergLayout:
     sink: PartSink
     partition_by: tuple[PartitionField, ...] = ()
 
-    refused_texts: ClassVar[Mapping[str, Collection[str]]] = {}
+    text_partitions: ClassVar[Sequence[str]] = ()
 
     @property
     def store(self) -> LogStore:
@@ -624,8 +624,8 @@ class PartSink:
     encoding: Encoding = field(default_factory=Encoding)
     private: frozenset[Path] = frozenset()
 
-    refused_texts: ClassVar[Mapping[str, Collection[str]]] = {}
-    """See `TableSink.refused_texts`."""
+    text_partitions: ClassVar[Sequence[str]] = ()
+    """See `TableSink.text_partitions`."""
 
     def open(self, schema: pa.Schema) -> PartWriter:
         """Return a writer for the rows of a task.
@@ -663,9 +663,9 @@ class TableSink:
         return self.layout.sink.job
 
     @property
-    def refused_texts(self) -> Mapping[str, Collection[str]]:
-        """The texts that no partition holds, by column."""
-        return {name: NULL_TEXTS for name in self.partition_by if self.columns[name].type == STRING}
+    def text_partitions(self) -> Sequence[str]:
+        """The partition columns of strings, which do not hold every text."""
+        return [name for name in self.partition_by if self.columns[name].type == STRING]
 
     def open(self, _: pa.Schema) -> PartitionedWriter:
         """Return a writer for the rows of a task."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from itertools import count
 from pathlib import Path
 
 import pytest
 
-from widen.errors import IcebergTableNotFound, InvalidOption, TableNotFound
-from widen.ingestion.options import to_quarantine
+from widen.errors import IcebergTableNotFound, InvalidOption, StorageRefused, TableNotFound
+from widen.ingestion.options import check_places, to_quarantine
 from widen.targets import find_table
 
 
@@ -27,3 +29,21 @@ def test_a_quarantine_that_cannot_be_is_refused_before_anything_is_read(tmp_path
 def test_a_table_that_does_not_exist_is_named_in_the_words_of_its_format(tmp_path: Path) -> None:
     assert isinstance(find_table("shop.orders", catalog=tmp_path / "c.db").not_found(), IcebergTableNotFound)
     assert type(find_table(tmp_path / "orders").not_found()) is TableNotFound
+
+
+def test_a_relative_checkpoint_need_not_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command line passes it on as it is given."""
+    for name in ("in.json", "file"):
+        (tmp_path / name).touch()
+    asked, exists = count(), os.path.lexists
+
+    def lexists(path: str) -> bool:
+        assert next(asked) < 100, "the folders above a path have no end"
+        return exists(path)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os.path, "lexists", lexists)
+    own = check_places(str(tmp_path / "in.json"), find_table("t"), checkpoint="new/checkpoint", follows=True)
+    assert own["checkpoint"] == "new/checkpoint"
+    with pytest.raises(StorageRefused, match="is a file, not a folder"):
+        check_places(str(tmp_path / "in.json"), find_table("t"), checkpoint="file/checkpoint", follows=True)

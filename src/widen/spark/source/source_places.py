@@ -18,6 +18,7 @@ from itertools import islice
 from urllib.parse import unquote, urlsplit
 
 from widen.errors import InvalidOption, SourceError, StorageRefused
+from widen.log.local_files import absolute_path
 from widen.spark.engine import is_local
 from widen.spark.session import is_driver, will_run_here
 from widen.spark.source.remote_files import find_folders
@@ -162,7 +163,7 @@ def ensure_place_writable(place: str) -> None:
     plain = to_local(place)
     if plain is None:
         return
-    above = plain
+    above = absolute_path(plain)
     while not os.path.lexists(above):
         above = os.path.dirname(above)
     if not os.path.isdir(above):

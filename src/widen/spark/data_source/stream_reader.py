@@ -92,9 +92,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _initial(self) -> StreamOffset:
         version, time = self._options.text("startingVersion"), self._options.text("startingTimestamp")
         if time is not None:
-            return self._plan.start(first_version_from(self._plan.snapshot.store, to_ms(time)))
+            first = first_version_from(self._plan.snapshot.store, to_ms(time))
+            return self._plan.start(first, is_next=first > self._plan.snapshot.version)
         if version is not None and version.lower() == _NEWEST:
-            return self._plan.start(self._plan.newest_version() + 1)
+            return self._plan.start(self._plan.newest_version() + 1, is_next=True)
         return self._plan.start(self._options.number("startingVersion"))
 
     def initialOffset(self) -> dict[str, Any]:
@@ -203,21 +204,23 @@ class StreamPlan:
     ignores_deletes: bool = False
     skips_changes: bool = False
 
-    def start(self, version: int | None = None) -> StreamOffset:
+    def start(self, version: int | None = None, *, is_next: bool = False) -> StreamOffset:
         """Return where a new stream begins.
 
         Args:
             version: The first version whose changes are read; by default, all rows of the newest version come first.
+            is_next: Whether that version may be the next one, which does not exist yet.
 
         Raises:
             ChangeFeedNotRecorded: the change data feed is disabled in that version.
-            VersionNotFound: the version no longer exists.
+            VersionNotFound: the version does not exist, or no longer.
         """
         snapshot = self.snapshot
         offset = StreamOffset(snapshot.metadata.id, snapshot.version, is_initial=True)
         if version is not None:
             offset = StreamOffset(snapshot.metadata.id, version)
-            snapshot = open_snapshot(snapshot.store, version) if version <= snapshot.version else snapshot
+            # After the newest version a stream begins only where its caller asks for what comes next.
+            snapshot = snapshot if is_next else open_snapshot(snapshot.store, version)
         if self.reads_changes and not is_on(snapshot.properties, ENABLE_CHANGE_DATA_FEED):
             raise ChangeFeedNotRecorded(first=offset.version, last=snapshot.version, version=offset.version)
         return offset

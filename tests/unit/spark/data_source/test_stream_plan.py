@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from support.log_table import PROTOCOL, SCHEMA, add, metadata, remove, write_commit
-from widen.errors import ChangeFeedNotRecorded, DataSourceRefused, StreamColumnsChanged, StreamRowsChanged
+from widen.errors import ChangeFeedNotRecorded, DataSourceRefused, StreamColumnsChanged, StreamRowsChanged, VersionNotFound
 from widen.log.log_store import LogStore
 from widen.log.snapshot import open_snapshot
 from widen.spark.data_source.stream_reader import StreamLimits, StreamOffset, StreamPlan
@@ -166,3 +166,12 @@ def test_a_version_of_the_change_feed_stays_whole(table: Path) -> None:
     write_commit(table, 7, metadata())
     with pytest.raises(ChangeFeedNotRecorded):
         stream.find_end(StreamOffset(end.table_id, 7), ALL)
+
+
+def test_a_stream_begins_at_a_version_that_exists_or_at_the_next_one(table: Path) -> None:
+    stream = plan(table)
+    newest = stream.snapshot.version
+    for version in (newest + 1, 99):
+        with pytest.raises(VersionNotFound):
+            stream.start(version)
+    assert stream.start(newest + 1, is_next=True).version == newest + 1

@@ -6,7 +6,13 @@ from pathlib import Path
 import pytest
 
 from support.log_table import PROTOCOL, SCHEMA, add, metadata, remove, write_commit
-from widen.errors import ChangeFeedNotRecorded, DataSourceRefused, StreamColumnsChanged, StreamRowsChanged, VersionNotFound
+from widen.errors import (
+    ChangeFeedNotRecorded,
+    DataSourceRefused,
+    StreamColumnsChanged,
+    StreamRowsChanged,
+    VersionNotFound,
+)
 from widen.log.log_store import LogStore
 from widen.log.snapshot import open_snapshot
 from widen.spark.data_source.stream_reader import StreamLimits, StreamOffset, StreamPlan

@@ -388,7 +388,7 @@ def ingest_command(
     if follow or once:
         assert checkpoint is not None
         arguments |= {**gate, "max_files": max_files, "max_bytes": max_bytes, "every_seconds": every, "once": once}
-        follow_source(source, into, checkpoint, report, arguments)
+        follow_source(source, into, checkpoint, report, arguments, engine and engine.value)
         return
     with progress("looking at the table") as update:
         spark = output.choose_session(engine and engine.value, update)
@@ -642,6 +642,7 @@ def follow_source(
     checkpoint: str,
     on_interval: Callable[[IngestResult], object],
     options: Mapping[str, Any],
+    engine: str | None = None,
 ) -> None:
     """Ingest what arrives at a source until an interrupt, or once all that exists now is ingested.
 
@@ -657,8 +658,8 @@ def follow_source(
     from widen.log.log_store import LogStore
     from widen.spark.session import is_driver
 
-    with progress("starting Spark") as update:
-        spark = update.watch(output.spark_session())
+    with progress("looking at the source") as update:
+        spark = output.choose_session(engine, update)
         reports: _LocalReports | _ServerReports
         if is_driver(spark):
             reports, words = _LocalReports(on_interval), {**options, "progress": update}
@@ -676,6 +677,7 @@ def follow_source(
                     stream.stop()
                 count += reports.show()
             count += reports.show()
+    output.note_engine(spark)
     if not count:
         note("nothing to load: no new file has records.")
     if stop.is_set():

@@ -88,7 +88,7 @@ WidenError
 │   ├── AttemptsExhausted   another writer won the version in every attempt
 │   ├── BaseExpired         the version that the change is based on was cleaned up
 │   ├── TableChanged        another writer committed to the Iceberg table
-│   ├── FlowTaken           another process runs the same flow
+│   ├── FlowTaken · StreamTaken   another process runs the same flow, or the same stream
 │   └── CommitUnknown       the store did not report whether the commit was written
 │       ├── SnapshotUnknown       the catalog did not report whether it has the snapshot
 │       └── ColumnChangeUnknown   the catalog did not report whether it has changed the columns

@@ -304,6 +304,17 @@ class FlowTaken(ContentionError):
     )
 
 
+class StreamTaken(ContentionError):
+    """Another process runs the same stream."""
+
+    code = "WIDEN_STREAM_TAKEN"
+    template = "Another process runs the stream with the checkpoint {checkpoint}: it has written {file}."
+    hint = (
+        "Run each stream in one process only, with a checkpoint of its own. Started again when the other one has "
+        "ended, it continues where that one stopped."
+    )
+
+
 class SourceHistoryLost(TableError):
     """The source of a flow no longer has the changes that the flow has not read."""
 

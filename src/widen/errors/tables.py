@@ -50,7 +50,7 @@ class CorruptLog(TableError):
 
 
 class CorruptFile(TableError):
-    """A data file or a deletion vector cannot be read."""
+    """A data file, a deletion vector or a file of a checkpoint cannot be read."""
 
     code = "WIDEN_FILE_UNREADABLE"
     template = "The file {path} cannot be read: {reason}."

@@ -1,7 +1,7 @@
 """Streaming ingestion: each interval is one commit, and each record is written exactly once.
 
-Each commit has a txn action with the stream id and the number of the interval. After a crash Spark runs the last
-interval again; if the table already has its txn, nothing is written.
+Each commit has a txn action with the stream id and the number of the interval. After a crash the last interval runs
+again; if the table already has its txn, nothing is written.
 
 Source: docs/evolution-rules.md#one-interval; PROTOCOL.md#transaction-identifiers
 """
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any, TypeAlias
 
-from widen.errors import InvalidOption
+from widen.errors import InvalidOption, OptionConflict
 from widen.iceberg.catalog import CatalogSource
 from widen.ingestion.commit_batch import (
     AfterCommit,
@@ -26,13 +26,24 @@ from widen.ingestion.commit_batch import (
 )
 from widen.ingestion.options import check_places, parse_keys, parse_limits, parse_options, to_quarantine
 from widen.ingestion.result import IngestResult
+from widen.log.log_store import LogStore
 from widen.model.argument_types import check_arguments
 from widen.model.display import Progress, no_progress
-from widen.spark.ingest.streaming_query import IngestStream, file_stream, query_id, start_stream
-from widen.spark.session import find_session, with_store_settings
+from widen.spark.engine import is_local, open_session, require_spark
+from widen.spark.ingest.stream_checkpoint import StreamCheckpoint
+from widen.spark.ingest.streaming_query import (
+    FileLimits,
+    FoundFiles,
+    IngestStream,
+    file_stream,
+    query_id,
+    start_local_stream,
+    start_stream,
+)
+from widen.spark.session import with_store_settings
 from widen.spark.source.open_source import BatchReader, IngestSource
 from widen.spark.source.source_files import to_paths, to_place
-from widen.spark.source.source_places import find_table_source
+from widen.spark.source.source_places import expand_local, find_table_source, is_elsewhere, to_local
 from widen.spark.spark_types import DataFrame, SparkSession
 from widen.targets import find_table
 from widen.targets.table_format import TransactionId, after_commit
@@ -61,6 +72,7 @@ def ingest_stream(
     branch: str | None = None,
     storage_options: Mapping[str, str] | None = None,
     spark: SparkSession | None = None,
+    engine: str | None = None,
     progress: Progress = no_progress,
     on_event: OnEvent | None = None,
     on_interval: OnInterval | None = None,
@@ -121,7 +133,7 @@ def ingest_stream(
             of the records to verify, between 0 and 1.
         storage_options: Settings and credentials of the store of the table, and of sources and a checkpoint in S3. A
             streaming DataFrame and its checkpoint take those of their session.
-        spark: The session to work in; by default the active one, else a local one.
+        spark: The session to work in; by default the active one, else what ``engine`` says.
         progress: Called with a description of each step.
         on_event: Called with each event of a plan after the commit.
         on_interval: Called with the result of each interval.
@@ -139,11 +151,14 @@ def ingest_stream(
     _ensure_limits({"max_files": (max_files, 1), "max_bytes": (max_bytes, 1), "every_seconds": (every_seconds, 0)})
     reader, policy = parse_options(locals(), storage_options)
     keys = parse_keys(locals(), policy)
+    if max_files and max_bytes:
+        raise OptionConflict(option="max_bytes", other_option="max_files", expected="Give only one of them.")
     checkpoint = to_place(checkpoint)
     table = find_table(into, storage_options, to=to, catalog=catalog, partition_by=partition_by, branch=branch)
     kept_in = to_quarantine(quarantine, table)
     check_places(source, table, quarantine=kept_in, checkpoint=checkpoint, spark=spark, follows=True)
-    session = find_session(spark)
+    given = source.sparkSession if isinstance(source, DataFrame) and spark is None else spark
+    session = open_session(given, engine)
     request = BatchRequest(
         table=table,
         policy=policy,
@@ -154,18 +169,41 @@ def ingest_stream(
         keys=keys,
         limits=parse_limits(max_corrupt, max_quarantined, fail_on),
     )
+    after, lists_files = AfterCommit(parse_share(verify), on_event), not isinstance(source, DataFrame)
+    work = _StreamWork(reader, checkpoint, request, after, on_interval, lists_files)
+    local: StreamCheckpoint | None = None
     if isinstance(source, DataFrame):
         _ensure_streaming(source, max_files or max_bytes)
         rows = source
     else:
         paths = to_paths(source)
+        if is_local(session):
+            local = _open_checkpoint(session, paths, checkpoint)
         session = with_store_settings(session, (*paths, checkpoint), storage_options)
         find_table_source(session, paths, follows=True)
-        rows = file_stream(session, paths, max_files, max_bytes)
+        if local is None:
+            rows = file_stream(session, paths, max_files, max_bytes)
     request.open_target()  # a table that cannot be written must fail here, not in the first interval
-    after, lists_files = AfterCommit(parse_share(verify), on_event), not isinstance(source, DataFrame)
-    work = _StreamWork(reader, checkpoint, request, after, on_interval, lists_files)
+    if local is not None:
+        limits = FileLimits(max_files, max_bytes)
+        return start_local_stream(session, paths, work, local, limits, once=once, every_seconds=every_seconds)
     return start_stream(rows, work, checkpoint, once=once, every_seconds=every_seconds)
+
+
+def _open_checkpoint(session: SparkSession, paths: Sequence[str], place: str) -> StreamCheckpoint | None:
+    """Return the checkpoint of a stream that this process can run; None after Spark has started for it."""
+    reason, checkpoint = None, None
+    if any(is_elsewhere(path) or expand_local(path) is None for path in paths):
+        reason = "only its file systems find the source"
+    elif is_elsewhere(place) or to_local(place) is None:
+        reason = "only its file systems reach the checkpoint"
+    else:
+        checkpoint = StreamCheckpoint(LogStore(place), len(paths))
+        reason = checkpoint.find_obstacle()
+    if reason is None:
+        return checkpoint
+    require_spark(session, reason)
+    return None
 
 
 @dataclass
@@ -184,16 +222,20 @@ class _StreamWork:
     lists_files: bool
     stream_id: str | None = None
 
-    def __call__(self, rows: DataFrame, number: int) -> None:
+    def __call__(self, rows: DataFrame | FoundFiles, number: int) -> None:
         self.request.progress("looking at the source")
-        spark = rows.sparkSession
-        self.stream_id = self.stream_id or query_id(spark, self.checkpoint)
+        source: DataFrame | Sequence[str]
+        if isinstance(rows, FoundFiles):
+            spark, source, self.stream_id = rows.spark, rows.uris, rows.stream_id
+        else:
+            spark, source = rows.sparkSession, rows
+            self.stream_id = self.stream_id or query_id(spark, self.checkpoint)
         request = replace(self.request, interval=TransactionId(self.stream_id, number))
         with self.after.publish_failure(request.table.location, number):
-            self._write(rows, request)
+            self._write(spark, source, request)
 
-    def _write(self, rows: DataFrame, request: BatchRequest) -> None:
-        spark, target = rows.sparkSession, request.open_target()
+    def _write(self, spark: SparkSession, rows: DataFrame | Sequence[str], request: BatchRequest) -> None:
+        target = request.open_target()
         with nullcontext(rows) if self.lists_files else persist_if_reread(rows, target, self.after) as source:
             reader = self.reader.for_table(target.schema)
             batch = reader.open_new_files(spark, source) if self.lists_files else reader.open(spark, source)

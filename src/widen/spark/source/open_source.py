@@ -156,11 +156,11 @@ class BatchReader:
         """
         return find_source(spark, to_paths(source), self.format, self.options, may_be_empty=may_be_empty)
 
-    def open_new_files(self, spark: SparkSession, files: DataFrame) -> Batch | None:
+    def open_new_files(self, spark: SparkSession, files: DataFrame | Sequence[str]) -> Batch | None:
         """Return the files of a micro-batch as a batch, or None if all of them are empty or skipped.
 
         Args:
-            files: The columns of `widen.spark.source.source_files.list_source_files`.
+            files: See `widen.spark.source.source_files.list_new_files`.
 
         Raises:
             SourceError: the names of the files indicate several formats, or a file was deleted.

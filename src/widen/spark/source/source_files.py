@@ -348,19 +348,22 @@ def list_linked_files(paths: Sequence[str]) -> list[SourceFile] | None:
 
 def list_local_files(places: Iterable[str]) -> list[SourceFile]:
     """Return the files in local places and below that have bytes, by name, as Spark lists them."""
-    listed = []
-    for path in walk_files(places):
-        if is_hidden(os.path.basename(path)):
-            continue
+    found = (_find_local_file(path) for path in walk_files(places) if not is_hidden(os.path.basename(path)))
+    return sorted((file for file in found if file is not None and file.size_bytes), key=lambda file: file.path)
+
+
+def _find_local_file(path: str) -> SourceFile | None:
+    """Return a local file; None if it does not exist, or no longer."""
+    try:
         state = os.stat(path)
-        if state.st_size:
-            # Java escapes no character beyond ASCII.
-            uri = f"file:{_ASCII.sub(_escape, path)}"
-            listed.append(SourceFile(f"file:{path}", state.st_size, state.st_mtime_ns // 1_000_000, uri))
-    return sorted(listed, key=lambda file: file.path)
+    except FileNotFoundError:
+        return None
+    uri = f"file:{_ESCAPED.sub(_escape, path)}"
+    return SourceFile(f"file:{path}", state.st_size, state.st_mtime_ns // 1_000_000, uri)
 
 
-_ASCII = re.compile(r"[\x00-\x7f]+")
+_ESCAPED = re.compile("[\x00-\x7f\x80-\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")
+"""The characters that Java may escape: beyond ASCII only controls and spaces."""
 
 
 def _escape(match: re.Match[str]) -> str:
@@ -625,15 +628,21 @@ def local_path(uri: str) -> str | None:
     return None if match is None else "/" + unquote(match[1])
 
 
-def list_new_files(files: DataFrame) -> list[SourceFile]:
-    """Return the files of a micro-batch as values, sorted by name.
+def list_new_files(files: DataFrame | Sequence[str]) -> list[SourceFile]:
+    """Return the files of a micro-batch that have bytes as values, sorted by name.
 
     Args:
-        files: The columns of `widen.spark.source.source_files.list_source_files`.
+        files: The columns of `widen.spark.source.source_files.list_source_files`; or the URIs of local files.
 
     Raises:
         SourceChanged: a file was deleted after the stream had found it.
     """
+    if not isinstance(files, DataFrame):
+        found = {uri: _find_local_file(local_path(uri) or uri) for uri in files}
+        for uri, file in found.items():
+            if file is None:
+                raise SourceChanged(path=f"file:{local_path(uri)}", change="was deleted", fix=_REPLACE)
+        return drop_repeated([file for file in found.values() if file is not None and file.size_bytes])
     try:
         with translate_spark_errors():
             return drop_repeated(to_source_files(files))

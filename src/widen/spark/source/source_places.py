@@ -418,25 +418,32 @@ def ensure_distinct(paths: Sequence[str]) -> None:
 
 
 def walk_files(places: Iterable[str]) -> Iterator[str]:
-    """Yield the files in local places and below, by one of their paths each; links to folders are followed once.
+    """Yield the files in local places and below, and links to files; links to folders are followed once.
 
-    Folders without a link come first, so that a file has its own path rather than that of a link.
+    Folders without a link come first, so that a file has its own path rather than that of a linked folder.
     """
     pending, linked = list(places), list[str]()
     seen: set[str] = set()
     while pending or linked:
         place = pending.pop() if pending else linked.pop(0)
+        if not os.path.isdir(place):
+            yield place
+            continue
         real = os.path.realpath(place)
         if real in seen:
             continue
         seen.add(real)
-        if not os.path.isdir(place):
-            yield place
-            continue
-        for name in sorted(os.listdir(place), reverse=True):
+        for name in sorted(_list_folder(place), reverse=True):
             path = os.path.join(place, name)
             if not is_hidden(name) and (os.path.isdir(path) or os.path.isfile(path)):
                 (linked if os.path.islink(path) else pending).append(path)
+
+
+def _list_folder(place: str) -> list[str]:
+    try:
+        return os.listdir(place)
+    except FileNotFoundError:  # deleted meanwhile
+        return []
 
 
 def is_hidden(name: str) -> bool:

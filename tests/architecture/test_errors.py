@@ -100,6 +100,7 @@ AROUND_COMMITS = {
     "log/commit.py",
     "log/commit_outcome.py",
     "spark/engine.py",
+    "spark/ingest/streaming_query.py",
 }
 """Where a commit may be visible: every kind of error must end as an outcome there, none as a failure of the commit.
 And where an Iceberg catalog or a client of lineage is called, which may raise errors of any library that it uses; and

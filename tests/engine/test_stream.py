@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 
 import widen
 from widen.errors import EvolutionRefused, InvalidOption, SourceChanged
+from widen.spark.engine import Engine, LocalSession
 from widen.table import Table
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,7 +39,7 @@ def put(place: Path, name: str, *records: Any) -> None:
     hidden.rename(place / name)
 
 
-def stream(spark: SparkSession, place: Path, **words: Any) -> list[widen.IngestResult]:
+def stream(spark: SparkSession | LocalSession, place: Path, **words: Any) -> list[widen.IngestResult]:
     """Take in all that is there; return what each interval did."""
     done: list[widen.IngestResult] = []
     source = words.pop("source", str(place / "in"))
@@ -207,6 +208,42 @@ def test_what_no_stream_can_be(spark: SparkSession, tmp_path: Path, words: dict[
         widen.ingest_stream(
             str(tmp_path / "in"), places["table"], checkpoint=places["checkpoint"], spark=spark, **limits
         )
+
+
+@pytest.mark.parametrize("first", ["local", "spark"])
+def test_a_checkpoint_goes_from_engine_to_engine(spark: SparkSession, tmp_path: Path, first: str) -> None:
+    """In both directions, between two intervals and in one, before and after the log of files is compacted."""
+    engines = {"local": LocalSession(Engine.LOCAL, lambda _: spark), "spark": spark}
+    sources = [str(tmp_path / "in"), f"{tmp_path}/more/*/"]
+    names = ["in", "more/a [1]+%41 é\u00a0\u2003", "in/day=1"]
+    done: list[tuple[int | None, int, bool]] = []
+    # The numbers of files that are there when an engine starts; an interval has at most one file of each source.
+    turns = [2, 5, 11, 14, 17, 20, 26, 38, 41, 65, 68]
+    for turn, number in enumerate(turns):
+        for each in range(turns[turn - 1] if turn else 0, number):
+            put(tmp_path / names[each % 3], f"{each} ü.json", {"n": each, f"f{each % 5}": each, f"t{turn}": turn})
+        engine = engines[first if turn % 2 == 0 else {"local": "spark", "spark": "local"}[first]]
+        if turn % 3 == 2:  # the interval has begun, and then the other engine repeats it
+            with pytest.raises(EvolutionRefused):
+                stream(engine, tmp_path, source=sources, max_files=1, evolve="fail")
+            engine = engines["local" if engine is spark else "spark"]
+        results = stream(engine, tmp_path, source=sources, max_files=1)
+        done += [(each.interval, each.records, each.is_repeated) for each in results]
+    # The last interval of each engine is repeated by the other one, which finds it in the table.
+    for engine in (engines["local"], spark):
+        last = max((tmp_path / "checkpoint" / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
+        last.unlink()
+        (last.parent / f".{last.name}.crc").unlink(missing_ok=True)
+        assert [each.is_repeated for each in stream(engine, tmp_path, source=sources)] == [True]
+    assert [interval for interval, _, _ in done] == list(range(len(done)))
+    assert numbers(spark, tmp_path) == Counter(range(68))
+    rows = Table(str(tmp_path / "table")).read(spark=spark).collect()
+    assert all(row[f"f{row['n'] % 5}"] == row["n"] for row in rows)
+    [one] = {
+        widen.ingest_stream(sources, f"{tmp_path}/table", checkpoint=f"{tmp_path}/checkpoint", once=True, spark=each).id
+        for each in engines.values()
+    }
+    assert one == json.loads((tmp_path / "checkpoint" / "metadata").read_text())["id"]
 
 
 # ---- kill -9 and an orderly end --------------------------------------------------------------------

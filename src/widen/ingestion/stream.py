@@ -26,7 +26,6 @@ from widen.ingestion.commit_batch import (
 )
 from widen.ingestion.options import check_places, parse_keys, parse_limits, parse_options, to_quarantine
 from widen.ingestion.result import IngestResult
-from widen.log.log_store import LogStore
 from widen.model.argument_types import check_arguments
 from widen.model.display import Progress, no_progress
 from widen.spark.engine import is_local, open_session, require_spark
@@ -198,7 +197,7 @@ def _open_checkpoint(session: SparkSession, paths: Sequence[str], place: str) ->
     elif is_elsewhere(place) or to_local(place) is None:
         reason = "only its file systems reach the checkpoint"
     else:
-        checkpoint = StreamCheckpoint(LogStore(place), len(paths))
+        checkpoint = StreamCheckpoint.at(place, len(paths))
         reason = checkpoint.find_obstacle()
     if reason is None:
         return checkpoint

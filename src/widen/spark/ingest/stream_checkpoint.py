@@ -74,6 +74,11 @@ class StreamCheckpoint:
     store: LogStore
     paths: int
 
+    @classmethod
+    def at(cls, place: str, paths: int) -> StreamCheckpoint:
+        """Return the checkpoint at a local place."""
+        return cls(LogStore(place), paths)
+
     def find_obstacle(self) -> str | None:
         """Return why only Spark can go on with the stream; None if this module can.
 

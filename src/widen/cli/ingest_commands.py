@@ -656,6 +656,7 @@ def follow_source(
     """
     from widen.ingestion import ingest_stream
     from widen.log.log_store import LogStore
+    from widen.spark.engine import is_local
     from widen.spark.session import is_driver
 
     with progress("looking at the source") as update:
@@ -677,7 +678,8 @@ def follow_source(
                     stream.stop()
                 count += reports.show()
             count += reports.show()
-    output.note_engine(spark)
+    if count or not is_local(spark):
+        output.note_engine(spark)
     if not count:
         note("nothing to load: no new file has records.")
     if stop.is_set():

@@ -24,10 +24,13 @@ from widen.errors import (
     OptionConflict,
     SourceChanged,
     SourceError,
+    SparkUnavailable,
     StreamTaken,
 )
 from widen.log.local_files import LocalFiles
 from widen.log.log_store import LogStore
+from widen.spark import engine
+from widen.spark.engine import Engine, LocalSession
 from widen.spark.ingest.stream_checkpoint import StreamCheckpoint
 from widen.spark.ingest.streaming_query import FileLimits
 from widen.spark.source.source_files import SourceFile
@@ -349,10 +352,32 @@ def test_intervals_are_apart(tmp_path: Path) -> None:
     assert numbers(tmp_path) == Counter([0])
 
 
+def test_a_backlog_that_is_too_large_starts_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For its interval, which the session repeats if Spark cannot start."""
+    reasons: list[str] = []
+
+    def refuse(reason: str) -> Any:
+        reasons.append(reason)
+        raise SparkUnavailable(reason="there is none", fix="")
+
+    put(tmp_path / "in", "1.json", {"n": 1})
+    session: Any = LocalSession(Engine.AUTO, refuse)
+    assert start(tmp_path, spark=session, engine=None).wait()
+    for number in range(2, 5):
+        put(tmp_path / "in", f"{number}.json", {"n": number})
+    monkeypatch.setattr(engine, "MAX_LOCAL_BYTES", 20)
+    with pytest.raises(SparkUnavailable, match="there is none"):
+        start(tmp_path, spark=session, engine=None).wait()
+    assert reasons == ["the source has 0.0 KB, more than 0.0 KB"]
+    assert stream(tmp_path, engine="local") == [(1, 3)]
+    assert numbers(tmp_path) == Counter(range(1, 5))
+
+
 def run(place: Path, *words: str) -> subprocess.Popen[str]:
-    where = (str(place / "in"), "--into", str(place / "table"), "--checkpoint", str(place / "checkpoint"))
+    where = ("in", "--into", "table", "--checkpoint", "checkpoint")
     return subprocess.Popen(
         [sys.executable, "-c", "from widen.cli.app import main; main()", "ingest", *where, "--evolve", "split", *words],
+        cwd=place,
         env={**os.environ, "PYTHONUNBUFFERED": "", "WIDEN_ENGINE": "local"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
+from pyiceberg.catalog.sql import SqlCatalog
 
 import widen
 from widen.errors import (
@@ -273,6 +274,22 @@ def test_what_is_loaded_is_not_loaded_again(tmp_path: Path) -> None:
     put(tmp_path / "in", "1.json", {"n": 1}, {"n": 7})
     assert stream(tmp_path, source=f"{tmp_path}/in/..//in/") == []
     assert len(read(tmp_path, "sources/0/0").split("\n")) == 3
+
+
+def test_an_iceberg_table_has_every_record_once(tmp_path: Path) -> None:
+    catalog = str(tmp_path / "lake.db")
+    done: list[tuple[int | None, int, bool]] = []
+    words: dict[str, Any] = {"engine": "local", "once": True, "max_files": 1, "catalog": catalog}
+    words |= {"on_interval": lambda each: done.append((each.interval, each.records, each.is_repeated))}
+    for number in range(3):
+        put(tmp_path / "in", f"{number}.json", {"n": number, f"f{number}": 1})
+        if number:
+            widen.ingest_stream(tmp_path / "in", "shop.orders", checkpoint=tmp_path / "checkpoint", **words).wait()
+    (tmp_path / "checkpoint" / "commits" / "2").unlink()
+    widen.ingest_stream(tmp_path / "in", "shop.orders", checkpoint=tmp_path / "checkpoint", **words).wait()
+    assert done == [(0, 1, False), (1, 1, False), (2, 1, False), (2, 0, True)]
+    table = SqlCatalog("default", uri=f"sqlite:///{catalog}").load_table("shop.orders")
+    assert sorted(table.scan().to_arrow()["n"].to_pylist()) == [0, 1, 2]
 
 
 def test_two_processes_cannot_write_one_interval(tmp_path: Path) -> None:

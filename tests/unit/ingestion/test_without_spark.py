@@ -97,6 +97,24 @@ def test_records_are_loaded_into_an_iceberg_table(tmp_path: Path) -> None:
     ]
 
 
+STREAM = """
+place, table = sys.argv[1:3]
+done = []
+for number in range(2):
+    with open(f"{place}/{number}.json", "w") as file:
+        file.write(json.dumps({"n": number}))
+    words = {"checkpoint": table + "_checkpoint", "once": True, "on_interval": done.append, "verify": True}
+    assert widen.ingest_stream(place, table, **words).wait()
+print(json.dumps([[each.interval, each.version, each.records, str(each.verification)] for each in done]))
+"""
+
+
+def test_files_are_loaded_as_they_arrive(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    done = values(STREAM, str(tmp_path / "in"), str(tmp_path / "t"))
+    assert done == [[0, 0, 1, "1 of 1 leaves exact"], [1, 1, 1, "1 of 1 leaves exact"]]
+
+
 FIXED = """
 place, into, kind = sys.argv[1:4]
 words = {"engine": "local", "to": kind, **({} if kind == "delta" else {"catalog": place + "/lake.db"})}

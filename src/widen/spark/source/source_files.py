@@ -331,7 +331,7 @@ def _list_here(spark: SparkSession, path: str) -> list[SourceFile] | None:
         raise unusable_source(path, str(error.fields["reason"]), str(error.fields["fix"])) from error
     if found is None:
         raise unusable_source(path, "the path does not exist", "Check the URL and the storage options.")
-    return [SourceFile(each.url, each.size_bytes, each.modified_ms, _ASCII.sub(_escape, each.url)) for each in found]
+    return [SourceFile(each.url, each.size_bytes, each.modified_ms, _ESCAPED.sub(_escape, each.url)) for each in found]
 
 
 def list_linked_files(paths: Sequence[str]) -> list[SourceFile] | None:

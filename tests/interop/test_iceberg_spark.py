@@ -6,8 +6,7 @@ import json
 import math
 import os
 import random
-import subprocess
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,83 +17,10 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
 import widen
+from interop.conftest import IcebergSpark
 from support import similar_names
-from support.iceberg_files import embedded_catalog, field
+from support.iceberg_files import field
 from widen.model.types import quote_name
-
-ROOT = Path(__file__).resolve().parents[2]
-PYTHON = ROOT / ".work" / "venv-4.1" / "bin" / "python"
-JARS = ("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0", "org.xerial:sqlite-jdbc:3.54.1.0")
-
-
-class IcebergSpark:
-    """The process of `iceberg_spark.py`."""
-
-    def __init__(self, catalog: SqlCatalog, folder: Path) -> None:
-        jars = [ROOT / ".work" / "jars" / "{1}-{2}.jar".format(*each.split(":")) for each in JARS]
-        missing = [str(each) for each in (*jars, PYTHON) if not each.exists()]
-        if missing:
-            pytest.fail(f"Iceberg for Spark is not here ({', '.join(missing)}): run `make interop`.")
-        environment = {
-            key: value
-            for key, value in os.environ.items()
-            if not key.startswith(("PYSPARK_", "PYTHONPATH", "SPARK_HOME"))
-        }
-        environment |= {"PATH": f"{PYTHON.parent}:{os.environ['PATH']}", "SPARK_LOCAL_IP": "127.0.0.1"}
-        script = str(Path(__file__).with_name("iceberg_spark.py"))
-        command = [
-            str(PYTHON),
-            script,
-            ",".join(map(str, jars)),
-            f"{folder}/catalog.db",
-            f"file://{folder}/catalog_warehouse",
-        ]
-        self.process = subprocess.Popen(
-            command,
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-
-    def ask(self, **request: Any) -> list[list[Any]]:
-        """Run one request and return its rows."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write(json.dumps(request) + "\n")
-        self.process.stdin.flush()
-        answer = json.loads(self.process.stdout.readline())
-        assert "error" not in answer, f"{request}: {answer['error']}"
-        rows: list[list[Any]] = answer["rows"]
-        return rows
-
-    def sql(self, *statements: str) -> list[list[Any]]:
-        """Run statements and return the rows of the last one."""
-        return [self.ask(sql=statement) for statement in statements][-1]
-
-    def json(self, query: str) -> list[str]:
-        """The rows of a query as sorted JSON texts."""
-        return sorted(
-            row[0] for row in self.sql(f"SELECT to_json(struct(*), map('ignoreNullFields', 'false')) FROM ({query})")
-        )
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("iceberg")
-
-
-@pytest.fixture(scope="module")
-def catalog(folder: Path) -> SqlCatalog:
-    return embedded_catalog(folder)
-
-
-@pytest.fixture(scope="module")
-def iceberg(catalog: SqlCatalog, folder: Path) -> Iterator[IcebergSpark]:
-    judge = IcebergSpark(catalog, folder)
-    with judge.process:  # closes the pipes, which ends the process, and waits for it
-        yield judge
 
 
 def ours(spark: SparkSession, table: widen.IcebergTable, where: str | None = None, **point: Any) -> list[str]:

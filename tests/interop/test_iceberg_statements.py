@@ -10,7 +10,6 @@ import os
 import random
 import re
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,8 +17,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import DataFrame, SparkSession
 
 import widen
-from interop.test_iceberg_spark import IcebergSpark
-from support.iceberg_files import embedded_catalog
+from interop.conftest import IcebergSpark
 
 FIRST, _, LAST = os.environ.get("WIDEN_STATEMENT_SEEDS", "0-1").partition("-")
 SEEDS = range(int(FIRST), int(LAST or FIRST) + 1)
@@ -295,23 +293,6 @@ MAKERS: tuple[Callable[[Twins], str], ...] = (
     *[_select] * 3, *[_insert] * 4, *[_update] * 2, *[_delete] * 2, *[_merge] * 3, *[_alter] * 4, *[_layout] * 2,
     *[_reference] * 2,
 )  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("statements")
-
-
-@pytest.fixture(scope="module")
-def catalog(folder: Path) -> SqlCatalog:
-    return embedded_catalog(folder)
-
-
-@pytest.fixture(scope="module")
-def iceberg(catalog: SqlCatalog, folder: Path) -> Iterator[IcebergSpark]:
-    judge = IcebergSpark(catalog, folder)
-    with judge.process:
-        yield judge
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -18,8 +18,9 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
 import widen
-from interop.test_iceberg_spark import IcebergSpark, opened, ours
-from support.iceberg_files import embedded_catalog, field
+from interop.conftest import IcebergSpark
+from interop.test_iceberg_spark import opened, ours
+from support.iceberg_files import field
 from widen.model.types import ArrayType, DataType, DecimalType, MapType, StructType
 
 FIRST = int(os.environ.get("WIDEN_ICEBERG_TABLES_FIRST", "0"))
@@ -43,23 +44,6 @@ DEFAULTS = {
     "binary": "00ff",
     "boolean": True,
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("iceberg")
-
-
-@pytest.fixture(scope="module")
-def catalog(folder: Path) -> SqlCatalog:
-    return embedded_catalog(folder)
-
-
-@pytest.fixture(scope="module")
-def iceberg(catalog: SqlCatalog, folder: Path) -> Iterator[IcebergSpark]:
-    judge = IcebergSpark(catalog, folder)
-    with judge.process:
-        yield judge
 
 
 def test_generated_tables_are_read_as_iceberg_for_spark_reads_them(

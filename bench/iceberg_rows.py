@@ -25,6 +25,9 @@ from turns import Row, print_rows
 import widen
 
 DATA = Path(__file__).resolve().parent.parent / ".work" / "data" / "bench"
+FIRST_KEY = 1_000_000
+"""The first key of the records; see `dataset`."""
+
 COPY_ON_WRITE = ", ".join(f"'write.{name}.mode'='copy-on-write'" for name in ("delete", "update", "merge"))
 
 
@@ -38,7 +41,7 @@ def main(arguments: list[str]) -> int:
     DATA.mkdir(parents=True, exist_ok=True)
     source = dataset.write(DATA / f"first-{options.records}", seed=1, records=options.records)
     with tempfile.TemporaryDirectory(dir=DATA) as folder:
-        bench = Bench(options.jars, Path(folder), source)
+        bench = Bench(options.jars, Path(folder), source, options.records)
         for turn in range(options.turns + 1):
             bench.run_turn(turn)
         rows = bench.rows()
@@ -49,7 +52,7 @@ def main(arguments: list[str]) -> int:
 class Bench:
     """Both engines on one catalog."""
 
-    def __init__(self, jars: str, folder: Path, source: Path) -> None:
+    def __init__(self, jars: str, folder: Path, source: Path, records: int) -> None:
         catalog = {"type": "jdbc", "uri": f"jdbc:sqlite:{folder}/c.db", "warehouse": f"file://{folder}/c_warehouse"}
         settings = {
             "spark.jars": jars,
@@ -63,7 +66,7 @@ class Bench:
         builder = SparkSession.builder.master("local[2]")
         for key, value in settings.items():
             builder = builder.config(key, value)
-        self.spark, self.folder, self.source = builder.getOrCreate(), folder, source
+        self.spark, self.folder, self.source, self.records = builder.getOrCreate(), folder, source, records
         self.spark.sparkContext.setLogLevel("ERROR")
         self.spark.sql("CREATE NAMESPACE IF NOT EXISTS default.shop")
         self.schema = self.spark.read.json(str(source)).schema
@@ -100,7 +103,9 @@ class Bench:
         self.measure("our update", lambda: table.update({key: f"{key} + 0"}, change, spark=spark), turn)
         update = f"UPDATE default.{theirs} SET {key} = {key} + 0 WHERE {change}"
         self.measure("their update", lambda: spark.sql(update), turn)
-        changes = spark.range(0, 3000).selectExpr("id * 50 AS k", "id AS n")
+        # Every key has a row, unless that was deleted before.
+        step = self.records // 3000
+        changes = spark.range(0, 3000).selectExpr(f"{FIRST_KEY} + id * {step} AS k", "id AS n")
         changes.createOrReplaceTempView("changes")
 
         def merge() -> None:
@@ -115,6 +120,7 @@ class Bench:
         self.measure("their merge", lambda: spark.sql(statement), turn)
         counts = {name: spark.sql(f"SELECT count(*) FROM default.{name}").collect()[0][0] for name in (ours, theirs)}
         assert len(set(counts.values())) == 1, counts
+        assert counts[ours] < 0.99 * self.records, counts
 
     def rows(self) -> list[Row]:
         """Return the rows of the table."""

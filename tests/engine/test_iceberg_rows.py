@@ -34,6 +34,8 @@ from widen.errors import (
     VersionNotFound,
     WidenError,
 )
+from widen.iceberg.file_metrics import IcebergFile
+from widen.spark.ingest.write_files import IcebergWriter
 
 SCHEMA = Schema(
     NestedField(1, "id", IntegerType(), required=True),
@@ -140,6 +142,44 @@ def test_rows_change_in_one_snapshot(
     assert [each.id for each in done.table.read(spark=spark).orderBy("id").collect()] == [
         row["id"] for row in rows(table)
     ]
+
+
+@pytest.mark.parametrize("most_bytes", [2**28, 0], ids=["in this process", "in tasks"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_only_changed_rows_go_through_spark(
+    spark: SparkSession,
+    catalog: SqlCatalog,
+    made: Callable[..., Table],
+    monkeypatch: pytest.MonkeyPatch,
+    layout: str,
+    most_bytes: int,
+) -> None:
+    table, opened, by_spark = made(layout), widen.IcebergTable("ns.t", catalog=catalog), list[int]()
+    write = IcebergWriter.write
+
+    def write_and_count(writer: IcebergWriter, frame: Any) -> list[IcebergFile]:
+        files = write(writer, frame)
+        by_spark.append(writer.count_rows(files))
+        return files
+
+    monkeypatch.setattr(IcebergWriter, "write", write_and_count)
+    monkeypatch.setattr("widen.spark.iceberg.write.LOCAL_COPY_BYTES", most_bytes)
+    monkeypatch.setattr("widen.spark.iceberg.row_changes._FEW", 1)
+    opened.delete("id = 2", spark=spark)
+    opened.update({"size": "id + 7", "place.zip": "'new'"}, "id = 3", spark=spark)
+    source = spark.sql("SELECT * FROM VALUES (1, 'x'), (4, 'y'), (9, 'z') AS v(id, kind)")
+    merge = opened.merge(source, "t.id = s.id").when_matched_delete(condition="s.id = 4")
+    merge.when_matched_update({"kind": "s.kind"}).when_not_matched_insert({"id": "s.id"}).execute()
+    assert by_spark == [1, 2]
+    assert rows(table) == [
+        {**ROWS[0], "kind": "x"},
+        {**ROWS[2], "size": 10, "place": {"zip": "new"}},
+        *ROWS[4:],
+        {"id": 9, "kind": None, "size": None, "place": None},
+    ]
+    folder = Path(table.location().removeprefix("file://"))
+    live = {file["file_path"].removeprefix("file://") for file in table.inspect.all_files().to_pylist()}
+    assert {str(path) for path in folder.rglob("*.parquet")} == live
 
 
 def test_rows_that_others_have_deleted_stay_deleted(

@@ -345,6 +345,15 @@ def gather_words(batches: Iterable[pa.RecordBatch]) -> tuple[dict[str, str], Map
     return texts, bitmaps
 
 
+def to_bitmaps(words: pa.Table) -> dict[str, BitMap64]:
+    """Return the rows that words mark, by the key of their file."""
+    marked = words.select([FILE, WORD, MASK]).filter(pc.and_(pc.is_valid(words[FILE]), pc.is_valid(words[MASK])))
+    lists = marked.group_by(FILE).aggregate([(WORD, "list"), (MASK, "list")])
+    files = zip(lists[FILE].to_pylist(), lists[f"{WORD}_list"], lists[f"{MASK}_list"], strict=True)
+    rows = {key: marked_rows(words.values, masks.values) for key, words, masks in files}
+    return {key: BitMap64(_row_numbers(each)) for key, each in rows.items() if len(each)}
+
+
 def add_positions(bitmaps: defaultdict[str, BitMap64], files: pa.Array, positions: pa.Array) -> None:
     """Add rows to bitmaps.
 

@@ -15,7 +15,9 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyroaring import BitMap64
 
 from widen.errors import CorruptFile
 from widen.errors.tables import first_line
@@ -23,8 +25,9 @@ from widen.iceberg.metadata_files import ensure_regular
 from widen.model.column_path import ELEMENT, KEY, VALUE, Path, format_path, map_fields
 from widen.model.types import LONG, STRING, ArrayType, DataType, DecimalType, Field, MapType, StructType
 from widen.protocol.column_mapping import COLUMN_ID, NAME, PHYSICAL_NAME
+from widen.protocol.parquet_files import is_legacy
 from widen.spark.arrow_types import count_up, to_arrow_schema
-from widen.spark.read.local_rows import NotLocal, convert_column
+from widen.spark.read.local_rows import NotLocal, convert_column, position_flags
 from widen.spark.read.physical_types import Names, field_id, names_of_columns, read_files, with_field_id
 from widen.spark.read.projection import StoredTypes
 from widen.spark.spark_types import DataFrame, SparkSession, as_nullable, to_spark, visible_schema
@@ -313,14 +316,23 @@ def open_with_arrow(
         names: The names that columns have in the files instead of their own, by path.
         keys: The key of each file by its location.
     """
-    in_file, visible = dict(names), as_nullable(visible_schema(schema))
-    stored = map_fields(
-        visible, lambda at, each: Field(each.name, each.type, metadata={PHYSICAL_NAME: in_file.get(at, each.name)})
-    )
+    visible = as_nullable(visible_schema(schema))
     listed = spark.createDataFrame(pa.table({_PATH: list(keys), PLACE: list(keys.values())}))
     spread = listed.repartition(min(len(keys), _MOST_TASKS)) if len(keys) > 1 else listed
     shown = StructType((*visible, Field(PLACE, STRING), Field(POSITION, LONG)))
-    return spread.mapInArrow(partial(_read_files, io, stored), to_spark(shown))
+    return spread.mapInArrow(partial(_read_files, io, to_stored(visible, names)), to_spark(shown))
+
+
+def to_stored(schema: StructType, names: Names) -> StructType:
+    """Return the columns of a table with the names that files give them as physical names.
+
+    Args:
+        names: The names that columns have in the files instead of their own, by path.
+    """
+    in_file = dict(names)
+    return map_fields(
+        schema, lambda at, each: Field(each.name, each.type, metadata={PHYSICAL_NAME: in_file.get(at, each.name)})
+    )
 
 
 def _read_files(io: FileIO, stored: StructType, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -337,13 +349,45 @@ def _read_files(io: FileIO, stored: StructType, batches: Iterable[pa.RecordBatch
 
 def _read_file(io: FileIO, stored: StructType, path: str, place: str) -> Iterator[pa.RecordBatch]:
     schema = to_arrow_schema(stored).append(pa.field(PLACE, pa.string())).append(pa.field(POSITION, pa.int64()))
+    for first, batch in _open_batches(io, path):
+        count = batch.num_rows
+        columns = convert_column(batch.to_struct_array(), stored, NAME).flatten()
+        location = [pa.repeat(pa.scalar(place), count), count_up(count, first)]
+        yield from pa.Table.from_arrays([*columns, *location], schema=schema).to_batches()
+
+
+def read_unmarked(io: FileIO, stored: StructType, path: str, marked: BitMap64) -> Iterator[pa.Table]:
+    """Yield the rows of a file in the names and types of the table, without those at some positions.
+
+    Args:
+        stored: The columns, as `to_stored` returns them.
+
+    Raises:
+        NotLocal: only Spark can read the file exactly.
+    """
+    schema = to_arrow_schema(stored)
+    for first, batch in _open_batches(io, path, is_exact=True):
+        rows = batch.filter(pc.invert(position_flags(marked, first, batch.num_rows)))
+        yield pa.Table.from_arrays(convert_column(rows.to_struct_array(), stored, NAME).flatten(), schema=schema)
+
+
+def _open_batches(io: FileIO, path: str, *, is_exact: bool = False) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield the batches of a file, each with the position of its first row.
+
+    Args:
+        is_exact: Whether to refuse dates and times that Spark counts in the Julian calendar.
+    """
     first = 0
     ensure_regular(path)
     with io.new_input(path).open() as stream:
         file = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
+        if is_exact and (is_legacy(file.metadata.metadata) or _has_int96(file.metadata)):
+            raise NotLocal(f"{path} may have dates of the Julian calendar")
         for batch in file.iter_batches(_BATCH_ROWS):
-            count = batch.num_rows
-            columns = convert_column(batch.to_struct_array(), stored, NAME).flatten()
-            location = [pa.repeat(pa.scalar(place), count), count_up(count, first)]
-            yield from pa.Table.from_arrays([*columns, *location], schema=schema).to_batches()
-            first += count
+            yield first, batch
+            first += batch.num_rows
+
+
+def _has_int96(metadata: pq.FileMetaData) -> bool:
+    columns = (metadata.schema.column(at) for at in range(metadata.num_columns))
+    return any(column.physical_type == "INT96" for column in columns)

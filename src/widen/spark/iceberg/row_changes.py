@@ -13,7 +13,10 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyroaring import BitMap64
 
 from widen.errors import JobFailed
 from widen.iceberg.catalog import TableName
@@ -58,11 +61,12 @@ from widen.spark.dml.merge import (
     ResolvedMerge,
     refuse_several_matches,
 )
+from widen.spark.dml.rows_and_changes import to_bitmaps
 from widen.spark.dml.update_delete import rows_within
 from widen.spark.errors import translate_spark_errors, unpersist
 from widen.spark.expression import Expression, ensure_deterministic_condition, to_column
 from widen.spark.iceberg.table_scan import IcebergSource, read_iceberg_files, to_uris
-from widen.spark.iceberg.write import open_iceberg_writer
+from widen.spark.iceberg.write import copy_unmarked, open_iceberg_writer
 from widen.spark.read.deleted_rows import BROADCAST_ROWS, DISTINCT, FILE, MASK, ROW, mark_rows, without_marked
 from widen.spark.read.predicates import PredicateScope, parse_predicate
 from widen.spark.read.scan import location_key
@@ -147,9 +151,14 @@ class SelectedRows:
             return self._unchanged()
         transaction = self._open(())
         columns = [self._updated(field.name, new) for field in self.schema]
+        writer = open_iceberg_writer(transaction, self.schema)
         with StagedFiles() as staged, translate_overflow():
-            rows = _check(transaction, self._rows.select(*columns), self.schema)
-            written = self._write(open_iceberg_writer(transaction, self.schema), staged, rows, removes=0)
+            copies = None
+            if self.count <= _FEW * sum(each.record_count for each in self.removed):
+                copies = self._copy_rest(writer, staged)
+            rows = self._rows if copies is None else self._rows.where(self._is_match).repartition(1)
+            rows = _check(transaction, rows.select(*columns), self.schema)
+            written = self._write(writer, staged, rows, copies or (), removes=0)
             metrics = {**self._file_metrics(written), "numUpdatedRows": self.count}
             return self._commit(transaction, staged, UPDATE, written, metrics)
 
@@ -209,9 +218,14 @@ class SelectedRows:
                 removes = F.col(CLAUSE).isin([at for at, kind in enumerate(kinds) if kind is not ChangeKind.INSERT])
                 counts = [F.count_if(F.col(CLAUSE) == at).alias(f"__widen_rows_{at}") for at in range(len(kinds))]
                 words = mark_rows(changed, removes, F.count(F.lit(1)).alias("__widen_rows"), *counts)
-                persisted.callback(unpersist, words.persist())
-                sums = [F.sum(f"__widen_rows_{at}") for at in range(len(kinds))]
-                found = words.groupBy(FILE).agg(F.count(MASK), F.sum("__widen_rows"), F.sum(DISTINCT), *sums).collect()
+                sums = [f"__widen_rows_{at}" for at in range(len(kinds))]
+                held = words.toArrow() if _are_few_words(scan) else None
+                if held is None:
+                    persisted.callback(unpersist, words.persist())
+                    totals = [F.sum(each) for each in ("__widen_rows", DISTINCT, *sums)]
+                    found = [tuple(row) for row in words.groupBy(FILE).agg(F.count(MASK), *totals).collect()]
+                else:
+                    found = _sum_words(held, ["__widen_rows", DISTINCT, *sums])
             if not merge.takes_any and any(row[0] is not None and row[2] != row[3] for row in found):
                 refuse_several_matches(changed)
             tally = {row[0]: Counter({at: count for at, count in enumerate(row[4:]) if count}) for row in found}
@@ -221,20 +235,27 @@ class SelectedRows:
             if not lost and not total and not operations:
                 return self._unchanged()
             touched = _with_keys(scan, lost)
-            marked = words.where(F.col(MASK).isNotNull())
-            if sum(row[1] for row in found) <= BROADCAST_ROWS:
-                marked = F.broadcast(marked)
-            rest = read_iceberg_files(self._source, self.schema, touched, UnknownPredicate(), place=(FILE, ROW))
-            kept = fill_missing_columns(without_marked(rest, marked).drop(FILE, ROW), schema, _NO_FEATURES)
             writes = [at for at, kind in enumerate(kinds) if kind is not ChangeKind.DELETE]
             new = _check(transaction, changed.where(F.col(CLAUSE).isin(writes)).select(*names), schema)
             paths = {file.path for file in touched.files}
             removed = [each for each in self._live if each.file_path in paths]
+            fresh = _rows_of(total, kinds, ChangeKind.UPDATE, ChangeKind.INSERT)
+            writer = open_iceberg_writer(transaction, schema)
             with StagedFiles() as staged:
-                writer = open_iceberg_writer(transaction, schema)
-                written = writer.write(new.unionAll(kept.select(*names)) if removed else new)
+                written: list[IcebergFile] = []
                 staged.add_undo(lambda: writer.discard(written))
-                fresh = _rows_of(total, kinds, ChangeKind.UPDATE, ChangeKind.INSERT)
+                copies = None
+                if held is not None:
+                    copies = copy_unmarked(self._source, writer, touched, _by_path(touched, to_bitmaps(held)))
+                if copies is not None:
+                    written += copies
+                    written += writer.write(new) if fresh else []
+                else:
+                    marked = words if held is None else self.spark.createDataFrame(held)
+                    is_small = sum(row[1] for row in found) <= BROADCAST_ROWS
+                    kept = self._unmarked_rows(touched, F.broadcast(marked) if is_small else marked)
+                    kept = fill_missing_columns(kept, schema, _NO_FEATURES).select(*names)
+                    written += writer.write(new.unionAll(kept) if removed else new)
                 copied = writer.count_rows(written) - fresh
                 before = sum(each.record_count for each in removed) - _rows_of(total, kinds, *_REMOVING)
                 # How many rows deletes of other writers remove is known only to those who read them.
@@ -247,6 +268,11 @@ class SelectedRows:
                     "numTargetFilesRemoved": len(removed),
                 }
                 return self._commit(transaction, staged, MERGE, written, metrics, schema, removed)
+
+    def _unmarked_rows(self, scan: IcebergScan, words: DataFrame) -> DataFrame:
+        """Return the rows of files that no word marks."""
+        rows = read_iceberg_files(self._source, self.schema, scan, UnknownPredicate(), place=(FILE, ROW))
+        return without_marked(rows, words.where(F.col(MASK).isNotNull())).drop(FILE, ROW)
 
     def _merge_candidates(self, merge: ResolvedMerge) -> IcebergScan:
         """Return the files that may have rows that a merge changes."""
@@ -310,10 +336,21 @@ class SelectedRows:
         return plan_scan(point.metadata, self.table.io, point.snapshot, to_row_filter(predicate, point.schema))
 
     @cached_property
+    def _positions(self) -> Mapping[str, BitMap64] | None:
+        """The positions of such rows by the key of their file; None if there may be too many."""
+        if not _are_few_words(self._candidates):
+            return None
+        rows = read_iceberg_files(self._source, self.schema, self._candidates, UnknownPredicate(), place=(FILE, ROW))
+        with translate_spark_errors():
+            return to_bitmaps(mark_rows(rows.where(self._is_match), F.lit(True)).toArrow())
+
+    @cached_property
     def _matches(self) -> Mapping[str, int]:
         """The number of such rows by the key of their file, for the files that have any."""
         if not self._candidates.files:
             return {}
+        if self._positions is not None:
+            return {key: len(bitmap) for key, bitmap in self._positions.items()}
         rows = read_iceberg_files(self._source, self.schema, self._candidates, UnknownPredicate(), place=[FILE])
         with translate_spark_errors():
             counts = rows.where(self._is_match).groupBy(FILE).count().collect()
@@ -341,13 +378,34 @@ class SelectedRows:
         """
         if self.where is None or not self.removed:
             return []
+        copies = self._copy_rest(writer, staged)
+        if copies is not None:
+            return self._ensure_complete(writer, copies, removes=self.count)
         rest = fill_missing_columns(self._rows.where(~self._is_match), schema, _NO_FEATURES)
         return self._write(writer, staged, rest, removes=self.count)
 
-    def _write(self, writer: IcebergWriter, staged: StagedFiles, rows: DataFrame, *, removes: int) -> list[IcebergFile]:
+    def _copy_rest(self, writer: IcebergWriter, staged: StagedFiles) -> list[IcebergFile] | None:
+        """Copy the other rows of these files with Arrow; None if Spark has to copy them."""
+        if self.where is None or self._positions is None:
+            return None
+        copies = copy_unmarked(self._source, writer, self._touched, _by_path(self._touched, self._positions))
+        if copies is not None:
+            staged.add_undo(lambda: writer.discard(copies))
+        return copies
+
+    def _write(
+        self,
+        writer: IcebergWriter,
+        staged: StagedFiles,
+        rows: DataFrame,
+        copies: Sequence[IcebergFile] = (),
+        *,
+        removes: int,
+    ) -> list[IcebergFile]:
         """Write what replaces these files.
 
         Args:
+            copies: The files with those of their rows that stay, as far as they are written.
             removes: The number of their rows that are not replaced.
 
         Raises:
@@ -355,6 +413,9 @@ class SelectedRows:
         """
         written = writer.write(rows)
         staged.add_undo(lambda: writer.discard(written))
+        return self._ensure_complete(writer, [*copies, *written], removes=removes)
+
+    def _ensure_complete(self, writer: IcebergWriter, written: list[IcebergFile], *, removes: int) -> list[IcebergFile]:
         found, before = writer.count_rows(written), sum(each.record_count for each in self.removed)
         # How many rows deletes of other writers remove is known only to those who read them.
         if not self._touched.deletes and found != before - removes:
@@ -394,6 +455,9 @@ class _MergeTarget:
     tracking: TrackingColumns | None = None
 
 
+_FEW = 0.05
+"""The share of rows up to which an update writes the new ones apart, and Arrow copies the others."""
+
 _REMOVING = (ChangeKind.UPDATE, ChangeKind.DELETE)
 
 
@@ -406,6 +470,25 @@ def _merge_counts(total: Counter[int], clauses: Sequence[MergeClause]) -> dict[s
     kinds = [clause.kind for clause in clauses]
     names = {"Inserted": ChangeKind.INSERT, "Updated": ChangeKind.UPDATE, "Deleted": ChangeKind.DELETE}
     return {f"numTargetRows{name}": _rows_of(total, kinds, kind) for name, kind in names.items()}
+
+
+def _sum_words(words: pa.Table, columns: Sequence[str]) -> list[tuple[Any, ...]]:
+    """Return the key of each file with the number of its words with a mark, and the sums of columns."""
+    wanted = [(MASK, "count"), *((name, "sum") for name in columns)]
+    sums = words.group_by(FILE).aggregate(wanted)
+    ordered = [sums[FILE], *(sums[f"{name}_{function}"] for name, function in wanted)]
+    return [*zip(*(column.to_pylist() for column in ordered), strict=True)]
+
+
+def _are_few_words(scan: IcebergScan) -> bool:
+    """Return whether this process can hold a word for every 64 rows of a scan."""
+    return sum(1 + file.rows // 64 for file in scan.files) <= BROADCAST_ROWS
+
+
+def _by_path(scan: IcebergScan, marked: Mapping[str, BitMap64]) -> dict[str, BitMap64]:
+    """Return rows of the files of a scan by the path of each file, instead of its key."""
+    uris = to_uris(file.path for file in scan.files)
+    return {file.path: marked[location_key(uri)] for file, uri in zip(scan.files, uris, strict=True)}
 
 
 def _with_keys(scan: IcebergScan, keys: Collection[str]) -> IcebergScan:

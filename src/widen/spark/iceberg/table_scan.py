@@ -51,7 +51,15 @@ from widen.protocol.column_mapping import COLUMN_ID, NONE
 from widen.protocol.data_skipping import Predicate, UnknownPredicate
 from widen.spark.arrow_types import to_arrow
 from widen.spark.expression import filter_frame
-from widen.spark.iceberg.file_columns import PLACE, POSITION, FileColumns, locate_columns, open_with_arrow, read_schemas
+from widen.spark.iceberg.file_columns import (
+    PLACE,
+    POSITION,
+    FileColumns,
+    locate_columns,
+    open_with_arrow,
+    read_schemas,
+    to_stored,
+)
 from widen.spark.read.deleted_rows import BROADCAST_ROWS, FILE, ROW, bitmap_batches
 from widen.spark.read.predicates import filter_stored_rows, parse_predicate
 from widen.spark.read.projection import ScanGroup, ScanPlan, projection
@@ -211,6 +219,23 @@ def _columns_of(source: IcebergSource, schema: StructType, paths: Sequence[str])
     return [columns_by_schema[id(columns)] for columns in stored]
 
 
+def stored_columns(source: IcebergSource, schema: StructType, scan: IcebergScan) -> Mapping[str, StructType] | None:
+    """Return the columns of each file of a scan, by its path, as tasks read them with `read_unmarked`.
+
+    Args:
+        schema: The columns to read, with field ids; those that a file lacks are null.
+
+    Returns:
+        None if rows of the files are deleted, or have values that are not in the files.
+    """
+    visible, found = as_nullable(visible_schema(schema)), dict[str, StructType]()
+    for group in _group_files(source, schema, scan):
+        if group.has_deletes or any(_constants(source.point, schema, group)):
+            return None
+        found |= dict.fromkeys((file.path for file in group.files), to_stored(visible, group.columns.names))
+    return found
+
+
 def delete_test(deletes: Sequence[DeleteFile]) -> Callable[[ScannedFile], bool]:
     """Return a test of whether a delete file may apply to a data file, which looks at no delete file one by one."""
     newest: dict[tuple[str | None, str | None], int] = {}
@@ -242,6 +267,7 @@ def _frame(
     location = tuple(place)
     if group.has_deletes or partitioned or place:
         frame = frame.select("*", rows.file.alias(FILE), rows.position.alias(ROW))
+    if group.has_deletes or partitioned:
         facts = _facts(schema, group.files, partitioned)
         frame = frame.join(F.broadcast(source.spark.createDataFrame(facts)), FILE, "inner")
         location = (FILE, ROW, SEQUENCE, PARTITION) if group.has_deletes else location

@@ -5,12 +5,17 @@ Source: Delta Lake's schema enforcement and evolution, as far as Iceberg allows 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from widen.errors import ColumnRefused
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from widen.errors import ColumnRefused, CorruptFile
 from widen.evolution.unify import FoldPlan, FoldResult, Rest, plan_fold
 from widen.iceberg.catalog import TableName, open_store
 from widen.iceberg.column_changes import change_columns, to_column_state
@@ -28,7 +33,7 @@ from widen.iceberg.table_commit import (
     open_transaction,
     plan_columns,
 )
-from widen.log.commit_outcome import StagedFiles
+from widen.log.commit_outcome import StagedFiles, discard_folder
 from widen.model.column_path import Path, find_field
 from widen.model.types import StructType, quote_name
 from widen.protocol.actions import Protocol
@@ -36,15 +41,21 @@ from widen.protocol.column_mapping import COLUMN_ID
 from widen.protocol.data_skipping import Predicate, UnknownPredicate
 from widen.schema.growth import SchemaChangeOptions, merge_schema
 from widen.schema.operations import DropColumn
+from widen.spark.dml.change_rows import COPY_THREADS, LOCAL_COPY_BYTES, TASK_BYTES
 from widen.spark.dml.replaced_rows import MATCH, ReplacedRows, anti_join_keys, key_predicate, semi_join_keys
+from widen.spark.dml.rows_and_changes import gather_words, spread_words
 from widen.spark.dml.update_delete import change_condition, folded_columns, has_value, judge_values
 from widen.spark.errors import translate_spark_errors
-from widen.spark.iceberg.table_scan import IcebergSource, read_iceberg_files, to_uris
+from widen.spark.iceberg.file_columns import read_unmarked
+from widen.spark.iceberg.table_scan import IcebergSource, read_iceberg_files, stored_columns, to_uris
 from widen.spark.ingest.write_files import IcebergWriter
-from widen.spark.read.deleted_rows import FILE
+from widen.spark.read.deleted_rows import FILE, word_batches
+from widen.spark.read.local_rows import NotLocal
 from widen.spark.read.predicates import parse_predicate
 from widen.spark.read.scan import location_key
+from widen.spark.ship import freeze_imports
 from widen.spark.spark_types import DataFrame, F, SparkSession, from_spark
+from widen.spark.write.arrow_writer import PARTS, IcebergLayout, IcebergWriters, PartFile, to_part_rows
 from widen.spark.write.physical_layout import check_rows, fill_missing_columns
 
 if TYPE_CHECKING:
@@ -294,3 +305,84 @@ def _with_match(replaced: ReplacedRows, rows: DataFrame) -> tuple[DataFrame, lis
     if replaced.match is None:
         return rows, [quote_name(name) for name in replaced.columns]
     return rows.withColumn(MATCH, replaced.match), [MATCH]
+
+
+# Copies of files without some of their rows: Arrow reads and writes them, and the other rows never reach Spark.
+#
+# The rows were checked when they were written. Spark has to copy what Arrow does not read exactly, and what is sorted.
+#
+# Source: Iceberg's table specification, "Column Projection"; copy-on-write
+
+
+def copy_unmarked(
+    source: IcebergSource, writer: IcebergWriter, scan: IcebergScan, marked: Mapping[str, BitMap64]
+) -> list[IcebergFile] | None:
+    """Copy the files of a scan without some of their rows: in this process, unless they are large.
+
+    Args:
+        marked: The positions of those rows by the path of each file.
+
+    Returns:
+        None if only Spark can copy them.
+    """
+    # A file of which no row stays is not read.
+    files = [file for file in scan.files if len(marked[file.path]) < file.rows]
+    columns = None if writer.sort_by else stored_columns(source, writer.schema, replace(scan, files=tuple(files)))
+    if columns is None:
+        return None
+    layout, size = writer.new_layout(), sum(file.size_bytes for file in files)
+    copier, tasks = _FileCopier(source.io, layout, columns), min(len(files), 1 + size // TASK_BYTES)
+    rest = {file.path: marked[file.path] for file in files}
+    with ExitStack() as undo:
+        undo.callback(discard_folder, writer.store, layout.job)
+        if size <= LOCAL_COPY_BYTES:
+            shares = [{path: rest[path] for path in [*rest][at::tasks]} for at in range(tasks)]
+            with ThreadPoolExecutor(COPY_THREADS) as pool:  # Arrow works outside of Python's lock
+                found = list(pool.map(copier.copy, shares))
+        else:
+            words = [batch for path, bitmap in rest.items() for batch in word_batches(path, bitmap)]
+            frame = source.spark.createDataFrame(pa.Table.from_batches(words))
+            spread = spread_words(source.spark, frame, {path: path for path in rest}, tasks)
+            with translate_spark_errors():
+                rows = spread.mapInArrow(partial(_copy_task, copier), PARTS).collect()
+            found = [[PartFile(*row)] if row.path else None for row in rows]
+        if None in found:
+            return None
+        undo.pop_all()
+    parts = [part for each in found if each is not None for part in each]
+    discard_folder(writer.store, layout.job, but={part.path for part in parts})  # Spark may have run a task twice
+    return writer.from_parts(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class _FileCopier:
+    """How tasks copy files.
+
+    Args:
+        columns: The columns of each file by its path.
+    """
+
+    io: FileIO
+    layout: IcebergLayout
+    columns: Mapping[str, StructType]
+
+    def copy(self, marked: Mapping[str, BitMap64]) -> list[PartFile] | None:
+        """Copy files without some of their rows, and return the copies; None if Spark has to copy one of them."""
+        writers, schema = IcebergWriters(self.layout), self.layout.schema
+        assert schema is not None
+        try:
+            for path, bitmap in marked.items():
+                for rows in read_unmarked(self.io, self.columns[path], path, bitmap):
+                    writers.write(rows.cast(schema))
+            return writers.close()
+        except (NotLocal, CorruptFile, OSError, pa.ArrowException):  # Spark may read the file, or says what is wrong
+            writers.discard()
+            return None
+
+
+def _copy_task(copier: _FileCopier, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Copy the files of a task, and yield the copies; one without a path if Spark has to copy them."""
+    freeze_imports()
+    paths, marked = gather_words(batches)
+    copies = copier.copy({path: marked[path] for path in paths})
+    yield to_part_rows([PartFile("", 0, "")] if copies is None else copies)

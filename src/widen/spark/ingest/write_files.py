@@ -404,6 +404,10 @@ class IcebergWriter(TableWriter):
         for job in {file.path.partition("/")[0] for file in files}:
             discard_folder(self.store, job)
 
+    def new_layout(self) -> IcebergLayout:
+        """Return the layout of files in a new folder."""
+        return IcebergLayout(self._new_sink(), self.partition_by)
+
     def _new_sink(self) -> PartSink:
         name = self.properties.get(CODEC, "zstd")
         codec = _CODECS.get(name.lower())

@@ -112,9 +112,9 @@ class LocalScan:
             for first, batch in _batches(file, rows):
                 chosen = batch
                 if deleted or rows.kept is not None:
-                    is_chosen = pc.invert(_flags(deleted, first, batch.num_rows))
+                    is_chosen = pc.invert(position_flags(deleted, first, batch.num_rows))
                     if rows.kept is not None:
-                        is_chosen = pc.and_(is_chosen, _flags(others, first, batch.num_rows))
+                        is_chosen = pc.and_(is_chosen, position_flags(others, first, batch.num_rows))
                     chosen = batch.filter(is_chosen)
                 yield self._in_table_types(file, chosen, rows.file, chosen.num_rows)
 
@@ -290,7 +290,7 @@ def _load(store: LogStore, file: Add | None) -> BitMap64:
     return load_vector(store, file.deletion_vector) if file and file.deletion_vector else BitMap64()
 
 
-def _flags(bitmap: BitMap64, first: int, count: int) -> pa.Array:
+def position_flags(bitmap: BitMap64, first: int, count: int) -> pa.Array:
     """Return for each position of a batch, from the first one on, whether a bitmap has it."""
     inside = (bitmap & BitMap64(range(first, first + count)) if bitmap else bitmap).to_array()
     positions = pa.Array.from_buffers(pa.uint64(), len(inside), [None, pa.py_buffer(inside)])

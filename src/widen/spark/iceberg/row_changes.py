@@ -9,9 +9,9 @@ Source: Iceberg's table specification, "Row-level Deletes"; Delta Lake's DELETE,
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -65,11 +65,10 @@ from widen.spark.dml.rows_and_changes import to_bitmaps
 from widen.spark.dml.update_delete import rows_within
 from widen.spark.errors import translate_spark_errors, unpersist
 from widen.spark.expression import Expression, ensure_deterministic_condition, to_column
-from widen.spark.iceberg.table_scan import IcebergSource, read_iceberg_files, to_uris
-from widen.spark.iceberg.write import copy_unmarked, open_iceberg_writer
+from widen.spark.iceberg.table_scan import IcebergSource, read_iceberg_files
+from widen.spark.iceberg.write import are_few_words, by_path, copy_unmarked, open_iceberg_writer, with_keys
 from widen.spark.read.deleted_rows import BROADCAST_ROWS, DISTINCT, FILE, MASK, ROW, mark_rows, without_marked
 from widen.spark.read.predicates import PredicateScope, parse_predicate
-from widen.spark.read.scan import location_key
 from widen.spark.spark_types import Column, DataFrame, F, SparkSession, from_spark, to_spark, visible_schema
 from widen.spark.write.physical_layout import check_rows, fill_missing_columns
 
@@ -219,7 +218,7 @@ class SelectedRows:
                 counts = [F.count_if(F.col(CLAUSE) == at).alias(f"__widen_rows_{at}") for at in range(len(kinds))]
                 words = mark_rows(changed, removes, F.count(F.lit(1)).alias("__widen_rows"), *counts)
                 sums = [f"__widen_rows_{at}" for at in range(len(kinds))]
-                held = words.toArrow() if _are_few_words(scan) else None
+                held = words.toArrow() if are_few_words(scan) else None
                 if held is None:
                     persisted.callback(unpersist, words.persist())
                     totals = [F.sum(each) for each in ("__widen_rows", DISTINCT, *sums)]
@@ -234,7 +233,7 @@ class SelectedRows:
             lost = {key for key, each in tally.items() if key and _rows_of(each, kinds, *_REMOVING)}
             if not lost and not total and not operations:
                 return self._unchanged()
-            touched = _with_keys(scan, lost)
+            touched = with_keys(scan, lost)
             writes = [at for at, kind in enumerate(kinds) if kind is not ChangeKind.DELETE]
             new = _check(transaction, changed.where(F.col(CLAUSE).isin(writes)).select(*names), schema)
             paths = {file.path for file in touched.files}
@@ -246,7 +245,7 @@ class SelectedRows:
                 staged.add_undo(lambda: writer.discard(written))
                 copies = None
                 if held is not None:
-                    copies = copy_unmarked(self._source, writer, touched, _by_path(touched, to_bitmaps(held)))
+                    copies = copy_unmarked(self._source, writer, touched, by_path(touched, to_bitmaps(held)))
                 if copies is not None:
                     written += copies
                     written += writer.write(new) if fresh else []
@@ -338,7 +337,7 @@ class SelectedRows:
     @cached_property
     def _positions(self) -> Mapping[str, BitMap64] | None:
         """The positions of such rows by the key of their file; None if there may be too many."""
-        if not _are_few_words(self._candidates):
+        if not are_few_words(self._candidates):
             return None
         rows = read_iceberg_files(self._source, self.schema, self._candidates, UnknownPredicate(), place=(FILE, ROW))
         with translate_spark_errors():
@@ -359,7 +358,7 @@ class SelectedRows:
     @cached_property
     def _touched(self) -> IcebergScan:
         """The files that have such rows, with the deletes of other writers in them."""
-        return self._candidates if self.where is None else _with_keys(self._candidates, self._matches.keys())
+        return self._candidates if self.where is None else with_keys(self._candidates, self._matches.keys())
 
     @property
     def _rows(self) -> DataFrame:
@@ -388,7 +387,7 @@ class SelectedRows:
         """Copy the other rows of these files with Arrow; None if Spark has to copy them."""
         if self.where is None or self._positions is None:
             return None
-        copies = copy_unmarked(self._source, writer, self._touched, _by_path(self._touched, self._positions))
+        copies = copy_unmarked(self._source, writer, self._touched, by_path(self._touched, self._positions))
         if copies is not None:
             staged.add_undo(lambda: writer.discard(copies))
         return copies
@@ -478,24 +477,6 @@ def _sum_words(words: pa.Table, columns: Sequence[str]) -> list[tuple[Any, ...]]
     sums = words.group_by(FILE).aggregate(wanted)
     ordered = [sums[FILE], *(sums[f"{name}_{function}"] for name, function in wanted)]
     return [*zip(*(column.to_pylist() for column in ordered), strict=True)]
-
-
-def _are_few_words(scan: IcebergScan) -> bool:
-    """Return whether this process can hold a word for every 64 rows of a scan."""
-    return sum(1 + file.rows // 64 for file in scan.files) <= BROADCAST_ROWS
-
-
-def _by_path(scan: IcebergScan, marked: Mapping[str, BitMap64]) -> dict[str, BitMap64]:
-    """Return rows of the files of a scan by the path of each file, instead of its key."""
-    uris = to_uris(file.path for file in scan.files)
-    return {file.path: marked[location_key(uri)] for file, uri in zip(scan.files, uris, strict=True)}
-
-
-def _with_keys(scan: IcebergScan, keys: Collection[str]) -> IcebergScan:
-    """Return the files of a scan whose rows have one of these values of `FILE`."""
-    uris = to_uris(file.path for file in scan.files)
-    wanted = (file for file, uri in zip(scan.files, uris, strict=True) if location_key(uri) in keys)
-    return replace(scan, files=tuple(wanted))
 
 
 def _check(transaction: IcebergTransaction, rows: DataFrame, schema: StructType) -> DataFrame:

@@ -5,7 +5,7 @@ Source: Delta Lake's schema enforcement and evolution, as far as Iceberg allows 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -43,13 +43,13 @@ from widen.schema.growth import SchemaChangeOptions, merge_schema
 from widen.schema.operations import DropColumn
 from widen.spark.dml.change_rows import COPY_THREADS, LOCAL_COPY_BYTES, TASK_BYTES
 from widen.spark.dml.replaced_rows import MATCH, ReplacedRows, anti_join_keys, key_predicate, semi_join_keys
-from widen.spark.dml.rows_and_changes import gather_words, spread_words
+from widen.spark.dml.rows_and_changes import gather_words, spread_words, to_bitmaps
 from widen.spark.dml.update_delete import change_condition, folded_columns, has_value, judge_values
 from widen.spark.errors import translate_spark_errors
 from widen.spark.iceberg.file_columns import read_unmarked
 from widen.spark.iceberg.table_scan import IcebergSource, read_iceberg_files, stored_columns, to_uris
 from widen.spark.ingest.write_files import IcebergWriter
-from widen.spark.read.deleted_rows import FILE, word_batches
+from widen.spark.read.deleted_rows import BROADCAST_ROWS, FILE, ROW, mark_rows, word_batches
 from widen.spark.read.local_rows import NotLocal
 from widen.spark.read.predicates import parse_predicate
 from widen.spark.read.scan import location_key
@@ -274,30 +274,36 @@ def remove_replaced_iceberg_rows(
     source = IcebergSource(replaced.spark, io, point)
     predicate = key_predicate(columns, replaced.keys) if replaced.searched is None else replaced.searched
     scan = plan_scan(point.metadata, io, point.snapshot, to_row_filter(predicate, point.schema))
-    touched = _find_touched(replaced, source, schema, scan, predicate)
+    touched, marked = _find_replaced(replaced, source, schema, scan, predicate)
     if not touched.files:
         return RemovedRows()
     paths = {file.path for file in touched.files}
+    removed = [each for each in entries if each.file_path in paths]
+    copies = None if marked is None else copy_unmarked(source, writer, touched, marked)
+    if copies is not None:
+        return RemovedRows(removed, copies)
     # Without the predicate, since the other rows of these files are written again.
     rows, names = _with_match(replaced, read_iceberg_files(source, schema, touched, UnknownPredicate()))
     rows = anti_join_keys(rows, names, replaced.keys).drop(MATCH)
-    return RemovedRows([each for each in entries if each.file_path in paths], writer.write(rows))
+    return RemovedRows(removed, writer.write(rows))
 
 
-def _find_touched(
+def _find_replaced(
     replaced: ReplacedRows, source: IcebergSource, schema: StructType, scan: IcebergScan, predicate: Predicate
-) -> IcebergScan:
-    """Return the files that have rows to remove."""
+) -> tuple[IcebergScan, Mapping[str, BitMap64] | None]:
+    """Return the files that have rows to remove, and their positions by path; None if these may be too many."""
     if not scan.files:
-        return scan
+        return scan, {}
     assert replaced.keys is not None
-    rows, names = _with_match(replaced, read_iceberg_files(source, schema, scan, predicate, place=[FILE]))
+    rows, names = _with_match(replaced, read_iceberg_files(source, schema, scan, predicate, place=(FILE, ROW)))
+    found = semi_join_keys(rows, names, replaced.keys)
     with translate_spark_errors():
-        rows_with_files = semi_join_keys(rows, names, replaced.keys).select(FILE).distinct().collect()
-    keys = {row[FILE] for row in rows_with_files}
-    uris = to_uris(file.path for file in scan.files)
-    files = tuple(file for file, uri in zip(scan.files, uris, strict=True) if location_key(uri) in keys)
-    return replace(scan, files=files)
+        if are_few_words(scan):
+            marked = to_bitmaps(mark_rows(found, F.lit(True)).toArrow())
+            touched = with_keys(scan, marked.keys())
+            return touched, by_path(touched, marked)
+        keys = {row[FILE] for row in found.select(FILE).distinct().collect()}
+    return with_keys(scan, keys), None
 
 
 def _with_match(replaced: ReplacedRows, rows: DataFrame) -> tuple[DataFrame, list[str]]:
@@ -312,6 +318,24 @@ def _with_match(replaced: ReplacedRows, rows: DataFrame) -> tuple[DataFrame, lis
 # The rows were checked when they were written. Spark has to copy what Arrow does not read exactly, and what is sorted.
 #
 # Source: Iceberg's table specification, "Column Projection"; copy-on-write
+
+
+def are_few_words(scan: IcebergScan) -> bool:
+    """Return whether this process can hold a word for every 64 rows of a scan."""
+    return sum(1 + file.rows // 64 for file in scan.files) <= BROADCAST_ROWS
+
+
+def by_path(scan: IcebergScan, marked: Mapping[str, BitMap64]) -> dict[str, BitMap64]:
+    """Return rows of the files of a scan by the path of each file, instead of its key."""
+    uris = to_uris(file.path for file in scan.files)
+    return {file.path: marked[location_key(uri)] for file, uri in zip(scan.files, uris, strict=True)}
+
+
+def with_keys(scan: IcebergScan, keys: Collection[str]) -> IcebergScan:
+    """Return the files of a scan whose rows have one of these values of `FILE`."""
+    uris = to_uris(file.path for file in scan.files)
+    wanted = (file for file, uri in zip(scan.files, uris, strict=True) if location_key(uri) in keys)
+    return replace(scan, files=tuple(wanted))
 
 
 def copy_unmarked(

@@ -359,9 +359,8 @@ def rewrite_iceberg(table: str, catalog: str, json: bool = False) -> None:
 def _compact(opened: IcebergTable, run: Callable[..., TableChange[Any]], *, is_dry: bool, json: bool) -> None:
     before, change = opened.version, run(dry_run=True)
     if change.metrics and not is_dry:
-        session = output.spark_session()
-        with progress("writing"):
-            change = run(spark=session)
+        with progress("writing"), output.explain_start():
+            change = run()
     if json or change.metrics:
         show_compaction(change, changed=opened.version != before, is_dry=is_dry, json=json)
     else:

@@ -334,8 +334,15 @@ def spark_session() -> SparkSession:
     """
     from widen.spark.session import find_session
 
-    try:
+    with explain_start():
         return find_session()
+
+
+@contextmanager
+def explain_start() -> Iterator[None]:
+    """Add what Java has said to the error if Spark does not start."""
+    try:
+        yield
     except SparkUnavailable as error:
         raise SparkUnavailable(
             reason=f"{error.fields['reason']}{_last_java_line()}", fix=error.fields["fix"]

@@ -164,7 +164,7 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
         wanted = SnapshotReference(version, timestamp_ms, branch, tag)
         point = find_read_point(self._table.metadata, wanted) if wanted.given else self._point(None)
         schema = self._columns(point)
-        rows = read_iceberg(IcebergSource(find_session(spark), self._table.io, point), schema, where)
+        rows = read_iceberg(IcebergSource(partial(find_session, spark), self._table.io, point), schema, where)
         return unify_rows(rows, schema) if unified else rows
 
     @check_arguments

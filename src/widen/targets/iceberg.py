@@ -356,7 +356,7 @@ class IcebergTarget(IngestTarget):
 
         def rows_at(snapshot: Snapshot) -> DataFrame:
             scan = plan_scan(table.metadata, table.io, snapshot, ice.AlwaysTrue())
-            source = IcebergSource(spark, table.io, replace(after, snapshot=snapshot))
+            source = IcebergSource(lambda: spark, table.io, replace(after, snapshot=snapshot))
             return read_iceberg_files(source, schema, scan, UnknownPredicate())
 
         before = self.snapshot
@@ -516,7 +516,7 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
             own = [field for each, _ in columns if (field := schema.find(each.name)) is not None]
             searched = key_predicate(own, rows.select(*(quote_name(name) for _, name in columns)))
             scan = plan_scan(point.metadata, table.io, point.snapshot, to_row_filter(searched, point.schema))
-            known = read_iceberg_files(IcebergSource(spark, table.io, point), schema, scan, UnknownPredicate())
+            known = read_iceberg_files(IcebergSource(lambda: spark, table.io, point), schema, scan, UnknownPredicate())
             old = with_order(known, schema, rules) if scan.files else None
         deleted = lists.read(spark) if rules.sequence_by else None
         if rules.is_strict and rules.sequence_by:
@@ -1094,7 +1094,7 @@ class _Version:
     def read(self, spark: SparkSession, scan: IcebergScan) -> DataFrame:
         """Return the rows of files in the schema of this snapshot."""
         return read_iceberg_files(
-            IcebergSource(spark, self.table.io, self.point), self.schema, scan, UnknownPredicate()
+            IcebergSource(lambda: spark, self.table.io, self.point), self.schema, scan, UnknownPredicate()
         )
 
 

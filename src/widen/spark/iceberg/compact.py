@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import TYPE_CHECKING
 
+from pyroaring import BitMap64
+
 from widen.errors import InvalidOption, JobFailed
 from widen.iceberg.catalog import TableName
 from widen.iceberg.file_metrics import IcebergFile, data_location
@@ -29,9 +31,10 @@ from widen.model.column_path import format_path, parse_path, resolve
 from widen.model.schema_json import to_identifier
 from widen.model.types import StructType, is_atomic
 from widen.protocol.data_skipping import UnknownPredicate
+from widen.spark.dml.change_rows import LOCAL_COPY_BYTES
 from widen.spark.iceberg.file_columns import has_old_types, read_schemas
 from widen.spark.iceberg.table_scan import IcebergSource, delete_test, read_iceberg_files
-from widen.spark.iceberg.write import open_iceberg_writer
+from widen.spark.iceberg.write import copy_unmarked, open_iceberg_writer
 from widen.spark.ingest.write_files import FILE_BYTES, FILE_SIZE, IcebergWriter, to_order
 from widen.spark.maintain.rewrite_files import MOST_COLUMNS, Candidate, pack_files, sort_along_curve
 from widen.spark.read.predicates import parse_predicate
@@ -43,7 +46,7 @@ if TYPE_CHECKING:
     from widen.iceberg.snapshots import TableMetadata
 
 _JOBS = 8
-"""The number of Spark jobs at a time; most of them have one task."""
+"""The number of Spark jobs and of copies at a time; most jobs have one task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +147,7 @@ class IcebergCompaction:
 
     def _old_files(self, plan: _BinPlan) -> list[list[ScannedFile]]:
         files, metadata = plan.scan.files, plan.point.metadata
-        stored = read_schemas(self.session(), plan.table.io, [file.path for file in files])
+        stored = read_schemas(self.session, plan.table.io, [file.path for file in files])
         mapping, current = metadata.name_mapping(), f"{metadata.default_spec_id}:"
         old = [
             file
@@ -205,14 +208,22 @@ class IcebergCompaction:
         self, writer: IcebergWriter, plan: _BinPlan, task: Sequence[ScannedFile], parts: list[_FilePart]
     ) -> None:
         deletes = tuple(each for each in plan.scan.deletes if any(map(each.applies_to, task)))
-        source = IcebergSource(self.session(), plan.table.io, plan.point)
-        rows = read_iceberg_files(source, plan.schema, IcebergScan(tuple(task), deletes), UnknownPredicate())
-        files = writer.write(self._arrange(rows, plan, task))
+        source, scan = IcebergSource(self.session, plan.table.io, plan.point), IcebergScan(tuple(task), deletes)
+        files = self._copy(writer, source, scan)
+        if files is None:
+            rows = read_iceberg_files(source, plan.schema, scan, UnknownPredicate())
+            files = writer.write(self._arrange(rows, plan, task))
         parts.append(_FilePart(task, files))
         found, before = writer.count_rows(files), sum(file.rows for file in task)
         # How many rows deletes remove is known only to those who read them.
         if found > before or (not deletes and found != before):
             raise JobFailed(reason=f"{found} rows were written instead of {before}")
+
+    def _copy(self, writer: IcebergWriter, source: IcebergSource, scan: IcebergScan) -> list[IcebergFile] | None:
+        """Copy files with Arrow, in this process; None if they are sorted or large, or if Arrow cannot."""
+        if self.request.zorder_by or sum(file.size_bytes for file in scan.files) > LOCAL_COPY_BYTES:
+            return None
+        return copy_unmarked(source, writer, scan, {file.path: BitMap64() for file in scan.files}, writers=1)
 
     def _arrange(self, rows: DataFrame, plan: _BinPlan, task: Sequence[ScannedFile]) -> DataFrame:
         size_bytes, count = sum(file.size_bytes for file in task), sum(file.rows for file in task)

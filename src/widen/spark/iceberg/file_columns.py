@@ -252,11 +252,11 @@ _schemas: dict[bytes, pa.Schema] = {}
 _lock = Lock()
 
 
-def read_schemas(spark: SparkSession, io: FileIO, paths: Sequence[str]) -> list[pa.Schema]:
+def read_schemas(session: Callable[[], SparkSession], io: FileIO, paths: Sequence[str]) -> list[pa.Schema]:
     """Return the columns of Parquet files, in the order of the paths; files with equal columns share one object.
 
     Args:
-        spark: The session, whose executors read the footers of many files.
+        session: Returns the session, whose executors read the footers of many files.
         io: Opens the files; executors get a copy of it.
 
     Raises:
@@ -269,7 +269,7 @@ def read_schemas(spark: SparkSession, io: FileIO, paths: Sequence[str]) -> list[
         if len(_cache) + len(new) > CACHED_FILES:
             _cache.clear()
             _schemas.clear()
-    footers = list(read_files(lambda: spark, partial(_read, io), new, DRIVER_FILES))
+    footers = list(read_files(session, partial(_read, io), new, DRIVER_FILES))
     with _lock:
         for path, fields in zip(new, footers, strict=True):
             columns = _schemas.get(fields) or _schemas.setdefault(fields, pa.ipc.read_schema(pa.py_buffer(fields)))

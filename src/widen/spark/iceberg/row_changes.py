@@ -313,7 +313,7 @@ class SelectedRows:
     @cached_property
     def _source(self) -> IcebergSource:
         point = find_read_point(self.table.metadata, SnapshotReference(branch=self.branch))
-        return IcebergSource(self.spark, self.table.io, point)
+        return IcebergSource(lambda: self.spark, self.table.io, point)
 
     @cached_property
     def _empty(self) -> DataFrame:

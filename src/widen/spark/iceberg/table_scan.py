@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
-from functools import partial, reduce
+from functools import cached_property, partial, reduce
 from operator import and_
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID
@@ -211,7 +211,7 @@ def _columns_of(source: IcebergSource, schema: StructType, paths: Sequence[str])
     """Return where each file has the columns of the schema; files with equal columns are compared once."""
     mapping = source.point.metadata.name_mapping()
     columns_by_schema: dict[int, FileColumns] = {}
-    stored = read_schemas(source.spark, source.io, paths)
+    stored = read_schemas(source.session, source.io, paths)
     for path, columns in zip(paths, stored, strict=True):
         # Equal schemas are one object here, so identity tells, and nothing compares thousands of schemas.
         if id(columns) not in columns_by_schema:
@@ -676,12 +676,18 @@ class IcebergSource:
     """A table as a scan reads it.
 
     Args:
+        session: Returns the session; not called for files that this process reads itself.
         io: Opens footers and delete files; executors get a copy of it.
     """
 
-    spark: SparkSession
+    session: Callable[[], SparkSession]
     io: FileIO
     point: ReadPoint
+
+    @cached_property
+    def spark(self) -> SparkSession:
+        """The session."""
+        return self.session()
 
     def open(
         self, schema: StructType, predicate: Predicate, columns: FileColumns, files: Sequence[FileEntry]

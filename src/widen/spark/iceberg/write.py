@@ -189,7 +189,9 @@ class IcebergFold:
 
     @cached_property
     def _source(self) -> IcebergSource:
-        return IcebergSource(self.spark, self.table.io, find_read_point(self.table.metadata, SnapshotReference()))
+        return IcebergSource(
+            lambda: self.spark, self.table.io, find_read_point(self.table.metadata, SnapshotReference())
+        )
 
     @cached_property
     def _scan(self) -> IcebergScan:
@@ -271,7 +273,7 @@ def remove_replaced_iceberg_rows(
     columns = [field for name in replaced.columns if (field := schema.find(name)) is not None]
     if len(columns) < len(replaced.columns):  # no row of the table has a key yet
         return RemovedRows()
-    source = IcebergSource(replaced.spark, io, point)
+    source = IcebergSource(lambda: replaced.spark, io, point)
     predicate = key_predicate(columns, replaced.keys) if replaced.searched is None else replaced.searched
     scan = plan_scan(point.metadata, io, point.snapshot, to_row_filter(predicate, point.schema))
     touched, marked = _find_replaced(replaced, source, schema, scan, predicate)
@@ -339,12 +341,17 @@ def with_keys(scan: IcebergScan, keys: Collection[str]) -> IcebergScan:
 
 
 def copy_unmarked(
-    source: IcebergSource, writer: IcebergWriter, scan: IcebergScan, marked: Mapping[str, BitMap64]
+    source: IcebergSource,
+    writer: IcebergWriter,
+    scan: IcebergScan,
+    marked: Mapping[str, BitMap64],
+    writers: int | None = None,
 ) -> list[IcebergFile] | None:
     """Copy the files of a scan without some of their rows: in this process, unless they are large.
 
     Args:
         marked: The positions of those rows by the path of each file.
+        writers: The number of threads or tasks that write files of their own; by default it depends on the size.
 
     Returns:
         None if only Spark can copy them.
@@ -355,7 +362,7 @@ def copy_unmarked(
     if columns is None:
         return None
     layout, size = writer.new_layout(), sum(file.size_bytes for file in files)
-    copier, tasks = _FileCopier(source.io, layout, columns), min(len(files), 1 + size // TASK_BYTES)
+    copier, tasks = _FileCopier(source.io, layout, columns), writers or min(len(files), 1 + size // TASK_BYTES)
     rest = {file.path: marked[file.path] for file in files}
     with ExitStack() as undo:
         undo.callback(discard_folder, writer.store, layout.job)

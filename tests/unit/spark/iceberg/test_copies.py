@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -33,6 +33,8 @@ from pyiceberg.types import (
 )
 from pyroaring import BitMap64
 
+import widen
+from support.command_line import run_json
 from support.iceberg_files import (
     append,
     append_deletes,
@@ -120,11 +122,15 @@ def copies(table: Table, folder: Path, *gone: int, missing: Path | None = None) 
     if missing is not None:
         missing.unlink()
     writer = open_iceberg_writer(open_transaction(name, name.load(), ()), to_model(table.schema()))
-    source: Any = IcebergSource(None, table.io, point)  # type: ignore[arg-type]  # no session is needed
+    source: Any = IcebergSource(no_session, table.io, point)
     written = copy_unmarked(source, writer, scan, marked)
     if written is None:
         return None
     return written, pa.concat_tables([pq.read_table(path) for path in parts(table)])
+
+
+def no_session() -> NoReturn:
+    raise AssertionError("no session is needed")
 
 
 def parts(table: Table) -> list[Path]:
@@ -176,3 +182,40 @@ def test_times_of_the_julian_calendar_are_left_to_spark(table: Table, tmp_path: 
     append(table, data_file(path, 1))
     assert copies(table, tmp_path, 2) is None
     assert not parts(table)
+
+
+@pytest.fixture
+def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("widen.spark.session.find_session", lambda *_: no_session())
+
+
+def test_small_files_are_compacted_without_spark(table: Table, tmp_path: Path, without_spark: None) -> None:
+    left = expected(table)
+    done = run_json("optimize", "ns.t", "--catalog", str(tmp_path / "catalog.db"))
+    assert (done["files"], done["newFiles"]) == (2, 1)
+    table.refresh()
+    assert expected(table) == left
+    assert [file["record_count"] for file in table.inspect.files().to_pylist()] == [5]
+
+
+def test_old_types_and_partitions_are_rewritten_without_spark(
+    table: Table, tmp_path: Path, without_spark: None
+) -> None:
+    with table.update_spec() as update:
+        update.add_field("id", BucketTransform(2), "bucket")
+    left = expected(table)
+    done = widen.IcebergTable("ns.t", tmp_path / "catalog.db").rewrite()
+    assert done.metrics["numRemovedFiles"] == 2
+    table.refresh()
+    assert expected(table) == left
+    files = table.inspect.files().to_pylist()
+    assert {file["spec_id"] for file in files} == {table.spec().spec_id}
+    schemas = [pq.read_schema(file["file_path"].removeprefix("file://")) for file in files]
+    assert {str(schema.field("id").type) for schema in schemas} == {"int64"}
+    assert {str(schema.field("e").type) for schema in schemas} == {"decimal128(18, 2)"}
+
+
+def test_sorted_files_are_left_to_spark(table: Table, tmp_path: Path, without_spark: None) -> None:
+    opened = widen.IcebergTable("ns.t", tmp_path / "catalog.db").set_sort_order("id")
+    with pytest.raises(AssertionError, match="no session"):
+        opened.optimize(sort=True)

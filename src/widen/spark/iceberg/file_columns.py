@@ -343,8 +343,7 @@ def _read_files(io: FileIO, stored: StructType, batches: Iterable[pa.RecordBatch
             except NotLocal as error:
                 raise CorruptFile(path=path, reason=first_line(error), fix=_CASE_FIX) from error
             except (pa.ArrowException, OSError) as error:
-                reason = "the file does not exist" if isinstance(error, FileNotFoundError) else first_line(error)
-                raise CorruptFile(path=path, reason=reason, fix=_FIX_FILE) from error
+                raise CorruptFile(path=path, reason=_reason(error), fix=_FIX_FILE) from error
 
 
 def _read_file(io: FileIO, stored: StructType, path: str, place: str) -> Iterator[pa.RecordBatch]:
@@ -364,11 +363,19 @@ def read_unmarked(io: FileIO, stored: StructType, path: str, marked: BitMap64) -
 
     Raises:
         NotLocal: only Spark can read the file exactly.
+        CorruptFile: the file is missing, or cannot be read.
     """
     schema = to_arrow_schema(stored)
-    for first, batch in _open_batches(io, path, is_exact=True):
-        rows = batch.filter(pc.invert(position_flags(marked, first, batch.num_rows)))
-        yield pa.Table.from_arrays(convert_column(rows.to_struct_array(), stored, NAME).flatten(), schema=schema)
+    try:
+        for first, batch in _open_batches(io, path, is_exact=True):
+            rows = batch.filter(pc.invert(position_flags(marked, first, batch.num_rows)))
+            yield pa.Table.from_arrays(convert_column(rows.to_struct_array(), stored, NAME).flatten(), schema=schema)
+    except OSError as error:
+        raise CorruptFile(path=path, reason=_reason(error), fix=_FIX_FILE) from error
+
+
+def _reason(error: Exception) -> str:
+    return "the file does not exist" if isinstance(error, FileNotFoundError) else first_line(error)
 
 
 def _open_batches(io: FileIO, path: str, *, is_exact: bool = False) -> Iterator[tuple[int, pa.RecordBatch]]:

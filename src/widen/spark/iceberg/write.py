@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyroaring import BitMap64
 
-from widen.errors import ColumnRefused, CorruptFile
+from widen.errors import ColumnRefused
 from widen.evolution.unify import FoldPlan, FoldResult, Rest, plan_fold
 from widen.iceberg.catalog import TableName, open_store
 from widen.iceberg.column_changes import change_columns, to_column_state
@@ -406,9 +406,12 @@ class _FileCopier:
                 for rows in read_unmarked(self.io, self.columns[path], path, bitmap):
                     writers.write(rows.cast(schema))
             return writers.close()
-        except (NotLocal, CorruptFile, OSError, pa.ArrowException):  # Spark may read the file, or says what is wrong
+        except (NotLocal, pa.ArrowException):  # Spark may read the file, or says what is wrong
             writers.discard()
             return None
+        except BaseException:
+            writers.discard()
+            raise
 
 
 def _copy_task(copier: _FileCopier, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

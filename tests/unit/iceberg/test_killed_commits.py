@@ -163,3 +163,45 @@ def test_what_is_restored_is_there_once(
     record_testsuite_property(
         "restores killed", f"{kills}, after {reported} rounds; {between} before they were visible"
     )
+
+
+COMPACTOR = """
+import json, sys
+from pathlib import Path
+import widen
+
+catalog, number = Path(sys.argv[1]), int(sys.argv[2])
+while True:
+    source = catalog.parent / f"{number}.jsonl"
+    source.with_suffix(".new").write_text(json.dumps({"id": number, f"f{number % 4}": number}) + chr(10))
+    source.with_suffix(".new").rename(source)
+    widen.ingest(str(source), "shop.orders", txn=("loader", number), catalog=catalog, engine="local")
+    table = widen.IcebergTable("shop.orders", catalog)
+    table.change_partitioning(add=[f"bucket({number + 2}, id)"], drop=table.partition_by)
+    table.rewrite()
+    table.optimize()
+    table.vacuum(0, keep_last=1, force=True)
+    print(number, flush=True)
+    number += 1
+"""
+
+
+def test_what_is_written_again_is_there_once(
+    tmp_path: Path, record_testsuite_property: Callable[[str, object], None]
+) -> None:
+    """Files are in the table before others are removed, and no vacuum deletes a file of it."""
+    catalog, rng, reported, kills = tmp_path / "c.db", random.Random(9), -1, 40 if FULL in os.environ else 2
+    for _ in range(kills):
+        command = [sys.executable, "-c", COMPACTOR, str(catalog), str(reported + 1)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as worker:
+            assert worker.stdout is not None
+            begin = time.monotonic()
+            reported = int(worker.stdout.readline())
+            time.sleep(rng.uniform(0, 0.6) * (time.monotonic() - begin))
+            worker.send_signal(signal.SIGKILL)
+            rest = worker.stdout.read().split()
+            reported = int(rest[-1]) if rest and rest[-1].isdigit() else reported
+        rows = to_table_name("shop.orders", catalog).load().scan().to_arrow()
+        numbers = sorted(rows["id"].to_pylist())
+        assert numbers in ([*range(reported + 1)], [*range(reported + 2)])
+    record_testsuite_property("compactions killed", f"{kills}, after {reported} rounds")

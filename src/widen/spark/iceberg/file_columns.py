@@ -320,10 +320,10 @@ def open_with_arrow(
     listed = spark.createDataFrame(pa.table({_PATH: list(keys), PLACE: list(keys.values())}))
     spread = listed.repartition(min(len(keys), _MOST_TASKS)) if len(keys) > 1 else listed
     shown = StructType((*visible, Field(PLACE, STRING), Field(POSITION, LONG)))
-    return spread.mapInArrow(partial(_read_files, io, to_stored(visible, names)), to_spark(shown))
+    return spread.mapInArrow(partial(_read_files, io, with_names_in_files(visible, names)), to_spark(shown))
 
 
-def to_stored(schema: StructType, names: Names) -> StructType:
+def with_names_in_files(schema: StructType, names: Names) -> StructType:
     """Return the columns of a table with the names that files give them as physical names.
 
     Args:
@@ -359,7 +359,7 @@ def read_unmarked(io: FileIO, stored: StructType, path: str, marked: BitMap64) -
     """Yield the rows of a file in the names and types of the table, without those at some positions.
 
     Args:
-        stored: The columns, as `to_stored` returns them.
+        stored: The columns, as `with_names_in_files` returns them.
 
     Raises:
         NotLocal: only Spark can read the file exactly.

@@ -214,17 +214,11 @@ class SelectedRows:
                 changed = keep_decided_rows(MergeDecision(target, merge).decide(rows)).select(FILE, ROW, CLAUSE, *names)
                 # Persisted: a source that is not deterministic could decide otherwise the second time.
                 persisted.callback(unpersist, changed.persist())
-                removes = F.col(CLAUSE).isin([at for at, kind in enumerate(kinds) if kind is not ChangeKind.INSERT])
-                counts = [F.count_if(F.col(CLAUSE) == at).alias(f"__widen_rows_{at}") for at in range(len(kinds))]
-                words = mark_rows(changed, removes, F.count(F.lit(1)).alias("__widen_rows"), *counts)
-                sums = [f"__widen_rows_{at}" for at in range(len(kinds))]
+                words = _merge_words(changed, kinds)
                 held = words.toArrow() if are_few_words(scan) else None
                 if held is None:
                     persisted.callback(unpersist, words.persist())
-                    totals = [F.sum(each) for each in ("__widen_rows", DISTINCT, *sums)]
-                    found = [tuple(row) for row in words.groupBy(FILE).agg(F.count(MASK), *totals).collect()]
-                else:
-                    found = _sum_words(held, ["__widen_rows", DISTINCT, *sums])
+                found = _sum_words(words, held, kinds)
             if not merge.takes_any and any(row[0] is not None and row[2] != row[3] for row in found):
                 refuse_several_matches(changed)
             tally = {row[0]: Counter({at: count for at, count in enumerate(row[4:]) if count}) for row in found}
@@ -247,13 +241,10 @@ class SelectedRows:
                 if held is not None:
                     copies = copy_unmarked(self._source, writer, touched, by_path(touched, to_bitmaps(held)))
                 if copies is not None:
-                    written += copies
-                    written += writer.write(new) if fresh else []
+                    written += [*copies, *(writer.write(new) if fresh else ())]
                 else:
                     marked = words if held is None else self.spark.createDataFrame(held)
-                    is_small = sum(row[1] for row in found) <= BROADCAST_ROWS
-                    kept = self._unmarked_rows(touched, F.broadcast(marked) if is_small else marked)
-                    kept = fill_missing_columns(kept, schema, _NO_FEATURES).select(*names)
+                    kept = self._unmarked_rows(touched, marked, sum(row[1] for row in found), schema)
                     written += writer.write(new.unionAll(kept) if removed else new)
                 copied = writer.count_rows(written) - fresh
                 before = sum(each.record_count for each in removed) - _rows_of(total, kinds, *_REMOVING)
@@ -268,10 +259,12 @@ class SelectedRows:
                 }
                 return self._commit(transaction, staged, MERGE, written, metrics, schema, removed)
 
-    def _unmarked_rows(self, scan: IcebergScan, words: DataFrame) -> DataFrame:
-        """Return the rows of files that no word marks."""
+    def _unmarked_rows(self, scan: IcebergScan, words: DataFrame, count: int, schema: StructType) -> DataFrame:
+        """Return the rows of files that none of a number of words marks, with the columns of a schema."""
+        marked = words.where(F.col(MASK).isNotNull())
         rows = read_iceberg_files(self._source, self.schema, scan, UnknownPredicate(), place=(FILE, ROW))
-        return without_marked(rows, words.where(F.col(MASK).isNotNull())).drop(FILE, ROW)
+        kept = without_marked(rows, F.broadcast(marked) if count <= BROADCAST_ROWS else marked).drop(FILE, ROW)
+        return fill_missing_columns(kept, schema, _NO_FEATURES).select(*map(quote_name, schema.names))
 
     def _merge_candidates(self, merge: ResolvedMerge) -> IcebergScan:
         """Return the files that may have rows that a merge changes."""
@@ -454,6 +447,8 @@ class _MergeTarget:
     tracking: TrackingColumns | None = None
 
 
+_ROWS = "__widen_rows"
+
 _FEW = 0.05
 """The share of rows up to which an update writes the new ones apart, and Arrow copies the others."""
 
@@ -471,11 +466,26 @@ def _merge_counts(total: Counter[int], clauses: Sequence[MergeClause]) -> dict[s
     return {f"numTargetRows{name}": _rows_of(total, kinds, kind) for name, kind in names.items()}
 
 
-def _sum_words(words: pa.Table, columns: Sequence[str]) -> list[tuple[Any, ...]]:
-    """Return the key of each file with the number of its words with a mark, and the sums of columns."""
+def _merge_words(changed: DataFrame, kinds: Sequence[ChangeKind]) -> DataFrame:
+    """Return the words of the rows that a merge removes, with the numbers of decided rows, in all and by clause."""
+    removes = F.col(CLAUSE).isin([at for at, kind in enumerate(kinds) if kind is not ChangeKind.INSERT])
+    counts = [F.count_if(F.col(CLAUSE) == at).alias(f"{_ROWS}_{at}") for at in range(len(kinds))]
+    return mark_rows(changed, removes, F.count(F.lit(1)).alias(_ROWS), *counts)
+
+
+def _sum_words(words: DataFrame, held: pa.Table | None, kinds: Sequence[ChangeKind]) -> list[tuple[Any, ...]]:
+    """Return the key of each file with the number of its marked words and the sums of the numbers of its words.
+
+    Args:
+        held: The words, if this process holds them.
+    """
+    columns = [_ROWS, DISTINCT, *(f"{_ROWS}_{at}" for at in range(len(kinds)))]
+    if held is None:
+        sums = words.groupBy(FILE).agg(F.count(MASK), *map(F.sum, columns))
+        return [tuple(row) for row in sums.collect()]
     wanted = [(MASK, "count"), *((name, "sum") for name in columns)]
-    sums = words.group_by(FILE).aggregate(wanted)
-    ordered = [sums[FILE], *(sums[f"{name}_{function}"] for name, function in wanted)]
+    table = held.group_by(FILE).aggregate(wanted)
+    ordered = [table[FILE], *(table[f"{name}_{function}"] for name, function in wanted)]
     return [*zip(*(column.to_pylist() for column in ordered), strict=True)]
 
 

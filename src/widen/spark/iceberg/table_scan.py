@@ -58,7 +58,7 @@ from widen.spark.iceberg.file_columns import (
     locate_columns,
     open_with_arrow,
     read_schemas,
-    to_stored,
+    with_names_in_files,
 )
 from widen.spark.read.deleted_rows import BROADCAST_ROWS, FILE, ROW, bitmap_batches
 from widen.spark.read.predicates import filter_stored_rows, parse_predicate
@@ -219,7 +219,7 @@ def _columns_of(source: IcebergSource, schema: StructType, paths: Sequence[str])
     return [columns_by_schema[id(columns)] for columns in stored]
 
 
-def stored_columns(source: IcebergSource, schema: StructType, scan: IcebergScan) -> Mapping[str, StructType] | None:
+def columns_by_file(source: IcebergSource, schema: StructType, scan: IcebergScan) -> Mapping[str, StructType] | None:
     """Return the columns of each file of a scan, by its path, as tasks read them with `read_unmarked`.
 
     Args:
@@ -232,7 +232,7 @@ def stored_columns(source: IcebergSource, schema: StructType, scan: IcebergScan)
     for group in _group_files(source, schema, scan):
         if group.has_deletes or any(_constants(source.point, schema, group)):
             return None
-        found |= dict.fromkeys((file.path for file in group.files), to_stored(visible, group.columns.names))
+        found |= dict.fromkeys((file.path for file in group.files), with_names_in_files(visible, group.columns.names))
     return found
 
 

@@ -47,7 +47,7 @@ from widen.spark.dml.rows_and_changes import gather_words, spread_words, to_bitm
 from widen.spark.dml.update_delete import change_condition, folded_columns, has_value, judge_values
 from widen.spark.errors import translate_spark_errors
 from widen.spark.iceberg.file_columns import read_unmarked
-from widen.spark.iceberg.table_scan import IcebergSource, read_iceberg_files, stored_columns, to_uris
+from widen.spark.iceberg.table_scan import IcebergSource, columns_by_file, read_iceberg_files, to_uris
 from widen.spark.ingest.write_files import IcebergWriter
 from widen.spark.read.deleted_rows import BROADCAST_ROWS, FILE, ROW, mark_rows, word_batches
 from widen.spark.read.local_rows import NotLocal
@@ -358,7 +358,7 @@ def copy_unmarked(
     """
     # A file of which no row stays is not read.
     files = [file for file in scan.files if len(marked[file.path]) < file.rows]
-    columns = None if writer.sort_by else stored_columns(source, writer.schema, replace(scan, files=tuple(files)))
+    columns = None if writer.sort_by else columns_by_file(source, writer.schema, replace(scan, files=tuple(files)))
     if columns is None:
         return None
     layout, size = writer.new_layout(), sum(file.size_bytes for file in files)

@@ -60,6 +60,9 @@ def test_what_rows_must_show_first(spark: SparkSession, t: str) -> None:
         ("a int GENERATED ALWAYS AS (nowhere + 1)", InvalidGeneration, "nowhere"),
         ("a string GENERATED ALWAYS AS (id + 1)", InvalidGeneration, "its type is int, but the column is string"),
         ("a double GENERATED ALWAYS AS (rand())", InvalidGeneration, "different results for the same row"),
+        ("a int GENERATED ALWAYS AS ((SELECT 1))", InvalidGeneration, "it has a subquery"),
+        ("a timestamp GENERATED ALWAYS AS (Now())", InvalidGeneration, "another value at another time"),
+        ("a string GENERATED ALWAYS AS (current_user)", InvalidGeneration, "for another user"),
         ("b int GENERATED ALWAYS AS (id + 1), a int GENERATED ALWAYS AS (b + 1)", InvalidGeneration, "`b`"),
     ],
 )

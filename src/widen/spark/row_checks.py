@@ -6,6 +6,7 @@ new tables; Widen checks the rows.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -214,12 +215,28 @@ def ensure_expressions_valid(spark: SparkSession, schema: StructType) -> None:
             _ensure_generation(rows, field)
 
 
+_QUOTED = re.compile(r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\"|`(?:[^`]|``)*`", re.DOTALL)
+_SUBQUERY = re.compile(r"\bSELECT\b", re.IGNORECASE)
+_OF_THE_MOMENT = re.compile(
+    r"\b(?:current_\w+|now|localtimestamp|curdate|user|session_user)\b(?:\s*\(\s*\))?|\bunix_timestamp\s*\(\s*\)",
+    re.IGNORECASE,
+)
+"""Functions that Spark calls deterministic, since they have one value in one query."""
+
+
 def _ensure_generation(rows: DataFrame, field: Field) -> None:
     expression = find_generation(field) or ""
 
     def refusal(reason: object) -> InvalidGeneration:
         return InvalidGeneration(column=field.name, expression=expression, reason=reason)
 
+    words = _QUOTED.sub(" ", expression)
+    if _SUBQUERY.search(words):
+        raise refusal("it has a subquery")
+    columns = {name.lower() for name in rows.columns}
+    for moment in _OF_THE_MOMENT.findall(words):
+        if moment.lower() not in columns:
+            raise refusal(f"{moment} has another value at another time or for another user")
     try:
         ensure_deterministic_condition(rows, F.expr(expression).isNull())
         with translate_analysis_errors(expression):

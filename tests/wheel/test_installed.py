@@ -161,7 +161,9 @@ def test_plain_widen_looks_and_alters(plain: Path, tmp_path: Path) -> None:
     for command in ("show", "history", "report"):
         assert "tags_array_string" in widen(plain, command, "table", cwd=tmp_path)
     assert "comment 'euro'" in widen(plain, "alter", "table", "total", "--comment", "euro", cwd=tmp_path)
-    said = widen(plain, "ingest", "x.json", "--into", "table", code=1, cwd=tmp_path)
+    (tmp_path / "x.json").write_text('{"total": 7}\n')
+    assert "wrote 1 record" in widen(plain, "ingest", "x.json", "--into", "table", cwd=tmp_path)
+    said = widen(plain, "ingest", "x.json", "--into", "table", "--engine", "spark", code=1, cwd=tmp_path)
     assert "pip install 'widen[spark]'" in said
 
 
@@ -169,6 +171,7 @@ def test_an_older_spark_is_refused_in_one_line(plain: Path, tmp_path: Path) -> N
     old = tmp_path / "old"
     done("-m", "pip", "install", "--quiet", "--target", old, "--no-deps", *OLD_SPARK, python=plain / "python")
     (tmp_path / "a.json").write_text('{"id": 1}\n')
-    said = widen(plain, "ingest", "a.json", "--into", "table", code=1, cwd=tmp_path, PYTHONPATH=str(old))
+    words = ("ingest", "a.json", "--into", "table", "--engine", "spark")
+    said = widen(plain, *words, code=1, cwd=tmp_path, PYTHONPATH=str(old))
     assert said.splitlines()[0] == "error: Widen needs Spark 4.0 or later; this is 3.5.7."
     assert not (tmp_path / "table").exists()

@@ -39,17 +39,27 @@ while True:
 KILLS = 3
 
 
+def run_killed(program: str, *words: object, wait: Callable[[float], float]) -> int:
+    """Kill a process that prints the number of each round after it, and return the last number.
+
+    Args:
+        wait: Returns how many seconds to wait after the first round, given how many that took.
+    """
+    command = [sys.executable, "-c", program, *map(str, words)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as worker:
+        assert worker.stdout is not None
+        begin = time.monotonic()
+        reported = int(worker.stdout.readline())
+        time.sleep(wait(time.monotonic() - begin))
+        worker.send_signal(signal.SIGKILL)
+        rest = worker.stdout.read().split()
+    return int(rest[-1]) if rest and rest[-1].isdigit() else reported
+
+
 def test_every_interval_is_there_once(tmp_path: Path) -> None:
     catalog, rng, reported = tmp_path / "c.db", random.Random(7), 0
     for _ in range(KILLS):
-        command = [sys.executable, "-c", WORKER, str(catalog)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as worker:
-            assert worker.stdout is not None
-            reported = int(worker.stdout.readline())
-            time.sleep(rng.uniform(0, 0.3))
-            worker.send_signal(signal.SIGKILL)
-            rest = worker.stdout.read().split()
-            reported = int(rest[-1]) if rest and rest[-1].isdigit() else reported
+        reported = run_killed(WORKER, catalog, wait=lambda _: rng.uniform(0, 0.3))
     table = to_table_name("shop.orders", catalog).load()
     numbers = [int(s.summary[INTERVAL]) for s in table.snapshots() if s.summary and s.summary[INTERVAL]]
     assert numbers == list(range(1, len(numbers) + 1))
@@ -92,15 +102,7 @@ def test_what_is_published_and_cleaned_up_is_there_once(
     """A row is in the main branch from the moment on in which the branch is published, and no vacuum deletes it."""
     catalog, rng, reported, kills = tmp_path / "c.db", random.Random(3), -1, 40 if FULL in os.environ else 2
     for _ in range(kills):
-        command = [sys.executable, "-c", PUBLISHER, str(catalog), str(reported + 1)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as worker:
-            assert worker.stdout is not None
-            begin = time.monotonic()
-            reported = int(worker.stdout.readline())
-            time.sleep(rng.uniform(0, 0.6) * (time.monotonic() - begin))
-            worker.send_signal(signal.SIGKILL)
-            rest = worker.stdout.read().split()
-            reported = int(rest[-1]) if rest and rest[-1].isdigit() else reported
+        reported = run_killed(PUBLISHER, catalog, reported + 1, wait=lambda first: rng.uniform(0, 0.6) * first)
         rows = to_table_name("shop.orders", catalog).load().scan().to_arrow()
         numbers = sorted(rows["id"].to_pylist())
         assert numbers in ([*range(reported + 1)], [*range(reported + 2)])
@@ -145,15 +147,7 @@ def test_what_is_restored_is_there_once(
     catalog, rng, reported, kills = tmp_path / "c.db", random.Random(5), -1, 40 if FULL in os.environ else 2
     between = 0
     for _ in range(kills):
-        command = [sys.executable, "-c", RESTORER, str(catalog), str(reported + 1)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as worker:
-            assert worker.stdout is not None
-            begin = time.monotonic()
-            reported = int(worker.stdout.readline())
-            time.sleep(rng.uniform(0, 0.6) * (time.monotonic() - begin))
-            worker.send_signal(signal.SIGKILL)
-            rest = worker.stdout.read().split()
-            reported = int(rest[-1]) if rest and rest[-1].isdigit() else reported
+        reported = run_killed(RESTORER, catalog, reported + 1, wait=lambda first: rng.uniform(0, 0.6) * first)
         numbers = sorted(to_table_name("shop.orders", catalog).load().scan().to_arrow()["id"].to_pylist())
         bad, good = [each for each in numbers if each < 0], [each for each in numbers if each >= 0]
         assert good in ([*range(reported + 1)], [*range(reported + 2)])
@@ -186,21 +180,13 @@ while True:
 """
 
 
-def test_what_is_written_again_is_there_once(
+def test_what_is_rewritten_is_there_once(
     tmp_path: Path, record_testsuite_property: Callable[[str, object], None]
 ) -> None:
     """Files are in the table before others are removed, and no vacuum deletes a file of it."""
     catalog, rng, reported, kills = tmp_path / "c.db", random.Random(9), -1, 40 if FULL in os.environ else 2
     for _ in range(kills):
-        command = [sys.executable, "-c", COMPACTOR, str(catalog), str(reported + 1)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as worker:
-            assert worker.stdout is not None
-            begin = time.monotonic()
-            reported = int(worker.stdout.readline())
-            time.sleep(rng.uniform(0, 0.6) * (time.monotonic() - begin))
-            worker.send_signal(signal.SIGKILL)
-            rest = worker.stdout.read().split()
-            reported = int(rest[-1]) if rest and rest[-1].isdigit() else reported
+        reported = run_killed(COMPACTOR, catalog, reported + 1, wait=lambda first: rng.uniform(0, 0.6) * first)
         rows = to_table_name("shop.orders", catalog).load().scan().to_arrow()
         numbers = sorted(rows["id"].to_pylist())
         assert numbers in ([*range(reported + 1)], [*range(reported + 2)])

@@ -78,7 +78,12 @@ def list_store_files(path: str, is_hidden: Callable[[str], bool]) -> list[StoreF
 
 def _matches(names: Sequence[str], parts: Sequence[str]) -> bool:
     pairs = zip(names, parts, strict=False)
-    return len(names) >= len(parts) and all(fnmatchcase(name, part.replace("[^", "[!")) for name, part in pairs)
+    return len(names) >= len(parts) and all(matches_part(name, part) for name, part in pairs)
+
+
+def matches_part(name: str, part: str) -> bool:
+    """Return whether the name of a file or folder matches one part of a pattern, as Hadoop writes it."""
+    return fnmatchcase(name, part.replace("[^", "[!"))
 
 
 @lru_cache(maxsize=16)

@@ -13,7 +13,6 @@ import re
 import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from itertools import islice
 from urllib.parse import unquote, urlsplit
 
@@ -21,7 +20,7 @@ from widen.errors import InvalidOption, SourceError, StorageRefused
 from widen.log.local_files import absolute_path
 from widen.spark.engine import is_local
 from widen.spark.session import is_driver, will_run_here
-from widen.spark.source.remote_files import find_folders
+from widen.spark.source.remote_files import find_folders, matches_part
 from widen.spark.spark_types import SparkSession, spark_errors
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
@@ -151,7 +150,7 @@ def _matches(folder: str, part: str) -> list[str]:
         names = sorted(os.listdir(folder))
     except OSError:
         return []
-    return [os.path.join(folder, name) for name in names if fnmatchcase(name, part.replace("[^", "[!"))]
+    return [os.path.join(folder, name) for name in names if matches_part(name, part)]
 
 
 def ensure_place_writable(place: str) -> None:

@@ -282,7 +282,7 @@ def _partition_values(rows: pa.RecordBatch, origin: OriginColumn) -> list[dict[s
 
 
 def _lacks_partition(texts: pa.Array) -> pa.Array:
-    """Return for which texts there is no partition; see `has_no_partition`."""
+    """Return a mask of the texts that no partition holds; see `has_no_partition`."""
     is_null_text = pc.is_in(texts, value_set=pa.array(NULL_TEXTS, texts.type))
     return pc.or_(is_null_text, pc.fill_null(pc.match_substring(texts, NUL), False))
 

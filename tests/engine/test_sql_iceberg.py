@@ -173,6 +173,7 @@ def test_tables_are_created_with_rows(sql: Sql) -> None:
         ("ALTER TABLE {t} DROP PARTITION FIELD kind", InvalidOption, "partitioned by"),
         ("CREATE TABLE ns.x (id int) LOCATION '/tmp/x'", InvalidOption, "catalog chooses the location"),
         ("CREATE TABLE ns.x (id int) PARTITIONED BY (days(id))", InvalidOption, "which day cannot take"),
+        ("CREATE TABLE ns.x (id int) CLUSTER BY (id)", InvalidOption, "WRITE ORDERED BY"),
         ("CREATE TABLE ns.x (id int DEFAULT 1)", InvalidOption, "a default"),
         ("CREATE TABLE delta.`/tmp/x` (id int) PARTITIONED BY (bucket(2, id))", InvalidOption, "for Iceberg tables"),
         ("ALTER TABLE ns.missing WRITE UNORDERED", WidenError, "does not have it"),

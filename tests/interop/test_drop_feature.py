@@ -308,6 +308,20 @@ def test_clustering_columns_have_their_names_after_column_mapping(spark: SparkSe
     assert {tuple(row) for row in spark.sql(f"SELECT * FROM delta.`{place}`").collect()} == {(1, 2), (3, 4)}
 
 
+@pytest.mark.parametrize(
+    "clause", ["(id INT, a INT) USING delta CLUSTER BY (A, id)", "CLUSTER BY (A, id) AS SELECT 1 id, 2 a"]
+)
+def test_delta_lake_clusters_a_table_that_was_created_clustered(
+    spark: SparkSession, tmp_path: Path, clause: str
+) -> None:
+    place = str(tmp_path / "t")
+    widen.sql(f"CREATE TABLE delta.`{place}` {clause}", spark=spark)
+    assert spark.sql(f"DESCRIBE DETAIL delta.`{place}`").collect()[0]["clusteringColumns"] == ["a", "id"]
+    spark.sql(f"INSERT INTO delta.`{place}` VALUES (3, 4)")
+    spark.sql(f"OPTIMIZE delta.`{place}`")
+    assert spark.sql(f"SELECT a FROM delta.`{place}` WHERE id = 3").collect()[0][0] == 4
+
+
 USES: dict[str, tuple[dict[str, str], bool]] = {
     "deletionVectors": ({"delta.enableDeletionVectors": "true"}, True),
     "rowTracking": ({"delta.enableRowTracking": "true", "delta.enableDeletionVectors": "false"}, False),

@@ -614,6 +614,12 @@ KNOWN: Mapping[str, str] = {
     r"Cannot find main error class": "Delta Lake fails with an error of its own",
     r"l\.element TYPE varchar": "the limit of a text in an array can be raised here",
     r"delta\.parquet\.format\.version": "only 1.0.0 is written here, and others are refused",
+    r"VACUUM \{t\} RETAIN 1 HOURS": "the session of these tests turns Delta Lake's check of the retention off",
+    r"VACUUM \{t\} RETAIN -1 HOURS": "Delta Lake accepts a negative retention without its check",
+    r"WIDEN_INVALID_STATEMENT[\s\S]*(Omit LITE|Use Table\.rewrite|AS SELECT|Use Table\.overwrite)": (
+        "named with what to do instead: VACUUM LITE, REORG, CLONE, CREATE OR REPLACE"
+    ),
+    r"WRONG_COLUMN_DEFAULTS_FOR_DELTA": "CREATE TABLE with a default supports the feature that it needs",
     r"delta\.enableVariantShredding": "Delta Lake enables the feature by the name of its preview",
 }
 """Patterns of differences that are decisions, each with the reason."""

@@ -68,6 +68,7 @@ def plan_create_table(
     properties: Mapping[str, str],
     now_ms: int,
     description: str | None = None,
+    cluster_by: Sequence[Path] = (),
 ) -> TableCreation:
     """Return the first commit of a table.
 
@@ -79,10 +80,10 @@ def plan_create_table(
         InvalidColumnName: a name is not allowed.
         ColumnAlreadyExists: a name occurs twice.
         ColumnNotFound: a partition column is not in the schema.
-        InvalidOption: a partition column or a property is not valid.
+        InvalidOption: a partition or clustering column or a property is not valid.
         IcebergIncompatible: Iceberg compatibility is enabled, and the table would not be compatible.
 
-    Source: PROTOCOL.md#change-metadata, #protocol-evolution
+    Source: PROTOCOL.md#change-metadata, #protocol-evolution, #clustered-table
     """
     given = check_properties(properties)
     ensure_retention(given)
@@ -106,9 +107,16 @@ def plan_create_table(
         description=description,
     )
     iceberg_compat.ensure_compatible(TableConfiguration(protocol, metadata))
+    state = TableState(protocol, metadata, 0)
+    spelled = _clustering_paths(state, cluster_by) if cluster_by else []
+    clustering: tuple[DomainMetadata, ...] = ()
+    if spelled:
+        protocol = with_features(protocol, [CLUSTERING_FEATURE])
+        clustering = (clustering_domain(_physical_clustering(state, spelled)),)
     described = {"isManaged": "false", "description": description, "properties": configuration}
-    parameters: dict[str, object] = {**described, "partitionBy": partition_columns, "clusterBy": []}
-    return TableCreation((metadata, protocol), "CREATE TABLE", parameters)
+    clustered_by = [format_path(path) for path in spelled]
+    parameters: dict[str, object] = {**described, "partitionBy": partition_columns, "clusterBy": clustered_by}
+    return TableCreation((metadata, protocol, *clustering), "CREATE TABLE", parameters)
 
 
 # Delta Lake's protocol for a new table whose properties and columns need no other.
@@ -245,12 +253,9 @@ def plan_cluster_by(state: TableState, columns: Sequence[Path]) -> MetadataChang
 
     Source: PROTOCOL.md#clustered-table; Delta Lake's ALTER TABLE CLUSTER BY
     """
-    if state.metadata.partition_columns:
-        expected = "The table is partitioned; a table has partitions or clustering, not both."
-        raise InvalidOption(option="CLUSTER BY", value=[format_path(each) for each in columns], expected=expected)
     spelled = _clustering_paths(state, columns)
     mode = state.mapping
-    physical = tuple(column_mapping.to_physical_path(state.schema, path, mode) for path in spelled)
+    physical = _physical_clustering(state, spelled)
     if physical == state.clustered_by:
         return None
     by_physical = {
@@ -268,12 +273,20 @@ def plan_cluster_by(state: TableState, columns: Sequence[Path]) -> MetadataChang
     return MetadataChange((*changed, clustering_domain(physical)), "CLUSTER BY", parameters)
 
 
+def _physical_clustering(state: TableState, spelled: Sequence[Path]) -> tuple[Path, ...]:
+    return tuple(column_mapping.to_physical_path(state.schema, path, state.mapping) for path in spelled)
+
+
 def _clustering_paths(state: TableState, columns: Sequence[Path]) -> list[Path]:
     """Return clustering columns as the schema spells them.
 
     Raises:
-        InvalidOption: there are too many, one occurs twice, or the table has no statistics for one.
+        InvalidOption: the table is partitioned; there are too many columns, one occurs twice, or the table has no
+            statistics for one.
     """
+    if state.metadata.partition_columns:
+        expected = "The table is partitioned; a table has partitions or clustering, not both."
+        raise InvalidOption(option="CLUSTER BY", value=[format_path(each) for each in columns], expected=expected)
     spelled = [resolve(state.schema, path)[0] for path in columns]
     indexed = indexed_leaves(state.schema, state.properties, ())
     problem = ""

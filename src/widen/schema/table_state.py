@@ -63,12 +63,12 @@ class MetadataChange:
 class TableCreation(MetadataChange):
     """The first commit of a table."""
 
-    actions: tuple[Metadata, Protocol]
-
     @property
     def table(self) -> TableConfiguration:
         """The configuration of the new table."""
-        metadata, protocol = self.actions
+        metadata, protocol, *_ = self.actions
+        assert isinstance(metadata, Metadata)
+        assert isinstance(protocol, Protocol)
         return TableConfiguration(protocol, metadata)
 
 

@@ -277,6 +277,7 @@ def _create(statement: Creation, spark: SparkSession | None, options: Mapping[st
 def _make(statement: Creation, place: str, spark: SparkSession | None, options: Mapping[str, str] | None) -> Table:
     details: dict[str, Any] = {
         "partition_by": _plain_columns(statement.partition_by),
+        "cluster_by": statement.cluster_by,
         "properties": statement.properties,
         "storage_options": options,
         "description": statement.comment,

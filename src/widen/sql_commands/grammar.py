@@ -92,11 +92,12 @@ PARTS: Mapping[str, str] = {
     "sequence": '"(" (start_with | increment_by)* ")"',
     "start_with": "START WITH integer",
     "increment_by": "INCREMENT BY integer",
-    "?clause": "partitioned_by | location | comment | table_properties",
+    "?clause": "partitioned_by | clustered_by | location | comment | table_properties",
     "using": "USING (delta | iceberg)",
     "delta": "DELTA",
     "iceberg": "ICEBERG",
     "partitioned_by": 'PARTITIONED BY "(" partition_field ("," partition_field)* ")"',
+    "clustered_by": 'CLUSTER BY "(" columns ")"',
     "at_version": "AS OF VERSION number",
     "retain_days": "RETAIN number DAYS",
     "?direction": "ascending | descending",
@@ -307,6 +308,10 @@ METHODS: Mapping[tuple[str, ...], str] = {
 
 OPTIONS: Mapping[tuple[str, str], str] = {
     ("VACUUM", "LITE"): "Omit LITE: VACUUM deletes every file that no version within the retention needs.",
+    (
+        "CREATE",
+        "CLONE",
+    ): "Use CREATE TABLE … AS SELECT; Widen reads clones, but only Delta Lake creates them.",
     ("OPTIMIZE", "FULL"): "Omit FULL: it is for clustered tables. To write all files again in an order, use ZORDER BY.",
 }
 """What to do for options of other engines, by the first word of the statement and the option."""

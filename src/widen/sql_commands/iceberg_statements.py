@@ -18,7 +18,7 @@ from widen.iceberg.schema_conversion import to_model
 from widen.iceberg.table_commit import NewTable, create_iceberg_table, open_transaction
 from widen.log.commit_files import time_text
 from widen.log.commit_outcome import Conflicted, StagedFiles
-from widen.model.column_path import as_nullable
+from widen.model.column_path import as_nullable, format_path
 from widen.model.types import compact_sql
 from widen.protocol.column_metadata import DEFAULT
 from widen.schema import alter
@@ -220,6 +220,9 @@ def create(
     if statement.location is not None:
         expected = "Omit it: the catalog chooses the location of an Iceberg table."
         raise InvalidOption(option="LOCATION", value=statement.location, expected=expected)
+    if statement.cluster_by:
+        expected = "Omit it: Iceberg tables have partitions and a sort order (ALTER TABLE … WRITE ORDERED BY)."
+        raise InvalidOption(option="CLUSTER BY", value=list(map(format_path, statement.cluster_by)), expected=expected)
     if name.find() is not None:
         if not statement.if_not_exists:
             raise TableAlreadyExists(location=str(name))

@@ -365,6 +365,9 @@ class _StatementBuilder(Transformer[Token, Statement]):
     def partitioned_by(self, meta: Meta, *names: str) -> _Option:
         return _Option(meta.start_pos, "PARTITIONED BY", {"partition_by": names})
 
+    def clustered_by(self, meta: Meta, columns: tuple[Path, ...]) -> _Option:
+        return _Option(meta.start_pos, "CLUSTER BY", {"cluster_by": columns})
+
     def using(self, _: Meta, name: str) -> str:
         return name
 

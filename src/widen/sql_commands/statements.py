@@ -214,6 +214,7 @@ class CreateTableStatement(TableStatement):
     properties: Mapping[str, str] = field(default_factory=dict)
     if_not_exists: bool = False
     using: str | None = None
+    cluster_by: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -407,6 +408,7 @@ class CreateTableAs(TableStatement):
     properties: Mapping[str, str] = field(default_factory=dict)
     if_not_exists: bool = False
     using: str | None = None
+    cluster_by: tuple[Path, ...] = ()
 
 
 RowStatement: TypeAlias = Query | Insert | Update | Delete | Merge | CreateTableAs

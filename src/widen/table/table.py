@@ -27,6 +27,7 @@ from widen.protocol.column_metadata import has_expressions
 from widen.protocol.table_configuration import TableConfiguration
 from widen.protocol.table_features import ensure_writable
 from widen.protocol.table_properties import canonical_properties
+from widen.schema.alter import AnyPath, to_path
 from widen.schema.growth import SchemaGrowth, can_retry_write, grow_schema, schema_change_options
 from widen.schema.source_metadata import AutomaticWidening
 from widen.schema.table_definition import advance_identities, plan_create_table
@@ -319,6 +320,7 @@ def create_table(
     schema: SchemaLike,
     *,
     partition_by: Sequence[str] = (),
+    cluster_by: Sequence[AnyPath] = (),
     properties: Mapping[str, str] | None = None,
     storage_options: Mapping[str, str] | None = None,
     description: str | None = None,
@@ -330,6 +332,8 @@ def create_table(
         location: A local path or a URL of an object store.
         schema: Its columns.
         partition_by: The partition columns.
+        cluster_by: The columns that Delta Lake's OPTIMIZE clusters the files by: at most four, with statistics. A table
+            has clustering or partitions, not both.
         properties: Its properties, e.g. ``{"delta.enableTypeWidening": "true"}``. They override the session
             defaults: ``spark.databricks.delta.properties.defaults.*``.
         storage_options: Settings and credentials of the store.
@@ -339,7 +343,7 @@ def create_table(
 
     Raises:
         TableAlreadyExists: there is already a table at this location.
-        InvalidOption: a name, a partition column or a property cannot be used.
+        InvalidOption: a name, a partition or clustering column or a property cannot be used.
         InvalidType: the schema string cannot be parsed.
         InvalidDefault: the default of a column cannot be used.
         InvalidGeneration: the expression of a generated column cannot be used.
@@ -357,7 +361,8 @@ def create_table(
 
         ensure_expressions_valid(find_session(spark), wanted)
     wished = {**_default_properties(spark), **canonical_properties(properties or {})}
-    change = plan_create_table(wanted, tuple(partition_by), wished, now_ms, description)
+    clustered_by = [to_path(each) for each in cluster_by]
+    change = plan_create_table(wanted, tuple(partition_by), wished, now_ms, description, clustered_by)
     return Table._of(commit(store, None, change.actions, change.operation, change.parameters).or_raise())
 
 
@@ -366,6 +371,7 @@ def create_table_as(
     rows: DataFrame,
     *,
     partition_by: Sequence[str] = (),
+    cluster_by: Sequence[AnyPath] = (),
     properties: Mapping[str, str] | None = None,
     storage_options: Mapping[str, str] | None = None,
     description: str | None = None,
@@ -376,6 +382,7 @@ def create_table_as(
         location: A local path or a URL of an object store.
         rows: The rows; their columns become those of the table.
         partition_by: As for `create_table`.
+        cluster_by: As for `create_table`.
         properties: As for `create_table`.
 
     Raises:
@@ -396,7 +403,8 @@ def create_table_as(
         raise TableAlreadyExists(location=store.location)
     wished = {**default_properties(rows.sparkSession), **canonical_properties(properties or {})}
     schema = as_nullable(from_spark(rows.schema))
-    change = plan_create_table(schema, tuple(partition_by), wished, current_ms(), description)
+    clustered_by = [to_path(each) for each in cluster_by]
+    change = plan_create_table(schema, tuple(partition_by), wished, current_ms(), description, clustered_by)
     with StagedFiles() as staged:
         adds = write_parquet(rows, store, change.table)
         staged.add_files(store, adds)

@@ -276,6 +276,22 @@ def test_a_table_is_clustered_by_the_physical_names_of_columns() -> None:
     assert undone.parameters == {"oldClusteringColumns": "a,s.x", "newClusteringColumns": ""}
 
 
+def test_a_new_table_is_clustered_by_the_physical_names_of_columns() -> None:
+    schema = state("a int, s struct<x: int>").schema
+    created = plan_create_table(schema, (), {"delta.columnMapping.mode": "name"}, 0, None, [("A",), ("s", "x")])
+    assert created.parameters["clusterBy"] == ["a", "s.x"]
+    assert {"clustering", "domainMetadata"} <= {*(created.table.protocol.writer_features or ())}
+    *_, domain = created.actions
+    assert isinstance(domain, DomainMetadata)
+    columns = clustering_columns({domain.domain: domain})
+    assert [len(each) for each in columns] == [1, 2]
+    assert all(step.startswith("col-") for each in columns for step in each)
+    with pytest.raises(InvalidOption, match="partitioned"):
+        plan_create_table(schema, ("a",), {}, 0, None, [("s", "x")])
+    with pytest.raises(ColumnNotFound):
+        plan_create_table(schema, (), {}, 0, None, [("nope",)])
+
+
 @pytest.mark.parametrize(
     ("columns", "told"),
     [

@@ -235,6 +235,16 @@ FORM_OF: list[tuple[str, str, Statement]] = [
         CreateTableAs(T, partition_by=("p",), if_not_exists=True, using="delta"),
     ),
     (
+        "create_table_as",
+        "CREATE TABLE delta.t CLUSTER BY (a, s.`x y`) COMMENT 'c' AS QUERY",
+        CreateTableAs(T, comment="c", cluster_by=(("a",), ("s", "x y"))),
+    ),
+    (
+        "create_table",
+        "CREATE TABLE delta.t (a int) CLUSTER BY (a)",
+        CreateTableStatement(T, StructType((Field("a", INTEGER),)), cluster_by=(("a",),)),
+    ),
+    (
         "create_table",
         "CREATE TABLE delta.t (a int, s struct<b: string>) USING iceberg PARTITIONED BY (Bucket(4, a), s.b, days(`x`))",
         CreateTableStatement(

@@ -60,6 +60,11 @@ NEAREST = [
 OPTIONS = [
     ("VACUUM t LITE", 10, "Omit LITE: VACUUM deletes every file that no version within the retention needs."),
     (
+        "CREATE TABLE t SHALLOW CLONE u",
+        16,
+        "Use CREATE TABLE … AS SELECT; Widen reads clones, but only Delta Lake creates them.",
+    ),
+    (
         "OPTIMIZE t FULL",
         12,
         "Omit FULL: it is for clustered tables. To write all files again in an order, use ZORDER BY.",

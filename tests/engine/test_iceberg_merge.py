@@ -96,6 +96,11 @@ MERGES: dict[str, tuple[Callable[[Any], Any], list[Row], tuple[int, int, int]]] 
         changed({2: None, 3: {"size": 303}}),
         (0, 1, 1),
     ),
+    "delete only": (
+        lambda merge: merge.when_matched_delete(),
+        changed({2: None, 3: None}),
+        (0, 0, 2),
+    ),
     "insert only": (
         lambda merge: merge.when_not_matched_insert({"id": "s.id", "kind": "s.kind", "size": "s.size"}),
         changed({}, NINE),
@@ -129,11 +134,19 @@ MERGES: dict[str, tuple[Callable[[Any], Any], list[Row], tuple[int, int, int]]] 
 }
 
 
+@pytest.mark.parametrize("most_rows", [65_536, 0], ids=["with Arrow", "with Spark"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("merge", MERGES)
 def test_a_merge_is_one_snapshot(
-    spark: SparkSession, catalog: SqlCatalog, made: Callable[..., Table], layout: str, merge: str
+    spark: SparkSession,
+    catalog: SqlCatalog,
+    made: Callable[..., Table],
+    monkeypatch: pytest.MonkeyPatch,
+    layout: str,
+    merge: str,
+    most_rows: int,
 ) -> None:
+    monkeypatch.setattr("widen.spark.iceberg.held_rows.MOST_ROWS", most_rows)
     table, (act, expected, counts) = made(layout), MERGES[merge]
     opened = widen.IcebergTable("ns.t", catalog=catalog)
     done = act(opened.merge(spark.sql(f"SELECT * FROM {SOURCE}"), "t.id = s.id")).execute()
@@ -142,6 +155,27 @@ def test_a_merge_is_one_snapshot(
     assert len(table.metadata.snapshots) == 3
     assert tuple(done.metrics[f"numTargetRows{name}"] for name in ("Inserted", "Updated", "Deleted")) == counts
     assert [row.id for row in opened.read(spark=spark).orderBy("id").collect()] == [row["id"] for row in expected]
+
+
+def test_required_fields_of_rows_that_are_deleted_are_no_obstacle(spark: SparkSession, catalog: SqlCatalog) -> None:
+    place = StructType(NestedField(3, "zip", StringType(), required=True))
+    schema = Schema(NestedField(1, "id", IntegerType(), required=True), NestedField(2, "place", place, required=False))
+    table = catalog.create_table("ns.t", schema)
+    old = [{"id": number, "place": None if number == 2 else {"zip": "x"}} for number in range(5)]
+    table.append(pa.Table.from_pylist(old, schema=schema.as_arrow()))
+    source = spark.sql("SELECT * FROM VALUES (1, 'y'), (2, 'y'), (3, 'y'), (9, NULL) AS v(id, zip)")
+    merge = widen.IcebergTable("ns.t", catalog=catalog).merge(source, "t.id = s.id")
+    merge = merge.when_matched_delete(condition="t.id = 1").when_matched_update(
+        {"place.zip": "s.zip"}, condition="t.id = 3"
+    )
+    merge.when_matched_update({"id": "t.id + 10"}).when_not_matched_insert({"id": "s.id"}).execute()
+    assert rows(table) == [
+        old[0],
+        {"id": 3, "place": {"zip": "y"}},
+        old[4],
+        {"id": 9, "place": None},
+        {**old[2], "id": 12},
+    ]
 
 
 def test_a_merge_adds_and_widens_columns(spark: SparkSession, catalog: SqlCatalog, made: Callable[..., Table]) -> None:

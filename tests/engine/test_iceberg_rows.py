@@ -165,6 +165,7 @@ def test_only_changed_rows_go_through_spark(
     monkeypatch.setattr(IcebergWriter, "write", write_and_count)
     monkeypatch.setattr("widen.spark.iceberg.write.LOCAL_COPY_BYTES", most_bytes)
     monkeypatch.setattr("widen.spark.iceberg.row_changes._FEW", 1)
+    monkeypatch.setattr("widen.spark.iceberg.held_rows.MOST_ROWS", 0)
     opened.delete("id = 2", spark=spark)
     opened.update({"size": "id + 7", "place.zip": "'new'"}, "id = 3", spark=spark)
     source = spark.sql("SELECT * FROM VALUES (1, 'x'), (4, 'y'), (9, 'z') AS v(id, kind)")
@@ -180,6 +181,50 @@ def test_only_changed_rows_go_through_spark(
     folder = Path(table.location().removeprefix("file://"))
     live = {file["file_path"].removeprefix("file://") for file in table.inspect.all_files().to_pylist()}
     assert {str(path) for path in folder.rglob("*.parquet")} == live
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_few_changed_rows_are_written_where_they_were(
+    spark: SparkSession, catalog: SqlCatalog, made: Callable[..., Table], monkeypatch: pytest.MonkeyPatch, layout: str
+) -> None:
+    """Spark writes nothing, and a change within a partition adds as many files as it removes."""
+    table, opened = made(layout), widen.IcebergTable("ns.t", catalog=catalog)
+
+    def refuse(writer: IcebergWriter, frame: Any) -> list[IcebergFile]:
+        raise AssertionError("written by Spark")
+
+    monkeypatch.setattr(IcebergWriter, "write", refuse)
+    done = opened.update({"size": "size * 2", "place.zip": "concat(kind, 'é')"}, "id IN (1, 3)", spark=spark)
+    assert done.metrics["numAddedFiles"] == done.metrics["numRemovedFiles"]
+    first, third = {"size": 20, "place": {"zip": "aé"}}, {"size": 60, "place": {"zip": "bé"}}
+    assert rows(table) == [{**ROWS[0], **first}, ROWS[1], {**ROWS[2], **third}, *ROWS[3:]]
+    folder = Path(table.location().removeprefix("file://"))
+    live = {file["file_path"].removeprefix("file://") for file in table.inspect.all_files().to_pylist()}
+    assert {str(path) for path in folder.rglob("*.parquet")} == live
+
+
+@pytest.mark.parametrize(("letters", "is_here"), [(1_000, True), (2_000, False)])
+def test_long_values_are_left_to_spark(
+    spark: SparkSession,
+    catalog: SqlCatalog,
+    made: Callable[..., Table],
+    monkeypatch: pytest.MonkeyPatch,
+    letters: int,
+    is_here: bool,
+) -> None:
+    """What this process holds has a limit in bytes, too."""
+    table, by_spark, write = made(), list[int](), IcebergWriter.write
+
+    def write_and_count(writer: IcebergWriter, frame: Any) -> list[IcebergFile]:
+        files = write(writer, frame)
+        by_spark.append(writer.count_rows(files))
+        return files
+
+    monkeypatch.setattr(IcebergWriter, "write", write_and_count)
+    new = f"CASE WHEN id = 1 THEN repeat('x', {letters}) ELSE 'y' END"
+    widen.IcebergTable("ns.t", catalog=catalog).update({"kind": new}, spark=spark)
+    assert rows(table) == [{**row, "kind": "x" * letters if row["id"] == 1 else "y"} for row in ROWS]
+    assert bool(by_spark) != is_here
 
 
 def test_rows_that_others_have_deleted_stay_deleted(

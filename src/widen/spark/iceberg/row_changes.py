@@ -9,16 +9,16 @@ Source: Iceberg's table specification, "Row-level Deletes"; Delta Lake's DELETE,
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyroaring import BitMap64
 
-from widen.errors import JobFailed
+from widen.errors import AmbiguousMerge, JobFailed
 from widen.iceberg.catalog import TableName
 from widen.iceberg.metadata_files import live_entries
 from widen.iceberg.partitions import calendar_limits, truncation_limits
@@ -65,12 +65,21 @@ from widen.spark.dml.rows_and_changes import to_bitmaps
 from widen.spark.dml.update_delete import rows_within
 from widen.spark.errors import translate_spark_errors, unpersist
 from widen.spark.expression import Expression, ensure_deterministic_condition, to_column
+from widen.spark.iceberg.held_rows import MOST_ROWS, HeldRows, hold_rows
 from widen.spark.iceberg.table_scan import IcebergSource, read_iceberg_files
-from widen.spark.iceberg.write import are_few_words, by_path, copy_unmarked, open_iceberg_writer, with_keys
+from widen.spark.iceberg.write import (
+    ChangedRows,
+    are_few_words,
+    by_path,
+    can_copy_here,
+    copy_unmarked,
+    open_iceberg_writer,
+    with_keys,
+)
 from widen.spark.read.deleted_rows import BROADCAST_ROWS, DISTINCT, FILE, MASK, ROW, mark_rows, without_marked
 from widen.spark.read.predicates import PredicateScope, parse_predicate
 from widen.spark.spark_types import Column, DataFrame, F, SparkSession, from_spark, to_spark, visible_schema
-from widen.spark.write.physical_layout import check_rows, fill_missing_columns
+from widen.spark.write.physical_layout import breaks_a_rule, check_rows, fill_missing_columns
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
@@ -146,11 +155,47 @@ class SelectedRows:
         incoming = overlay_types(self.schema, {path: value.type for path, value in values.items()})
         merge_schema(self.schema, incoming, SchemaChangeOptions(casts=True, fills=False))
         new = assign_columns(self.schema, values, lambda name: F.col(quote_name(name)))
-        if not self.removed:
+        if not self._candidates.files:
             return self._unchanged()
         transaction = self._open(())
-        columns = [self._updated(field.name, new) for field in self.schema]
         writer = open_iceberg_writer(transaction, self.schema)
+        with translate_overflow():
+            done = self._update_here(transaction, writer, new)
+        return done or self._update_with_spark(transaction, writer, new)
+
+    def _update_here(
+        self, transaction: IcebergTransaction, writer: IcebergWriter, new: Mapping[str, Column]
+    ) -> IcebergChange | None:
+        """Update the rows with Arrow; None if Spark has to do it."""
+
+        def decide(_: StructType, rows: DataFrame) -> DataFrame:
+            values = (column.alias(name) for name, column in new.items())
+            return rows.where(self._is_match).select(FILE, ROW, F.lit(0).alias(CLAUSE), *values)
+
+        scan = self._candidates
+        if self.where is None and sum(file.rows for file in scan.files) > MOST_ROWS:
+            return None
+        held = self._hold(transaction, writer, scan, [*new], (ChangeKind.UPDATE,), decide)
+        if held is None or not len(held.rows):
+            return None if held is None else self._unchanged()
+        with StagedFiles() as staged:
+            files = self._write_held(writer, staged, scan, held)
+            if files is None:
+                return None
+            written, removed = files
+            metrics = {
+                "numAddedFiles": len(written),
+                "numRemovedFiles": len(removed),
+                "numUpdatedRows": len(held.rows),
+            }
+            return self._commit(transaction, staged, UPDATE, written, metrics, removed=removed)
+
+    def _update_with_spark(
+        self, transaction: IcebergTransaction, writer: IcebergWriter, new: Mapping[str, Column]
+    ) -> IcebergChange:
+        if not self.removed:
+            return self._unchanged()
+        columns = [self._updated(field.name, new) for field in self.schema]
         with StagedFiles() as staged, translate_overflow():
             copies = None
             if self.count <= _FEW * sum(each.record_count for each in self.removed):
@@ -205,13 +250,47 @@ class SelectedRows:
         transaction = self._open(operations)
         schema = self._new_schema(transaction)
         merge = resolution.resolve(schema)
+        with translate_overflow():
+            plan = _MergePlan(transaction, merge, schema, self._merge_candidates(merge), operations)
+            return self._merge_here(plan) or self._merge_with_spark(plan)
+
+    def _decide(self, plan: _MergePlan, schema: StructType, rows: DataFrame) -> DataFrame:
+        """Return the rows that a merge changes.
+
+        Args:
+            schema: The columns to return of them.
+        """
         target = _MergeTarget(self.spark, self.schema, schema)
-        scan, kinds = self._merge_candidates(merge), merge.kinds
+        return keep_decided_rows(MergeDecision(target, plan.merge).decide(rows))
+
+    def _merge_here(self, plan: _MergePlan) -> IcebergChange | None:
+        """Merge with Arrow what one job decides; None if Spark has to do it."""
+        merge, transaction, scan = plan.merge, plan.transaction, plan.scan
+        writer = open_iceberg_writer(transaction, plan.schema)
+        held = self._hold(transaction, writer, scan, plan.assigned, merge.kinds, partial(self._decide, plan))
+        if held is None:
+            return None
+        if not merge.takes_any and (count := held.repeated):
+            raise AmbiguousMerge(count=count)
+        if not held.total and not plan.operations:
+            return self._unchanged()
+        with StagedFiles() as staged:
+            files = self._write_held(writer, staged, scan, held)
+            if files is None:
+                return None
+            written, removed = files
+            copied = writer.count_rows(written) - held.count(ChangeKind.UPDATE, ChangeKind.INSERT)
+            metrics = _merge_metrics(held.total, merge.clauses, copied, written, removed)
+            return self._commit(transaction, staged, MERGE, written, metrics, plan.schema, removed)
+
+    def _merge_with_spark(self, plan: _MergePlan) -> IcebergChange:
+        transaction, merge, schema, scan = plan.transaction, plan.merge, plan.schema, plan.scan
+        kinds, clauses, operations = merge.kinds, merge.clauses, plan.operations
         rows = read_iceberg_files(self._source, self.schema, scan, UnknownPredicate(), place=(FILE, ROW))
         names = [quote_name(name) for name in schema.names]
-        with ExitStack() as persisted, translate_overflow():
+        with ExitStack() as persisted:
             with translate_spark_errors():
-                changed = keep_decided_rows(MergeDecision(target, merge).decide(rows)).select(FILE, ROW, CLAUSE, *names)
+                changed = self._decide(plan, schema, rows).select(FILE, ROW, CLAUSE, *names)
                 # Persisted: a source that is not deterministic could decide otherwise the second time.
                 persisted.callback(unpersist, changed.persist())
                 words = _merge_words(changed, kinds)
@@ -251,13 +330,56 @@ class SelectedRows:
                 # How many rows deletes of other writers remove is known only to those who read them.
                 if copied < 0 or (not touched.deletes and copied != before):
                     raise JobFailed(reason=f"{copied} rows were copied instead of {before}")
-                metrics = {
-                    **_merge_counts(total, clauses),
-                    "numTargetRowsCopied": copied,
-                    "numTargetFilesAdded": len(written),
-                    "numTargetFilesRemoved": len(removed),
-                }
+                metrics = _merge_metrics(total, clauses, copied, written, removed)
                 return self._commit(transaction, staged, MERGE, written, metrics, schema, removed)
+
+    def _hold(
+        self,
+        transaction: IcebergTransaction,
+        writer: IcebergWriter,
+        scan: IcebergScan,
+        names: Collection[str],
+        kinds: Sequence[ChangeKind],
+        decide: Callable[[StructType, DataFrame], DataFrame],
+    ) -> HeldRows | None:
+        """Return the rows that a change decides, with their new values; None if Spark has to write them.
+
+        Args:
+            scan: The files that may have such rows.
+            names: The columns that change.
+            decide: Returns the rows that change, with these columns.
+        """
+        if not can_copy_here(self._source, writer, scan):
+            return None
+        columns = StructType(tuple(field for field in writer.schema if field.name in names))
+        fields = [field for field in transaction.partition_fields if field.source[0] in names]
+        limits = {**truncation_limits(fields, columns), **calendar_limits(fields, columns)}
+        with translate_spark_errors():
+            rows = read_iceberg_files(self._source, self.schema, scan, UnknownPredicate(), place=(FILE, ROW))
+            decided = decide(columns, rows).select(FILE, ROW, CLAUSE, *map(quote_name, columns.names))
+            return hold_rows(decided, columns, kinds, breaks_a_rule(columns, _NO_FEATURES, {}, limits))
+
+    def _write_held(
+        self, writer: IcebergWriter, staged: StagedFiles, scan: IcebergScan, held: HeldRows
+    ) -> tuple[list[IcebergFile], list[DataFile]] | None:
+        """Write what replaces the files with such rows, and return it with these; None if Spark has to copy one.
+
+        Raises:
+            JobFailed: there are more or fewer rows than were decided.
+        """
+        touched = with_keys(scan, held.keys)
+        changed = ChangedRows(held.replaced(touched), held.added)
+        written = copy_unmarked(self._source, writer, touched, held.deleted(touched), changed=changed)
+        if written is None:
+            return None
+        staged.add_undo(lambda: writer.discard(written))
+        paths = {file.path for file in touched.files}
+        removed = [each for each in self._live if each.file_path in paths]
+        more = held.count(ChangeKind.INSERT) - held.count(ChangeKind.DELETE)
+        found, expected = writer.count_rows(written), sum(each.record_count for each in removed) + more
+        if found != expected:
+            raise JobFailed(reason=f"{found} rows were written instead of {expected}")
+        return written, removed
 
     def _unmarked_rows(self, scan: IcebergScan, words: DataFrame, count: int, schema: StructType) -> DataFrame:
         """Return the rows of files that none of a number of words marks, with the columns of a schema."""
@@ -437,6 +559,30 @@ class SelectedRows:
 
 
 @dataclass(frozen=True)
+class _MergePlan:
+    """A merge that can run.
+
+    Args:
+        schema: The columns that the table then has.
+        scan: The files that may have rows that it changes.
+        operations: The changes of columns.
+    """
+
+    transaction: IcebergTransaction
+    merge: ResolvedMerge
+    schema: StructType
+    scan: IcebergScan
+    operations: Sequence[Operation]
+
+    @property
+    def assigned(self) -> Collection[str]:
+        """The columns that may change: a row keeps those that no clause assigns."""
+        if ChangeKind.INSERT in self.merge.kinds:
+            return self.schema.names
+        return {path[0] for values in self.merge.values for path in values}
+
+
+@dataclass(frozen=True)
 class _MergeTarget:
     """The table as the decision of a merge sees it: no column is computed."""
 
@@ -459,11 +605,22 @@ def _rows_of(counts: Counter[int], kinds: Sequence[ChangeKind], *wanted: ChangeK
     return sum(count for at, count in counts.items() if kinds[at] in wanted)
 
 
-def _merge_counts(total: Counter[int], clauses: Sequence[MergeClause]) -> dict[str, int]:
-    """Return the counts of rows of a merge, by Delta Lake's names."""
+def _merge_metrics(
+    total: Counter[int],
+    clauses: Sequence[MergeClause],
+    copied: int,
+    written: Sequence[IcebergFile],
+    removed: Sequence[DataFile],
+) -> dict[str, int]:
+    """Return the counts of a merge, by Delta Lake's names."""
     kinds = [clause.kind for clause in clauses]
     names = {"Inserted": ChangeKind.INSERT, "Updated": ChangeKind.UPDATE, "Deleted": ChangeKind.DELETE}
-    return {f"numTargetRows{name}": _rows_of(total, kinds, kind) for name, kind in names.items()}
+    return {
+        **{f"numTargetRows{name}": _rows_of(total, kinds, kind) for name, kind in names.items()},
+        "numTargetRowsCopied": copied,
+        "numTargetFilesAdded": len(written),
+        "numTargetFilesRemoved": len(removed),
+    }
 
 
 def _merge_words(changed: DataFrame, kinds: Sequence[ChangeKind]) -> DataFrame:

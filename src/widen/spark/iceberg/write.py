@@ -340,18 +340,27 @@ def with_keys(scan: IcebergScan, keys: Collection[str]) -> IcebergScan:
     return replace(scan, files=tuple(wanted))
 
 
+def can_copy_here(source: IcebergSource, writer: IcebergWriter, scan: IcebergScan) -> bool:
+    """Return whether this process may copy all files of a scan with `copy_unmarked`, as far as footers tell."""
+    if writer.sort_by or sum(file.size_bytes for file in scan.files) > LOCAL_COPY_BYTES:
+        return False
+    return columns_by_file(source, writer.schema, scan) is not None
+
+
 def copy_unmarked(
     source: IcebergSource,
     writer: IcebergWriter,
     scan: IcebergScan,
     marked: Mapping[str, BitMap64],
     writers: int | None = None,
+    changed: ChangedRows | None = None,
 ) -> list[IcebergFile] | None:
     """Copy the files of a scan without some of their rows: in this process, unless they are large.
 
     Args:
         marked: The positions of those rows by the path of each file.
         writers: The number of threads or tasks that write files of their own; by default it depends on the size.
+        changed: What the copies have instead of other rows and beside them; only for copies in this process.
 
     Returns:
         None if only Spark can copy them.
@@ -362,14 +371,16 @@ def copy_unmarked(
     if columns is None:
         return None
     layout, size = writer.new_layout(), sum(file.size_bytes for file in files)
-    copier, tasks = _FileCopier(source.io, layout, columns), writers or min(len(files), 1 + size // TASK_BYTES)
+    changed = changed or ChangedRows({}, None)
+    copier = _FileCopier(source.io, layout, columns, changed.replaced)
+    tasks = writers or max(1, min(len(files), 1 + size // TASK_BYTES))
     rest = {file.path: marked[file.path] for file in files}
     with ExitStack() as undo:
         undo.callback(discard_folder, writer.store, layout.job)
         if size <= LOCAL_COPY_BYTES:
             shares = [{path: rest[path] for path in [*rest][at::tasks]} for at in range(tasks)]
             with ThreadPoolExecutor(COPY_THREADS) as pool:  # Arrow works outside of Python's lock
-                found = list(pool.map(copier.copy, shares))
+                found = list(pool.map(copier.copy, shares, [changed.added, *[None] * (tasks - 1)]))
         else:
             words = [batch for path, bitmap in rest.items() for batch in word_batches(path, bitmap)]
             frame = source.spark.createDataFrame(pa.Table.from_batches(words))
@@ -386,25 +397,46 @@ def copy_unmarked(
 
 
 @dataclass(frozen=True, slots=True)
+class ChangedRows:
+    """Rows that copies of files have instead of old ones, and beside them.
+
+    Args:
+        replaced: New values of some columns by the path of each file, with their positions as `ROW`.
+        added: New rows, in the columns of the table.
+    """
+
+    replaced: Mapping[str, pa.Table]
+    added: pa.Table | None
+
+
+@dataclass(frozen=True, slots=True)
 class _FileCopier:
     """How tasks copy files.
 
     Args:
         columns: The columns of each file by its path.
+        replaced: See `ChangedRows`.
     """
 
     io: FileIO
     layout: IcebergLayout
     columns: Mapping[str, StructType]
+    replaced: Mapping[str, pa.Table]
 
-    def copy(self, marked: Mapping[str, BitMap64]) -> list[PartFile] | None:
-        """Copy files without some of their rows, and return the copies; None if Spark has to copy one of them."""
+    def copy(self, marked: Mapping[str, BitMap64], added: pa.Table | None = None) -> list[PartFile] | None:
+        """Copy files without some of their rows, and return the copies; None if Spark has to copy one of them.
+
+        Args:
+            added: Rows that the copies have beside these.
+        """
         writers, schema = IcebergWriters(self.layout), self.layout.schema
         assert schema is not None
         try:
             for path, bitmap in marked.items():
-                for rows in read_unmarked(self.io, self.columns[path], path, bitmap):
+                for rows in read_unmarked(self.io, self.columns[path], path, bitmap, self.replaced.get(path)):
                     writers.write(rows.cast(schema))
+            if added is not None and len(added):
+                writers.write(added.cast(schema))
             return writers.close()
         except (NotLocal, pa.ArrowException):  # Spark may read the file, or says what is wrong
             writers.discard()

@@ -6,7 +6,8 @@ Source: PROTOCOL.md#column-mapping, #partition-value-serialization
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import partial
+from functools import partial, reduce
+from operator import or_
 from typing import TypeAlias
 
 from widen.iceberg.schema_conversion import fixed_lengths
@@ -396,6 +397,15 @@ def first_violated_rule(
     for is_violated, refusal in reversed(breaches):
         message = F.when(is_violated, refusal_text(*refusal)).otherwise(message)
     return message
+
+
+def breaks_a_rule(
+    schema: StructType, protocol: Protocol, properties: Mapping[str, str], limits: Mapping[str, str] = NO_LIMITS
+) -> Column | None:
+    """Return whether a row violates a rule that `check_rows` checks; None if there are no rules."""
+    breaches = [breach for field in schema for breach in _column_breaches(field)]
+    breaches += _row_breaches(schema, protocol, properties, limits)
+    return reduce(or_, (is_violated for is_violated, _ in breaches)) if breaches else None
 
 
 # ---- rules of a row --------------------------------------------------------------------------------

@@ -50,8 +50,10 @@ from widen.iceberg.schema_conversion import to_model
 from widen.iceberg.snapshots import SnapshotReference, find_read_point
 from widen.iceberg.table_commit import open_transaction
 from widen.protocol.data_skipping import UnknownPredicate
+from widen.spark.arrow_types import to_arrow_schema
 from widen.spark.iceberg.table_scan import IcebergSource
-from widen.spark.iceberg.write import copy_unmarked, open_iceberg_writer
+from widen.spark.iceberg.write import ChangedRows, copy_unmarked, open_iceberg_writer
+from widen.spark.read.deleted_rows import ROW
 
 SCHEMA = Schema(
     NestedField(1, "id", IntegerType(), required=True),
@@ -105,25 +107,40 @@ def table(tmp_path: Path) -> Table:
     return table
 
 
-def copies(table: Table, folder: Path, *gone: int, missing: Path | None = None) -> tuple[list[Any], pa.Table] | None:
+def copies(
+    table: Table,
+    folder: Path,
+    *gone: int,
+    missing: Path | None = None,
+    new: dict[int, dict[str, Any]] | None = None,
+    added: list[dict[str, Any]] | None = None,
+) -> tuple[list[Any], pa.Table] | None:
     """Copy all files without the rows of some ids, and return the written files with their rows.
 
     Args:
         missing: A file that is deleted before.
+        new: New values by id; all of them for the same columns.
+        added: More rows.
     """
     name = to_table_name("ns.t", folder / "catalog.db")
     point = find_read_point(table.metadata, SnapshotReference())
     assert point.snapshot is not None
     scan = plan_scan(point.metadata, table.io, point.snapshot, to_row_filter(UnknownPredicate(), point.schema))
-    marked = {}
+    marked, replaced = {}, {}
+    schema = to_arrow_schema(to_model(table.schema()))
     for file in scan.files:
         ids = pq.read_table(file.path.removeprefix("file://"), columns=["id"])["id"].to_pylist()
         marked[file.path] = BitMap64([at for at, each in enumerate(ids) if each in gone])
+        rows = [{ROW: at, **new[each]} for at, each in enumerate(ids) if new and each in new]
+        if rows:
+            kinds = [pa.field(ROW, pa.int64()), *(schema.field(name) for name in rows[0] if name != ROW)]
+            replaced[file.path] = pa.Table.from_pylist(rows, pa.schema(kinds))
     if missing is not None:
         missing.unlink()
     writer = open_iceberg_writer(open_transaction(name, name.load(), ()), to_model(table.schema()))
     source: Any = IcebergSource(no_session, table.io, point)
-    written = copy_unmarked(source, writer, scan, marked)
+    changed = ChangedRows(replaced, None if added is None else pa.Table.from_pylist(added, schema))
+    written = copy_unmarked(source, writer, scan, marked, changed=changed)
     if written is None:
         return None
     return written, pa.concat_tables([pq.read_table(path) for path in parts(table)])
@@ -167,6 +184,30 @@ def test_copies_are_in_the_partitions_of_the_table(table: Table, tmp_path: Path)
     written, rows = found
     assert {file.partition for file in written} == {'[["",0]]', '[["",1]]'}
     assert sorted(map(repr, rows.to_pylist())) == expected(table, 2)
+
+
+def test_new_values_are_where_the_old_ones_were(table: Table, tmp_path: Path) -> None:
+    """Also of structs, lists and maps, in files that call the columns otherwise, and beside rows that are gone."""
+    new = {
+        1: {"s": None, "list": ["y"], "m": {"z": None}, "f": float("nan"), "e": None},
+        3: {"s": {"renamed": 9, "new": "n"}, "list": None, "m": None, "f": -0.0, "e": Decimal("0.10")},
+        5: {"s": {"renamed": None, "new": None}, "list": [], "m": {}, "f": 1.5, "e": Decimal("1.00")},
+    }
+    before = {row["id"]: row for row in table.scan().to_arrow().to_pylist()}
+    more = [{**before[5], "id": 6, "more": "more"}]
+    found = copies(table, tmp_path, 2, new=new, added=more)
+    assert found is not None
+    written, rows = found
+    wanted = [{**before[number], **new.get(number, {})} for number in (1, 3, 4, 5)]
+    as_lists = [{**row, "m": None if row["m"] is None else [*dict(row["m"]).items()]} for row in [*wanted, *more]]
+    assert sorted(map(repr, rows.to_pylist())) == sorted(map(repr, as_lists))
+    assert sum(file.metrics.rows for file in written) == 5
+
+
+def test_new_rows_are_written_where_no_file_is_copied(table: Table, tmp_path: Path) -> None:
+    found = copies(table, tmp_path, 1, 2, 3, 4, 5, added=[{"id": 7}])
+    assert found is not None
+    assert [row["id"] for row in found[1].to_pylist()] == [7]
 
 
 def test_rows_that_others_have_deleted_are_left_to_spark(table: Table, tmp_path: Path) -> None:

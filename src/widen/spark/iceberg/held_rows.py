@@ -1,0 +1,170 @@
+"""The rows that a change of an Iceberg table decides, held by this process and written into copies of their files.
+
+One Spark job finds the rows and their new values, and reads no other column. Arrow puts these where the old ones are
+while it copies the files, so no row is written by Spark. A change of more rows, of long rows, or one that breaks a rule
+of the table is left to Spark, which has no such limits and names the rule.
+
+Source: Iceberg's table specification, "Row-level Deletes": copy-on-write
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from operator import add
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyroaring import BitMap64
+
+from widen.errors import InvalidOption
+from widen.iceberg.scan_plan import IcebergScan
+from widen.model.types import BINARY, STRING, ArrayType, DataType, MapType, StructType, quote_name
+from widen.spark.arrow_types import to_arrow
+from widen.spark.dml.assignment import CLAUSE, ChangeKind
+from widen.spark.errors import translate_spark_errors
+from widen.spark.iceberg.table_scan import to_uris
+from widen.spark.read.deleted_rows import FILE, ROW
+from widen.spark.read.scan import location_key
+from widen.spark.spark_types import Column, DataFrame, F, as_nullable, type_to_spark
+
+MOST_ROWS = 65_536
+"""The number of rows of a change up to which this process holds them."""
+
+MOST_BYTES = 1_024
+"""The size of the new values of a row up to which this process holds them, so that all of them have 64 MB at most."""
+
+_IS_LEFT = "__widen_is_left"
+_NUMBER_BYTES = 8
+
+
+@dataclass(frozen=True)
+class HeldRows:
+    """Decided rows.
+
+    Args:
+        rows: `FILE` and `ROW`, null for a new row; `CLAUSE`; and the columns that change, in the types of the table.
+        kinds: What each clause does. Clauses with other numbers change nothing.
+    """
+
+    rows: pa.Table
+    kinds: Sequence[ChangeKind]
+
+    @cached_property
+    def total(self) -> Counter[int]:
+        """The number of rows of each clause."""
+        counts = pc.value_counts(self.rows[CLAUSE].combine_chunks())
+        found = zip(*(counts.field(number).to_pylist() for number in (0, 1)), strict=True)
+        return Counter({clause: count for clause, count in found if 0 <= clause < len(self.kinds)})
+
+    def count(self, *kinds: ChangeKind) -> int:
+        """Return the number of rows that change in one of these ways."""
+        return sum(count for clause, count in self.total.items() if self.kinds[clause] in kinds)
+
+    @property
+    def repeated(self) -> int:
+        """The number of rows of the table that were decided several times."""
+        old = self.rows.select([FILE, ROW]).filter(self.rows[FILE].is_valid())
+        times = old.group_by([FILE, ROW]).aggregate([([], "count_all")])["count_all"]
+        return int(pc.sum(pc.greater(times, 1)).as_py() or 0)
+
+    @property
+    def keys(self) -> set[str]:
+        """The keys of the files with rows that are updated or deleted."""
+        return set(self._of(ChangeKind.UPDATE, ChangeKind.DELETE)[FILE].unique().to_pylist())
+
+    def deleted(self, scan: IcebergScan) -> dict[str, BitMap64]:
+        """Return the positions of the deleted rows by the path of each file of a scan."""
+        rows = self._of(ChangeKind.DELETE)
+        return {path: BitMap64(own[ROW].to_pylist()) for path, own in _by_path(rows, scan).items()}
+
+    def replaced(self, scan: IcebergScan) -> dict[str, pa.Table]:
+        """Return `ROW` and the new values of the updated rows by the path of each file of a scan."""
+        rows = self._of(ChangeKind.UPDATE)
+        return {path: own.drop_columns([FILE, CLAUSE]) for path, own in _by_path(rows, scan).items() if len(own)}
+
+    @property
+    def added(self) -> pa.Table:
+        """The new rows."""
+        return self._of(ChangeKind.INSERT).drop_columns([FILE, ROW, CLAUSE])
+
+    def _of(self, *kinds: ChangeKind) -> pa.Table:
+        wanted = [number for number, kind in enumerate(self.kinds) if kind in kinds]
+        return self.rows.filter(pc.is_in(self.rows[CLAUSE], value_set=pa.array(wanted, pa.int32())))
+
+
+def _by_path(rows: pa.Table, scan: IcebergScan) -> dict[str, pa.Table]:
+    paths = [file.path for file in scan.files]
+    keys = dict(zip(paths, map(location_key, to_uris(paths)), strict=True))
+    return {path: rows.filter(pc.equal(rows[FILE], key)) for path, key in keys.items()}
+
+
+def hold_rows(
+    decided: DataFrame, schema: StructType, kinds: Sequence[ChangeKind], is_broken: Column | None
+) -> HeldRows | None:
+    """Run the job that decides rows, and return them.
+
+    Args:
+        decided: `FILE`, `ROW`, `CLAUSE`, and the columns that change.
+        schema: These columns, with their types in the table.
+        is_broken: Whether the new values of a row break a rule of the table; None if there are no rules.
+
+    Returns:
+        None if they are left to Spark.
+
+    Raises:
+        JobFailed: the job failed.
+    """
+    writes = [number for number, kind in enumerate(kinds) if kind is not ChangeKind.DELETE]
+    is_written, is_left = F.col(CLAUSE).isin(writes), F.lit(False) if is_broken is None else is_broken
+    size = _sum([_size_of(F.col(quote_name(field.name)), field.type) for field in schema])
+    if size is not None:
+        is_left |= size > MOST_BYTES
+    flagged = decided.withColumn(_IS_LEFT, is_written & F.coalesce(is_left, F.lit(False)))
+    # A value that is not written, and one that is left to Spark, does not reach this process. PySpark cannot return
+    # a null struct whose fields must not be null.
+    is_kept = is_written & ~F.col(_IS_LEFT)
+    values = [
+        F.when(is_kept, F.col(quote_name(field.name)).cast(type_to_spark(field.type))).alias(f"c{number}")
+        for number, field in enumerate(as_nullable(schema))
+    ]
+    with translate_spark_errors():
+        rows = flagged.select(FILE, ROW, CLAUSE, _IS_LEFT, *values).limit(MOST_ROWS + 1).toArrow()
+    if len(rows) > MOST_ROWS or pc.any(rows[_IS_LEFT]).as_py():
+        return None
+    try:
+        cast = {field.name: rows[f"c{number}"].cast(to_arrow(field.type)) for number, field in enumerate(schema)}
+    except (pa.ArrowException, InvalidOption):  # a type that Arrow does not have
+        return None
+    return HeldRows(pa.table({name: rows[name] for name in (FILE, ROW, CLAUSE)} | cast), kinds)
+
+
+def _size_of(column: Column, data_type: DataType) -> Column | None:
+    """Return about the size of a value in bytes; None if every value of the type has the same few."""
+    match data_type:
+        case StructType():
+            return _sum([_size_of(column.getField(each.name), each.type) for each in data_type])
+        case ArrayType(element):
+            return _size_of_items(column, element)
+        case MapType(key, value):
+            return _sum([_size_of_items(F.map_keys(column), key), _size_of_items(F.map_values(column), value)])
+    return _or_zero(F.octet_length(column)) if data_type in (STRING, BINARY) else None
+
+
+def _size_of_items(items: Column, element: DataType) -> Column:
+    def plus(total: Column, item: Column) -> Column:
+        size = _size_of(item, element)
+        return total if size is None else total + size
+
+    return _or_zero(F.array_size(items)) * _NUMBER_BYTES + _or_zero(F.aggregate(items, _or_zero(F.lit(0)), plus))
+
+
+def _sum(sizes: Sequence[Column | None]) -> Column | None:
+    known = [size for size in sizes if size is not None]
+    return reduce(add, known) if known else None
+
+
+def _or_zero(size: Column) -> Column:
+    return F.coalesce(size.cast("bigint"), F.lit(0))

@@ -105,7 +105,7 @@ class IcebergSpark:
         self.process.stdin.write(json.dumps(request) + "\n")
         self.process.stdin.flush()
         answer = json.loads(self.process.stdout.readline())
-        assert "error" not in answer, f"{request}: {answer['error']}"
+        assert "error" not in answer, f"{answer['error']} ({request})"
         rows: list[list[Any]] = answer["rows"]
         return rows
 

@@ -48,8 +48,10 @@ CONDITIONS = (
 KNOWN: Mapping[str, str] = {
     r"(?s)Widen: \(None.*CANNOT_SAFELY_CAST": "As in Delta tables, values that fit are cast.",
     r"DELETE FROM [^\n]*p <> 'a'[^\n]*\n +Widen: {": "Iceberg for Spark deletes a file in which p is always null.",
-    r"DELETE FROM [^\n]*v > 1[^\n]*\n +Widen: {": "In Spark NaN > 1; Iceberg for Spark skips such files.",
+    r"(DELETE FROM|UPDATE) [^\n]*v > 1[^\n]*\n +Widen: {": "In Spark NaN > 1; Iceberg for Spark skips such files.",
     r"(DELETE|UPDATE) [^\n]*v = 0.0[^\n]*\n +Widen: {": "In Spark -0.0 = 0.0; Iceberg for Spark skips such files.",
+    r"(?s)Widen: \(None.*Deletes are supported in V2": "Widen does not write deletes, so it changes rows of version 1.",
+    r"Widen: \('IncompatibleTypes.*string in the table and binary": "As in Delta tables, binary is not cast to text.",
     r"(?s)Widen: \(None.*CAST_INVALID_INPUT": "Widen does not evaluate a condition where no file can have a row.",
 }
 """Patterns of differences that are decisions, each with the reason."""

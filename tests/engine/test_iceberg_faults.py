@@ -32,6 +32,8 @@ CI_FAULTS = 3
 """How many faults of one operation a run takes that is not asked for all of them."""
 
 NAME = "shop.orders"
+HIGH = 10_000
+"""What is added to the numbers of rows that do not stay as they are."""
 WITHOUT_LATE = (Fault.REFUSED, Fault.ANSWER_LOST, Fault.INTERRUPT_BEFORE, Fault.INTERRUPT_AFTER, Fault.FOREIGN)
 CALLS = {
     "commit_table": (SqlCatalog, (*WITHOUT_LATE, Fault.LATE)),
@@ -104,6 +106,25 @@ class Shop:
         rows = self.spark.range(number + 1).selectExpr("CAST(id AS int) AS n")
         self.table.overwrite(rows, where="n >= 0")
 
+    def load_high(self, number: int) -> None:
+        """Load a row, and one whose number is too high."""
+        self.ingest_txn(number)
+        self.append(HIGH + number)
+
+    def delete(self, _: int) -> None:
+        self.table.delete(f"n >= {HIGH}", spark=self.spark)
+
+    def load_high_only(self, number: int) -> None:
+        self.append(HIGH + number)
+
+    def update(self, _: int) -> None:
+        self.table.update({"n": f"n - {HIGH}"}, f"n >= {HIGH}", spark=self.spark)
+
+    def merge(self, number: int) -> None:
+        source = self.spark.createDataFrame([(number,), (HIGH + number,)], "n int")
+        builder = self.table.merge(source, "t.n = s.n").when_matched_delete(condition=f"s.n >= {HIGH}")
+        builder.when_not_matched_insert({"n": "s.n"}, condition=f"s.n < {HIGH}").execute()
+
     def add_column(self, number: int) -> None:
         self.append(number)
         if f"c{number}" not in self.table.schema.names:
@@ -166,6 +187,9 @@ OPERATIONS = {
     "ingest new files": Shop.ingest_new,
     "append": Shop.append,
     "overwrite": Shop.overwrite,
+    "delete": Shop.delete,
+    "update": Shop.update,
+    "merge": Shop.merge,
     "add column": Shop.add_column,
     "optimize": Shop.optimize,
     "rewrite": Shop.rewrite,
@@ -176,6 +200,9 @@ OPERATIONS = {
     "sort order": Shop.sort,
 }
 PREPARED = {
+    "delete": Shop.load_high,
+    "update": Shop.load_high_only,
+    "merge": Shop.load_high_only,
     "optimize": Shop.ingest_txn,
     "rewrite": Shop.partition,
     "vacuum": Shop.ingest_txn,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ from widen.cli.app import EXAMPLES
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "guide" / "production.md"
 PROGRAM = """
-import sys
+import json, os, sys
 
 class Absent:
     def find_spec(self, name, path=None, target=None):
@@ -25,10 +27,18 @@ class Absent:
 
 sys.meta_path.insert(0, Absent())
 
-from widen.cli import main
+from typer.testing import CliRunner
+from widen.cli.app import app
 
-main()
+said = {}
+for command, (place, words) in json.load(sys.stdin).items():
+    os.chdir(place)
+    said[command] = CliRunner().invoke(app, [command, *words]).stderr
+assert not {"pyspark", "py4j"} & set(sys.modules)
+print(json.dumps(said))
 """
+"""A process without PySpark, which runs each command in a folder and says what it writes to stderr."""
+
 CALLS = {
     "ingest": "a.json --into t",
     "plan": "a.json --into t",
@@ -81,19 +91,27 @@ def test_every_command_is_called() -> None:
     assert set(CALLS) == set(EXAMPLES)
 
 
-@pytest.mark.parametrize("command", CALLS)
-def test_a_command_needs_spark_unless_the_page_names_it(command: str, tmp_path: Path) -> None:
-    write_drift(tmp_path / "t")
-    columns = schema(*(field(name, kind) for name, kind in QUARANTINE.items()))
-    write_commit(tmp_path / "t_quarantine", 0, info("WRITE", 0), PROTOCOL, columns, data("a.parquet", 1, 1000))
-    (tmp_path / "a.json").write_text('{"total": 1}\n')
-    (tmp_path / "r.toml").write_text('[[load]]\nsource = "a.json"\ninto = "t"\n')
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
+    """What each command says where PySpark is not installed; all in one process, each in a folder of its own."""
+    calls = {}
+    for command, words in CALLS.items():
+        place = tmp_path_factory.mktemp(command)
+        write_drift(place / "t")
+        columns = schema(*(field(name, kind) for name, kind in QUARANTINE.items()))
+        write_commit(place / "t_quarantine", 0, info("WRITE", 0), PROTOCOL, columns, data("a.parquet", 1, 1000))
+        (place / "a.json").write_text('{"total": 1}\n')
+        (place / "r.toml").write_text('[[load]]\nsource = "a.json"\ninto = "t"\n')
+        calls[command] = (str(place), shlex.split(words))
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, command, *shlex.split(CALLS[command])],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=tmp_path,
+        [sys.executable, "-c", PROGRAM], input=json.dumps(calls), capture_output=True, text=True, check=False
     )
-    needs = "pip install 'widen[spark]'" in done.stderr
-    assert needs is (command not in documented()), done.stderr
+    assert done.returncode == 0, done.stderr
+    answers: Mapping[str, str] = json.loads(done.stdout)
+    return answers
+
+
+@pytest.mark.parametrize("command", CALLS)
+def test_a_command_needs_spark_unless_the_page_names_it(command: str, said: Mapping[str, str]) -> None:
+    needs = "pip install 'widen[spark]'" in said[command]
+    assert needs is (command not in documented()), said[command]

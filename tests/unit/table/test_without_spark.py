@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,7 +14,7 @@ import pytest
 from deltalake import write_deltalake
 
 PROGRAM = """
-import sys
+import json, sys, traceback
 
 class Absent:
     def find_spec(self, name, path=None, target=None):
@@ -22,8 +25,16 @@ sys.meta_path.insert(0, Absent())
 
 import widen
 
-place = sys.argv[1]
+said = {}
+for name, (place, code) in json.load(sys.stdin).items():
+    try:
+        exec(code, {"widen": widen, "place": place})
+    except Exception:
+        said[name] = traceback.format_exc()
+assert not {"pyspark", "py4j"} & set(sys.modules)
+print(json.dumps(said))
 """
+"""A process without PySpark, which runs codes on tables and says how those ended that raised something."""
 
 CREATE = "widen.create_table(place, 'id int, name string')"
 ENABLE = "widen.Table(place).set_properties({'delta.enableTypeWidening': 'true'})"
@@ -60,45 +71,54 @@ assert t.to_arrow().sort_by("id").to_pylist() == ROWS
 ROWS = [{"id": 1, "name": "Ada"}, {"id": 2, "name": "Alan"}, {"id": 3, "name": None}]
 
 
-def run(program: str, place: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", PROGRAM + program, str(place)], capture_output=True, text=True, check=False
+NEED_SPARK = {
+    "read": "widen.Table(place).read()",
+    "update": "widen.Table(place).update({'id': '1'}, where='id = 1')",
+    "delete": "widen.Table(place).delete('id = 1')",
+}
+NO_FRAME = "t = widen.Table(place)\nt.rewrite()\nt.optimize()\nt.append(None)"
+
+
+def run(codes: Mapping[str, tuple[Path, str]]) -> Mapping[str, str]:
+    """Run codes in one process that has no PySpark, and return the errors of those that failed, by their names."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        input=json.dumps({name: (str(place), code) for name, (place, code) in codes.items()}),
+        capture_output=True,
+        text=True,
+        check=False,
     )
+    assert done.returncode == 0, done.stderr
+    said: Mapping[str, str] = json.loads(done.stdout)
+    return said
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    """A table that was created without Spark, with rows of another writer."""
-    assert run(CREATE, tmp_path / "orders").returncode == 0
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
+    """How every code ended on a table of its own: created without Spark, with rows of another writer."""
+    place, first = tmp_path_factory.mktemp("tables"), tmp_path_factory.mktemp("first") / "orders"
+    assert run({"create": (first, CREATE)}) == {}
     rows = pa.Table.from_pylist(ROWS, schema=pa.schema([("id", pa.int32()), ("name", pa.string())]))
-    write_deltalake(str(tmp_path / "orders"), rows, mode="append")
-    assert run(ENABLE, tmp_path / "orders").returncode == 0  # which deltalake cannot write to
-    return tmp_path / "orders"
+    write_deltalake(str(first), rows, mode="append")
+    assert run({"enable": (first, ENABLE)}) == {}  # which deltalake cannot write to
+    codes = {use: f"t, ROWS = widen.Table(place), {ROWS!r}\n{code}" for use, code in USES.items()}
+    codes |= {**NEED_SPARK, "no frame": NO_FRAME}
+    return run({name: (shutil.copytree(first, place / name), code) for name, code in codes.items()})
 
 
 @pytest.mark.parametrize("use", USES)
-def test_a_table_is_used_without_spark(use: str, place: Path) -> None:
+def test_a_table_is_used_without_spark(use: str, said: Mapping[str, str]) -> None:
     if use == "to_polars":
         pytest.importorskip("polars")
-    done = run(f"t, ROWS = widen.Table(place), {ROWS!r}\n{USES[use]}", place)
-    assert done.returncode == 0, done.stderr
+    assert use not in said, said[use]
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        "t.read()",
-        "t.update({'id': '1'}, where='id = 1')",
-        "t.delete('id = 1')",
-    ],
-)
-def test_what_needs_spark_says_so(call: str, place: Path) -> None:
-    done = run(f"t = widen.Table(place)\n{call}", place)
-    assert "SparkUnavailable" in done.stderr, done.stderr
-    assert "pip install 'widen[spark]'" in done.stderr
+@pytest.mark.parametrize("call", NEED_SPARK)
+def test_what_needs_spark_says_so(call: str, said: Mapping[str, str]) -> None:
+    assert "SparkUnavailable" in said[call]
+    assert "pip install 'widen[spark]'" in said[call]
 
 
-def test_what_is_no_frame_is_refused_and_what_is_done_already_needs_no_spark(place: Path) -> None:
-    done = run("t = widen.Table(place)\nt.rewrite()\nt.optimize()\nt.append(None)", place)
-    assert "InvalidOption" in done.stderr, done.stderr
-    assert "frame" in done.stderr
+def test_what_is_no_frame_is_refused_and_what_is_done_already_needs_no_spark(said: Mapping[str, str]) -> None:
+    assert "InvalidOption" in said["no frame"]
+    assert "frame" in said["no frame"].splitlines()[-1]

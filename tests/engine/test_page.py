@@ -66,7 +66,7 @@ def write_page(folder: Path, write: Callable[[Path], Path] = write_drift) -> Pat
 def browse(folder: Path, place: Path, *flags: str) -> str:
     """Open a page in the browser and return what it writes."""
     command = [str(BROWSER), *FLAGS, f"--user-data-dir={folder / 'profile'}", *flags, place.as_uri()]
-    return subprocess.run(command, check=True, capture_output=True, timeout=120, text=True).stdout
+    return subprocess.run(command, check=True, capture_output=True, timeout=600, text=True).stdout
 
 
 @pytest.mark.parametrize(("theme", "width"), [("light", 1000), ("dark", 420)])

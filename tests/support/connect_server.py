@@ -16,7 +16,7 @@ import pyspark
 
 SPARK_SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
-START_SECONDS = 120
+START_SECONDS = 600
 
 
 @contextmanager

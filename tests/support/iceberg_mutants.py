@@ -30,7 +30,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import DateType, DecimalType, ListType, LongType, MapType, NestedField, StringType, StructType
 
 from support import iceberg_files as files
-from support.log_mutants import MEMORY_BYTES, OUTSIDE, SECONDS, _bytes, _json, _parquet, _where
+from support.log_mutants import MEMORY_BYTES, OUTSIDE, SECONDS, TIMERS, _bytes, _json, _parquet, _where, limited_time
 from widen.errors import WidenError
 from widen.evolution.policy import Policy
 from widen.iceberg.catalog import to_table_name
@@ -284,12 +284,13 @@ def main(folder: Path, first: int, count: int) -> None:
             opened.append(str(arguments[0]))
 
     def late(*_: object) -> None:
-        raise TimeoutError(f"longer than {SECONDS} s")
+        raise TimeoutError(f"longer than {SECONDS} s of the processor")
 
     for seed_table in seeds:  # imports and caches come before the limit of memory
         assert use(seed_table) == []
     sys.addaudithook(watch)
-    signal.signal(signal.SIGALRM, late)
+    for number in TIMERS:
+        signal.signal(number, late)
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY_BYTES, resource.RLIM_INFINITY))
     for seed in range(first, first + count):
@@ -298,9 +299,8 @@ def main(folder: Path, first: int, count: int) -> None:
         said = mutate(chance, table)
         print(json.dumps({"seed": seed, "table": table.name, "said": said}), file=sys.stderr, flush=True)
         opened.clear()
-        signal.alarm(SECONDS)
-        wrong = use(table)
-        signal.alarm(0)
+        with limited_time():
+            wrong = use(table)
         seen = [each for each in opened if "/_widen/" not in each]  # a table may have its folder anywhere
         if wrong or seen:
             print(json.dumps({"seed": seed, "said": said, "wrong": wrong, "opened": seen}), flush=True)

@@ -15,7 +15,8 @@ import sys
 import traceback
 import uuid
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,11 @@ from widen.protocol.deletion_vectors import pack_vectors
 from widen.spark.read.deleted_rows import load_vector
 
 SECONDS, MEMORY_BYTES = 10, 2 << 30
+"""What a mutant may take: seconds of the processor, since a busy machine is not the mutant's fault."""
+STANDSTILL_SECONDS = 600
+"""After this time also a mutant that only waits is ended."""
+TIMERS = (signal.SIGPROF, signal.SIGALRM)
+"""The signals of the two limits."""
 OUTSIDE = ("/dev/", "/etc/", "/proc/", "/sys/")
 FEATURES = ("deletionVectors", "v2Checkpoint")
 
@@ -291,6 +297,18 @@ def _where(error: BaseException) -> str:
     return f"{Path(ours[-1].filename).name}:{ours[-1].lineno} {ours[-1].name}" if ours else "?"
 
 
+@contextmanager
+def limited_time() -> Iterator[None]:
+    """Send a signal of `TIMERS` when the block takes too long."""
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
+    signal.alarm(STANDSTILL_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.alarm(0)
+
+
 def main(folder: Path, first: int, count: int) -> None:
     """Make, use and delete mutants, and print one JSON line for each that went wrong."""
     seeds = make_seeds(folder / f"seeds-{first}")
@@ -301,10 +319,11 @@ def main(folder: Path, first: int, count: int) -> None:
             opened.append(str(arguments[0]))
 
     def late(*_: object) -> None:
-        raise TimeoutError(f"longer than {SECONDS} s")
+        raise TimeoutError(f"longer than {SECONDS} s of the processor")
 
     sys.addaudithook(watch)
-    signal.signal(signal.SIGALRM, late)
+    for number in TIMERS:
+        signal.signal(number, late)
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY_BYTES, resource.RLIM_INFINITY))
     for seed in range(first, first + count):
@@ -315,9 +334,8 @@ def main(folder: Path, first: int, count: int) -> None:
         said = mutate(chance, table)
         print(json.dumps({"seed": seed, "said": said}), file=sys.stderr, flush=True)
         opened.clear()
-        signal.alarm(SECONDS)
-        wrong = use(table) + ignores(table, said, seed_table)
-        signal.alarm(0)
+        with limited_time():
+            wrong = use(table) + ignores(table, said, seed_table)
         if wrong or opened:
             print(json.dumps({"seed": seed, "said": said, "wrong": wrong, "opened": opened}), flush=True)
         shutil.rmtree(table)

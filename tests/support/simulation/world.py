@@ -25,6 +25,8 @@ START_MS = 1_700_000_000_000
 COMMIT = re.compile(r"_delta_log/(\d{20})\.json")
 STALLED_CALLS = 20, 300
 """For how many calls of the others a writer stands still."""
+END_SECONDS = 600
+"""How long to wait for the end of a run, which takes milliseconds; a run that stands still does not end."""
 TEST = "test"
 """Who calls the store from outside of the run: without delays and faults."""
 
@@ -209,10 +211,10 @@ class Baton:
         for thread in threads:
             thread.start()
         self._pass_to(self._choose())
-        if not self._end.acquire(timeout=60):
+        if not self._end.acquire(timeout=END_SECONDS):
             raise TimeoutError("a run does not end")
         for thread in threads:
-            thread.join(60)
+            thread.join(END_SECONDS)
         self.holder = TEST
         if self._errors:
             raise self._errors[0]

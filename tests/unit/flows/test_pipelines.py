@@ -89,7 +89,7 @@ class Runs:
         del shared
         self.log.append(f"+{step.name}")
         if step.name in self.together:
-            self.barrier.wait(timeout=60)
+            self.barrier.wait(timeout=600)
         self.log.append(f"-{step.name}")
         error = self.failures.get(step.name)
         return pipelines.StepResult(step, StepStatus.LOADED if error is None else StepStatus.FAILED, error=error)

@@ -20,6 +20,7 @@ import widen
 from interop.conftest import IcebergSpark
 from support import similar_names
 from support.iceberg_files import field
+from widen.errors import InvalidOption
 from widen.model.types import quote_name
 
 
@@ -147,6 +148,55 @@ def test_deletion_vectors_and_defaults_of_version_3_are_read(
     assert formats == [["PUFFIN"]]
     with pytest.raises(widen.TableError, match="format version 3, which cannot be written"):
         table.add_columns({"x": "int"})
+
+
+@pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
+def test_row_lineage_is_that_of_iceberg_for_spark(
+    spark: SparkSession, iceberg: IcebergSpark, folder: Path, mode: str
+) -> None:
+    """Of rows from before version 3, of new rows, and of rows that an update, a merge or a rewrite has moved."""
+    name = f"lineage_{mode.replace('-', '_')}"
+    table, modes = (
+        f"default.ns.{name}",
+        ", ".join(f"'write.{each}.mode'='{mode}'" for each in ("update", "merge", "delete")),
+    )
+    lineage = "_row_id, _last_updated_sequence_number"
+
+    def compare() -> list[str]:
+        mine = opened(folder, f"ns.{name}").read(row_lineage=True, spark=spark)
+        assert mine.columns == ["id", "p", "_row_id", "_last_updated_sequence_number"]
+        found = mine.selectExpr("to_json(struct(*), map('ignoreNullFields', 'false'))").collect()
+        expected = iceberg.json(f"SELECT id, p, {lineage} FROM {table}")
+        assert sorted(row[0] for row in found) == expected
+        return expected
+
+    iceberg.sql(
+        f"CREATE TABLE {table} (id bigint, p string) USING iceberg TBLPROPERTIES ('format-version'='2', {modes})",
+        f"INSERT INTO {table} SELECT id, 'old' FROM range(5)",
+    )
+    with pytest.raises(InvalidOption, match="format version 2"):
+        opened(folder, f"ns.{name}").read(row_lineage=True, spark=spark)
+    iceberg.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('format-version'='3')")
+    assert all('"_row_id":null' in row for row in compare())
+    iceberg.sql(
+        f"INSERT INTO {table} SELECT id, 'new' FROM range(10, 20, 1, 2)",
+        f"INSERT INTO {table} SELECT id, 'new' FROM range(20, 25)",
+    )
+    assert not any('"_row_id":null' in row for row in compare())
+    iceberg.sql(
+        f"UPDATE {table} SET p = 'changed' WHERE id IN (1, 12, 22)",
+        f"DELETE FROM {table} WHERE id IN (2, 13)",
+        f"MERGE INTO {table} t USING (SELECT explode(array(14, 99)) AS id) s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET p = 'merged' WHEN NOT MATCHED THEN INSERT (id, p) VALUES (s.id, 'more')",
+    )
+    assert len(compare()) == 19
+    iceberg.sql(f"CALL default.system.rewrite_data_files(table => 'ns.{name}', options => map('rewrite-all', 'true'))")
+    ids = [row["_row_id"] for row in map(json.loads, compare())]
+    assert len(set(ids)) == 19
+    chosen = opened(folder, f"ns.{name}").read("_row_id > 7 AND id < 90", row_lineage=True, spark=spark)
+    assert chosen.count() == iceberg.sql(f"SELECT count(*) FROM {table} WHERE _row_id > 7 AND id < 90")[0][0]
+    with pytest.raises(InvalidOption, match="row_lineage"):
+        opened(folder, f"ns.{name}").read(row_lineage=True, unified=True, spark=spark)
 
 
 def test_equality_deletes_are_applied(spark: SparkSession, iceberg: IcebergSpark, folder: Path) -> None:

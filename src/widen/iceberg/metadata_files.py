@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
 ice_codecs = import_lazily("pyiceberg.avro.codecs")
+ice_avro = import_lazily("pyiceberg.avro.file")
 ice_manifest = import_lazily("pyiceberg.manifest")
 
 _RESTORE = "Restore the file from a backup, or roll the table back to a snapshot whose files can be read."
@@ -124,6 +125,57 @@ def live_entries(metadata: TableMetadata, io: FileIO, snapshot: Snapshot | None)
     """
     data = (each for each in read_manifests(metadata, io, snapshot) if each.is_data)
     return chain.from_iterable(each.fetch_manifest_entry() for each in data)
+
+
+def first_row_ids(io: FileIO, snapshot: Snapshot) -> dict[str, int]:
+    """Return the id of the first row of each data file of a snapshot by its location, as far as it has one.
+
+    PyIceberg reads manifests in the schema of format version 2, which does not have it.
+
+    Raises:
+        CorruptFile: a manifest or the manifest list is missing or damaged.
+
+    Source: Iceberg's table specification, "First Row ID Inheritance"
+    """
+    lists = ice_manifest.MANIFEST_LIST_FILE_SCHEMAS[_ROW_IDS]
+    list_types = {-1: ice_manifest.ManifestFile, 508: ice_manifest.PartitionFieldSummary}
+    list_enums = {517: ice_manifest.ManifestContent}
+    entries = ice_manifest.MANIFEST_ENTRY_SCHEMAS[_ROW_IDS]
+    types = {-1: ice_manifest.ManifestEntry, 2: ice_manifest.DataFile}
+    enums = {0: ice_manifest.ManifestEntryStatus, 101: ice_manifest.FileFormat, 134: ice_manifest.DataFileContent}
+    in_list, in_file = map(_position_of_id, (lists, entries.find_type("data_file")))
+    ids = dict[str, int]()
+    for manifest in _read_avro(io, snapshot.manifest_list, lists, list_types, list_enums):
+        following = manifest[in_list]
+        if following is None or manifest.content != ice_manifest.ManifestContent.DATA:
+            continue
+        for entry in _read_avro(io, manifest.manifest_path, entries, types, enums):
+            if entry.status != ice_manifest.ManifestEntryStatus.DELETED:
+                file, own = entry.data_file, entry.data_file[in_file]
+                ids[file.file_path] = following if own is None else own
+                following += file.record_count if own is None else 0
+    return ids
+
+
+_ROW_IDS, _FIRST_ROW_ID = 3, "first_row_id"
+"""The format version whose files have ids, and the name of the id of the first one."""
+
+
+def _position_of_id(struct: Any) -> int:
+    return [field.name for field in struct.fields].index(_FIRST_ROW_ID)
+
+
+def _read_avro(io: FileIO, path: str, schema: Schema, types: Mapping[int, Any], enums: Mapping[int, Any]) -> list[Any]:
+    """Return the records of a manifest or of a manifest list.
+
+    Args:
+        types: The classes of the records by the id of their field, -1 for the whole.
+        enums: The same for values.
+    """
+    with translate_file_errors(path):
+        file = _CompleteFiles(io).new_input(path)
+        with ice_avro.AvroFile(file, schema, read_types=types, read_enums=enums) as reader:
+            return list(reader)
 
 
 @dataclass(frozen=True, eq=False)

@@ -48,7 +48,11 @@ if TYPE_CHECKING:
     from widen.spark.dml.merge import MergeClause, MergeSides
     from widen.spark.expression import Expression
     from widen.spark.iceberg.row_changes import IcebergChange, SelectedRows
+    from widen.spark.iceberg.table_scan import IcebergSource
     from widen.spark.spark_types import DataFrame, SparkSession
+
+_LINEAGE_VERSION = 3
+"""The format version from which on rows have ids."""
 
 _WIDEN = "Iceberg can widen int to bigint, float to double, and decimals to more digits: use merge_schema=True."
 
@@ -131,6 +135,7 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
         branch: str | None = None,
         tag: str | None = None,
         unified: bool = False,
+        row_lineage: bool = False,
         spark: SparkSession | None = None,
     ) -> DataFrame:
         """Return the rows as a DataFrame. At most one of version, timestamp, branch and tag may be given.
@@ -145,11 +150,14 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
             tag: Reads the snapshot of this tag.
             unified: Whether to return one column for each source field, which combines all table columns of that field:
                 in their common type, or as a string if there is none. ``where`` refers to the table columns.
+            row_lineage: Whether to add ``_row_id`` and ``_last_updated_sequence_number``, which tables of format
+                version 3 have; null in rows from before the table had that version.
             spark: The session, classic or Connect; by default the active one, else a local one.
 
         Raises:
             VersionNotFound: the table does not have the snapshot, or it has expired.
-            InvalidOption: two snapshots are given, the timestamp cannot be parsed, or an argument has the wrong type.
+            InvalidOption: two snapshots are given, the timestamp cannot be parsed, an argument has the wrong type, or
+                the table has no row lineage.
             UnsupportedColumnType: Spark has no type for a column, e.g. for a time.
             UnsupportedFeatureForRead: the snapshot has files that this version cannot read, e.g. ORC.
             CorruptFile: a file is missing or damaged, or has columns that the table cannot have.
@@ -164,8 +172,22 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
         wanted = SnapshotReference(version, timestamp_ms, branch, tag)
         point = find_read_point(self._table.metadata, wanted) if wanted.given else self._point(None)
         schema = self._columns(point)
-        rows = read_iceberg(IcebergSource(partial(find_session, spark), self._table.io, point), schema, where)
+        source = IcebergSource(partial(find_session, spark), self._table.io, point)
+        if row_lineage:
+            return self._read_lineage(source, schema, where, unified=unified)
+        rows = read_iceberg(source, schema, where)
         return unify_rows(rows, schema) if unified else rows
+
+    def _read_lineage(
+        self, source: IcebergSource, schema: StructType, where: Expression | None, *, unified: bool
+    ) -> DataFrame:
+        from widen.spark.iceberg.table_scan import read_iceberg_lineage
+
+        version = self._table.format_version
+        if version < _LINEAGE_VERSION or unified:
+            reason = "together with unified" if unified else f"for a table of format version {version}"
+            raise InvalidOption(option="row_lineage", value=True, expected=f"Cannot be used {reason}.")
+        return read_iceberg_lineage(source, schema, where)
 
     @check_arguments
     def append(

@@ -24,7 +24,7 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from widen.errors import CorruptFile, CorruptMetadata, UnsupportedFeatureForRead
-from widen.iceberg.metadata_files import ensure_regular, translate_file_errors
+from widen.iceberg.metadata_files import ensure_regular, first_row_ids, translate_file_errors
 from widen.iceberg.partitions import rounded_sources
 from widen.iceberg.scan_plan import DeleteFile, DeleteKind, IcebergScan, ScannedFile, plan_scan, to_row_filter
 from widen.iceberg.schema_conversion import ensure_names_distinct, to_model
@@ -161,6 +161,49 @@ def read_iceberg_files(
         return _no_rows(source.spark, schema, place)
     rows = reduce(DataFrame.unionAll, frames)
     return rows if whole is schema else rows.drop(*(f.name for f in whole if f.name.startswith(HIDDEN)))
+
+
+LINEAGE = StructType(
+    (
+        Field("_row_id", LONG, metadata={COLUMN_ID: 2147483540}),
+        Field("_last_updated_sequence_number", LONG, metadata={COLUMN_ID: 2147483539}),
+    )
+)
+"""The columns of row lineage, which a file may have.
+
+Source: Iceberg's table specification, "Reserved Field IDs"
+"""
+
+_FIRST_ID, _ADDED_BY = "__widen_first_id", "__widen_added_by"
+
+
+def read_iceberg_lineage(source: IcebergSource, schema: StructType, where: str | Column | None = None) -> DataFrame:
+    """Return the rows of a snapshot as `read_iceberg` does, with the columns of `LINEAGE`.
+
+    Both are null in files that were written before the table had format version 3.
+
+    Source: Iceberg's table specification, "Row Lineage"
+    """
+    point, whole = source.point, StructType((*schema, *LINEAGE))
+    ensure_names_distinct(whole, point.metadata.location)
+    if point.snapshot is None:
+        return filter_frame(_no_rows(source.spark, whole), where)
+    predicate = parse_predicate(where, schema) if isinstance(where, str) else UnknownPredicate()
+    scan = plan_scan(point.metadata, source.io, point.snapshot, to_row_filter(predicate, point.schema))
+    rows = read_iceberg_files(source, whole, scan, predicate, place=(FILE, ROW))
+    first = first_row_ids(source.io, point.snapshot)
+    facts = {
+        FILE: pa.array([location_key(uri) for uri in to_uris(file.path for file in scan.files)], pa.string()),
+        _FIRST_ID: pa.array([first.get(file.path) for file in scan.files], pa.int64()),
+        _ADDED_BY: pa.array([file.sequence for file in scan.files], pa.int64()),
+    }
+    located = rows.join(F.broadcast(source.spark.createDataFrame(pa.table(facts))), FILE, "left")
+    inherited = F.col(_FIRST_ID) + F.col(ROW), F.col(_ADDED_BY)
+    lineage = [
+        F.when(F.col(_FIRST_ID).isNotNull(), F.coalesce(F.col(field.name), value)).alias(field.name)
+        for field, value in zip(LINEAGE, inherited, strict=True)
+    ]
+    return filter_frame(located.select(*map(quote_name, schema.names), *lineage), where)
 
 
 def _no_rows(spark: SparkSession, schema: StructType, place: Sequence[str] = ()) -> DataFrame:

@@ -18,7 +18,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import widen
-from widen.errors import InvalidOption, StorageError
+from widen.errors import CorruptFile, InvalidOption, StorageError
 from widen.table import create_table
 
 BLOCKED = """
@@ -356,6 +356,26 @@ def test_processes_that_race_leave_one_row_of_each_key(tmp_path: Path, missing: 
     rows = DeltaTable(str(tmp_path / "t")).to_pyarrow_table()
     found = sorted(zip(rows["id"].to_pylist(), rows["n"].to_pylist(), strict=True))
     assert found == sorted((key, n) for key, (n, op) in newest.items() if op == "u")
+
+
+@pytest.mark.parametrize("fault", ["missing", "damaged"])
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_a_replay_names_a_file_that_it_cannot_read(tmp_path: Path, kind: str, fault: str) -> None:
+    into, words = str(tmp_path / "t"), {"engine": "local"}
+    if kind == "iceberg":
+        into, words = "shop.t", {"engine": "local", "catalog": str(tmp_path / "c.db")}
+    else:
+        create_table(into, "n int, k int", partition_by=["k"])
+    first: dict[str, Any] = {"partition_by": ["k"]} if kind == "iceberg" else {}
+    (tmp_path / "1.json").write_text('{"n": 1, "k": 1}\n')
+    (tmp_path / "2.json").write_text('{"n": 3, "k": "x"}\n{"n": 4, "k": 4}\n')
+    widen.ingest(str(tmp_path / "1.json"), into, **first, **words)
+    done = widen.ingest(str(tmp_path / "2.json"), into, evolve="freeze", **words)
+    assert done.quarantined == 1
+    (file,) = (path for path in tmp_path.rglob("*.parquet") if "t_quarantine" in str(path))
+    _ = file.unlink() if fault == "missing" else file.write_bytes(b"PAR1" + bytes(file.stat().st_size))
+    with pytest.raises(CorruptFile, match=re.escape(file.name)):
+        widen.replay(f"{into}_quarantine", into, **words)
 
 
 @pytest.mark.parametrize("zero", ["-0.0", "0.0"])

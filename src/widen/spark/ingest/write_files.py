@@ -35,6 +35,7 @@ from widen.spark.dml.change_context import count_written_rows
 from widen.spark.engine import LocalFrame, Rows, is_local, require_spark
 from widen.spark.errors import translate_spark_errors
 from widen.spark.read.local_rows import NotLocal, read_in_tasks
+from widen.spark.read.physical_types import open_data_file
 from widen.spark.read.scan import read_snapshot
 from widen.spark.session import READ_OPTIONS, hadoop_options
 from widen.spark.source.source_files import as_literal
@@ -126,8 +127,12 @@ class TaskFiles:
 
 
 def read_file(files: TaskFiles, path: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of one of these files in the types of the table."""
-    with files.store.open(path) as source:
+    """Yield the rows of one of these files in the types of the table.
+
+    Raises:
+        CorruptFile: it does not exist, or cannot be read.
+    """
+    with open_data_file(files.store, path) as source:
         # Spark 4.0 writes timestamps as INT96, which Arrow reads as nanoseconds by default; these end in the year 2262.
         opened = pa.PythonFile(source, mode="r")
         file = pq.ParquetFile(opened, coerce_int96_timestamp_unit="us", page_checksum_verification=True)

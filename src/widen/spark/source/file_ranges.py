@@ -29,6 +29,7 @@ from widen.errors import CorruptFile
 from widen.json.document import BOM, MAX_RECORD_BYTES, SHORTEN_RECORD, RecordSplitter, split_records
 from widen.model.column_path import Path
 from widen.model.types import ArrayType, DataType, Field, MapType, StructType, similarity_key
+from widen.rows.native_decoder import find_kernel
 from widen.spark.engine import is_local
 from widen.spark.errors import CONVERT_FILE, RESTORE_FILE
 from widen.spark.session import is_driver
@@ -42,8 +43,14 @@ MAX_WHOLE_FILE_BYTES = 8 * 2**20
 MIN_TASK_BYTES = 4 * 2**20
 """Least bytes for which a task pays, as with Spark's own splits."""
 
-MAX_LOCAL_BYTES = 2**20
-"""Maximum number of bytes for which a task runs in this process."""
+MAX_LOCAL_BYTES = 8 * 2**20
+"""Maximum number of bytes for which a task runs in this process, with the kernel.
+
+A core decodes 8 MB in less time than Spark takes for a job; see ``docs/scale.md``.
+"""
+
+_SLOWER = 8
+"""How much longer this process takes without the kernel, about."""
 
 HEAD_BYTES = 2**20
 """Number of bytes at the beginning of a large file that tell whether it has a record on each line."""
@@ -132,7 +139,8 @@ def small_ranges(
 def are_few(spark: SparkSession, files: Sequence[SourceFile]) -> bool:
     """Return whether this process reads files faster than a Spark job."""
     size_bytes = sum(file.size_bytes * (_GROWTH if file.is_compressed else 1) for file in files)
-    return is_driver(spark) and size_bytes <= MAX_LOCAL_BYTES and can_read(spark, files)
+    limit = MAX_LOCAL_BYTES if find_kernel() is not None else MAX_LOCAL_BYTES // _SLOWER
+    return is_driver(spark) and size_bytes <= limit and can_read(spark, files)
 
 
 def range_batch(text: bytes, part: int) -> pa.RecordBatch:

@@ -85,8 +85,8 @@ EARLY_CHECKS = (10, 200, 1_000, 2_000)
 """Row counts after which a task checks its observation, before it does so with every batch. Early checks notice a new
 field in the first rows."""
 
-MIN_COUNTED_RECORDS = 200
-"""Minimum number of records of which a task counts all values that are new to the table."""
+MIN_COUNTED_RECORDS, MIN_COUNTED_BYTES = 200, 2**18
+"""Minimum number of records, or of bytes of their text, of which a task counts all values that are new to the table."""
 
 MIN_OBSERVED_RECORDS = 2_000
 """Minimum number of records that a task observes once it knows that the plan will change."""
@@ -304,7 +304,7 @@ class _TextTask:
         self._spec, self._schema, self._makes_rows = spec, schema, makes_rows
         self._builder = RowBuilder(spec.schema, spec.policy, spec.base, spec.origin, spec.file_fields)
         self._rows, self._next_check, self._next_schema_rows = 0, EARLY_CHECKS[0], MIN_COUNTED_RECORDS
-        self._size_bytes = 0  # of the texts that wait
+        self._size_bytes = self._counted_bytes = 0  # of the texts that wait, and of those before
         self._columns: list[pa.RecordBatch] = []  # the rows of the records that needed no text
         self._signature: object = None
         self._positions = RecordPositions()
@@ -410,7 +410,9 @@ class _TextTask:
         """
         makes_rows = self._makes_rows and not self.will_replan
         batches = [*self._columns, *drain_arrow_batches(self._builder, self._schema)] if makes_rows else []
-        self._columns, self._size_bytes = [], 0
+        self._columns, self._size_bytes, self._counted_bytes = [], 0, self._counted_bytes + self._size_bytes
+        if self._counted_bytes >= MIN_COUNTED_BYTES and self._next_schema_rows == MIN_COUNTED_RECORDS:
+            self._next_schema_rows = self._rows
         if not makes_rows:
             observe_chunk(self._builder)
         signature = observation_signature(self._builder.observation)

@@ -129,7 +129,7 @@ def duckdb(path: Path) -> str:
     """What DuckDB makes of a file, with its own detection but no types."""
     import duckdb as engine
 
-    found = engine.sql(f"FROM read_csv('{path}', all_varchar = true, header = true)")
+    found: Any = engine.sql(f"FROM read_csv('{path}', all_varchar = true, header = true)")
     return show(found.columns, [list(row) for row in found.fetchall()])
 
 

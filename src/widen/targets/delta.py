@@ -71,7 +71,7 @@ from widen.spark.dml.keyed_rows import (
     ensure_no_equal_sequences,
     ensure_one_record,
     ensure_rules_apply,
-    ensure_same_key,
+    match_recorded_keys,
     policy_of_keys,
     with_order,
 )
@@ -230,7 +230,7 @@ class DeltaTarget(IngestTarget):
         return None if text is None else KeyRules.from_property(text)
 
     def with_keys(self, rules: KeyRules | None) -> DeltaTarget:
-        ensure_same_key(rules, self.key_rules)
+        rules = match_recorded_keys(rules, self.key_rules, self.schema)
         return replace(self, keys=rules, policy=policy_of_keys(self.policy, rules))
 
     def interval_parameters(self, interval: TransactionId) -> Mapping[str, Any] | None:

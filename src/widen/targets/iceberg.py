@@ -72,7 +72,7 @@ from widen.spark.dml.keyed_rows import (
     ensure_no_equal_sequences,
     ensure_one_record,
     ensure_rules_apply,
-    ensure_same_key,
+    match_recorded_keys,
     policy_of_keys,
     with_order,
 )
@@ -312,7 +312,7 @@ class IcebergTarget(IngestTarget):
     def with_keys(self, rules: KeyRules | None) -> IcebergTarget:
         if rules is not None and self.place.branch is not None:
             raise InvalidOption(option="branch", value=self.place.branch, expected=_NO_KEYS_IN_BRANCH)
-        ensure_same_key(rules, self.key_rules)
+        rules = match_recorded_keys(rules, self.key_rules, self.schema)
         return replace(self, keys=rules, policy=policy_of_keys(self.policy, rules))
 
     def deleted_keys(self, store: LogStore) -> KeyLists:

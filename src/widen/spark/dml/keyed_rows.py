@@ -9,7 +9,7 @@ Source: docs/guide/keys.md
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -100,6 +100,19 @@ class KeyRules:
         """Tell whether rows have the same keys and the same order."""
         return (set(self.key), self.sequence_by, self.history) == (set(other.key), other.sequence_by, other.history)
 
+    def spelled_as(self, schema: StructType | None) -> KeyRules:
+        """Return the rules with the fields as the records of a table spell them, whatever case the caller wrote.
+
+        Otherwise a record with a field ``ID`` would begin another key in a table whose records have an ``id``.
+
+        Args:
+            schema: The columns of the table; None if there is none yet.
+        """
+        if schema is None:
+            return self
+        order = None if self.sequence_by is None else _spell(schema, self.sequence_by)
+        return replace(self, key=tuple(_spell(schema, path) for path in self.key), sequence_by=order)
+
     def to_property(self) -> str:
         """Return the rules as the table records them."""
         value = {
@@ -160,21 +173,29 @@ def parse_key_rules(
     return KeyRules(paths, sequence, delete_when, missing == "keep", bool(history))
 
 
-def ensure_same_key(rules: KeyRules | None, recorded: KeyRules | None) -> None:
-    """Check that an ingestion has the rules that its table records.
+def match_recorded_keys(
+    rules: KeyRules | None, recorded: KeyRules | None, schema: StructType | None
+) -> KeyRules | None:
+    """Return the rules of an ingestion with the spelling of its table; see `KeyRules.spelled_as`.
+
+    Args:
+        recorded: The rules that the table records.
 
     Raises:
-        OptionMissing: the ingestion has none.
+        OptionMissing: the ingestion has none, but the table records some.
         InvalidOption: it has other keys, or another order.
     """
+    rules = None if rules is None else rules.spelled_as(schema)
     if recorded is None:
-        return
+        return rules
+    recorded = recorded.spelled_as(schema)
     if rules is None:
         expected = f"The table has {recorded}: name its keys, or unset the property {PROPERTY} to only add rows."
         raise OptionMissing(option="key", expected=expected)
     if not rules.is_same_key(recorded):
         expected = f"The table has {recorded}. Unset the property {PROPERTY} first, if its rows fit other keys."
         raise InvalidOption(option="key", value=str(rules), expected=expected)
+    return rules
 
 
 def policy_of_keys(policy: Policy, rules: KeyRules | None) -> Policy:
@@ -241,12 +262,24 @@ def find_places(schema: StructType, path: Path) -> list[tuple[DataType, Path]]:
 
 
 def _find(schema: StructType, path: Path, place: Path) -> Iterator[tuple[DataType, Path]]:
-    exact = [field for field in schema if source_key(field) == path[0]]
-    for field in exact or [field for field in schema if is_same_name(source_key(field), path[0])]:
+    for field in _named(schema, path[0]):
         if len(path) == 1:
             yield field.type, (*place, field.name)
         elif isinstance(field.type, StructType):
             yield from _find(field.type, path[1:], (*place, field.name))
+
+
+def _named(schema: StructType, key: str) -> list[Field]:
+    """Return the columns of a field; another case counts only where no field has this one."""
+    exact = [field for field in schema if source_key(field) == key]
+    return exact or [field for field in schema if is_same_name(source_key(field), key)]
+
+
+def _spell(schema: StructType, path: Path) -> Path:
+    """Return a path with the names of the fields that the columns hold; names without a column stay."""
+    found = _named(schema, path[0])
+    inner = next((field.type for field in found if isinstance(field.type, StructType)), StructType())
+    return (source_key(found[0]), *(path[1:] and _spell(inner, path[1:]))) if found else path
 
 
 _INTEGERS = frozenset({BYTE, SHORT, INTEGER, LONG})

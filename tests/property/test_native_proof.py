@@ -165,6 +165,29 @@ def csv_file(chance: random.Random) -> bytes:
     return data.replace(b"text", b"te\xffxt", 1) if chance.random() < 0.1 else data
 
 
+@pytest.mark.parametrize("has_native", [True, False])
+def test_csv_in_blocks_has_the_sum_of_the_whole_file(has_native: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not has_native:
+        monkeypatch.setattr(record_digests, "find_native_readers", lambda: None)
+    in_blocks = 0
+    for seed in range(150):
+        chance = random.Random(seed)
+        data = csv_file(chance).replace(b"\n", chance.choice([b"\n", b"\n", b"\r\n", b"\r"]))
+        data = chance.choice([b"", b"", b"\xef\xbb\xbf", b"\n\n"]) + data
+        form = CsvForm(is_multi_line=chance.choice([None, True, False]), has_header=chance.random() < 0.8)
+        schema = ingest_texts(None, [row.text for row in read_csv_file(data, form)], Policy()).plan.schema
+        found = []
+        for whole_bytes in (2**23, 64):
+            monkeypatch.setattr(record_digests, "WHOLE_BYTES", whole_bytes)
+            monkeypatch.setattr(record_digests, "BLOCK_BYTES", chance.choice([7, 50, 400]))
+            digester = record_digests.SourceDigester(schema, Policy(), RecordLayout())
+            digester.add_csv(io.BytesIO(data), form)
+            found.append(digester.sum())
+        in_blocks += len(data) > 64
+        assert found[0] == found[1], (data, form)
+    assert in_blocks > 100
+
+
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_rows_of_csv_have_the_sum_of_the_exact_path(spelling: str, monkeypatch: pytest.MonkeyPatch) -> None:
     native_rows = 0
@@ -178,7 +201,7 @@ def test_rows_of_csv_have_the_sum_of_the_exact_path(spelling: str, monkeypatch: 
         for readers in (find_native_readers(), None):
             monkeypatch.setattr(record_digests, "find_native_readers", lambda readers=readers: readers)
             digester = record_digests.SourceDigester(schema, policy, RecordLayout())
-            digester.add_csv(data, form)
+            digester.add_csv(io.BytesIO(data), form)
             if digester._native is not None:
                 native_rows += digester._native.sums()[1]
             found.append(digester.sum())

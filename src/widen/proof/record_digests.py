@@ -10,11 +10,11 @@ Source: docs/evolution-rules.md#proof; docs/kernel.md
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import islice
-from typing import Any
+from typing import Any, BinaryIO
 from zlib import crc32
 
 import pyarrow as pa
@@ -23,7 +23,7 @@ from msgspec.json import encode
 from widen.evolution.policy import Policy
 from widen.model.types import DecimalType, StructType
 from widen.proof.canonical import EncodedRecord, digest_text
-from widen.proof.csv_reader import CsvForm, CsvReader, CsvText, read_csv_head, recode
+from widen.proof.csv_reader import CsvForm, CsvHead, CsvReader, CsvText, read_csv_head, recode
 from widen.proof.row_encoder import RecordLayout, RowEncoder
 from widen.proof.rules import (
     RECORD,
@@ -34,7 +34,7 @@ from widen.proof.rules import (
     build_proof_rules,
     source_columns_by_key,
 )
-from widen.proof.source_reader import FileValues, SourceEncoder
+from widen.proof.source_reader import BLOCK_BYTES, FileValues, SourceEncoder
 from widen.schema.source_metadata import CORRUPT, RESCUED, role_field, role_of
 
 KERNEL_VARIABLE = "WIDEN_KERNEL"
@@ -177,6 +177,9 @@ ALL = 2**32
 
 _ROWS = 10_000
 
+WHOLE_BYTES = 2**23
+"""Size from which on a CSV file is read in blocks."""
+
 
 @dataclass(slots=True)
 class DigestSum:
@@ -224,6 +227,7 @@ class SourceDigester:
     """
 
     def __init__(self, schema: StructType, policy: Policy, layout: RecordLayout, limit: int = ALL) -> None:
+        self._copy = partial(SourceDigester, schema, policy, layout, limit)
         self._make_encoder, self._sum = partial(SourceEncoder, schema, policy, layout), DigestSum(limit)
         # Python reads what the native reader does not know: a sample of the fields, and envelopes.
         readers = None if layout.has_sample or policy.envelope is not None else find_native_readers()
@@ -253,8 +257,37 @@ class SourceDigester:
         else:
             self._add_lines(data, spans, file_values)
 
-    def add_csv(self, data: bytes, form: CsvForm, file_values: FileValues = ()) -> None:
-        """Add the rows of a CSV file."""
+    def add_csv(self, file: BinaryIO, form: CsvForm, file_values: FileValues = ()) -> None:
+        """Add the rows of a CSV file. A large one is read in blocks, so that it needs little memory."""
+        data = file.read(WHOLE_BYTES)
+        if len(data) < WHOLE_BYTES or not form.is_utf8:
+            self._add_csv_text(data + file.read(), form, file_values)
+            return
+        head = read_csv_head(data, form)
+        plan = None if self._native is None else build_csv_plan(form, head.names)
+        if plan is not None and (lines := self._copy()._add_csv_lines(file, form, head, plan, file_values)):
+            self._sum.merge(lines.digest, lines.records, lines.values, lines.converted)
+            return
+        reader = CsvReader(form, head)
+        for block in _read_blocks(file, head.size):
+            self._add_rows(reader.read(block.splitlines(keepends=True)), file_values)
+        self._add_rows(reader.read([], is_end=True), file_values)
+
+    def _add_csv_lines(
+        self, file: BinaryIO, form: CsvForm, head: CsvHead, plan: ProofCsv, file_values: FileValues
+    ) -> DigestSum | None:
+        """Add the rows of a file that has each on a line, and return their sum; None if one takes several lines."""
+        assert self._native is not None
+        reader, fields = CsvReader(form, head), _to_json_fields(file_values)
+        for block in _read_blocks(file, head.size):
+            spans = self._native.add_csv(block, plan, fields)
+            if spans is None:
+                return None
+            for start, end in spans:
+                self._add_rows(reader.read([block[start:end]]), file_values)
+        return self.sum()
+
+    def _add_csv_text(self, data: bytes, form: CsvForm, file_values: FileValues) -> None:
         text = recode(data, form)
         if text is None:
             self.add_refused([data])
@@ -299,6 +332,21 @@ class SourceDigester:
     def sum(self) -> DigestSum:
         """Return the sum. Nothing can be added afterwards."""
         return _with_native(self._sum, self._native)
+
+
+def _read_blocks(file: BinaryIO, start: int) -> Iterator[bytes]:
+    """Yield a file from a byte on in blocks of whole lines."""
+    file.seek(start)
+    rest = b""
+    while data := file.read(BLOCK_BYTES):
+        data = rest + data
+        # A carriage return at the end may belong to a line feed.
+        end = max(data.rfind(b"\n"), data.rfind(b"\r", 0, -1)) + 1
+        if end:
+            yield data[:end]
+        rest = data[end:]
+    if rest:
+        yield rest
 
 
 class RowDigester:

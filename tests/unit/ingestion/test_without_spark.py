@@ -509,3 +509,15 @@ def test_what_needs_spark_says_why(tmp_path: Path, name: str, content: bytes, re
     done = run("widen.ingest(*sys.argv[1:3])", str(source), str(tmp_path / "t"))
     assert done.returncode == 1
     assert "pip install 'widen[spark]'" in done.stderr
+
+
+@pytest.mark.parametrize("text", ["plain", '"in ""quotes"""', '"on two\nlines"'])
+def test_a_large_csv_file_is_verified_in_this_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setattr("widen.spark.source.file_ranges.MAX_WHOLE_FILE_BYTES", 5_000)
+    monkeypatch.setattr("widen.proof.record_digests.WHOLE_BYTES", 5_000)
+    (tmp_path / "a.csv").write_text("id,t\n" + "".join(f"{at},{text}\n" for at in range(2_000)))
+    done = widen.ingest(tmp_path / "a.csv", tmp_path / "t", engine="local", verify=True)
+    assert done.verification is not None
+    assert (done.verification.records, done.verification.exact, done.verification.is_clean) == (2_000, 4_000, True)

@@ -601,7 +601,7 @@ def _sum_files(
         values = values_of(part.file.uri)
         with open_file(part.file.uri) as file:
             if part.file.csv is not None:
-                digester.add_csv(file.read(), part.file.csv, values)
+                digester.add_csv(file, part.file.csv, values)
                 continue
             if part.file.is_whole:
                 digester.add_file(file.read(), values)

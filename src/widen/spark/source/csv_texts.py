@@ -26,6 +26,7 @@ from widen.proof.csv_reader import (
     read_csv_head,
 )
 from widen.proof.csv_reader import recode as proof_text
+from widen.proof.record_digests import find_native_readers
 from widen.proof.source_reader import FileTasks, ProofFile
 from widen.spark.engine import is_local
 from widen.spark.session import is_driver
@@ -77,6 +78,9 @@ from widen.spark.spark_types import DataFrame, F, SparkSession
 
 LINE_FIELD = "value"
 """The field of the record of a plain line."""
+
+_MAX_PROOF_BYTES = 2**30
+"""Maximum size of a file that one task of the proof reads: a core reads about 100 MB in a second."""
 
 _HEAD_LINES, _HEAD_PIECES, _PROOF_ROWS = 2_000, 5_000, 10_000
 
@@ -162,10 +166,17 @@ def read_csv_for_proof(spark: SparkSession, source: SourceFiles, dialect: CsvDia
 
 
 def find_csv_tasks(spark: SparkSession, source: SourceFiles, dialect: CsvDialect) -> FileTasks | None:
-    """Return the files for the tasks of the proof; None if Spark has to read them, since one is large."""
-    if not (is_driver(spark) and can_read(spark, source.files) and all(map(is_small, source.files))):
-        return None
+    """Return the files for the tasks of the proof; None if Spark has to read them: one task reads a file, which takes
+    long if it is large and has to be decoded or read in Python.
+    """
     form = _proof_form(dialect)
+    most_bytes = _MAX_PROOF_BYTES if form.is_utf8 and find_native_readers() is not None else 0
+    if not (
+        is_driver(spark)
+        and can_read(spark, source.files)
+        and all(is_small(file) or (file.size_bytes <= most_bytes and not file.is_compressed) for file in source.files)
+    ):
+        return None
     files = tuple(ProofFile(file.uri, file.size_bytes, True, form) for file in source.files)
     count = ceil(source.text_bytes / task_bytes(source.files, count_partitions(spark, source))) or 1
     return FileTasks(files, count, are_few(spark, source.files))

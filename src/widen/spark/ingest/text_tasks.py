@@ -264,7 +264,7 @@ def read_refused_records(spec: BatchWriteSpec, batches: Iterable[pa.RecordBatch]
 
 def _find_refused(rows: pa.RecordBatch, origin: OriginColumn) -> pa.Array:
     """Return which rows are quarantined."""
-    masks = [_lacks_partition(rows.column(name)) for name in origin.partition_by]
+    masks = [lacks_partition(rows.column(name)) for name in origin.partition_by]
     return reduce(pc.or_, masks, pc.is_valid(_reasons(rows, origin)))
 
 
@@ -281,7 +281,7 @@ def _partition_values(rows: pa.RecordBatch, origin: OriginColumn) -> list[dict[s
     return rows.select(origin.partition_by).to_pylist() if origin.partition_by else [{}] * rows.num_rows
 
 
-def _lacks_partition(texts: pa.Array) -> pa.Array:
+def lacks_partition(texts: pa.Array) -> pa.Array:
     """Return a mask of the texts that no partition holds; see `has_no_partition`."""
     is_null_text = pc.is_in(texts, value_set=pa.array(NULL_TEXTS, texts.type))
     return pc.or_(is_null_text, pc.fill_null(pc.match_substring(texts, NUL), False))
@@ -596,7 +596,7 @@ def _has_origin(origin: OriginColumn, columns: Mapping[str, pa.Array], rows: int
     """Tell for each row whether it has the origin column."""
     if origin.is_for_all:
         return [True] * rows
-    masks = [_lacks_partition(columns[name]) for name in origin.partition_by]
+    masks = [lacks_partition(columns[name]) for name in origin.partition_by]
     return reduce(pc.or_, masks).to_pylist() if masks else []
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cache, partial, reduce
 from itertools import chain, groupby, islice
 from math import ceil
@@ -42,6 +43,7 @@ from widen.proof.source_reader import (
     FileValues,
     ProofFile,
     SourceReader,
+    add_file_values,
     find_parts,
     read_proof_blocks,
 )
@@ -456,10 +458,12 @@ class ColumnFiles:
 
     Args:
         schema: The columns to read, in the types of the records.
+        fields: Reader of the fields that records get from their files; None if they get none.
     """
 
     files: Sequence[SourceFile]
     schema: StructType
+    fields: FileValueReader | None = None
 
 
 def build_column_reader(spark: SparkSession, parts: Sequence[ColumnFiles]) -> TaskReader:
@@ -626,7 +630,8 @@ def _sum_column_files(
                     if is_legacy(file.metadata.metadata) or is_legacy_int96(file.metadata.metadata):
                         digester.add_encoded(_UNREADABLE)  # Spark reads its dates in another calendar
                         continue
-                    for rows in _read_columns(file, share.start, share.end, arrow):
+                    given = add_file_values({}, part.fields.read(share.file.uri)) if part.fields else {}
+                    for rows in _read_columns(file, share.start, share.end, arrow, given):
                         digester.add(rows)
             except (WidenError, KeyError, pa.ArrowException):
                 digester.add_encoded(_UNREADABLE)
@@ -636,8 +641,14 @@ def _sum_column_files(
     return total
 
 
-def _read_columns(file: pq.ParquetFile, start: int, end: int, schema: pa.Schema) -> Iterator[pa.StructArray]:
-    """Yield the rows of the row groups that begin in a range of a file; a column that it lacks is null."""
+def _read_columns(
+    file: pq.ParquetFile, start: int, end: int, schema: pa.Schema, given: Mapping[str, str | None]
+) -> Iterator[pa.StructArray]:
+    """Yield the rows of the row groups that begin in a range of a file; a column that it lacks is null.
+
+    Args:
+        given: Fields of all records, which are no columns of the file.
+    """
     footer = file.metadata
     # The first row group begins at the start of the file, whatever stands before it.
     begins = [0, *(_begin_of(footer.row_group(number)) for number in range(1, footer.num_row_groups))]
@@ -647,10 +658,15 @@ def _read_columns(file: pq.ParquetFile, start: int, end: int, schema: pa.Schema)
         columns = [
             cast_array(batch.column(field.name), field.type)
             if field.name in names
-            else pa.nulls(len(batch), field.type)
+            else _repeat(given.get(field.name), field.type, len(batch))
             for field in schema
         ]
         yield pa.StructArray.from_arrays(columns, fields=list(schema))
+
+
+def _repeat(text: str | None, data_type: pa.DataType, count: int) -> pa.Array:
+    value = text if text is None or pa.types.is_string(data_type) else datetime.fromisoformat(text)
+    return pa.repeat(pa.scalar(value, data_type), count)
 
 
 def _begin_of(group: pq.RowGroupMetaData) -> int:

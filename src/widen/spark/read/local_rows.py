@@ -646,7 +646,8 @@ def _split_number(text: str) -> tuple[str, str, int]:
     return sign, digits.rstrip("0") or "0", (first if digits else 0) + int(power or 0)
 
 
-def _encode_float(value: float) -> str:
+def java_float(value: float) -> str:
+    """Return a number of 32 bits as Java writes it; see `java_number`."""
     if value != value or value in (float("inf"), float("-inf")):
         return java_number(value, "")
     shortest = next(each for each in (f"{value:.{digits}g}" for digits in range(1, 10)) if _as_float(each) == value)
@@ -674,7 +675,7 @@ _SCALARS: Mapping[str, Encoder] = {
     "boolean": lambda value: "true" if value else "false",
     "string": _encode_text,
     "double": lambda value: java_number(value, repr(value)),
-    "float": _encode_float,
+    "float": java_float,
     "binary": lambda value: f'"{b64encode(value).decode()}"',
     "date": _encode_date,
     "timestamp": _encode_time,

@@ -29,6 +29,7 @@ from widen.spark.engine import Engine, LocalSession, Rows, is_local, require_spa
 from widen.spark.errors import translate_spark_errors, unpersist
 from widen.spark.ingest.batch import Batch, TextBatch, TextReaders, union_rows
 from widen.spark.ingest.text_tasks import read_record_groups
+from widen.spark.read.local_rows import NotLocal
 from widen.spark.read.scan import read_snapshot
 from widen.spark.source.csv import parse_dialect
 from widen.spark.source.csv_texts import (
@@ -67,6 +68,7 @@ from widen.spark.source.source_places import FoundTable, ensure_no_table, find_t
 from widen.spark.spark_types import DataFrame, F, SparkSession
 
 if TYPE_CHECKING:
+    from widen.spark.typed.parquet_batch import ParquetBatch
     from widen.spark.typed.typed_batch import TypedBatch
 
 IngestSource: TypeAlias = FilePath | Sequence[FilePath] | DataFrame
@@ -182,8 +184,7 @@ class BatchReader:
         """
         bad_files: tuple[BadFile, ...] = ()
         if self.skips_bad_files:
-            probe = None if source.format.is_typed else partial(self._probe, spark)
-            source, bad_files = split_bad_files(spark, source, probe)
+            source, bad_files = split_bad_files(spark, source, self._find_probe(spark, source))
         if not source.files:
             return replace(_empty_batch(spark, source), bad_files=bad_files)
         if is_local(spark):
@@ -191,19 +192,16 @@ class BatchReader:
         with explain_changes(spark, source.files):
             return replace(self._open_good_files(spark, source), bad_files=bad_files)
 
-    def _open_good_files(self, spark: SparkSession, source: SourceFiles) -> TextBatch | TypedBatch:
+    def _open_good_files(self, spark: SparkSession, source: SourceFiles) -> TextBatch | TypedBatch | ParquetBatch:
         self._ensure_json(source.format)
         file_fields = self._file_fields()
         names = file_fields.names([quote(file.path) for file in source.files])
         if source.format.is_typed:
-            from widen.spark.typed.typed_batch import TypedBatch
-            from widen.spark.typed.typed_records import read_columnar
-
-            records = read_columnar(spark, source, file_fields)
-            if len(source.files) > _FEW_FILES:
-                partitions = count_partitions(spark, source)
-                records = [each.coalesce(partitions) for each in records]
-            return TypedBatch(records, source.name, source.left_out, names, source.files)
+            open_on_spark = partial(_open_columns, spark, source, file_fields, names)
+            here = None
+            if is_local(spark):
+                here = _open_columns_here(spark, source, file_fields, names, open_on_spark)
+            return here or open_on_spark({})
         readers = self._text_readers(spark, source)
         read = readers.read
         readers = replace(readers, read=lambda: _coalesce(read(), count_partitions(spark, source)))
@@ -218,6 +216,19 @@ class BatchReader:
             source.files,
             max_record_bytes=self.max_record_bytes,
         )
+
+    def _find_probe(self, spark: SparkSession, source: SourceFiles) -> Callable[[SourceFiles], None] | None:
+        """Return what reads all of the files once, to find those that cannot be read; None if Spark does."""
+        if not source.format.is_typed:
+            return partial(self._probe, spark)
+        if not (is_local(spark) and source.format is FileFormat.PARQUET and can_read(spark, source.files)):
+            return None
+        from widen.spark.typed.parquet_batch import can_read_all
+
+        if can_read_all(source.files):
+            return lambda _: None
+        require_spark(spark, "its readers say what is wrong with a file")
+        return None
 
     def _probe(self, spark: SparkSession, source: SourceFiles) -> None:
         """Read all texts of files once.
@@ -307,9 +318,45 @@ class BatchReader:
         return TypedBatch([to_typed_records(rows, _DATA_FRAME)], _DATA_FRAME, (), frozenset([LOADED_AT]))
 
 
+def _open_columns(
+    spark: SparkSession, source: SourceFiles, file_fields: FileFields, names: frozenset[str], homes: dict[str, int]
+) -> TypedBatch:
+    """Return files with types as a batch on Spark.
+
+    Args:
+        homes: The part that each written folder belongs to; the batch extends this.
+    """
+    from widen.spark.typed.typed_batch import TypedBatch
+    from widen.spark.typed.typed_records import read_columnar
+
+    records = read_columnar(spark, source, file_fields)
+    if len(source.files) > _FEW_FILES:
+        partitions = count_partitions(spark, source)
+        records = [each.coalesce(partitions) for each in records]
+    return TypedBatch(records, source.name, source.left_out, names, source.files, _homes=homes)
+
+
+def _open_columns_here(
+    spark: SparkSession,
+    source: SourceFiles,
+    file_fields: FileFields,
+    names: frozenset[str],
+    open_on_spark: Callable[[dict[str, int]], TypedBatch],
+) -> ParquetBatch | None:
+    """Return Parquet files as a batch of this process; None if Spark has to read them, and has started."""
+    from widen.spark.typed.parquet_batch import ParquetBatch, find_file_parts
+
+    try:
+        parts = find_file_parts(source, file_fields)
+    except NotLocal as error:
+        require_spark(spark, str(error))
+        return None
+    return ParquetBatch(spark, parts, open_on_spark, source.name, source.left_out, names, source.files)
+
+
 def _choose_engine(session: LocalSession, source: SourceFiles) -> None:
     """Start Spark if this process cannot read the files of a source, or not as fast."""
-    if source.format.is_typed:
+    if source.format.is_typed and source.format is not FileFormat.PARQUET:
         session.require(f"its readers read {source.format.value} files")
     if not can_read(cast("SparkSession", session), source.files):
         session.require("the files have an unusual compression, or names that only its file systems know")

@@ -8,11 +8,14 @@ Source: docs/evolution-rules.md#d16
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
+from contextvars import copy_context
+from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
+from typing import TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -20,10 +23,11 @@ import pyarrow.parquet as pq
 
 from widen.errors import CorruptFile
 from widen.errors.tables import first_line
+from widen.json.field_rules import FileFields
 from widen.json.observation import TemporalString, type_facts
 from widen.log.commit_outcome import discard_folder
 from widen.model.column_path import Path, leaves
-from widen.model.types import STRING, ArrayType, DataType, DecimalType, MapType, StructType
+from widen.model.types import STRING, TIMESTAMP, ArrayType, DataType, DecimalType, MapType, StructType
 from widen.protocol.parquet_files import is_legacy, is_legacy_int96
 from widen.protocol.type_widening import is_widening
 from widen.rows.row import ColumnSlot, RecordRoute, is_excluded_kind
@@ -32,10 +36,12 @@ from widen.spark.engine import is_local, translate_os_errors
 from widen.spark.errors import RESTORE_FILE, translate_spark_errors
 from widen.spark.read.physical_types import DRIVER_FILES, count_non_null, leaf_paths
 from widen.spark.ship import without_garbage_collection
-from widen.spark.source.file_ranges import are_few, open_file, task_bytes
+from widen.spark.source.file_ranges import MAX_RANGED_FILES, are_few, open_file, task_bytes
 from widen.spark.source.source_files import SourceFile, SourceFiles, count_partitions
 from widen.spark.spark_types import SparkSession
-from widen.spark.write.arrow_writer import PartFile, PartSink, PartWriter
+from widen.spark.write.arrow_writer import PartFile, Sink
+
+_T = TypeVar("_T")
 
 _THREADS = 16
 _ROWS = 16_384
@@ -61,6 +67,29 @@ class RowGroup(msgspec.Struct, frozen=True, array_like=True):
 
 
 @dataclass(frozen=True, slots=True)
+class PathFields:
+    """The fields that records get from their files.
+
+    Args:
+        schema: Their keys and types: strings and timestamps.
+        fields: Gives the values of a file.
+    """
+
+    schema: StructType = field(default_factory=StructType)
+    fields: FileFields = field(default_factory=FileFields)
+
+    def values_of(self, uri: str) -> Mapping[str, pa.Scalar]:
+        """Return the values for a file, by key."""
+        given = self.fields.of(uri) if self.schema.fields else {}
+        return {each.name: _to_scalar(given.get(each.name), each.type) for each in self.schema}
+
+
+def _to_scalar(text: str | None, data_type: DataType) -> pa.Scalar:
+    value = None if text is None else datetime.fromisoformat(text) if data_type == TIMESTAMP else text
+    return pa.scalar(value, to_arrow(data_type))
+
+
+@dataclass(frozen=True, slots=True)
 class ColumnCopy:
     """Files whose columns go to a table as they are.
 
@@ -68,14 +97,16 @@ class ColumnCopy:
         tasks: The row groups that each task copies.
         schema: The columns of the table, with a field id where files have them.
         copied: The columns that the files have; the others are null.
+        constants: What all rows of a file have in some columns, by the URI of the file and the column.
     """
 
     spark: SparkSession
     tasks: Sequence[Sequence[RowGroup]]
     schema: pa.Schema
     copied: frozenset[str]
-    sink: PartSink
+    sink: Sink
     is_few: bool
+    constants: Mapping[str, Mapping[str, pa.Scalar]] = field(default_factory=dict)
 
     def run(self) -> list[PartFile]:
         """Write the files of the table, and return them. If that fails, they are deleted as far as the store allows.
@@ -99,8 +130,19 @@ class ColumnCopy:
         discard_folder(self.sink.store, self.sink.job, but=[part.path for part in parts])  # Spark may run a task twice
         return parts
 
+    def read_column(self, name: str) -> Iterator[pa.Array]:
+        """Yield the values that a column of the table gets.
+
+        Raises:
+            CorruptFile: a file of the source cannot be read.
+        """
+        schema = pa.schema([self.schema.field(name)])
+        for group in (group for groups in self.tasks for group in groups):
+            for rows in _read_batches(group.uri, [group.number], schema, self.copied, self.constants.get(group.uri)):
+                yield rows.column(0)
+
     def _for_tasks(self) -> _TaskCopy:
-        return _TaskCopy(self.tasks, self.schema, self.copied, self.sink)
+        return _TaskCopy(self.tasks, self.schema, self.copied, self.sink, self.constants)
 
 
 def find_column_copy(
@@ -109,7 +151,8 @@ def find_column_copy(
     source: StructType,
     schema: StructType,
     route: RecordRoute,
-    sink: PartSink,
+    sink: Sink,
+    path_fields: PathFields | None = None,
 ) -> ColumnCopy | None:
     """Return how tasks copy files into a table; None if some of them, or a column, need Spark.
 
@@ -117,8 +160,13 @@ def find_column_copy(
         files: Parquet files that tasks can read.
         source: The columns of the files, as Spark reads them.
         route: The columns of each field of the source.
+        path_fields: The fields that records get from their files; by default they get none.
     """
-    if not _is_copied(source, route):
+    from_files = path_fields or PathFields()
+    if not (
+        _is_copied(source, route)
+        and all(_is_constant(each.type, route.get(each.name, ())) for each in from_files.schema)
+    ):
         return None
     is_timed = any(str(data_type) in _TEMPORAL for _, data_type in leaves(source))
     if (
@@ -127,7 +175,7 @@ def find_column_copy(
         and any(str(spark.conf.get(mode, _PROLEPTIC)).upper() != _PROLEPTIC for mode in _REBASE_MODES)
     ):
         return None
-    footers = read_source_footers(files, source)
+    footers = read_source_footers(files, source, MAX_RANGED_FILES if is_local(spark) else DRIVER_FILES)
     if footers is None:
         return None
     limit = task_bytes(files, count_partitions(spark, SourceFiles((), tuple(files))))
@@ -138,8 +186,15 @@ def find_column_copy(
         to_arrow_schema(schema) if sink.schema is None else sink.schema,
         names,
         sink,
-        is_few=are_few(spark, files),
+        are_few(spark, files),
+        {file.uri: _constants(from_files.values_of(file.uri), route) for file in files}
+        if from_files.schema.fields
+        else {},
     )
+
+
+def _constants(values: Mapping[str, pa.Scalar], route: RecordRoute) -> Mapping[str, pa.Scalar]:
+    return {slot.name: value for key, value in values.items() for slot in route[key]}
 
 
 # ---- which columns and files -----------------------------------------------------------------------
@@ -157,11 +212,16 @@ def _is_copied(source: StructType, route: RecordRoute) -> bool:
     )
 
 
+def _is_constant(data_type: DataType, slots: Sequence[ColumnSlot]) -> bool:
+    """Return whether one column holds the values that a field gets from files."""
+    return len(slots) == 1 and not slots[0].dim and slots[0].type == data_type and _holds(slots[0], data_type, 0)
+
+
 def _holds(slot: ColumnSlot, data_type: DataType, dim: int) -> bool:
     """Return whether a column inside of arrays holds every value of a type without a change but to a wider type."""
     if isinstance(data_type, ArrayType):
         return dim > 0 and _holds(slot, data_type.element, dim - 1)
-    if dim or slot.guard is not None:
+    if dim or (slot.guard is not None and not slot.guard.takes_values):
         return False
     if isinstance(data_type, StructType):
         return slot.record is not None and _is_copied(data_type, slot.record)
@@ -191,13 +251,24 @@ class SourceFooter:
     values: Mapping[Path, int | None]
 
 
-def read_source_footers(files: Sequence[SourceFile], source: StructType) -> list[SourceFooter] | None:
-    """Return the footers of files; None if these are many, or Arrow may not read one of them as Spark does."""
-    if not 0 < len(files) <= DRIVER_FILES:
+def read_source_footers(
+    files: Sequence[SourceFile], source: StructType, most: int = DRIVER_FILES
+) -> list[SourceFooter] | None:
+    """Return the footers of files; None if these are many, or Arrow may not read one of them as Spark does.
+
+    Args:
+        most: How many files are not many.
+    """
+    if not 0 < len(files) <= most:
         return None
-    with ThreadPoolExecutor(_THREADS, "widen-copy") as pool:
-        footers = list(pool.map(partial(_read_footer, source), files))
+    footers = map_files(partial(_read_footer, source), files)
     return None if any(each is None for each in footers) else [each for each in footers if each is not None]
+
+
+def map_files(function: Callable[[SourceFile], _T], files: Sequence[SourceFile]) -> list[_T]:
+    """Return what a function makes of each file, in threads, which open files of a store as this one does."""
+    with ThreadPoolExecutor(_THREADS, "widen-copy") as pool:
+        return [each.result() for each in [pool.submit(copy_context().run, function, file) for file in files]]
 
 
 def read_first_rows(file: SourceFile, source: StructType, rows: int) -> pa.RecordBatch:
@@ -206,7 +277,32 @@ def read_first_rows(file: SourceFile, source: StructType, rows: int) -> pa.Recor
     Raises:
         CorruptFile: the file cannot be read.
     """
-    return next(_read_batches(file.uri, None, to_arrow_schema(source), frozenset(source.names), rows))
+    batches, count = [], 0
+    for batch in read_rows(file, source, rows):
+        batches.append(batch)
+        count += batch.num_rows
+        if count >= rows:
+            break
+    whole = pa.Table.from_batches(batches).slice(0, rows).combine_chunks()
+    return whole.to_batches()[0] if whole.num_rows else batches[0]
+
+
+def read_rows(file: SourceFile, source: StructType, rows: int = _ROWS) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a file, with some or all columns of a source; a file without rows yields a batch without any.
+
+    Args:
+        rows: How many rows a batch has at most.
+
+    Raises:
+        CorruptFile: the file cannot be read.
+    """
+    schema = to_arrow_schema(source)
+    is_empty = True
+    for batch in _read_batches(file.uri, None, schema, frozenset(source.names), rows=rows):
+        is_empty = False
+        yield batch
+    if is_empty:
+        yield pa.RecordBatch.from_arrays([pa.nulls(0, each.type) for each in schema], schema=schema)
 
 
 def _read_footer(source: StructType, file: SourceFile) -> SourceFooter | None:
@@ -230,7 +326,7 @@ def _read_footer(source: StructType, file: SourceFile) -> SourceFooter | None:
         or not set(columns.names) <= types.keys()
     ):
         return None
-    if not all(_is_read_as(field.type, types[field.name], (field.name,), int96) for field in columns):
+    if not all(_is_read_as(stored_type(each.type), types[each.name], (each.name,), int96) for each in columns):
         return None
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
     sizes = [sum(group.column(at).total_compressed_size for at in range(group.num_columns)) for group in groups]
@@ -245,10 +341,10 @@ def _is_read_as(found: pa.DataType, data_type: DataType, path: Path, int96: set[
     """Return whether Arrow reads values of a type as Spark does."""
     match data_type:
         case StructType(fields):
-            if not pa.types.is_struct(found) or [each.name for each in found] != [each.name for each in fields]:
+            types = {each.name: each.type for each in fields}
+            if not pa.types.is_struct(found) or not {each.name for each in found} <= types.keys():
                 return False
-            pairs = zip(found, fields, strict=True)
-            return all(_is_read_as(one.type, each.type, (*path, each.name), int96) for one, each in pairs)
+            return all(_is_read_as(each.type, types[each.name], (*path, each.name), int96) for each in found)
         case ArrayType(element):
             return pa.types.is_list(found) and _is_read_as(found.value_type, element, (*path, "element"), int96)
         case MapType(key, value):
@@ -258,6 +354,8 @@ def _is_read_as(found: pa.DataType, data_type: DataType, path: Path, int96: set[
     if pa.types.is_timestamp(found):
         is_instant = found.tz is not None or path in int96
         return found.unit in ("ms", "us") and str(data_type) == ("timestamp" if is_instant else "timestamp_ntz")
+    if isinstance(data_type, DecimalType) and pa.types.is_decimal128(found):
+        return bool(found.scale == data_type.scale and found.precision <= data_type.precision)
     return bool(found == to_arrow(data_type))
 
 
@@ -282,15 +380,17 @@ class _TaskCopy:
     tasks: Sequence[Sequence[RowGroup]]
     schema: pa.Schema
     copied: frozenset[str]
-    sink: PartSink
+    sink: Sink
+    constants: Mapping[str, Mapping[str, pa.Scalar]]
 
     def copy(self, groups: Sequence[RowGroup]) -> list[PartFile]:
         """Write the rows of some row groups, and return the files."""
-        writer = PartWriter(self.sink, self.schema)
+        writer = self.sink.open(self.schema)
         with without_garbage_collection(), ExitStack() as undo:
             undo.callback(writer.discard)
             for group in groups:
-                for rows in _read_batches(group.uri, [group.number], self.schema, self.copied):
+                constants = self.constants.get(group.uri)
+                for rows in _read_batches(group.uri, [group.number], self.schema, self.copied, constants):
                     writer.write(rows)
             parts = writer.close()
             undo.pop_all()
@@ -305,18 +405,53 @@ def _run_tasks(copy: _TaskCopy, batches: Iterable[pa.RecordBatch]) -> Iterator[p
 
 
 def _read_batches(
-    uri: str, groups: list[int] | None, schema: pa.Schema, copied: frozenset[str], rows: int = _ROWS
+    uri: str,
+    groups: list[int] | None,
+    schema: pa.Schema,
+    copied: frozenset[str],
+    constants: Mapping[str, pa.Scalar] | None = None,
+    rows: int = _ROWS,
 ) -> Iterator[pa.RecordBatch]:
+    same = constants or {}
     try:
         with open_file(uri) as content:
             file = pq.ParquetFile(content, coerce_int96_timestamp_unit="us")
-            for batch in file.iter_batches(rows, groups, use_threads=False):
-                found = dict(zip(batch.schema.names, batch.columns, strict=True))
-                held = (found.get(name) if name in copied else None for name in schema.names)
-                columns = [_fit(values, each.type, len(batch)) for values, each in zip(held, schema, strict=True)]
+            for batch in file.iter_batches(rows, groups, _names_to_read(file, schema, copied), use_threads=False):
+                found = dict(zip(batch.schema.names, map(_without_width, batch.columns), strict=True))
+                found = {name: pa.repeat(value, len(batch)) for name, value in same.items()} | {
+                    name: values for name, values in found.items() if name in copied
+                }
+                columns = [_fit(found.get(each.name), each.type, len(batch)) for each in schema]
                 yield pa.RecordBatch.from_arrays(columns, schema=schema)
     except pa.ArrowException as error:
         raise CorruptFile(path=uri, reason=first_line(error), fix=RESTORE_FILE) from error
+
+
+def _names_to_read(file: pq.ParquetFile, schema: pa.Schema, copied: frozenset[str]) -> list[str] | None:
+    """Return the columns to read; None for all, because PyArrow takes a dot for a path, or there is no such column."""
+    stored = file.schema_arrow.names
+    names = [name for name in stored if name in copied and name in schema.names]
+    return None if not names or any("." in name for name in stored) else names
+
+
+def stored_type(found: pa.DataType) -> pa.DataType:
+    """Return the type of values as Parquet stores them: views, dictionaries and 64-bit offsets are Arrow's own."""
+    if pa.types.is_struct(found):
+        return pa.struct([each.with_type(stored_type(each.type)) for each in found])
+    if pa.types.is_map(found):
+        return pa.map_(stored_type(found.key_type), stored_type(found.item_type))
+    if pa.types.is_list(found) or pa.types.is_large_list(found):
+        return pa.list_(found.value_field.with_type(stored_type(found.value_type)))
+    if pa.types.is_dictionary(found):
+        return stored_type(found.value_type)
+    if pa.types.is_large_string(found) or pa.types.is_string_view(found):
+        return pa.string()
+    return pa.binary() if pa.types.is_large_binary(found) or pa.types.is_binary_view(found) else found
+
+
+def _without_width(values: pa.Array) -> pa.Array:
+    wanted = stored_type(values.type)
+    return values if values.type == wanted else values.cast(wanted)
 
 
 def _fit(values: pa.Array | None, wanted: pa.DataType, rows: int) -> pa.Array:

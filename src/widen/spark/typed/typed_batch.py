@@ -12,7 +12,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from decimal import Decimal
 from functools import reduce
@@ -73,6 +73,7 @@ from widen.spark.ingest.verification import (
     build_file_reader,
 )
 from widen.spark.ingest.write_files import TableRows, TableWriter
+from widen.spark.read.local_rows import java_float, java_number
 from widen.spark.source.file_ranges import Typed, field_steps, fields_of
 from widen.spark.source.source_files import SourceFile
 from widen.spark.spark_types import Column, DataFrame, F, SparkSession
@@ -146,14 +147,8 @@ class TypedBatch:
             SourceError: values have a type that tables do not support.
         """
         parts = self._prepare_parts(base, policy)
-        certain, optimistic = (
-            _merge_roots(part.observation(assume_exact=assume_exact) for part in parts)
-            for assume_exact in (False, True)
-        )
-        plan = evolve(base, certain, policy)
-        # If the plan is the same whether the open values are exact or not, they need only be counted, for its events.
-        is_decided = plan.schema == evolve(base, optimistic, policy).schema
-        observation = certain if is_decided and plan.is_empty else _observe_parts(parts, counts_only=is_decided)
+        prior = observe_types([part.observation for part in parts], base, policy)
+        observation = prior.observation if prior.is_enough else _observe_parts(parts, counts_only=prior.is_decided)
         return msgspec.structs.replace(observation, excluded_seen=[[*path] for path in self._hidden_fields(policy)])
 
     def _hidden_fields(self, policy: Policy) -> list[Path]:
@@ -215,7 +210,7 @@ class TypedBatch:
             columns = source_columns_by_key(schema, policy)
             return reduce(DataFrame.unionAll, [_source_digests(part, columns) for part in prepared])
 
-        files = _find_column_files(prepared, schema, policy)
+        files = _files_of(prepared, schema, policy)
         return Side(digests, reader=None if files is None else build_column_reader(self.spark, files))
 
     def table_digests(
@@ -240,8 +235,8 @@ class TypedBatch:
                 sides.append(quarantined.select(*_digest(text)))
             return reduce(DataFrame.unionAll, sides)
 
-        has_forms = quarantined_records is None and _find_column_files(prepared, table.schema, policy) is not None
-        files = table.task_files(self.spark, paths) if has_forms else None
+        is_columnar = quarantined_records is None and _files_of(prepared, table.schema, policy) is not None
+        files = table.task_files(self.spark, paths) if is_columnar else None
         return Side(
             digests, reader=None if files is None else build_file_reader(self.spark, files, table.schema, policy)
         )
@@ -265,8 +260,36 @@ def _has(data_type: DataType, path: Path) -> bool:
     return False
 
 
-def _merge_roots(roots: Iterable[RecordObservation]) -> Observation:
-    return merge_observations(Observation(root=root) for root in roots)
+@dataclass(frozen=True, slots=True)
+class TypeObservation:
+    """What the types of records say.
+
+    Args:
+        is_decided: Whether the plan is the same whatever the values are, so that they need only be counted.
+        is_enough: Whether the plan does not even have events with counts.
+    """
+
+    observation: Observation
+    is_decided: bool
+    is_enough: bool
+
+
+def observe_types(
+    roots: Sequence[Callable[..., RecordObservation]], base: StructType | None, policy: Policy
+) -> TypeObservation:
+    """Return what the types of the parts of a batch say.
+
+    Args:
+        roots: Return the observation of each part, given whether to assume that values are exact: ``assume_exact``.
+        base: The schema of the table; None if the table does not exist yet.
+    """
+    certain, optimistic = (
+        merge_observations(Observation(root=root(assume_exact=is_exact)) for root in roots)
+        for is_exact in (False, True)
+    )
+    plan = evolve(base, certain, policy)
+    is_decided = plan.schema == evolve(base, optimistic, policy).schema
+    return TypeObservation(certain, is_decided, is_decided and plan.is_empty)
 
 
 def _observe_parts(parts: Iterable[PreparedRecords], *, counts_only: bool = False) -> Observation:
@@ -354,36 +377,42 @@ def _origin(part: PreparedRecords, reason: Column) -> Column:
     return F.struct(*(column.alias(name) for name, column in zip(ORIGIN_FIELDS, values, strict=True)))
 
 
-def _find_column_files(
-    parts: Iterable[PreparedRecords], schema: StructType, policy: Policy
-) -> list[ColumnFiles] | None:
-    """Return the files of all parts; None if a value of them may have another form in the table than in its file."""
-    found = []
+def _files_of(parts: Iterable[PreparedRecords], schema: StructType, policy: Policy) -> list[ColumnFiles] | None:
+    found = [ColumnFiles(part.records.files if part.is_untouched else (), part.schema) for part in parts]
+    return find_column_files(found, schema, policy)
+
+
+def find_column_files(parts: Sequence[ColumnFiles], schema: StructType, policy: Policy) -> list[ColumnFiles] | None:
+    """Return files with the types in which the proof compares their values; None if one has another form in the table.
+
+    Args:
+        parts: The files with their types in the source; without files, if their values are not those of columns.
+        schema: The schema of the table.
+    """
     # A float means its exact value, also in a column of doubles, and a double the number of its shortest text.
     has_floats = any(data_type == FLOAT for _, data_type in leaves(schema))
-    for part in parts:
-        is_plain = part.is_untouched and part.records.files and _has_forms(part.schema)
-        if not (is_plain and has_own_kinds(part.schema, source_columns_by_key(schema, policy))):
-            return None
-        source = part.schema if has_floats else _floats_as_doubles(part.schema)
-        assert isinstance(source, StructType)
-        found.append(ColumnFiles(part.records.files, source))
-    return found
+    columns = source_columns_by_key(schema, policy)
+    if not all(part.files and has_forms(part.schema) and has_own_kinds(part.schema, columns) for part in parts):
+        return None
+    return [
+        part if has_floats else replace(part, schema=cast(StructType, _floats_as_doubles(part.schema)))
+        for part in parts
+    ]
 
 
 def _floats_as_doubles(data_type: DataType) -> DataType:
     return DOUBLE if data_type == FLOAT else map_children(data_type, lambda _, child: _floats_as_doubles(child))
 
 
-def _has_forms(data_type: DataType) -> bool:
+def has_forms(data_type: DataType) -> bool:
     """Return whether tasks of the proof digest the values of a type as those of a column."""
     match data_type:
         case StructType(fields):
-            return all(_has_forms(field.type) for field in fields)
+            return all(has_forms(field.type) for field in fields)
         case ArrayType(element):
-            return _has_forms(element)
+            return has_forms(element)
         case MapType(key, value):
-            return key == STRING and _has_forms(value)
+            return key == STRING and has_forms(value)
         case TemporalString():
             return False
     return isinstance(data_type, DecimalType) or str(data_type) in _WITH_FORMS
@@ -514,21 +543,8 @@ class _KindAggregate:
             self.observation.exact_double = is_exact is not False
 
     def fill_values(self, values: pa.Array, rows: pa.Array, uri: str) -> bool:
-        """Fill in the observation with values of a file; return False if only Spark writes the first one as text.
-
-        Args:
-            rows: The index of the record of each value.
-        """
-        count = len(values) - values.null_count
-        if not count:
-            return True
-        first = pc.index(values.is_valid(), True).as_py()
-        text = _NO_SAMPLE if self.type is None else _to_text(values[first], self.type)
-        if text is None:
-            return False
-        self.observation.count, self.observation.sample = count, text[:SAMPLE_CHARS]
-        self.observation.first = (uri, rows[first].as_py() + 1)
-        return True
+        """Fill in the observation with values of a file; see `add_values`."""
+        return add_values(self.observation, self.type, values, rows, uri)
 
     def remove_absent(self) -> None:
         """Remove the kind from the observation if the type only says that there may be values of it."""
@@ -633,7 +649,7 @@ class KindAggregates:
         kinds = [
             kind
             for values, field in zip(head.columns, self._schema, strict=True)
-            for kind in _kinds_of(values, rows, field.type, (field.name,))
+            for kind in kinds_of(values, rows, field.type, (field.name,))
         ]
         pairs = list(zip(self._aggregates, kinds, strict=True))
         self._paths = {id(each): path for each, (path, _, _) in pairs if each.type is not None}
@@ -664,23 +680,45 @@ class KindAggregates:
         return records
 
 
-def _kinds_of(
+def add_values(
+    observation: KindObservation, data_type: DataType | None, values: pa.Array, rows: pa.Array, uri: str
+) -> bool:
+    """Add values of a file to the observation of their kind; return False if only Spark writes the first one as text.
+
+    Args:
+        data_type: The type of scalars; None for records and maps.
+        rows: The index of the record of each value.
+    """
+    count = len(values) - values.null_count
+    if not count:
+        return True
+    if observation.first is None:
+        first = pc.index(values.is_valid(), True).as_py()
+        text = _NO_SAMPLE if data_type is None else _to_text(values[first], data_type)
+        if text is None:
+            return False
+        observation.sample, observation.first = text[:SAMPLE_CHARS], (uri, rows[first].as_py() + 1)
+    observation.count += count
+    return True
+
+
+def kinds_of(
     values: pa.Array, rows: pa.Array, data_type: DataType, path: Path
 ) -> Iterator[tuple[Path, pa.Array, pa.Array]]:
     """Yield the path, the values and their records of each kind, in the order of `_kind_aggregates`."""
     match data_type:
         case ArrayType(element):
             parents = rows.take(pc.list_parent_indices(values))
-            yield from _kinds_of(values.flatten(), parents, element, (*path, ELEMENT))
+            yield from kinds_of(values.flatten(), parents, element, (*path, ELEMENT))
         case StructType(fields):
             yield path, values, rows
             for inner, field in zip(values.flatten(), fields, strict=True):
-                yield from _kinds_of(inner, rows, field.type, (*path, field.name))
+                yield from kinds_of(inner, rows, field.type, (*path, field.name))
         case MapType(_, value):
             yield path, values, rows
             lists = values.cast(pa.list_(pa.struct([values.type.key_field, values.type.item_field])))
             parents = rows.take(pc.list_parent_indices(lists))
-            yield from _kinds_of(lists.flatten().flatten()[1], parents, value, (*path, VALUE))
+            yield from kinds_of(lists.flatten().flatten()[1], parents, value, (*path, VALUE))
         case _ if type_facts(data_type) is not None:
             yield path, values, rows
 
@@ -698,8 +736,8 @@ def _to_text(value: pa.Scalar, data_type: DataType) -> str | None:
             return str(plain)
         case bytes():
             return base64.b64encode(plain).decode()
-        case float() if data_type == DOUBLE and (plain == 0 or _PLAIN_DOUBLES[0] <= abs(plain) < _PLAIN_DOUBLES[1]):
-            return repr(plain)
+        case float():
+            return (java_number(plain, repr(plain)) if data_type == DOUBLE else java_float(plain)).strip('"')
         case Decimal():
             return f"{plain:f}"
         case datetime():
@@ -709,10 +747,6 @@ def _to_text(value: pa.Scalar, data_type: DataType) -> str | None:
         case date():
             return plain.isoformat()
     return None
-
-
-_PLAIN_DOUBLES = 1e-3, 1e7
-"""The sizes between which Java writes a double without an exponent."""
 
 
 def _kind_aggregates(

@@ -438,7 +438,7 @@ def prepare_records(records: TypedRecords, name: str, base: StructType | None, p
         records,
         apply_field_rules(fields, rules),
         tuple(field.name for field in records.schema if field.type == VOID),
-        _is_untouched(records.schema, rules),
+        is_untouched(records.schema, rules),
     )
     unsupported = next(unknown_types(prepared.schema), None)
     if unsupported is not None:
@@ -506,7 +506,7 @@ def _apply_nested_rules(values: Column, data_type: DataType, rules: FieldRules, 
     Args:
         is_entry: Whether they are values of a map, which its key hides already where the policy says so.
     """
-    if _is_untouched(data_type, rules):
+    if is_untouched(data_type, rules):
         return values, data_type
     match data_type:
         case StructType():
@@ -609,17 +609,17 @@ def _json_text(values: Column, *, is_scalar: bool) -> Column:
     return F.when(values.isNotNull(), text.substr(F.lit(2), F.length(text) - F.lit(2)))
 
 
-def _is_untouched(data_type: DataType, rules: FieldRules) -> bool:
+def is_untouched(data_type: DataType, rules: FieldRules) -> bool:
     """Return whether no field rule applies to values of a type, and they have no variants and no dates in strings."""
     if rules.hidden:
         return False
     match data_type:
         case StructType(fields):
-            return all(_is_as_is(rules.at(f.name)) and _is_untouched(f.type, rules.at(f.name)) for f in fields)
+            return all(_is_as_is(rules.at(f.name)) and is_untouched(f.type, rules.at(f.name)) for f in fields)
         case ArrayType(element):
-            return _is_untouched(element, rules)
+            return is_untouched(element, rules)
         case MapType(_, value):
-            return _is_untouched(value, rules)
+            return is_untouched(value, rules)
     return data_type not in (VARIANT, VOID) and not (data_type == STRING and rules.reads_times)
 
 

@@ -1,0 +1,605 @@
+"""Parquet files as a batch of this process: Arrow copies their columns, and nothing starts Spark.
+
+The schemas are those that Spark reads: one of all files if Spark merges theirs, else one for each. Files with types or
+forms that Spark reads in a way of its own, values that a column holds in another form only, and values that decide
+which columns there are, need Spark: it reads the same batch, as `widen.spark.typed.typed_batch`.
+
+Source: docs/evolution-rules.md#d16, docs/guide/engine.md
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import groupby
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from widen.errors import CorruptFile, InvalidType
+from widen.evolution.plan import BadFile
+from widen.evolution.policy import Policy, build_typed_field_rules
+from widen.json.field_rules import (
+    LOADED_AT,
+    SIGN,
+    SOURCE_FILE,
+    FileFields,
+    merge_file_fields,
+    partition_folders,
+    unescape_folder,
+)
+from widen.json.kinds import MAP_WORD, RECORD_WORD, Kind
+from widen.json.observation import (
+    FieldObservation,
+    KindObservation,
+    Observation,
+    RecordObservation,
+    merge_observations,
+    observe_schema,
+    type_facts,
+    unknown_types,
+)
+from widen.model.column_path import as_nullable, fields, format_path
+from widen.model.schema_json import type_from_value, type_to_value
+from widen.model.types import (
+    BINARY,
+    BOOLEAN,
+    BYTE,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    INTEGER,
+    LONG,
+    SHORT,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    ArrayType,
+    DataType,
+    DecimalType,
+    Field,
+    MapType,
+    StructType,
+    similarity_key,
+)
+from widen.proof.source_reader import FileValueReader
+from widen.protocol.parquet_files import is_legacy, is_legacy_int96
+from widen.rows.row import RecordRoute, build_routes
+from widen.spark.engine import Rows, is_local, require_spark
+from widen.spark.ingest.batch import BatchResult, ContractReport
+from widen.spark.ingest.text_tasks import MIN_COUNTED_RECORDS, BatchWriteSpec, lacks_partition
+from widen.spark.ingest.verification import ColumnFiles, Side, build_column_reader, build_row_side
+from widen.spark.ingest.write_files import TableRows, TableWriter
+from widen.spark.read.local_rows import NotLocal
+from widen.spark.source.file_ranges import MAX_RANGED_FILES, open_file
+from widen.spark.source.source_files import SourceFile, SourceFiles
+from widen.spark.spark_types import SparkSession
+from widen.spark.typed.column_copy import (
+    ColumnCopy,
+    PathFields,
+    SourceFooter,
+    find_column_copy,
+    map_files,
+    read_first_rows,
+    read_rows,
+    read_source_footers,
+    stored_type,
+)
+from widen.spark.typed.typed_batch import TypedBatch, add_values, find_column_files, has_forms, kinds_of, observe_types
+from widen.spark.typed.typed_records import HEAD_RECORDS, is_untouched
+from widen.spark.write.arrow_writer import TableSink
+
+_CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"})
+"""The compressions that Arrow and Spark have in common without a library of their own."""
+
+_ROW_METADATA = b"org.apache.spark.sql.parquet.row.metadata"
+"""The key in a footer under which Spark writes the schema of the rows, and from which it takes it."""
+
+_TYPES: Mapping[pa.DataType, DataType] = {
+    pa.bool_(): BOOLEAN,
+    pa.int8(): BYTE,
+    pa.int16(): SHORT,
+    pa.int32(): INTEGER,
+    pa.int64(): LONG,
+    pa.float32(): FLOAT,
+    pa.float64(): DOUBLE,
+    pa.string(): STRING,
+    pa.binary(): BINARY,
+    pa.date32(): DATE,
+}
+"""The types that Arrow and Spark read alike, besides decimals and times."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnPart:
+    """Files that are read with one schema.
+
+    Args:
+        own: The columns of the files.
+        given: The fields that records get from their files.
+    """
+
+    files: tuple[SourceFile, ...]
+    own: StructType
+    given: PathFields = field(default_factory=PathFields)
+
+    @property
+    def schema(self) -> StructType:
+        """The fields of the records."""
+        return StructType((*self.own.fields, *self.given.schema.fields))
+
+    @property
+    def types(self) -> Mapping[str, DataType]:
+        """The type of each field."""
+        return {each.name: each.type for each in self.schema}
+
+    def root(self, *, assume_exact: bool) -> RecordObservation:
+        """Return what the types say; see `observe_schema`."""
+        return observe_schema(self.schema, assume_exact=assume_exact)
+
+
+@dataclass
+class _OnSpark:
+    """Holds the same batch on Spark, once something has needed it."""
+
+    batch: TypedBatch | None = None
+
+
+@dataclass(frozen=True)
+class ParquetBatch:
+    """A batch of Parquet files that this process reads.
+
+    Args:
+        open_on_spark: Opens the same files with a session of Spark, which keeps the number of the part that each
+            written folder belongs to.
+    """
+
+    spark: SparkSession
+    parts: Sequence[ColumnPart]
+    open_on_spark: Callable[[dict[str, int]], TypedBatch]
+    name: str
+    left_out: tuple[str, ...] = ()
+    names: frozenset[str] = frozenset()
+    files: tuple[SourceFile, ...] = ()
+    bad_files: tuple[BadFile, ...] = ()
+    source_table: str = ""
+    _homes: dict[str, int] = field(default_factory=dict)
+    _other: _OnSpark = field(default_factory=_OnSpark)
+
+    has_types = True
+
+    def prior_observation(self, base: StructType | None, policy: Policy) -> Observation:
+        """Return what the types say, and how many values there are if the table changes; see `Batch`."""
+        reason = self._find_obstacle(base, policy)
+        if reason:
+            return self._use_spark(reason).prior_observation(base, policy)
+        if not is_local(self.spark):
+            return self._on_spark.prior_observation(base, policy)
+        prior = observe_types([part.root for part in self.parts], base, policy)
+        if prior.is_enough:
+            return prior.observation
+        if not prior.is_decided:
+            reason = "the values of its columns decide about those of the table"
+            return self._use_spark(reason).prior_observation(base, policy)
+        try:
+            return merge_observations(Observation(root=_count_head(part)) for part in self.parts)
+        except NotLocal as error:
+            return self._use_spark(str(error)).prior_observation(base, policy)
+
+    def observe(self, attempt: BatchWriteSpec) -> Observation:
+        """Return the observation of all values; see `Batch`."""
+        if is_local(self.spark):
+            try:
+                # What the types leave open does not change the plan: otherwise Spark reads the batch already.
+                return merge_observations(_count_all(part) for part in self.parts)
+            except NotLocal as error:
+                require_spark(self.spark, str(error))
+        return self._on_spark.observe(attempt)
+
+    def write(self, attempt: BatchWriteSpec, writer: TableWriter) -> BatchResult:
+        """Let tasks copy the files, if all of them can be copied; see `Batch`."""
+        if is_local(self.spark):
+            try:
+                return self._copy(self._find_copies(attempt, writer), writer)
+            except NotLocal as error:
+                require_spark(self.spark, str(error))
+        return self._on_spark.write(attempt, writer)
+
+    def check_contract(self, contract: object) -> ContractReport:
+        """Return where the records break a contract; see `Batch`."""
+        return self._use_spark("contracts are for JSON, which it makes of the records").check_contract(contract)
+
+    def prepare_proof(self) -> None:
+        """Start Spark if this process cannot compare the values of a type; see `Batch`."""
+        if is_local(self.spark) and not all(has_forms(part.schema) for part in self.parts):
+            require_spark(self.spark, "it compares values of a type that is proved there only")
+
+    def source_digests(self, schema: StructType, policy: Policy) -> Side:
+        """Return the digests of the records; see `Batch`."""
+        files = self._find_column_files(schema, policy)
+        if files is None:
+            return self._on_spark.source_digests(schema, policy)
+        reader = build_column_reader(self.spark, files)
+        return Side(lambda: self._on_spark.source_digests(schema, policy).digests(), reader=reader)
+
+    def table_digests(
+        self, table: TableRows, paths: Collection[str], policy: Policy, quarantined_records: Callable[[], Rows] | None
+    ) -> Side:
+        """Return the digests of the rows; see `Batch`."""
+        if quarantined_records is not None or self._find_column_files(table.schema, policy) is None:
+            return self._use_spark("rows are compared there").table_digests(table, paths, policy, quarantined_records)
+        rows = partial(table.read, self.spark, paths)
+        side = build_row_side(self.spark, rows, table.schema, policy, None, table.task_files(self.spark, paths))
+        return replace(side, digests=lambda: self._on_spark.table_digests(table, paths, policy, None).digests())
+
+    def _find_column_files(self, schema: StructType, policy: Policy) -> list[ColumnFiles] | None:
+        if not is_local(self.spark):
+            return None
+        parts = [ColumnFiles(part.files, part.schema, _value_reader(part.given)) for part in self.parts]
+        return find_column_files(parts, schema, policy)
+
+    @property
+    def _on_spark(self) -> TypedBatch:
+        if self._other.batch is None:
+            require_spark(self.spark, "a step of it has no other implementation")
+            self._other.batch = self.open_on_spark(self._homes)
+        return self._other.batch
+
+    def _use_spark(self, reason: str) -> TypedBatch:
+        require_spark(self.spark, reason)
+        return self._on_spark
+
+    def _find_obstacle(self, base: StructType | None, policy: Policy) -> str:
+        """Return why the policy needs Spark; empty if it does not."""
+        if not is_local(self.spark):
+            return ""
+        rules = build_typed_field_rules(base or StructType(), policy)
+        if policy.excluded or policy.masked or not all(is_untouched(part.schema, rules) for part in self.parts):
+            return "the policy hides or converts fields of files with types"
+        return ""
+
+    def _find_copies(self, attempt: BatchWriteSpec, writer: TableWriter) -> list[ColumnCopy]:
+        """Return how each part is copied.
+
+        Raises:
+            NotLocal: the table needs Spark, or one of the parts.
+        """
+        route = build_routes(attempt.schema, attempt.policy)
+        copies = []
+        for part in self.parts:
+            sink = writer.find_sink(self.spark)
+            if sink is None:
+                raise NotLocal(f"of the table: {writer.find_obstacle()}")
+            copy = find_column_copy(self.spark, part.files, part.own, attempt.schema, route, sink, part.given)
+            if copy is None:
+                raise NotLocal("values of the source have to be converted, or its columns go to several of the table")
+            _ensure_required(part, attempt.schema, route)
+            names = sink.text_partitions if isinstance(sink, TableSink) else ()
+            if any(pc.any(lacks_partition(texts)).as_py() for name in names for texts in copy.read_column(name)):
+                raise NotLocal("records have texts that no partition holds")
+            copies.append(copy)
+        return copies
+
+    def _copy(self, copies: Sequence[ColumnCopy], writer: TableWriter) -> BatchResult:
+        written: list[Any] = []
+        with ExitStack() as undo:
+            for number, copy in enumerate(copies):
+                files = writer.from_parts(copy.run())
+                undo.callback(writer.discard, files)
+                self._homes.update((file.path.partition("/")[0], number) for file in files)
+                written += files
+            undo.pop_all()
+        return BatchResult(written, Observation(records=writer.count_rows(written)))
+
+
+def _value_reader(given: PathFields) -> FileValueReader | None:
+    return FileValueReader(given.fields.has_folders, given.fields.loaded_at) if given.schema.fields else None
+
+
+def _ensure_required(part: ColumnPart, schema: StructType, route: RecordRoute) -> None:
+    """Check that no record lacks a value of a column that must not be null.
+
+    Raises:
+        NotLocal: one may.
+    """
+    required = [(path, column) for path, column in fields(schema) if not column.nullable]
+    if not required:
+        return
+    sources = {slot.name: key for key, slots in route.items() for slot in slots}
+    footers = read_source_footers(part.files, part.own, MAX_RANGED_FILES) or []
+    for path, column in required:
+        leaf = (sources.get(column.name, ""),)
+        if len(path) > 1 or any(footer.values.get(leaf) != footer.rows for footer in footers):
+            raise NotLocal(f"the column {format_path(path)} must not be null, and records may have no value for it")
+
+
+# ---- the values of each kind -----------------------------------------------------------------------
+
+
+def _count_head(part: ColumnPart) -> RecordObservation:
+    """Count the values of each kind in the first records, and look in all of them for what these lack, as Spark does.
+
+    Raises:
+        NotLocal: only Spark writes a value as text.
+    """
+    footers = read_source_footers(part.files, part.own, MAX_RANGED_FILES)
+    if footers is None:
+        raise NotLocal("Arrow may read the files in another way")
+    seen, types = part.root(assume_exact=False), part.types
+    footer, first = min(zip(footers, part.files, strict=True), key=lambda pair: pair[1].path)
+    head = None
+    if footer.rows >= MIN_COUNTED_RECORDS:
+        head = read_first_rows(first, part.own, HEAD_RECORDS)
+        _add_rows(part, seen, head, 0, first.uri, part.schema.names)
+    missing = [name for name in part.schema.names if head is None or _lacks_values(name, seen, part, footers)]
+    if missing:
+        rest = part.root(assume_exact=False)
+        _add_files(part, rest, missing)
+        for name in missing:
+            pairs = zip(_kinds(seen[name], types[name], 0), _kinds(rest[name], types[name], 0), strict=True)
+            for (one, _), (other, _) in pairs:
+                if not one.count:
+                    one.count, one.first, one.sample = other.count, other.first, other.sample
+    return seen
+
+
+def _lacks_values(name: str, seen: RecordObservation, part: ColumnPart, footers: Sequence[SourceFooter]) -> bool:
+    """Return whether the first records lack values of a kind in a field that other records may have."""
+    data_type = part.types[name]
+    if all(kind.count for kind, _ in _kinds(seen[name], data_type, 0)):
+        return False
+    # A scalar of which no file has a value is not looked for.
+    is_scalar = name in part.own.names and not isinstance(data_type, (ArrayType, MapType, StructType))
+    return not (is_scalar and all(footer.values.get((name,), 0) == 0 for footer in footers))
+
+
+def _count_all(part: ColumnPart) -> Observation:
+    seen = part.root(assume_exact=False)
+    return Observation(_add_files(part, seen, part.schema.names), root=seen)
+
+
+def _add_files(part: ColumnPart, seen: RecordObservation, names: Sequence[str]) -> int:
+    """Add the values of some fields of all files; return the number of records."""
+    # A batch without columns would not know how many rows it has.
+    wanted = StructType(tuple(each for each in part.own if each.name in names) or part.own.fields[:1])
+    total = 0
+    # The first value of a kind is that of the first file by its URI, as Spark compares texts.
+    for file in sorted(part.files, key=lambda file: file.uri.encode()):
+        count = 0
+        for rows in read_rows(file, wanted):
+            _add_rows(part, seen, rows, count, file.uri, names)
+            count += rows.num_rows
+        total += count
+    return total
+
+
+def _add_rows(
+    part: ColumnPart, seen: RecordObservation, rows: pa.RecordBatch, before: int, uri: str, names: Sequence[str]
+) -> None:
+    numbers = pa.array(range(before, before + rows.num_rows), pa.int64())
+    given, types = part.given.values_of(uri), part.types
+    for name in names:
+        values = pa.repeat(given[name], rows.num_rows) if name in given else rows.column(name)
+        found = kinds_of(values, numbers, types[name], (name,))
+        for (kind, data_type), (_, inner, places) in zip(_kinds(seen[name], types[name], 0), found, strict=True):
+            if not add_values(kind, data_type, inner, places, uri):
+                raise NotLocal(f"only it writes a value of the type {types[name].sql} as text")
+
+
+def _kinds(
+    observation: FieldObservation, data_type: DataType, dim: int
+) -> Iterator[tuple[KindObservation, DataType | None]]:
+    """Yield the observation of each kind of a field, with the type of scalars, in the order of `kinds_of`."""
+    match data_type:
+        case ArrayType(element):
+            yield from _kinds(observation, element, dim + 1)
+        case StructType(inner):
+            yield observation.kinds[Kind(RECORD_WORD, dim)], None
+            for each in inner:
+                yield from _kinds(observation.records[dim][each.name], each.type, 0)
+        case MapType(_, value):
+            yield observation.kinds[Kind(MAP_WORD, dim)], None
+            yield from _kinds(observation.maps[dim], value, 0)
+        case _:
+            facts = type_facts(data_type)
+            assert facts is not None
+            yield observation.kinds[Kind(facts[0], dim)], data_type
+
+
+# ---- the schemas that Spark reads ------------------------------------------------------------------
+
+
+def find_file_parts(source: SourceFiles, file_fields: FileFields) -> list[ColumnPart]:
+    """Return the files of a source with their schemas, as Spark finds these.
+
+    Source: Spark's `StructType.merge` and `SchemaMergeUtils`, with the option ``mergeSchema``.
+
+    Raises:
+        NotLocal: Spark may read a file in another way than Arrow.
+    """
+    if source.options:
+        raise NotLocal("the options are those of its reader")
+    files = sorted((file for file in source.files if file.size_bytes), key=lambda file: file.path.encode("utf-16-be"))
+    schemas = dict(zip((file.path for file in files), map_files(_read_schema, files), strict=True))
+    _ensure_distinct(schemas.values())
+    merged: DataType | None = None
+    try:
+        for schema in schemas.values():
+            merged = schema if merged is None else _merge(merged, schema)
+    except _NotMerged:
+        texts = {path: _to_json(schema) for path, schema in schemas.items()}
+        ordered = sorted(files, key=lambda file: (texts[file.path], file.path))
+        groups = [tuple(group) for _, group in groupby(ordered, key=lambda file: texts[file.path])]
+        return [_to_part(group, schemas[group[0].path], file_fields) for group in groups]
+    assert isinstance(merged, StructType)
+    return [_to_part(tuple(files), merged, file_fields)]
+
+
+def can_read_all(files: Sequence[SourceFile]) -> bool:
+    """Return whether Arrow reads every value of Parquet files."""
+    return all(map_files(_can_read, [file for file in files if file.size_bytes]))
+
+
+def _can_read(file: SourceFile) -> bool:
+    try:
+        with open_file(file.uri) as content:
+            parquet = pq.ParquetFile(content, page_checksum_verification=True)
+            for _ in parquet.iter_batches(use_threads=False):
+                pass
+    except (CorruptFile, pa.ArrowException):
+        return False
+    return True
+
+
+def _to_part(files: tuple[SourceFile, ...], schema: StructType, file_fields: FileFields) -> ColumnPart:
+    given = _given_fields(files, file_fields)
+    if given.fields and any(name.endswith(SIGN) for name in schema.names):
+        raise NotLocal(f"a column has a name with {SIGN} at its end, like the fields of folders")
+    return ColumnPart(files, schema, PathFields(given, file_fields))
+
+
+def _given_fields(files: Sequence[SourceFile], file_fields: FileFields) -> StructType:
+    """Return the fields that records get from their files, in the order of those that Spark reads."""
+    found: dict[str, DataType] = {}
+    folders = {tuple(partition_folders(file.path)) for file in files} if file_fields.has_folders else set()
+    for key in sorted({key for each in folders for key, _ in each}):
+        for _ in range(max(sum(key == other for other, _ in each) for each in folders)):
+            found = merge_file_fields(found, {unescape_folder(key) + SIGN: STRING})
+    if file_fields.loaded_at is not None:
+        found = merge_file_fields(found, {SOURCE_FILE + SIGN: STRING, LOADED_AT + SIGN: TIMESTAMP})
+    return StructType(tuple(Field(name, data_type) for name, data_type in found.items()))
+
+
+def _read_schema(file: SourceFile) -> StructType:
+    """Return the schema of a file as Spark reads it.
+
+    Raises:
+        NotLocal: Arrow may read the file in another way, or not at all.
+    """
+    try:
+        with open_file(file.uri) as content:
+            parquet = pq.ParquetFile(content)
+            footer = parquet.metadata
+            columns = [each.with_type(stored_type(each.type)) for each in parquet.schema_arrow]
+    except (CorruptFile, pa.ArrowException) as error:
+        raise NotLocal(f"Arrow cannot read {file.path}") from error
+    if is_legacy(footer.metadata) or is_legacy_int96(footer.metadata):
+        raise NotLocal(f"{file.path} has dates of the Julian calendar")
+    schema = StructType(tuple(Field(each.name, _to_type(each.type, each.name)) for each in columns))
+    leaves = [path for each in columns for path in _leaf_texts(each.type, each.name)]
+    stored = [footer.schema.column(at).path for at in range(footer.num_columns)]
+    # Arrow called elements "item" before version 15.
+    if leaves != [path.replace(".list.item", ".list.element") for path in stored]:
+        raise NotLocal(f"{file.path} has lists or maps in an old form")
+    codecs = {
+        footer.row_group(group).column(at).compression
+        for group in range(footer.num_row_groups)
+        for at in range(footer.num_columns)
+    }
+    if not codecs <= _CODECS:
+        raise NotLocal(f"{file.path} has the compression {', '.join(sorted(codecs - _CODECS))}")
+    unknown = next(unknown_types(schema), None)
+    if unknown is not None:
+        raise NotLocal(f"of the type {unknown[1].sql} of {format_path(unknown[0])}")
+    _ensure_row_metadata(file, (footer.metadata or {}).get(_ROW_METADATA), schema)
+    return schema
+
+
+def _ensure_row_metadata(file: SourceFile, text: bytes | None, schema: StructType) -> None:
+    """Check that the schema that Spark has written into a footer, which it prefers, says nothing else.
+
+    Raises:
+        NotLocal: it does.
+    """
+    if text is None:
+        return
+    try:
+        written = type_from_value(msgspec.json.decode(text))
+    except (msgspec.DecodeError, KeyError, TypeError, InvalidType):
+        written = None
+    if not isinstance(written, StructType) or as_nullable(written) != schema:
+        raise NotLocal(f"{file.path} has a schema of Spark with types or comments of its own")
+
+
+def _to_type(found: pa.DataType, name: str) -> DataType:
+    """Return the type that Spark reads for a type that Arrow reads.
+
+    Raises:
+        NotLocal: they read different values.
+    """
+    if pa.types.is_struct(found):
+        return StructType(tuple(Field(each.name, _to_type(each.type, each.name)) for each in found))
+    if pa.types.is_map(found):
+        return MapType(_to_type(found.key_type, name), _to_type(found.item_type, name))
+    if pa.types.is_list(found):
+        return ArrayType(_to_type(found.value_type, name))
+    if pa.types.is_decimal128(found) and found.scale >= 0:
+        return DecimalType(found.precision, found.scale)
+    if pa.types.is_timestamp(found) and found.unit in ("ms", "us"):
+        return TIMESTAMP_NTZ if found.tz is None else TIMESTAMP
+    known = _TYPES.get(found)
+    if known is None:
+        raise NotLocal(f"of the type {found} of the column {name}")
+    return known
+
+
+def _leaf_texts(found: pa.DataType, path: str) -> Iterator[str]:
+    """Yield the paths of the leaves in a file that has lists and maps in the form of the standard."""
+    if pa.types.is_struct(found):
+        for each in found:
+            yield from _leaf_texts(each.type, f"{path}.{each.name}")
+    elif pa.types.is_map(found):
+        yield from _leaf_texts(found.key_type, f"{path}.key_value.key")
+        yield from _leaf_texts(found.item_type, f"{path}.key_value.value")
+    elif pa.types.is_list(found):
+        yield from _leaf_texts(found.value_type, f"{path}.list.element")
+    else:
+        yield path
+
+
+def _ensure_distinct(schemas: Collection[StructType]) -> None:
+    """Check that no two fields of files have names that differ in case only: a session decides about these.
+
+    Raises:
+        NotLocal: two have.
+    """
+    spelled: dict[tuple[str, ...], tuple[str, ...]] = {}
+    for path in {path for schema in schemas for path, _ in fields(schema)}:
+        key = tuple(map(similarity_key, path))
+        if spelled.setdefault(key, path) != path:
+            raise NotLocal(f"columns of the source are spelled {format_path(path)} and {format_path(spelled[key])}")
+
+
+class _NotMerged(Exception):
+    """Two types have no type in common, by the rules of Spark."""
+
+
+def _merge(one: DataType, other: DataType) -> DataType:
+    match one, other:
+        case StructType(), StructType():
+            given = {each.name: each.type for each in other}
+            merged = [
+                replace(each, type=_merge(each.type, given[each.name])) if each.name in given else each for each in one
+            ]
+            known = set(one.names)
+            return StructType((*merged, *(each for each in other if each.name not in known)))
+        case ArrayType(), ArrayType():
+            return ArrayType(_merge(one.element, other.element))
+        case MapType(), MapType():
+            return MapType(_merge(one.key, other.key), _merge(one.value, other.value))
+        case DecimalType(), DecimalType() if one.scale == other.scale:
+            return DecimalType(max(one.precision, other.precision), one.scale)
+    if one != other:
+        raise _NotMerged
+    return one
+
+
+def _to_json(schema: StructType) -> str:
+    """Return a schema as PySpark writes it: the order of parts is that of these texts."""
+    return json.dumps(type_to_value(schema), separators=(",", ":"), sort_keys=True)

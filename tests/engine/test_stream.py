@@ -15,8 +15,8 @@ from threading import Timer
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from pyarrow import orc
 from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
@@ -251,11 +251,11 @@ def test_a_checkpoint_goes_from_engine_to_engine(spark: SparkSession, tmp_path: 
 def test_an_interval_that_needs_spark_starts_it(spark: SparkSession, tmp_path: Path) -> None:
     """The stream itself goes on as it is."""
     put(tmp_path / "in", "1.json", {"n": 1})
-    pq.write_table(pa.table({"n": pa.array([2], pa.int32())}), tmp_path / "in" / "2.parquet")
-    os.utime(tmp_path / "in" / "2.parquet", (1_900_000_000, 1_900_000_000))
+    orc.write_table(pa.table({"n": pa.array([2], pa.int32())}), tmp_path / "in" / "2.orc")
+    os.utime(tmp_path / "in" / "2.orc", (1_900_000_000, 1_900_000_000))
     session = LocalSession(Engine.AUTO, lambda _: spark)
     assert [each.interval for each in stream(session, tmp_path, max_files=1)] == [0, 1]
-    assert session.explanation == "on Spark, because its readers read parquet files"
+    assert session.explanation == "on Spark, because its readers read orc files"
     put(tmp_path / "in", "3.json", {"n": 3})
     for each in (session, spark):
         stream(each, tmp_path)

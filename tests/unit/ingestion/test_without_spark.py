@@ -497,7 +497,8 @@ def test_an_error_in_another_process_arrives(tmp_path: Path) -> None:
     ("name", "content", "reason"),
     [
         ("a.json.lz4", b"packed", "the files have an unusual compression"),
-        ("a.parquet", b"PAR1", "its readers read parquet files"),
+        ("a.orc", b"ORC", "its readers read orc files"),
+        ("a.parquet", b"PAR1", "Arrow cannot read file:"),
     ],
 )
 def test_what_needs_spark_says_why(tmp_path: Path, name: str, content: bytes, reason: str) -> None:

@@ -6,7 +6,10 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import NoReturn
+from unittest import mock
 
 import pytest
 from hypothesis import settings
@@ -34,19 +37,43 @@ CLASSES = ROOT / ".work" / "spark-classes.jsa"
 
 JAVA_OPTIONS = (
     "-XX:TieredStopAtLevel=1",  # jobs this small end before more compiling pays
+    "-XX:ReservedCodeCacheSize=256m",  # by default 48 MB without more compiling, which is full after some minutes
     "-XX:+UseSerialGC",
     *((f"-XX:SharedArchiveFile={CLASSES}", "-Xlog:disable") if CLASSES.exists() else ()),
 )
 """For every Spark that a test starts, in this process or in another one."""
 
+ENGINE = os.environ.get("WIDEN_TEST_ENGINE", "")
+"""``spark`` runs everything on Spark, as `make settings` and `make matrix` do; ``local`` nothing that needs none."""
+
+NOT_COMPILED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""Settings with which Spark interprets a query: to compile it takes longer than to run it on a few rows."""
+
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    # What Spark keeps of jobs that have ended fills the memory of Java in a run of many.
+    "spark.ui.retainedJobs": "20",
+    "spark.ui.retainedStages": "20",
+    "spark.sql.ui.retainedExecutions": "5",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "America/Los_Angeles",
+    **({} if ENGINE == "spark" else NOT_COMPILED),
     **dict(pair.split("=", 1) for pair in os.environ.get("WIDEN_TEST_SETTINGS", "").split(",") if pair),
 }
 """The settings of the session; `make settings` runs tests with others, as ``key=value,key=value``."""
+
+
+def session_settings() -> dict[str, str]:
+    """Return `SETTINGS`, with those of streams that a session has which Widen starts."""
+    import pyspark
+
+    from widen.spark.session import stream_settings
+
+    return {**({} if ENGINE == "spark" else stream_settings(pyspark.__version__)), **SETTINGS}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -88,16 +115,23 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
             file.write(f"{report.nodeid} ({report.when})\n")
 
 
+WITHOUT_SPARK = os.environ.get("WIDEN_TEST_SPARK") == "none"
+
+
+def _skip(reason: str = "a command starts it") -> NoReturn:
+    pytest.skip(f"needs Spark, because {reason}")
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[object]:
     """A session on two cores, of Connect if WIDEN_TEST_SPARK says so; its workers find the package and the tests.
 
     If it says ``none``, there is no Spark, and a test ends as skipped where it needs one.
     """
-    if os.environ.get("WIDEN_TEST_SPARK") == "none":
+    if WITHOUT_SPARK:
         from widen.spark.engine import Engine, LocalSession
 
-        yield LocalSession(Engine.AUTO, lambda reason: pytest.skip(f"needs Spark, because {reason}"))
+        yield LocalSession(Engine.AUTO, _skip)
         return
     from pyspark.sql import SparkSession
 
@@ -108,7 +142,7 @@ def spark() -> Iterator[object]:
     builder = SparkSession.builder.appName("widen-tests")
     remote = os.environ.get("WIDEN_TEST_SPARK") == "connect"
     builder = builder.remote("local[2]") if remote else builder.master("local[2]")
-    for key, value in SETTINGS.items():
+    for key, value in session_settings().items():
         builder = builder.config(key, value)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Connect warns of settings that only a server can have
@@ -119,22 +153,44 @@ def spark() -> Iterator[object]:
     session.stop()
 
 
-LOCAL: frozenset[str] = frozenset()
+def _names(text: str) -> frozenset[str]:
+    return frozenset(f"test_{name}.py" for name in text.split())
+
+
+LOCAL = _names("""
+    cli contract csv_damage csv_header envelopes exact existing_table ingest ingest_glue ingest_iceberg
+    kinds_and_columns loads maps masks numbers quarantine replay returning_columns sinks sources two_weeks
+""")
 """Files of tests whose subject is not Spark, so that what needs no Spark is done in this process."""
+
+READS_HERE = LOCAL | _names("""
+    append change_grow delete drop_crossed drop_feature envelopes existing_table faults feed flow fold grow keys
+    keys_faults keys_races merge optimize overwrite race restore rewrite row_versions rules typed unify update
+    vacuum_meanwhile verify verify_columns writer_features
+""")
+"""Files of tests that look at rows of Delta tables without asking how Spark reads them."""
 
 
 @pytest.fixture(autouse=True, scope="module")
 def choose_engine(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Let loads and replays run without Spark where that is enough: in the files of `LOCAL`.
+    """Let loads and replays run without Spark where that is enough, and read rows so: in `LOCAL` and `READS_HERE`.
 
     WIDEN_TEST_ENGINE says ``local`` or ``spark`` for all files; `make settings` and `make matrix` run all on Spark.
     """
-    wanted = os.environ.get("WIDEN_TEST_ENGINE") or ("local" if request.path.name in LOCAL else "spark")
-    if wanted != "local":
-        yield
-        return
-    from widen.spark import engine
+    name = request.path.name
+    with ExitStack() as changes:
+        if WITHOUT_SPARK:
+            from widen.spark import engine, session
 
-    engine.SESSION_WINS = False
-    yield
-    engine.SESSION_WINS = True
+            changes.enter_context(mock.patch.object(session, "_start_session", _skip))
+            no_such_step = lambda _, name: _skip(f"a test asks a frame for {name}")  # noqa: E731
+            changes.enter_context(mock.patch.object(engine.LocalFrame, "__getattr__", no_such_step, create=True))
+        if ENGINE == "local" or (name in READS_HERE and ENGINE != "spark"):
+            from support.rows_here import rows_read_here
+
+            changes.enter_context(rows_read_here())
+        if ENGINE == "local" or (name in LOCAL and ENGINE != "spark"):
+            from widen.spark import engine
+
+            changes.enter_context(mock.patch.object(engine, "SESSION_WINS", new=False))
+        yield

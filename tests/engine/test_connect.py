@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from conftest import ROOT, SETTINGS
+from conftest import ROOT, session_settings
 from support import connect_client
 from support.connect_server import connect_server
 from support.fault import FULL
@@ -26,7 +26,7 @@ def call(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Call]:
     place = tmp_path_factory.mktemp("connect")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT / "src"), str(ROOT / "tests")]))
-        with connect_server(place, {**SETTINGS, "spark.log.level": "WARN"}) as url:
+        with connect_server(place, {**session_settings(), "spark.log.level": "WARN"}) as url:
             patch.setenv("SPARK_REMOTE", url)
             spawn = multiprocessing.get_context("spawn")
             with ProcessPoolExecutor(1, mp_context=spawn) as client:

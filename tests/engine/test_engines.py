@@ -24,6 +24,7 @@ from pyspark.sql import SparkSession
 import widen
 from support.exact import assert_same
 from support.load_time import set_load_time
+from support.rows_here import RowsHere, rows_read_here
 from widen.cli.show_commands import _lines
 from widen.iceberg.catalog import to_table_name
 from widen.log.file_list import to_adds
@@ -648,3 +649,21 @@ def test_rows_are_shown_as_spark_shows_them(spark: SparkSession, tmp_path: Path)
                 assert sorted(json_lines(columns, rows)) == expected, where
     finally:
         spark.conf.set("spark.sql.session.timeZone", str(zone))
+
+
+def test_rows_that_tests_read_here_are_those_that_spark_collects(spark: SparkSession, tmp_path: Path) -> None:
+    table = widen.create_table(tmp_path / "t", spark.sql(ROWS).schema)
+    table.append(spark.sql(ROWS))
+    frame = table.read(spark=spark)
+    with rows_read_here():
+        here = table.read(spark=spark)
+        filtered = table.read("id > 20", spark=spark)
+    assert isinstance(here, RowsHere)
+    assert sorted(map(repr, here.collect())) == sorted(map(repr, frame.collect()))
+    assert sorted(filtered.where("flag = true").select("id").collect()) == [(22,), (24,)]
+    assert sorted(here.where("id > 20").select("text", "id").collect()) == sorted(
+        frame.where("id > 20").select("text", "id").collect()
+    )
+    assert here.selectExpr("max(id)").collect() == [(24,)]
+    assert (here.count(), filtered.count()) == (24, 4)
+    assert here.schema == frame.schema

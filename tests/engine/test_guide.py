@@ -18,6 +18,7 @@ from pyiceberg.utils.config import Config
 from pyspark.sql import SparkSession
 
 from support.pages import RUN, Block, Exceptions, blocks, comparable, run_block, with_outputs
+from widen.spark.engine import require_spark
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -82,6 +83,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def test_a_page_is_followed(
     page: Path, spark: SparkSession, prepared: dict[str, Path], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    require_spark(spark, "the pages show what is printed where a session is active")
     monkeypatch.chdir(folder)
     monkeypatch.setenv("COLUMNS", "100")
     for key, value in (("URI", f"sqlite:///{folder}/prod.db"), ("WAREHOUSE", f"{folder}/prod"), ("TYPE", "sql")):

@@ -246,10 +246,10 @@ def test_a_file_that_changes_after_it_is_listed(
     """What was read of it may end in the half of a record, which is a whole one in CSV."""
     name, local_bytes, told = READERS[reader]
     source, table = tmp_path / "in", tmp_path / "table"
+    source.mkdir()
     find_files = BatchReader.find_files
 
     def find_and_change(*words: Any, **more: Any) -> SourceFiles:
-        source.mkdir(exist_ok=True)
         (source / "a.csv").write_text("n,t\n1,first\n")
         (source / name).write_text("n,t\n2,a\n3,long\n")
         listed = find_files(*words, **more)

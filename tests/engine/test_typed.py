@@ -25,6 +25,7 @@ from widen.errors import CorruptFile, EvolutionRefused, InvalidOption, JobFailed
 from widen.evolution.policy import Policy
 from widen.ingestion import IngestResult, ingest, plan
 from widen.model.types import DATE, INTEGER, LONG, STRING, DataType, Field, StructType
+from widen.spark.engine import require_spark
 from widen.spark.expression import join_columns
 from widen.spark.ingest import verification
 from widen.spark.ingest.verification import verify
@@ -265,6 +266,7 @@ def test_rows_that_say_other_things_each_time_are_proved(spark: SparkSession, tm
 
 
 def test_rows_that_say_other_things_each_time_are_in_one_of_two_tables(spark: SparkSession, tmp_path: Path) -> None:
+    require_spark(spark, "a function is made for it")
     table = tmp_path / "table"
     widen.create_table(str(table), "n bigint, p int not null")
     chance = F.udf(lambda: random.choice((1, None)), "int").asNondeterministic()
@@ -278,12 +280,14 @@ def test_rows_that_say_other_things_each_time_are_in_one_of_two_tables(spark: Sp
 
 def test_wide_records_are_joined_flat(spark: SparkSession) -> None:
     """Spark walks expressions by recursion, and the deepest that it stands are some hundred levels."""
+    require_spark(spark, "expressions are made for it")
     wide = {str(at): (F.col("id"), LONG) for at in range(2_000)}
     held = join_columns(or_, [values.isNull() for values, _ in wide.values()])
     assert [tuple(row) for row in spark.range(1).select(count_leaves(wide), held).collect()] == [(2_000, False)]
 
 
 def test_the_columns_of_wide_records_are_looked_up_once(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    require_spark(spark, "expressions are made for it")
     made: list[str] = []
     monkeypatch.setattr(typed_records.F, "col", lambda name: made.append(name) or F.lit(None))
     schema = StructType(tuple(Field(f"c{at}", LONG) for at in range(40)))

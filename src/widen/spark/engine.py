@@ -220,12 +220,12 @@ class LocalSession:
         limit = "" if self.engine is Engine.LOCAL else f" (Spark starts above {_size_text(MAX_LOCAL_BYTES)})"
         return f"without Spark: the source has {_size_text(self.source_bytes)}{limit}"
 
-    def range(self, start: int, end: int | None = None, step: int = 1, partitions: int | None = None) -> Any:
+    def range(self, start: int, end: int | None = None, step: int = 1, numPartitions: int | None = None) -> Any:
         """Return numbers as a frame with a task for each partition, as Spark does."""
         if self.started is not None:
-            return self.started.range(start, end, step, partitions)
+            return self.started.range(start, end, step, numPartitions)
         first, last = (0, start) if end is None else (start, end)
-        numbers, count = list(range(first, last, step)), partitions or 1
+        numbers, count = list(range(first, last, step)), numPartitions or 1
         size, more = divmod(len(numbers), count)
         ends = [size * (at + 1) + min(at + 1, more) for at in range(count)]
         return LocalFrame(self, [LocalTask(numbers[begin:end]) for begin, end in pairwise([0, *ends])])

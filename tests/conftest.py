@@ -166,7 +166,7 @@ LOCAL = _names("""
 READS_HERE = LOCAL | _names("""
     append change_grow delete drop_crossed drop_feature envelopes existing_table faults feed flow fold grow keys
     keys_faults keys_races merge optimize overwrite race restore rewrite row_versions rules typed unify update
-    vacuum_meanwhile verify verify_columns writer_features
+    verify verify_columns
 """)
 """Files of tests that look at rows of Delta tables without asking how Spark reads them."""
 

@@ -659,7 +659,7 @@ def test_rows_that_tests_read_here_are_those_that_spark_collects(spark: SparkSes
         here = table.read(spark=spark)
         filtered = table.read("id > 20", spark=spark)
     assert isinstance(here, RowsHere)
-    assert sorted(map(repr, here.collect())) == sorted(map(repr, frame.collect()))
+    assert_same(here.collect(), frame.collect())
     assert sorted(filtered.where("flag = true").select("id").collect()) == [(22,), (24,)]
     assert sorted(here.where("id > 20").select("text", "id").collect()) == sorted(
         frame.where("id > 20").select("text", "id").collect()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyiceberg.catalog.sql import SqlCatalog
@@ -373,6 +374,29 @@ def test_types_without_a_counterpart_are_binary_or_refused(spark: SparkSession, 
     assert tuple(found) == ("000102030405060708090A0B0C0D0E0F", "616263", "", date(1, 1, 1), moment, micros)
     with pytest.raises(UnsupportedColumnType, match="column t cannot have the type time"):
         opened(catalog.create_table("ns.time", by_id((1, "t", TimeType())))).read(spark=spark)
+
+
+def test_a_file_that_asks_for_views_is_read_and_changed(spark: SparkSession, catalog: SqlCatalog) -> None:
+    schema = by_id((1, "id", LongType()), (2, "t", StringType()), (3, "b", BinaryType()))
+    table = catalog.create_table("ns.views", schema)
+    table.append(pa.table({"id": [1, 2], "t": ["x", "y"], "b": [b"p", b"q"]}, schema=schema.as_arrow()))
+    (task,) = table.scan().plan_files()
+    place = task.file.file_path.removeprefix("file://")
+    views = pq.read_table(place).cast(
+        pa.schema([field.with_type(VIEWS.get(field.type, field.type)) for field in pq.read_schema(place)])
+    )
+    pq.write_table(views, place)
+    opened(table).update({"t": "concat(t, t)"}, "t = 'x'", spark=spark)
+    opened(table).delete("t = 'y'", spark=spark)
+    assert [tuple(row) for row in opened(table.refresh()).read(spark=spark).collect()] == [(1, "xx", bytearray(b"p"))]
+
+
+VIEWS = {
+    pa.string(): pa.string_view(),
+    pa.large_string(): pa.string_view(),
+    pa.binary(): pa.binary_view(),
+    pa.large_binary(): pa.binary_view(),
+}
 
 
 # ---- filters --------------------------------------------------------------------------------------

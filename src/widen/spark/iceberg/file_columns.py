@@ -209,11 +209,12 @@ def _is_integer(data_type: pa.DataType, bits: int) -> bool:
 
 
 def _is_text(data_type: pa.DataType) -> bool:
-    return bool(pa.types.is_string(data_type) or pa.types.is_large_string(data_type))
+    # A schema of Arrow in a file may ask for a view, which in Parquet is the same column.
+    return any(test(data_type) for test in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view))
 
 
 def _is_bytes(data_type: pa.DataType) -> bool:
-    tests = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
+    tests = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary)
     return any(test(data_type) for test in tests) and not pa.types.is_decimal(data_type)
 
 

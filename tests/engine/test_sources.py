@@ -23,7 +23,7 @@ from widen.json.document import corrupt_text_to_bytes
 from widen.json.observation import Observation
 from widen.model.types import DATE, LONG, STRING, Field, StructType
 from widen.spark.ingest.text_tasks import BatchWriteSpec
-from widen.spark.source import file_ranges, json_texts
+from widen.spark.source import file_ranges
 from widen.spark.source.open_source import BatchReader
 from widen.spark.source.source_files import SourceFile, SourceFiles, count_partitions
 from widen.table import Table, create_table
@@ -147,7 +147,7 @@ def test_a_first_interval_learns_its_columns_from_the_first_lines(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(file_ranges, "MAX_LOCAL_BYTES", 0)
-    monkeypatch.setattr(json_texts, "_SAMPLED_BYTES", 30)
+    monkeypatch.setattr(file_ranges, "_SAMPLED_BYTES", 30)
     first_pass = BatchWriteSpec(None, Observation().to_json(), StructType(), Policy())
     (tmp_path / "a.json").write_text("".join(f'{{"n":{n}}}\n' for n in range(90)) + '{"n":90,"late":1}\n{"n":"x"}')
     assert BatchReader().open(spark, str(tmp_path / "a.json")).observe(first_pass).records == 4
@@ -158,6 +158,23 @@ def test_a_first_interval_learns_its_columns_from_the_first_lines(
     assert BatchReader().open(spark, str(tmp_path / "b.json")).observe(first_pass).records == 3
     assert proved(spark, str(tmp_path / "b.json"), tmp_path / "records").corrupt == 0
     assert types(tmp_path / "records") == {"n": "int", "of": "array<struct<z: int>>"}
+
+
+def test_a_first_interval_learns_its_columns_from_the_first_rows_of_csv(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_ranges, "MAX_LOCAL_BYTES", 0)
+    monkeypatch.setattr(file_ranges, "_SAMPLED_BYTES", 10)
+    first_pass = BatchWriteSpec(None, Observation().to_json(), StructType(), Policy())
+    (tmp_path / "a.csv").write_text("n,t\n" + "".join(f'{n},"x"\n' for n in range(90)) + '9.5,"on\ntwo"\n"x",\n')
+    assert BatchReader().open(spark, str(tmp_path / "a.csv")).observe(first_pass).records < 5
+    found = proved(spark, str(tmp_path / "a.csv"), tmp_path / "rows", detect_types=True)
+    assert found.records == 92
+    assert types(tmp_path / "rows") == {"n": "string", "n_double": "double", "t": "string"}
+    # The sample would end within a field.
+    (tmp_path / "b.csv").write_text('n,t\n1,"on\ntwo lines"\n2,b\n')
+    assert BatchReader().open(spark, str(tmp_path / "b.csv")).observe(first_pass).records == 2
+    assert proved(spark, str(tmp_path / "b.csv"), tmp_path / "broken").corrupt == 0
 
 
 def test_a_large_file_with_something_else_between_its_records(

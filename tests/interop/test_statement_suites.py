@@ -619,6 +619,8 @@ KNOWN: Mapping[str, str] = {
     r"WIDEN_INVALID_STATEMENT[\s\S]*(Omit LITE|Use Table\.rewrite|AS SELECT|Use Table\.overwrite)": (
         "named with what to do instead: VACUUM LITE, REORG, CLONE, CREATE OR REPLACE"
     ),
+    r"is string in the table and binary in the data": "bytes do not become a text by themselves here",
+    r"UPDATE and DELETE do not support subqueries": "refused with the MERGE to use instead",
     r"WRONG_COLUMN_DEFAULTS_FOR_DELTA": "CREATE TABLE with a default supports the feature that it needs",
     r"delta\.enableVariantShredding": "Delta Lake enables the feature by the name of its preview",
 }

@@ -60,8 +60,10 @@ from widen.spark.source.file_ranges import (
     are_few,
     as_raw_records,
     can_read,
+    check_range,
     check_ranges,
     ensure_file_readable,
+    find_sample_ranges,
     is_small,
     open_file,
     pack_ranges,
@@ -81,6 +83,10 @@ LINE_FIELD = "value"
 
 _MAX_PROOF_BYTES = 2**30
 """Maximum size of a file that one task of the proof reads: a core reads about 100 MB in a second."""
+
+_MAX_SCANNED_BYTES = 2**28
+"""Maximum number of bytes in which this process looks for a quote. Where there is none, no Spark job looks for fields
+with line breaks."""
 
 _HEAD_LINES, _HEAD_PIECES, _PROOF_ROWS = 2_000, 5_000, 10_000
 
@@ -359,6 +365,8 @@ def read_csv_ranges(spark: SparkSession, source: SourceFiles, dialect: CsvDialec
     split = [part for each in parts.values() for part in each if len(each) > 1]
     # A task that begins within a quoted field would take its rest for rows, so such a file is not split.
     can_break = dialect.quote is not None and dialect.multi_line is not False
+    if can_break and is_driver(spark) and sum(file.size_bytes for file in large) <= _MAX_SCANNED_BYTES:
+        can_break = any(_has_quotes(file, dialect) for file in large)
     checked = check_ranges(spark, split, partial(starts_in_quotes, dialect)) if can_break else [False] * len(split)
     for part, is_broken in zip(split, checked, strict=True):
         if is_broken:
@@ -369,11 +377,29 @@ def read_csv_ranges(spark: SparkSession, source: SourceFiles, dialect: CsvDialec
     return RangeTasks(spark, tasks, CSV_RANGES_PART)
 
 
+def _has_quotes(file: SourceFile, dialect: CsvDialect) -> bool:
+    quote = (dialect.quote or "").encode()
+    with open_file(file.uri) as opened:
+        return len(quote) != 1 or any(quote in block for block in iter(partial(opened.read, 2**20), b""))
+
+
 def small_csv_ranges(spark: SparkSession, files: Sequence[SourceFile], dialect: CsvDialect) -> pa.RecordBatch | None:
     """Return CSV files as a raw batch of one row, for a task in this process; None if Spark has to run the tasks."""
     if not are_few(spark, files):
         return None
     ranges = [FileRange(file.uri, 0, file.size_bytes, True) for file in files]
+    return range_batch(msgspec.json.encode(CsvRanges(ranges, dialect)), CSV_RANGES_PART)
+
+
+def find_csv_sample(spark: SparkSession, source: SourceFiles, dialect: CsvDialect) -> pa.RecordBatch | None:
+    """Return a sample as a raw batch of one row, for a task in this process; see `find_sample_ranges`.
+
+    Returns:
+        None also if a field may have a line break, since the sample could end within it.
+    """
+    ranges = find_sample_ranges(spark, source) if is_splittable(dialect) else None
+    if ranges is None or any(check_range(partial(starts_in_quotes, dialect), part) for part in ranges):
+        return None
     return range_batch(msgspec.json.encode(CsvRanges(ranges, dialect)), CSV_RANGES_PART)
 
 

@@ -34,7 +34,7 @@ from widen.spark.engine import is_local
 from widen.spark.errors import CONVERT_FILE, RESTORE_FILE
 from widen.spark.session import is_driver
 from widen.spark.source.remote_files import is_store_url, open_store_file
-from widen.spark.source.source_files import SNIFFED_BYTES, SourceFile, find_other_format, local_path
+from widen.spark.source.source_files import SNIFFED_BYTES, SourceFile, SourceFiles, find_other_format, local_path
 from widen.spark.spark_types import Column, DataFrame, SparkSession
 
 MAX_WHOLE_FILE_BYTES = 8 * 2**20
@@ -57,6 +57,9 @@ HEAD_BYTES = 2**20
 
 MAX_LOCAL_HEADS = 64
 """Maximum number of files whose heads this process checks. A Spark job takes longer than to read so many."""
+
+_SAMPLED_FILES, _SAMPLED_BYTES, _MAX_SAMPLED_BYTES = 8, 2**18, 2**28
+"""Maximum number of files in a sample, of bytes of each, and of bytes of a source for which the sample is enough."""
 
 _LOCAL = re.compile(r"file:/+(?=[^/])")
 
@@ -394,6 +397,23 @@ def _decompress(stored: BinaryIO, uri: str) -> Any:
 # ---- checks before the batch -----------------------------------------------------------------------
 
 
+def find_sample_ranges(
+    spark: SparkSession, source: SourceFiles, limit: int = MAX_RECORD_BYTES
+) -> list[FileRange] | None:
+    """Return the first lines of some files, as a sample of the records.
+
+    Returns:
+        None if this process cannot read them, or if the tasks of a Spark job would see many more records.
+    """
+    is_large = source.text_bytes > _MAX_SAMPLED_BYTES
+    if is_large or not (is_driver(spark) and can_read(spark, source.files)):
+        return None
+    if any(file.is_compressed for file in source.files):
+        return None
+    files = source.files[:: max(1, len(source.files) // _SAMPLED_FILES)][:_SAMPLED_FILES]
+    return [FileRange(file.uri, 0, min(file.size_bytes, _SAMPLED_BYTES), limit=limit) for file in files]
+
+
 def check_heads(spark: SparkSession, files: Sequence[SourceFile], check: Callable[[bytes], bool]) -> list[bool]:
     """Return what a check says of the first bytes of each file. One job reads them all, unless they are few.
 
@@ -403,7 +423,7 @@ def check_heads(spark: SparkSession, files: Sequence[SourceFile], check: Callabl
     """
     ranges, check_file = [FileRange(file.uri, 0, HEAD_BYTES) for file in files], partial(_check_head, check)
     if is_driver(spark) and len(ranges) <= MAX_LOCAL_HEADS:
-        return [_check_range(check_file, part) for part in ranges]
+        return [check_range(check_file, part) for part in ranges]
     return check_ranges(spark, ranges, check_file)
 
 
@@ -431,11 +451,12 @@ def _check(
     ranges: Sequence[FileRange], check: Callable[[BinaryIO, FileRange], bool], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        results = [_check_range(check, ranges[number]) for number in batch.column(0).to_pylist()]
+        results = [check_range(check, ranges[number]) for number in batch.column(0).to_pylist()]
         yield pa.RecordBatch.from_arrays([batch.column(0), pa.array(results, pa.bool_())], names=["id", "result"])
 
 
-def _check_range(check: Callable[[BinaryIO, FileRange], bool], part: FileRange) -> bool:
+def check_range(check: Callable[[BinaryIO, FileRange], bool], part: FileRange) -> bool:
+    """Return what a check says of a range."""
     with open_file(part.uri) as file:
         return check(file, part)
 

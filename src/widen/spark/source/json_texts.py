@@ -36,6 +36,7 @@ from widen.spark.source.file_ranges import (
     begins_with_line,
     can_read,
     check_heads,
+    find_sample_ranges,
     is_small,
     range_batch,
     read_here,
@@ -58,9 +59,6 @@ MULTI_LINE = "multiLine"
 
 MAX_LISTED_FILES = 1_000
 """Maximum number of files that are listed by name, so that no pass reads a file that came later."""
-
-_SAMPLED_FILES, _SAMPLED_BYTES, _MAX_SAMPLED_BYTES = 8, 2**18, 2**28
-"""Maximum number of files in a sample, of bytes of each, and of bytes of a source for which the sample is enough."""
 
 _SIZE, _VALUE = "size", "value"
 _FEW_CHUNKS, _HEAD_CHUNKS, _PARALLEL_CHECKS = 50, 5_000, 8
@@ -105,24 +103,20 @@ class JsonFiles:
         return None if streamed else FileTasks(tuple(files), count, are_few(spark, source.files))
 
     def find_sample(self) -> pa.RecordBatch | None:
-        """Return the first lines of some files as a raw batch of one row, for a task in this process.
+        """Return a sample as a raw batch of one row, for a task in this process; see `find_sample_ranges`.
 
         Returns:
-            None if this process cannot read them, if a file does not begin with a line, or if the tasks of a Spark job
-            would see many more records.
+            None also if a file does not begin with a line.
         """
         spark, source = self.spark, self.source
-        is_large = source.text_bytes > _MAX_SAMPLED_BYTES
-        if is_large or is_multi_line(source) or not (is_driver(spark) and can_read(spark, source.files)):
-            return None
-        if any(file.is_compressed for file in source.files):
+        ranges = None if is_multi_line(source) else find_sample_ranges(spark, source, self.limit)
+        if ranges is None:
             return None
         _, lined, streamed = self._forms
-        files = source.files[:: max(1, len(source.files) // _SAMPLED_FILES)][:_SAMPLED_FILES]
-        unknown = [file for file in files if file not in lined]
+        sampled = {part.uri for part in ranges} - {file.uri for file in lined}
+        unknown = [file for file in source.files if file.uri in sampled]
         if any(file in streamed for file in unknown) or not all(check_heads(spark, unknown, begins_with_line)):
             return None
-        ranges = [FileRange(file.uri, 0, min(file.size_bytes, _SAMPLED_BYTES), limit=self.limit) for file in files]
         return range_batch(msgspec.json.encode(ranges), RANGES_PART)
 
     @cached_property

@@ -33,6 +33,7 @@ from widen.spark.read.local_rows import NotLocal
 from widen.spark.read.scan import read_snapshot
 from widen.spark.source.csv import parse_dialect
 from widen.spark.source.csv_texts import (
+    find_csv_sample,
     find_csv_tasks,
     read_csv,
     read_csv_for_proof,
@@ -265,7 +266,8 @@ class BatchReader:
                 return TextReaders(partial(read_csv, spark, source, dialect), again)
             # A job of Spark costs more than to read a few small files here.
             ranges = small_csv_ranges(spark, source.files, dialect) if is_few else None
-            return TextReaders(partial(read_csv_ranges, spark, source, dialect), again, ranges, tasks)
+            sample = partial(find_csv_sample, spark, source, dialect)
+            return TextReaders(partial(read_csv_ranges, spark, source, dialect), again, ranges, tasks, sample)
         if source.format is FileFormat.TEXT:
             if self.options:
                 expected = "The format text does not have options."

@@ -238,6 +238,9 @@ CASES = {
         [{"a.json": FIXED, "b.json": b"\x1f\x8b" + MIXED}], {"skip_bad_files": True}, {"schema": "id int NOT NULL"}
     ),
     "rows by key": Case(BY_KEY, {"key": ["id"], "sequence_by": "n", "delete_when": "op = 'd'"}),
+    "rows by key and deletions by comparisons": Case(
+        BY_KEY, {"key": ["id"], "sequence_by": "n", "delete_when": "n > 8 OR (v < 0 AND p >= 'b')"}
+    ),
     "rows by two keys and partitions": Case(
         BY_KEY, {"key": ["id", "p"], "sequence_by": "n"}, {"schema": "p string, id long", "partition_by": ["p"]}
     ),
@@ -383,6 +386,7 @@ UNPROVED = {
     "large and gzipped",
     "a large table of texts",
     "rows by key",
+    "rows by key and deletions by comparisons",
     "rows by two keys and partitions",
 }
 """What only Spark proves."""

@@ -276,10 +276,10 @@ def read(
 
     with progress("reading"):
         opened = Table(table, shared_options.storage(storage_option))
-        point = {"version": version, "timestamp": timestamp}
+        point: dict[str, Any] = {"version": version, "timestamp": timestamp}
         names = select or ()
         most = limit if json or limit else SHOWN_ROWS
-        shown = None if unified else _read_here(opened, where, names, most, version=version, timestamp=timestamp)
+        shown = _read_here(opened, where, names, most, unified=unified, **point)
         frame = None if shown else select_rows(opened, where, names, unified=unified, **point)
     if shown is not None:
         show_lines(*shown, limit, json=json)
@@ -294,6 +294,7 @@ def _read_here(
     select: Sequence[str],
     limit: int | None,
     *,
+    unified: bool,
     version: int | None,
     timestamp: str | None,
 ) -> tuple[Sequence[str], list[str]] | None:
@@ -315,7 +316,7 @@ def _read_here(
         if version is not None or timestamp is not None:
             at_ms = None if timestamp is None else to_ms(timestamp)
             snapshot = open_snapshot(table.store, version, at_ms)
-        columns, rows = query_locally(snapshot, where, select, None if limit is None else limit + 1)
+        columns, rows = query_locally(snapshot, where, select, None if limit is None else limit + 1, unified=unified)
         return columns.names, list(json_lines(columns, rows))
     except NotLocal as error:
         note(f"on Spark, because {error}")

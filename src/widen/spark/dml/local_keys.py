@@ -51,7 +51,7 @@ from widen.spark.dml.deleted_keys import KeyLists
 from widen.spark.dml.keyed_rows import KEY_TEXT, NUMBER, TEXT, KeyCounts, KeyRules, content_fields, find_places
 from widen.spark.dml.replaced_rows import within_bounds
 from widen.spark.errors import translate_spark_errors
-from widen.spark.read.local_rows import LocalScan, NotLocal
+from widen.spark.read.local_rows import LocalScan, NotLocal, ensure_exact, evaluate, find_leaf
 from widen.spark.read.predicates import parse_predicate
 from widen.spark.read.scan import location_key, select_files
 from widen.spark.ship import freeze_imports
@@ -187,7 +187,10 @@ def _plan(view: Snapshot, rules: KeyRules) -> _Plan | None:
     if sequence_type not in _SEQUENCE_TYPES:
         return None
     deletes = None if rules.delete_when is None else parse_predicate(rules.delete_when, view.schema)
-    if deletes is not None and not _is_exact(deletes):
+    try:
+        if deletes is not None:
+            ensure_exact(deletes)
+    except NotLocal:
         return None
     wanted = {place[0] for place in places} | {path[0] for path in _paths(deletes)}
     fields = tuple(field for field in view.schema if any(is_same_name(field.name, name) for name in wanted))
@@ -214,21 +217,6 @@ def _plan(view: Snapshot, rules: KeyRules) -> _Plan | None:
     )
 
 
-def _is_exact(predicate: Predicate) -> bool:
-    """Return whether this process evaluates a condition as Spark does: comparisons of texts, booleans and integers."""
-    match predicate:
-        case And(left, right) | Or(left, right):
-            return _is_exact(left) and _is_exact(right)
-        case Not(inner):
-            return _is_exact(inner)
-        case IsNull():
-            return True
-        case Compare(_, data_type, sign, value):
-            is_plain = data_type in _INTEGERS or data_type in (STRING, BOOLEAN)
-            return is_plain and sign in ("=", "<>") and isinstance(value, (str, int, bool))
-    return False
-
-
 def _paths(predicate: Predicate | None) -> Iterator[tuple[str, ...]]:
     match predicate:
         case And(left, right) | Or(left, right):
@@ -238,35 +226,6 @@ def _paths(predicate: Predicate | None) -> Iterator[tuple[str, ...]]:
             yield from _paths(inner)
         case IsNull(path, _) | Compare(path, _, _, _):
             yield path
-
-
-def _evaluate(predicate: Predicate, rows: pa.Table) -> pa.ChunkedArray:
-    match predicate:
-        case And(left, right):
-            return pc.and_kleene(_evaluate(left, rows), _evaluate(right, rows))
-        case Or(left, right):
-            return pc.or_kleene(_evaluate(left, rows), _evaluate(right, rows))
-        case Not(inner):
-            return pc.invert(_evaluate(inner, rows))
-        case IsNull(path, _):
-            return pc.is_null(_leaf(rows, path))
-        case Compare(path, data_type, sign, value):
-            column = _leaf(rows, path)
-            # A constant may be larger than the column holds.
-            column = column.cast(pa.decimal128(38, 0)) if data_type in _INTEGERS else column
-            constant = pa.scalar(value, column.type)
-            return pc.equal(column, constant) if sign == "=" else pc.not_equal(column, constant)
-    raise NotLocal("a condition that only Spark evaluates")
-
-
-def _leaf(rows: pa.Table, place: Sequence[str]) -> pa.ChunkedArray:
-    names = {name.lower(): name for name in rows.column_names}
-    column = rows.column(names[place[0].lower()])
-    for name in place[1:]:
-        fields = {column.type.field(at).name.lower(): at for at in range(column.type.num_fields)}
-        # A field of a null struct is null, whatever is stored behind it.
-        column = pc.if_else(column.is_valid(), pc.struct_field(column, fields[name.lower()]), None)
-    return column
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,9 +246,9 @@ def _read_batch(plan: _Plan, adds: Sequence[Add]) -> _Batch | None:
     for number, add in enumerate(adds):
         for positions, rows in plan.scan.read_located(add):
             columns = {"file": pa.repeat(pa.scalar(number, pa.int32()), len(positions)), "position": positions}
-            columns |= {f"k{at}": _leaf(rows, place) for at, place in enumerate(plan.keys)}
-            columns["s"] = _leaf(rows, plan.sequence)
-            deletes = None if plan.deletes is None else pc.fill_null(_evaluate(plan.deletes, rows), False)
+            columns |= {f"k{at}": find_leaf(rows, place) for at, place in enumerate(plan.keys)}
+            columns["s"] = find_leaf(rows, plan.sequence)
+            deletes = None if plan.deletes is None else pc.fill_null(evaluate(plan.deletes, rows), False)
             columns["d"] = pa.repeat(pa.scalar(False), len(positions)) if deletes is None else deletes
             parts.append(pa.table(columns))
     if not parts:
@@ -359,7 +318,7 @@ def _find_rows(plan: _Plan, codes: _KeyCodes, files: Sequence[Add], first: int =
     parts = []
     for number, add in enumerate(files, first):
         for positions, rows in plan.scan.read_located(add):
-            found = codes.find([_leaf(rows, place) for place in plan.keys])
+            found = codes.find([find_leaf(rows, place) for place in plan.keys])
             is_found = found.is_valid()
             count = pc.sum(is_found).as_py() or 0
             if count:
@@ -367,7 +326,7 @@ def _find_rows(plan: _Plan, codes: _KeyCodes, files: Sequence[Add], first: int =
                     "code": found.filter(is_found).cast(pa.int64()),
                     "file": pa.repeat(pa.scalar(number, pa.int32()), count),
                     "position": positions.filter(_one(is_found)).cast(pa.int64()),
-                    "s": _leaf(rows, plan.sequence).filter(is_found),
+                    "s": find_leaf(rows, plan.sequence).filter(is_found),
                 }
                 parts.append(pa.table(columns))
     sequence = {field.name: field.type for field in plan.scan.arrow_schema}

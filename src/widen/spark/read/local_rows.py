@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from widen.errors import EngineUnsuitable, InvalidOption
+from widen.evolution.unify import unify_schema
 from widen.log.file_list import to_adds
 from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot
@@ -447,44 +448,63 @@ MAX_LOCAL_BYTES = 128 * 2**20
 
 
 def query_locally(
-    snapshot: Snapshot, where: str | None = None, select: Sequence[str] = (), limit: int | None = None
+    snapshot: Snapshot,
+    where: str | None = None,
+    select: Sequence[str] = (),
+    limit: int | None = None,
+    *,
+    unified: bool = False,
 ) -> tuple[StructType, pa.Table]:
     """Return rows of a version that fulfil a condition, and their columns.
 
     Args:
         select: Names of columns; empty for all.
+        unified: Whether to return one column for each source field; the condition is about those of the table.
 
     Raises:
         NotLocal: only Spark can read the table, or evaluate the condition or the selected columns, exactly.
         CorruptFile: a file or a deletion vector cannot be read.
     """
-    columns = [_find_column(snapshot.schema, name) for name in select] or list(snapshot.schema)
-    if len({column.name for column in columns}) < len(columns):
+    stored = _find_stored(snapshot.schema) if unified else {each.name: (each, each.name) for each in snapshot.schema}
+    columns = [_find_column(stored, name) for name in select or map(quote_name, stored)]
+    if len({column.name for column, _ in columns}) < len(columns):
         raise NotLocal("it selects a column twice")
     predicate = None if where is None else parse_predicate(where, snapshot.schema)
     files, scan = to_adds(snapshot.files()), plan_local_scan(snapshot)
     if predicate is not None:
-        _ensure_exact(predicate)
+        ensure_exact(predicate)
         chosen = select_files(snapshot, predicate)
         files = [add for add in files if chosen.can_match(add.partition_values, add.stats)]
     if (predicate is not None or limit is None) and sum(add.size for add in files) > MAX_LOCAL_BYTES:
         raise NotLocal(f"its files have more than {MAX_LOCAL_BYTES // 2**20} MB")
     tables, rows = [scan.arrow_schema.empty_table()], 0
     for part in (part for add in files for part in scan.read(RowSlice(add))):
-        kept = part if predicate is None else part.filter(_mask(predicate, part))
+        kept = part if predicate is None else part.filter(evaluate(predicate, part))
         tables.append(kept)
         rows += kept.num_rows
         if limit is not None and rows >= limit:
             break
-    whole = pa.concat_tables(tables).select([column.name for column in columns])
-    return StructType(tuple(columns)), whole if limit is None else whole.slice(0, limit)
+    whole = pa.concat_tables(tables).select([name for _, name in columns])
+    whole = whole.rename_columns([column.name for column, _ in columns])
+    return StructType(tuple(column for column, _ in columns)), whole if limit is None else whole.slice(0, limit)
 
 
-def _find_column(schema: StructType, text: str) -> Field:
-    found = next((column for column in schema if text in (column.name, quote_name(column.name))), None)
-    if found is None:
+def _find_stored(schema: StructType) -> Mapping[str, tuple[Field, str | None]]:
+    """Return for each source field its column, and the one of the table that has its values; None if several have."""
+    return {
+        each.name: (Field(each.name, each.type), each.columns[0] if each.sql == quote_name(each.columns[0]) else None)
+        for each in unify_schema(schema)
+    }
+
+
+def _find_column(stored: Mapping[str, tuple[Field, str | None]], text: str) -> tuple[Field, str]:
+    name = next((name for name in stored if text in (name, quote_name(name))), None)
+    if name is None:
         raise NotLocal(f"it evaluates {text}")
-    return Field(found.name, found.type)
+    column, source = stored[name]
+    if source is None:
+        raise NotLocal(f"it combines the columns of {name}")
+    return Field(column.name, column.type), source
 
 
 # ---- conditions ------------------------------------------------------------------------------------
@@ -500,7 +520,7 @@ _COMPARE: Mapping[str, Callable[[Any, Any], pa.ChunkedArray]] = {
 _FLOATING = frozenset({"float", "double"})
 
 
-def _ensure_exact(predicate: Predicate) -> None:
+def ensure_exact(predicate: Predicate) -> None:
     """Check that Arrow evaluates a condition as Spark does.
 
     Raises:
@@ -508,10 +528,10 @@ def _ensure_exact(predicate: Predicate) -> None:
     """
     match predicate:
         case And(left, right) | Or(left, right):
-            _ensure_exact(left)
-            _ensure_exact(right)
+            ensure_exact(left)
+            ensure_exact(right)
         case Not(inner):
-            _ensure_exact(inner)
+            ensure_exact(inner)
         case Compare(_, data_type, _, value):
             if plain_name(data_type) == "binary":
                 raise NotLocal("the condition compares values of the type binary")
@@ -521,27 +541,40 @@ def _ensure_exact(predicate: Predicate) -> None:
 
 
 def _constant(value: Any, data_type: DataType) -> pa.Scalar:
+    """Return a constant in the type in which it is compared with values of a type."""
     try:
-        return pa.scalar(value, pa.float64() if plain_name(data_type) in _FLOATING else to_arrow(data_type))
-    except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
+        kind = pa.float64() if plain_name(data_type) in _FLOATING else to_arrow(data_type)
+        if pa.types.is_integer(kind) and type(value) is int and value.bit_length() >= kind.bit_width:
+            kind = _ANY_INTEGER
+        return pa.scalar(value, kind)
+    except (InvalidOption, pa.ArrowException, OverflowError, ValueError, TypeError) as error:
         raise NotLocal(f"the condition compares {data_type.sql} with a value that it cannot hold") from error
 
 
-def _mask(predicate: Predicate, rows: pa.Table) -> Any:
-    """Return for each row whether a condition is true, false or null."""
+_ANY_INTEGER = pa.decimal128(38, 0)
+"""Holds every integer, also a constant that the column does not."""
+
+
+def evaluate(predicate: Predicate, rows: pa.Table) -> pa.ChunkedArray:
+    """Return for each row whether a condition is true, false or null, as Spark does.
+
+    Args:
+        predicate: A condition for which `ensure_exact` does not raise.
+        rows: The columns of the condition; names are compared without regard to case.
+    """
     match predicate:
         case And(left, right):
-            return pc.and_kleene(_mask(left, rows), _mask(right, rows))
+            return pc.and_kleene(evaluate(left, rows), evaluate(right, rows))
         case Or(left, right):
-            return pc.or_kleene(_mask(left, rows), _mask(right, rows))
+            return pc.or_kleene(evaluate(left, rows), evaluate(right, rows))
         case Not(inner):
-            return pc.invert(_mask(inner, rows))
+            return pc.invert(evaluate(inner, rows))
         case IsNull(path, _):
-            return pc.is_null(_values(rows, path))
+            return pc.is_null(find_leaf(rows, path))
         case Compare(path, data_type, operator, value):
-            values, constant = _values(rows, path), _constant(value, data_type)
+            values, constant = find_leaf(rows, path), _constant(value, data_type)
             if plain_name(data_type) not in _FLOATING:
-                return _COMPARE[operator](values, constant)
+                return _COMPARE[operator](values.cast(constant.type), constant)
             # Spark compares floats as doubles, and NaN is above every number for it.
             doubles = values.cast(pa.float64())
             result = _COMPARE[operator](doubles, constant)
@@ -549,11 +582,18 @@ def _mask(predicate: Predicate, rows: pa.Table) -> Any:
     raise NotLocal("the condition is not a comparison of columns with constants")
 
 
-def _values(rows: pa.Table, path: Sequence[str]) -> Any:
-    values = rows.column(path[0])
-    for step in path[1:]:
-        values = pc.struct_field(values, step)
+def find_leaf(rows: pa.Table, place: Sequence[str]) -> pa.ChunkedArray:
+    """Return a column, or a field of a struct; names are compared without regard to case."""
+    values = rows.column(_find_same(rows.column_names, place[0]))
+    for step in place[1:]:
+        # A field of a null struct is null, whatever is stored behind it.
+        field = pc.struct_field(values, _find_same([each.name for each in values.type], step))
+        values = pc.if_else(values.is_valid(), field, None)
     return values
+
+
+def _find_same(names: Sequence[str], name: str) -> int:
+    return names.index(name) if name in names else [each.lower() for each in names].index(name.lower())
 
 
 # ---- rows as JSON ----------------------------------------------------------------------------------

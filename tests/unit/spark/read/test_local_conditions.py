@@ -1,0 +1,89 @@
+"""Conditions that Arrow evaluates, by SQL's logic of three values, and the columns that need no Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import widen
+from widen.protocol.column_metadata import parse_columns
+from widen.spark.read.local_rows import NotLocal, ensure_exact, evaluate, query_locally
+from widen.spark.read.predicates import parse_predicate
+
+SCHEMA = parse_columns(
+    "id int, Name string, f double, d decimal(9,2), b boolean, r struct<N: int, t: string>, raw binary"
+)
+ROWS = pa.table(
+    {
+        "id": pa.array([1, 2, None], pa.int32()),
+        "Name": ["a", None, "B"],
+        "f": [float("nan"), 1.5, None],
+        "d": pa.array(["1.25", None, "-3.00"]).cast(pa.decimal128(9, 2)),
+        "b": [True, False, None],
+        "r": pa.array(
+            [{"N": 1, "t": "x"}, {"N": None, "t": "y"}, None], pa.struct([("N", pa.int32()), ("t", pa.string())])
+        ),
+        "raw": [b"a", b"b", None],
+    }
+)
+
+ANSWERS: dict[str, list[bool | None]] = {
+    "id = 1": [True, False, None],
+    "ID <> 1": [False, True, None],
+    "NOT id = 1": [False, True, None],
+    "id = 1 OR Name IS NULL": [True, True, None],
+    "id = 1 OR name = 'B'": [True, None, True],
+    "id = 2 AND name = 'a'": [False, None, False],
+    "id IN (1, 3)": [True, False, None],
+    "id BETWEEN 2 AND 3": [False, True, None],
+    "id < 99999999999": [True, True, None],
+    "id = 99999999999": [False, False, None],
+    "f > 1": [True, True, None],
+    "f < 1000": [False, True, None],
+    "d >= 1.25": [True, None, False],
+    "b = true": [True, False, None],
+    "r.n = 1": [True, None, None],
+    "r.N IS NULL": [False, True, True],
+    "R.T IS NOT NULL": [True, True, False],
+}
+"""For each condition whether it is true, false or null for each row."""
+
+
+@pytest.mark.parametrize("condition", ANSWERS)
+def test_conditions_have_three_values(condition: str) -> None:
+    predicate = parse_predicate(condition, SCHEMA)
+    ensure_exact(predicate)
+    assert evaluate(predicate, ROWS).to_pylist() == ANSWERS[condition]
+
+
+@pytest.mark.parametrize("condition", ["id + 1 = 2", "raw = X'61'", "length(name) = 1", "id = 1 AND name LIKE 'a%'"])
+def test_other_conditions_are_left_to_spark(condition: str) -> None:
+    with pytest.raises(NotLocal):
+        ensure_exact(parse_predicate(condition, SCHEMA))
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Any:
+    """A table with two columns for a field, and one for each of the others."""
+    for name, text in (("a.json", '{"id": 1, "v": 1, "r": {"x": 1}}\n'), ("b.json", '{"id": 2, "v": "two"}\n')):
+        (tmp_path / name).write_text(text)
+        widen.ingest(tmp_path / name, tmp_path / "t", engine="local")
+    return widen.Table(str(tmp_path / "t"))
+
+
+def test_fields_with_one_column_are_unified_without_spark(table: Any) -> None:
+    columns, rows = query_locally(table.snapshot, "v_string = 'two'", ["id", "r"], unified=True)
+    assert columns.names == ("id", "r")
+    assert rows.to_pylist() == [{"id": 2, "r": None}]
+    with pytest.raises(NotLocal, match="it combines the columns of v"):
+        query_locally(table.snapshot, unified=True)
+    with pytest.raises(NotLocal, match="it evaluates v_string"):
+        query_locally(table.snapshot, select=["v_string"], unified=True)
+
+
+def test_a_column_that_is_selected_twice_is_left_to_spark(table: Any) -> None:
+    with pytest.raises(NotLocal, match="selects a column twice"):
+        query_locally(table.snapshot, select=["id", "id"])

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import obstore
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import widen
@@ -72,6 +75,31 @@ def test_a_folder_of_a_store_is_loaded_as_one_of_the_disk(
     assert again.is_unchanged
     obstore.put(store, "landing/day=3/h.json", LINES.replace(b"1", b"5"))
     assert widen.ingest(f"{URL}/landing", tmp_path / "remote", storage_options=options, **words).records == 2
+
+
+def test_parquet_of_a_store_is_loaded_as_that_of_the_disk(
+    store: obstore.store.S3Store, options: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By several processes, each of which opens the files itself."""
+    monkeypatch.setattr(engine, "MIN_POOL_BYTES", 1)
+    monkeypatch.setattr(engine.os, "cpu_count", lambda: 2)
+    chance = random.Random(7)
+    for name, data_type in (("day=1/a b.parquet", pa.int32()), ("day=2/ü.parquet", pa.int64())):
+        texts = [chance.randbytes(60).hex() for _ in range(60_000)]
+        sink = io.BytesIO()
+        columns = {"id": pa.array(range(60_000), data_type), "text": texts}
+        pq.write_table(pa.table(columns), sink, row_group_size=20_000)
+        obstore.put(store, f"columns/{name}", sink.getvalue())
+        (tmp_path / "columns" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "columns" / name).write_bytes(sink.getvalue())
+    words: dict[str, Any] = {"engine": "local", "verify": True, "new": True}
+    done = widen.ingest(f"{URL}/columns", tmp_path / "remote", storage_options=options, **words)
+    assert done.records == 120_000
+    assert done.verification is not None
+    assert done.verification.is_clean
+    widen.ingest(tmp_path / "columns", tmp_path / "local", **words)
+    assert rows(tmp_path / "remote") == rows(tmp_path / "local")
+    assert widen.ingest(f"{URL}/columns", tmp_path / "remote", storage_options=options, **words).is_unchanged
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ FOLDER = "/data"
 """What pages show instead of the folder in which their blocks ran."""
 
 VOLATILE = (
+    (r"last load on \d{4}-\d\d-\d\d", "last load on TIME"),
     (r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d+)?)?( ?(UTC|Z|[+-]\d\d:?\d\d))?", "TIME"),
     (r"\b\d+(\.\d+)? ?(B|kB|KB|MB|GB|bytes)\b", "SIZE"),
     (r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "ID"),

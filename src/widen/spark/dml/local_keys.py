@@ -58,8 +58,8 @@ from widen.spark.ship import freeze_imports
 from widen.spark.spark_types import SparkSession
 from widen.spark.write.parquet_writer import find_obstacle
 
-MAX_RECORDS = 1_000_000
-"""The number of records up to which a batch is decided in this process: it holds their keys."""
+MAX_RECORDS = 4_000_000
+"""The number of records up to which a batch is decided in this process, which holds about 250 bytes for each."""
 
 _FILES_PER_TASK = 8
 _INTEGERS = frozenset({BYTE, SHORT, INTEGER, LONG})

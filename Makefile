@@ -189,7 +189,7 @@ $(WORK)/kernel.stamp: kernel/Cargo.toml kernel/pyproject.toml $(wildcard kernel/
   kernel/proof/Cargo.toml $(wildcard kernel/proof/src/*.rs) requirements/kernel.txt $(WORK)/venv.stamp
 	@echo "Building the kernel (the first time takes a minute)"
 	@{ $(RUN) -m pip install --quiet --require-hashes -r requirements/kernel.txt && rm -rf $(WORK)/wheels && \
-	  cd kernel && $(IN_CRATE) ../$(RUN) -m maturin build --release --interpreter ../$(RUN) --out ../$(WORK)/wheels && cd .. && \
+	  (cd kernel && $(IN_CRATE) ../$(RUN) -m maturin build --release --interpreter ../$(RUN) --out ../$(WORK)/wheels) && \
 	  $(RUN) -m pip install --quiet --no-deps --force-reinstall $(WORK)/wheels/*.whl; } >$(WORK)/kernel.log 2>&1 || \
 	  { tail -5 $(WORK)/kernel.log; exit 1; }
 	@touch $@

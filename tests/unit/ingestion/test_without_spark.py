@@ -19,6 +19,7 @@ from deltalake import DeltaTable, write_deltalake
 
 import widen
 from widen.errors import CorruptFile, InvalidOption, StorageError
+from widen.proof.record_digests import find_native_readers
 from widen.table import create_table
 
 BLOCKED = """
@@ -512,6 +513,7 @@ def test_what_needs_spark_says_why(tmp_path: Path, name: str, content: bytes, re
     assert "pip install 'widen[spark]'" in done.stderr
 
 
+@pytest.mark.skipif(find_native_readers() is None, reason="the kernel is not installed; see docs/kernel.md")
 @pytest.mark.parametrize("text", ["plain", '"in ""quotes"""', '"on two\nlines"'])
 def test_a_large_csv_file_is_verified_in_this_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str

@@ -109,7 +109,7 @@ def hold_rows(
     Args:
         decided: `FILE`, `ROW`, `CLAUSE`, and the columns that change.
         schema: These columns, with their types in the table.
-        is_broken: Whether the new values of a row break a rule of the table; None if there are no rules.
+        is_broken: The condition that the new values of a row violate a rule of the table; None if it has no rules.
 
     Returns:
         None if they are left to Spark.

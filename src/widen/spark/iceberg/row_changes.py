@@ -176,8 +176,10 @@ class SelectedRows:
         if self.where is None and sum(file.rows for file in scan.files) > MOST_ROWS:
             return None
         held = self._hold(transaction, writer, scan, [*new], (ChangeKind.UPDATE,), decide)
-        if held is None or not len(held.rows):
-            return None if held is None else self._unchanged()
+        if held is None:
+            return None
+        if not len(held.rows):
+            return self._unchanged()
         with StagedFiles() as staged:
             files = self._write_held(writer, staged, scan, held)
             if files is None:

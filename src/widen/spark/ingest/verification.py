@@ -647,7 +647,7 @@ def _read_columns(
     """Yield the rows of the row groups that begin in a range of a file; a column that it lacks is null.
 
     Args:
-        given: Fields of all records, which are no columns of the file.
+        given: The fields that the records get from their file, with the value that all of them have.
     """
     footer = file.metadata
     # The first row group begins at the start of the file, whatever stands before it.

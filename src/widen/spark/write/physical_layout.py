@@ -402,7 +402,7 @@ def first_violated_rule(
 def breaks_a_rule(
     schema: StructType, protocol: Protocol, properties: Mapping[str, str], limits: Mapping[str, str] = NO_LIMITS
 ) -> Column | None:
-    """Return whether a row violates a rule that `check_rows` checks; None if there are no rules."""
+    """Return the condition that a row violates one of the rules of `check_rows`; None if there are none."""
     breaches = [breach for field in schema for breach in _column_breaches(field)]
     breaches += _row_breaches(schema, protocol, properties, limits)
     return reduce(or_, (is_violated for is_violated, _ in breaches)) if breaches else None

@@ -109,6 +109,21 @@ def to_arrow_schema(schema: StructType) -> pa.Schema:
 # Variants as text: Arrow has them as two binary values, with which nobody can do anything.
 
 
+def stored_type(found: pa.DataType) -> pa.DataType:
+    """Return the type of values as Parquet stores them: views, dictionaries and 64-bit offsets are Arrow's own."""
+    if pa.types.is_struct(found):
+        return pa.struct([each.with_type(stored_type(each.type)) for each in found])
+    if pa.types.is_map(found):
+        return pa.map_(stored_type(found.key_type), stored_type(found.item_type))
+    if pa.types.is_list(found) or pa.types.is_large_list(found):
+        return pa.list_(found.value_field.with_type(stored_type(found.value_type)))
+    if pa.types.is_dictionary(found):
+        return stored_type(found.value_type)
+    if pa.types.is_large_string(found) or pa.types.is_string_view(found):
+        return pa.string()
+    return pa.binary() if pa.types.is_large_binary(found) or pa.types.is_binary_view(found) else found
+
+
 def variants_to_text(rows: DataFrame, schema: StructType) -> tuple[DataFrame, StructType]:
     """Return rows with JSON text in the place of variants, at any depth, and their schema."""
     result = cast(StructType, _without_variants(schema))

@@ -47,7 +47,7 @@ from widen.protocol.data_skipping import And, Compare, IsNull, Not, Or, Predicat
 from widen.protocol.parquet_files import is_legacy, is_legacy_int96
 from widen.protocol.partition_values import UnknownValue, parse_partition_value
 from widen.protocol.type_widening import ensure_changes_readable
-from widen.spark.arrow_types import count_up, to_arrow, to_arrow_schema
+from widen.spark.arrow_types import count_up, stored_type, to_arrow, to_arrow_schema
 from widen.spark.engine import LocalFrame
 from widen.spark.read.deleted_rows import load_vector
 from widen.spark.read.physical_types import open_data_file
@@ -258,7 +258,7 @@ def _without_views(rows: pa.Table) -> pa.Table:
     """Return rows without views of strings, which a file of DataFusion asks for and Arrow cannot filter."""
     if not any(map(_has_view, rows.schema.types)):
         return rows
-    fields = [field.with_type(_without_view(field.type)) for field in rows.schema]
+    fields = [field.with_type(stored_type(field.type)) for field in rows.schema]
     return rows.cast(pa.schema(fields, rows.schema.metadata))
 
 
@@ -266,18 +266,6 @@ def _has_view(kind: pa.DataType) -> bool:
     if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
         return True
     return any(_has_view(kind.field(number).type) for number in range(kind.num_fields))
-
-
-def _without_view(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_without_view(field.type)) for field in kind])
-    if pa.types.is_map(kind):
-        return pa.map_(_without_view(kind.key_type), _without_view(kind.item_type))
-    if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_without_view(kind.value_type)))
-    if pa.types.is_string_view(kind):
-        return pa.string()
-    return pa.binary() if pa.types.is_binary_view(kind) else kind
 
 
 def _first_byte(group: pq.RowGroupMetaData) -> int:

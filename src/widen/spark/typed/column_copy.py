@@ -31,7 +31,7 @@ from widen.model.types import STRING, TIMESTAMP, ArrayType, DataType, DecimalTyp
 from widen.protocol.parquet_files import is_legacy, is_legacy_int96
 from widen.protocol.type_widening import is_widening
 from widen.rows.row import ColumnSlot, RecordRoute, is_excluded_kind
-from widen.spark.arrow_types import to_arrow, to_arrow_schema
+from widen.spark.arrow_types import stored_type, to_arrow, to_arrow_schema
 from widen.spark.engine import is_local, translate_os_errors
 from widen.spark.errors import RESTORE_FILE, translate_spark_errors
 from widen.spark.read.physical_types import DRIVER_FILES, count_non_null, leaf_paths
@@ -428,25 +428,10 @@ def _read_batches(
 
 
 def _names_to_read(file: pq.ParquetFile, schema: pa.Schema, copied: frozenset[str]) -> list[str] | None:
-    """Return the columns to read; None for all, because PyArrow takes a dot for a path, or there is no such column."""
+    """Return the columns to read; None for all: PyArrow takes a dot for a path, or the file has none of them."""
     stored = file.schema_arrow.names
     names = [name for name in stored if name in copied and name in schema.names]
     return None if not names or any("." in name for name in stored) else names
-
-
-def stored_type(found: pa.DataType) -> pa.DataType:
-    """Return the type of values as Parquet stores them: views, dictionaries and 64-bit offsets are Arrow's own."""
-    if pa.types.is_struct(found):
-        return pa.struct([each.with_type(stored_type(each.type)) for each in found])
-    if pa.types.is_map(found):
-        return pa.map_(stored_type(found.key_type), stored_type(found.item_type))
-    if pa.types.is_list(found) or pa.types.is_large_list(found):
-        return pa.list_(found.value_field.with_type(stored_type(found.value_type)))
-    if pa.types.is_dictionary(found):
-        return stored_type(found.value_type)
-    if pa.types.is_large_string(found) or pa.types.is_string_view(found):
-        return pa.string()
-    return pa.binary() if pa.types.is_large_binary(found) or pa.types.is_binary_view(found) else found
 
 
 def _without_width(values: pa.Array) -> pa.Array:

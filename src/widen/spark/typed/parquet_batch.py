@@ -71,6 +71,7 @@ from widen.model.types import (
 from widen.proof.source_reader import FileValueReader
 from widen.protocol.parquet_files import is_legacy, is_legacy_int96
 from widen.rows.row import RecordRoute, build_routes
+from widen.spark.arrow_types import stored_type, to_arrow
 from widen.spark.engine import Rows, is_local, require_spark
 from widen.spark.ingest.batch import BatchResult, ContractReport
 from widen.spark.ingest.text_tasks import MIN_COUNTED_RECORDS, BatchWriteSpec, lacks_partition
@@ -89,7 +90,6 @@ from widen.spark.typed.column_copy import (
     read_first_rows,
     read_rows,
     read_source_footers,
-    stored_type,
 )
 from widen.spark.typed.typed_batch import TypedBatch, add_values, find_column_files, has_forms, kinds_of, observe_types
 from widen.spark.typed.typed_records import HEAD_RECORDS, is_untouched
@@ -102,16 +102,7 @@ _ROW_METADATA = b"org.apache.spark.sql.parquet.row.metadata"
 """The key in a footer under which Spark writes the schema of the rows, and from which it takes it."""
 
 _TYPES: Mapping[pa.DataType, DataType] = {
-    pa.bool_(): BOOLEAN,
-    pa.int8(): BYTE,
-    pa.int16(): SHORT,
-    pa.int32(): INTEGER,
-    pa.int64(): LONG,
-    pa.float32(): FLOAT,
-    pa.float64(): DOUBLE,
-    pa.string(): STRING,
-    pa.binary(): BINARY,
-    pa.date32(): DATE,
+    to_arrow(each): each for each in (BOOLEAN, BYTE, SHORT, INTEGER, LONG, FLOAT, DOUBLE, STRING, BINARY, DATE)
 }
 """The types that Arrow and Spark read alike, besides decimals and times."""
 

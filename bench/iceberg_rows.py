@@ -1,10 +1,11 @@
 """Appends, ingestion and changes of rows of Iceberg tables against Iceberg for Spark, and the sizes of the files.
 
-    python bench/iceberg_rows.py JARS [--turns 3] [--records 300000]
+    python bench/iceberg_rows.py JARS [--turns 3] [--records 300000] [--every 100] [--sorted] [--deleted]
 
 JARS are Iceberg for Spark and the JDBC driver of SQLite, separated by a comma. Both engines work in one session and
 take turns; the first turn warms up. Compared are the processor seconds of all processes. Iceberg for Spark writes by
-copy-on-write.
+copy-on-write. A change is of one row in --every. Tables that are sorted or have position deletes are made by Iceberg
+for Spark, both of them.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from statistics import median
 
 import dataset
 from processor_time import processor_time
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrameWriterV2, SparkSession
 from turns import Row, print_rows
 
 import widen
@@ -37,25 +38,28 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("jars")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--records", type=int, default=300_000)
+    parser.add_argument("--every", type=int, default=100)
+    parser.add_argument("--sorted", action="store_true")
+    parser.add_argument("--deleted", action="store_true")
     options = parser.parse_args(arguments)
     DATA.mkdir(parents=True, exist_ok=True)
     source = dataset.write(DATA / f"first-{options.records}", seed=1, records=options.records)
     with tempfile.TemporaryDirectory(dir=DATA) as folder:
-        bench = Bench(options.jars, Path(folder), source, options.records)
+        bench = Bench(options, Path(folder), source)
         for turn in range(options.turns + 1):
             bench.run_turn(turn)
         rows = bench.rows()
         bench.spark.stop()
-    return print_rows(f"{options.records:,} records", rows)
+    return print_rows(f"{options.records:,} records, changes of one in {options.every}", rows)
 
 
 class Bench:
     """Both engines on one catalog."""
 
-    def __init__(self, jars: str, folder: Path, source: Path, records: int) -> None:
+    def __init__(self, options: argparse.Namespace, folder: Path, source: Path) -> None:
         catalog = {"type": "jdbc", "uri": f"jdbc:sqlite:{folder}/c.db", "warehouse": f"file://{folder}/c_warehouse"}
         settings = {
-            "spark.jars": jars,
+            "spark.jars": options.jars,
             "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
             "spark.sql.catalog.default": "org.apache.iceberg.spark.SparkCatalog",
             "spark.sql.catalog.default.cache-enabled": "false",
@@ -66,7 +70,7 @@ class Bench:
         builder = SparkSession.builder.master("local[2]")
         for key, value in settings.items():
             builder = builder.config(key, value)
-        self.spark, self.folder, self.source, self.records = builder.getOrCreate(), folder, source, records
+        self.spark, self.folder, self.source, self.options = builder.getOrCreate(), folder, source, options
         self.spark.sparkContext.setLogLevel("ERROR")
         self.spark.sql("CREATE NAMESPACE IF NOT EXISTS default.shop")
         self.schema = self.spark.read.json(str(source)).schema
@@ -81,31 +85,28 @@ class Bench:
 
     def run_turn(self, turn: int) -> None:
         """Load the source three ways, then change the rows of both Iceberg tables in the same way."""
-        spark, place = self.spark, {"catalog": self.folder / "c.db", "spark": self.spark}
+        spark, place, records, every = self.spark, {"catalog": self.folder / "c.db", "spark": self.spark}, *self.counts
         ours, theirs = f"shop.ours{turn}", f"shop.theirs{turn}"
-
-        def append() -> None:
-            rows = spark.read.schema(self.schema).json(str(self.source))
-            writer = rows.writeTo(f"default.{theirs}").using("iceberg").tableProperty("format-version", "2")
-            writer.create()
-
-        self.measure("Delta", lambda: widen.ingest(self.source, self.folder / f"delta{turn}", spark=spark), turn)
-        self.measure("ingest", lambda: widen.ingest(self.source, ours, **place), turn)
-        self.measure("append", append, turn)
+        key = next(each.name for each in self.schema if each.dataType.typeName() == "long")
+        if self.is_made:
+            for name in (ours, theirs):
+                self.make(f"default.{name}", key)
+        else:
+            self.measure("Delta", lambda: widen.ingest(self.source, self.folder / f"delta{turn}", spark=spark), turn)
+            self.measure("ingest", lambda: widen.ingest(self.source, ours, **place), turn)
+            self.measure("append", lambda: self.append(f"default.{theirs}").create(), turn)
         spark.sql(f"ALTER TABLE default.{theirs} SET TBLPROPERTIES ({COPY_ON_WRITE})")
         table = widen.IcebergTable(ours, self.folder / "c.db")
         self.sizes = {name: _size(self.folder, each) for name, each in (("ours", ours), ("theirs", theirs))}
-        key = next(each.name for each in self.schema if each.dataType.typeName() == "long")
-        condition = f"{key} % 100 = 7"
+        condition = f"{key} % {every} = {7 % every}"
         self.measure("our delete", lambda: table.delete(condition, spark=spark), turn)
         self.measure("their delete", lambda: spark.sql(f"DELETE FROM default.{theirs} WHERE {condition}"), turn)
-        change = f"{key} % 100 = 8"
+        change = f"{key} % {every} = {8 % every}"
         self.measure("our update", lambda: table.update({key: f"{key} + 0"}, change, spark=spark), turn)
         update = f"UPDATE default.{theirs} SET {key} = {key} + 0 WHERE {change}"
         self.measure("their update", lambda: spark.sql(update), turn)
-        # Every key has a row, unless that was deleted before.
-        step = self.records // 3000
-        changes = spark.range(0, 3000).selectExpr(f"{FIRST_KEY} + id * {step} AS k", "id AS n")
+        # Every key has a row, and none of these was deleted before.
+        changes = spark.range(0, records // every).selectExpr(f"{FIRST_KEY + 1} + id * {every} AS k", "id AS n")
         changes.createOrReplaceTempView("changes")
 
         def merge() -> None:
@@ -120,16 +121,44 @@ class Bench:
         self.measure("their merge", lambda: spark.sql(statement), turn)
         counts = {name: spark.sql(f"SELECT count(*) FROM default.{name}").collect()[0][0] for name in (ours, theirs)}
         assert len(set(counts.values())) == 1, counts
-        assert counts[ours] < 0.99 * self.records, counts
+        assert counts[ours] <= (1 - 0.9 / every) * records, counts
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """The number of records, and of which one changes."""
+        return self.options.records, self.options.every
+
+    @property
+    def is_made(self) -> bool:
+        """Whether Iceberg for Spark makes both tables."""
+        return bool(self.options.sorted or self.options.deleted)
+
+    def append(self, name: str) -> DataFrameWriterV2:
+        """Return what writes the source into a table with the known schema."""
+        rows = self.spark.read.schema(self.schema).json(str(self.source))
+        return rows.writeTo(name).using("iceberg").tableProperty("format-version", "2")
+
+    def make(self, name: str, key: str) -> None:
+        """Make a table that is sorted or has position deletes, as the options say."""
+        self.append(name).tableProperty("write.delete.mode", "merge-on-read").create()
+        if self.options.sorted:
+            self.spark.sql(f"ALTER TABLE {name} WRITE ORDERED BY {key}")
+            self.spark.sql(f"TRUNCATE TABLE {name}")
+            self.append(name).append()
+        if self.options.deleted:
+            self.spark.sql(f"DELETE FROM {name} WHERE {key} % 1000 = 991")
 
     def rows(self) -> list[Row]:
         """Return the rows of the table."""
         cost = {name: median(each) for name, each in self.used.items()}
-        rows = [
-            Row("ingest into Iceberg / into Delta", cost["ingest"], 1.05, cost["Delta"]),
-            Row("ingest / writeTo with a known schema", cost["ingest"], 1.0, cost["append"]),
-            Row("megabytes / those of Iceberg for Spark", self.sizes["ours"] / 1e6, 1.05, self.sizes["theirs"] / 1e6),
-        ]
+        rows = []
+        if not self.is_made:
+            size = {name: each / 1e6 for name, each in self.sizes.items()}
+            rows = [
+                Row("ingest into Iceberg / into Delta", cost["ingest"], 1.05, cost["Delta"]),
+                Row("ingest / writeTo with a known schema", cost["ingest"], 1.0, cost["append"]),
+                Row("megabytes / those of Iceberg for Spark", size["ours"], 1.05, size["theirs"]),
+            ]
         for name in ("delete", "update", "merge"):
             rows.append(Row(f"{name} / copy-on-write", cost[f"our {name}"], 1.0, cost[f"their {name}"]))
         return rows

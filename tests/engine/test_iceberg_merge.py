@@ -134,7 +134,7 @@ MERGES: dict[str, tuple[Callable[[Any], Any], list[Row], tuple[int, int, int]]] 
 }
 
 
-@pytest.mark.parametrize("most_rows", [65_536, 0], ids=["with Arrow", "with Spark"])
+@pytest.mark.parametrize("most_bytes", [2**26, 0], ids=["with Arrow", "with Spark"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("merge", MERGES)
 def test_a_merge_is_one_snapshot(
@@ -144,9 +144,9 @@ def test_a_merge_is_one_snapshot(
     monkeypatch: pytest.MonkeyPatch,
     layout: str,
     merge: str,
-    most_rows: int,
+    most_bytes: int,
 ) -> None:
-    monkeypatch.setattr("widen.spark.iceberg.held_rows.MOST_ROWS", most_rows)
+    monkeypatch.setattr("widen.spark.iceberg.held_rows.MOST_BYTES", most_bytes)
     table, (act, expected, counts) = made(layout), MERGES[merge]
     opened = widen.IcebergTable("ns.t", catalog=catalog)
     done = act(opened.merge(spark.sql(f"SELECT * FROM {SOURCE}"), "t.id = s.id")).execute()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -18,10 +19,18 @@ from pyiceberg.table.sorting import NullOrder
 from pyiceberg.transforms import BucketTransform, IdentityTransform, Transform
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType, StructType
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 import widen
 from support.command_line import run, run_json
-from support.iceberg_files import append_deletes, embedded_catalog, position_deletes
+from support.iceberg_files import (
+    append_deletes,
+    deletion_vector,
+    embedded_catalog,
+    equality_deletes,
+    field,
+    position_deletes,
+)
 from widen.errors import (
     ColumnNotFound,
     InvalidCondition,
@@ -35,6 +44,11 @@ from widen.errors import (
     WidenError,
 )
 from widen.iceberg.file_metrics import IcebergFile
+from widen.iceberg.scan_plan import plan_scan
+from widen.iceberg.snapshots import SnapshotReference, find_read_point
+from widen.model import types as model
+from widen.spark.iceberg.held_rows import LONGEST, most_rows
+from widen.spark.iceberg.table_scan import IcebergSource, deleted_positions
 from widen.spark.ingest.write_files import IcebergWriter
 
 SCHEMA = Schema(
@@ -83,6 +97,16 @@ def made(catalog: SqlCatalog, spark: SparkSession) -> Callable[..., Table]:
         return table.refresh()
 
     return make
+
+
+@pytest.fixture
+def refuse_spark(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Return what lets Spark write no more files."""
+
+    def refuse(writer: IcebergWriter, frame: Any) -> list[IcebergFile]:
+        raise AssertionError("written by Spark")
+
+    return lambda: monkeypatch.setattr(IcebergWriter, "write", refuse)
 
 
 def rows(table: Table) -> list[dict[str, object]]:
@@ -165,7 +189,7 @@ def test_only_changed_rows_go_through_spark(
     monkeypatch.setattr(IcebergWriter, "write", write_and_count)
     monkeypatch.setattr("widen.spark.iceberg.write.LOCAL_COPY_BYTES", most_bytes)
     monkeypatch.setattr("widen.spark.iceberg.row_changes._FEW", 1)
-    monkeypatch.setattr("widen.spark.iceberg.held_rows.MOST_ROWS", 0)
+    monkeypatch.setattr("widen.spark.iceberg.held_rows.MOST_BYTES", 0)
     opened.delete("id = 2", spark=spark)
     opened.update({"size": "id + 7", "place.zip": "'new'"}, "id = 3", spark=spark)
     source = spark.sql("SELECT * FROM VALUES (1, 'x'), (4, 'y'), (9, 'z') AS v(id, kind)")
@@ -185,15 +209,11 @@ def test_only_changed_rows_go_through_spark(
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_few_changed_rows_are_written_where_they_were(
-    spark: SparkSession, catalog: SqlCatalog, made: Callable[..., Table], monkeypatch: pytest.MonkeyPatch, layout: str
+    spark: SparkSession, catalog: SqlCatalog, made: Callable[..., Table], refuse_spark: Callable[[], None], layout: str
 ) -> None:
     """Spark writes nothing, and a change within a partition adds as many files as it removes."""
     table, opened = made(layout), widen.IcebergTable("ns.t", catalog=catalog)
-
-    def refuse(writer: IcebergWriter, frame: Any) -> list[IcebergFile]:
-        raise AssertionError("written by Spark")
-
-    monkeypatch.setattr(IcebergWriter, "write", refuse)
+    refuse_spark()
     done = opened.update({"size": "size * 2", "place.zip": "concat(kind, 'é')"}, "id IN (1, 3)", spark=spark)
     assert done.metrics["numAddedFiles"] == done.metrics["numRemovedFiles"]
     first, third = {"size": 20, "place": {"zip": "aé"}}, {"size": 60, "place": {"zip": "bé"}}
@@ -201,6 +221,26 @@ def test_few_changed_rows_are_written_where_they_were(
     folder = Path(table.location().removeprefix("file://"))
     live = {file["file_path"].removeprefix("file://") for file in table.inspect.all_files().to_pylist()}
     assert {str(path) for path in folder.rglob("*.parquet")} == live
+
+
+def test_as_many_rows_are_held_as_their_size_allows(
+    spark: SparkSession,
+    catalog: SqlCatalog,
+    made: Callable[..., Table],
+    monkeypatch: pytest.MonkeyPatch,
+    refuse_spark: Callable[[], None],
+) -> None:
+    """Rows with long texts are fewer; more rows are held if none has one."""
+    assert most_rows(model.StructType((model.Field("n", model.LONG),))) == 2**26 // 40
+    texts = model.StructType((model.Field("t", model.STRING),))
+    assert [most_rows(texts, each) for each in LONGEST] == [63_072, 493_447]
+    table, opened = made(), widen.IcebergTable("ns.t", catalog=catalog)
+    monkeypatch.setattr("widen.spark.iceberg.held_rows.MOST_BYTES", 1_100)
+    refuse_spark()
+    opened.update({"kind": "'short'"}, spark=spark)
+    assert rows(table) == [{**row, "kind": "short"} for row in ROWS]
+    with pytest.raises(AssertionError, match="written by Spark"):
+        opened.update({"kind": "repeat('x', 100)"}, spark=spark)
 
 
 @pytest.mark.parametrize(("letters", "is_here"), [(1_000, True), (2_000, False)])
@@ -228,13 +268,35 @@ def test_long_values_are_left_to_spark(
 
 
 def test_rows_that_others_have_deleted_stay_deleted(
-    spark: SparkSession, catalog: SqlCatalog, made: Callable[..., Table]
+    spark: SparkSession, catalog: SqlCatalog, made: Callable[..., Table], refuse_spark: Callable[[], None]
 ) -> None:
     table = made()
     first = min(file["file_path"] for file in table.inspect.files().to_pylist() if file["record_count"] == 4)
     append_deletes(table, position_deletes(table, [(Path(first.removeprefix("file://")), 0)]))
+    refuse_spark()
     done = widen.IcebergTable("ns.t", catalog=catalog).update({"size": "0"}, spark=spark)
     assert (done.metrics["numUpdatedRows"], rows(table)) == (5, [{**row, "size": 0} for row in ROWS[1:]])
+
+
+def test_positions_that_others_have_deleted(catalog: SqlCatalog, made: Callable[..., Table]) -> None:
+    """Deletes apply to the files of their time and before; deletes by values name no positions."""
+    table = made()
+    first, last = sorted(file["file_path"] for file in table.inspect.files().to_pylist())
+    path = Path(first.removeprefix("file://"))
+    vector = deletion_vector(table, {Path(last.removeprefix("file://")): [0]})
+    append_deletes(table, position_deletes(table, [(path, 0), (Path("/nowhere/a.parquet"), 3), (path, 1)]), vector)
+    table.append(pa.Table.from_pylist(ROWS[:1], schema=ARROW))
+    assert found(table) == {first: [0, 1], last: [0]}
+    ids = [field("id", pa.int32(), 1)]
+    append_deletes(table, equality_deletes(table, ids, [{"id": 5}], [1]))
+    assert found(table) is None
+
+
+def found(table: Table) -> dict[str, list[int]] | None:
+    point = find_read_point(table.refresh().metadata, SnapshotReference())
+    scan = plan_scan(point.metadata, table.io, point.snapshot, AlwaysTrue())
+    positions = deleted_positions(IcebergSource(lambda: pytest.fail("no Spark"), table.io, point), scan)
+    return None if positions is None else {path: sorted(rows) for path, rows in positions.items()}
 
 
 @pytest.mark.parametrize("version", ["1", "2"])
@@ -356,6 +418,56 @@ def test_properties_are_set(catalog: SqlCatalog, made: Callable[..., Table]) -> 
     restored = run_json("restore", *place, "--version", str(first))
     assert restored == {"version": first, "changed": True, "changes": [], "restoredFiles": 0, "removedFiles": 1}
     assert run("restore", *place, "--version", str(first)).stdout == "nothing to change\n"
+
+
+KEYS = ("text DESC NULLS LAST", "number ASC NULLS FIRST", "place.x DESC NULLS FIRST", "id ASC NULLS FIRST")
+
+
+@pytest.mark.parametrize("keys", [KEYS, KEYS[1:], KEYS[2:]], ids=["text", "double", "field of a struct"])
+@pytest.mark.parametrize("most_bytes", [2**26, 0], ids=["with Arrow", "with Spark"])
+def test_a_changed_file_is_sorted_as_spark_sorts(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    refuse_spark: Callable[[], None],
+    keys: Sequence[str],
+    most_bytes: int,
+) -> None:
+    """Nulls, NaN, both zeros, and texts beyond the Basic Multilingual Plane are where Spark has them."""
+    embedded_catalog(tmp_path)
+    place = {"catalog": tmp_path / "catalog.db", "spark": spark}
+    values = "(double('NaN')), (null), (-0.0D), (0.0D), (1.5D), (double('-Infinity'))"
+    frame = spark.sql(
+        f"SELECT CAST(row_number() OVER (ORDER BY number, text, x) AS int) AS id, number, text, "
+        f"IF(x = 2, NULL, named_struct('x', x)) AS place FROM VALUES {values} AS a(number), "
+        "VALUES ('z'), (null), ('\U0001f600'), ('\uffee'), ('') AS b(text), VALUES (null), (1), (2), (3) AS c(x)"
+    )
+    widen.ingest(write_parquet(frame, tmp_path / "in"), "ns.s", **place)
+    table = widen.IcebergTable("ns.s", catalog=place["catalog"])
+    table.set_sort_order(*keys)
+    if most_bytes:
+        refuse_spark()
+    monkeypatch.setattr("widen.spark.iceberg.held_rows.MOST_BYTES", most_bytes)
+    table.update({"id": "id + 1000"}, "id % 2 = 0", spark=spark)
+    if most_bytes:
+        monkeypatch.undo()
+    for file in table.refresh().table.inspect.files().to_pylist():
+        assert file["sort_order_id"] == table.table.metadata.default_sort_order_id
+        path = file["file_path"].removeprefix("file://")
+        stored = spark.read.parquet(path)
+        wanted = [row.id for row in stored.orderBy(*map(order, keys)).collect()]
+        assert pq.read_table(path)["id"].to_pylist() == wanted
+
+
+def order(key: str) -> Any:
+    """A key of a sort order as Spark's."""
+    name, direction, _, nulls = key.split(" ")
+    return getattr(F.col(name), f"{direction.lower()}_nulls_{nulls.lower()}")()
+
+
+def write_parquet(frame: Any, folder: Path) -> str:
+    frame.coalesce(1).write.parquet(str(folder))
+    return str(folder)
 
 
 def test_files_are_in_the_sort_order_of_the_table(

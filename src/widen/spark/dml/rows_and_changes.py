@@ -9,7 +9,6 @@ Source: PROTOCOL.md#add-cdc-file, #change-data-files, #deletion-vectors
 from __future__ import annotations
 
 import uuid
-from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -33,7 +32,7 @@ from widen.protocol.file_statistics import with_loose_bounds
 from widen.spark.dml.assignment import BEFORE, ChangeKind
 from widen.spark.dml.change_context import ChangeContext, ChangeFiles, count_deleted_rows, ensure_same_count
 from widen.spark.errors import translate_spark_errors, unpersist
-from widen.spark.read.deleted_rows import FILE, MASK, ROW, WORD, load_vector, marked_rows, word_batches
+from widen.spark.read.deleted_rows import FILE, MASK, ROW, WORD, load_vector, marked_rows, to_bitmap, word_batches
 from widen.spark.ship import freeze_imports
 from widen.spark.spark_types import Column, DataFrame, F, Row, SparkSession, type_to_spark
 from widen.spark.write.arrow_writer import (
@@ -341,7 +340,7 @@ def gather_words(batches: Iterable[pa.RecordBatch]) -> tuple[dict[str, str], Map
         texts.update(zip(keys.to_pylist(), values.to_pylist(), strict=True))
         keys, _, words, masks = batch.filter(is_word).columns
         for key, of_file in _rows_by_file(keys):
-            bitmaps[key] |= BitMap64(_row_numbers(marked_rows(words.filter(of_file), masks.filter(of_file))))
+            bitmaps[key] |= to_bitmap(marked_rows(words.filter(of_file), masks.filter(of_file)))
     return texts, bitmaps
 
 
@@ -351,7 +350,7 @@ def to_bitmaps(words: pa.Table) -> dict[str, BitMap64]:
     lists = marked.group_by(FILE).aggregate([(WORD, "list"), (MASK, "list")])
     files = zip(lists[FILE].to_pylist(), lists[f"{WORD}_list"], lists[f"{MASK}_list"], strict=True)
     rows = {key: marked_rows(words.values, masks.values) for key, words, masks in files}
-    return {key: BitMap64(_row_numbers(each)) for key, each in rows.items() if len(each)}
+    return {key: to_bitmap(each) for key, each in rows.items() if len(each)}
 
 
 def add_positions(bitmaps: defaultdict[str, BitMap64], files: pa.Array, positions: pa.Array) -> None:
@@ -363,7 +362,7 @@ def add_positions(bitmaps: defaultdict[str, BitMap64], files: pa.Array, position
         positions: The position of each row in its file.
     """
     for key, of_file in _rows_by_file(files):
-        bitmaps[key] |= BitMap64(_row_numbers(positions.filter(of_file)))
+        bitmaps[key] |= to_bitmap(positions.filter(of_file))
 
 
 def _rows_by_file(keys: pa.Array) -> Iterator[tuple[str, pa.Array]]:
@@ -391,12 +390,6 @@ def _put_vectors(store: LogStore, folder: str, bitmaps: Sequence[BitMap64]) -> l
     content, written = pack_vectors(folder, name, [(bitmap.serialize(), len(bitmap)) for bitmap in bitmaps])
     store.put(vector_file_path(folder, name), content)
     return list(written)
-
-
-def _row_numbers(rows: pa.Array) -> array[int]:
-    width = array("Q").itemsize
-    data = memoryview(rows.buffers()[1])[rows.offset * width : (rows.offset + len(rows)) * width]
-    return array("Q", data.tobytes())
 
 
 def _with_current(store: LogStore, bitmap: BitMap64, old: str) -> BitMap64:

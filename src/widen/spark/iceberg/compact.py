@@ -221,7 +221,7 @@ class IcebergCompaction:
 
     def _copy(self, writer: IcebergWriter, source: IcebergSource, scan: IcebergScan) -> list[IcebergFile] | None:
         """Copy files with Arrow, in this process; None if they are sorted or large, or if Arrow cannot."""
-        if self.request.zorder_by or sum(file.size_bytes for file in scan.files) > LOCAL_COPY_BYTES:
+        if writer.sort_by or self.request.zorder_by or sum(file.size_bytes for file in scan.files) > LOCAL_COPY_BYTES:
             return None
         return copy_unmarked(source, writer, scan, {file.path: BitMap64() for file in scan.files}, writers=1)
 

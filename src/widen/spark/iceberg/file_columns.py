@@ -27,7 +27,7 @@ from widen.model.types import LONG, STRING, ArrayType, DataType, DecimalType, Fi
 from widen.protocol.column_mapping import COLUMN_ID, NAME, PHYSICAL_NAME
 from widen.protocol.parquet_files import is_legacy
 from widen.spark.arrow_types import count_up, to_arrow_schema
-from widen.spark.read.deleted_rows import ROW
+from widen.spark.read.deleted_rows import ROW, to_bitmap
 from widen.spark.read.local_rows import NotLocal, convert_column, position_flags
 from widen.spark.read.physical_types import Names, field_id, names_of_columns, read_files, with_field_id
 from widen.spark.read.projection import StoredTypes
@@ -358,41 +358,41 @@ def _read_file(io: FileIO, stored: StructType, path: str, place: str) -> Iterato
 
 
 def read_unmarked(
-    io: FileIO, stored: StructType, path: str, marked: BitMap64, replaced: pa.Table | None = None
+    io: FileIO, stored: StructType, path: str, marked: BitMap64, replaced: pa.RecordBatch | None = None
 ) -> Iterator[pa.Table]:
     """Yield the rows of a file in the names and types of the table, without those at some positions.
 
     Args:
         stored: The columns, as `with_names_in_files` returns them.
-        replaced: New values of some columns, in the types of the table, with their positions as `ROW`.
+        replaced: New values of some columns, in the types of the table, with their positions as `ROW`, in their order.
 
     Raises:
         NotLocal: only Spark can read the file exactly.
         CorruptFile: the file is missing, or cannot be read.
     """
     schema = to_arrow_schema(stored)
+    changed = BitMap64() if replaced is None else to_bitmap(replaced[ROW])
     try:
         for first, batch in _open_batches(io, path, is_exact=True):
             is_left = pc.invert(position_flags(marked, first, batch.num_rows))
             columns = convert_column(batch.filter(is_left).to_struct_array(), stored, NAME).flatten()
             rows = pa.Table.from_arrays(columns, schema=schema)
-            yield (
-                rows if replaced is None else _replace(rows, count_up(batch.num_rows, first).filter(is_left), replaced)
-            )
+            is_changed = position_flags(changed, first, batch.num_rows)
+            if replaced is not None and (count := is_changed.true_count):
+                new = replaced.slice(changed.rank(first - 1) if first else 0, count)
+                rows = _replace(rows, is_changed.filter(is_left), new)
+            yield rows
     except OSError as error:
         raise CorruptFile(path=path, reason=_reason(error), fix=_FIX_FILE) from error
 
 
-def _replace(rows: pa.Table, positions: pa.Array, replaced: pa.Table) -> pa.Table:
-    """Return rows, given by their positions, with new values of some columns."""
-    at = pc.index_in(positions, value_set=replaced[ROW].combine_chunks())
-    if at.null_count == len(at):
-        return rows
-    places = count_up(len(at))
-    chosen = pc.if_else(at.is_valid(), pc.add(at.cast(pa.int64()), len(at)), places)
+def _replace(rows: pa.Table, is_changed: pa.Array, new: pa.RecordBatch) -> pa.Table:
+    """Return rows with new values of some columns, which are in the order of the rows that have them."""
+    numbers = pc.cumulative_sum(is_changed.cast(pa.int64()))
+    chosen = pc.if_else(is_changed, pc.add(numbers, len(rows) - 1), count_up(len(rows)))
     for number, name in enumerate(rows.column_names):
-        if name in replaced.column_names:
-            both = pa.concat_arrays([rows[name].combine_chunks(), replaced[name].combine_chunks()])
+        if name in new.schema.names:
+            both = pa.concat_arrays([rows[name].combine_chunks(), new[name]])
             rows = rows.set_column(number, rows.schema.field(number), both.take(chosen))
     return rows
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from operator import add
+from zlib import crc32
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,23 +22,25 @@ from pyroaring import BitMap64
 
 from widen.errors import InvalidOption
 from widen.iceberg.scan_plan import IcebergScan
+from widen.model.column_path import leaves
 from widen.model.types import BINARY, STRING, ArrayType, DataType, MapType, StructType, quote_name
 from widen.spark.arrow_types import to_arrow
 from widen.spark.dml.assignment import CLAUSE, ChangeKind
 from widen.spark.errors import translate_spark_errors
 from widen.spark.iceberg.table_scan import to_uris
-from widen.spark.read.deleted_rows import FILE, ROW
+from widen.spark.read.deleted_rows import FILE, ROW, to_bitmap
 from widen.spark.read.scan import location_key
 from widen.spark.spark_types import Column, DataFrame, F, as_nullable, type_to_spark
 
-MOST_ROWS = 65_536
-"""The number of rows of a change up to which this process holds them."""
+MOST_BYTES = 64 * 2**20
+"""The size of the rows of a change up to which this process holds them."""
 
-MOST_BYTES = 1_024
-"""The size of the new values of a row up to which this process holds them, so that all of them have 64 MB at most."""
+LONGEST = (1_024, 96)
+"""The sizes of the texts, lists and maps of a row, of which one bounds those of all rows: first the rows may be long,
+and if they are too many, then there may be more of them, but none as long."""
 
 _IS_LEFT = "__widen_is_left"
-_NUMBER_BYTES = 8
+_NUMBER_BYTES, _PLACE_BYTES, _VALUE_BYTES = 8, 24, 16
 
 
 @dataclass(frozen=True)
@@ -45,11 +48,14 @@ class HeldRows:
     """Decided rows.
 
     Args:
-        rows: `FILE` and `ROW`, null for a new row; `CLAUSE`; and the columns that change, in the types of the table.
+        rows: `FILE`, as a number, and `ROW`, null for a new row; `CLAUSE`; and the columns that change, in the types of
+            the table.
+        files: The key of each file by its number.
         kinds: What each clause does. Clauses with other numbers change nothing.
     """
 
     rows: pa.Table
+    files: Sequence[str]
     kinds: Sequence[ChangeKind]
 
     @cached_property
@@ -73,17 +79,32 @@ class HeldRows:
     @property
     def keys(self) -> set[str]:
         """The keys of the files with rows that are updated or deleted."""
-        return set(self._of(ChangeKind.UPDATE, ChangeKind.DELETE)[FILE].unique().to_pylist())
+        numbers = self._of(ChangeKind.UPDATE, ChangeKind.DELETE)[FILE].unique().to_pylist()
+        return {self.files[number] for number in numbers}
 
     def deleted(self, scan: IcebergScan) -> dict[str, BitMap64]:
         """Return the positions of the deleted rows by the path of each file of a scan."""
-        rows = self._of(ChangeKind.DELETE)
-        return {path: BitMap64(own[ROW].to_pylist()) for path, own in _by_path(rows, scan).items()}
+        found = self._by_path(scan, self._of(ChangeKind.DELETE).select([FILE, ROW]))
+        bitmaps = {path: to_bitmap(own[ROW]) for path, own in found.items()}
+        return {file.path: bitmaps.get(file.path, BitMap64()) for file in scan.files}
 
-    def replaced(self, scan: IcebergScan) -> dict[str, pa.Table]:
-        """Return `ROW` and the new values of the updated rows by the path of each file of a scan."""
-        rows = self._of(ChangeKind.UPDATE)
-        return {path: own.drop_columns([FILE, CLAUSE]) for path, own in _by_path(rows, scan).items() if len(own)}
+    def replaced(self, scan: IcebergScan) -> dict[str, pa.RecordBatch]:
+        """Return `ROW` and the new values of the updated rows by the path of each file of a scan, in their order."""
+        found = self._by_path(scan, self._of(ChangeKind.UPDATE))
+        return {path: own.drop_columns([FILE, CLAUSE]) for path, own in found.items()}
+
+    def _by_path(self, scan: IcebergScan, rows: pa.Table) -> dict[str, pa.RecordBatch]:
+        """Return the rows of each file that has some, in their order."""
+        if not len(rows):
+            return {}
+        paths = [file.path for file in scan.files]
+        path_by_key = dict(zip(map(location_key, to_uris(paths)), paths, strict=True))
+        (batch,) = rows.sort_by([(FILE, "ascending"), (ROW, "ascending")]).combine_chunks().to_batches()
+        runs, found, first = pc.run_end_encode(batch[FILE]), dict[str, pa.RecordBatch](), 0
+        for number, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
+            found[path_by_key[self.files[number]]] = batch.slice(first, end - first)
+            first = end
+        return found
 
     @property
     def added(self) -> pa.Table:
@@ -95,14 +116,25 @@ class HeldRows:
         return self.rows.filter(pc.is_in(self.rows[CLAUSE], value_set=pa.array(wanted, pa.int32())))
 
 
-def _by_path(rows: pa.Table, scan: IcebergScan) -> dict[str, pa.Table]:
-    paths = [file.path for file in scan.files]
-    keys = dict(zip(paths, map(location_key, to_uris(paths)), strict=True))
-    return {path: rows.filter(pc.equal(rows[FILE], key)) for path, key in keys.items()}
+def most_rows(schema: StructType, longest: int = LONGEST[0]) -> int:
+    """Return the number of rows of a change up to which this process holds them.
+
+    Args:
+        schema: The columns that change.
+        longest: The size of their texts, lists and maps in a row.
+    """
+    fixed = _PLACE_BYTES + _VALUE_BYTES * sum(1 for _ in leaves(schema))
+    is_fixed = all(_size_of(F.lit(None), field.type) is None for field in schema)
+    return MOST_BYTES // (fixed if is_fixed else fixed + longest)
 
 
 def hold_rows(
-    decided: DataFrame, schema: StructType, kinds: Sequence[ChangeKind], is_broken: Column | None
+    decided: DataFrame,
+    schema: StructType,
+    kinds: Sequence[ChangeKind],
+    is_broken: Column | None,
+    files: Sequence[str],
+    at_most: int | None = None,
 ) -> HeldRows | None:
     """Run the job that decides rows, and return them.
 
@@ -110,6 +142,8 @@ def hold_rows(
         decided: `FILE`, `ROW`, `CLAUSE`, and the columns that change.
         schema: These columns, with their types in the table.
         is_broken: The condition that the new values of a row violate a rule of the table; None if it has no rules.
+        files: The keys of the files that the rows may be from.
+        at_most: How many rows there may be; None if this is not known.
 
     Returns:
         None if they are left to Spark.
@@ -117,11 +151,40 @@ def hold_rows(
     Raises:
         JobFailed: the job failed.
     """
+    numbers = {crc32(key.encode()): at for at, key in enumerate(files)}
+    if len(numbers) < len(files):
+        return None
+    # A number has fewer bytes than the location of a file.
+    numbered = decided.withColumn(FILE, F.crc32(F.col(FILE).cast("binary")))
+    known = [longest for longest in LONGEST if most_rows(schema, longest) > most_rows(schema)]
+    for longest in (LONGEST[0], *known):
+        most = most_rows(schema, longest)
+        # A limit brings all rows into one partition first.
+        limited = numbered if at_most is not None and at_most <= most else numbered.limit(most + 1)
+        rows = _collect(limited, schema, kinds, is_broken, longest)
+        if len(rows) <= most:
+            break
+    else:
+        return None
+    if pc.any(rows[_IS_LEFT]).as_py():
+        return None
+    at = pc.index_in(rows[FILE], value_set=pa.array(numbers, pa.int64())) if files else rows[FILE].cast(pa.int32())
+    try:
+        cast = {field.name: rows[f"c{number}"].cast(to_arrow(field.type)) for number, field in enumerate(schema)}
+    except (pa.ArrowException, InvalidOption):  # a type that Arrow does not have
+        return None
+    return HeldRows(pa.table({FILE: at, ROW: rows[ROW], CLAUSE: rows[CLAUSE]} | cast), files, kinds)
+
+
+def _collect(
+    decided: DataFrame, schema: StructType, kinds: Sequence[ChangeKind], is_broken: Column | None, longest: int
+) -> pa.Table:
+    """Return the decided rows, with `_IS_LEFT` and the values as ``c0`` and so on."""
     writes = [number for number, kind in enumerate(kinds) if kind is not ChangeKind.DELETE]
     is_written, is_left = F.col(CLAUSE).isin(writes), F.lit(False) if is_broken is None else is_broken
     size = _sum([_size_of(F.col(quote_name(field.name)), field.type) for field in schema])
     if size is not None:
-        is_left |= size > MOST_BYTES
+        is_left |= size > longest
     flagged = decided.withColumn(_IS_LEFT, is_written & F.coalesce(is_left, F.lit(False)))
     # A value that is not written, and one that is left to Spark, does not reach this process. PySpark cannot return
     # a null struct whose fields must not be null.
@@ -131,14 +194,7 @@ def hold_rows(
         for number, field in enumerate(as_nullable(schema))
     ]
     with translate_spark_errors():
-        rows = flagged.select(FILE, ROW, CLAUSE, _IS_LEFT, *values).limit(MOST_ROWS + 1).toArrow()
-    if len(rows) > MOST_ROWS or pc.any(rows[_IS_LEFT]).as_py():
-        return None
-    try:
-        cast = {field.name: rows[f"c{number}"].cast(to_arrow(field.type)) for number, field in enumerate(schema)}
-    except (pa.ArrowException, InvalidOption):  # a type that Arrow does not have
-        return None
-    return HeldRows(pa.table({name: rows[name] for name in (FILE, ROW, CLAUSE)} | cast), kinds)
+        return flagged.select(FILE, ROW, CLAUSE, _IS_LEFT, *values).toArrow()
 
 
 def _size_of(column: Column, data_type: DataType) -> Column | None:

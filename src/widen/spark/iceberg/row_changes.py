@@ -65,8 +65,8 @@ from widen.spark.dml.rows_and_changes import to_bitmaps
 from widen.spark.dml.update_delete import rows_within
 from widen.spark.errors import translate_spark_errors, unpersist
 from widen.spark.expression import Expression, ensure_deterministic_condition, to_column
-from widen.spark.iceberg.held_rows import MOST_ROWS, HeldRows, hold_rows
-from widen.spark.iceberg.table_scan import IcebergSource, read_iceberg_files
+from widen.spark.iceberg.held_rows import LONGEST, HeldRows, hold_rows, most_rows
+from widen.spark.iceberg.table_scan import IcebergSource, deleted_positions, read_iceberg_files, to_uris
 from widen.spark.iceberg.write import (
     ChangedRows,
     are_few_words,
@@ -78,6 +78,7 @@ from widen.spark.iceberg.write import (
 )
 from widen.spark.read.deleted_rows import BROADCAST_ROWS, DISTINCT, FILE, MASK, ROW, mark_rows, without_marked
 from widen.spark.read.predicates import PredicateScope, parse_predicate
+from widen.spark.read.scan import location_key
 from widen.spark.spark_types import Column, DataFrame, F, SparkSession, from_spark, to_spark, visible_schema
 from widen.spark.write.physical_layout import breaks_a_rule, check_rows, fill_missing_columns
 
@@ -173,9 +174,11 @@ class SelectedRows:
             return rows.where(self._is_match).select(FILE, ROW, F.lit(0).alias(CLAUSE), *values)
 
         scan = self._candidates
-        if self.where is None and sum(file.rows for file in scan.files) > MOST_ROWS:
+        columns = StructType(tuple(field for field in self.schema if field.name in new))
+        at_most = sum(file.rows for file in scan.files)
+        if self.where is None and at_most > most_rows(columns, LONGEST[-1]):
             return None
-        held = self._hold(transaction, writer, scan, [*new], (ChangeKind.UPDATE,), decide)
+        held = self._hold(transaction, writer, scan, [*new], (ChangeKind.UPDATE,), decide, at_most)
         if held is None:
             return None
         if not len(held.rows):
@@ -343,6 +346,7 @@ class SelectedRows:
         names: Collection[str],
         kinds: Sequence[ChangeKind],
         decide: Callable[[StructType, DataFrame], DataFrame],
+        at_most: int | None = None,
     ) -> HeldRows | None:
         """Return the rows that a change decides, with their new values; None if Spark has to write them.
 
@@ -350,6 +354,7 @@ class SelectedRows:
             scan: The files that may have such rows.
             names: The columns that change.
             decide: Returns the rows that change, with these columns.
+            at_most: How many rows may change; None if this is not known.
         """
         if not can_copy_here(self._source, writer, scan):
             return None
@@ -359,7 +364,9 @@ class SelectedRows:
         with translate_spark_errors():
             rows = read_iceberg_files(self._source, self.schema, scan, UnknownPredicate(), place=(FILE, ROW))
             decided = decide(columns, rows).select(FILE, ROW, CLAUSE, *map(quote_name, columns.names))
-            return hold_rows(decided, columns, kinds, breaks_a_rule(columns, _NO_FEATURES, {}, limits))
+            keys = [location_key(uri) for uri in to_uris(file.path for file in scan.files)]
+            is_broken = breaks_a_rule(columns, _NO_FEATURES, {}, limits)
+            return hold_rows(decided, columns, kinds, is_broken, keys, at_most)
 
     def _write_held(
         self, writer: IcebergWriter, staged: StagedFiles, scan: IcebergScan, held: HeldRows
@@ -370,14 +377,17 @@ class SelectedRows:
             JobFailed: there are more or fewer rows than were decided.
         """
         touched = with_keys(scan, held.keys)
-        changed = ChangedRows(held.replaced(touched), held.added)
-        written = copy_unmarked(self._source, writer, touched, held.deleted(touched), changed=changed)
+        changed, deleted = ChangedRows(held.replaced(touched), held.added), deleted_positions(self._source, touched)
+        if deleted is None:
+            return None
+        marked = held.deleted(touched)
+        written = copy_unmarked(self._source, writer, touched, marked, changed=changed, deleted=deleted)
         if written is None:
             return None
         staged.add_undo(lambda: writer.discard(written))
         paths = {file.path for file in touched.files}
         removed = [each for each in self._live if each.file_path in paths]
-        more = held.count(ChangeKind.INSERT) - held.count(ChangeKind.DELETE)
+        more = held.count(ChangeKind.INSERT) - held.count(ChangeKind.DELETE) - sum(map(len, deleted.values()))
         found, expected = writer.count_rows(written), sum(each.record_count for each in removed) + more
         if found != expected:
             raise JobFailed(reason=f"{found} rows were written instead of {expected}")

@@ -8,8 +8,10 @@ Source: Iceberg's table specification, "Scan Planning", "Column Projection" and 
 
 from __future__ import annotations
 
+import re
 import struct
 import zlib
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta, timezone
@@ -21,6 +23,7 @@ from uuid import UUID
 
 import msgspec
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from widen.errors import CorruptFile, CorruptMetadata, UnsupportedFeatureForRead
@@ -50,6 +53,7 @@ from widen.model.types import (
 from widen.protocol.column_mapping import COLUMN_ID, NONE
 from widen.protocol.data_skipping import Predicate, UnknownPredicate
 from widen.spark.arrow_types import to_arrow
+from widen.spark.dml.rows_and_changes import add_positions
 from widen.spark.expression import filter_frame
 from widen.spark.iceberg.file_columns import (
     PLACE,
@@ -61,6 +65,7 @@ from widen.spark.iceberg.file_columns import (
     with_names_in_files,
 )
 from widen.spark.read.deleted_rows import BROADCAST_ROWS, FILE, ROW, bitmap_batches
+from widen.spark.read.physical_types import field_id
 from widen.spark.read.predicates import filter_stored_rows, parse_predicate
 from widen.spark.read.projection import ScanGroup, ScanPlan, projection
 from widen.spark.read.scan import list_scan_files, location_key, open_files, row_location_key
@@ -269,11 +274,11 @@ def columns_by_file(source: IcebergSource, schema: StructType, scan: IcebergScan
         schema: The columns to read, with field ids; those that a file lacks are null.
 
     Returns:
-        None if rows of the files are deleted, or have values that are not in the files.
+        None if rows have values that are not in the files.
     """
     visible, found = as_nullable(visible_schema(schema)), dict[str, StructType]()
     for group in _group_files(source, schema, scan):
-        if group.has_deletes or any(_constants(source.point, schema, group)):
+        if any(_constants(source.point, schema, group)):
             return None
         found |= dict.fromkeys((file.path for file in group.files), with_names_in_files(visible, group.columns.names))
     return found
@@ -385,6 +390,50 @@ def _without_deleted(
     for ids in dict.fromkeys(each.equality_ids for each in by_kind[DeleteKind.EQUALITY]):
         rows = _without_equal(source, schema, rows, [each for each in deletes if each.equality_ids == ids])
     return rows.drop(SEQUENCE, PARTITION)
+
+
+def are_few_positions(scan: IcebergScan) -> bool:
+    """Return whether this process can hold which rows of the files of a scan are deleted."""
+    return sum(each.rows for each in scan.deletes) <= BROADCAST_ROWS and not any(
+        each.kind is DeleteKind.EQUALITY for each in scan.deletes
+    )
+
+
+def deleted_positions(source: IcebergSource, scan: IcebergScan) -> Mapping[str, BitMap64] | None:
+    """Return the deleted rows of the files of a scan by the path of each file that has some; read by this process.
+
+    Returns:
+        None if they may be too many, or if their values say which they are.
+
+    Raises:
+        CorruptFile: a delete file cannot be read.
+    """
+    if not are_few_positions(scan):
+        return None
+    files = {re.sub(_LOCATION, "", file.path): file for file in scan.files}
+    found: defaultdict[str, BitMap64] = defaultdict(BitMap64)
+    for delete in scan.deletes:
+        content = _read(source.io, delete.path)
+        named = read_vectors(content, delete.path)
+        if delete.kind is DeleteKind.POSITIONS:
+            named = _read_positions(content, delete.path)
+        for name, rows in named:
+            file = files.get(re.sub(_LOCATION, "", name))
+            if file is not None and delete.sequence >= file.sequence:
+                found[file.path] |= rows
+    return found
+
+
+def _read_positions(content: bytes, path: str) -> Iterator[tuple[str, BitMap64]]:
+    """Yield the data files and the deleted rows of a file of position deletes."""
+    found: defaultdict[str, BitMap64] = defaultdict(BitMap64)
+    with translate_file_errors(path, _DELETES_FIX):
+        file = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True)
+        by_id = {field_id(each): each.name for each in file.schema_arrow}
+        names = [by_id.get(str(each.metadata[COLUMN_ID]), each.name) for each in POSITION_DELETES]
+        for batch in file.iter_batches(columns=names):
+            add_positions(found, batch[names[0]].cast(pa.string()), batch[names[1]].cast(pa.int64()))
+    yield from found.items()
 
 
 def _raw_key(path: Column) -> Column:

@@ -13,6 +13,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from widen.errors import ColumnRefused
@@ -21,7 +22,7 @@ from widen.iceberg.catalog import TableName, open_store
 from widen.iceberg.column_changes import change_columns, to_column_state
 from widen.iceberg.file_metrics import IcebergFile, data_location
 from widen.iceberg.metadata_files import live_entries
-from widen.iceberg.partitions import calendar_limits, truncation_limits
+from widen.iceberg.partitions import SortKey, calendar_limits, truncation_limits
 from widen.iceberg.properties import APPEND, FOLD, OPERATION, SOURCES, encode_sources, read_sources
 from widen.iceberg.scan_plan import IcebergScan, plan_scan, to_row_filter
 from widen.iceberg.schema_conversion import ensure_names_distinct, to_model
@@ -47,7 +48,14 @@ from widen.spark.dml.rows_and_changes import gather_words, spread_words, to_bitm
 from widen.spark.dml.update_delete import change_condition, folded_columns, has_value, judge_values
 from widen.spark.errors import translate_spark_errors
 from widen.spark.iceberg.file_columns import read_unmarked
-from widen.spark.iceberg.table_scan import IcebergSource, columns_by_file, read_iceberg_files, to_uris
+from widen.spark.iceberg.table_scan import (
+    IcebergSource,
+    are_few_positions,
+    columns_by_file,
+    deleted_positions,
+    read_iceberg_files,
+    to_uris,
+)
 from widen.spark.ingest.write_files import IcebergWriter
 from widen.spark.read.deleted_rows import BROADCAST_ROWS, FILE, ROW, mark_rows, word_batches
 from widen.spark.read.local_rows import NotLocal
@@ -55,7 +63,7 @@ from widen.spark.read.predicates import parse_predicate
 from widen.spark.read.scan import location_key
 from widen.spark.ship import freeze_imports
 from widen.spark.spark_types import DataFrame, F, SparkSession, from_spark
-from widen.spark.write.arrow_writer import PARTS, IcebergLayout, IcebergWriters, PartFile, to_part_rows
+from widen.spark.write.arrow_writer import PARTS, IcebergLayout, IcebergWriters, PartFile, struct_leaf, to_part_rows
 from widen.spark.write.physical_layout import check_rows, fill_missing_columns
 
 if TYPE_CHECKING:
@@ -317,7 +325,7 @@ def _with_match(replaced: ReplacedRows, rows: DataFrame) -> tuple[DataFrame, lis
 
 # Copies of files without some of their rows: Arrow reads and writes them, and the other rows never reach Spark.
 #
-# The rows were checked when they were written. Spark has to copy what Arrow does not read exactly, and what is sorted.
+# The rows were checked when they were written. Spark has to copy what Arrow does not read exactly.
 #
 # Source: Iceberg's table specification, "Column Projection"; copy-on-write
 
@@ -342,7 +350,9 @@ def with_keys(scan: IcebergScan, keys: Collection[str]) -> IcebergScan:
 
 def can_copy_here(source: IcebergSource, writer: IcebergWriter, scan: IcebergScan) -> bool:
     """Return whether this process may copy all files of a scan with `copy_unmarked`, as far as footers tell."""
-    if writer.sort_by or sum(file.size_bytes for file in scan.files) > LOCAL_COPY_BYTES:
+    if sum(file.size_bytes for file in scan.files) > LOCAL_COPY_BYTES or not _can_sort(writer, scan):
+        return False
+    if not are_few_positions(scan):
         return False
     return columns_by_file(source, writer.schema, scan) is not None
 
@@ -354,6 +364,7 @@ def copy_unmarked(
     marked: Mapping[str, BitMap64],
     writers: int | None = None,
     changed: ChangedRows | None = None,
+    deleted: Mapping[str, BitMap64] | None = None,
 ) -> list[IcebergFile] | None:
     """Copy the files of a scan without some of their rows: in this process, unless they are large.
 
@@ -361,20 +372,27 @@ def copy_unmarked(
         marked: The positions of those rows by the path of each file.
         writers: The number of threads or tasks that write files of their own; by default it depends on the size.
         changed: What the copies have instead of other rows and beside them; only for copies in this process.
+        deleted: What `deleted_positions` returns for the scan, if the caller knows it.
 
     Returns:
         None if only Spark can copy them.
     """
+    if not _can_sort(writer, scan):
+        return None
+    deleted = deleted_positions(source, scan) if deleted is None else deleted
+    if deleted is None:
+        return None
+    gone = {file.path: marked[file.path] | deleted.get(file.path, BitMap64()) for file in scan.files}
     # A file of which no row stays is not read.
-    files = [file for file in scan.files if len(marked[file.path]) < file.rows]
-    columns = None if writer.sort_by else columns_by_file(source, writer.schema, replace(scan, files=tuple(files)))
+    files = [file for file in scan.files if len(gone[file.path]) < file.rows]
+    columns = columns_by_file(source, writer.schema, replace(scan, files=tuple(files)))
     if columns is None:
         return None
     layout, size = writer.new_layout(), sum(file.size_bytes for file in files)
     changed = changed or ChangedRows({}, None)
-    copier = _FileCopier(source.io, layout, columns, changed.replaced)
+    copier = _FileCopier(source.io, layout, columns, changed.replaced, writer.sort_by)
     tasks = writers or max(1, min(len(files), 1 + size // TASK_BYTES))
-    rest = {file.path: marked[file.path] for file in files}
+    rest = {file.path: gone[file.path] for file in files}
     with ExitStack() as undo:
         undo.callback(discard_folder, writer.store, layout.job)
         if size <= LOCAL_COPY_BYTES:
@@ -401,11 +419,11 @@ class ChangedRows:
     """Rows that copies of files have instead of old ones, and beside them.
 
     Args:
-        replaced: New values of some columns by the path of each file, with their positions as `ROW`.
+        replaced: New values of some columns by the path of each file, with their positions as `ROW`, in their order.
         added: New rows, in the columns of the table.
     """
 
-    replaced: Mapping[str, pa.Table]
+    replaced: Mapping[str, pa.RecordBatch]
     added: pa.Table | None
 
 
@@ -416,12 +434,14 @@ class _FileCopier:
     Args:
         columns: The columns of each file by its path.
         replaced: See `ChangedRows`.
+        sort_by: The columns by which the rows of each copy are sorted.
     """
 
     io: FileIO
     layout: IcebergLayout
     columns: Mapping[str, StructType]
-    replaced: Mapping[str, pa.Table]
+    replaced: Mapping[str, pa.RecordBatch]
+    sort_by: tuple[SortKey, ...] = ()
 
     def copy(self, marked: Mapping[str, BitMap64], added: pa.Table | None = None) -> list[PartFile] | None:
         """Copy files without some of their rows, and return the copies; None if Spark has to copy one of them.
@@ -433,10 +453,10 @@ class _FileCopier:
         assert schema is not None
         try:
             for path, bitmap in marked.items():
-                for rows in read_unmarked(self.io, self.columns[path], path, bitmap, self.replaced.get(path)):
-                    writers.write(rows.cast(schema))
+                batches = read_unmarked(self.io, self.columns[path], path, bitmap, self.replaced.get(path))
+                self._write(writers, (rows.cast(schema) for rows in batches))
             if added is not None and len(added):
-                writers.write(added.cast(schema))
+                self._write(writers, [added.cast(schema)])
             return writers.close()
         except (NotLocal, pa.ArrowException):  # Spark may read the file, or says what is wrong
             writers.discard()
@@ -444,6 +464,36 @@ class _FileCopier:
         except BaseException:
             writers.discard()
             raise
+
+    def _write(self, writers: IcebergWriters, tables: Iterable[pa.Table]) -> None:
+        """Write the rows of a file; in files of their own if they are sorted."""
+        if not self.sort_by:
+            for rows in tables:
+                writers.write(rows)
+            return
+        whole = pa.concat_tables(tables)
+        writers.write(whole.take(pc.sort_indices(*_sort_columns(whole, self.sort_by))))
+        writers.close()
+
+
+def _can_sort(writer: IcebergWriter, scan: IcebergScan) -> bool:
+    """Return whether this process may hold each file of a scan to sort its rows; it does not without an order."""
+    return not writer.sort_by or all(file.size_bytes <= TASK_BYTES for file in scan.files)
+
+
+def _sort_columns(rows: pa.Table, keys: Sequence[SortKey]) -> tuple[pa.Table, list[tuple[str, str]]]:
+    """Return what to sort rows by, and how: Arrow does not say for each column where nulls are, nor NaN for any."""
+    columns, orders = dict[str, pa.ChunkedArray](), list[tuple[str, str]]()
+    for key in keys:
+        values, order = struct_leaf(rows, key.source), "descending" if key.is_descending else "ascending"
+        of_key = [(pc.is_null(values), "descending" if key.is_null_first else "ascending")]
+        if pa.types.is_floating(values.type):
+            of_key.append((pc.fill_null(pc.is_nan(values), False), order))
+        for column, each in (*of_key, (values, order)):
+            name = str(len(columns))
+            columns[name] = column
+            orders.append((name, each))
+    return pa.table(columns), orders
 
 
 def _copy_task(copier: _FileCopier, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

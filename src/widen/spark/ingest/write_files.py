@@ -354,7 +354,8 @@ class IcebergWriter(TableWriter):
         return next((text for text, is_broken in rules.items() if is_broken), "")
 
     def from_parts(self, parts: Sequence[PartFile]) -> list[IcebergFile]:
-        return [IcebergFile(part.path, part.size_bytes, part.stats, part.partition) for part in parts]
+        is_sorted = bool(self.sort_by)
+        return [IcebergFile(part.path, part.size_bytes, part.stats, part.partition, is_sorted) for part in parts]
 
     def fill(self, rows: DataFrame) -> DataFrame:
         """Return the rows unchanged: Iceberg tables have no computed columns."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import struct
+from array import array
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import islice
@@ -140,6 +141,13 @@ def word_batches(key: str, bitmap: BitMap64) -> Iterator[pa.RecordBatch]:
         numbers, sums = (words[name].combine_chunks() for name in (WORD, f"{MASK}_sum"))
         columns = [pa.array([key] * words.num_rows, pa.string()), numbers, sums.view(pa.int64())]
         yield pa.RecordBatch.from_arrays(columns, schema=_WORDS)
+
+
+def to_bitmap(rows: pa.Array) -> BitMap64:
+    """Return positions, as 64-bit integers without nulls, as a bitmap."""
+    width = array("Q").itemsize
+    data = memoryview(rows.buffers()[1])[rows.offset * width : (rows.offset + len(rows)) * width]
+    return BitMap64(array("Q", data.tobytes()))
 
 
 def bitmap_batches(key: str, bitmap: BitMap64) -> Iterator[pa.RecordBatch]:

@@ -391,11 +391,11 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
     ) -> KeyedBatch | None:
         """Do the same with Arrow in this process; None if that takes Spark."""
         from widen.spark.dml.change_rows import remove_positions
-        from widen.spark.dml.local_keys import decide_here
+        from widen.spark.dml.local_keys import DeltaFiles, decide_here
 
         rules, snapshot, view, adds = self.target.keys, self.target.snapshot, self._view, _adds(result)
         assert rules is not None
-        merge = decide_here(spark, view, adds, snapshot, rules, lists)
+        merge = decide_here(spark, DeltaFiles(view, snapshot), adds, count_written_rows(adds), rules, lists)
         if merge is None:
             return None
         selection = select_files(view, UnknownPredicate() if snapshot is None else merge.searched)

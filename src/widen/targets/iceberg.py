@@ -22,6 +22,7 @@ from widen.errors import (
     SourceError,
     SourceHistoryLost,
     UnsupportedColumnType,
+    WidenError,
 )
 from widen.evolution.plan import REPLAY_PREFIX, Plan, privacy_properties
 from widen.evolution.policy import FixedColumn, Policy, for_file_fields, with_time_fields
@@ -52,9 +53,9 @@ from widen.iceberg.snapshots import (
     write_events,
 )
 from widen.iceberg.table_commit import IcebergTransaction, NewTable, ensure_table_writable, open_transaction
-from widen.log.commit_outcome import Conflicted, StagedFiles
+from widen.log.commit_outcome import Conflicted, StagedFiles, discard_folder
 from widen.log.log_store import LogStore
-from widen.model.column_path import Path, fields
+from widen.model.column_path import Path, fields, find_field
 from widen.model.lazy_module import import_lazily
 from widen.model.types import StructType, quote_name
 from widen.protocol.column_mapping import COLUMN_ID
@@ -72,15 +73,16 @@ from widen.spark.dml.keyed_rows import (
     ensure_no_equal_sequences,
     ensure_one_record,
     ensure_rules_apply,
+    find_places,
     match_recorded_keys,
     policy_of_keys,
     with_order,
 )
 from widen.spark.dml.replaced_rows import key_predicate
-from widen.spark.engine import Rows, open_session, require_spark
+from widen.spark.engine import Rows, is_local, open_session, require_spark
 from widen.spark.expression import ensure_deterministic_condition
 from widen.spark.iceberg.table_scan import IcebergSource, read_iceberg_files
-from widen.spark.iceberg.write import RemovedRows, remove_replaced_iceberg_rows
+from widen.spark.iceberg.write import IcebergFiles, RemovedRows, remove_replaced_iceberg_rows
 from widen.spark.ingest.batch import Batch, BatchResult, with_original_positions, with_quarantine_time
 from widen.spark.ingest.keyed_verification import KeyedProof
 from widen.spark.ingest.text_tasks import BatchWriteSpec
@@ -454,8 +456,9 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
         )
 
     def write(self, batch: Batch, spec: BatchWriteSpec) -> BatchResult:
-        if self.target.keys is not None:
-            require_spark(batch.spark, "rows of an Iceberg table change by key")
+        rules = self.target.keys
+        if rules is not None and rules.history:
+            require_spark(batch.spark, "rows change by key, and every version of them is kept")
         try:
             self.check()
         except InvalidOption:  # the next pass may know the column, or its type
@@ -467,9 +470,16 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
             writer = replace(writer, keeps_calendar=True)
             result = batch.write(spec, writer)
         result = self._with_count(writer, result)
-        rules = self.target.keys
         if rules is None or not (result.is_complete and result.files):
             return result
+        if self._has_every_key(batch.spark, writer, result, rules):
+            return result
+        try:
+            ensure_rules_apply(self.schema, rules)
+            require_spark(batch.spark, "some records may have no key")
+        except WidenError:
+            self.discard(result)
+            raise
         rule = broken_rule(self.schema, rules)
         if rule is None or self._written_rows(batch.spark, result).where(rule.isNotNull()).isEmpty():
             return result
@@ -488,6 +498,28 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
     def is_keyed(self) -> bool:
         return self.target.keys is not None
 
+    def _has_every_key(self, spark: SparkSession, writer: IcebergWriter, result: BatchResult, rules: KeyRules) -> bool:
+        """Return whether every record surely has its key and its sequence."""
+        paths, schema = [], self.schema
+        for path in (*rules.key, *([rules.sequence_by] if rules.sequence_by else [])):
+            columns = find_places(schema, path)
+            if len(columns) != 1:
+                return False
+            paths.append(columns[0][1])
+        ids = [field.metadata[COLUMN_ID] for path in paths if (field := find_field(schema, path)) is not None]
+        known = [file.metrics.columns.get(number) for file in _files(result) for number in ids]
+        if len(ids) == len(paths) and all(each is not None and each.nulls is not None for each in known):
+            return not any(each.nulls for each in known if each is not None)
+        # Some tables have no metrics of the columns; the executors look then.
+        return is_local(spark) and not self._keyed_files(spark, writer).has_nulls(_files(result), paths)
+
+    def _keyed_files(self, spark: SparkSession, writer: IcebergWriter) -> IcebergFiles:
+        target, metadata = self.target, self.transaction.metadata
+        io = self.transaction.table.io if target.table is None else target.table.io
+        source = IcebergSource(lambda: spark, io, ReadPoint(metadata, target.snapshot))
+        old = None if target.table is None else target.schema or StructType()
+        return IcebergFiles(source, old, writer, data_location(metadata))
+
     def _written_rows(self, spark: SparkSession, result: BatchResult) -> DataFrame:
         paths = frozenset(file.path for file in _files(result))
         return cast(DataFrame, IcebergRows(self.writer.store, self.schema, paths).read(spark, paths))
@@ -503,9 +535,17 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
         if not result.files:
             self._keyed = RemovedRows(), lists.add(None, number, staged, spark), KeyCounts()
             return KeyedBatch(self, result, KeyCounts())
+        if is_local(spark):
+            here = self._merge_here(spark, result, lists, number, staged)
+            if here is not None:
+                return here
+            require_spark(spark, "only it decides what these records do to the rows of their keys")
         written = self._written_rows(spark, result)
         if rules.delete_when is not None:
             ensure_deterministic_condition(written, rules.delete_when)
+        here = self._merge_here(spark, result, lists, number, staged)
+        if here is not None:
+            return here
         rows = with_order(written, schema, rules)
         if rules.sequence_by is None:
             ensure_one_record(rows)
@@ -538,6 +578,35 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
                 staged.add_undo(partial(writer.discard, removed.written))
             self._keyed = removed, head, change.counts
         return KeyedBatch(self, merged, change.counts)
+
+    def _merge_here(
+        self, spark: SparkSession, result: BatchResult, lists: KeyLists, number: int, staged: StagedFiles
+    ) -> KeyedBatch | None:
+        """Do the same with Arrow in this process; None if that takes Spark."""
+        from widen.spark.dml.local_keys import decide_here
+
+        rules, writer, files = self.target.keys, self.writer, _files(result)
+        assert rules is not None
+        table = self._keyed_files(spark, writer)
+        records = writer.count_rows(files)
+        merge = decide_here(spark, table, table.to_adds(files), records, rules, lists)
+        applied = None if merge is None else table.apply(merge, files)
+        if merge is None or applied is None:
+            return None
+        added, removed = applied
+        kept = {file.path for file in files}
+        copies = [file for file in added if file.path not in kept]
+        staged.add_undo(partial(writer.discard, [*copies, *removed.written]))
+        lost = sum(map(len, merge.losers.values())) - (0 if merge.merged is None else len(merge.merged))
+        ensure_same_count(records - lost, writer.count_rows(added))
+        rows = sum(each.record_count for each in removed.removed) - sum(map(len, merge.removed.values()))
+        ensure_same_count(rows, writer.count_rows(removed.written))
+        left = {file.path for file in added}
+        for job in {file.path.partition("/")[0] for file in files if file.path not in left}:
+            discard_folder(writer.store, job, but=left)
+        head = lists.add(merge.deleted if rules.sequence_by else None, number, staged, spark)
+        self._keyed = removed, head, merge.counts
+        return KeyedBatch(self, replace(result, files=added), merge.counts)
 
     def discard(self, result: BatchResult) -> None:
         if result.files:

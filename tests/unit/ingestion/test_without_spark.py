@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from pyiceberg.catalog.sql import SqlCatalog
 
 import widen
 from widen.errors import CorruptFile, InvalidOption, StorageError
@@ -325,6 +326,160 @@ print(json.dumps([str(each.keys) for each in done]))
         {"id": 2, "n": 3, "z": 8},
         {"id": 3, "n": 2, "y": 4, "y_string": "4"},
     ]
+
+
+KEYED = """
+place, into, words = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+where = {"catalog": place + "/c.db"} if into == "shop.t" else {}
+first = words.pop("first", {})
+keys = []
+for number in range(int(sys.argv[4])):
+    options = {**where, **words, **(first if number == 0 else {})}
+    keys.append(str(widen.ingest(f"{place}/{number}.json", into, engine="local", key=["id"], **options).keys))
+print(json.dumps(keys))
+"""
+DELETES = {"sequence_by": "n", "delete_when": "op = 'd'"}
+
+
+def load_by_key(place: Path, into: str, batches: list[list[dict[str, Any]]], words: dict[str, Any]) -> list[str]:
+    """Return what each batch did, without PySpark."""
+    for number, batch in enumerate(batches):
+        (place / f"{number}.json").write_text("".join(f"{json.dumps(each)}\n" for each in batch))
+    done: list[str] = values(KEYED, str(place), into, json.dumps(words), str(len(batches)))
+    return done
+
+
+def iceberg_rows(place: Path) -> list[dict[str, Any]]:
+    """Return the rows of `shop.t` as PyIceberg reads them, without nulls, by their ids."""
+    table = SqlCatalog("default", uri=f"sqlite:///{place}/c.db").load_table("shop.t")
+    rows = [
+        {name: value for name, value in row.items() if value is not None} for row in table.scan().to_arrow().to_pylist()
+    ]
+    return sorted(rows, key=lambda row: (row["id"], row.get("n", 0)))
+
+
+def test_rows_of_an_iceberg_table_change_by_key_without_spark(tmp_path: Path) -> None:
+    batches = [
+        [{"id": 1, "n": 1, "op": "u"}, {"id": 2, "n": 1, "op": "u"}, {"id": 2, "n": 0, "op": "u"}],
+        [{"id": 1, "n": 2, "op": "d"}, {"id": 3, "n": 1, "x": {"a": 1}}, {"id": 9, "n": 9, "op": "d"}],
+        [{"id": 1, "n": 1}, {"id": 2, "n": 9, "s": "t"}, {"id": 3_000_000_000, "n": 1}, {"id": 9, "n": 8}],
+        [{"id": 1, "n": 1}],
+    ]
+    assert load_by_key(tmp_path, "shop.t", batches, DELETES) == [
+        "2 inserted, 0 updated, 0 deleted, 1 late",
+        "1 inserted, 0 updated, 1 deleted, 0 late, 1 deletion of an unknown key",
+        "1 inserted, 1 updated, 0 deleted, 2 late",
+        "0 inserted, 0 updated, 0 deleted, 1 late",
+    ]
+    assert iceberg_rows(tmp_path) == [
+        {"id": 2, "n": 9, "s": "t"},
+        {"id": 3, "n": 1, "x": {"a": 1}},
+        {"id": 3_000_000_000, "n": 1},
+    ]
+    table = SqlCatalog("default", uri=f"sqlite:///{tmp_path}/c.db").load_table("shop.t")
+    files = table.inspect.files().to_pylist()
+    assert sum(each["record_count"] for each in files) == 3
+    live = {each["file_path"].removeprefix("file://") for each in files}
+    found = {str(path) for path in tmp_path.rglob("data/**/*.parquet")}
+    committed = {task["file_path"].removeprefix("file://") for task in table.inspect.all_files().to_pylist()}
+    assert live <= found == committed  # nothing that is not committed stays
+
+
+def test_partial_records_change_rows_of_a_partitioned_iceberg_table_without_spark(tmp_path: Path) -> None:
+    batches = [
+        [{"id": 1, "n": 1, "op": "u", "day": "a", "x": {"p": 1, "q": 2}}, {"id": 2, "n": 1, "op": "u", "day": "b"}],
+        [{"id": 1, "n": 2, "x": {"q": 3}}, {"id": 2, "n": 2, "day": "a", "z": 1}, {"id": 3, "n": 1, "day": "a"}],
+        [{"id": 1, "n": 3, "op": "d"}, {"id": 1, "n": 4, "z": 5}],
+    ]
+    words = {**DELETES, "missing": "keep", "first": {"partition_by": ["day"]}}
+    assert load_by_key(tmp_path, "shop.t", batches, words) == [
+        "2 inserted, 0 updated, 0 deleted, 0 late",
+        "1 inserted, 2 updated, 0 deleted, 0 late",
+        "0 inserted, 1 updated, 0 deleted, 1 late",
+    ]
+    assert iceberg_rows(tmp_path) == [
+        {"id": 1, "n": 4, "z": 5},
+        {"id": 2, "n": 2, "op": "u", "day": "a", "z": 1},
+        {"id": 3, "n": 1, "day": "a"},
+    ]
+
+
+def test_a_batch_by_key_that_cannot_commit_leaves_an_iceberg_table_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches = [
+        [{"id": 1, "n": 1, "op": "u"}, {"id": 2, "n": 1, "op": "u"}, {"id": 3, "n": 1, "op": "u"}],
+        [{"id": 1, "n": 2, "op": "u"}, {"id": 1, "n": 1, "op": "u"}, {"id": 2, "n": 2, "op": "d"}],
+    ]
+    for number, batch in enumerate(batches):
+        (tmp_path / f"{number}.json").write_text("".join(f"{json.dumps(each)}\n" for each in batch))
+    words = {"catalog": str(tmp_path / "c.db"), "engine": "local", "key": ["id"], **DELETES}
+    widen.ingest(tmp_path / "0.json", "shop.t", **words)
+    before, files = iceberg_rows(tmp_path), {*tmp_path.rglob("data/**/*.parquet")}
+
+    def fail(*_: object) -> None:
+        raise StorageError(location="The table", reason="the disk is full", fix="Repeat the call.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("widen.iceberg.table_commit.IcebergTransaction.commit", fail)
+        with pytest.raises(StorageError):
+            widen.ingest(tmp_path / "1.json", "shop.t", **words)
+    assert iceberg_rows(tmp_path) == before
+    assert {*tmp_path.rglob("data/**/*.parquet")} == files
+    assert not [*tmp_path.rglob("_widen/keys/**/*")]
+    assert str(widen.ingest(tmp_path / "1.json", "shop.t", **words).keys) == "0 inserted, 1 updated, 1 deleted, 1 late"
+    assert [(row["id"], row["n"]) for row in iceberg_rows(tmp_path)] == [(1, 2), (3, 1)]
+
+
+@pytest.mark.parametrize("into", ["t", "shop.t"])
+def test_the_last_batch_wins_without_spark(tmp_path: Path, into: str) -> None:
+    batches = [
+        [{"id": 1, "v": 1, "op": "u"}, {"id": 2, "v": 1, "s": "a"}],
+        [{"id": 1, "v": 2}, {"id": 2, "v": 1, "s": "a"}, {"id": 3, "v": 1}, {"id": 3, "v": 1}],
+        [{"id": 1, "op": "d"}, {"id": 9, "op": "d"}, {"id": 2, "v": 1, "s": "b"}],
+        [{"id": 1, "v": 3}],
+    ]
+    place = into if into == "shop.t" else str(tmp_path / into)
+    assert load_by_key(tmp_path, place, batches, {"delete_when": "op = 'd'"}) == [
+        "2 inserted, 0 updated, 0 deleted, 0 late",
+        "1 inserted, 1 updated, 0 deleted, 2 late",
+        "0 inserted, 1 updated, 1 deleted, 0 late, 1 deletion of an unknown key",
+        "1 inserted, 0 updated, 0 deleted, 0 late",
+    ]
+    rows = [{"id": 1, "v": 3}, {"id": 2, "v": 1, "s": "b"}, {"id": 3, "v": 1}]
+    if into == "shop.t":
+        assert iceberg_rows(tmp_path) == rows
+    else:
+        found = widen.Table(tmp_path / into).to_arrow().sort_by("id").to_pylist()
+        assert [{name: value for name, value in row.items() if value is not None} for row in found] == rows
+    (tmp_path / "0.json").write_text('{"id": 1, "v": 4}\n{"id": 1, "v": 5}\n{"id": 2}\n')
+    done = run(KEYED, str(tmp_path), place, "{}", "1")
+    assert "KeyRepeated" in done.stderr
+
+
+def test_deletions_of_composite_keys_need_no_spark(tmp_path: Path) -> None:
+    into = str(tmp_path / "t")
+    batches = [
+        [{"id": 1, "k": "a", "n": 1, "op": "u"}, {"id": 2, "k": "\u00e9,", "n": 1}, {"id": 2, "k": "b", "n": 1}],
+        [{"id": 1, "k": "a", "n": 2, "op": "d"}, {"id": 2, "k": "\u00e9,", "n": 2, "op": "d"}],
+        [{"id": 1, "k": "a", "n": 1}, {"id": 2, "k": "\u00e9,", "n": 3}, {"id": 2, "k": "a", "n": 1}],
+    ]
+    for number, batch in enumerate(batches):
+        (tmp_path / f"{number}.json").write_text("".join(f"{json.dumps(each)}\n" for each in batch))
+    words = {"engine": "local", "key": ["id", "k"], **DELETES}
+    done = [str(widen.ingest(tmp_path / f"{number}.json", into, **words).keys) for number in range(3)]
+    assert done[2] == "2 inserted, 0 updated, 0 deleted, 1 late"
+    rows = widen.Table(into).to_arrow().to_pylist()
+    assert sorted((row["id"], row["k"], row["n"]) for row in rows) == [(2, "a", 1), (2, "b", 1), (2, "\u00e9,", 3)]
+
+
+@pytest.mark.parametrize("words", [{}, {"sequence_by": "n"}, {"sequence_by": "n", "history": True}])
+def test_iceberg_rows_by_key_that_only_spark_decides_say_so(tmp_path: Path, words: dict[str, Any]) -> None:
+    (tmp_path / "0.json").write_text('{"id": 1, "n": 1}\n{"n": 1}\n')
+    done = run(KEYED, str(tmp_path), "shop.t", json.dumps(words), "1")
+    reason = "every version of them is kept" if "history" in words else "some records may have no key"
+    assert reason in done.stderr
+    assert not [*tmp_path.rglob("*.parquet")]
 
 
 RACER = """

@@ -2,7 +2,7 @@
 
 It takes batches and tables of common shapes: each key and the sequence in one column of a type that Arrow compares as
 Spark does, and no two different records with one key and one sequence. `widen.spark.dml.keyed_rows` takes all others,
-and gives the same rows.
+and gives the same rows. Delta and Iceberg tables differ in how their files are found and read, which is a `KeyedTable`.
 
 Source: docs/guide/keys.md
 """
@@ -13,13 +13,14 @@ import operator
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
+from typing import Protocol as Interface
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from widen.errors import InvalidOption
+from widen.errors import InvalidOption, KeyRepeated
 from widen.log.file_list import filter_files, to_adds
 from widen.log.snapshot import Snapshot
 from widen.model.types import (
@@ -41,6 +42,7 @@ from widen.model.types import (
     StructType,
     is_same_name,
 )
+from widen.proof.column_digests import hash_values
 from widen.protocol.actions import Add
 from widen.protocol.column_mapping import ID, NONE, to_physical, to_physical_path
 from widen.protocol.data_skipping import And, Compare, IsNull, Not, Or, Predicate, UnknownPredicate
@@ -90,6 +92,105 @@ class LocalMerge:
     """The rows that partial records lead to, with the columns as they are stored; None if there are none."""
 
 
+class FileScan(Interface):
+    """How this process reads columns of the files of a table. Picklable."""
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """The columns of the rows.
+
+        Raises:
+            InvalidOption: Arrow does not have a type.
+        """
+
+    def read_located(self, add: Add) -> Iterator[tuple[pa.Array, pa.Table]]:
+        """Yield the rows of a file with their positions, some at a time, without the deleted ones.
+
+        Raises:
+            NotLocal: only Spark can read the file exactly.
+            CorruptFile: the file cannot be read.
+        """
+
+
+class KeyedTable(Interface):
+    """The version of a table that a batch by key is for."""
+
+    @property
+    def schema(self) -> StructType:
+        """The columns after the batch."""
+
+    @property
+    def old_schema(self) -> StructType | None:
+        """The columns before it; None if there is no table yet."""
+
+    @property
+    def can_write_rows(self) -> bool:
+        """Whether rows that are made of several records are written with Arrow."""
+
+    def scan(self, columns: StructType) -> FileScan:
+        """Return how some of the columns are read.
+
+        Raises:
+            NotLocal: only Spark can read the table exactly.
+        """
+
+    def scan_stored(self) -> FileScan:
+        """Return how all columns are read as they are stored."""
+
+    def find_files(self, searched: Predicate) -> Sequence[Add]:
+        """Return the files of the version that may have some rows.
+
+        Raises:
+            NotLocal: only Spark can read one of them exactly.
+        """
+
+    def key_of(self, add: Add) -> str:
+        """Return by what the result names a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaFiles(KeyedTable):
+    """A Delta table.
+
+    Args:
+        view: The version, with the columns after the batch.
+        snapshot: The version; None if there is no table yet.
+    """
+
+    view: Snapshot
+    snapshot: Snapshot | None
+
+    @property
+    def schema(self) -> StructType:
+        return self.view.schema
+
+    @property
+    def old_schema(self) -> StructType | None:
+        return None if self.snapshot is None else self.snapshot.schema
+
+    @property
+    def can_write_rows(self) -> bool:
+        return not (find_obstacle(self.view.configuration) or self.view.partition_columns)
+
+    def scan(self, columns: StructType) -> LocalScan:
+        view, mode = self.view, self.view.configuration.mapping
+        if mode == ID:
+            raise NotLocal("columns are found by field id")
+        return LocalScan(view.store, columns, mode, dict(zip(view.partition_columns, view.partition_keys, strict=True)))
+
+    def scan_stored(self) -> LocalScan:
+        view = self.view
+        return LocalScan(view.store, to_physical(view.schema, view.configuration.mapping), NONE, {})
+
+    def find_files(self, searched: Predicate) -> Sequence[Add]:
+        if self.snapshot is None:
+            return []
+        return to_adds(filter_files(self.snapshot.files(), select_files(self.snapshot, searched)))
+
+    def key_of(self, add: Add) -> str:
+        return location_key(self.view.store.uri(add.path))
+
+
 def has_every_key(adds: Sequence[Add], view: Snapshot, rules: KeyRules) -> bool:
     """Return whether the statistics of the files of a batch say that every record has its key and its sequence."""
     mode = view.configuration.mapping
@@ -109,32 +210,29 @@ def has_every_key(adds: Sequence[Add], view: Snapshot, rules: KeyRules) -> bool:
 
 
 def decide_here(
-    spark: SparkSession,
-    view: Snapshot,
-    adds: Sequence[Add],
-    snapshot: Snapshot | None,
-    rules: KeyRules,
-    lists: KeyLists,
+    spark: SparkSession, table: KeyedTable, adds: Sequence[Add], records: int, rules: KeyRules, lists: KeyLists
 ) -> LocalMerge | None:
     """Return what a batch does; None if only Spark can decide that.
 
     Args:
-        view: The version, with the columns after the batch.
         adds: The files of the batch.
-        snapshot: The version; None if there is no table yet.
+        records: The number of its records.
         lists: The keys that were deleted.
 
     Raises:
+        KeyRepeated: a batch without a sequence has different records of a key.
         CorruptFile: a file of the table cannot be read.
     """
-    plan = _plan(view, rules)
-    if plan is None or sum(FileStatistics(add.stats).rows or 0 for add in adds) > MAX_RECORDS:
+    if records > MAX_RECORDS:
         return None
     try:
-        batch = _read_batch(plan, adds)
-        if batch is None:
+        plan = _plan(table, rules)
+        batch = None if plan is None else _read_batch(plan, table, adds)
+        if plan is None or batch is None:
             return None
-        decision = _Decision(spark, plan, batch, view, snapshot, lists)
+        decision = _Decision(spark, plan, batch, table, lists)
+        if rules.sequence_by is None:
+            return decision.last_batch()
         return decision.merge() if rules.keeps_missing else decision.result()
     except (NotLocal, pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
@@ -149,70 +247,64 @@ class _Plan:
 
     Args:
         scan: Of the keys, the sequence, and the columns of the condition.
+        sequence: Empty if the last batch wins.
         content: Of all columns by which two records of a key with one sequence differ.
         stored: Of all columns by the names that they have in files; only without partitions.
     """
 
-    scan: LocalScan
+    scan: FileScan
     keys: tuple[tuple[str, ...], ...]
     key_fields: tuple[Field | None, ...]
     sequence: tuple[str, ...]
     key_types: tuple[DataType, ...]
     sequence_type: DataType
     deletes: Predicate | None
-    content: LocalScan
-    stored: LocalScan
+    content: FileScan
+    stored: FileScan
     is_strict: bool = False
 
 
-def _plan(view: Snapshot, rules: KeyRules) -> _Plan | None:
-    mode = view.configuration.mapping
-    if rules.sequence_by is None or rules.history or mode == ID:
+def _plan(table: KeyedTable, rules: KeyRules) -> _Plan | None:
+    schema = table.schema
+    if rules.history or (rules.keeps_missing and rules.sequence_by is None):
         return None
-    if rules.keeps_missing and (find_obstacle(view.configuration) or view.partition_columns):
-        return None
-    if rules.keeps_missing and not can_merge(view.schema):
+    if rules.keeps_missing and not (table.can_write_rows and can_merge(schema)):
         return None
     places, types = [], []
-    for path in (*rules.key, rules.sequence_by):
-        columns = find_places(view.schema, path)
+    for path in (*rules.key, *([rules.sequence_by] if rules.sequence_by else [])):
+        columns = find_places(schema, path)
         if len(columns) != 1:
             return None
         data_type, place = columns[0]
         places.append(place)
         types.append(data_type)
-    *key_types, sequence_type = types
-    if not all(each in _KEY_TYPES or isinstance(each, DecimalType) for each in key_types):
+    count = len(rules.key)
+    sequence_type = types[count] if rules.sequence_by else BYTE
+    if not all(each in _KEY_TYPES or isinstance(each, DecimalType) for each in types[:count]):
         return None
     if sequence_type not in _SEQUENCE_TYPES:
         return None
-    deletes = None if rules.delete_when is None else parse_predicate(rules.delete_when, view.schema)
-    try:
-        if deletes is not None:
-            ensure_exact(deletes)
-    except NotLocal:
-        return None
+    deletes = None if rules.delete_when is None else parse_predicate(rules.delete_when, schema)
+    if deletes is not None:
+        ensure_exact(deletes)
     wanted = {place[0] for place in places} | {path[0] for path in _paths(deletes)}
-    fields = tuple(field for field in view.schema if any(is_same_name(field.name, name) for name in wanted))
-    keys = dict(zip(view.partition_columns, view.partition_keys, strict=True))
-    scan = LocalScan(view.store, StructType(fields), mode, keys)
+    fields = tuple(field for field in schema if any(is_same_name(field.name, name) for name in wanted))
+    scan = table.scan(StructType(fields))
     try:
         _ = scan.arrow_schema
     except InvalidOption:  # a type that Arrow does not have
         return None
-    own = tuple(view.schema.find(place[0]) if len(place) == 1 else None for place in places[:-1])
-    content = LocalScan(view.store, StructType(content_fields(view.schema)), mode, keys)
-    stored = LocalScan(view.store, to_physical(view.schema, mode), NONE, {})
+    own = tuple(schema.find(place[0]) if len(place) == 1 else None for place in places[:count])
     return _Plan(
         scan,
-        tuple(places[:-1]),
+        tuple(places[:count]),
         own,
-        places[-1],
-        tuple(key_types),
+        places[count] if rules.sequence_by else (),
+        tuple(types[:count]),
         sequence_type,
         deletes,
-        content,
-        stored,
+        table.scan(StructType(content_fields(schema))),
+        table.scan_stored(),
         rules.is_strict,
     )
 
@@ -241,13 +333,13 @@ class _Batch:
     is_delete: pa.Array
 
 
-def _read_batch(plan: _Plan, adds: Sequence[Add]) -> _Batch | None:
+def _read_batch(plan: _Plan, table: KeyedTable, adds: Sequence[Add]) -> _Batch | None:
     parts: list[pa.Table] = []
     for number, add in enumerate(adds):
         for positions, rows in plan.scan.read_located(add):
             columns = {"file": pa.repeat(pa.scalar(number, pa.int32()), len(positions)), "position": positions}
             columns |= {f"k{at}": find_leaf(rows, place) for at, place in enumerate(plan.keys)}
-            columns["s"] = find_leaf(rows, plan.sequence)
+            columns["s"] = _sequence(plan, rows)
             deletes = None if plan.deletes is None else pc.fill_null(evaluate(plan.deletes, rows), False)
             columns["d"] = pa.repeat(pa.scalar(False), len(positions)) if deletes is None else deletes
             parts.append(pa.table(columns))
@@ -258,8 +350,12 @@ def _read_batch(plan: _Plan, adds: Sequence[Add]) -> _Batch | None:
     keys = tuple(one[f"k{at}"] for at in range(len(plan.keys)))
     if any(each.null_count for each in (*keys, one["s"])):  # the ingestion quarantines such records
         return None
-    names = [location_key(plan.scan.store.uri(add.path)) for add in adds]
-    return _Batch(adds, names, one["file"], one["position"], keys, one["s"], one["d"])
+    return _Batch(adds, list(map(table.key_of, adds)), one["file"], one["position"], keys, one["s"], one["d"])
+
+
+def _sequence(plan: _Plan, rows: pa.Table) -> pa.Array | pa.ChunkedArray:
+    """Return the sequence of records; without one, all are equal."""
+    return find_leaf(rows, plan.sequence) if plan.sequence else pa.repeat(pa.scalar(0, pa.int8()), len(rows))
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:
@@ -326,11 +422,12 @@ def _find_rows(plan: _Plan, codes: _KeyCodes, files: Sequence[Add], first: int =
                     "code": found.filter(is_found).cast(pa.int64()),
                     "file": pa.repeat(pa.scalar(number, pa.int32()), count),
                     "position": positions.filter(_one(is_found)).cast(pa.int64()),
-                    "s": find_leaf(rows, plan.sequence).filter(is_found),
+                    "s": _sequence(plan, rows).filter(_one_of(is_found)),
                 }
                 parts.append(pa.table(columns))
     sequence = {field.name: field.type for field in plan.scan.arrow_schema}
-    data_type = parts[0].schema.field("s").type if parts else _leaf_type(sequence, plan.sequence)
+    no_type = _leaf_type(sequence, plan.sequence) if plan.sequence else pa.int8()
+    data_type = parts[0].schema.field("s").type if parts else no_type
     schema = pa.schema([("code", pa.int64()), ("file", pa.int32()), ("position", pa.int64()), ("s", data_type)])
     return pa.concat_tables(parts) if parts else schema.empty_table()
 
@@ -380,12 +477,10 @@ class _Decision:
         spark: SparkSession,
         plan: _Plan,
         batch: _Batch,
-        view: Snapshot,
-        snapshot: Snapshot | None,
+        table: KeyedTable,
         lists: KeyLists,
     ) -> None:
-        self._spark, self._plan, self._batch, self._view = spark, plan, batch, view
-        self._snapshot, self._lists = snapshot, lists
+        self._spark, self._plan, self._batch, self._table, self._lists = spark, plan, batch, table, lists
 
     def result(self) -> LocalMerge | None:
         batch, plan = self._batch, self._plan
@@ -430,6 +525,57 @@ class _Decision:
         removed = self._removed(found, files, pc.and_(wins, is_known))
         gone = self._to_list(newest.filter(deletes)) if _count(deletes) else None
         return LocalMerge(KeyCounts(**counts), losers, removed, gone, searched)
+
+    def last_batch(self) -> LocalMerge | None:
+        """Return what a batch without a sequence does: its records win, unless they are the same as their rows.
+
+        Raises:
+            KeyRepeated: it has different records of a key.
+        """
+        batch = self._batch
+        codes, code = _KeyCodes.of(batch.keys)
+        every = count_up(len(code), 0, pa.uint64())
+        newest = every
+        if codes.count < len(code):
+            # All deletions of a key are not the same: as on Spark, whatever else their records say counts.
+            hashes = _hash(self._record_places(every).read(self._plan.content))
+            hashes = pc.if_else(batch.is_delete, pc.bit_wise_not(hashes), hashes)
+            records = pa.table({"code": code, "hash": hashes, "row": every}).group_by("code")
+            records = records.aggregate([("hash", "count_distinct"), ("row", "min")]).sort_by("code")
+            repeated = _count(pc.greater(records["hash_count_distinct"], 1))
+            if repeated:
+                raise KeyRepeated(count=repeated)
+            newest = _one(records["row_min"])
+        else:
+            newest = every.take(pc.sort_indices(code))
+        searched, files, found = self._find(codes)
+        is_known = pc.is_in(count_up(codes.count), value_set=pc.unique(_one(found["code"])))
+        is_delete = batch.is_delete.take(newest)
+        is_compared = pc.and_(is_known, pc.invert(is_delete))
+        late = pa.repeat(pa.scalar(False), codes.count)
+        if _count(is_compared):
+            rows = self._row_places(found, files, is_compared)
+            if rows is None:  # an older table may have several rows of a key
+                return None
+            before, after = (
+                each.read(self._plan.content) for each in (rows, self._record_places(newest.filter(is_compared)))
+            )
+            is_same = pc.equal(_hash(before), _hash(after))
+            late = pc.replace_with_mask(late, is_compared, is_same)
+        wins = pc.invert(late)
+        writes, deletes = pc.and_(wins, pc.invert(is_delete)), pc.and_(wins, is_delete)
+        counts = {
+            "inserted": _count(pc.and_(writes, pc.invert(is_known))),
+            "updated": _count(pc.and_(writes, is_known)),
+            "deleted": _count(pc.and_(deletes, is_known)),
+            "unknown_deletes": _count(pc.and_(deletes, pc.invert(is_known))),
+        }
+        counts["late"] = len(code) - sum(counts.values())
+        is_written = pc.is_in(every, value_set=newest.filter(writes))
+        losers = _positions(batch.file, batch.position, pc.invert(is_written), batch.files)
+        return LocalMerge(
+            KeyCounts(**counts), losers, self._removed(found, files, pc.and_(wins, is_known)), None, searched
+        )
 
     def merge(self) -> LocalMerge | None:
         """Return what partial records do: those of a key that are newer than its row are put on top of it."""
@@ -506,21 +652,19 @@ class _Decision:
         at = pc.index_in(keys, value_set=pc.indices_nonzero(has_row).cast(pa.int64()))
         below = rows.read(scan).take(at)
         number = pc.index_in(code, value_set=keys)
-        return put_on_rows(below, self._record_places(records).read(scan), number, self._view.schema)
+        return put_on_rows(below, self._record_places(records).read(scan), number, self._table.schema)
 
-    def _find(self, codes: _KeyCodes) -> tuple[Predicate, list[Add], pa.Table]:
+    def _find(self, codes: _KeyCodes) -> tuple[Predicate, Sequence[Add], pa.Table]:
         """Return where rows with the keys may be, the files there, and the rows; see `_find_rows`."""
         searched = self._searched(codes)
-        files: list[Add] = []
-        if self._snapshot is not None:
-            files = to_adds(filter_files(self._snapshot.files(), select_files(self._snapshot, searched)))
+        files = self._table.find_files(searched)
         if sum(add.size for add in files) <= LOCAL_BYTES:
             return searched, files, _find_rows(self._plan, codes, files).combine_chunks()
         return searched, files, _find_rows_in_tasks(self._spark, self._plan, codes, files).combine_chunks()
 
     def _removed(self, found: pa.Table, files: Sequence[Add], changes: pa.Array) -> dict[str, BitMap64]:
         """Return the positions of the rows of some keys."""
-        names = [location_key(self._plan.scan.store.uri(add.path)) for add in files]
+        names = list(map(self._table.key_of, files))
         is_removed = _one_of(changes.take(found["code"]))
         return _positions(_one(found["file"]), _one(found["position"]), is_removed, names)
 
@@ -577,10 +721,10 @@ class _Decision:
         assert places is not None
         rows, records = places.read(scan), self._record_places(row.filter(chosen)).read(scan)
         number = pc.index_in(code.filter(chosen), value_set=keys)
-        return are_same(rows, put_on_rows(rows, records, number, self._view.schema))
+        return are_same(rows, put_on_rows(rows, records, number, self._table.schema))
 
     def _searched(self, codes: _KeyCodes) -> Predicate:
-        old = None if self._snapshot is None else self._snapshot.schema
+        old = self._table.old_schema
         searched: Predicate = UnknownPredicate()
         for field, values, data_type in zip(self._plan.key_fields, self._batch.keys, self._plan.key_types, strict=True):
             known = None if old is None or field is None else old.find(field.name)
@@ -625,21 +769,45 @@ class _Decision:
         """Return keys with the order of their records, or another one, as the list has them; None if Arrow cannot."""
         columns = [column.take(rows) for column in self._batch.keys]
         texts = [_key_text(column, each) for column, each in zip(columns, self._plan.key_types, strict=True)]
-        if any(text is None for text in texts) or len(texts) > 1:
-            raise NotLocal("a key whose text only Spark makes")
         sequence = self._batch.sequence.take(rows) if sequence is None else sequence
         data_type = self._plan.sequence_type
         is_text = data_type == STRING
         number = pa.nulls(len(rows), _NUMBER_TYPE) if is_text else _number(sequence, data_type)
         text = sequence if is_text else pa.nulls(len(rows), pa.string())
-        return pa.table({KEY_TEXT: texts[0], NUMBER: number, TEXT: text})
+        return pa.table({KEY_TEXT: _join_key_texts(texts), NUMBER: number, TEXT: text})
 
 
-def _key_text(column: pa.Array, data_type: DataType) -> pa.Array | None:
-    """Return the same as `widen.spark.dml.keyed_rows.key_text` for the types of most keys."""
+def _key_text(column: pa.Array, data_type: DataType) -> pa.Array:
+    """Return the same as `widen.spark.dml.keyed_rows.key_text` for one field, for the types of most keys.
+
+    Raises:
+        NotLocal: only Spark writes values of the type so.
+    """
     if data_type in _INTEGERS:
         return pc.binary_join_element_wise(pa.scalar("n"), column.cast(pa.string()), ":")
-    return pc.binary_join_element_wise(pa.scalar("s"), column, ":") if data_type == STRING else None
+    if data_type != STRING:
+        raise NotLocal("a key whose text only Spark makes")
+    return pc.binary_join_element_wise(pa.scalar("s"), column, ":")
+
+
+def _join_key_texts(texts: Sequence[pa.Array]) -> pa.Array:
+    """Return the texts of several fields as one, as `widen.spark.dml.keyed_rows.key_text` does.
+
+    Raises:
+        NotLocal: one has characters that JSON escapes.
+    """
+    if len(texts) == 1:
+        return texts[0]
+    if any(pc.any(pc.match_substring_regex(text, r'[\x00-\x1f"\\]')).as_py() for text in texts):
+        raise NotLocal("a key whose text only Spark makes")
+    inner = reduce(lambda left, right: pc.binary_join_element_wise(left, right, '","'), texts)
+    return pc.binary_join_element_wise('["', inner, '"]', "")
+
+
+def _hash(rows: pa.Table) -> pa.Array:
+    """Return a number for each row, equal for equal rows; a zero differs from one with a sign."""
+    batches = rows.combine_chunks().to_batches()
+    return hash_values(batches[0].to_struct_array()) if batches else pa.array([], pa.uint64())
 
 
 def _number(sequence: pa.Array, data_type: DataType) -> pa.Array:
@@ -694,7 +862,7 @@ class Places:
     file: pa.Array
     position: pa.Array
 
-    def read(self, scan: LocalScan) -> pa.Table:
+    def read(self, scan: FileScan) -> pa.Table:
         """Return the records, in the order of the places.
 
         Raises:

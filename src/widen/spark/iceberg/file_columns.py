@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,8 @@ from widen.errors.tables import first_line
 from widen.iceberg.metadata_files import ensure_regular
 from widen.model.column_path import ELEMENT, KEY, VALUE, Path, format_path, map_fields
 from widen.model.types import LONG, STRING, ArrayType, DataType, DecimalType, Field, MapType, StructType
-from widen.protocol.column_mapping import COLUMN_ID, NAME, PHYSICAL_NAME
+from widen.protocol.actions import Add
+from widen.protocol.column_mapping import COLUMN_ID, NAME, PHYSICAL_NAME, physical_name
 from widen.protocol.parquet_files import is_legacy
 from widen.spark.arrow_types import count_up, to_arrow_schema
 from widen.spark.read.deleted_rows import ROW, to_bitmap
@@ -357,6 +358,57 @@ def _read_file(io: FileIO, stored: StructType, path: str, place: str) -> Iterato
         yield from pa.Table.from_arrays([*columns, *location], schema=schema).to_batches()
 
 
+@dataclass(frozen=True)
+class IcebergFileScan:
+    """How this process reads columns of data files whose rows have no deletes and no values outside of the files.
+
+    Args:
+        io: Opens the files.
+        schema: The columns to return, with field ids.
+        mapping: The name mapping of the table, for files without field ids.
+    """
+
+    io: FileIO
+    schema: StructType
+    mapping: NameMapping | None
+
+    @cached_property
+    def _visible(self) -> StructType:
+        return as_nullable(visible_schema(self.schema))
+
+    @cached_property
+    def arrow_schema(self) -> pa.Schema:
+        """The schema of the rows."""
+        return to_arrow_schema(self._visible)
+
+    def read_located(self, add: Add) -> Iterator[tuple[pa.Array, pa.Table]]:
+        """Yield the rows of a file with their positions, some at a time.
+
+        Args:
+            add: The file; its path is the location of the file.
+
+        Raises:
+            NotLocal: only Spark can read the file exactly.
+            CorruptFile: the file is missing, or cannot be read.
+        """
+        (columns,) = map(pa.ipc.read_schema, map(pa.py_buffer, [_read(self.io, add.path)]))
+        names = locate_columns(columns, self.schema, self.mapping, add.path).names
+        stored = with_names_in_files(self._visible, names)
+        wanted = [physical_name(field, NAME) for field in stored]
+        # PyArrow takes a dot for a path.
+        chosen = None if any("." in name for name in columns.names) else [n for n in columns.names if n in wanted]
+        try:
+            for first, batch in _open_batches(self.io, add.path, is_exact=True, columns=chosen):
+                count = batch.num_rows
+                if not batch.num_columns:
+                    parts = [pa.nulls(count, each.type) for each in self.arrow_schema]
+                else:
+                    parts = convert_column(batch.to_struct_array(), stored, NAME).flatten()
+                yield count_up(count, first, pa.uint64()), pa.Table.from_arrays(parts, schema=self.arrow_schema)
+        except OSError as error:
+            raise CorruptFile(path=add.path, reason=_reason(error), fix=_FIX_FILE) from error
+
+
 def read_unmarked(
     io: FileIO, stored: StructType, path: str, marked: BitMap64, replaced: pa.RecordBatch | None = None
 ) -> Iterator[pa.Table]:
@@ -401,11 +453,14 @@ def _reason(error: Exception) -> str:
     return "the file does not exist" if isinstance(error, FileNotFoundError) else first_line(error)
 
 
-def _open_batches(io: FileIO, path: str, *, is_exact: bool = False) -> Iterator[tuple[int, pa.RecordBatch]]:
+def _open_batches(
+    io: FileIO, path: str, *, is_exact: bool = False, columns: Sequence[str] | None = None
+) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield the batches of a file, each with the position of its first row.
 
     Args:
         is_exact: Whether to refuse dates and times that Spark counts in the Julian calendar.
+        columns: The columns to read; None for all.
     """
     first = 0
     ensure_regular(path)
@@ -413,7 +468,7 @@ def _open_batches(io: FileIO, path: str, *, is_exact: bool = False) -> Iterator[
         file = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
         if is_exact and (is_legacy(file.metadata.metadata) or _has_int96(file.metadata)):
             raise NotLocal(f"{path} may have dates of the Julian calendar")
-        for batch in file.iter_batches(_BATCH_ROWS):
+        for batch in file.iter_batches(_BATCH_ROWS, columns=columns):
             yield first, batch
             first += batch.num_rows
 

@@ -5,10 +5,11 @@ Source: Delta Lake's schema enforcement and evolution, as far as Iceberg allows 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from widen.errors import ColumnRefused
+from widen.errors import ColumnRefused, InvalidOption
 from widen.evolution.unify import FoldPlan, FoldResult, Rest, plan_fold
 from widen.iceberg.catalog import TableName, open_store
 from widen.iceberg.column_changes import change_columns, to_column_state
@@ -24,7 +25,7 @@ from widen.iceberg.file_metrics import IcebergFile, data_location
 from widen.iceberg.metadata_files import live_entries
 from widen.iceberg.partitions import SortKey, calendar_limits, truncation_limits
 from widen.iceberg.properties import APPEND, FOLD, OPERATION, SOURCES, encode_sources, read_sources
-from widen.iceberg.scan_plan import IcebergScan, plan_scan, to_row_filter
+from widen.iceberg.scan_plan import IcebergScan, ScannedFile, plan_scan, to_row_filter
 from widen.iceberg.schema_conversion import ensure_names_distinct, to_model
 from widen.iceberg.snapshots import ReadPoint, SnapshotReference, find_read_point
 from widen.iceberg.table_commit import (
@@ -37,17 +38,18 @@ from widen.iceberg.table_commit import (
 from widen.log.commit_outcome import StagedFiles, discard_folder
 from widen.model.column_path import Path, find_field
 from widen.model.types import StructType, quote_name
-from widen.protocol.actions import Protocol
+from widen.protocol.actions import Add, Protocol
 from widen.protocol.column_mapping import COLUMN_ID
 from widen.protocol.data_skipping import Predicate, UnknownPredicate
 from widen.schema.growth import SchemaChangeOptions, merge_schema
 from widen.schema.operations import DropColumn
 from widen.spark.dml.change_rows import COPY_THREADS, LOCAL_COPY_BYTES, TASK_BYTES
+from widen.spark.dml.local_keys import KeyedTable, LocalMerge
 from widen.spark.dml.replaced_rows import MATCH, ReplacedRows, anti_join_keys, key_predicate, semi_join_keys
 from widen.spark.dml.rows_and_changes import gather_words, spread_words, to_bitmaps
 from widen.spark.dml.update_delete import change_condition, folded_columns, has_value, judge_values
 from widen.spark.errors import translate_spark_errors
-from widen.spark.iceberg.file_columns import read_unmarked
+from widen.spark.iceberg.file_columns import IcebergFileScan, read_unmarked
 from widen.spark.iceberg.table_scan import (
     IcebergSource,
     are_few_positions,
@@ -58,7 +60,7 @@ from widen.spark.iceberg.table_scan import (
 )
 from widen.spark.ingest.write_files import IcebergWriter
 from widen.spark.read.deleted_rows import BROADCAST_ROWS, FILE, ROW, mark_rows, word_batches
-from widen.spark.read.local_rows import NotLocal
+from widen.spark.read.local_rows import NotLocal, find_leaf
 from widen.spark.read.predicates import parse_predicate
 from widen.spark.read.scan import location_key
 from widen.spark.ship import freeze_imports
@@ -321,6 +323,123 @@ def _with_match(replaced: ReplacedRows, rows: DataFrame) -> tuple[DataFrame, lis
     if replaced.match is None:
         return rows, [quote_name(name) for name in replaced.columns]
     return rows.withColumn(MATCH, replaced.match), [MATCH]
+
+
+# What an ingestion by key does in this process; the decision is that of Delta tables.
+#
+# Source: docs/guide/keys.md
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergFiles(KeyedTable):
+    """An Iceberg table that a batch by key is for.
+
+    Args:
+        source: The snapshot before the batch, with the metadata of the commit.
+        old_schema: Its columns; None if there is no table yet.
+        writer: Writes the files of the commit.
+        data: The location of the data files.
+    """
+
+    source: IcebergSource
+    old_schema: StructType | None = field()
+    writer: IcebergWriter = field()
+    data: str = field()
+
+    @property
+    def schema(self) -> StructType:
+        return self.writer.schema
+
+    @property
+    def can_write_rows(self) -> bool:
+        return not self.writer.find_obstacle()
+
+    def scan(self, columns: StructType) -> IcebergFileScan:
+        return IcebergFileScan(self.source.io, columns, self.source.point.metadata.name_mapping())
+
+    def scan_stored(self) -> IcebergFileScan:
+        return self.scan(self.schema)
+
+    def find_files(self, searched: Predicate) -> Sequence[Add]:
+        scan = self._scan(searched)
+        if scan.deletes or columns_by_file(self.source, self.schema, scan) is None:
+            raise NotLocal("its files have deleted rows, or values that are not in them")
+        return [_to_add(file.path, file.size_bytes) for file in scan.files]
+
+    def key_of(self, add: Add) -> str:
+        return add.path
+
+    def to_adds(self, files: Sequence[IcebergFile]) -> list[Add]:
+        """Return files of the batch as the decision reads them."""
+        return [_to_add(f"{self.data}/{file.path}", file.size) for file in files]
+
+    def has_nulls(self, files: Sequence[IcebergFile], paths: Iterable[Path]) -> bool:
+        """Return whether records may have no value in a column, or cannot be read here."""
+        try:
+            scan = self.scan(
+                StructType(tuple(each for each in self.schema if each.name in {path[0] for path in paths}))
+            )
+            parts = (rows for add in self.to_adds(files) for _, rows in scan.read_located(add))
+            return any(find_leaf(rows, path).null_count for rows in parts for path in paths)
+        except (NotLocal, InvalidOption, pa.ArrowException):
+            return True
+
+    def apply(self, merge: LocalMerge, files: Sequence[IcebergFile]) -> tuple[list[IcebergFile], RemovedRows] | None:
+        """Write what the batch leads to; None if that takes Spark.
+
+        Returns:
+            The files with its rows, and what replaces the files with rows that are removed.
+        """
+        added, removed = self._without_losers(merge, files), None
+        if added is not None:
+            removed = self._without_rows(merge)
+        if added is None or removed is None:
+            kept = {file.path for file in files}
+            self.writer.discard([file for file in added or () if file.path not in kept])
+            return None
+        return added, removed
+
+    def _without_losers(self, merge: LocalMerge, files: Sequence[IcebergFile]) -> list[IcebergFile] | None:
+        paths = {file.path: f"{self.data}/{file.path}" for file in files}
+        kept = [file for file in files if paths[file.path] not in merge.losers]
+        copied = [file for file in files if paths[file.path] in merge.losers]
+        if not copied:
+            return kept
+        scan = IcebergScan(tuple(_to_scanned(paths[file.path], file) for file in copied), ())
+        if sum(file.size_bytes for file in scan.files) > LOCAL_COPY_BYTES:
+            return None
+        rows = copy_unmarked(self.source, self.writer, scan, merge.losers, changed=ChangedRows({}, merge.merged))
+        return None if rows is None else [*kept, *rows]
+
+    def _without_rows(self, merge: LocalMerge) -> RemovedRows | None:
+        if not merge.removed:
+            return RemovedRows()
+        scan = self._scan(merge.searched)
+        touched = replace(scan, files=tuple(file for file in scan.files if file.path in merge.removed))
+        if not can_copy_here(self.source, self.writer, touched):
+            return None
+        copies = copy_unmarked(self.source, self.writer, touched, merge.removed)
+        if copies is None:
+            return None
+        point = self.source.point
+        entries = live_entries(point.metadata, self.source.io, point.snapshot)
+        removed = [entry.data_file for entry in entries if entry.data_file.file_path in merge.removed]
+        return RemovedRows(removed, copies)
+
+    def _scan(self, searched: Predicate) -> IcebergScan:
+        point = self.source.point
+        if point.snapshot is None or self.old_schema is None:
+            return IcebergScan((), ())
+        return plan_scan(point.metadata, self.source.io, point.snapshot, to_row_filter(searched, point.schema))
+
+
+def _to_add(path: str, size_bytes: int) -> Add:
+    return Add(path=path, partition_values={}, size=size_bytes, modification_time=0, data_change=True)
+
+
+def _to_scanned(path: str, file: IcebergFile) -> ScannedFile:
+    """Return a file of the batch, to which no delete applies."""
+    return ScannedFile(path, file.size, file.metrics.rows, sys.maxsize, "", ())
 
 
 # Copies of files without some of their rows: Arrow reads and writes them, and the other rows never reach Spark.

@@ -109,7 +109,8 @@ settings: setup ## the core of the engine tests with other settings of Spark's s
 .PHONY: faults
 faults: setup ## every fault that a store can have in every operation, and hundreds of killed processes
 	@export WIDEN_TEST_FAULTS=1 && $(PYTEST) tests/property/test_log_faults.py tests/property/test_log_kills.py \
-	  tests/engine/test_faults.py tests/engine/test_kill.py tests/engine/test_flow.py tests/engine/test_connect.py $(ARGS)
+	  tests/engine/test_faults.py tests/engine/test_kill.py tests/engine/test_flow.py tests/engine/test_connect.py \
+	  tests/engine/test_iceberg_faults.py tests/engine/test_iceberg_kill.py tests/engine/test_keys_faults.py $(ARGS)
 
 fuzz: setup ## 10,000 damaged logs and 5,000 damaged Iceberg tables: none may do more than raise an error of ours
 	@export WIDEN_FUZZ_COUNT=$${WIDEN_FUZZ_COUNT:-10000} WIDEN_ICEBERG_FUZZ_COUNT=$${WIDEN_ICEBERG_FUZZ_COUNT:-5000} && \

@@ -32,6 +32,8 @@ CI_FAULTS = 3
 """How many faults of one operation a run takes that is not asked for all of them."""
 
 NAME = "shop.orders"
+NEWEST = 2
+"""How many branches and tags are read after each fault."""
 HIGH = 10_000
 """What is added to the numbers of rows that do not stay as they are."""
 WITHOUT_LATE = (Fault.REFUSED, Fault.ANSWER_LOST, Fault.INTERRUPT_BEFORE, Fault.INTERRUPT_AFTER, Fault.FOREIGN)
@@ -78,9 +80,12 @@ class Shop:
 
     good: int | None
     """The snapshot to restore."""
+    seen: set[int]
+    """The numbers in the table before an operation, which are read outside of it: its reads may fail."""
 
     def __init__(self, spark: SparkSession, place: Path) -> None:
         self.spark, self.place, self.number, self.good = spark, place, 0, None
+        self.seen: set[int] = set()
 
     @property
     def words(self) -> dict[str, Any]:
@@ -99,7 +104,7 @@ class Shop:
         ingest(self.source(number), NAME, new=True, **self.words)
 
     def append(self, number: int) -> None:
-        if number not in self.numbers():
+        if number not in self.seen:
             self.table.append(self.spark.createDataFrame([(number,)], "n int"))
 
     def overwrite(self, number: int) -> None:
@@ -110,6 +115,16 @@ class Shop:
         """Load a row, and one whose number is too high."""
         self.ingest_txn(number)
         self.append(HIGH + number)
+
+    def double(self, number: int) -> None:
+        """Load a row twice, in a partition of its own."""
+        if "n" not in self.table.partition_by:
+            self.table.change_partitioning(add=["n"])
+        self.ingest_txn(number)
+        self.table.append(self.spark.createDataFrame([(number,)], "n int"))
+
+    def overwrite_partition(self, number: int) -> None:
+        self.table.overwrite(self.spark.createDataFrame([(number,)], "n int"), where=f"n = {number}")
 
     def delete(self, _: int) -> None:
         self.table.delete(f"n >= {HIGH}", spark=self.spark)
@@ -126,7 +141,6 @@ class Shop:
         builder.when_not_matched_insert({"n": "s.n"}, condition=f"s.n < {HIGH}").execute()
 
     def add_column(self, number: int) -> None:
-        self.append(number)
         if f"c{number}" not in self.table.schema.names:
             self.table.add_columns({f"c{number}": "int"})
 
@@ -140,6 +154,22 @@ class Shop:
 
     def rewrite(self, _: int) -> None:
         self.table.rewrite(spark=self.spark)
+
+    def spec(self, number: int) -> None:
+        fields = [f"bucket({number + 1}, n)"]
+        if list(self.table.partition_by) != fields:
+            self.table.change_partitioning(add=fields, drop=self.table.partition_by)
+
+    def replace_tagged(self, number: int) -> None:
+        """Load a row, keep it by a tag, replace all files of the main branch, and leave one that no snapshot has."""
+        self.ingest_txn(number)
+        if "kept" in {each.name for each in self.table.references}:
+            self.table.drop_tag("kept")
+        self.table.create_tag("kept")
+        self.overwrite(number)
+        folder = Path(self.table.location.removeprefix("file://")) / "data"
+        (folder / "orphan.parquet").write_bytes(b"PAR1")
+        os.utime(folder / "orphan.parquet", (0, 0))
 
     def vacuum(self, _: int) -> None:
         self.table.vacuum(0, keep_last=1, force=True)
@@ -159,6 +189,18 @@ class Shop:
         self.table.create_branch("audit")
         ingest(self.source(number), NAME, branch="audit", **self.words)
 
+    def create_branch(self, number: int) -> None:
+        if f"b{number}" not in {each.name for each in self.table.references}:
+            self.table.create_branch(f"b{number}")
+
+    def drop_branch(self, number: int) -> None:
+        if f"b{number}" in {each.name for each in self.table.references}:
+            self.table.drop_branch(f"b{number}")
+
+    def load_and_branch(self, number: int) -> None:
+        self.ingest_txn(number)
+        self.create_branch(number)
+
     def publish(self, _: int) -> None:
         self.table.fast_forward("main", "audit")
 
@@ -177,9 +219,16 @@ class Shop:
         """The newest metadata file, which every commit replaces, and the newest snapshot."""
         return str(to_table_name(NAME, self.words["catalog"]).load().metadata_location)
 
-    def numbers(self) -> list[int]:
-        rows = to_table_name(NAME, self.words["catalog"]).load().scan(selected_fields=("n",)).to_arrow()
+    def numbers(self, reference: str = "main") -> list[int]:
+        """What PyIceberg reads in a branch or a tag."""
+        scan = to_table_name(NAME, self.words["catalog"]).load().scan(selected_fields=("n",))
+        rows = scan.use_ref(reference).to_arrow()
         return sorted(rows["n"].to_pylist())
+
+    def kept(self) -> dict[str, list[int]]:
+        """What is in the newest branches and tags, for an operation that must not change them."""
+        names = [each.name for each in self.table.references if each.name != "main"]
+        return {name: self.numbers(name) for name in names[-NEWEST:]}
 
 
 OPERATIONS = {
@@ -187,6 +236,7 @@ OPERATIONS = {
     "ingest new files": Shop.ingest_new,
     "append": Shop.append,
     "overwrite": Shop.overwrite,
+    "overwrite a partition": Shop.overwrite_partition,
     "delete": Shop.delete,
     "update": Shop.update,
     "merge": Shop.merge,
@@ -198,20 +248,30 @@ OPERATIONS = {
     "publish a branch": Shop.publish,
     "tag": Shop.tag,
     "sort order": Shop.sort,
+    "partition fields": Shop.spec,
+    "create a branch": Shop.create_branch,
+    "drop a branch": Shop.drop_branch,
 }
 PREPARED = {
+    "overwrite a partition": Shop.double,
     "delete": Shop.load_high,
     "update": Shop.load_high_only,
     "merge": Shop.load_high_only,
     "optimize": Shop.ingest_txn,
     "rewrite": Shop.partition,
-    "vacuum": Shop.ingest_txn,
+    "add column": Shop.ingest_txn,
+    "vacuum": Shop.replace_tagged,
     "restore": Shop.load_too_much,
     "publish a branch": Shop.load_branch,
     "tag": Shop.ingest_txn,
     "sort order": Shop.ingest_txn,
+    "partition fields": Shop.ingest_txn,
+    "create a branch": Shop.ingest_txn,
+    "drop a branch": Shop.load_and_branch,
 }
 """What happens before an operation, without a fault."""
+KEEPING = ("vacuum", "optimize", "overwrite", "tag", "restore", "create a branch")
+"""The operations that must leave branches and tags as they are."""
 
 
 def wrong_after(shop: Shop, name: str, spot: Spot) -> list[str]:
@@ -221,6 +281,8 @@ def wrong_after(shop: Shop, name: str, spot: Spot) -> list[str]:
     if name in PREPARED:
         PREPARED[name](shop, shop.number)
     injector, before, ended = IcebergInjector(spot.number, spot.fault), shop.newest(), None
+    kept = shop.kept() if name in KEEPING else {}
+    shop.seen = set(shop.numbers())
     try:
         with injector.active():
             run(shop.number)
@@ -236,7 +298,12 @@ def wrong_after(shop: Shop, name: str, spot: Spot) -> list[str]:
     told = (f"napshot {snapshot}", f"ersion {snapshot}", "columns of", "snapshots of")
     if ended is not None and is_visible and not any(each in said for each in told):
         found.append(f"snapshot {snapshot} is visible, and the error does not say so: {said}")
+    found += [f"{each} has lost rows" for each, rows in kept.items() if shop.numbers(each) != rows]
+    shop.seen = set(shop.numbers())
     run(shop.number)
+    found += [f"{each} has lost rows" for each, rows in kept.items() if shop.numbers(each) != rows]
+    if name == "vacuum" and [*shop.place.rglob("orphan.parquet")]:
+        found.append("the file of no snapshot is still there")
     if shop.numbers() != list(range(shop.number + 1)):
         found.append(f"the table has {shop.numbers()[-5:]} after number {shop.number}")
         shop.number = max(shop.numbers())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import warnings
@@ -39,6 +40,8 @@ JAVA_OPTIONS = (
     "-XX:TieredStopAtLevel=1",  # jobs this small end before more compiling pays
     "-XX:ReservedCodeCacheSize=256m",  # by default 48 MB without more compiling, which is full after some minutes
     "-XX:+UseSerialGC",
+    "-Xmn400m",  # most objects are of one query, and die before so many bytes are full
+    "-XX:MetaspaceSize=400m",  # from which on classes are collected, with all of the memory
     *((f"-XX:SharedArchiveFile={CLASSES}", "-Xlog:disable") if CLASSES.exists() else ()),
 )
 """For every Spark that a test starts, in this process or in another one."""
@@ -46,11 +49,17 @@ JAVA_OPTIONS = (
 ENGINE = os.environ.get("WIDEN_TEST_ENGINE", "")
 """``spark`` runs everything on Spark, as `make settings` and `make matrix` do; ``local`` nothing that needs none."""
 
-NOT_COMPILED = {
+QUICK = {
+    # To compile a query takes longer than to interpret it for a few rows.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    # Spark does not write each plan as text for its user interface, send the line of code of each call of a column to
+    # Java for its errors, or check what each of its own rules has done.
+    "spark.sql.ui.explainMode": "simple",
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+    "spark.sql.lightweightPlanChangeValidation": "false",
 }
-"""Settings with which Spark interprets a query: to compile it takes longer than to run it on a few rows."""
+"""Settings with which Spark takes less time for a query on a few rows."""
 
 SETTINGS = {
     "spark.ui.enabled": "false",
@@ -61,7 +70,7 @@ SETTINGS = {
     "spark.sql.ui.retainedExecutions": "5",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "America/Los_Angeles",
-    **({} if ENGINE == "spark" else NOT_COMPILED),
+    **({} if ENGINE == "spark" else QUICK),
     **dict(pair.split("=", 1) for pair in os.environ.get("WIDEN_TEST_SETTINGS", "").split(",") if pair),
 }
 """The settings of the session; `make settings` runs tests with others, as ``key=value,key=value``."""
@@ -93,6 +102,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()) or NEEDS_SPARK & set(item.path.relative_to(ROOT).parts):
             item.add_marker("spark")
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector pass over the tests themselves, which stay to the end."""
+    gc.collect()
+    gc.freeze()
 
 
 FAILED = ROOT / ".work" / "failed.txt"
@@ -158,15 +173,15 @@ def _names(text: str) -> frozenset[str]:
 
 
 LOCAL = _names("""
-    cli contract csv_damage csv_header envelopes exact existing_table ingest ingest_glue ingest_iceberg
-    kinds_and_columns loads maps masks numbers quarantine replay returning_columns sinks sources two_weeks
+    cli contract csv_damage csv_header envelopes exact existing_table iceberg_faults ingest ingest_glue ingest_iceberg
+    interrupted_load keys keys_races kinds_and_columns loads maps masks numbers pipelines quarantine replay
+    returning_columns sinks sources two_weeks
 """)
 """Files of tests whose subject is not Spark, so that what needs no Spark is done in this process."""
 
 READS_HERE = LOCAL | _names("""
-    append change_grow delete drop_crossed drop_feature envelopes existing_table faults feed flow fold grow keys
-    keys_faults keys_races merge optimize overwrite race restore rewrite row_versions rules typed unify update
-    verify verify_columns
+    append change_grow delete drop_crossed drop_feature faults feed flow fold grow keys_faults merge optimize overwrite
+    race restore rewrite row_versions rules typed unify update verify verify_columns
 """)
 """Files of tests that look at rows of Delta tables without asking how Spark reads them."""
 

@@ -55,10 +55,11 @@ def test_the_defaults_file_of_the_user_wins(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     code = (
         "from widen.spark.session import find_session; conf = find_session().sparkContext.getConf(); "
-        "print([conf.get(f'spark.{name}') for name in ('driver.memory', 'sql.session.timeZone', 'ui.enabled')])"
+        "names = ('driver.memory', 'sql.session.timeZone', 'ui.enabled', 'python.sql.dataFrameDebugging.enabled'); "
+        "print([conf.get(f'spark.{name}') for name in names])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "['1g', 'Europe/Paris', 'false']\n"
+    assert done.stdout == "['1g', 'Europe/Paris', 'false', 'false']\n"
 
 
 def test_an_unknown_version_of_spark_keeps_its_own_manager_of_checkpoints() -> None:

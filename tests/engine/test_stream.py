@@ -21,6 +21,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
 import widen
+from conftest import ENGINE
 from widen.errors import EvolutionRefused, InvalidOption, SourceChanged
 from widen.spark.engine import Engine, LocalSession
 from widen.table import Table
@@ -292,8 +293,9 @@ widen.ingest_stream(
 FOLLOW = ("-c", "from widen.cli.app import main; main()", "ingest", "--follow", "--max-files", "1", "--every", "0")
 
 
-def child(*words: str) -> subprocess.Popen[str]:
-    places = {"PYTHONPATH": str(ROOT / "src"), "SPARK_LOCAL_IP": "127.0.0.1", "MASTER": "local[1]"}
+def child(*words: str, on_spark: bool = True) -> subprocess.Popen[str]:
+    places = {"PYTHONPATH": str(ROOT / "src"), "SPARK_LOCAL_IP": "127.0.0.1"}
+    places |= {"MASTER": "local[1]"} if on_spark else {}
     places["PYTHONUNBUFFERED"] = ""  # lines have to come by themselves
     return subprocess.Popen(
         [sys.executable, *words],
@@ -304,11 +306,11 @@ def child(*words: str) -> subprocess.Popen[str]:
     )
 
 
-def follow(place: Path, *words: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def follow(place: Path, *words: str, on_spark: bool = True) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Run a stream on the command line, stop it after two intervals, and return what it said of them and its events."""
     events = place / "events.jsonl"
     words = (str(place / "in"), *words, "--checkpoint", str(place / "checkpoint"), "--events", str(events), "--json")
-    with child(*FOLLOW, *words) as following:
+    with child(*FOLLOW, *words, on_spark=on_spark) as following:
         assert following.stdout is not None
         watchdog = Timer(300, following.kill)
         watchdog.start()
@@ -339,7 +341,8 @@ def test_a_stream_into_iceberg_is_followed_until_it_is_stopped(tmp_path: Path) -
     for number in range(2):
         put(tmp_path / "in", f"{number}.json", {"n": number, "a": [1, "x"][number]})
     catalog = str(tmp_path / "catalog.db")
-    told, events = follow(tmp_path, "--into", "shop.orders", "--to", "iceberg", "--catalog", catalog)
+    into = ("--into", "shop.orders", "--to", "iceberg", "--catalog", catalog)
+    told, events = follow(tmp_path, *into, on_spark=ENGINE == "spark")
     assert [(each["interval"], each["records"]) for each in told] == [(0, 1), (1, 1)]
     table = SqlCatalog("default", uri=f"sqlite:///{catalog}").load_table("shop.orders")
     versions = [each.snapshot_id for each in table.snapshots()]

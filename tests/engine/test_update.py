@@ -35,6 +35,7 @@ from widen.errors import (
     SchemaMismatch,
 )
 from widen.model.types import INTEGER, Field, StructType
+from widen.spark.engine import require_spark
 
 
 @pytest.mark.parametrize(("properties", "partition_by"), LAYOUTS, ids=layout_name)
@@ -105,6 +106,7 @@ def test_types_never_grow(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_assigned(spark: SparkSession, tmp_path: Path) -> None:
+    require_spark(spark, "columns are made for it")
     table = widen.create_table(str(tmp_path), "id int, s struct<x: int>, l array<int>")
     refused: list[tuple[dict[str, Any], type[Exception]]] = [
         ({"nothing": "1"}, ColumnNotFound),

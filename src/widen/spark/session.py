@@ -30,6 +30,8 @@ _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.driver.memory": "4g",
     "spark.log.level": "ERROR",
+    # By default each call of a column or a frame sends its line of code to Java, in six more round trips.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
 """The settings of a session that Widen starts itself, unless the user's ``spark-defaults.conf`` has them."""
 

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -47,7 +48,14 @@ def started(command: str, place: Path) -> subprocess.Popen[str]:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=True,
     )
+
+
+def end_java(process: subprocess.Popen[str]) -> None:
+    """End what the process has left: a Java that was starting when Python was interrupted waits forever."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 @pytest.fixture
@@ -83,6 +91,7 @@ def test_a_process_that_ends_at_any_moment_loses_nothing(
             time.sleep(rng.uniform(0.3, 1.0) * seconds)
             process.send_signal(number)
             _, said = process.communicate()
+        end_java(process)
         visible += len(read_log(work / "t")) > len(before)
         assert process.returncode in ENDS[number], said
         assert table_complaints(work / "t", before) == []

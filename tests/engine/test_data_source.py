@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -141,9 +144,22 @@ def test_writes_create_append_and_overwrite(spark: SparkSession, tmp_path: Path)
     assert table.refresh().read(spark=spark).count() == 50
 
 
+def after_the_other_task(folder: Path, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Return the batches; the second half of the numbers waits until the first one has been written."""
+    end = time.monotonic() + 120
+    for batch in batches:
+        while batch["id"][0].as_py() >= 50 and time.monotonic() < end:
+            time.sleep(1)  # also what the other task has left to do when its file is there
+            if list(folder.rglob("*.parquet")):
+                break
+        yield batch
+
+
 def test_a_failed_write_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark does not wait for a task that still writes, so the one that fails does."""
     table = create_table(str(tmp_path / "t"), "id bigint not null, v string")
     rows = spark.sql("SELECT IF(id = 90, NULL, id) AS id, 'v' AS v FROM range(0, 100, 1, 2)")
+    rows = rows.mapInArrow(partial(after_the_other_task, tmp_path), rows.schema)
     refusal(lambda: rows.write.format("widen").mode("append").save(table.location), "but a row has null in it")
     assert table.refresh().version == 0
     assert list(tmp_path.rglob("*.parquet")) == []

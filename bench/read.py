@@ -6,7 +6,8 @@ Every row of a table of which 9 in 10 files are old is read, and of the same tab
 widened column is read of files that are all old: by Widen, and by Spark told to read the new type. Then queries run
 beside Delta Lake on the same tables: filters on the widened column, one field of a widened struct, and a table of many
 small files. The cases of a row take turns in one session. Compared are processor seconds of all processes; the limit is
-what PyArrow needs to read the same columns.
+what PyArrow needs to read the same columns or, of a filter, what Spark needs for the same files in the new type when it
+knows nothing of the table: its own reader and condition.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import json
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -78,7 +79,7 @@ def _rows_of_table(spark: SparkSession, runs: int, rows: int, files: int) -> Ite
         yield _row(f"{old} -> {new}: Widen / Spark", _old(spark, old, new, value, rows), runs, most, ["value"])
     for (old, new), (value, _) in MIXED.items():
         table, where = write_table(spark, old, new, value, rows, old_files=FILES - 1), FILTERS[new]
-        cases = _beside_delta(spark, table, where, "max(id)")
+        cases = replace(_beside_delta(spark, table, where, "max(id)"), least=_plain(spark, table, new, where))
         yield _row(f"{old} -> {new}: {where}", cases, runs, GOAL, ["id", "value"])
     table = write_nested(spark, rows)
     cases = _beside_delta(spark, table, None, "max(nested.value)")
@@ -91,19 +92,24 @@ def _rows_of_table(spark: SparkSession, runs: int, rows: int, files: int) -> Ite
 
 @dataclass(frozen=True)
 class Cases:
-    """Two works on the same rows, ours first, and the table that they read."""
+    """Two works on the same rows, ours first, the table that they read, and what any engine on Spark needs at least."""
 
     ours: Case
     peer: Case
     table: Path
+    least: Case | None = None
 
 
 def _row(name: str, cases: Cases, runs: int, goal: float, columns: list[str]) -> Row:
     files = [path for path in sorted(cases.table.rglob("*.parquet")) if "_delta_log" not in path.parts]
     paths = files[:100]
-    limit = measure(lambda: [pq.ParquetFile(path).read(columns) for path in paths])
-    cost = take_turns({"ours": cases.ours, "peer": cases.peer}, runs)
-    return Row(name, cost["ours"].cpu, goal, cost["peer"].cpu, limit.cpu * len(files) / len(paths))
+    if cases.least is None:
+        cost = take_turns({"ours": cases.ours, "peer": cases.peer}, runs)
+        limit = measure(lambda: [pq.ParquetFile(path).read(columns) for path in paths]).cpu * len(files) / len(paths)
+    else:
+        cost = take_turns({"ours": cases.ours, "peer": cases.peer, "least": cases.least}, runs)
+        limit = cost["least"].cpu
+    return Row(name, cost["ours"].cpu, goal, cost["peer"].cpu, limit)
 
 
 def _beside_delta(spark: SparkSession, table: Path, where: str | None, aggregate: str) -> Cases:
@@ -120,6 +126,18 @@ def _beside_delta(spark: SparkSession, table: Path, where: str | None, aggregate
         spark.sql(f"SELECT {aggregate} FROM delta.`{table}`{condition}")
     ), "the answers differ"
     return Cases(ours, peer, table)
+
+
+def _plain(spark: SparkSession, table: Path, new: str, where: str) -> Case:
+    """Return the query as Spark runs it on the files themselves."""
+    files = [str(file) for file in sorted(table.rglob("*.parquet")) if "_delta_log" not in file.parts]
+    frame = spark.read.schema(_columns(new)).parquet(*files)
+    query = frame.where(where).selectExpr("max(id)")
+
+    def plain() -> None:
+        query.collect()
+
+    return plain
 
 
 def _answer(frame: DataFrame) -> object:

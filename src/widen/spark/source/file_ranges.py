@@ -43,10 +43,10 @@ MAX_WHOLE_FILE_BYTES = 8 * 2**20
 MIN_TASK_BYTES = 4 * 2**20
 """Least bytes for which a task pays, as with Spark's own splits."""
 
-MAX_LOCAL_BYTES = 8 * 2**20
+MAX_LOCAL_BYTES = 32 * 2**20
 """Maximum number of bytes for which a task runs in this process, with the kernel.
 
-A core decodes 8 MB in less time than Spark takes for a job; see ``docs/scale.md``.
+For less, a Spark job costs more than it saves; see ``docs/scale.md``.
 """
 
 _SLOWER = 8

@@ -242,6 +242,20 @@ def test_without_a_sequence_the_last_batch_wins(spark: SparkSession, tmp_path: P
     assert keyed.table.version == 1
 
 
+@pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz"])
+def test_times_that_differ_by_a_microsecond_are_different(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    """Also where Spark compares records: only it has doubles as keys."""
+    properties = {"delta.feature.timestampNtz": "supported"} if kind == "timestamp_ntz" else {}
+    create_table(str(tmp_path / "t"), f"id double, at {kind}", properties=properties)
+    zone = "Z" if kind == "timestamp" else ""
+    for number in (1, 2):
+        (tmp_path / "a.json").write_text(f'{{"id": 1.5, "at": "2024-01-01T00:00:00.00000{number}{zone}"}}\n')
+        result = widen.ingest(tmp_path / "a.json", tmp_path / "t", key=["id"], spark=spark)
+    assert str(result.keys) == "0 inserted, 1 updated, 0 deleted, 0 late"
+    (at,) = Table(tmp_path / "t").to_arrow()["at"].cast("timestamp[us]").to_pylist()
+    assert at.microsecond == 2
+
+
 def test_records_that_have_no_key_or_no_order_are_quarantined(keyed: Keyed) -> None:
     nested = [record([1], 1, 5), record({"x": 1}, 1, 6)]
     result = keyed.ingest(

@@ -492,11 +492,18 @@ def content_fields(schema: StructType) -> tuple[Field, ...]:
     return tuple(field for field in schema if not source_key(field).startswith(others))
 
 
+EXACT_TIMES: Mapping[str, str] = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+"""The options of `to_json` by which times that differ have different texts: by default it writes milliseconds."""
+
+
 def _content(schema: StructType) -> Column:
     """Return the values of a row as one text."""
     names = sorted(field.name for field in content_fields(schema))
     # Without nulls, so that a row stays the same if the table gets another column.
-    options = {"timeZone": "UTC", "ignoreNullFields": "true"}
+    options = {"timeZone": "UTC", "ignoreNullFields": "true", **EXACT_TIMES}
     return F.to_json(F.struct(*(F.col(quote_name(name)) for name in names)), options)
 
 

@@ -52,7 +52,7 @@ from widen.proof.row_reader import RowReader
 from widen.proof.source_reader import SourceReader
 from widen.schema.source_metadata import source_key
 from widen.schema.table_state import referenced_columns
-from widen.spark.dml.keyed_rows import KEY_TEXT, NUMBER, TEXT, KeyRules, find_columns
+from widen.spark.dml.keyed_rows import EXACT_TIMES, KEY_TEXT, NUMBER, TEXT, KeyRules, find_columns
 from widen.spark.errors import translate_spark_errors
 from widen.spark.ingest.verification import CONVERTED, DIGEST, FORM, MAX_SHOWN, PLACE, ROW, VALUES, Side, Verification
 from widen.spark.ship import freeze_imports
@@ -192,7 +192,10 @@ def _row_hash(schema: StructType) -> Column:
     """Return a hash of all values of a row."""
     columns = [F.col(quote_name(each.name)) for each in schema]
     # Spark hashes no maps.
-    values = [F.to_json(F.struct(c)) if _has_map(f.type) else c for c, f in zip(columns, schema, strict=True)]
+    values = [
+        F.to_json(F.struct(c), dict(EXACT_TIMES)) if _has_map(f.type) else c
+        for c, f in zip(columns, schema, strict=True)
+    ]
     return F.xxhash64(*values, F.struct(*(value.isNull() for value in values))).cast("decimal(38,0)")
 
 

@@ -651,6 +651,20 @@ def test_rows_are_shown_as_spark_shows_them(spark: SparkSession, tmp_path: Path)
         spark.conf.set("spark.sql.session.timeZone", str(zone))
 
 
+def test_times_are_shown_in_utc_with_all_digits(spark: SparkSession, tmp_path: Path) -> None:
+    table = widen.create_table(tmp_path / "t", "at timestamp, plain timestamp_ntz")
+    values = "timestamp'2024-05-06 07:08:09.123456Z' AS at, timestamp_ntz'2024-05-06 07:08:09.000001' AS plain"
+    table.append(spark.sql(f"SELECT {values}"))
+    expected = ['{"at":"2024-05-06T07:08:09.123456Z","plain":"2024-05-06T07:08:09.000001"}']
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        assert list(_lines(table.read(spark=spark), None)) == expected
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", str(zone))
+    assert list(json_lines(*query_locally(table.snapshot, None, ()))) == expected
+
+
 def test_rows_that_tests_read_here_are_those_that_spark_collects(spark: SparkSession, tmp_path: Path) -> None:
     table = widen.create_table(tmp_path / "t", spark.sql(ROWS).schema)
     table.append(spark.sql(ROWS))

@@ -72,6 +72,25 @@ def test_a_condition_means_the_columns_as_they_are(spark: SparkSession, tmp_path
     assert "FROM delta.`" in table.view_sql("v")
 
 
+def test_times_in_records_that_become_texts_keep_all_digits(spark: SparkSession, tmp_path: Path) -> None:
+    place = str(tmp_path / "table")
+    for number, value in enumerate(({"at": "2024-05-06T07:08:09.123456Z"}, "x")):
+        source = write_lines(tmp_path / f"{number}.json", [{"v": value}])
+        ingest(source, place, evolve="split", detect_dates=["v.at"], spark=spark)
+    table = Table(place)
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        rows = table.read(unified=True, spark=spark).collect()
+        table.read(spark=spark).createOrReplaceTempView("rows_of_times")
+        spark.sql(table.view_sql("times_in_records", "rows_of_times", temporary=True))
+        viewed = spark.table("times_in_records").collect()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", str(zone))
+    assert {row.v for row in rows} == {'{"at":"2024-05-06T07:08:09.123456Z"}', "x"}
+    assert sorted(viewed) == sorted(rows)
+
+
 def test_maps_are_joined_entry_by_entry(spark: SparkSession) -> None:
     """What no ingestion makes in one row, but its columns together could hold."""
     columns = [("h", "map<string, bigint>"), ("h_map_string", "map<string, string>")]

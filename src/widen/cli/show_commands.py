@@ -400,14 +400,15 @@ def select_rows(
 
 def _lines(frame: DataFrame, limit: int | None) -> Iterator[str]:
     """Yield the rows as JSON objects with all columns, nulls included."""
+    from pyspark.sql import functions as F
+
+    from widen.evolution.unify import EXACT_JSON
     from widen.spark.errors import translate_spark_errors
 
-    texts = (frame if limit is None else frame.limit(limit)).selectExpr(_AS_JSON)
+    options = {**EXACT_JSON, "ignoreNullFields": "false"}
+    texts = (frame if limit is None else frame.limit(limit)).select(F.to_json(F.struct("*"), options))
     with translate_spark_errors():
         yield from (row[0] for row in islice(texts.toLocalIterator(), limit))
-
-
-_AS_JSON = "to_json(struct(*), map('ignoreNullFields', 'false')) as line"
 
 
 def explain(

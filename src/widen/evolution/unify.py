@@ -30,7 +30,7 @@ from widen.json.kinds import (
     leaf_and_dim,
     word_of,
 )
-from widen.model.column_path import Path, children, find_field, format_path, is_struct_path, resolve
+from widen.model.column_path import Path, children, find_field, format_path, is_struct_path, leaves, resolve
 from widen.model.schema_json import to_literal
 from widen.model.types import (
     BINARY,
@@ -267,9 +267,22 @@ def _convert(part: _ColumnRef, leaf: DataType) -> str:
         return part.sql
     to = "string" if leaf == STRING else "timestamp" if leaf == TIMESTAMP else "number"
     name = "nested" if isinstance(part.type, (StructType, MapType)) else str(part.type)
+    if name == "nested" and any(kind in (TIMESTAMP, TIMESTAMP_NTZ) for _, kind in leaves(part.type)):
+        name = "nested with times"
     return _CONVERSIONS.get((name, to), "CAST({0} AS {1})").format(part.sql, leaf.sql)
 
 
+EXACT_JSON: Mapping[str, str] = {
+    "timeZone": "UTC",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+"""The options by which Spark's ``to_json`` writes times with all their digits, in UTC.
+
+By default it writes milliseconds, in the time zone of the session.
+"""
+
+_OPTIONS = ", ".join(f"'{name}', {to_literal(value)}" for name, value in EXACT_JSON.items())
 _UTC = "timestampadd(MICROSECOND, unix_micros({0}), TIMESTAMP_NTZ '1970-01-01 00:00:00')"
 _CONVERSIONS: Mapping[tuple[str, str], str] = {
     (str(DATE), "number"): "CAST(unix_date({0}) AS {1})",
@@ -278,6 +291,7 @@ _CONVERSIONS: Mapping[tuple[str, str], str] = {
     (str(BINARY), "string"): "base64({0})",
     ("variant", "string"): "to_json({0})",
     ("nested", "string"): "to_json({0})",
+    ("nested with times", "string"): f"to_json({{0}}, map({_OPTIONS}))",
 }
 """Where a cast would depend on the time zone of the session, or is none."""
 

@@ -17,6 +17,7 @@ import msgspec
 
 from widen.errors import InvalidOption, KeyRepeated, OptionConflict, OptionMissing, SequenceRepeated
 from widen.evolution.policy import Policy, parse_source, with_history
+from widen.evolution.unify import EXACT_JSON
 from widen.json.field_rules import LOADED_AT, SOURCE_FILE, VERSION_FIELDS
 from widen.model.column_path import Path, format_path
 from widen.model.types import (
@@ -492,18 +493,11 @@ def content_fields(schema: StructType) -> tuple[Field, ...]:
     return tuple(field for field in schema if not source_key(field).startswith(others))
 
 
-EXACT_TIMES: Mapping[str, str] = {
-    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
-    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
-}
-"""The options of `to_json` by which times that differ have different texts: by default it writes milliseconds."""
-
-
 def _content(schema: StructType) -> Column:
     """Return the values of a row as one text."""
     names = sorted(field.name for field in content_fields(schema))
     # Without nulls, so that a row stays the same if the table gets another column.
-    options = {"timeZone": "UTC", "ignoreNullFields": "true", **EXACT_TIMES}
+    options = {**EXACT_JSON, "ignoreNullFields": "true"}
     return F.to_json(F.struct(*(F.col(quote_name(name)) for name in names)), options)
 
 

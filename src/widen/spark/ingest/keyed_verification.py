@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from widen.evolution.policy import Policy
+from widen.evolution.unify import EXACT_JSON
 from widen.json.field_rules import IS_CURRENT, VALID_FROM, VALID_TO, VERSION_FIELDS
 from widen.model.column_path import Path, fold_path
 from widen.model.types import (
@@ -52,7 +53,7 @@ from widen.proof.row_reader import RowReader
 from widen.proof.source_reader import SourceReader
 from widen.schema.source_metadata import source_key
 from widen.schema.table_state import referenced_columns
-from widen.spark.dml.keyed_rows import EXACT_TIMES, KEY_TEXT, NUMBER, TEXT, KeyRules, find_columns
+from widen.spark.dml.keyed_rows import KEY_TEXT, NUMBER, TEXT, KeyRules, find_columns
 from widen.spark.errors import translate_spark_errors
 from widen.spark.ingest.verification import CONVERTED, DIGEST, FORM, MAX_SHOWN, PLACE, ROW, VALUES, Side, Verification
 from widen.spark.ship import freeze_imports
@@ -193,7 +194,7 @@ def _row_hash(schema: StructType) -> Column:
     columns = [F.col(quote_name(each.name)) for each in schema]
     # Spark hashes no maps.
     values = [
-        F.to_json(F.struct(c), dict(EXACT_TIMES)) if _has_map(f.type) else c
+        F.to_json(F.struct(c), dict(EXACT_JSON)) if _has_map(f.type) else c
         for c, f in zip(columns, schema, strict=True)
     ]
     return F.xxhash64(*values, F.struct(*(value.isNull() for value in values))).cast("decimal(38,0)")

@@ -426,7 +426,7 @@ _CASTS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], bool]
 # What `widen read` asks for: the condition and the columns of a caller, and rows as JSON.
 #
 # Only what gives the same as Spark is done here; everything else is `NotLocal`, and Spark does it. The JSON is that of
-# Spark's ``to_json`` in UTC, nulls included.
+# Spark's ``to_json``, with all digits of times, in UTC, and with nulls.
 #
 # Source: Spark's to_json and its JSON options; Java's Double.toString
 
@@ -690,7 +690,7 @@ def _as_float(text: str) -> float:
 
 def _encode_time(value: datetime) -> str:
     zone = "Z" if value.tzinfo is not None else ""
-    day, _, time = value.replace(tzinfo=None).isoformat(timespec="milliseconds").partition("T")
+    day, _, time = value.replace(tzinfo=None).isoformat(timespec="microseconds").partition("T")
     return f'"{day}T{time}{zone}"'
 
 

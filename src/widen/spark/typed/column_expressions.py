@@ -16,6 +16,7 @@ from typing import TypeAlias, TypeVar
 
 from widen.evolution.policy import EpochUnit, FixedColumn, Policy, Samples
 from widen.evolution.type_lattice import can_route
+from widen.evolution.unify import EXACT_JSON
 from widen.json.kinds import MAP_WORD, NULL_WORD, RECORD_WORD, Kind, leaf_and_dim
 from widen.json.observation import (
     SAMPLE_CHARS,
@@ -451,17 +452,9 @@ PARTIAL_CONVERSIONS: Mapping[tuple[str, str], Conversion] = MappingProxyType(
 # Source: docs/evolution-rules.md#d10, #d16
 
 
-_JSON = {
-    "timeZone": "UTC",
-    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]XXX",
-    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]",
-}
-"""The options for times in JSON: with all digits."""
-
-
 def json_text_column(values: Column) -> Column:
     """Return documents as JSON texts, without the null fields of records."""
-    return F.to_json(values, _JSON)
+    return F.to_json(values, dict(EXACT_JSON))
 
 
 def to_document(values: Column, data_type: DataType) -> Column:

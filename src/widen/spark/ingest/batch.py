@@ -222,11 +222,16 @@ class TextBatch:
             return self._write_in_tasks(replace(attempt, sink=sink, origin=origin), sink, writer)
 
     def prepare_proof(self) -> None:
-        """Start Spark if this process cannot read the records again; see `Batch`."""
-        if not is_local(self.spark) or self.readers.read_again is None or all(map(is_small, self.files)):
+        """Start Spark if this process cannot read the records again, and ensure that Spark can; see `Batch`."""
+        read_again, find_tasks = self.readers.read_again, self.readers.find_tasks
+        is_task = is_local(self.spark) and all(map(is_small, self.files))
+        if read_again is None or is_task or (find_tasks is not None and find_tasks() is not None):
             return
-        if self.readers.find_tasks is None or self.readers.find_tasks() is None:
+        if is_local(self.spark):
             require_spark(self.spark, "it reads large files of this form again, to verify them")
+        elif any(file.uri.lower().endswith(".zst") for file in self.files):
+            with translate_spark_errors():  # not every Spark has the codec
+                read_again().limit(1).toArrow()
 
     def check_contract(self, contract: object) -> ContractReport:
         """Return where the records break a contract; see `Batch`."""

@@ -40,6 +40,7 @@ from support.iceberg_files import (
     append_deletes,
     data_file,
     embedded_catalog,
+    equality_deletes,
     field,
     position_deletes,
     write_file,
@@ -134,7 +135,7 @@ def copies(
         rows = [{ROW: at, **new[each]} for at, each in enumerate(ids) if new and each in new]
         if rows:
             kinds = [pa.field(ROW, pa.int64()), *(schema.field(name) for name in rows[0] if name != ROW)]
-            replaced[file.path] = pa.Table.from_pylist(rows, pa.schema(kinds))
+            replaced[file.path] = pa.RecordBatch.from_pylist(rows, pa.schema(kinds))
     if missing is not None:
         missing.unlink()
     writer = open_iceberg_writer(open_transaction(name, name.load(), ()), to_model(table.schema()))
@@ -210,10 +211,20 @@ def test_new_rows_are_written_where_no_file_is_copied(table: Table, tmp_path: Pa
     assert [row["id"] for row in found[1].to_pylist()] == [7]
 
 
-def test_rows_that_others_have_deleted_are_left_to_spark(table: Table, tmp_path: Path) -> None:
+def test_rows_that_others_have_deleted_by_their_position_are_not_copied(table: Table, tmp_path: Path) -> None:
     first = min(each["file_path"] for each in table.inspect.files().to_pylist())
     append_deletes(table, position_deletes(table, [(Path(first.removeprefix("file://")), 0)]))
+    left = expected(table, 2)
+    assert len(left) == 3
+    found = copies(table, tmp_path, 2)
+    assert found is not None
+    assert sorted(map(repr, found[1].to_pylist())) == left
+
+
+def test_rows_that_others_have_deleted_by_their_values_are_left_to_spark(table: Table, tmp_path: Path) -> None:
+    append_deletes(table, equality_deletes(table, [field("id", pa.int64(), 1)], [{"id": 4}], [1]))
     assert copies(table, tmp_path, 2) is None
+    assert not parts(table)
 
 
 def test_times_of_the_julian_calendar_are_left_to_spark(table: Table, tmp_path: Path) -> None:

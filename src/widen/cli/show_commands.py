@@ -400,13 +400,11 @@ def select_rows(
 
 def _lines(frame: DataFrame, limit: int | None) -> Iterator[str]:
     """Yield the rows as JSON objects with all columns, nulls included."""
-    from pyspark.sql import functions as F
-
-    from widen.evolution.unify import EXACT_JSON
+    from widen.evolution.unify import exact_json
     from widen.spark.errors import translate_spark_errors
 
-    options = {**EXACT_JSON, "ignoreNullFields": "false"}
-    texts = (frame if limit is None else frame.limit(limit)).select(F.to_json(F.struct("*"), options))
+    text = exact_json("struct(*)", ignoreNullFields="false")
+    texts = (frame if limit is None else frame.limit(limit)).selectExpr(text)
     with translate_spark_errors():
         yield from (row[0] for row in islice(texts.toLocalIterator(), limit))
 

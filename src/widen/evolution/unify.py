@@ -282,7 +282,13 @@ EXACT_JSON: Mapping[str, str] = {
 By default it writes milliseconds, in the time zone of the session.
 """
 
-_OPTIONS = ", ".join(f"'{name}', {to_literal(value)}" for name, value in EXACT_JSON.items())
+
+def exact_json(sql: str, **options: str) -> str:
+    """Return the SQL of a struct, an array or a map as JSON text, with the options of `EXACT_JSON` and others."""
+    pairs = ", ".join(f"'{name}', {to_literal(value)}" for name, value in {**EXACT_JSON, **options}.items())
+    return f"to_json({sql}, map({pairs}))"
+
+
 _UTC = "timestampadd(MICROSECOND, unix_micros({0}), TIMESTAMP_NTZ '1970-01-01 00:00:00')"
 _CONVERSIONS: Mapping[tuple[str, str], str] = {
     (str(DATE), "number"): "CAST(unix_date({0}) AS {1})",
@@ -291,7 +297,7 @@ _CONVERSIONS: Mapping[tuple[str, str], str] = {
     (str(BINARY), "string"): "base64({0})",
     ("variant", "string"): "to_json({0})",
     ("nested", "string"): "to_json({0})",
-    ("nested with times", "string"): f"to_json({{0}}, map({_OPTIONS}))",
+    ("nested with times", "string"): exact_json("{0}"),
 }
 """Where a cast would depend on the time zone of the session, or is none."""
 

@@ -564,8 +564,9 @@ _BLANKS = re.compile(rb" *")
 def _patterns(dialect: CsvDialect) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
     """Return the pattern of a well-formed field on one line, and that of any quoted field; it ends with its quote."""
     quote, separator = re.escape((dialect.quote or "\0").encode()), re.escape(dialect.separator.encode())
-    # A field begins and ends beside a separator, a line break, or the end of the data.
-    begin, end = rb"(?<![^%b\r\n])%b" % (separator, quote), rb"(?![^%b\r\n])" % separator
+    # A field begins and ends beside a separator, a line break, or the end of the data. The quote is the first part of
+    # the pattern, so that the search jumps from quote to quote; to look behind each byte takes five times as long.
+    begin, end = rb"%b(?<![^%b\r\n]%b)" % (quote, separator, quote), rb"(?![^%b\r\n])" % separator
     escape = dialect.escape
 
     def inside(breaks: bytes) -> bytes:

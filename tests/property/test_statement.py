@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from support.to_sql import to_sql
 from widen.errors import InvalidStatement, InvalidType
 from widen.model.column_path import Path, format_path
-from widen.model.schema_json import to_identifier
 from widen.model.types import (
     ATOMIC_NAMES,
     LONG,
@@ -156,7 +155,7 @@ STATEMENTS: st.SearchStrategy[Statement] = st.one_of(
         statements.CreateTableStatement,
         tables(),
         schemas(PLAIN_FIELDS | MADE_FIELDS | IDENTITY_FIELDS),
-        st.lists(NAMES.map(to_identifier), max_size=2).map(tuple),
+        st.lists(NAMES.map(lambda name: format_path((name,))), max_size=2).map(tuple),
         st.none() | TEXTS,
         st.none() | TEXTS,
         PROPERTIES | st.just({}),

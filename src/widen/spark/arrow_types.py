@@ -106,9 +106,6 @@ def to_arrow_schema(schema: StructType) -> pa.Schema:
     return pa.schema([pa.field(field.name, to_arrow(field.type)) for field in schema])
 
 
-# Variants as text: Arrow has them as two binary values, with which nobody can do anything.
-
-
 def stored_type(found: pa.DataType) -> pa.DataType:
     """Return the type of values as Parquet stores them: views, dictionaries and 64-bit offsets are Arrow's own."""
     if pa.types.is_struct(found):
@@ -122,6 +119,9 @@ def stored_type(found: pa.DataType) -> pa.DataType:
     if pa.types.is_large_string(found) or pa.types.is_string_view(found):
         return pa.string()
     return pa.binary() if pa.types.is_large_binary(found) or pa.types.is_binary_view(found) else found
+
+
+# Variants as text: Arrow has them as two binary values, with which nobody can do anything.
 
 
 def variants_to_text(rows: DataFrame, schema: StructType) -> tuple[DataFrame, StructType]:

@@ -121,7 +121,7 @@ class KeyedTable(Interface):
 
     @property
     def old_schema(self) -> StructType | None:
-        """The columns before it; None if there is no table yet."""
+        """The columns before it; None if the table does not exist yet."""
 
     @property
     def can_write_rows(self) -> bool:
@@ -154,7 +154,7 @@ class DeltaFiles(KeyedTable):
 
     Args:
         view: The version, with the columns after the batch.
-        snapshot: The version; None if there is no table yet.
+        snapshot: The version; None if the table does not exist yet.
     """
 
     view: Snapshot
@@ -509,22 +509,7 @@ class _Decision:
                 return None
         is_older = pc.fill_null(pc.less(sequence, old), False)
         late = pc.or_(pc.or_(is_older, is_repeated), deleted_at)
-        wins = pc.invert(late)
-        writes = pc.and_(wins, pc.invert(is_delete))
-        deletes = pc.and_(wins, is_delete)
-        counts = {
-            "inserted": _count(pc.and_(writes, pc.invert(is_known))),
-            "updated": _count(pc.and_(writes, is_known)),
-            "deleted": _count(pc.and_(deletes, is_known)),
-            "unknown_deletes": _count(pc.and_(deletes, pc.invert(is_known))),
-        }
-        counts["late"] = len(code) - sum(counts.values())
-        written = newest.filter(writes)
-        is_written = pc.is_in(count_up(len(code), 0, pa.uint64()), value_set=written)
-        losers = _positions(batch.file, batch.position, pc.invert(is_written), batch.files)
-        removed = self._removed(found, files, pc.and_(wins, is_known))
-        gone = self._to_list(newest.filter(deletes)) if _count(deletes) else None
-        return LocalMerge(KeyCounts(**counts), losers, removed, gone, searched)
+        return self._outcome(newest, is_delete, is_known, late, found, files, searched)
 
     def last_batch(self) -> LocalMerge | None:
         """Return what a batch without a sequence does: its records win, unless they are the same as their rows.
@@ -562,7 +547,20 @@ class _Decision:
             )
             is_same = pc.equal(_hash(before), _hash(after))
             late = pc.replace_with_mask(late, is_compared, is_same)
-        wins = pc.invert(late)
+        return self._outcome(newest, is_delete, is_known, late, found, files, searched)
+
+    def _outcome(
+        self,
+        newest: pa.Array,
+        is_delete: pa.Array,
+        is_known: pa.Array,
+        late: pa.Array,
+        found: pa.Table,
+        files: Sequence[Add],
+        searched: Predicate,
+    ) -> LocalMerge:
+        """Return what the newest record of each key does unless it is late."""
+        batch, wins = self._batch, pc.invert(late)
         writes, deletes = pc.and_(wins, pc.invert(is_delete)), pc.and_(wins, is_delete)
         counts = {
             "inserted": _count(pc.and_(writes, pc.invert(is_known))),
@@ -570,12 +568,13 @@ class _Decision:
             "deleted": _count(pc.and_(deletes, is_known)),
             "unknown_deletes": _count(pc.and_(deletes, pc.invert(is_known))),
         }
-        counts["late"] = len(code) - sum(counts.values())
-        is_written = pc.is_in(every, value_set=newest.filter(writes))
+        records = len(batch.position)
+        counts["late"] = records - sum(counts.values())
+        is_written = pc.is_in(count_up(records, 0, pa.uint64()), value_set=newest.filter(writes))
         losers = _positions(batch.file, batch.position, pc.invert(is_written), batch.files)
-        return LocalMerge(
-            KeyCounts(**counts), losers, self._removed(found, files, pc.and_(wins, is_known)), None, searched
-        )
+        removed = self._removed(found, files, pc.and_(wins, is_known))
+        gone = self._to_list(newest.filter(deletes)) if self._plan.sequence and _count(deletes) else None
+        return LocalMerge(KeyCounts(**counts), losers, removed, gone, searched)
 
     def merge(self) -> LocalMerge | None:
         """Return what partial records do: those of a key that are newer than its row are put on top of it."""
@@ -806,8 +805,8 @@ def _join_key_texts(texts: Sequence[pa.Array]) -> pa.Array:
 
 def _hash(rows: pa.Table) -> pa.Array:
     """Return a number for each row, equal for equal rows; a zero differs from one with a sign."""
-    batches = rows.combine_chunks().to_batches()
-    return hash_values(batches[0].to_struct_array()) if batches else pa.array([], pa.uint64())
+    hashes = [hash_values(batch.to_struct_array()) for batch in rows.to_batches()]
+    return pa.concat_arrays(hashes) if hashes else pa.array([], pa.uint64())
 
 
 def _number(sequence: pa.Array, data_type: DataType) -> pa.Array:

@@ -391,7 +391,7 @@ class IcebergFileScan:
             NotLocal: only Spark can read the file exactly.
             CorruptFile: the file is missing, or cannot be read.
         """
-        (columns,) = map(pa.ipc.read_schema, map(pa.py_buffer, [_read(self.io, add.path)]))
+        columns = pa.ipc.read_schema(pa.py_buffer(_read(self.io, add.path)))
         names = locate_columns(columns, self.schema, self.mapping, add.path).names
         stored = with_names_in_files(self._visible, names)
         wanted = [physical_name(field, NAME) for field in stored]

@@ -336,15 +336,15 @@ class IcebergFiles(KeyedTable):
 
     Args:
         source: The snapshot before the batch, with the metadata of the commit.
-        old_schema: Its columns; None if there is no table yet.
+        old_schema: Its columns; None if the table does not exist yet.
         writer: Writes the files of the commit.
         data: The location of the data files.
     """
 
     source: IcebergSource
-    old_schema: StructType | None = field()
-    writer: IcebergWriter = field()
-    data: str = field()
+    old_schema: StructType | None = field()  # else the property of the protocol would be its default
+    writer: IcebergWriter
+    data: str
 
     @property
     def schema(self) -> StructType:

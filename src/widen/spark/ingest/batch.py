@@ -224,12 +224,14 @@ class TextBatch:
     def prepare_proof(self) -> None:
         """Start Spark if this process cannot read the records again, and ensure that Spark can; see `Batch`."""
         read_again, find_tasks = self.readers.read_again, self.readers.find_tasks
-        is_task = is_local(self.spark) and all(map(is_small, self.files))
-        if read_again is None or is_task or (find_tasks is not None and find_tasks() is not None):
+        is_here = is_local(self.spark)
+        is_zstd = any(file.uri.lower().endswith(".zst") for file in self.files)
+        is_in_doubt = not all(map(is_small, self.files)) if is_here else is_zstd
+        if read_again is None or not is_in_doubt or (find_tasks is not None and find_tasks() is not None):
             return
-        if is_local(self.spark):
+        if is_here:
             require_spark(self.spark, "it reads large files of this form again, to verify them")
-        elif any(file.uri.lower().endswith(".zst") for file in self.files):
+        else:
             with translate_spark_errors():  # not every Spark has the codec
                 read_again().limit(1).toArrow()
 

@@ -118,7 +118,7 @@ def _csv(spark: SparkSession, share: float) -> list[Row]:
     for name, schema, detects in (("texts", shape_data.CSV_TEXTS, False), ("types", shape_data.CSV_SCHEMA, True)):
         reader = spark.read.schema(schema).option("header", True)
         theirs = partial(lambda reader: reader.csv(str(later)).write.parquet(str(TARGET)), reader)
-        rows.append(Row(f"CSV {name}, quiet / known", _ingest(spark, detect_types=detects), theirs, later, 1.5, first))
+        rows.append(Row(f"CSV {name}, quiet / known", _ingest(spark, detect_types=detects), theirs, later, 0.7, first))
     return rows
 
 

@@ -5,6 +5,7 @@ mod decoder;
 mod numbers;
 mod record_shape;
 mod scanner;
+mod text_kinds;
 mod times;
 
 #[cfg(feature = "python")]
@@ -12,3 +13,4 @@ mod python;
 
 pub use decoder::RecordDecoder;
 pub use record_shape::{kinds, ColumnPlan, FieldPlan, InvalidPlan, RecordPlan};
+pub use text_kinds::text_kind;

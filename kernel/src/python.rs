@@ -1,13 +1,16 @@
 //! The module for Python.
 
-use arrow_array::RecordBatch;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::{ArrayRef, RecordBatch, UInt16Array};
 use arrow_pyarrow::{PyArrowType, ToPyArrow};
-use arrow_schema::{Schema, SchemaRef};
-use pyo3::exceptions::PyValueError;
+use arrow_schema::{DataType, Schema, SchemaRef};
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
-use crate::{RecordDecoder, RecordPlan};
+use crate::{text_kind, RecordDecoder, RecordPlan};
 
 /// Decodes the records that fit the columns; the texts of all others have to be read otherwise.
 #[pyclass(name = "Decoder", module = "widen_kernel")]
@@ -63,10 +66,45 @@ impl Decoder {
     }
 }
 
+/// Return the kind of each text of columns as `uint16`, null for null.
+///
+/// Args: columns of strings; whether fractions are numbers that a double does not give back as they are written.
+#[pyfunction]
+fn text_kinds<'py>(
+    py: Python<'py>,
+    texts: PyArrowType<RecordBatch>,
+    is_written: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    let kinds = texts.0.columns().iter().map(|column| {
+        if column.data_type() != &DataType::Utf8 {
+            return Err(PyTypeError::new_err("columns must be strings"));
+        }
+        let kind = |text: Option<&str>| text.map(|text| text_kind(text.as_bytes(), is_written));
+        let kinds: UInt16Array = column.as_string::<i32>().iter().map(kind).collect();
+        Ok(Arc::new(kinds) as ArrayRef)
+    });
+    let names = texts
+        .0
+        .schema_ref()
+        .fields()
+        .iter()
+        .map(|field| field.name());
+    let columns: Vec<_> = names
+        .zip(kinds)
+        .map(|(name, kind)| Ok((name, kind?)))
+        .collect::<PyResult<_>>()?;
+    RecordBatch::try_from_iter_with_nullable(
+        columns.into_iter().map(|(name, kind)| (name, kind, true)),
+    )
+    .map_err(|error| PyValueError::new_err(error.to_string()))?
+    .to_pyarrow(py)
+}
+
 #[pymodule]
 fn widen_kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<Decoder>()?;
+    module.add_function(wrap_pyfunction!(text_kinds, module)?)?;
     // The proof's crate shares nothing with the decoder but this module.
     module.add_submodule(&widen_proof::python::module(module.py())?)
 }

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,9 +18,12 @@ from widen.json.field_rules import FileFields
 from widen.json.observation import observation_from_json
 from widen.model.schema_json import parse_type
 from widen.model.types import StructType
+from widen.rows.native_decoder import find_kernel
 from widen.rows.row_builder import RowBuilder
 from widen.spark.arrow_types import to_arrow_schema
-from widen.spark.ingest.text_tasks import build_columns, drain_arrow_batches
+from widen.spark.ingest import field_columns
+from widen.spark.ingest.field_columns import build_columns
+from widen.spark.ingest.text_tasks import drain_arrow_batches
 from widen.spark.source.csv import (
     EXACT_VALUES,
     WRITTEN_VALUES,
@@ -160,6 +165,29 @@ def test_fixed_columns_need_a_closer_look() -> None:
     assert group is not None
     columns = build_columns(RowBuilder(schema, policy, schema), group, FILE, to_arrow_schema(schema))
     assert columns.exact.to_pylist() == [0, 1]
+
+
+tokens = st.text("0123456789" * 2 + "-+.eE", max_size=50)
+
+
+@pytest.mark.skipif(find_kernel() is None, reason="compares the kernel")
+@given(
+    st.lists(st.none() | tokens | st.text(max_size=12), min_size=1, max_size=20),
+    st.sampled_from(["bigint", "int", "double", "boolean", "string", "decimal(20,2)", "date"]),
+    st.sampled_from([EXACT_VALUES, WRITTEN_VALUES]),
+    st.booleans(),
+)
+def test_the_kernel_finds_the_kinds_of_the_patterns(
+    texts: list[str | None], column: str, detects: str, has_dates: bool
+) -> None:
+    policy, schema = Policy(date_fields=frozenset([("a",)] if has_dates else ())), parse_schema(f"a {column}")
+    for some in (texts, [*texts, *(text.strip('"') for text in TEXTS)]):
+        group = FieldGroup(FILE, 0, ("a",), (pa.array(some, pa.string()),), [], (), detects)
+        native = build_columns(RowBuilder(schema, policy, schema), group, FILE, to_arrow_schema(schema))
+        with mock.patch.object(field_columns, "find_kernel", return_value=None):
+            matched = build_columns(RowBuilder(schema, policy, schema), group, FILE, to_arrow_schema(schema))
+        assert native.rows.equals(matched.rows)
+        assert native.exact.equals(matched.exact)
 
 
 def read_rows(rows: bytes, names: tuple[str, ...], detects: str = EXACT_VALUES) -> FieldGroup | None:

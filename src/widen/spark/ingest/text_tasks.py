@@ -26,7 +26,6 @@ from widen.evolution.policy import Policy, mask
 from widen.json.document import MAX_RECORD_BYTES, split_records
 from widen.json.envelope import EnvelopeReader
 from widen.json.field_rules import FileFields
-from widen.json.kinds import DOUBLE_WORD, STRING_WORD
 from widen.json.observation import (
     Observation,
     RecordPosition,
@@ -40,13 +39,13 @@ from widen.model.types import BINARY, LONG, STRING, Field, StructType
 from widen.protocol.partition_values import NUL, NULL_TEXTS, has_no_partition, limit_of_partition
 from widen.rows.column_assembler import ColumnAssembler
 from widen.rows.native_decoder import NativeDecoder
-from widen.rows.row import ColumnSlot
 from widen.rows.row_builder import ORIGIN_FIELDS, REASON, DecodedChunk, OriginColumn, RowBuilder
-from widen.rows.shape import RecordShape, ScalarField
+from widen.rows.shape import RecordShape
 from widen.spark.arrow_types import to_arrow_schema
 from widen.spark.errors import find_known_failure
+from widen.spark.ingest.field_columns import build_columns
 from widen.spark.ship import without_garbage_collection
-from widen.spark.source.csv import FRACTION_PATTERN, FieldGroup
+from widen.spark.source.csv import FieldGroup
 from widen.spark.source.csv_texts import read_csv_groups
 from widen.spark.source.file_ranges import (
     CSV_RANGES_PART,
@@ -716,159 +715,6 @@ def _records(
         indices[at] = index
     # Arrow takes a null index for a null record.
     return array.take(pa.array(indices, pa.int64()))
-
-
-# Records of scalar texts, such as rows of CSV, as Arrow columns without a Python object for each value.
-#
-# A record takes this path if each of its values is null or of a kind that its columns hold unchanged. All other
-# records become JSON texts and take the path of those; both paths give the same row.
-#
-# Source: docs/evolution-rules.md#one-interval
-
-
-_FRACTION = f"^(?:{FRACTION_PATTERN})$"
-_INTEGER = "^(?:0|-?[1-9][0-9]{0,17})$"
-"""Integers that are surely of 64 bits."""
-
-_DATE_BEGIN = "^[0-9]{4}-[0-9]{2}-[0-9]{2}"
-_BOOLEAN = "^(?:true|false)$"
-_MAX_INTEGER = 10**18
-"""No integer that matches `_INTEGER` has this magnitude."""
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnBatch:
-    """Records as columns, and those that need a closer look.
-
-    Args:
-        exact: The indexes of the records that need a closer look.
-    """
-
-    rows: pa.RecordBatch
-    exact: pa.Array
-
-
-def build_columns(builder: RowBuilder, group: FieldGroup, file_name: str, schema: pa.Schema) -> ColumnBatch:
-    """Return the rows of records as far as the kinds of their values determine them.
-
-    Args:
-        builder: The builder of the rows; knows the columns.
-        file_name: Name of their file, as in their positions.
-        schema: Schema of the rows; columns without values are null.
-    """
-    # A field of the record wins over one of the file, record by record; the closer look does that.
-    if not builder.file_fields(file_name).keys().isdisjoint(group.names):
-        return ColumnBatch(pa.RecordBatch.from_pylist([], schema), pa.array(range(group.records), pa.int64()))
-    arrays: dict[str, pa.Array] = {}
-    certain = pa.repeat(pa.scalar(True), group.records)
-    for key, texts, detects in _columns(builder, group, file_name):
-        field = builder.scalar_field(key)
-        values, is_certain = _field_columns(field, texts, detects=detects)
-        arrays |= values
-        certain = pc.and_(certain, is_certain)
-    columns = [
-        arrays[field.name].cast(field.type) if field.name in arrays else pa.nulls(group.records, field.type)
-        for field in schema
-    ]
-    rows = pa.RecordBatch.from_arrays(columns, schema=schema)
-    builder.observation.records += certain.true_count
-    return ColumnBatch(rows.filter(certain) if columns else rows, pc.indices_nonzero(pc.invert(certain)))
-
-
-def _columns(builder: RowBuilder, group: FieldGroup, file_name: str) -> Iterator[tuple[str, pa.Array, str]]:
-    """Yield each field of records with its texts, and the pattern of those that are numbers or booleans."""
-    for key, texts in zip(group.names, group.columns, strict=True):
-        yield key, texts, group.detects
-    for key, text in builder.file_fields(file_name).items():
-        yield key, pa.repeat(pa.scalar(text, pa.string()), group.records), ""
-
-
-def _field_columns(field: ScalarField, texts: pa.Array, *, detects: str) -> tuple[dict[str, pa.Array], pa.Array]:
-    """Return the columns of a field, and which values need no closer look."""
-    values = _FieldValues(texts, _split_kinds(field, texts, detects=detects))
-    certain = _any_of(values.masks.values(), len(texts))
-    if field.takes_null and texts.null_count:
-        certain = pc.or_(certain, texts.is_null())
-    return {slot.name: values.column(slot, field) for slot in field.slots if values.is_taken(slot, field)}, certain
-
-
-def _split_kinds(field: ScalarField, texts: pa.Array, *, detects: str) -> dict[type, pa.Array]:
-    """Return for each Python type which values are of it, as far as values of the type need no closer look."""
-    valid = texts.is_valid()
-    masks: dict[type, pa.Array] = _detect_kinds(field, texts, valid, detects) if detects else {str: valid}
-    if field.has_dates and str in masks:
-        masks[str] = pc.and_(masks[str], pc.invert(_matches(texts, _DATE_BEGIN)))
-    if int in masks and int in field.columns:
-        masks[int] = pc.and_(masks[int], _is_within(texts, masks[int], field.bound))
-    return {python_type: mask for python_type, mask in masks.items() if python_type in field.columns}
-
-
-def _detect_kinds(field: ScalarField, texts: pa.Array, valid: pa.Array, detects: str) -> dict[type, pa.Array]:
-    """Return which values are of which Python type; longer integers and longer fractions are of none.
-
-    Most fields have values of one kind, so what the columns hold is tried first.
-    """
-    for python_type, pattern in ((int, _INTEGER), (float, _FRACTION), (bool, _BOOLEAN)):
-        if python_type in field.columns and str not in field.columns:
-            mask = _matches(texts, pattern)
-            if mask.equals(valid):
-                return {python_type: mask}
-    is_token = _matches(texts, f"^(?:{detects})$")
-    masks: dict[type, pa.Array] = {str: pc.and_(valid, pc.invert(is_token))}
-    if is_token.true_count:
-        masks |= {bool: _matches(texts, _BOOLEAN), int: _matches(texts, _INTEGER), float: _matches(texts, _FRACTION)}
-    return masks
-
-
-def _matches(texts: pa.Array, pattern: str) -> pa.Array:
-    """Return which texts match a pattern; null does not."""
-    return pc.fill_null(pc.match_substring_regex(texts, pattern), False)
-
-
-def _is_within(texts: pa.Array, mask: pa.Array, bound: int) -> pa.Array:
-    """Return which of the integers among texts are below a bound."""
-    if bound > _MAX_INTEGER:
-        return mask
-    numbers = _only(texts, mask).cast(pa.int64())
-    return pc.fill_null(pc.and_(pc.greater_equal(numbers, -bound), pc.less(numbers, bound)), False)
-
-
-def _only(values: pa.Array, mask: pa.Array) -> pa.Array:
-    """Return the values where a mask holds, else null."""
-    return values if mask.true_count == len(values) - values.null_count else pc.if_else(mask, values, None)
-
-
-def _any_of(masks: Iterable[pa.Array], size: int) -> pa.Array:
-    return reduce(pc.or_, masks, pa.repeat(pa.scalar(False), size))
-
-
-@dataclass(frozen=True, slots=True)
-class _FieldValues:
-    """The texts of a field, and which of them are of each Python type; a type that needs a closer look is missing."""
-
-    texts: pa.Array
-    masks: Mapping[type, pa.Array]
-
-    def is_taken(self, slot: ColumnSlot, field: ScalarField) -> bool:
-        """Return whether a column takes values of any of the types."""
-        return bool(self._types(slot, field))
-
-    def column(self, slot: ColumnSlot, field: ScalarField) -> pa.Array:
-        """Return the values of a column; null for those that it does not take."""
-        types = self._types(slot, field)
-        if slot.word == STRING_WORD:
-            return _only(self.texts, _any_of((self.masks[each] for each in types), len(self.texts)))
-        parts = [self._convert(python_type, slot) for python_type in types]
-        return reduce(pc.coalesce, parts)
-
-    def _types(self, slot: ColumnSlot, field: ScalarField) -> list[type]:
-        return [python_type for python_type in self.masks if slot.name in field.columns[python_type]]
-
-    def _convert(self, python_type: type, slot: ColumnSlot) -> pa.Array:
-        texts = _only(self.texts, self.masks[python_type])
-        if python_type is bool:
-            return pc.equal(texts, "true")
-        return texts.cast(pa.float64() if slot.word == DOUBLE_WORD else pa.int64())
 
 
 # The records of a raw batch in a task, whether its rows are texts or ranges of files.

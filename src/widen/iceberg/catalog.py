@@ -13,9 +13,11 @@ import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
+from threading import RLock
+from time import monotonic, time
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from widen.errors import (
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from pyiceberg import catalog as iceberg_catalog
     from pyiceberg import exceptions as iceberg_errors
     from pyiceberg.catalog import sql as sql_catalog
+    from pyiceberg.io import FileIO
     from pyiceberg.table import Table as Table
     from sqlalchemy import orm as sql_orm
     from sqlalchemy.engine import url as sql_urls
@@ -241,7 +244,12 @@ class TableName:
             except (iceberg_errors.NoSuchTableError, iceberg_errors.NoSuchNamespaceError) as error:
                 raise self.not_found() from error
             ensure_metadata_consistent(table.metadata, table.metadata_location, _METADATA_FIX)
+            table.io = with_renewal(table.io, catalog.properties, self._load_io)
             return table
+
+    def _load_io(self) -> FileIO:
+        with translate_catalog_errors(str(self)):
+            return self.catalog.open().load_table(self.identifier).io
 
     def not_found(self) -> IcebergTableNotFound:
         """Return the error for a table that the catalog does not have."""
@@ -411,9 +419,22 @@ def translate_catalog_errors(location: str) -> Iterator[None]:
         if "hierarchical namespaces" in reason:
             expected = "The namespaces of this catalog have one level: use a name like shop.orders."
             raise InvalidOption(option="the table", value=location, expected=expected) from error
-        if name in _REFUSED or isinstance(error, PermissionError) or _is_access_denied(error):
+        if name in _REFUSED or isinstance(error, PermissionError) or _is_access_denied(error) or _is_unknown(error):
             raise CatalogRefused(location=location, reason=reason, fix=_PERMISSION) from error
         raise CatalogError(location=location, reason=reason, fix=_CONNECTION) from error
+
+
+def has_no_token(error: Exception) -> bool:
+    """Return whether the server of tokens refused to give one, so that the request itself was not sent.
+
+    PyIceberg translates the answers of the catalog, but not those of that server.
+    """
+    return type(error).__name__ == "HTTPError" and type(error).__module__ == "requests.exceptions"
+
+
+def _is_unknown(error: Exception) -> bool:
+    """Return whether the server of tokens does not know the credentials."""
+    return has_no_token(error) and getattr(getattr(error, "response", None), "status_code", None) in (400, 401, 403)
 
 
 def _is_access_denied(error: Exception) -> bool:
@@ -449,22 +470,26 @@ NAMES: Mapping[str, str] = {
 """The setting of object_store for each setting of PyIceberg; the first one that is set wins."""
 
 
-def open_store(location: str, properties: Mapping[str, str], given: Mapping[str, str] | None = None) -> LogStore:
+def open_store(location: str, access: FileIO | Mapping[str, str], given: Mapping[str, str] | None = None) -> LogStore:
     """Return the store below a location in Iceberg metadata.
 
     Args:
         location: The location. Iceberg's clients take it as it is, so ``%20`` does not stand for a space.
+        access: The FileIO of the table, whose credentials the store renews as it does, or its properties.
         given: Settings from the caller, which win.
 
     Raises:
         InvalidOption: its scheme is not supported.
         CatalogRefused: the catalog signs each request itself.
     """
+    properties: Mapping[str, str] = access if isinstance(access, Mapping) else access.properties
     signs = properties.get("s3.signer") or properties.get("s3.remote-signing-enabled", "").lower() == "true"
     if signs and not any(name in properties for name in ("s3.access-key-id", "client.access-key-id")):
         raise CatalogRefused(location=location, reason=_REMOTE_SIGNING, fix=_VEND)
     place = percent_encode(location) if location.startswith("file:") else location
-    return LogStore(place, to_storage_options(properties, given))
+    if isinstance(access, Mapping):
+        return LogStore(place, to_storage_options(properties, given))
+    return LogStore(place, lambda: to_storage_options(access.properties, given))
 
 
 _REMOTE_SIGNING = "the catalog signs each request to S3 itself (remote signing), which Widen does not support"
@@ -500,3 +525,89 @@ def to_storage_options(properties: Mapping[str, str], given: Mapping[str, str] |
 def _setting(name: str) -> str:
     """Return a name without what it may have or not have: object_store refuses two names of one setting."""
     return name.lower().removeprefix("aws_").removeprefix("default_").removesuffix("_url")
+
+
+# ---- credentials that a catalog vends for a while --------------------------------------------------
+
+
+def with_renewal(io: FileIO, own: Mapping[str, Any], load: Callable[[], FileIO]) -> FileIO:
+    """Return the FileIO of a table, which asks the catalog again before credentials expire that it has vended.
+
+    A job may take longer than they last. A copy, e.g. in a task, has the credentials of its moment: it has no access to
+    the catalog, and gets none of the credentials of the catalog itself.
+
+    Args:
+        own: The properties of the catalog.
+        load: Returns a new FileIO of the table.
+    """
+    is_vended = any(io.properties[name] != own.get(name) for name in NAMES.keys() & io.properties.keys())
+    if not is_vended and _AUTH_MANAGER not in io.properties:
+        return io
+    return _renewed_io(type(io))(io, load if is_vended else None)  # type: ignore[no-any-return]
+
+
+_AUTH_MANAGER = "auth.manager"
+"""The property with which PyIceberg gives a FileIO the client of the catalog's tokens."""
+
+
+@cache
+def _renewed_io(kind: type[Any]) -> type[Any]:
+    """Return a subclass of a FileIO: PyIceberg asks for the class of a FileIO in its scans."""
+
+    class Renewed(kind):  # type: ignore[misc]
+        def __init__(self, io: Any, load: Callable[[], Any] | None) -> None:
+            self._io, self._load, self._lock = io, load, RLock()
+            self._lasts_seconds = _lasts_seconds(io.properties)
+            self._given = monotonic()
+
+        def __reduce__(self) -> tuple[Any, ...]:
+            io = self._current()
+            return type(io), ({name: value for name, value in io.properties.items() if name != _AUTH_MANAGER},)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._current(), name)
+
+        @property
+        def properties(self) -> Any:
+            return self._current().properties
+
+        def new_input(self, location: str) -> Any:
+            return self._current().new_input(location)
+
+        def new_output(self, location: str) -> Any:
+            return self._current().new_output(location)
+
+        def delete(self, location: Any) -> None:
+            self._current().delete(location)
+
+        def _current(self) -> Any:
+            with self._lock:
+                left = self._lasts_seconds - (monotonic() - self._given)
+                if self._load is not None and left < min(_MARGIN_SECONDS, self._lasts_seconds / 2):
+                    try:
+                        self._io, self._given = self._load(), monotonic()
+                        self._lasts_seconds = _lasts_seconds(self._io.properties)
+                    except WidenError:
+                        if left <= 0:
+                            raise
+                return self._io
+
+    return Renewed
+
+
+def _lasts_seconds(properties: Mapping[str, Any]) -> float:
+    """Return how long credentials last that the catalog has just vended: catalogs need not say it."""
+    times = [value for key, value in properties.items() if _EXPIRES in key]
+    known = [int(value) / 1000 - time() for value in times if str(value).isdecimal()]
+    return min(known, default=_UNKNOWN_SECONDS)
+
+
+_EXPIRES = "expires-at"
+"""In the names of properties with the time at which credentials expire, in ms: ``s3.session-token-expires-at-ms``,
+``gcs.oauth2.token-expires-at``, ``adls.sas-token-expires-at-ms.ACCOUNT``."""
+
+_MARGIN_SECONDS = 300
+"""How long credentials still last when they are renewed, or half of the time for which they were vended."""
+
+_UNKNOWN_SECONDS = 900
+"""How long credentials last that do not say it; AWS gives none for less."""

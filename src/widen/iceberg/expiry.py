@@ -118,7 +118,7 @@ def plan_expiry(name: TableName, request: ExpiryRequest) -> ExpiryPlan:
     kept_ms = retention_ms if request.retention_ms is None else request.retention_ms
     cutoff_ms = max(0, current_ms() - kept_ms - (CLOCK_SKEW_MS if kept_ms else 0))
     # The listing comes before the metadata: a file that is committed in between is then known to be needed.
-    store = open_store(table.location(), table.io.properties)
+    store = open_store(table.location(), table.io)
     visible = _VisibleFiles()
     entries = list(store.walk(visible.skips))
     table = name.load()
@@ -167,7 +167,7 @@ def _delete_files(name: TableName, plan: ExpiryPlan) -> tuple[tuple[FileEntry, .
     needed = _NeededFiles.of(newest, {each.snapshot_id for each in newest.metadata.snapshots})
     files = tuple(entry for entry in plan.files if not needed.has(entry))
     outside = tuple(path for path in plan.outside if needed.names.key(path) not in needed.keys)
-    open_store(newest.location(), newest.io.properties).delete([entry.path for entry in files])
+    open_store(newest.location(), newest.io).delete([entry.path for entry in files])
     for path in outside:
         newest.io.delete(path)
     return files, outside
@@ -357,7 +357,7 @@ def _ensure_own_files(table: Table) -> None:
     properties = table.properties
     is_shared = properties.get(_GARBAGE_COLLECTION, "true").lower() == "false"
     reason = _SHARED if is_shared else _MIRRORED if MIRROR_OF in properties else None
-    if reason is None and next(iter(open_store(table.location(), table.io.properties).list(LOG)), None) is not None:
+    if reason is None and next(iter(open_store(table.location(), table.io).list(LOG)), None) is not None:
         reason = _DELTA_LOG
     if reason is not None:
         raise UnsupportedFeatureForWrite(verb="vacuum", location=table.location(), features=reason)

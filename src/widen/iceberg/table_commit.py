@@ -12,7 +12,6 @@ import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from time import monotonic, time
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from widen.errors import (
@@ -28,7 +27,7 @@ from widen.errors import (
     WidenError,
 )
 from widen.errors.tables import add_note, first_line
-from widen.iceberg.catalog import NAMES, TableName, translate_catalog_errors
+from widen.iceberg.catalog import TableName, has_no_token, translate_catalog_errors, with_renewal
 from widen.iceberg.column_changes import change_columns, to_column_state
 from widen.iceberg.file_metrics import IcebergFile, to_data_file
 from widen.iceberg.partitions import (
@@ -52,6 +51,7 @@ from widen.schema.operations import Operation
 if TYPE_CHECKING:
     from pyiceberg import exceptions as iceberg_errors
     from pyiceberg.catalog import sql as sql_catalog
+    from pyiceberg.io import FileIO
     from pyiceberg.manifest import DataFile, ManifestFile
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table, Transaction
@@ -163,6 +163,20 @@ def create_iceberg_table(name: TableName, new: NewTable) -> Table:
 
 
 def _create(name: TableName, new: NewTable) -> Transaction:
+    transaction = _stage(name, new)
+
+    def stage_again() -> FileIO:  # the only way to ask for credentials of a table that does not exist yet
+        again = _stage(name, new)
+        if again.table_metadata.location != transaction.table_metadata.location:
+            raise CatalogRefused(location=str(name), reason=_CANNOT_RENEW, fix=_CREATE_FIRST)
+        return again._table.io
+
+    table = transaction._table
+    table.io = with_renewal(table.io, name.catalog.open().properties, stage_again)
+    return transaction
+
+
+def _stage(name: TableName, new: NewTable) -> Transaction:
     catalog, schema = name.catalog.open(), from_model(new.schema)
     with translate_catalog_errors(str(name)):
         # PyIceberg's SQL catalog has namespaces of several levels, but plans new tables in those of one level only.
@@ -174,6 +188,10 @@ def _create(name: TableName, new: NewTable) -> Transaction:
             partition_spec=to_partition_spec(new.partition_by, schema),
             properties={**NEW_PROPERTIES, **new.properties},
         )
+
+
+_CANNOT_RENEW = "the credentials for the files of the new table have expired, and the catalog gives it no others"
+_CREATE_FIRST = "Create the table before the load, or load less at a time."
 
 
 def plan_columns(name: TableName, operations: Iterable[Operation]) -> Transaction:
@@ -315,7 +333,7 @@ def _commit_metadata(name: TableName, transaction: Transaction, has_changed: Cal
         try:
             return transaction.commit_transaction()
         except Exception as error:  # a catalog may raise errors of any library, before or after it has committed
-            if type(error).__name__ in _NOT_COMMITTED:
+            if _is_not_executed(error):
                 raise
             changed = _find_changed(name, has_changed)
             if changed is not None:  # also after a lost race: a client that repeats a request loses against itself
@@ -346,7 +364,6 @@ class IcebergTransaction:
     Args:
         branch: The branch of its snapshots; None for the main branch.
         snapshot_id: The id of the snapshot that it adds, once there is one.
-        renewed: When its access to the files was given by the catalog, in seconds of the monotonic clock.
     """
 
     name: TableName
@@ -354,21 +371,6 @@ class IcebergTransaction:
     is_new: bool = False
     branch: str | None = None
     snapshot_id: int | None = field(default=None, init=False)
-    renewed: float = field(default_factory=monotonic, init=False)
-
-    def renew_credentials(self) -> None:
-        """Ask the catalog for credentials again if those that it vended have expired or soon will.
-
-        The job between opening and commit may take longer than they last. The metadata stay those of its plan.
-
-        Raises:
-            CatalogError: the catalog cannot be read.
-        """
-        own, catalog = self.table.io.properties, self.name.catalog.open().properties
-        is_vended = any(own[name] != catalog.get(name) for name in NAMES.keys() & own.keys())
-        if not is_vended or self.is_new or not _is_stale(own, monotonic() - self.renewed):
-            return
-        self.table.io, self.renewed = self.name.load().io, monotonic()
 
     @property
     def table(self) -> Table:
@@ -425,7 +427,6 @@ class IcebergTransaction:
             InvalidOption: a property of the table is not an integer.
             CatalogError: the store of the table cannot be written.
         """
-        self.renew_credentials()
         metadata, removed, branch = self.metadata, list(removed), self.branch or MAIN_BRANCH
         is_rounded = bool(rounded_sources(metadata))
         if removed and is_rounded:
@@ -503,7 +504,7 @@ class IcebergTransaction:
             CatalogError: the commit failed; nothing is visible.
         """
         location, reason = str(self.name), first_line(error) or type(error).__name__
-        if type(error).__name__ in _NOT_COMMITTED:
+        if _is_not_executed(error):
             self._undo(staged)
             fix = "Nothing was committed. Check the credentials of the catalog and what they allow."
             raise CatalogRefused(location=location, reason=reason, fix=fix) from error
@@ -547,28 +548,6 @@ class IcebergTransaction:
                 io.delete(path)
 
 
-def _is_stale(properties: Mapping[str, str], age_seconds: float) -> bool:
-    """Return whether credentials must be renewed: catalogs need not say when they expire.
-
-    Args:
-        age_seconds: How long ago the catalog vended them.
-    """
-    if age_seconds > _CREDENTIAL_SECONDS:
-        return True
-    soon_ms = (time() + _MARGIN_SECONDS) * 1000
-    times = (value for key, value in properties.items() if _EXPIRES in key)
-    return any(value.isdecimal() and int(value) < soon_ms for value in times)
-
-
-_EXPIRES = "expires-at"
-"""In the names of properties with the time at which credentials expire, in ms: ``s3.session-token-expires-at-ms``,
-``gcs.oauth2.token-expires-at``, ``adls.sas-token-expires-at-ms.ACCOUNT``."""
-
-_MARGIN_SECONDS = 300
-_CREDENTIAL_SECONDS = 600
-"""The age from which on credentials are renewed that do not say when they expire; AWS gives none for under 900 s."""
-
-
 def reference_ages(metadata: TableMetadata, name: str) -> dict[str, int | None]:
     """Return how long a branch or a tag is kept, and which of its snapshots; None where the table says it."""
     reference = metadata.refs.get(name)
@@ -592,8 +571,20 @@ def _is_sqlite(name: TableName) -> bool:
     return isinstance(catalog, sql_catalog.SqlCatalog) and catalog.engine.dialect.name == "sqlite"
 
 
+def _is_not_executed(error: Exception) -> bool:
+    return type(error).__name__ in _NOT_COMMITTED or has_no_token(error)
+
+
 _NOT_COMMITTED = frozenset(
-    {"UnauthorizedError", "ForbiddenError", "BadRequestError", "NoSuchTableError", "NoSuchNamespaceError", "OAuthError"}
+    {
+        "UnauthorizedError",
+        "AuthorizationExpiredError",
+        "ForbiddenError",
+        "BadRequestError",
+        "NoSuchTableError",
+        "NoSuchNamespaceError",
+        "OAuthError",
+    }
 )
 """The errors that a catalog raises only for requests that it has not executed."""
 

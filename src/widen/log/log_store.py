@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import BinaryIO
 from urllib.parse import quote, unquote, urlsplit
 
@@ -35,15 +35,21 @@ class LogStore(FileStore):
 
     Args:
         location: A local path, a ``file:`` URL, or a URL of S3 (s3, s3a), Google (gs) or Azure (az, abfs, abfss).
-        storage_options: Settings and credentials, keys as in object_store and deltalake, in any case.
+        storage_options: Settings and credentials, keys as in object_store and deltalake, in any case; for credentials
+            that expire, a function that returns them as they are now. A copy of the store has those of its moment.
 
     Raises:
         InvalidOption: the scheme of the location is unknown.
     """
 
-    def __init__(self, location: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        location: str | os.PathLike[str],
+        storage_options: Mapping[str, str] | Callable[[], Mapping[str, str]] | None = None,
+    ) -> None:
         self.location = _normalize_location(os.fspath(location))
-        self.storage_options = dict(storage_options or {})
+        self._read_options = storage_options if callable(storage_options) else partial(dict, storage_options or {})
+        self._remote: tuple[Mapping[str, str], ObjectStoreFiles] | None = None
 
     def __reduce__(self) -> tuple[type[LogStore], tuple[str, dict[str, str]]]:
         return LogStore, (self.location, self.storage_options)
@@ -51,13 +57,26 @@ class LogStore(FileStore):
     def __repr__(self) -> str:
         return f"LogStore({self.location!r})"
 
-    @cached_property
-    def _files(self) -> LocalFiles | ObjectStoreFiles:
-        if self.is_local:
-            return LocalFiles(self.location)
-        return ObjectStoreFiles(self.location, self.storage_options)
+    @property
+    def storage_options(self) -> dict[str, str]:
+        """Settings and credentials, as they are now."""
+        return dict(self._read_options())
 
     @property
+    def _files(self) -> LocalFiles | ObjectStoreFiles:
+        return self._local if self.is_local else self._open_remote()
+
+    @cached_property
+    def _local(self) -> LocalFiles:
+        return LocalFiles(self.location)
+
+    def _open_remote(self) -> ObjectStoreFiles:
+        options = self.storage_options
+        if self._remote is None or self._remote[0] != options:
+            self._remote = options, ObjectStoreFiles(self.location, options)
+        return self._remote[1]
+
+    @cached_property
     def is_local(self) -> bool:
         """Return whether the table is on a local disk."""
         return not _SCHEME.match(self.location)

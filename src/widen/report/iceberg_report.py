@@ -49,7 +49,7 @@ def build_iceberg_report(table: Table, name: str, options: str = "") -> Report:
         CorruptFile: a manifest cannot be read.
     """
     metadata = table.metadata
-    history = _History(metadata, name, open_store(table.location(), table.io.properties))
+    history = _History(metadata, name, open_store(table.location(), table.io))
     schema = history.schema(metadata.current_schema_id)
     line = list(ancestors(metadata))[::-1]
     counts = CommitCounts(intervals=list(history.intervals(line)))
@@ -87,7 +87,7 @@ def read_iceberg_history(table: Table, name: str, limit: int | None = None) -> l
         UnsupportedColumnType: Spark has no type for a column.
         CorruptFile: a list of events cannot be read.
     """
-    history = _History(table.metadata, name, open_store(table.location(), table.io.properties))
+    history = _History(table.metadata, name, open_store(table.location(), table.io))
     # The snapshot before the oldest one has the columns that it changed.
     line = list(islice(ancestors(table.metadata), None if limit is None else limit + 1))[::-1]
     return list(history.intervals(line))[::-1][:limit]

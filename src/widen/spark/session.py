@@ -6,9 +6,10 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from hashlib import sha256
 from threading import Event, Thread
 from typing import Any
 from urllib.parse import urlsplit
@@ -479,6 +480,22 @@ def options_of_files(uris: Iterable[str], properties: Mapping[str, str]) -> dict
     buckets = {f"s3://{parts.netloc}" for uri in uris if (parts := urlsplit(uri)).scheme in _S3}
     stores = (open_store(bucket, properties) for bucket in sorted(buckets))
     return {name: value for store in stores for name, value in hadoop_options(store).items()}
+
+
+def with_own_client(uris: Sequence[str], options: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
+    """Return the locations and the options with which Spark uses these options and no others.
+
+    Hadoop keeps a client for each scheme and bucket, with the credentials that it got first. So locations have a scheme
+    of their own if the credentials expire: the client would go on with expired ones, or with those of another table.
+
+    Args:
+        options: What `hadoop_options` returns.
+    """
+    if not any(name.endswith(".session.token") for name in options):
+        return list(uris), dict(options)
+    scheme = f"s3a{sha256(repr(sorted(options.items())).encode()).hexdigest()[:16]}"
+    own = [f"{scheme}:{uri.partition(':')[2]}" if uri.partition(":")[0] in _S3 else uri for uri in uris]
+    return own, {**options, f"fs.{scheme}.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem"}
 
 
 def with_store_settings(

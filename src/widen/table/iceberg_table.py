@@ -555,7 +555,7 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
 
     @property
     def _files(self) -> LogStore:
-        return open_store(self.location, self._table.io.properties)
+        return open_store(self.location, self._table.io)
 
     def _preview_fold(self, column: Path, into: Path | None, spark: SparkSession) -> FoldResult:
         from widen.spark.iceberg.write import open_fold

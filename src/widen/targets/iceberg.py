@@ -130,6 +130,8 @@ from widen.targets.table_format import (
 )
 
 if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+
     from widen.iceberg.catalog import Table
     from widen.iceberg.snapshots import Snapshot
 
@@ -202,13 +204,13 @@ class IcebergLocation(TableLocation):
             location = str(self.name.sibling(f"{SUFFIX}_{_NO_WORD.sub('_', self.branch)}"))
         return IcebergQuarantine.beside(self.name, location, self.storage_options)
 
-    def store(self, location: str, properties: Mapping[str, str]) -> LogStore:
+    def store(self, location: str, io: FileIO) -> LogStore:
         """Return the store of the files of a table.
 
         Raises:
             InvalidOption: its scheme is not supported.
         """
-        return open_store(location, properties, self.storage_options)
+        return open_store(location, io, self.storage_options)
 
     def _ensure_partitions(self, actual: tuple[PartitionField, ...]) -> None:
         if self.partition_by and [each.key for each in self.partition_by] != [each.key for each in actual]:
@@ -304,7 +306,7 @@ class IcebergTarget(IngestTarget):
         table = self.table
         if table is None:
             return ()
-        return read_snapshot_loads(table, self.place.store(table.location(), table.io.properties), self.snapshot)
+        return read_snapshot_loads(table, self.place.store(table.location(), table.io), self.snapshot)
 
     @property
     def key_rules(self) -> KeyRules | None:
@@ -363,7 +365,7 @@ class IcebergTarget(IngestTarget):
 
         before = self.snapshot
         assert after.snapshot is not None
-        deleted = self.deleted_keys(self.place.store(table.location(), table.io.properties)).read(spark)
+        deleted = self.deleted_keys(self.place.store(table.location(), table.io)).read(spark)
         return KeyedProof(
             rules,
             schema,
@@ -385,7 +387,7 @@ def _read_rows(place: IcebergLocation, version: int) -> IcebergRows:
     snapshot = point.snapshot
     files = added_by(table.metadata, table.io, snapshot) if snapshot else ()
     below = frozenset(file.path.removeprefix(f"{root}/") for file in files)
-    return IcebergRows(place.store(root, table.io.properties), schema, below)
+    return IcebergRows(place.store(root, table.io), schema, below)
 
 
 _NO_KEYS_IN_BRANCH = "An ingestion by key writes to the main branch only: the table has one list of deleted keys."
@@ -445,9 +447,8 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
     def writer(self) -> IcebergWriter:
         """Writes files under the draft."""
         transaction = self.transaction
-        transaction.renew_credentials()
         metadata = transaction.metadata
-        store = self.target.place.store(data_location(metadata), transaction.table.io.properties)
+        store = self.target.place.store(data_location(metadata), transaction.table.io)
         # Only the plan of the whole batch says which fields it has: files are written as if it had all.
         hidden = privacy_properties(self.target.policy, self.plan, metadata.properties)
         properties = {**metadata.properties, **hidden}
@@ -529,7 +530,7 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
         assert rules is not None
         ensure_rules_apply(schema, rules)
         transaction, writer = self.transaction, self.writer
-        place = self.target.place.store(transaction.metadata.location, transaction.table.io.properties)
+        place = self.target.place.store(transaction.metadata.location, transaction.table.io)
         lists = self.target.deleted_keys(place)
         number = int(getattr(transaction.metadata, "last_sequence_number", 0)) + 1  # version 1 of the format has none
         if not result.files:
@@ -623,7 +624,6 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
         loaded: LoadRecord | None = None,
     ) -> CommitResult:
         transaction, marks = self.transaction, {}
-        transaction.renew_credentials()
         summary = self._summary(plan, result)
         if names.is_cut(summary):
             summary |= write_events(self._own_store, plan.logged_events(), staged)
@@ -668,7 +668,7 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
     def _own_store(self) -> LogStore:
         """The store below the location of the table, which has what Widen records beside the metadata."""
         transaction = self.transaction
-        return self.target.place.store(transaction.metadata.location, transaction.table.io.properties)
+        return self.target.place.store(transaction.metadata.location, transaction.table.io)
 
     def _summary(self, plan: Plan, result: BatchResult) -> dict[str, str]:
         seen, mode = result.seen, self.target.policy.mode.value
@@ -843,7 +843,7 @@ class IcebergQuarantine(Quarantine):
     def store(self, table: Table, location: str | None = None) -> LogStore:
         """Return the store of the files of the quarantine."""
         place = location or data_location(table.metadata)
-        return open_store(place, table.io.properties, self.storage_options)
+        return open_store(place, table.io, self.storage_options)
 
     def writer(self, transaction: IcebergTransaction) -> IcebergWriter:
         """Return what writes files for a transaction."""

@@ -69,7 +69,7 @@ from widen.spark.read.physical_types import field_id
 from widen.spark.read.predicates import filter_stored_rows, parse_predicate
 from widen.spark.read.projection import ScanGroup, ScanPlan, projection
 from widen.spark.read.scan import list_scan_files, location_key, open_files, row_location_key
-from widen.spark.session import options_of_files
+from widen.spark.session import options_of_files, with_own_client
 from widen.spark.spark_types import (
     Column,
     DataFrame,
@@ -803,7 +803,8 @@ class IcebergSource:
             return FileRows(frame, in_table, F.col(PLACE), F.col(POSITION))
         if all(uri.startswith("file:") for uri in uris):
             uris = list_scan_files(self.spark, LogStore(self.point.metadata.location), listed, uris)
-        frame = open_files(self.spark, scan, group, uris, store_options=options_of_files(uris, self.io.properties))
+        uris, options = with_own_client(uris, options_of_files(uris, self.io.properties))
+        frame = open_files(self.spark, scan, group, uris, store_options=options)
         frame = filter_stored_rows(frame, scan, group)
         return FileRows(frame, projection(scan, group), row_location_key(), F.col("_metadata.row_index"))
 

@@ -124,7 +124,7 @@ def open_iceberg_writer(transaction: IcebergTransaction, schema: StructType) -> 
         schema: The columns of the files, with field ids.
     """
     metadata = transaction.metadata
-    store = open_store(data_location(metadata), transaction.table.io.properties)
+    store = open_store(data_location(metadata), transaction.table.io)
     return IcebergWriter(
         store, schema, transaction.partition_fields, metadata.properties, sort_by=transaction.sort_keys
     )

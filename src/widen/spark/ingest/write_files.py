@@ -37,7 +37,7 @@ from widen.spark.errors import translate_spark_errors
 from widen.spark.read.local_rows import NotLocal, read_in_tasks
 from widen.spark.read.physical_types import open_data_file
 from widen.spark.read.scan import read_snapshot
-from widen.spark.session import READ_OPTIONS, hadoop_options
+from widen.spark.session import READ_OPTIONS, hadoop_options, with_own_client
 from widen.spark.source.source_files import as_literal
 from widen.spark.spark_types import Column, DataFrame, F, SparkSession, as_nullable, to_spark, type_to_spark
 from widen.spark.write.arrow_writer import (
@@ -476,7 +476,8 @@ class IcebergRows:
         uris = [self.store.uri(path) for path in paths if path in self.paths]
         if not uris:
             return spark.createDataFrame([], schema)
-        reader = spark.read.schema(schema).options(**READ_OPTIONS, **hadoop_options(self.store))
+        uris, options = with_own_client(uris, hadoop_options(self.store))
+        reader = spark.read.schema(schema).options(**READ_OPTIONS, **options)
         with translate_spark_errors():  # the classic session looks a few files up already here
             # Spark reads each text as a pattern of paths, in which %20 is not a space.
             return reader.parquet(*(as_literal(unquote(uri)) for uri in uris))

@@ -54,7 +54,7 @@ from widen.spark.read.projection import (
     split_group,
     stored_types,
 )
-from widen.spark.session import READ_OPTIONS, hadoop_options
+from widen.spark.session import READ_OPTIONS, hadoop_options, with_own_client
 from widen.spark.source.source_files import FILE_SOURCES, as_literal
 from widen.spark.spark_types import (
     Column,
@@ -259,11 +259,12 @@ def _frame(spark: SparkSession, store: LogStore, scan: ScanPlan, group: ScanGrou
 
 def _source(spark: SparkSession, store: LogStore, scan: ScanPlan, group: ScanGroup) -> DataFrame:
     """Return the files as Spark reads them: physical names, and partition columns as text if directories name them."""
-    uris = [store.uri(path) for path in group.files["path"].to_pylist()]
-    paths, root = list_scan_files(spark, store, group.files, uris), store.uri("")
+    given, names = hadoop_options(store), group.files["path"].to_pylist()
+    (root, *uris), options = with_own_client([store.uri(path) for path in ["", *names]], given)
+    paths, _ = with_own_client(list_scan_files(spark, store, group.files, uris), given)
     # Not for a manifest: it is outside of the table, and Spark refuses a base that its path does not begin with.
     base = unquote(root) if group.is_hive and paths[0].startswith(root) else None
-    return open_files(spark, scan, group, paths, base, hadoop_options(store))
+    return open_files(spark, scan, group, paths, base, options)
 
 
 def open_files(

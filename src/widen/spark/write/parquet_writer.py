@@ -34,7 +34,7 @@ from widen.spark.arrow_types import to_arrow
 from widen.spark.engine import LocalFrame
 from widen.spark.errors import translate_spark_errors
 from widen.spark.read.physical_types import Footer, read_footers
-from widen.spark.session import hadoop_options, proleptic_writes
+from widen.spark.session import hadoop_options, proleptic_writes, with_own_client
 from widen.spark.spark_types import DataFrame, SparkSession, ensure_distinct_names
 from widen.spark.write.arrow_writer import (
     PARTS,
@@ -90,7 +90,8 @@ def write_parquet(
     ensure_distinct_names(frame.sparkSession, store.location, schema, mode)
     by_name = {field.name: field for field in schema}
     partition_names = [physical_name(by_name[name], mode) for name in table.partition_columns]
-    job, options = folder or uuid.uuid4().hex, hadoop_options(store)
+    job = folder or uuid.uuid4().hex
+    (target,), options = with_own_client([store.uri(job)], hadoop_options(store))
     with contextlib.ExitStack() as undo:
         undo.callback(discard_folder, store, job)
         indexed, private = indexed_columns(table), _private_columns(table)
@@ -106,7 +107,7 @@ def write_parquet(
                 writer = to_physical_layout(frame, table).write.options(**_OPTIONS, **options)
                 # Spark takes a path here and not a URI: it would look for a folder with %20 in its name.
                 with proleptic_writes(frame.sparkSession):
-                    writer.partitionBy(*partition_names).parquet(unquote(store.uri(job)))
+                    writer.partitionBy(*partition_names).parquet(unquote(target))
                 adds = _adds(frame, store, job, indexed)
         undo.pop_all()
     return adds

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pyiceberg import catalog as iceberg_catalog
     from pyiceberg import exceptions as iceberg_errors
     from pyiceberg.catalog import sql as sql_catalog
-    from pyiceberg.io import FileIO
+    from pyiceberg.io import FileIO as FileIO
     from pyiceberg.table import Table as Table
     from sqlalchemy import orm as sql_orm
     from sqlalchemy.engine import url as sql_urls

@@ -130,9 +130,7 @@ from widen.targets.table_format import (
 )
 
 if TYPE_CHECKING:
-    from pyiceberg.io import FileIO
-
-    from widen.iceberg.catalog import Table
+    from widen.iceberg.catalog import FileIO, Table
     from widen.iceberg.snapshots import Snapshot
 
 ice = import_lazily("pyiceberg.expressions")

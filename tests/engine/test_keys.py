@@ -23,6 +23,7 @@ import widen
 from support.command_line import run
 from support.fault import FULL
 from widen.errors import InvalidCondition, InvalidOption, KeyRepeated, OptionMissing, SequenceRepeated
+from widen.spark.engine import require_spark
 from widen.spark.ingest.keyed_verification import KeyedProof
 from widen.table import Table, create_table
 
@@ -537,7 +538,9 @@ FAULTS: Mapping[str, Callable[[DataFrame], DataFrame]] = {
 
 
 def test_the_proof_finds_what_a_writer_gets_wrong(keyed: Keyed, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The proof reads other rows than those that the writer has committed."""
+    """The proof on Spark reads other rows than those that the writer has committed."""
+    require_spark(keyed.spark, "its proof is the subject")
+    monkeypatch.setattr("widen.spark.engine.SESSION_WINS", True)
     create_table(keyed.location, "id bigint, at bigint, n bigint, op string")
     keyed.ingest([record(1, 1, 1), record(3, 1, 3), record(4, 1, 4), record(6, 5, 6)])
     batch = [record(1, 2, 5), record(2, 7, 7), record(2, 6, 6), record(3, 2, 8, "d"), record(6, 1, 66)]

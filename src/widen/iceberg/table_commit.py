@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -109,7 +110,7 @@ def open_transaction(
     Its schema has the field ids of new columns, so that files can be written with them.
 
     Args:
-        table: Its newest version; None to create it.
+        table: Its newest version, which stays as it is; None to create it.
         branch: The branch of its snapshots; None for the main branch.
 
     Raises:
@@ -126,8 +127,9 @@ def open_transaction(
     # same interval of a stream twice. Here a lost race is planned again.
     with translate_catalog_errors(str(name)):
         properties = {**table.metadata.properties, _RETRIES: "0"}
-        table.metadata = table.metadata.model_copy(update={"properties": properties})
-        transaction = table.transaction()
+        own = copy(table)  # the commit changes it to the new version
+        own.metadata = table.metadata.model_copy(update={"properties": properties})
+        transaction = own.transaction()
         if operations:
             _change_columns(name, transaction, operations)
     return IcebergTransaction(name, transaction, branch=branch)

@@ -43,7 +43,7 @@ from widen.model.column_path import ELEMENT, KEY, VALUE, format_path
 from widen.model.display import Progress, Step, no_progress
 from widen.model.types import similarity_key
 from widen.schema.operations import WidenType
-from widen.spark.engine import require_spark
+from widen.spark.engine import is_local, require_spark
 from widen.spark.ingest.batch import Batch, BatchResult
 from widen.spark.ingest.text_tasks import MIN_COUNTED_RECORDS, BatchWriteSpec
 from widen.spark.source.file_ranges import is_small
@@ -170,8 +170,6 @@ def commit_batch(
         ensure_paths_hide_nothing(batch, request.policy)
         ensure_has_texts(batch, request.keys, verifies=bool(after.verified))
         if after.verified:
-            if request.keys is not None:
-                require_spark(batch.spark, "it verifies rows that change by key")
             batch.prepare_proof()
         table = opened.with_file_fields(batch.names)
         if request.commit_guard.is_repeated(table):
@@ -191,6 +189,8 @@ def commit_batch(
             # Every refusal comes before the first commit, so that a refused batch leaves both tables alone.
             ensure_plan_allowed(plan, request)
             request.limits.ensure_fulfilled(plan, written.result.seen)
+            if after.verified and request.keys is not None and is_local(batch.spark):
+                _prepare_keyed_proof(batch, request.keys, plan)
             request.progress("committing")
             # The quarantine is committed first, so that every record is in one of the two tables at any time.
             quarantine = _write_quarantine(batch, written, request)
@@ -225,6 +225,15 @@ def ensure_has_texts(batch: Batch, keys: KeyRules | None, *, verifies: bool = Fa
         if is_on:
             expected = "With keys, this needs JSON, CSV or text; the records of this source have types."
             raise InvalidOption(option=option, value=True, expected=expected)
+
+
+def _prepare_keyed_proof(batch: Batch, rules: KeyRules, plan: Plan) -> None:
+    """Start Spark, before the commit, if only Spark can prove what the batch does to the rows of its keys."""
+    from widen.spark.ingest.local_keyed_verification import find_proof_obstacle
+
+    obstacle = find_proof_obstacle(rules, plan.schema)
+    if obstacle is not None:
+        require_spark(batch.spark, f"it verifies rows that change by key, and {obstacle}")
 
 
 def _has_rows(batch: Batch, written: WrittenBatch, request: BatchRequest) -> bool:

@@ -23,7 +23,7 @@ from msgspec.json import encode
 from widen.evolution.policy import Policy
 from widen.model.types import DecimalType, StructType
 from widen.proof.canonical import EncodedRecord, digest_text
-from widen.proof.csv_reader import CsvForm, CsvHead, CsvReader, CsvText, read_csv_head, recode
+from widen.proof.csv_reader import CsvForm, CsvHead, CsvReader, CsvText, read_csv_file, read_csv_head, recode
 from widen.proof.row_encoder import RecordLayout, RowEncoder
 from widen.proof.rules import (
     RECORD,
@@ -268,10 +268,7 @@ class SourceDigester:
         if plan is not None and (lines := self._copy()._add_csv_lines(file, form, head, plan, file_values)):
             self._sum.merge(lines.digest, lines.records, lines.values, lines.converted)
             return
-        reader = CsvReader(form, head)
-        for block in _read_blocks(file, head.size):
-            self._add_rows(reader.read(block.splitlines(keepends=True)), file_values)
-        self._add_rows(reader.read([], is_end=True), file_values)
+        self._add_rows(_read_large_csv(file, form, head), file_values)
 
     def _add_csv_lines(
         self, file: BinaryIO, form: CsvForm, head: CsvHead, plan: ProofCsv, file_values: FileValues
@@ -332,6 +329,21 @@ class SourceDigester:
     def sum(self) -> DigestSum:
         """Return the sum. Nothing can be added afterwards."""
         return _with_native(self._sum, self._native)
+
+
+def read_csv_texts(file: BinaryIO, form: CsvForm) -> Iterator[CsvText]:
+    """Yield the texts of a CSV file. A large one is read in blocks, so that it needs little memory."""
+    data = file.read(WHOLE_BYTES)
+    if len(data) < WHOLE_BYTES or not form.is_utf8:
+        return read_csv_file(data + file.read(), form)
+    return _read_large_csv(file, form, read_csv_head(data, form))
+
+
+def _read_large_csv(file: BinaryIO, form: CsvForm, head: CsvHead) -> Iterator[CsvText]:
+    reader = CsvReader(form, head)
+    for block in _read_blocks(file, head.size):
+        yield from reader.read(block.splitlines(keepends=True))
+    yield from reader.read([], is_end=True)
 
 
 def _read_blocks(file: BinaryIO, start: int) -> Iterator[bytes]:

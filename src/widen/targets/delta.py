@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
@@ -82,6 +82,7 @@ from widen.spark.ingest.batch import Batch, BatchResult, with_original_positions
 from widen.spark.ingest.text_tasks import BatchWriteSpec
 from widen.spark.ingest.verification import Verification
 from widen.spark.ingest.write_files import DeltaRows, DeltaWriter
+from widen.spark.read.local_rows import plan_local_scan
 from widen.spark.read.scan import read_data_files, read_snapshot, select_files
 from widen.spark.session import default_properties, find_active
 from widen.spark.source.source_files import to_place
@@ -116,6 +117,7 @@ from widen.targets.table_format import (
 
 if TYPE_CHECKING:
     from widen.spark.dml.local_keys import LocalMerge
+    from widen.spark.engine import LocalFrame
 
 NEW_PROPERTIES: Mapping[Mode, Mapping[str, str]] = {mode: {} for mode in Mode} | {
     Mode.WIDEN: {ENABLE_TYPE_WIDENING: "true"}
@@ -257,6 +259,11 @@ class DeltaTarget(IngestTarget):
 
         # Other commits may lie between the version that was read and this one, so the proof looks at the one before.
         before = open_snapshot(self.store, snapshot.version - 1) if snapshot.version else None
+        lists = KeyLists.of(self.store, before, every=rules.history) if rules.sequence_by else None
+        if is_local(batch.spark):
+            here = self._verify_keys_here(rules, batch, (before, snapshot), lists, quarantine, share)
+            if here is not None:
+                return here
         view = None if before is None else before.with_metadata(snapshot.metadata)
         return KeyedProof(
             rules,
@@ -264,9 +271,36 @@ class DeltaTarget(IngestTarget):
             self.policy,
             None if view is None else read_snapshot(batch.spark, self.store, view),
             read_snapshot(batch.spark, self.store, snapshot),
-            KeyLists.of(self.store, before, every=rules.history).read(batch.spark) if rules.sequence_by else None,
-            quarantined_texts_of(quarantine, batch.spark),
+            None if lists is None else lists.read(batch.spark),
+            cast("DataFrame | None", quarantined_texts_of(quarantine, batch.spark)),
         ).verify(batch.source_digests(snapshot.schema, self.policy), share)
+
+    def _verify_keys_here(
+        self,
+        rules: KeyRules,
+        batch: Batch,
+        versions: tuple[Snapshot | None, Snapshot],
+        lists: KeyLists | None,
+        quarantine: QuarantineWrite | None,
+        share: float,
+    ) -> Verification | None:
+        """Do the same in this process; None if that takes Spark, which has then started."""
+        from widen.spark.dml.local_keys import DeltaFiles
+        from widen.spark.ingest.local_keyed_verification import LocalKeyedProof, TableVersions, prove_here
+
+        before, after = versions
+
+        def build() -> LocalKeyedProof:
+            plan_local_scan(after)
+            files = TableVersions(
+                DeltaFiles(after, after).scan,
+                None if before is None else to_adds(before.files()),
+                to_adds(after.files()),
+            )
+            texts = cast("LocalFrame | None", quarantined_texts_of(quarantine, batch.spark))
+            return LocalKeyedProof(rules, after.schema, self.policy, files, lists, texts)
+
+        return prove_here(batch.spark, build, lambda: batch.source_digests(after.schema, self.policy), share)
 
 
 @dataclass(frozen=True, slots=True)

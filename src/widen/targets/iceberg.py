@@ -81,8 +81,9 @@ from widen.spark.dml.keyed_rows import (
 from widen.spark.dml.replaced_rows import key_predicate
 from widen.spark.engine import Rows, is_local, open_session, require_spark
 from widen.spark.expression import ensure_deterministic_condition
+from widen.spark.iceberg.file_columns import IcebergFileScan
 from widen.spark.iceberg.table_scan import IcebergSource, read_iceberg_files
-from widen.spark.iceberg.write import IcebergFiles, RemovedRows, remove_replaced_iceberg_rows
+from widen.spark.iceberg.write import IcebergFiles, RemovedRows, remove_replaced_iceberg_rows, to_plain_adds
 from widen.spark.ingest.batch import Batch, BatchResult, with_original_positions, with_quarantine_time
 from widen.spark.ingest.keyed_verification import KeyedProof
 from widen.spark.ingest.text_tasks import BatchWriteSpec
@@ -132,6 +133,8 @@ from widen.targets.table_format import (
 if TYPE_CHECKING:
     from widen.iceberg.catalog import FileIO, Table
     from widen.iceberg.snapshots import Snapshot
+    from widen.spark.engine import LocalFrame
+    from widen.spark.ingest.local_keyed_verification import LocalKeyedProof
 
 ice = import_lazily("pyiceberg.expressions")
 
@@ -355,23 +358,46 @@ class IcebergTarget(IngestTarget):
         table, spark = self.place.name.load(), batch.spark
         after = find_read_point(table.metadata, SnapshotReference(version))
         schema = to_model(after.schema, names.read_sources(table.properties, self.location))
+        lists = self.deleted_keys(self.place.store(table.location(), table.io))
+        deleted = lists if rules.sequence_by else None
+
+        def scan_of(snapshot: Snapshot) -> tuple[IcebergSource, IcebergScan]:
+            scan = plan_scan(table.metadata, table.io, snapshot, ice.AlwaysTrue())
+            return IcebergSource(lambda: spark, table.io, replace(after, snapshot=snapshot)), scan
 
         def rows_at(snapshot: Snapshot) -> DataFrame:
-            scan = plan_scan(table.metadata, table.io, snapshot, ice.AlwaysTrue())
-            source = IcebergSource(lambda: spark, table.io, replace(after, snapshot=snapshot))
+            source, scan = scan_of(snapshot)
             return read_iceberg_files(source, schema, scan, UnknownPredicate())
+
+        def prepare_here() -> LocalKeyedProof:
+            from widen.spark.ingest.local_keyed_verification import LocalKeyedProof, TableVersions
+
+            assert after.snapshot is not None
+            files = [
+                None if snapshot is None else to_plain_adds(*scan_of(snapshot), schema)
+                for snapshot in (before, after.snapshot)
+            ]
+            scan = partial(IcebergFileScan, table.io, mapping=table.metadata.name_mapping())
+            versions = TableVersions(lambda columns: scan(schema=columns), files[0], files[1] or ())
+            texts = cast("LocalFrame | None", quarantined_texts_of(quarantine, spark))
+            return LocalKeyedProof(rules, schema, self.policy, versions, deleted, texts)
 
         before = self.snapshot
         assert after.snapshot is not None
-        deleted = self.deleted_keys(self.place.store(table.location(), table.io)).read(spark)
+        if is_local(spark):
+            from widen.spark.ingest.local_keyed_verification import prove_here
+
+            here = prove_here(spark, prepare_here, lambda: batch.source_digests(schema, self.policy), share)
+            if here is not None:
+                return here
         return KeyedProof(
             rules,
             schema,
             self.policy,
             None if before is None else rows_at(before),
             rows_at(after.snapshot),
-            deleted if rules.sequence_by else None,
-            quarantined_texts_of(quarantine, spark),
+            None if deleted is None else deleted.read(spark),
+            cast("DataFrame | None", quarantined_texts_of(quarantine, spark)),
         ).verify(batch.source_digests(schema, self.policy), share)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
+from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from widen.errors import TableNotFound
 from widen.evolution.plan import Plan
@@ -472,9 +472,9 @@ def verify_rows(
     return verify(source, batch.table_digests(rows, paths, policy, texts), share, batch.spark)
 
 
-def quarantined_texts_of(quarantine: QuarantineWrite | None, spark: SparkSession) -> DataFrame | None:
-    """Return the texts of quarantined records in a column `TEXT`, in Spark; None if there are none."""
-    return None if quarantine is None else cast(DataFrame, texts_of(quarantine.rows(spark)))
+def quarantined_texts_of(quarantine: QuarantineWrite | None, spark: SparkSession) -> Rows | None:
+    """Return the texts of quarantined records in a column `TEXT`; None if there are none."""
+    return None if quarantine is None else texts_of(quarantine.rows(spark))
 
 
 # What a flow requires of the table that it reads, whatever its format.

@@ -361,10 +361,7 @@ class IcebergFiles(KeyedTable):
         return self.scan(self.schema)
 
     def find_files(self, searched: Predicate) -> Sequence[Add]:
-        scan = self._scan(searched)
-        if scan.deletes or columns_by_file(self.source, self.schema, scan) is None:
-            raise NotLocal("its files have deleted rows, or values that are not in them")
-        return [_to_add(file.path, file.size_bytes) for file in scan.files]
+        return to_plain_adds(self.source, self._scan(searched), self.schema)
 
     def key_of(self, add: Add) -> str:
         return add.path
@@ -431,6 +428,20 @@ class IcebergFiles(KeyedTable):
         if point.snapshot is None or self.old_schema is None:
             return IcebergScan((), ())
         return plan_scan(point.metadata, self.source.io, point.snapshot, to_row_filter(searched, point.schema))
+
+
+def to_plain_adds(source: IcebergSource, scan: IcebergScan, schema: StructType) -> list[Add]:
+    """Return the files of a scan for `IcebergFileScan`.
+
+    Args:
+        schema: The columns of the table, with field ids.
+
+    Raises:
+        NotLocal: rows are not as the files have them.
+    """
+    if scan.deletes or columns_by_file(source, schema, scan) is None:
+        raise NotLocal("its files have deleted rows, or values that are not in them")
+    return [_to_add(file.path, file.size_bytes) for file in scan.files]
 
 
 def _to_add(path: str, size_bytes: int) -> Add:

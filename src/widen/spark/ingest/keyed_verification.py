@@ -53,7 +53,7 @@ from widen.proof.row_reader import RowReader
 from widen.proof.source_reader import SourceReader
 from widen.schema.source_metadata import source_key
 from widen.schema.table_state import referenced_columns
-from widen.spark.dml.keyed_rows import KEY_TEXT, NUMBER, TEXT, KeyRules, find_columns
+from widen.spark.dml.keyed_rows import KEY_TEXT, NUMBER, TEXT, KeyRules, find_places
 from widen.spark.errors import translate_spark_errors
 from widen.spark.ingest.verification import CONVERTED, DIGEST, FORM, MAX_SHOWN, PLACE, ROW, VALUES, Side, Verification
 from widen.spark.ship import freeze_imports
@@ -63,10 +63,10 @@ from widen.spark.spark_types import Column, DataFrame, F, type_to_spark
 MAX_KEYS = 1_000_000
 """The number of keys of a batch up to which tasks know all of them, and so build no forms of other rows."""
 
-_RECORD, _QUARANTINED, _BEFORE, _AFTER, _DELETED, _OTHERS = range(6)
+RECORD, QUARANTINED, BEFORE, AFTER, DELETED, _OTHERS, _UNCHOSEN = range(7)
 """What a row of the proof is about."""
 
-_KEY, _SEQUENCE, _KIND, _JSON, _IS_DELETE, _HASH, _COUNT = "key", "sequence", "kind", "json", "is_delete", "hash", "n"
+KEY, SEQUENCE, KIND, _JSON, IS_DELETE, _HASH, _COUNT = "key", "sequence", "kind", "json", "is_delete", "hash", "n"
 _UNTIL = "until"
 """Of a version of a row the order until which it is valid, empty if it is the current one; `_BROKEN` otherwise."""
 
@@ -74,14 +74,14 @@ _BROKEN = "broken"
 """Stands for a version that is current and has an end, or neither."""
 
 _DDL = (
-    f"{_KIND} int, {_KEY} binary, {_SEQUENCE} string, {DIGEST} binary, {VALUES} bigint, {CONVERTED} bigint, "
+    f"{KIND} int, {KEY} binary, {SEQUENCE} string, {DIGEST} binary, {VALUES} bigint, {CONVERTED} bigint, "
     f"{PLACE} string, {_JSON} string, {_HASH} decimal(38,0), {_COUNT} bigint, {_UNTIL} string, {FORM} binary"
 )
 _SCHEMA = pa.schema(
     {
-        _KIND: pa.int32(),
-        _KEY: pa.binary(),
-        _SEQUENCE: pa.string(),
+        KIND: pa.int32(),
+        KEY: pa.binary(),
+        SEQUENCE: pa.string(),
         DIGEST: pa.binary(),
         VALUES: pa.int64(),
         CONVERTED: pa.int64(),
@@ -93,9 +93,11 @@ _SCHEMA = pa.schema(
         FORM: pa.binary(),
     }
 )
-_TOTALS = ("records", "values", "exact", "converted", "lost", "extra")
-_JUDGED = ", ".join(f"{name} bigint" for name in _TOTALS) + ", place string"
+TOTALS = ("records", "values", "exact", "converted", "lost", "extra")
+_JUDGED = ", ".join(f"{name} bigint" for name in TOTALS) + ", place string"
 _BATCH_ROWS = 10_000
+
+OTHERS_CHANGED = "rows of keys that the batch does not have were changed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +127,7 @@ class KeyedProof:
             source: The records of the batch, as texts.
             share: The share of the keys to compare.
         """
-        reader, limit = _KeyReader.of(self.rules, self.schema), int(share * 2**32)
+        reader, limit = KeyReader.of(self.rules, self.schema), int(share * 2**32)
         records = source.digests().mapInArrow(partial(_record_rows, reader, limit), _DDL).persist()
         try:
             with translate_spark_errors():
@@ -133,50 +135,51 @@ class KeyedProof:
         finally:
             records.unpersist()
 
-    def _compare(self, reader: _KeyReader, records: DataFrame, limit: int, share: float) -> Verification:
-        keys = records.where(F.col(_KEY).isNotNull()).select(_KEY).distinct().limit(MAX_KEYS + 1).collect()
-        wanted = None if len(keys) > MAX_KEYS else frozenset(bytes(row[_KEY]) for row in keys)
+    def _compare(self, reader: KeyReader, records: DataFrame, limit: int, share: float) -> Verification:
+        keys = records.where(F.col(KEY).isNotNull()).select(KEY).distinct().limit(MAX_KEYS + 1).collect()
+        wanted = None if len(keys) > MAX_KEYS else frozenset(bytes(row[KEY]) for row in keys)
+        records = records.where(F.col(KIND) == RECORD)
         frames = [self._with_deletes(records)]
-        versions = [(_AFTER, self.after)] + ([] if self.before is None else [(_BEFORE, self.before)])
+        versions = [(AFTER, self.after)] + ([] if self.before is None else [(BEFORE, self.before)])
         read = partial(_version_rows, reader, self.schema, self.policy, limit, wanted)
         for kind, rows in versions:
             hashed = rows.select(F.struct("*").alias(ROW), _row_hash(self.schema).alias(_HASH))
-            frames.append(hashed.mapInArrow(partial(read, kind), _DDL).withColumn(_IS_DELETE, F.lit(False)))
+            frames.append(hashed.mapInArrow(partial(read, kind), _DDL).withColumn(IS_DELETE, F.lit(False)))
         if self.quarantined is not None:
-            task = partial(_quarantined_rows, reader, self.schema, self.policy, limit)
+            task = partial(quarantined_rows, reader, self.schema, self.policy, limit)
             texts = self.quarantined.select(SOURCE_TEXT).mapInArrow(task, _DDL)
-            frames.append(texts.withColumn(_IS_DELETE, F.lit(False)))
+            frames.append(texts.withColumn(IS_DELETE, F.lit(False)))
         if self.deleted is not None:
             listed = self.deleted.mapInArrow(partial(_deleted_rows, reader, limit, wanted), _DDL)
-            frames.append(listed.withColumn(_IS_DELETE, F.lit(True)))
+            frames.append(listed.withColumn(IS_DELETE, F.lit(True)))
         rows = reduce(DataFrame.unionAll, frames).drop(_JSON).persist()
         try:
-            is_others = F.col(_KIND) == _OTHERS
+            is_others = F.col(KIND) == _OTHERS
             others = {row[0]: (row[1], row[2]) for row in _sum_others(rows.where(is_others)).collect()}
-            keyed = rows.where(~is_others).repartition(_KEY).sortWithinPartitions(_KEY)
+            keyed = rows.where(~is_others).repartition(KEY).sortWithinPartitions(KEY)
             judged = keyed.mapInArrow(partial(_judge_task, reader), _JUDGED).persist()
-            sums = judged.agg(*(F.coalesce(F.sum(name), F.lit(0)) for name in _TOTALS)).collect()[0]
+            sums = judged.agg(*(F.coalesce(F.sum(name), F.lit(0)) for name in TOTALS)).collect()[0]
             count, values, exact, converted, lost, extra = map(int, sums)
             shown = judged.where("place IS NOT NULL").select("place").orderBy("place").limit(MAX_SHOWN).collect()
             places = [row.place for row in shown]
             judged.unpersist()
         finally:
             rows.unpersist()
-        if self.before is not None and others.get(_BEFORE) != others.get(_AFTER):
-            places.append("rows of keys that the batch does not have were changed")
-        elif self.before is None and others.get(_AFTER, (0, 0))[1]:
-            extra += int(others[_AFTER][1])
+        if self.before is not None and others.get(BEFORE) != others.get(AFTER):
+            places.append(OTHERS_CHANGED)
+        elif self.before is None and others.get(AFTER, (0, 0))[1]:
+            extra += int(others[AFTER][1])
         return Verification(count, values, exact, converted, lost, tuple(places), extra, share)
 
     def _with_deletes(self, records: DataFrame) -> DataFrame:
         """Add whether a record deletes; Spark's own reader of JSON reads the columns of the condition."""
         condition = self.rules.delete_when
         if condition is None:
-            return records.withColumn(_IS_DELETE, F.lit(False))
+            return records.withColumn(IS_DELETE, F.lit(False))
         names = {path[0].lower() for path in referenced_columns(condition, self.schema)}
         columns = [_parse(each).alias(each.name) for each in self.schema if each.name.lower() in names]
         kept = F.struct(*records.columns).alias(_PROOF)
-        is_delete = F.coalesce(F.expr(condition).cast("boolean"), F.lit(False)).alias(_IS_DELETE)
+        is_delete = F.coalesce(F.expr(condition).cast("boolean"), F.lit(False)).alias(IS_DELETE)
         return records.select(kept, *columns).select(f"{_PROOF}.*", is_delete)
 
 
@@ -220,7 +223,7 @@ def _sum_others(rows: DataFrame) -> DataFrame:
 
 
 @dataclass(frozen=True, slots=True)
-class _KeyReader:
+class KeyReader:
     """Reads the key and the sequence of a form, which is a record or a row as the proof sees it.
 
     Args:
@@ -231,14 +234,14 @@ class _KeyReader:
     family: str
 
     @staticmethod
-    def of(rules: KeyRules, schema: StructType) -> _KeyReader:
+    def of(rules: KeyRules, schema: StructType) -> KeyReader:
         """Return the reader for a table: the first column of the sequence says which of the three it is."""
-        columns = [] if rules.sequence_by is None else find_columns(schema, rules.sequence_by)
+        columns = [] if rules.sequence_by is None else find_places(schema, rules.sequence_by)
         if not columns:
-            return _KeyReader(rules, "")
-        first = columns[0][1]
+            return KeyReader(rules, "")
+        first = columns[0][0]
         is_time = first in (DATE, TIMESTAMP, TIMESTAMP_NTZ)
-        return _KeyReader(rules, "text" if first == STRING else "time" if is_time else "number")
+        return KeyReader(rules, "text" if first == STRING else "time" if is_time else "number")
 
     def key(self, form: Form) -> bytes | None:
         """Return the key, None if a field of it is missing, null or not a scalar."""
@@ -270,7 +273,7 @@ class _KeyReader:
         if self.family == "text":
             return value if isinstance(value, str) else None
         if self.family == "time":
-            micros = _micros(value) if isinstance(value, str) else None
+            micros = read_micros(value) if isinstance(value, str) else None
             return None if micros is None else str(micros)
         if isinstance(value, msgspec.msgpack.Ext):
             return bytes(value.data).decode()
@@ -298,7 +301,8 @@ def _value_at(form: Form, path: Path) -> Any:
 _TIME = re.compile(r"(\d{4,6})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,6})\d*)?)?(?:Z|\+00:00)?$")
 
 
-def _micros(text: str) -> int | None:
+def read_micros(text: str) -> int | None:
+    """Return a date or a time in the form of the proof as microseconds from 1970; None if a text is neither."""
     match = _TIME.match(text)
     if match is None or int(match[1]) > 9999:
         return None
@@ -308,7 +312,7 @@ def _micros(text: str) -> int | None:
     return (((days * 24 + hour) * 60 + minute) * 60 + second) * 1_000_000 + micros
 
 
-def _listed_key(text: str, keys: int) -> bytes | None:
+def listed_key(text: str, keys: int) -> bytes | None:
     """Return the key that a text in the list of deleted keys stands for, in the form of the proof."""
     texts = [text] if keys == 1 else msgspec.json.decode(text)
     values: list[Any] = []
@@ -334,7 +338,7 @@ def _listed_key(text: str, keys: int) -> bytes | None:
 
 
 def _row(kind: int, **values: Any) -> dict[str, Any]:
-    return {_KIND: kind, **values}
+    return {KIND: kind, **values}
 
 
 def _batches(rows: Iterable[dict[str, Any]], schema: pa.Schema = _SCHEMA) -> Iterator[pa.RecordBatch]:
@@ -343,54 +347,58 @@ def _batches(rows: Iterable[dict[str, Any]], schema: pa.Schema = _SCHEMA) -> Ite
         yield pa.RecordBatch.from_pylist(some, schema=schema)
 
 
-def _is_chosen(key: bytes | None, limit: int) -> bool:
+def is_chosen(key: bytes | None, limit: int) -> bool:
+    """Return whether a key is in the sample that a limit of checksums gives."""
     return limit >= 2**32 or crc32(key or b"") < limit
 
 
-def _record_rows(reader: _KeyReader, limit: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _record_rows(reader: KeyReader, limit: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     def rows() -> Iterator[dict[str, Any]]:
         for row in chain.from_iterable(batch.to_pylist() for batch in batches):
             form = msgspec.msgpack.decode(row[FORM])
             key = reader.key(form)
-            if _is_chosen(key, limit):
+            if not is_chosen(key, limit):
+                yield _row(_UNCHOSEN, **{KEY: key})  # its rows are not those of other keys
+            else:
                 text = encode_form(form).decode() if isinstance(form, dict) else None
                 counts = {VALUES: row[VALUES], CONVERTED: row[CONVERTED], PLACE: row[PLACE]}
-                ours = {_KEY: key, _SEQUENCE: reader.sequence(form), DIGEST: row[DIGEST], _JSON: text}
-                yield _row(_RECORD, **ours, **counts, **{FORM: reader.kept_form(form)})
+                ours = {KEY: key, SEQUENCE: reader.sequence(form), DIGEST: row[DIGEST], _JSON: text}
+                yield _row(RECORD, **ours, **counts, **{FORM: reader.kept_form(form)})
 
     return _batches(rows())
 
 
-def _quarantined_rows(
-    reader: _KeyReader, schema: StructType, policy: Policy, limit: int, batches: Iterable[pa.RecordBatch]
+def quarantined_rows(
+    reader: KeyReader, schema: StructType, policy: Policy, limit: int, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
+    """Yield the keys and the digests of quarantined texts."""
     freeze_imports()
     source = SourceReader(schema, policy)
 
     def rows() -> Iterator[dict[str, Any]]:
         for text in chain.from_iterable(batch.column(0).to_pylist() for batch in batches):
             form = source.read_quarantined_records(text)
-            if _is_chosen(key := reader.key(form), limit):
-                yield _row(_QUARANTINED, **{_KEY: key, DIGEST: digest(form), VALUES: count_form(form)})
+            if is_chosen(key := reader.key(form), limit):
+                yield _row(QUARANTINED, **{KEY: key, DIGEST: digest(form), VALUES: count_form(form)})
 
     return _batches(rows())
 
 
 def _deleted_rows(
-    reader: _KeyReader, limit: int, wanted: frozenset[bytes] | None, batches: Iterable[pa.RecordBatch]
+    reader: KeyReader, limit: int, wanted: frozenset[bytes] | None, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     def rows() -> Iterator[dict[str, Any]]:
         for row in chain.from_iterable(batch.to_pylist() for batch in batches):
-            key = _listed_key(row[KEY_TEXT], len(reader.rules.key))
-            if _is_chosen(key, limit) and (wanted is None or key in wanted):
+            key = listed_key(row[KEY_TEXT], len(reader.rules.key))
+            if is_chosen(key, limit) and (wanted is None or key in wanted):
                 number = row[NUMBER]
-                yield _row(_DELETED, **{_KEY: key, _SEQUENCE: row[TEXT] if number is None else str(number)})
+                yield _row(DELETED, **{KEY: key, SEQUENCE: row[TEXT] if number is None else str(number)})
 
     return _batches(rows())
 
 
 def _version_rows(
-    reader: _KeyReader,
+    reader: KeyReader,
     schema: StructType,
     policy: Policy,
     limit: int,
@@ -419,25 +427,25 @@ def _version_rows(
         rows = []
         found = [key for key, ours in zip(keys, is_ours, strict=True) if ours]
         for key, form in zip(found, rows_of.forms(structs.filter(mask)) if found else (), strict=True):
-            if _is_chosen(key, limit):
+            if is_chosen(key, limit):
                 order, (form, until) = reader.sequence(form), reader.without_times(form)
-                ours = {_KEY: key, _SEQUENCE: order, DIGEST: digest(form), VALUES: count_form(form), _UNTIL: until}
+                ours = {KEY: key, SEQUENCE: order, DIGEST: digest(form), VALUES: count_form(form), _UNTIL: until}
                 rows.append(_row(kind, **ours, **{FORM: reader.kept_form(form)}))
         yield from _batches(rows)
     yield from _batches([_row(_OTHERS, **{VALUES: kind, _HASH: total, _COUNT: count})])
 
 
-def _judge_task(reader: _KeyReader, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _judge_task(reader: KeyReader, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Judge the keys of a task, whose rows are sorted by key."""
     rows = chain.from_iterable(batch.to_pylist() for batch in batches)
-    judged = (_judge(reader, key, list(some)) for key, some in groupby(rows, lambda row: row[_KEY]))
+    judged = (judge_key(reader, key, list(some)) for key, some in groupby(rows, lambda row: row[KEY]))
     return _batches(judged, _JUDGED_SCHEMA)
 
 
-_JUDGED_SCHEMA = pa.schema([*((name, pa.int64()) for name in _TOTALS), ("place", pa.string())])
+_JUDGED_SCHEMA = pa.schema([*((name, pa.int64()) for name in TOTALS), ("place", pa.string())])
 
 
-def _judge(reader: _KeyReader, key: bytes | None, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def judge_key(reader: KeyReader, key: bytes | None, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Compare what a key must have with what it has.
 
     Args:
@@ -445,24 +453,24 @@ def _judge(reader: _KeyReader, key: bytes | None, rows: Sequence[Mapping[str, An
     """
     found: dict[int, list[Mapping[str, Any]]] = {}
     for row in rows:
-        found.setdefault(row[_KIND], []).append(row)
-    records, before, after = (found.get(kind, []) for kind in (_RECORD, _BEFORE, _AFTER))
-    totals = dict.fromkeys(_TOTALS, 0)
+        found.setdefault(row[KIND], []).append(row)
+    records, before, after = (found.get(kind, []) for kind in (RECORD, BEFORE, AFTER))
+    totals = dict.fromkeys(TOTALS, 0)
     totals["records"] = len(records)
-    waiting = Counter(row[DIGEST] for row in found.get(_QUARANTINED, []))
+    waiting = Counter(row[DIGEST] for row in found.get(QUARANTINED, []))
     staying, lost = [], []
     for row in records:
         if waiting[row[DIGEST]]:
             waiting[row[DIGEST]] -= 1
             _count_kept(totals, row)
-        elif key is None or (reader.family and row[_SEQUENCE] is None):
+        elif key is None or (reader.family and row[SEQUENCE] is None):
             lost.append(row)
         else:
             staying.append(row)
     totals["extra"] += sum(waiting.values())
     is_right = True
     if key is not None:
-        is_right = _has_newest(reader, staying, before, after, found.get(_DELETED, []), totals, lost)
+        is_right = _has_newest(reader, staying, before, after, found.get(DELETED, []), totals, lost)
     for row in lost:
         totals["values"] += row[VALUES]
         totals["lost"] += row[VALUES]
@@ -479,7 +487,7 @@ def _count_kept(totals: dict[str, int], row: Mapping[str, Any]) -> None:
 
 
 def _has_newest(
-    reader: _KeyReader,
+    reader: KeyReader,
     records: Sequence[Mapping[str, Any]],
     before: Sequence[Mapping[str, Any]],
     after: Sequence[Mapping[str, Any]],
@@ -497,16 +505,16 @@ def _has_newest(
         return _has_merged(reader, records, before, after, deleted, totals)
     if reader.family:
         events = [*records, *before, *deleted]
-        top = max(reader.order(row[_SEQUENCE]) for row in events)
-        newest = [row for row in records if reader.order(row[_SEQUENCE]) == top]
-        is_gone = any(reader.order(row[_SEQUENCE]) == top for row in deleted)
-        was_newest = any(reader.order(row[_SEQUENCE]) == top for row in before)
+        top = max(reader.order(row[SEQUENCE]) for row in events)
+        newest = [row for row in records if reader.order(row[SEQUENCE]) == top]
+        is_gone = any(reader.order(row[SEQUENCE]) == top for row in deleted)
+        was_newest = any(reader.order(row[SEQUENCE]) == top for row in before)
     else:
         newest, is_gone, was_newest = list(records), False, False
     if is_gone and not was_newest:
         # A remembered deletion is the newest: nothing comes back, and nothing else goes.
         is_right = was == now
-    elif any(row[_IS_DELETE] for row in newest):
+    elif any(row[IS_DELETE] for row in newest):
         is_right = not now
     elif not newest or (was_newest and was == now):
         is_right = was == now
@@ -523,7 +531,7 @@ def _has_newest(
 
 
 def _has_versions(
-    reader: _KeyReader,
+    reader: KeyReader,
     records: Sequence[Mapping[str, Any]],
     before: Sequence[Mapping[str, Any]],
     after: Sequence[Mapping[str, Any]],
@@ -536,23 +544,23 @@ def _has_versions(
         return Counter((row[DIGEST], row[_UNTIL]) for row in before) == Counter((r[DIGEST], r[_UNTIL]) for r in after)
     events: dict[Any, list[Mapping[str, Any]]] = {}
     for row in (*before, *records, *deleted):
-        events.setdefault(reader.order(row[_SEQUENCE]), []).append(row)
+        events.setdefault(reader.order(row[SEQUENCE]), []).append(row)
     times = sorted(events)
     ends: dict[Any, Any] = dict(pairwise(times))
     expected = {
         time: {row[DIGEST]: row for row in events[time]}
         for time in times
-        if not any(row[_IS_DELETE] for row in events[time])
+        if not any(row[IS_DELETE] for row in events[time])
     }
-    found = {reader.order(row[_SEQUENCE]): row for row in after}
+    found = {reader.order(row[SEQUENCE]): row for row in after}
     is_right = len(found) == len(after) and found.keys() == expected.keys()
     for time, rows in expected.items():
         version = found.get(time)
         if version is None or version[DIGEST] not in rows:
             is_right = False
-            lost += [each for each in rows.values() if each[_KIND] == _RECORD]
+            lost += [each for each in rows.values() if each[KIND] == RECORD]
             continue
-        if rows[version[DIGEST]][_KIND] == _RECORD:
+        if rows[version[DIGEST]][KIND] == RECORD:
             _count_kept(totals, rows[version[DIGEST]])
         until = None if version[_UNTIL] in ("", _BROKEN) else reader.order(version[_UNTIL])
         is_right &= version[_UNTIL] != _BROKEN and until == ends.get(time)
@@ -565,7 +573,7 @@ _MAX_TRIES = 1_000
 
 
 def _has_merged(
-    reader: _KeyReader,
+    reader: KeyReader,
     records: Sequence[Mapping[str, Any]],
     before: Sequence[Mapping[str, Any]],
     after: Sequence[Mapping[str, Any]],
@@ -573,10 +581,10 @@ def _has_merged(
     totals: dict[str, int],
 ) -> bool:
     """Return whether a key has the row that its partial records lead to, on top of the row before."""
-    start = max((reader.order(row[_SEQUENCE]) for row in (*before, *deleted)), default=None)
+    start = max((reader.order(row[SEQUENCE]) for row in (*before, *deleted)), default=None)
     groups: dict[Any, list[Mapping[str, Any]]] = {}
     for row in records:
-        order = reader.order(row[_SEQUENCE])
+        order = reader.order(row[SEQUENCE])
         if start is None or order >= start or not reader.family:
             groups.setdefault(order, []).append(row)
     was, now = (sorted(row[DIGEST] for row in rows) for rows in (before, after))
@@ -586,13 +594,13 @@ def _has_merged(
         _orders(rows, may_be_late=bool(reader.family) and order == start)
         for order, rows in sorted(groups.items(), key=lambda item: item[0])
     ]
-    oldest = max(before, key=lambda row: reader.order(row[_SEQUENCE]), default=None)
-    is_gone = any(reader.order(row[_SEQUENCE]) == start for row in deleted) and bool(reader.family)
+    oldest = max(before, key=lambda row: reader.order(row[SEQUENCE]), default=None)
+    is_gone = any(reader.order(row[SEQUENCE]) == start for row in deleted) and bool(reader.family)
     base = None if oldest is None or is_gone else msgspec.msgpack.decode(oldest[FORM])
     for order in islice(product(*ties), _MAX_TRIES):
         form = base
         for row in chain.from_iterable(order):
-            form = None if row[_IS_DELETE] else _merge_forms(form, msgspec.msgpack.decode(row[FORM]))
+            form = None if row[IS_DELETE] else _merge_forms(form, msgspec.msgpack.decode(row[FORM]))
         if now == ([] if form is None else [digest(form)]):
             for row in records[:1] if now else ():
                 _count_kept(totals, row)
@@ -603,8 +611,8 @@ def _has_merged(
 
 def _orders(rows: Sequence[Mapping[str, Any]], *, may_be_late: bool) -> list[tuple[Mapping[str, Any], ...]]:
     """Return the orders of records with one sequence: a deletion comes last, and of the others any may."""
-    deletes = [row for row in rows if row[_IS_DELETE]]
-    orders = permutations(row for row in rows if not row[_IS_DELETE])
+    deletes = [row for row in rows if row[IS_DELETE]]
+    orders = permutations(row for row in rows if not row[IS_DELETE])
     found = [(*each, *deletes) for each in islice(orders, _MAX_TRIES)]
     return [*found, ()] if may_be_late else found
 

@@ -15,7 +15,7 @@ from datetime import datetime
 from functools import cache, partial, reduce
 from itertools import chain, groupby, islice
 from math import ceil
-from typing import Any, TypeAlias, cast
+from typing import Any, BinaryIO, TypeAlias, cast
 
 import msgspec
 import pyarrow as pa
@@ -33,11 +33,12 @@ from widen.proof.canonical import (
     find_differences,
 )
 from widen.proof.json_reader import split_into_parts, split_lines
-from widen.proof.record_digests import DigestSum, RowDigester, SourceDigester, find_native_readers
+from widen.proof.record_digests import DigestSum, RowDigester, SourceDigester, find_native_readers, read_csv_texts
 from widen.proof.row_encoder import LayoutMatcher, RecordLayout, learn_layout
 from widen.proof.row_reader import RowReader
 from widen.proof.rules import build_proof_rules
 from widen.proof.source_reader import (
+    FilePart,
     FileTasks,
     FileValueReader,
     FileValues,
@@ -115,6 +116,8 @@ class RecordForm:
 Reader: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[RecordForm]]
 Digester: TypeAlias = Callable[[RecordLayout, int, Iterable[pa.RecordBatch]], DigestSum]
 """Sums the digests of batches, with a layout and the limit of a sample."""
+FormTask: TypeAlias = Callable[[Iterator[RecordForm]], Iterator[pa.RecordBatch]]
+"""What a task makes of records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,12 +146,14 @@ class Side:
         parts: Rows with their digester, for the sums.
         reader: Reads what is not in the parts, for the sums.
         learn: Returns the layout of the records of a source.
+        map_records: Returns what tasks of this process make of the records of a source; None if Spark reads them.
     """
 
     digests: Callable[[], DataFrame]
     parts: tuple[tuple[Rows, Digester], ...] = ()
     reader: TaskReader | None = None
     learn: Callable[[], RecordLayout] = RecordLayout
+    map_records: Callable[[FormTask], pa.Table] | None = None
 
     @property
     def has_sums(self) -> bool:
@@ -449,7 +454,16 @@ def build_text_side(source: TextSource, schema: StructType, policy: Policy) -> S
         tuple(parts),
         reader,
         partial(_learn_layout, source, schema, policy) if has_layout else RecordLayout,
+        partial(_map_records, source, schema, policy) if is_local(source.spark) else None,
     )
+
+
+def _map_records(source: TextSource, schema: StructType, policy: Policy, task: FormTask) -> pa.Table:
+    if source.tasks is None:
+        return source.read().mapInArrow(partial(_map_texts, schema, policy, source.fields, task), "").toArrow()
+    count = source.tasks.count
+    read = partial(_read_files, source.tasks.files, schema, policy, source.fields, count)
+    return source.spark.range(0, count, 1, count).mapInArrow(partial(_map_files, read, task), "").toArrow()
 
 
 @dataclass(frozen=True, slots=True)
@@ -564,6 +578,55 @@ def _read_texts(
             is_refused = place is None
             for row in reader.read_refused(text) if is_refused else reader.read(text, values_of(file)):
                 yield RecordForm(row.form, row.values, row.converted, place)
+
+
+def _map_texts(
+    schema: StructType,
+    policy: Policy,
+    files: FileValueReader | None,
+    task: FormTask,
+    batches: Iterable[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    with without_garbage_collection():
+        yield from task(_read_texts(schema, policy, files, batches))
+
+
+def _map_files(
+    read: Callable[[int], Iterator[RecordForm]], task: FormTask, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    with without_garbage_collection():
+        for number in (number for batch in batches for number in batch.column(0).to_pylist()):
+            yield from task(read(number))
+
+
+def _read_files(
+    files: Sequence[ProofFile],
+    schema: StructType,
+    policy: Policy,
+    fields: FileValueReader | None,
+    tasks: int,
+    task: int,
+) -> Iterator[RecordForm]:
+    """Yield the records of the share of a task, cut by the proof as in `_sum_files`."""
+    reader, values_of = SourceReader(schema, policy), fields.read if fields else _no_file_values
+    for part in find_parts(files, task, tasks):
+        values, uri = values_of(part.file.uri), part.file.uri
+        name = f"{uri} from byte {part.start}" if part.start else uri
+        with open_file(uri) as file:
+            for number, (text, is_refused) in enumerate(_texts_of(file, part), 1):
+                for row in reader.read_refused(text) if is_refused else reader.read(text, values):
+                    yield RecordForm(row.form, row.values, row.converted, f"{name}:{number}")
+
+
+def _texts_of(file: BinaryIO, part: FilePart) -> Iterator[tuple[bytes, bool]]:
+    """Yield the texts of a part of a file, each with whether it is surely not a record."""
+    if part.file.csv is not None:
+        yield from ((text.text, not text.is_record) for text in read_csv_texts(file, part.file.csv))
+    elif part.file.is_whole:
+        yield from ((text, False) for text in split_into_parts(file.read()))
+    else:
+        for block in read_proof_blocks(file, part.start, part.end):
+            yield from ((line, False) for line in block.splitlines())
 
 
 def _sum_texts(

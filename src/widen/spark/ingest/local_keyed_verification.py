@@ -1,0 +1,898 @@
+"""The proof of an ingestion by key in this process: what `widen.spark.ingest.keyed_verification` proves, with Arrow.
+
+Tasks read the source with the readers of the proof. The order of the records of each key is found with Arrow, and so is
+whether a key has the row that it must have, as far as that is plain; `judge_key` decides about all other keys. A file
+that both versions have is only searched for rows of the keys, since all others are the same in both.
+
+Whether a record deletes is read off its form, by an evaluation of the condition that the writer does not share.
+
+Source: docs/guide/keys.md; docs/evolution-rules.md#proof
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from functools import partial
+from itertools import groupby, islice
+from operator import eq, ge, gt, le, lt, ne
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec.msgpack import Ext
+
+from widen.errors import InvalidOption
+from widen.evolution.policy import Policy
+from widen.model.column_path import Path, find_field
+from widen.model.lazy_module import import_lazily
+from widen.model.types import (
+    BOOLEAN,
+    BYTE,
+    DATE,
+    DOUBLE,
+    INTEGER,
+    LONG,
+    SHORT,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    DataType,
+    DecimalType,
+    Field,
+    StructType,
+    is_same_name,
+)
+from widen.proof.canonical import EXACT_WHOLE, LONG_NUMBER, Form, count_form, digest
+from widen.proof.column_digests import hash_values
+from widen.proof.row_reader import RowReader
+from widen.protocol.actions import Add
+from widen.protocol.column_metadata import COLLATIONS
+from widen.schema.source_metadata import FORM as TEXT_FORM
+from widen.schema.source_metadata import RESCUED, role_field, role_of, source_key
+from widen.schema.table_state import parse_expression
+from widen.spark.arrow_types import count_up
+from widen.spark.dml.deleted_keys import KeyLists
+from widen.spark.dml.keyed_rows import KEY_TEXT, NUMBER, TEXT, KeyRules, find_places
+from widen.spark.dml.local_keys import FileScan
+from widen.spark.engine import LocalFrame, require_spark
+from widen.spark.ingest.keyed_verification import (
+    AFTER,
+    BEFORE,
+    DELETED,
+    IS_DELETE,
+    KEY,
+    KIND,
+    OTHERS_CHANGED,
+    QUARANTINED,
+    RECORD,
+    SEQUENCE,
+    TOTALS,
+    KeyReader,
+    is_chosen,
+    judge_key,
+    listed_key,
+    quarantined_rows,
+    read_micros,
+)
+from widen.spark.ingest.verification import (
+    CONVERTED,
+    DIGEST,
+    FORM,
+    MAX_SHOWN,
+    PLACE,
+    VALUES,
+    RecordForm,
+    Side,
+    Verification,
+)
+from widen.spark.read.local_rows import NotLocal, find_leaf
+from widen.spark.spark_types import SparkSession
+
+if TYPE_CHECKING:
+    from sqlglot import errors
+    from sqlglot import expressions as sql
+else:
+    errors, sql = map(import_lazily, ("sqlglot.errors", "sqlglot.expressions"))
+
+_BATCH_ROWS = 10_000
+_UNDECIDED = 2
+"""Of a record: only Spark says whether it deletes."""
+
+_CHOSEN, _CODE, _RANK, _AT = "chosen", "code", "rank", "at"
+_RECORDS = pa.schema(
+    {
+        KEY: pa.binary(),
+        SEQUENCE: pa.string(),
+        DIGEST: pa.binary(),
+        VALUES: pa.int64(),
+        CONVERTED: pa.int64(),
+        PLACE: pa.string(),
+        IS_DELETE: pa.int8(),
+        FORM: pa.binary(),
+    }
+)
+_ROWS = pa.schema(
+    {
+        _CODE: pa.int64(),
+        SEQUENCE: pa.string(),
+        DIGEST: pa.binary(),
+        VALUES: pa.int64(),
+        FORM: pa.binary(),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TableVersions:
+    """The versions before and after the commit, as this process reads them.
+
+    Args:
+        scan: Returns how columns of the files of both are read.
+        before: The files of the version before; None if there was no table.
+        after: The files of the version that the commit made.
+    """
+
+    scan: Callable[[StructType], FileScan]
+    before: Sequence[Add] | None
+    after: Sequence[Add]
+
+
+@dataclass(frozen=True, slots=True)
+class LocalKeyedProof:
+    """What the proof compares; see `widen.spark.ingest.keyed_verification.KeyedProof`.
+
+    Args:
+        schema: The columns of the version that the commit made.
+        deleted: The keys that were deleted before; None if they do not count.
+        quarantined: The texts of quarantined records; None if there are none.
+    """
+
+    rules: KeyRules
+    schema: StructType
+    policy: Policy
+    versions: TableVersions
+    deleted: KeyLists | None = None
+    quarantined: LocalFrame | None = None
+
+    def verify(self, source: Side, share: float = 1.0) -> Verification:
+        """Return the result of the proof.
+
+        Args:
+            source: The records of the batch, which tasks of this process read.
+            share: The share of the keys to compare.
+
+        Raises:
+            NotLocal: only Spark can prove it.
+        """
+        reason = find_proof_obstacle(self.rules, self.schema)
+        if reason is not None:
+            raise NotLocal(reason)
+        assert source.map_records is not None
+        reader, limit = KeyReader.of(self.rules, self.schema), int(share * 2**32)
+        records = source.map_records(partial(_record_batches, reader, self.rules.delete_when, self.schema))
+        try:
+            return self._compare(reader, _RECORDS.empty_table() if not len(records) else records, limit, share)
+        except InvalidOption as error:  # a type that Arrow does not have
+            raise NotLocal(error.message) from error
+
+    def _compare(self, reader: KeyReader, records: pa.Table, limit: int, share: float) -> Verification:
+        if pc.any(pc.equal(records[IS_DELETE], _UNDECIDED)).as_py():
+            raise NotLocal("only it says of some records whether they delete")
+        keys = pc.unique(records[KEY]).drop_null()
+        table = _TableReader(reader, self.schema, self.policy, keys)
+        before, after = table.read(self.versions)
+        judge = _Judge(reader, keys, records, before, after, self._deleted(reader, table), limit)
+        totals, places = judge.judge(self._quarantined(reader, limit))
+        if self.versions.before is None:
+            totals["extra"] += table.others_after
+        elif table.has_other_changes:
+            places.append(OTHERS_CHANGED)
+        count, values, exact, converted, lost, extra = (totals[name] for name in TOTALS)
+        return Verification(count, values, exact, converted, lost, tuple(places), extra, share)
+
+    def _deleted(self, reader: KeyReader, table: _TableReader) -> pa.Table:
+        columns: dict[str, list[Any]] = {_CODE: [], SEQUENCE: []}
+        listed = None
+        if self.deleted is not None and self.deleted.has_keys:
+            listed = self.deleted.read_here()
+            if listed is None:
+                raise NotLocal("so many keys were deleted")
+        for row in () if listed is None else listed.to_pylist():
+            code = table.code_of(listed_key(row[KEY_TEXT], len(reader.rules.key)))
+            if code is not None:
+                columns[_CODE].append(code)
+                columns[SEQUENCE].append(row[TEXT] if row[NUMBER] is None else str(row[NUMBER]))
+        return pa.table(columns, schema=pa.schema([_ROWS.field(_CODE), _ROWS.field(SEQUENCE)]))
+
+    def _quarantined(self, reader: KeyReader, limit: int) -> list[dict[str, Any]]:
+        if self.quarantined is None:
+            return []
+        task = partial(quarantined_rows, reader, self.schema, self.policy, limit)
+        return cast("list[dict[str, Any]]", self.quarantined.mapInArrow(task, None).toArrow().to_pylist())
+
+
+def prove_here(
+    spark: SparkSession, build: Callable[[], LocalKeyedProof], read_source: Callable[[], Side], share: float
+) -> Verification | None:
+    """Return the result of a proof in this process; None if that takes Spark, which has then started.
+
+    Args:
+        read_source: Returns the records of the batch.
+
+    Raises:
+        EngineUnsuitable: the caller does not want Spark.
+    """
+    try:
+        return build().verify(read_source(), share)
+    except NotLocal as error:
+        require_spark(spark, f"it verifies rows that change by key, and {error}")
+        return None
+
+
+def find_proof_obstacle(rules: KeyRules, schema: StructType) -> str | None:
+    """Return why only Spark proves an ingestion by key, as the end of a sentence; None if this process can."""
+    if rules.history:
+        return "every version of a row is kept"
+    if rules.delete_when is not None:
+        try:
+            build_condition(rules.delete_when, schema)
+        except NotLocal as error:
+            return str(error)
+    return None
+
+
+# ---- records, in tasks -----------------------------------------------------------------------------
+
+
+def _record_batches(
+    reader: KeyReader, condition: str | None, schema: StructType, records: Iterable[RecordForm]
+) -> Iterator[pa.RecordBatch]:
+    is_delete = _never if condition is None else build_condition(condition, schema)
+    rest = iter(records)
+    while some := list(islice(rest, _BATCH_ROWS)):
+        forms = [record.form for record in some]
+        columns = [
+            list(map(reader.key, forms)),
+            list(map(reader.sequence, forms)),
+            list(map(digest, forms)),
+            [record.values for record in some],
+            [record.converted for record in some],
+            [record.place for record in some],
+            [_flag(is_delete, form) for form in forms],
+            list(map(reader.kept_form, forms)),
+        ]
+        arrays = [pa.array(values, each.type) for values, each in zip(columns, _RECORDS, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=_RECORDS)
+
+
+def _never(_: Form) -> bool:
+    return False
+
+
+def _flag(is_delete: Condition, form: Form) -> int:
+    try:
+        return int(bool(is_delete(form)))
+    except Undecided:
+        return _UNDECIDED
+
+
+# ---- rows of both versions -------------------------------------------------------------------------
+
+
+_Identity: TypeAlias = "tuple[str, str]"
+
+
+@dataclass
+class _TableReader:
+    """Reads the rows of the keys of a batch, and sums up all others.
+
+    Args:
+        keys: The keys of the batch, each once.
+    """
+
+    reader: KeyReader
+    schema: StructType
+    policy: Policy
+    keys: pa.Array
+    others_after: int = 0
+    _sums: dict[int, int] = field(default_factory=lambda: {BEFORE: 0, AFTER: 0})
+    _counts: dict[int, int] = field(default_factory=lambda: {BEFORE: 0, AFTER: 0})
+
+    def __post_init__(self) -> None:
+        self._codes = {key: code for code, key in enumerate(self.keys.to_pylist())}
+        names = {path[0].lower() for path in self.reader.rules.key}
+        places = [at for at, each in enumerate(self.schema) if source_key(each).lower() in names]
+        self._key_columns = StructType(tuple(self.schema.fields[at] for at in places))
+        self._key_places = places
+        self._keys_of = RowReader(self._key_columns, self.policy)
+        self._rows_of = RowReader(self.schema, self.policy)
+        self._wanted = _wanted_values(self.keys, self.reader.rules.key, self.schema)
+
+    @property
+    def has_other_changes(self) -> bool:
+        """Whether rows of other keys differ between the versions."""
+        return (self._sums[BEFORE], self._counts[BEFORE]) != (self._sums[AFTER], self._counts[AFTER])
+
+    def code_of(self, key: bytes | None) -> int | None:
+        """Return the number of a key; None if the batch does not have it."""
+        return None if key is None else self._codes.get(key)
+
+    def read(self, versions: TableVersions) -> tuple[pa.Table, pa.Table]:
+        """Return the rows of the keys before and after, and sum up the others.
+
+        Raises:
+            NotLocal: only Spark can read a file exactly.
+        """
+        sides = {BEFORE: versions.before or (), AFTER: versions.after}
+        files = {kind: {add.path: add for add in adds} for kind, adds in sides.items()}
+        found: dict[int, list[pa.Table]] = {kind: [_ROWS.empty_table()] for kind in sides}
+        narrow, whole = versions.scan(self._key_columns), versions.scan(self.schema)
+        for path in {**files[BEFORE], **files[AFTER]}:
+            here = [kind for kind in sides if path in files[kind]]
+            adds = [files[kind][path] for kind in here]
+            if len(here) == 2 and adds[0].deletion_vector == adds[1].deletion_vector:
+                rows = self._search(narrow, whole, adds[0])
+                for kind in here:
+                    found[kind] += rows
+                continue
+            live = [_positions(narrow, add) for add in adds] if len(here) == 2 else []
+            for at, (kind, add) in enumerate(zip(here, adds, strict=True)):
+                # Of one file in two versions, the rows that both have are the same.
+                found[kind] += self._read_all(whole, add, kind, live[1 - at] if live else None)
+        self.others_after = self._counts[AFTER]
+        return pa.concat_tables(found[BEFORE]), pa.concat_tables(found[AFTER])
+
+    def _search(self, narrow: FileScan, whole: FileScan, add: Add) -> list[pa.Table]:
+        """Return the rows of the keys of a file."""
+        places = []
+        for positions, rows in narrow.read_located(add):
+            is_ours, _ = self._find(rows, range(len(self._key_places)))
+            if is_ours.true_count:
+                places.append(positions.filter(is_ours))
+        if not places:
+            return []
+        wanted, found = pa.concat_arrays(places), []
+        for positions, rows in whole.read_located(add):
+            ours = rows.filter(pc.is_in(positions, value_set=wanted))
+            if len(ours):
+                _, codes = self._find(ours, self._key_places)
+                found.append(self._to_rows(ours, codes))
+        return found
+
+    def _read_all(self, whole: FileScan, add: Add, kind: int, same: pa.Array | None) -> list[pa.Table]:
+        """Return the rows of the keys of a file, and add the others to the sums.
+
+        Args:
+            same: The positions of rows that the file has in the other version, too.
+        """
+        found = []
+        for positions, rows in whole.read_located(add):
+            is_ours, codes = self._find(rows, self._key_places)
+            if codes:
+                found.append(self._to_rows(rows.filter(is_ours), codes))
+            is_other = pc.invert(is_ours)
+            if same is not None:
+                is_other = pc.and_(is_other, pc.invert(pc.is_in(positions, value_set=same)))
+            others = rows.filter(is_other)
+            self._counts[kind] += len(others)
+            for batch in others.to_batches(_BATCH_ROWS):
+                words = pc.sum(hash_values(batch.to_struct_array()), min_count=0).as_py()
+                self._sums[kind] = (self._sums[kind] + words) % 2**64
+        return found
+
+    def _find(self, rows: pa.Table, places: Sequence[int]) -> tuple[pa.Array, list[int]]:
+        """Return which rows have one of the keys, and the numbers of these keys.
+
+        Args:
+            places: Where the columns of the key are.
+        """
+        may_be_ours = self._may_have_key(rows)
+        some = rows.select(list(places)) if may_be_ours is None else rows.filter(may_be_ours).select(list(places))
+        found: list[int | None] = []
+        for batch in some.to_batches(_BATCH_ROWS):
+            found += map(self.code_of, map(self.reader.key, self._keys_of.forms(batch.to_struct_array())))
+        is_found = pa.array([code is not None for code in found], pa.bool_())
+        if may_be_ours is not None:
+            is_found = pc.replace_with_mask(may_be_ours, may_be_ours, is_found)
+        return is_found, [code for code in found if code is not None]
+
+    def _may_have_key(self, rows: pa.Table) -> pa.Array | None:
+        """Return which rows may have one of the keys; None if all may."""
+        result = None
+        for place, values in self._wanted:
+            column = find_leaf(rows, place)
+            if values.type != column.type:
+                continue
+            is_known = pc.is_in(column, value_set=values)
+            is_known = is_known.combine_chunks() if isinstance(is_known, pa.ChunkedArray) else is_known
+            result = is_known if result is None else pc.and_(result, is_known)
+        return result
+
+    def _to_rows(self, rows: pa.Table, codes: Sequence[int]) -> pa.Table:
+        forms: list[Form] = []
+        for batch in rows.to_batches(_BATCH_ROWS):
+            forms += self._rows_of.forms(batch.to_struct_array())
+        columns = [
+            codes,
+            list(map(self.reader.sequence, forms)),
+            list(map(digest, forms)),
+            list(map(count_form, forms)),
+            list(map(self.reader.kept_form, forms)),
+        ]
+        return pa.table(
+            [pa.array(values, each.type) for values, each in zip(columns, _ROWS, strict=True)], schema=_ROWS
+        )
+
+
+def _positions(scan: FileScan, add: Add) -> pa.Array:
+    """Return the positions of the rows of a file that are not deleted."""
+    return pa.concat_arrays([pa.array([], pa.uint64()), *(positions for positions, _ in scan.read_located(add))])
+
+
+def _wanted_values(keys: pa.Array, paths: Sequence[Path], schema: StructType) -> list[tuple[Path, pa.Array]]:
+    """Return the values of keys by the place of their column, for columns that have no other values of the key."""
+    if role_field(schema, RESCUED) is not None or not len(keys):
+        return []
+    try:
+        decoded = msgspec.json.decode(b"[" + b",".join(keys.to_pylist()) + b"]")
+    except msgspec.DecodeError:  # a number that is not one of JSON
+        return []
+    wanted = []
+    for path, values in zip(paths, zip(*decoded, strict=True), strict=True):
+        columns = find_places(schema, path)
+        kind = _KEY_TYPES.get(columns[0][0]) if len(columns) == 1 else None
+        column = None if kind is None else find_field(schema, columns[0][1])
+        if column is None or TEXT_FORM in column.metadata:
+            continue
+        if kind is None or not all(type(value) is kind[0] for value in values):
+            continue
+        try:
+            wanted.append((columns[0][1], pc.unique(pa.array(values, kind[1]))))
+        except (pa.ArrowException, OverflowError):  # a number that the column does not hold
+            continue
+    return wanted
+
+
+_KEY_TYPES: Mapping[DataType, tuple[type, pa.DataType]] = {
+    BYTE: (int, pa.int8()),
+    SHORT: (int, pa.int16()),
+    INTEGER: (int, pa.int32()),
+    LONG: (int, pa.int64()),
+    STRING: (str, pa.string()),
+}
+
+
+# ---- the judgement ---------------------------------------------------------------------------------
+
+
+@dataclass
+class _Judge:
+    """Compares what the keys of a batch must have with what they have.
+
+    Args:
+        keys: The keys, by their numbers.
+        records: The records of the batch.
+        before: The rows of the keys in the version before, with the numbers of their keys; `after` likewise.
+        deleted: The keys that were deleted, with their order.
+        limit: That of the sample of keys.
+    """
+
+    reader: KeyReader
+    keys: pa.Array
+    records: pa.Table
+    before: pa.Table
+    after: pa.Table
+    deleted: pa.Table
+    limit: int
+
+    def judge(self, quarantined: Sequence[Mapping[str, Any]]) -> tuple[dict[str, int], list[str]]:
+        """Return the totals, and where records are lost or wrong.
+
+        Args:
+            quarantined: The quarantined records, with `KEY` and `DIGEST`.
+        """
+        code = pc.index_in(self.records[KEY], value_set=self.keys, skip_nulls=True).cast(pa.int64())
+        self.records = self.records.append_column(_CODE, code)
+        chosen = pa.array([is_chosen(key, self.limit) for key in self.keys.to_pylist()], pa.bool_())
+        is_kept = pa.repeat(pa.scalar(False), len(self.keys))
+        totals, places = dict.fromkeys(TOTALS, 0), list[str]()
+        if len(self.keys):
+            is_right, winners = self._find_right(quarantined)
+            is_right = pc.and_(is_right, chosen)
+            winners = winners.filter(pc.and_(is_right, winners.is_valid())).cast(pa.int64())
+            is_kept = is_right
+            records = self.records.filter(pc.fill_null(is_right.take(_one(self.records[_CODE])), False))
+            values, converted = (
+                int(pc.sum(self.records[name].take(winners), min_count=0).as_py()) for name in (VALUES, CONVERTED)
+            )
+            totals |= {"records": len(records), "values": values, "converted": converted, "exact": values - converted}
+        for key, rows in self._doubtful(pc.and_(chosen, pc.invert(is_kept)), quarantined):
+            judged = judge_key(self.reader, key, rows)
+            places += [] if judged["place"] is None else [judged["place"]]
+            totals = {name: total + judged[name] for name, total in totals.items()}
+        return totals, sorted(places)[:MAX_SHOWN]
+
+    def _find_right(self, quarantined: Sequence[Mapping[str, Any]]) -> tuple[pa.Array, pa.Array]:
+        """Return which keys surely have what they must have, and the number of the record that each row is from.
+
+        A key is left to `judge_key` if it has not, or if more than the order of its records decides.
+        """
+        count, reader = len(self.keys), self.reader
+        sides = (self.records, self.before, self.deleted)
+        ranks = _rank(reader, [_one(each[SEQUENCE]) for each in sides])
+        codes = [_one(each[_CODE]) for each in sides]
+        events = pa.table({_CODE: pa.concat_arrays(codes), _RANK: pa.concat_arrays(ranks)})
+        top = _by_code(events, count, _RANK, "max")
+        is_top = [pc.fill_null(pc.equal(rank, top.take(code)), False) for rank, code in zip(ranks, codes, strict=True)]
+        numbered = self.records.append_column(_AT, count_up(len(self.records))).select([_CODE, IS_DELETE, _AT])
+        newest = numbered.filter(is_top[0])
+        new, winner = _count_by(newest[_CODE], count), _by_code(newest, count, _AT, "max")
+        deletes = pc.fill_null(pc.equal(_by_code(newest, count, IS_DELETE, "max"), 1), False)
+        was_newest = pc.greater(_count_by(self.before[_CODE].filter(is_top[1]), count), 0)
+        is_gone = pc.greater(_count_by(self.deleted[_CODE].filter(is_top[2]), count), 0)
+        rows = [each.append_column(_AT, count_up(len(each))) for each in (self.before, self.after)]
+        counts = [_count_by(each[_CODE], count) for each in rows]
+        digests = [_one(each[DIGEST]).take(_by_code(each, count, _AT, "max")) for each in rows]
+        has_none, has_one = (pc.equal(counts[1], number) for number in (0, 1))
+        is_single = pc.and_(has_one, pc.equal(counts[0], 1))
+        is_same = pc.or_(pc.and_(has_none, pc.equal(counts[0], 0)), pc.and_(is_single, _are_equal(*digests)))
+        is_winner = pc.and_(has_one, _are_equal(digests[1], _one(self.records[DIGEST]).take(winner)))
+        has_new, is_alone = pc.greater(new, 0), pc.equal(new, 1)
+        if reader.rules.keeps_missing:
+            plain = pc.and_(is_alone, pc.equal(_count_by(events[_CODE], count), 1))
+            stays = pa.repeat(pa.scalar(False), count)
+        else:
+            plain = pc.and_(has_new, pc.invert(pc.and_(is_gone, pc.invert(was_newest))))
+            stays = pc.and_(is_same, pc.or_(pc.invert(has_new), pc.and_(pc.invert(deletes), was_newest)))
+        goes = pc.and_(plain, pc.and_(deletes, has_none))
+        comes = pc.and_(pc.and_(plain, is_alone), pc.and_(pc.invert(deletes), is_winner))
+        comes = pc.and_(comes, pc.invert(stays))
+        is_right = pc.or_(stays, pc.or_(goes, comes))
+        return self._without_exceptions(is_right, quarantined), pc.if_else(comes, winner, None)
+
+    def _without_exceptions(self, is_right: pa.Array, quarantined: Sequence[Mapping[str, Any]]) -> pa.Array:
+        """Return the flags without the keys of which records have no order, or are in the quarantine."""
+        doubtful = [pa.array([row[KEY] for row in quarantined], pa.binary())]
+        if self.reader.family:
+            doubtful.append(_one(self.records[KEY].filter(pc.is_null(self.records[SEQUENCE]))))
+        return pc.and_(is_right, pc.invert(pc.is_in(self.keys, value_set=pa.concat_arrays(doubtful))))
+
+    def _doubtful(
+        self, doubtful: pa.Array, quarantined: Sequence[Mapping[str, Any]]
+    ) -> Iterator[tuple[bytes | None, list[Mapping[str, Any]]]]:
+        """Yield keys with what `judge_key` needs of them; also the records without a key."""
+        names = self.keys.to_pylist()
+        rows: list[dict[str, Any]] = []
+        for kind, table in ((BEFORE, self.before), (AFTER, self.after), (DELETED, self.deleted)):
+            some = table.filter(doubtful.take(_one(table[_CODE]))) if len(names) else table
+            rows += [{**_NO_ROW, **row, KIND: kind, KEY: names[row[_CODE]]} for row in some.to_pylist()]
+        is_asked = pc.fill_null(doubtful.take(_one(self.records[_CODE])), True) if len(names) else None
+        records = self.records if is_asked is None else self.records.filter(is_asked)
+        rows += [
+            {**_NO_ROW, **row, KIND: RECORD, IS_DELETE: row[IS_DELETE] == 1}
+            for row in records.to_pylist()
+            if is_chosen(row[KEY], self.limit)
+        ]
+        asked = {row[KEY] for row in rows}
+        rows += [{**_NO_ROW, **row} for row in quarantined if row[KEY] in asked or row[KEY] not in set(names)]
+        rows.sort(key=lambda row: (row[KEY] is not None, row[KEY] or b""))
+        for key, of_key in groupby(rows, lambda row: row[KEY]):
+            yield key, list(of_key)
+
+
+_NO_ROW: Mapping[str, Any] = {
+    SEQUENCE: None,
+    CONVERTED: None,
+    PLACE: None,
+    IS_DELETE: False,
+    FORM: None,
+    KIND: QUARANTINED,
+}
+
+
+def _rank(reader: KeyReader, texts: Sequence[pa.Array]) -> list[pa.Array]:
+    """Return the sequences of several sides as numbers of one order; 0 for none, which is older than all."""
+    sizes = list(map(len, texts))
+    whole = pa.concat_arrays(texts)
+    values = whole
+    if reader.family != "text":
+        try:
+            values = whole.cast(pa.decimal128(38, 18))
+        except pa.ArrowInvalid:  # Python compares numbers of any size
+            distinct = sorted((text for text in pc.unique(whole).to_pylist() if text is not None), key=reader.order)
+            orders = [reader.order(text) for text in distinct]
+            numbers: dict[str, int] = {}
+            for at, text in enumerate(distinct):
+                is_next = not at or orders[at] != orders[at - 1]
+                numbers[text] = (numbers[distinct[at - 1]] if at else 0) + is_next
+            values = pa.array([None if text is None else numbers[text] for text in whole.to_pylist()], pa.int64())
+    distinct = pc.unique(values).drop_null()
+    ranks = pc.index_in(values, value_set=distinct.take(pc.sort_indices(distinct)), skip_nulls=True)
+    ranks = pc.add(pc.fill_null(ranks, -1).cast(pa.int64()), 1)
+    starts = [sum(sizes[:at]) for at in range(len(sizes))]
+    return [ranks.slice(start, size) for start, size in zip(starts, sizes, strict=True)]
+
+
+def _by_code(rows: pa.Table, count: int, name: str, function: str) -> pa.Array:
+    """Return an aggregate of a column for each key; null for keys without a row."""
+    found = rows.select([_CODE, name]).filter(pc.is_valid(rows[_CODE])).group_by(_CODE).aggregate([(name, function)])
+    at = pc.index_in(count_up(count), value_set=_one(found[_CODE]))
+    return _one(found[f"{name}_{function}"]).take(at)
+
+
+def _count_by(code: pa.ChunkedArray, count: int) -> pa.Array:
+    found = pc.value_counts(_one(code).drop_null())
+    at = pc.index_in(count_up(count), value_set=found.field("values"))
+    return pc.fill_null(found.field("counts").take(at), 0)
+
+
+def _are_equal(left: pa.Array, right: pa.Array) -> pa.Array:
+    return pc.fill_null(pc.equal(left, right), False)
+
+
+def _one(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+# ---- conditions on forms ---------------------------------------------------------------------------
+#
+# The same comparisons as those of `--where` without Spark, of what a record says instead of what a column has.
+#
+# Source: Spark SQL, "NULL Semantics"
+
+
+Condition: TypeAlias = Callable[[Form], "bool | None"]
+"""Returns whether a condition is true, false or null for a form; raises `Undecided` where only Spark can tell."""
+
+
+class Undecided(Exception):
+    """A value is not one that the column of the condition surely holds as it is."""
+
+
+def build_condition(text: str, schema: StructType) -> Condition:
+    """Return what evaluates a condition in Spark SQL on the forms of records.
+
+    Args:
+        schema: The columns that it may use.
+
+    Raises:
+        NotLocal: it has more than comparisons of columns with constants.
+    """
+    if "\\" in text:  # sqlglot and Spark read escapes differently
+        raise NotLocal(_TOO_MUCH)
+    try:
+        return _build(parse_expression(text), schema)
+    except (errors.SqlglotError, RecursionError) as error:
+        raise NotLocal(_TOO_MUCH) from error
+
+
+_TOO_MUCH = "the condition of deletions is not a comparison of columns with constants"
+
+
+def _build(node: Any, schema: StructType) -> Condition:
+    match node:
+        case sql.Paren():
+            return _build(node.this, schema)
+        case sql.And() | sql.Or():
+            sides = _build(node.this, schema), _build(node.expression, schema)
+            return partial(_both if isinstance(node, sql.And) else _either, *sides)
+        case sql.Not():
+            return partial(_not, _build(node.this, schema))
+        case sql.Is() if isinstance(node.expression, sql.Null):
+            return partial(_is_null, _Column.of(node.this, schema))
+        case sql.Between() if not node.args.get("symmetric"):
+            low = _compare(ge, node.this, node.args["low"], schema)
+            return partial(_both, low, _compare(le, node.this, node.args["high"], schema))
+        case sql.In() if node.expressions:
+            tests = [_compare(eq, node.this, each, schema) for each in node.expressions]
+            return partial(_any, tests)
+    compare = _OPERATORS.get(type(node).__name__)
+    if compare is None:
+        raise NotLocal(_TOO_MUCH)
+    if isinstance(node.this, (sql.Column, sql.Dot)):
+        return _compare(compare, node.this, node.expression, schema)
+    return _compare(_MIRRORED[compare], node.expression, node.this, schema)
+
+
+Compare: TypeAlias = Callable[[Any, Any], bool]
+_OPERATORS: Mapping[str, Compare] = {"EQ": eq, "NEQ": ne, "LT": lt, "LTE": le, "GT": gt, "GTE": ge}
+_MIRRORED: Mapping[Compare, Compare] = {eq: eq, ne: ne, lt: gt, le: ge, gt: lt, ge: le}
+
+
+def _both(left: Condition, right: Condition, form: Form) -> bool | None:
+    results = left(form), right(form)
+    return False if False in results else None if None in results else True
+
+
+def _either(left: Condition, right: Condition, form: Form) -> bool | None:
+    return _any((left, right), form)
+
+
+def _any(tests: Sequence[Condition], form: Form) -> bool | None:
+    results = [test(form) for test in tests]
+    return True if True in results else None if None in results else False
+
+
+def _not(test: Condition, form: Form) -> bool | None:
+    result = test(form)
+    return None if result is None else not result
+
+
+def _is_null(column: _Column, form: Form) -> bool:
+    return column.value(form) is None
+
+
+def _compare(compare: Compare, column: Any, constant: Any, schema: StructType) -> Condition:
+    found = _Column.of(column, schema)
+    return partial(_is_true, compare, found, found.constant(constant))
+
+
+def _is_true(compare: Compare, column: _Column, constant: Any, form: Form) -> bool | None:
+    value = column.value(form)
+    return None if value is None else compare(value, constant)
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """The only column of a field.
+
+    Args:
+        path: The field.
+    """
+
+    path: Path
+    type: DataType
+
+    @staticmethod
+    def of(node: Any, schema: StructType) -> _Column:
+        """Return the column that a part of a condition names.
+
+        Raises:
+            NotLocal: it is not the name of a column, or the field has other columns, too.
+        """
+        while isinstance(node, sql.Paren):
+            node = node.this
+        names = list(_names(node))
+        path: list[str] = []
+        found: DataType = schema
+        for name in names:
+            fields = found.fields if isinstance(found, StructType) else ()
+            field = next((each for each in fields if is_same_name(each.name, name)), None)
+            if field is None or not _is_alone(field, fields):
+                raise NotLocal(_TOO_MUCH)
+            path.append(source_key(field))
+            found = field.type
+        if not (names and (found in _VALUES or isinstance(found, DecimalType))):
+            raise NotLocal(_TOO_MUCH)
+        return _Column(tuple(path), found)
+
+    def value(self, form: Form) -> Any:
+        """Return the value that the column has for a record; None for null.
+
+        Raises:
+            Undecided: it may be another one than that of the record.
+        """
+        for name in self.path:
+            if form is not None and not isinstance(form, dict):
+                raise Undecided
+            form = None if form is None else form.get(name)
+        if form is None:
+            return None
+        return _decimal(form, self.type) if isinstance(self.type, DecimalType) else _VALUES[self.type](form)
+
+    def constant(self, node: Any) -> Any:
+        """Return a constant in the type of the values.
+
+        Raises:
+            NotLocal: Spark would compare in another type.
+        """
+        match node:
+            case sql.Paren():
+                return self.constant(node.this)
+            case sql.Neg():
+                value = self.constant(node.this)
+                if type(value) in (int, float, Decimal):
+                    return -value
+            case sql.Boolean() if self.type == BOOLEAN:
+                return bool(node.this)
+            case sql.Literal() if node.is_string:
+                if self.type == STRING or (self.type == DATE and _DAY.fullmatch(node.name)):
+                    return node.name
+            case sql.Literal() if _NUMBER.fullmatch(node.name):
+                if self.type == DOUBLE:
+                    return float(node.name)
+                if self.type in _BITS or isinstance(self.type, DecimalType):
+                    return Decimal(node.name)
+            case sql.Cast() if node.to.this is sql.DataType.Type.DATE and self.type == DATE:
+                return self.constant(node.this)
+        raise NotLocal(_TOO_MUCH)
+
+
+def _names(node: Any) -> Iterator[str]:
+    match node:
+        case sql.Column():
+            yield from (part.name for part in node.parts)
+        case sql.Dot():
+            yield from _names(node.this)
+            yield from _names(node.expression)
+        case sql.Identifier():
+            yield node.name
+        case _:
+            raise NotLocal(_TOO_MUCH)
+
+
+def _is_alone(field: Field, fields: Sequence[Field]) -> bool:
+    key = source_key(field)
+    same = [each for each in fields if is_same_name(source_key(each), key)]
+    # A column of texts for all kinds has other texts than the record, and a collation compares otherwise.
+    return len(same) == 1 and role_of(field) is None and field.metadata.keys().isdisjoint((COLLATIONS, TEXT_FORM))
+
+
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+_NUMBER = re.compile(r"\d{1,18}(\.\d{0,18})?|\.\d{1,18}")
+_BITS: Mapping[DataType, int] = {BYTE: 7, SHORT: 15, INTEGER: 31, LONG: 63}
+
+
+def _text(form: Form) -> str:
+    if not isinstance(form, str):
+        raise Undecided
+    return form
+
+
+def _boolean(form: Form) -> bool:
+    if not isinstance(form, bool):
+        raise Undecided
+    return form
+
+
+def _integer(bits: int, form: Form) -> int:
+    if type(form) is not int or not -(2**bits) <= form < 2**bits:
+        raise Undecided
+    return form
+
+
+def _double(form: Form) -> float:
+    if type(form) is float or (type(form) is int and abs(form) <= EXACT_WHOLE):
+        return float(form)
+    raise Undecided
+
+
+def _day(form: Form) -> str:
+    if isinstance(form, str) and _DAY.fullmatch(form):
+        return form
+    raise Undecided
+
+
+def _time(form: Form) -> str:
+    """Return a time, of which only whether there is one counts."""
+    if isinstance(form, str) and read_micros(form) is not None:
+        return form
+    raise Undecided
+
+
+def _decimal(form: Form, data_type: DecimalType) -> Decimal:
+    if isinstance(form, Ext) and form.code == LONG_NUMBER:
+        number = Decimal(bytes(form.data).decode())
+    elif type(form) in (int, float):
+        number = Decimal(repr(form))
+    else:
+        raise Undecided
+    limit = Decimal(10) ** (data_type.precision - data_type.scale)
+    if not number.is_finite() or abs(number) >= limit or number != number.quantize(Decimal(1).scaleb(-data_type.scale)):
+        raise Undecided
+    return number
+
+
+_VALUES: Mapping[DataType, Callable[[Form], Any]] = {
+    STRING: _text,
+    BOOLEAN: _boolean,
+    DOUBLE: _double,
+    DATE: _day,
+    TIMESTAMP: _time,
+    TIMESTAMP_NTZ: _time,
+    **{data_type: partial(_integer, bits) for data_type, bits in _BITS.items()},
+}

@@ -1,0 +1,259 @@
+"""The proof of ingestions by key: whatever the writer gets wrong, it finds; and both engines say the same.
+
+The writer is changed so that it decides or writes something wrong, and commits it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+from unittest import mock
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from pyroaring import BitMap64
+from pyspark.sql import SparkSession
+
+import widen
+from engine.test_keys import Keyed, drifting_records, record
+from engine.test_keys_iceberg import IcebergKeyed
+from engine.test_row_versions import partial_records
+from widen.protocol.actions import Add
+from widen.spark.dml import local_keys
+from widen.spark.dml.local_keys import DeltaFiles, KeyedTable, LocalMerge
+from widen.spark.engine import Engine, LocalSession, is_local, require_spark
+
+Mutant = Callable[[LocalMerge, KeyedTable, Sequence[Add]], LocalMerge]
+
+FIRST = [record(1, 1, 1), record(3, 1, 3), record(4, 1, 4), record(6, 5, 6)]
+BATCH = [record(1, 2, 5), record(2, 7, 7), record(2, 6, 66), record(3, 2, 8, "d"), record(6, 1, 66)]
+"""What the batch has at the positions 0 to 4: an update, an insert and its older record, a deletion, a late record."""
+
+
+def losing(*positions: int) -> Mutant:
+    """The writer takes these records of the batch for those that do not become rows."""
+    return lambda merge, table, adds: replace(merge, losers={table.key_of(adds[0]): BitMap64(positions)})
+
+
+def removing(*positions: int) -> Mutant:
+    """The writer removes these rows of the first batch."""
+    return lambda merge, *_: replace(merge, removed=dict.fromkeys(merge.removed, BitMap64(positions)))
+
+
+def both(*mutants: Mutant) -> Mutant:
+    def mutate(merge: LocalMerge, table: KeyedTable, adds: Sequence[Add]) -> LocalMerge:
+        for each in mutants:
+            merge = each(merge, table, adds)
+        return merge
+
+    return mutate
+
+
+def writing(change: Callable[[pa.Table], pa.Table]) -> Mutant:
+    """The writer has written something else into the file of the batch."""
+
+    def mutate(merge: LocalMerge, table: KeyedTable, adds: Sequence[Add]) -> LocalMerge:
+        path = str(Path(table.view.store.location) / adds[0].path) if isinstance(table, DeltaFiles) else adds[0].path
+        rows = pq.read_table(path.removeprefix("file://"))
+        pq.write_table(change(rows).cast(rows.schema), path.removeprefix("file://"))
+        return merge
+
+    return mutate
+
+
+def with_value(rows: pa.Table, name: str, new: object) -> pa.Table:
+    column = pc.if_else(pc.equal(rows["id"], 2), pa.scalar(new, rows.schema.field(name).type), rows[name])
+    return rows.set_column(rows.column_names.index(name), rows.schema.field(name), column)
+
+
+MUTANTS: Mapping[str, Mutant] = {
+    "the older record wins": losing(1, 3, 4),
+    "no record wins": losing(1, 2, 3, 4),
+    "both records become rows": losing(3, 4),
+    "a late record becomes a row beside the newer one": losing(2, 3),
+    "a late record replaces the newer row": both(losing(2, 3), removing(0, 1, 3)),
+    "a deletion is lost": removing(0),
+    "the row before an update stays": removing(1),
+    "a row that nothing replaces is removed": removing(0, 1, 3),
+    "a row of another key is removed": removing(0, 1, 2),
+    "the record of a deletion becomes a row": losing(2, 4),
+    "a value is changed": writing(lambda rows: with_value(rows, "n", 77)),
+    "a value is lost": writing(lambda rows: with_value(rows, "op", None)),
+    "the key is changed": writing(lambda rows: with_value(rows, "id", 22)),
+}
+
+
+def wrap_decision(monkeypatch: pytest.MonkeyPatch, mutant: Mutant, found: list[LocalMerge]) -> None:
+    decide = local_keys.decide_here
+
+    def decide_wrongly(spark: SparkSession, table: KeyedTable, adds: Sequence[Add], *rest: Any) -> LocalMerge | None:
+        merge = decide(spark, table, adds, *rest)
+        assert merge is not None
+        found.append(merge)
+        return mutant(merge, table, adds)
+
+    monkeypatch.setattr(local_keys, "decide_here", decide_wrongly)
+
+
+def open_keyed(spark: SparkSession, place: Path, table_format: str, **words: Any) -> Keyed:
+    place.mkdir(exist_ok=True)
+    return (Keyed if table_format == "delta" else IcebergKeyed)(spark, place, "id", **{"verify": True, **words})
+
+
+FORMATS = ("delta", "iceberg")
+
+
+@pytest.mark.parametrize("table_format", FORMATS)
+@pytest.mark.parametrize("name", MUTANTS)
+def test_the_proof_finds_what_the_writer_gets_wrong(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table_format: str, name: str
+) -> None:
+    keyed, found = open_keyed(spark, tmp_path, table_format), list[LocalMerge]()
+    keyed.ingest(FIRST)
+    # Rows of files are counted where files are copied, which would end the ingestion before its commit.
+    for module in ("widen.targets.delta", "widen.targets.iceberg"):
+        monkeypatch.setattr(f"{module}.ensure_same_count", lambda *_: None)
+    wrap_decision(monkeypatch, MUTANTS[name], found)
+    proof = keyed.ingest(BATCH).verification
+    (merge,) = found
+    assert [set(each) for each in merge.losers.values()] == [{2, 3, 4}]
+    assert [set(each) for each in merge.removed.values()] == [{0, 1}]
+    assert proof is not None
+    assert not proof.is_clean
+    assert proof.records == len(BATCH)
+
+
+@pytest.mark.parametrize("table_format", FORMATS)
+def test_the_proof_agrees_with_the_writer_as_it_is(spark: SparkSession, tmp_path: Path, table_format: str) -> None:
+    keyed = open_keyed(spark, tmp_path, table_format)
+    for batch, exact in ((FIRST, 16), (BATCH, 8), (BATCH, 0)):
+        proof = keyed.ingest(batch).verification
+        assert proof is not None
+        assert (proof.is_clean, proof.records, proof.leaves, proof.exact) == (True, len(batch), exact, exact)
+
+
+@pytest.mark.parametrize("table_format", FORMATS)
+@pytest.mark.parametrize("name", ["a field that is kept", "a field that is set", "no row"])
+def test_the_proof_finds_partial_records_that_are_put_wrong(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table_format: str, name: str
+) -> None:
+    keyed, found = open_keyed(spark, tmp_path, table_format, missing="keep"), list[LocalMerge]()
+    keyed.ingest([{"id": 1, "at": 1, "a": 1, "b": 1, "op": "u"}, {"id": 2, "at": 1, "a": 2, "b": 2, "op": "u"}])
+
+    def mutate(merge: LocalMerge, *_: Any) -> LocalMerge:
+        assert merge.merged is not None
+        column = {"a field that is kept": "b", "a field that is set": "a"}.get(name)
+        if column is None:
+            return replace(merge, merged=merge.merged.slice(1))
+        at = next(at for at, each in enumerate(merge.merged.column_names) if each == column)
+        field = merge.merged.schema.field(at)
+        return replace(merge, merged=merge.merged.set_column(at, field, pa.nulls(len(merge.merged), field.type)))
+
+    wrap_decision(monkeypatch, mutate, found)
+    for module in ("widen.targets.delta", "widen.targets.iceberg"):
+        monkeypatch.setattr(f"{module}.ensure_same_count", lambda *_: None)
+    proof = keyed.ingest([{"id": 1, "at": 2, "a": 5}, {"id": 2, "at": 3, "b": 7}]).verification
+    assert found
+    assert proof is not None
+    assert not proof.is_clean
+
+
+@pytest.mark.parametrize("table_format", FORMATS)
+def test_a_sample_of_the_keys_is_clean_where_all_are(spark: SparkSession, tmp_path: Path, table_format: str) -> None:
+    keyed = open_keyed(spark, tmp_path, table_format)
+    keyed.ingest([record(key, 1, key) for key in range(40)])
+    proof = keyed.ingest([record(key, 2, key) for key in range(30)], verify=0.5).verification
+    assert proof is not None
+    assert (proof.is_clean, proof.places) == (True, ())
+    assert 5 < proof.records < 25
+
+
+@pytest.mark.parametrize("table_format", FORMATS)
+@pytest.mark.parametrize("words", [{}, {"missing": "keep"}], ids=["newest", "partial"])
+def test_both_engines_prove_the_same(
+    spark: SparkSession, tmp_path: Path, table_format: str, words: Mapping[str, Any]
+) -> None:
+    """Also where deletions, late and repeated records, several kinds of keys and drifting columns come together."""
+    require_spark(spark, "it is compared with it")
+    proofs, dice = dict[str, list[Any]](), random.Random("proofs")
+    number = itertools.count()
+    make = partial_records if words else drifting_records
+    batches = [make(dice, 12, batch, number) for batch in range(3)]
+    batches.append(batches[-1])
+    for name in ("local", "spark"):
+        place = tmp_path / name
+        keyed = open_keyed(spark, place, table_format, **words)
+        proofs[name] = []
+        for batch in batches:
+            local = LocalSession(Engine.AUTO, lambda _: spark)
+            with mock.patch("widen.spark.engine.SESSION_WINS", new=True):
+                keyed.spark = cast(SparkSession, local) if name == "local" else spark
+                done = keyed.ingest(batch)
+            proofs[name].append(done.verification)
+    assert proofs["local"] == proofs["spark"]
+    assert all(proof.is_clean for proof in proofs["local"])
+
+
+CONDITIONS = [
+    "op = 'd'",
+    "op IN ('d', 'x')",
+    "NOT (op <> 'd')",
+    "n BETWEEN 20 AND 29 OR op = 'd'",
+    "at >= 4 AND n IS NOT NULL",
+    "n IS NULL",
+    "flag = true",
+    "price > 2.5",
+    "price <= -1",
+    "'u' < op",
+    "day = '2024-01-02' OR day > DATE '2024-05-01'",
+    "r.x = 1 AND NOT r.y IS NULL",
+]
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_conditions_of_deletions_are_proved_alike(spark: SparkSession, tmp_path: Path, condition: str) -> None:
+    require_spark(spark, "it is compared with it")
+    records = [
+        {
+            "id": key,
+            "at": key % 6,
+            "n": None if key % 5 == 0 else key,
+            "op": "uxd"[key % 3] if key % 7 else None,
+            "flag": key % 4 == 0 if key % 3 else None,
+            "price": key / 4 - 3,
+            "day": f"2024-0{1 + key % 6}-02" if key % 4 else None,
+            "r": {"x": key % 2, "y": "z" if key % 3 else None} if key % 5 else None,
+        }
+        for key in range(1, 40)
+    ]
+    found = []
+    for name in ("local", "spark"):
+        local = LocalSession(Engine.AUTO, lambda _: spark)
+        keyed = open_keyed(spark, tmp_path / name, "delta", delete_when=condition, detect_dates=True)
+        with mock.patch("widen.spark.engine.SESSION_WINS", new=True):
+            keyed.spark = cast(SparkSession, local) if name == "local" else spark
+            found.append(keyed.ingest(records))
+            if name == "local":
+                assert is_local(local), local.explanation
+    here, there = found
+    assert here.verification == there.verification
+    assert here.verification is not None
+    assert here.verification.is_clean
+    assert here.keys is not None
+    assert here.keys == there.keys
+    assert 0 < here.keys.unknown_deletes < len(records)
+
+
+def test_what_only_spark_proves_starts_it_before_the_commit(spark: SparkSession, tmp_path: Path) -> None:
+    table = str(tmp_path / "t")
+    keyed = Keyed(spark, tmp_path, "id", delete_when="upper(op) = 'D'")
+    words = {**keyed.words, "engine": "local", "verify": True}
+    with pytest.raises(widen.WidenError, match="comparison of columns with constants"):
+        widen.ingest(keyed.batch([record(1, 1, 1)]), table, **words)
+    assert not (tmp_path / "t" / "_delta_log").exists()

@@ -172,6 +172,86 @@ KEYED = {"id": pa.int64(), "n": pa.int32(), "v": pa.string()}
 
 MAPPED = {"delta.columnMapping.mode": "name"}
 
+OTHER = {
+    "id": pa.string(),
+    "x": pa.int64(),
+    "d": pa.string(),
+    "n": pa.float64(),
+    "day": pa.int32(),
+    "at": pa.int64(),
+    "local": pa.date32(),
+    "raw": pa.binary(),
+    "flag": pa.int8(),
+    "s": pa.float64(),
+    "r": pa.struct({"a": pa.float32(), "b": pa.list_(pa.int64()), "c": pa.date32()}),
+    "items": pa.list_(pa.struct({"k": pa.timestamp("us", "UTC"), "v": pa.string()})),
+    "m": pa.map_(pa.string(), pa.float64()),
+}
+"""The same fields with types of other kinds."""
+
+OTHER_ROWS: list[dict[str, Any]] = [
+    {
+        "id": f"no {at}",
+        "x": 2**53 + at,
+        "d": "x",
+        "n": at / 8 if at % 2 else -0.0,
+        "day": at,
+        "at": 1_700_000_000 * 1000 ** (at % 4),
+        "local": date(2024, 5, 1 + at),
+        "raw": b"",
+        "flag": at,
+        "s": (1.5, 1e7, 1e-4, 123456789.25, float("nan"), float("-inf"), -0.0, 2e22, 0.001)[at % 9],
+        "r": {"a": at / 3, "b": [[], [1, None], [None], None][at % 4], "c": date(2024, 5, 6)},
+        "items": [{"k": datetime(2024, 5, 6, 7, 8, 9, 1000 * at), "v": "v"}, None][: at % 3],
+        "m": [("a", at / 4), ("b", None), ("c", 0.1)][: at % 4],
+    }
+    for at in range(20)
+]
+
+DECIDING: Mapping[str, tuple[pa.DataType, pa.DataType]] = {
+    "a": (pa.int64(), pa.int64()),
+    "b": (pa.decimal128(20, 2), pa.decimal128(20, 2)),
+    "c": (pa.timestamp("us", "UTC"), pa.timestamp("us", "UTC")),
+    "d": (pa.int64(), pa.int64()),
+    "e": (pa.float64(), pa.decimal128(12, 4)),
+    "f": (pa.float64(), pa.int32()),
+    "g": (pa.date32(), pa.timestamp("us", "UTC")),
+}
+"""Types whose values decide whether columns of other types hold them, in two files."""
+
+DECIDING_ROWS: list[dict[str, Any]] = [
+    {
+        "a": 7,
+        "b": Decimal("1.25"),
+        "c": datetime(2024, 5, 6),
+        "d": 1_700_000_000,
+        "e": 1.25,
+        "f": 0.5,
+        "g": date(1, 1, 1),
+    },
+    {"a": 2**53, "d": 1_700_000_000_001, "e": -7.0, "f": 1e300, "g": date(9999, 12, 31)},
+    {
+        "a": 2**53 + 1,
+        "b": Decimal("123456789012345678.25"),
+        "c": datetime(2024, 5, 6, 0, 0, 0, 1),
+        "d": -(2**63),
+        "e": Decimal("1.2345"),
+        "f": 2**24 + 1,
+        "g": datetime(2024, 5, 6, 1, 2, 3, 4),
+    },
+    {"a": 2**62, "b": Decimal("-0.50"), "d": 1_700_000_000_000_000_001, "e": Decimal("1.5000"), "f": -(2**24)},
+]
+
+FIXED_ROWS: list[dict[str, Any]] = [
+    {"id": 1, "p": "a", "r": {"a": 0.5}},
+    {"id": None, "p": "b", "r": {"a": 1e300}},
+    {"id": 2**40, "p": "Über 9", "r": None, "s": b"secret"},
+    {"id": 2, "p": "", "r": {"a": None}},
+    {"id": 3, "p": None},
+    {"id": 40_000, "p": "b\0", "r": {"a": -0.0}},
+]
+"""Records of which a table with fixed columns cannot hold some."""
+
 CASES = {
     "a record": Case([{"a.json": lines({"id": 1})}]),
     "kinds": Case([{"a.json": MIXED}]),
@@ -305,6 +385,33 @@ CASES = {
         ],
         {"key": ["id"], "sequence_by": "n"},
     ),
+    "parquet columns of other kinds": Case(
+        [
+            {"a.parquet": parquet(TYPED_ROWS, NESTED)},
+            {"b.parquet": parquet(OTHER_ROWS, OTHER)},
+            {"c.parquet": parquet(TYPED_ROWS, NESTED), "d.parquet": parquet(OTHER_ROWS, OTHER)},
+        ]
+    ),
+    "parquet values that decide": Case(
+        [
+            {"a.parquet": parquet(DECIDING_ROWS[:2], {name: DECIDING[name][0] for name in DECIDING})},
+            {"b.parquet": parquet(DECIDING_ROWS[2:], {name: DECIDING[name][1] for name in DECIDING})},
+        ],
+        created={"schema": "a double, b double, c bigint, d timestamp, e decimal(9,2), f float, g timestamp"},
+    ),
+    "hidden fields of parquet": Case(
+        [{"a.parquet": PARQUET}, {"b.parquet": parquet(MORE_ROWS, MORE)}],
+        {"mask": ["s", "r.b", "items.k", "N"], "exclude": ["raw", "r.a"]},
+    ),
+    "parquet into fixed columns": Case(
+        [{"a.parquet": parquet(FIXED_ROWS, {"id": pa.int64(), "p": pa.string(), "r": pa.struct({"a": pa.float64()})})}],
+        created={"schema": "id int NOT NULL, p string, r struct<a: float>, n int", "partition_by": ["p"]},
+    ),
+    "parquet into a partition of numbers": Case(
+        [{"a.parquet": parquet(FIXED_ROWS, {"id": pa.int64(), "p": pa.string(), "s": pa.binary()})}],
+        {"exclude": ["s"]},
+        created={"schema": "id smallint, p string", "partition_by": ["id"]},
+    ),
     "csv without required fields": Case([{"a.csv": b"id,name\n1,x\n,y\n"}], created={"schema": "id string NOT NULL"}),
 }
 
@@ -317,6 +424,19 @@ OTHER_FILES = ("parquet in folders", "a small parquet file")
 """The cases in which Spark writes other files with the same rows."""
 
 
+CONVERTED = (
+    "parquet columns of other kinds",
+    "parquet values that decide",
+    "hidden fields of parquet",
+    "parquet into fixed columns",
+    "parquet into a partition of numbers",
+)
+"""The cases in which Spark writes the files, which therefore have other sizes, and only Spark proves the values."""
+
+UNFORESEEN = ("parquet into fixed columns", "parquet into a partition of numbers")
+"""The cases in which a plan does not read the values that a fixed column cannot hold, on either engine."""
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_both_engines_do_the_same(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
@@ -327,7 +447,7 @@ def test_both_engines_do_the_same(
     engines: Mapping[str, Mapping[str, Any]] = {"spark": {"spark": spark}, "local": {"engine": "local"}}
     results: dict[str, list[Any]] = {engine: [] for engine in engines}
     # Spark copies no Parquet files whose records get fields from their paths, so that its files have other row groups.
-    is_plain = not case.created and "key" not in case.options and name not in (UNLIKE, *OTHER_FILES)
+    is_plain = not case.created and "key" not in case.options and name not in (UNLIKE, *OTHER_FILES, *CONVERTED)
     if case.created:  # once, since physical names of columns are random
         widen.create_table(tmp_path / "spark", **case.created)
         shutil.copytree(tmp_path / "spark", tmp_path / "local")
@@ -343,7 +463,8 @@ def test_both_engines_do_the_same(
             planned = widen.plan(place, table, **case.options, **arguments)
             done = widen.ingest(place, table, verify=name not in UNPROVED, **case.options, **arguments)
             assert done.verification is None or done.verification.is_clean
-            assert (planned.hash, planned.is_empty) == (done.plan.hash, done.plan.is_empty)
+            if name not in UNFORESEEN:
+                assert (planned.hash, planned.is_empty) == (done.plan.hash, done.plan.is_empty)
             results[engine].append((comparable(done, is_plain=is_plain), done.plan.hash))
     assert results["local"] == results["spark"]
     tables = [widen.Table(str(tmp_path / engine)) for engine in engines]
@@ -377,6 +498,7 @@ def replay_quarantines(spark: SparkSession, engines: Sequence[str], place: Path,
 
 
 UNPROVED = {
+    *CONVERTED,
     "parquet by key",
     "csv",
     "csv with types",
@@ -463,7 +585,7 @@ def generate_value(draw: random.Random, data_type: pa.DataType) -> Any:
     return draw.choice(("", "x", "é\n", '{"a": 1}', "2024-01-01", "7"))
 
 
-SEEDS, SPARK_SEEDS = 6, {2, 3, 4}
+SEEDS, SPARK_SEEDS = 6, {3, 4}
 """The number of seeds in a run that is not asked for more, and those of them with values that only Spark converts."""
 
 
@@ -507,7 +629,10 @@ def test_generated_parquet_is_the_same_on_both_engines(
         tables = [widen.Table(str(tmp_path / name)) for name in results]
         assert tables[0].schema == tables[1].schema
         assert_same(*(sorted_rows(table) for table in tables))
-        assert stored(tmp_path / "local", has_sizes=False) == stored(tmp_path / "spark", has_sizes=False)
+        here, there = (stored(tmp_path / name, has_sizes=False) for name in ("local", "spark"))
+        # Where values are converted, Spark writes the files: other records together, and more counts of nulls.
+        assert here[1:] == there[1:]
+        assert bounds(here) == bounds(there) or count_rows(here) != count_rows(there)
     assert seed >= SEEDS or bool(starts) == (seed in SPARK_SEEDS), starts
 
 
@@ -537,7 +662,8 @@ def test_both_engines_do_the_same_for_iceberg_tables(spark: SparkSession, tmp_pa
             done = widen.ingest(file, "a.t", verify=True, **where, **options, **arguments)
             assert done.verification is not None
             assert done.verification.is_clean
-            assert (planned.hash, planned.is_empty) == (done.plan.hash, done.plan.is_empty)
+            if name not in UNFORESEEN:
+                assert (planned.hash, planned.is_empty) == (done.plan.hash, done.plan.is_empty)
             results[engine].append(
                 (done.records, done.quarantined, done.corrupt, str(done.verification), done.plan.hash)
             )
@@ -595,6 +721,16 @@ def stored(table: Path, *, has_sizes: bool) -> list[Any]:
         str(snapshot.protocol),
         *_loads(table),
     ]
+
+
+def bounds(files: list[Any]) -> list[str]:
+    """Return the statistics of each file without counts of nulls, of what `stored` returns."""
+    return sorted(re.sub("'nullCount'.*", "", each) for each in files[0])
+
+
+def count_rows(files: list[Any]) -> list[str]:
+    """Return how many rows each file has, of what `stored` returns."""
+    return sorted(re.findall("'numRecords': ([0-9]+)", " ".join(files[0])))
 
 
 def _loads(table: Path) -> list[Any]:
@@ -681,3 +817,24 @@ def test_rows_that_tests_read_here_are_those_that_spark_collects(spark: SparkSes
     assert here.selectExpr("max(id)").collect() == [(24,)]
     assert (here.count(), filtered.count()) == (24, 4)
     assert here.schema == frame.schema
+
+
+@pytest.mark.parametrize("name", CONVERTED)
+def test_spark_proves_what_this_process_has_converted(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(engine_module, "SESSION_WINS", False)
+    case, table = CASES[name], str(tmp_path / "t")
+    if case.created:
+        widen.create_table(table, **case.created)
+    for number, files in enumerate(case.loads):
+        for path, content in files.items():
+            file = tmp_path / "in" / str(number) / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(content)
+        reasons: list[str] = []
+        here: Any = LocalSession(Engine.AUTO, lambda reason, seen=reasons: seen.append(reason) or spark)
+        done = widen.ingest(tmp_path / "in" / str(number), table, verify=True, spark=here, **case.options)
+        assert done.verification is not None
+        assert done.verification.is_clean, str(done.verification)
+        assert not reasons or "compare" in reasons[0], reasons

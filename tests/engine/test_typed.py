@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
 from datetime import datetime
 from decimal import Decimal
 from functools import reduce
@@ -431,14 +432,19 @@ def test_nothing_is_left_of_parts_if_one_fails(
 ) -> None:
     for name, select in (("a", "1 AS n"), ("b", "'x' AS n")):
         frame(spark, select).write.parquet(str(tmp_path / "in" / name))
-    writing, calls = typed_batch._Writing.run, count()
 
-    def run(self: typed_batch._Writing) -> typed_batch.BatchResult:
-        if next(calls):
-            raise JobFailed(reason="it was meant to")
-        return writing(self)
+    def failing(writing: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        calls = count()
 
-    monkeypatch.setattr(typed_batch._Writing, "run", run)
+        def run(self: Any) -> Any:
+            if next(calls):
+                raise JobFailed(reason="it was meant to")
+            return writing(self)
+
+        return run
+
+    for each in (typed_batch._Writing, ColumnCopy):  # on Spark, and without it
+        monkeypatch.setattr(each, "run", failing(each.run))
     with pytest.raises(JobFailed, match="meant"):
         ingest(str(tmp_path / "in"), str(tmp_path / "table"))
     assert not [*tmp_path.glob("table/**/*.parquet")]

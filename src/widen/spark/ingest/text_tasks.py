@@ -256,7 +256,7 @@ def read_refused_records(spec: BatchWriteSpec, batches: Iterable[pa.RecordBatch]
         for batch in _TextTask(spec, schema).run(batches):
             rows = batch.filter(_find_refused(batch, origin))
             fields = dict(zip(ORIGIN_FIELDS, rows.column(origin.column).flatten(), strict=True))
-            broken = [_broken_partition(row, origin) for row in _partition_values(rows, origin)]
+            broken = [find_broken_partition(row, origin.partition_by) for row in _partition_values(rows, origin)]
             fields[REASON] = pc.coalesce(fields[REASON], pa.array(broken, pa.string()))
             yield pa.RecordBatch.from_arrays([*fields.values()], names=[*fields])
 
@@ -286,9 +286,9 @@ def lacks_partition(texts: pa.Array) -> pa.Array:
     return pc.or_(is_null_text, pc.fill_null(pc.match_substring(texts, NUL), False))
 
 
-def _broken_partition(row: Mapping[str, str | None], origin: OriginColumn) -> str | None:
+def find_broken_partition(row: Mapping[str, str | None], partition_by: Sequence[str]) -> str | None:
     """Return why no partition holds a row, in the words that Spark finds for it; None if one does."""
-    name = next((name for name in origin.partition_by if has_no_partition(row[name])), None)
+    name = next((name for name in partition_by if has_no_partition(row[name])), None)
     if name is None:
         return None
     label, condition = limit_of_partition(name)

@@ -603,15 +603,30 @@ def json_lines(schema: StructType, rows: pa.Table) -> Iterator[str]:
         raise NotLocal("a date or time is not between the years 1 and 9999") from error
 
 
-def _encoder(data_type: DataType) -> Encoder:
+def record_texts(schema: StructType, rows: pa.Table) -> list[str]:
+    """Return each row as a JSON object without the null fields of records; see `json_lines`.
+
+    Raises:
+        NotLocal: Spark writes a type, or a date out of the range of Python, in a way of its own.
+    """
+    encode = _encoder(schema, has_nulls=False)
+    try:
+        return list(map(encode, rows.to_pylist()))
+    except (OverflowError, ValueError) as error:
+        raise NotLocal("a date or time is not between the years 1 and 9999") from error
+
+
+def _encoder(data_type: DataType, *, has_nulls: bool = True) -> Encoder:
+    inner = partial(_encoder, has_nulls=has_nulls)
     match data_type:
         case StructType(fields):
             names = [_encode_text(field.name) for field in fields]
-            return partial(_encode_struct, [*zip(fields, names, map(_encoder, (f.type for f in fields)), strict=True)])
+            parts = [*zip(fields, names, map(inner, (field.type for field in fields)), strict=True)]
+            return partial(_encode_struct, parts, has_nulls)
         case ArrayType(element):
-            return partial(_encode_list, _encoder(element))
+            return partial(_encode_list, inner(element))
         case MapType(key, value) if plain_name(key) == "string":
-            return partial(_encode_map, _encoder(value))
+            return partial(_encode_map, inner(value))
         case DecimalType():
             return partial(_or_null, str)
     encode = _SCALARS.get(plain_name(data_type))
@@ -624,10 +639,13 @@ def _or_null(encode: Encoder, value: Any) -> str:
     return "null" if value is None else encode(value)
 
 
-def _encode_struct(fields: Sequence[tuple[Field, str, Encoder]], value: Any) -> str:
+def _encode_struct(fields: Sequence[tuple[Field, str, Encoder]], has_nulls: bool, value: Any) -> str:
     if value is None:
         return "null"
-    return "{" + ",".join(f"{name}:{encode(value[field.name])}" for field, name, encode in fields) + "}"
+    given = ((name, encode, value[field.name]) for field, name, encode in fields)
+    return (
+        "{" + ",".join(f"{name}:{encode(each)}" for name, encode, each in given if has_nulls or each is not None) + "}"
+    )
 
 
 def _encode_list(encode: Encoder, value: Any) -> str:

@@ -1,7 +1,8 @@
 """Typed records that tasks copy from Parquet files, column by column with Arrow: no value passes through Spark's JVM.
 
-This is for columns that hold the values of their fields in the same type or a wider one. All other columns, and files
-that Arrow does not read as Spark does, are for the expressions of `widen.spark.typed.column_expressions`.
+Columns that hold the values of their fields in the same type or a wider one are copied. In this process
+`widen.spark.typed.column_values` converts the others; on Spark they are for the expressions of
+`widen.spark.typed.column_expressions`, and so are files that Arrow does not read as Spark does.
 
 Source: docs/evolution-rules.md#d16
 """
@@ -14,14 +15,15 @@ from contextlib import ExitStack
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import partial
+from functools import partial, reduce
+from itertools import accumulate, zip_longest
 from typing import TypeVar
 
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from widen.errors import CorruptFile
+from widen.errors import CorruptFile, EngineUnsuitable
 from widen.errors.tables import first_line
 from widen.json.field_rules import FileFields
 from widen.json.observation import TemporalString, type_facts
@@ -34,11 +36,13 @@ from widen.rows.row import ColumnSlot, RecordRoute, is_excluded_kind
 from widen.spark.arrow_types import stored_type, to_arrow, to_arrow_schema
 from widen.spark.engine import is_local, translate_os_errors
 from widen.spark.errors import RESTORE_FILE, translate_spark_errors
+from widen.spark.read.local_rows import NotLocal
 from widen.spark.read.physical_types import DRIVER_FILES, count_non_null, leaf_paths
 from widen.spark.ship import without_garbage_collection
-from widen.spark.source.file_ranges import MAX_RANGED_FILES, are_few, open_file, task_bytes
+from widen.spark.source.file_ranges import are_few, open_file, task_bytes
 from widen.spark.source.source_files import SourceFile, SourceFiles, count_partitions
 from widen.spark.spark_types import SparkSession
+from widen.spark.typed.column_values import QuarantinedRecord, RowConversion, fit
 from widen.spark.write.arrow_writer import PartFile, Sink
 
 _T = TypeVar("_T")
@@ -60,10 +64,34 @@ _COPIED = frozenset(
 
 
 class RowGroup(msgspec.Struct, frozen=True, array_like=True):
-    """Rows of a file that a task copies."""
+    """Rows of a file that a task copies.
+
+    Args:
+        first: The number of the first of them in the file, from 0.
+    """
 
     uri: str
     number: int
+    first: int = 0
+
+
+class CopiedRows(msgspec.Struct, frozen=True):
+    """What tasks have made of the records of a source.
+
+    Args:
+        parts: The files of the table.
+        quarantined: The records that do not fit the table.
+        counts: How many of these have each violation; see `RowConversion.convert`.
+    """
+
+    parts: list[PartFile] = []
+    quarantined: list[QuarantinedRecord] = []
+    counts: list[int] = []
+
+    def merged(self, other: CopiedRows) -> CopiedRows:
+        """Return both."""
+        counts = [one + more for one, more in zip_longest(self.counts, other.counts, fillvalue=0)]
+        return CopiedRows(self.parts + other.parts, self.quarantined + other.quarantined, counts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +125,9 @@ class ColumnCopy:
         tasks: The row groups that each task copies.
         schema: The columns of the table, with a field id where files have them.
         copied: The columns that the files have; the others are null.
-        constants: What all rows of a file have in some columns, by the URI of the file and the column.
+        constants: What all rows of a file have in some columns, by the URI of the file and the column; with a
+            conversion in some fields.
+        conversion: What makes the rows of the table of the records; None if the columns of the files are theirs.
     """
 
     spark: SparkSession
@@ -107,11 +137,14 @@ class ColumnCopy:
     sink: Sink
     is_few: bool
     constants: Mapping[str, Mapping[str, pa.Scalar]] = field(default_factory=dict)
+    conversion: RowConversion | None = None
 
-    def run(self) -> list[PartFile]:
+    def run(self) -> CopiedRows:
         """Write the files of the table, and return them. If that fails, they are deleted as far as the store allows.
 
         Raises:
+            NotLocal: only Spark converts a value.
+            EngineUnsuitable: the same, where other processes do the work.
             CorruptFile: a file of the source cannot be read.
             StorageError: a file of the table cannot be written.
         """
@@ -119,30 +152,24 @@ class ColumnCopy:
             undo.callback(discard_folder, self.sink.store, self.sink.job)
             if self.is_few:
                 with translate_os_errors():
-                    parts = [part for groups in self.tasks for part in self._for_tasks().copy(groups)]
+                    copied = _merge(self._for_tasks().copy(groups) for groups in self.tasks)
                 undo.pop_all()
-                return parts
+                return copied
             with translate_spark_errors():
                 numbers = self.spark.range(0, len(self.tasks), 1, len(self.tasks))
                 rows = numbers.mapInArrow(partial(_run_tasks, self._for_tasks()), f"{_PART} binary").toArrow()
-            parts = [msgspec.json.decode(part, type=PartFile) for part in rows.column(_PART).to_pylist()]
+            copied = _merge(msgspec.json.decode(part, type=CopiedRows) for part in rows.column(_PART).to_pylist())
             undo.pop_all()
-        discard_folder(self.sink.store, self.sink.job, but=[part.path for part in parts])  # Spark may run a task twice
-        return parts
-
-    def read_column(self, name: str) -> Iterator[pa.Array]:
-        """Yield the values that a column of the table gets.
-
-        Raises:
-            CorruptFile: a file of the source cannot be read.
-        """
-        schema = pa.schema([self.schema.field(name)])
-        for group in (group for groups in self.tasks for group in groups):
-            for rows in _read_batches(group.uri, [group.number], schema, self.copied, self.constants.get(group.uri)):
-                yield rows.column(0)
+        # Spark may run a task twice.
+        discard_folder(self.sink.store, self.sink.job, but=[part.path for part in copied.parts])
+        return copied
 
     def _for_tasks(self) -> _TaskCopy:
-        return _TaskCopy(self.tasks, self.schema, self.copied, self.sink, self.constants)
+        return _TaskCopy(self.tasks, self.schema, self.copied, self.sink, self.constants, self.conversion)
+
+
+def _merge(results: Iterable[CopiedRows]) -> CopiedRows:
+    return reduce(CopiedRows.merged, results, CopiedRows())
 
 
 def find_column_copy(
@@ -153,6 +180,8 @@ def find_column_copy(
     route: RecordRoute,
     sink: Sink,
     path_fields: PathFields | None = None,
+    conversion: RowConversion | None = None,
+    footers: Sequence[SourceFooter] | None = None,
 ) -> ColumnCopy | None:
     """Return how tasks copy files into a table; None if some of them, or a column, need Spark.
 
@@ -161,12 +190,11 @@ def find_column_copy(
         source: The columns of the files, as Spark reads them.
         route: The columns of each field of the source.
         path_fields: The fields that records get from their files; by default they get none.
+        conversion: What makes the rows of the records; None if columns must be copied as they are.
+        footers: Those of the files, if Arrow reads these as Spark does; by default they are read.
     """
     from_files = path_fields or PathFields()
-    if not (
-        _is_copied(source, route)
-        and all(_is_constant(each.type, route.get(each.name, ())) for each in from_files.schema)
-    ):
+    if conversion is None and not is_copied(source, route, from_files.schema):
         return None
     is_timed = any(str(data_type) in _TEMPORAL for _, data_type in leaves(source))
     if (
@@ -175,11 +203,17 @@ def find_column_copy(
         and any(str(spark.conf.get(mode, _PROLEPTIC)).upper() != _PROLEPTIC for mode in _REBASE_MODES)
     ):
         return None
-    footers = read_source_footers(files, source, MAX_RANGED_FILES if is_local(spark) else DRIVER_FILES)
+    if footers is None:
+        footers = read_source_footers(files, source)
     if footers is None:
         return None
     limit = task_bytes(files, count_partitions(spark, SourceFiles((), tuple(files))))
-    names = frozenset(field.name for field in source if route.get(field.name))
+    if conversion is None:
+        names = frozenset(field.name for field in source if route.get(field.name))
+        constants = {file.uri: _constants(from_files.values_of(file.uri), route) for file in files}
+    else:
+        names = frozenset(source.names)
+        constants = {file.uri: from_files.values_of(file.uri) for file in files}
     return ColumnCopy(
         spark,
         _pack((group for footer in footers for group in footer.groups), limit),
@@ -187,9 +221,8 @@ def find_column_copy(
         names,
         sink,
         are_few(spark, files),
-        {file.uri: _constants(from_files.values_of(file.uri), route) for file in files}
-        if from_files.schema.fields
-        else {},
+        constants if from_files.schema.fields else {},
+        conversion,
     )
 
 
@@ -198,6 +231,11 @@ def _constants(values: Mapping[str, pa.Scalar], route: RecordRoute) -> Mapping[s
 
 
 # ---- which columns and files -----------------------------------------------------------------------
+
+
+def is_copied(source: StructType, route: RecordRoute, given: StructType) -> bool:
+    """Return whether the columns hold all values of records as they are, also those that these get from their files."""
+    return _is_copied(source, route) and all(_is_constant(each.type, route.get(each.name, ())) for each in given)
 
 
 def _is_copied(source: StructType, route: RecordRoute) -> bool:
@@ -251,15 +289,9 @@ class SourceFooter:
     values: Mapping[Path, int | None]
 
 
-def read_source_footers(
-    files: Sequence[SourceFile], source: StructType, most: int = DRIVER_FILES
-) -> list[SourceFooter] | None:
-    """Return the footers of files; None if these are many, or Arrow may not read one of them as Spark does.
-
-    Args:
-        most: How many files are not many.
-    """
-    if not 0 < len(files) <= most:
+def read_source_footers(files: Sequence[SourceFile], source: StructType) -> list[SourceFooter] | None:
+    """Return the footers of files; None if these are many, or Arrow may not read one of them as Spark does."""
+    if not 0 < len(files) <= DRIVER_FILES:
         return None
     footers = map_files(partial(_read_footer, source), files)
     return None if any(each is None for each in footers) else [each for each in footers if each is not None]
@@ -328,12 +360,18 @@ def _read_footer(source: StructType, file: SourceFile) -> SourceFooter | None:
         return None
     if not all(_is_read_as(stored_type(each.type), types[each.name], (each.name,), int96) for each in columns):
         return None
+    return to_source_footer(file.uri, footer, columns)
+
+
+def to_source_footer(uri: str, footer: pq.FileMetaData, columns: pa.Schema) -> SourceFooter:
+    """Return what a footer says, given the columns as Arrow reads them."""
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
     sizes = [sum(group.column(at).total_compressed_size for at in range(group.num_columns)) for group in groups]
+    firsts = accumulate((group.num_rows for group in groups), initial=0)
     return SourceFooter(
-        [(RowGroup(file.uri, number), size) for number, size in enumerate(sizes)],
+        [(RowGroup(uri, at, first), size) for at, (size, first) in enumerate(zip(sizes, firsts, strict=False))],
         footer.num_rows,
-        {path: count_non_null(footer, at) for at, path in enumerate(paths)},
+        {path: count_non_null(footer, at) for at, path in enumerate(leaf_paths(columns))},
     )
 
 
@@ -382,26 +420,44 @@ class _TaskCopy:
     copied: frozenset[str]
     sink: Sink
     constants: Mapping[str, Mapping[str, pa.Scalar]]
+    conversion: RowConversion | None
 
-    def copy(self, groups: Sequence[RowGroup]) -> list[PartFile]:
+    def copy(self, groups: Sequence[RowGroup]) -> CopiedRows:
         """Write the rows of some row groups, and return the files."""
-        writer = self.sink.open(self.schema)
+        writer, left = self.sink.open(self.schema), CopiedRows()
         with without_garbage_collection(), ExitStack() as undo:
             undo.callback(writer.discard)
             for group in groups:
-                constants = self.constants.get(group.uri)
-                for rows in _read_batches(group.uri, [group.number], self.schema, self.copied, constants):
-                    writer.write(rows)
+                for rows, others in self._rows(group):
+                    if rows.num_rows:
+                        writer.write(rows)
+                    left = left.merged(others)
             parts = writer.close()
             undo.pop_all()
-        return parts
+        return CopiedRows(parts, left.quarantined, left.counts)
+
+    def _rows(self, group: RowGroup) -> Iterator[tuple[pa.RecordBatch, CopiedRows]]:
+        """Yield the rows of a row group, and the records that do not fit the table."""
+        constants, conversion = self.constants.get(group.uri), self.conversion
+        schema = self.schema if conversion is None else to_arrow_schema(conversion.source)
+        first = group.first
+        for batch in _read_batches(group.uri, [group.number], schema, self.copied, constants):
+            if conversion is None:
+                yield batch, CopiedRows()
+                continue
+            rows, quarantined, counts = conversion.convert(batch, self.schema, group.uri, first)
+            first += batch.num_rows
+            yield rows, CopiedRows([], quarantined, counts)
 
 
 def _run_tasks(copy: _TaskCopy, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for task in batch.column(0).to_pylist():
-            parts = [msgspec.json.encode(part) for part in copy.copy(copy.tasks[task])]
-            yield pa.RecordBatch.from_arrays([pa.array(parts, pa.binary())], names=[_PART])
+            try:
+                copied = msgspec.json.encode(copy.copy(copy.tasks[task]))
+            except NotLocal as error:
+                raise EngineUnsuitable(reason=str(error)) from error
+            yield pa.RecordBatch.from_arrays([pa.array([copied], pa.binary())], names=[_PART])
 
 
 def _read_batches(
@@ -421,7 +477,7 @@ def _read_batches(
                 found = {name: pa.repeat(value, len(batch)) for name, value in same.items()} | {
                     name: values for name, values in found.items() if name in copied
                 }
-                columns = [_fit(found.get(each.name), each.type, len(batch)) for each in schema]
+                columns = [fit(found.get(each.name), each.type, len(batch)) for each in schema]
                 yield pa.RecordBatch.from_arrays(columns, schema=schema)
     except pa.ArrowException as error:
         raise CorruptFile(path=uri, reason=first_line(error), fix=RESTORE_FILE) from error
@@ -437,31 +493,3 @@ def _names_to_read(file: pq.ParquetFile, schema: pa.Schema, copied: frozenset[st
 def _without_width(values: pa.Array) -> pa.Array:
     wanted = stored_type(values.type)
     return values if values.type == wanted else values.cast(wanted)
-
-
-def _fit(values: pa.Array | None, wanted: pa.DataType, rows: int) -> pa.Array:
-    """Return values in the type of a column, which may be wider and have more fields; null if there are none."""
-    if values is None:
-        return pa.nulls(rows, wanted)
-    if values.type == wanted:
-        return values
-    is_null = values.is_null() if values.null_count else None
-    if pa.types.is_struct(wanted):
-        found = {field.name: values.field(at) for at, field in enumerate(values.type)}
-        children = [_fit(found.get(field.name), field.type, rows) for field in wanted]
-        return pa.StructArray.from_arrays(children, fields=list(wanted), mask=is_null)
-    if pa.types.is_list(wanted):
-        items = _fit(values.values, wanted.value_type, len(values.values))
-        return pa.ListArray.from_arrays(_unsliced(values.offsets), items, type=wanted, mask=is_null)
-    if pa.types.is_map(wanted):
-        keys, items = (
-            _fit(part, inner, len(part))
-            for part, inner in ((values.keys, wanted.key_type), (values.items, wanted.item_type))
-        )
-        return pa.MapArray.from_arrays(_unsliced(values.offsets), keys, items, type=wanted, mask=is_null)
-    return values.cast(wanted)
-
-
-def _unsliced(offsets: pa.Array) -> pa.Array:
-    # A slice of offsets cannot have a mask.
-    return pa.concat_arrays([offsets, offsets[:0]]) if offsets.offset else offsets

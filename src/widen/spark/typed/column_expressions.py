@@ -255,10 +255,10 @@ EXACT_LONG, EXACT_FLOAT = 2**53, 2**24
 """The absolute values up to which a double, or a float, represents every integer."""
 
 _DAY_MICROS = 86_400_000_000
-_FIRST_MICROS, _LAST_MICROS = -62_135_596_800_000_000, 253_402_300_799_999_999
+FIRST_MICROS, LAST_MICROS = -62_135_596_800_000_000, 253_402_300_799_999_999
 """The years 1 to 9999, the range of timestamps that all systems support."""
 
-_MICROS: Mapping[EpochUnit, tuple[int, int]] = MappingProxyType(
+MICROS_PER_UNIT: Mapping[EpochUnit, tuple[int, int]] = MappingProxyType(
     {
         EpochUnit.SECONDS: (1_000_000, 1),
         EpochUnit.MILLISECONDS: (1_000, 1),
@@ -408,10 +408,10 @@ def _timestamp_ntz_to_text(values: Column, old: DataType, new: DataType) -> Colu
 
 
 def _to_timestamp(numbers: Column, unit: EpochUnit) -> Column:
-    factor, divisor = _MICROS[unit]
+    factor, divisor = MICROS_PER_UNIT[unit]
     micros = numbers * F.lit(factor) if divisor == 1 else F.floor(numbers / F.lit(divisor))
     is_whole = F.lit(True) if divisor == 1 else numbers % F.lit(divisor) == 0
-    is_valid = is_whole & micros.between(_FIRST_MICROS, _LAST_MICROS)
+    is_valid = is_whole & micros.between(FIRST_MICROS, LAST_MICROS)
     return F.timestamp_micros(F.when(is_valid, micros.cast("bigint")))
 
 

@@ -1,8 +1,8 @@
 """Parquet files as a batch of this process: Arrow copies their columns, and nothing starts Spark.
 
 The schemas are those that Spark reads: one of all files if Spark merges theirs, else one for each. Files with types or
-forms that Spark reads in a way of its own, values that a column holds in another form only, and values that decide
-which columns there are, need Spark: it reads the same batch, as `widen.spark.typed.typed_batch`.
+forms that Spark reads in a way of its own, and what `widen.spark.typed.column_values` does not convert, need Spark: it
+reads the same batch, as `widen.spark.typed.typed_batch`.
 
 Source: docs/evolution-rules.md#d16, docs/guide/engine.md
 """
@@ -19,16 +19,16 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from widen.errors import CorruptFile, InvalidType
+from widen.errors import CorruptFile, EngineUnsuitable, InvalidType
 from widen.evolution.plan import BadFile
 from widen.evolution.policy import Policy, build_typed_field_rules
 from widen.json.field_rules import (
     LOADED_AT,
     SIGN,
     SOURCE_FILE,
+    FieldRules,
     FileFields,
     merge_file_fields,
     partition_folders,
@@ -71,14 +71,15 @@ from widen.model.types import (
 from widen.proof.source_reader import FileValueReader
 from widen.protocol.parquet_files import is_legacy, is_legacy_int96
 from widen.rows.row import RecordRoute, build_routes
+from widen.rows.row_builder import ORIGIN_FIELDS
 from widen.spark.arrow_types import stored_type, to_arrow
-from widen.spark.engine import Rows, is_local, require_spark
+from widen.spark.engine import Rows, is_local, require_spark, to_local_frame
 from widen.spark.ingest.batch import BatchResult, ContractReport
-from widen.spark.ingest.text_tasks import MIN_COUNTED_RECORDS, BatchWriteSpec, lacks_partition
+from widen.spark.ingest.text_tasks import MIN_COUNTED_RECORDS, BatchWriteSpec
 from widen.spark.ingest.verification import ColumnFiles, Side, build_column_reader, build_row_side
 from widen.spark.ingest.write_files import TableRows, TableWriter
 from widen.spark.read.local_rows import NotLocal
-from widen.spark.source.file_ranges import MAX_RANGED_FILES, open_file
+from widen.spark.source.file_ranges import open_file
 from widen.spark.source.source_files import SourceFile, SourceFiles
 from widen.spark.spark_types import SparkSession
 from widen.spark.typed.column_copy import (
@@ -86,12 +87,22 @@ from widen.spark.typed.column_copy import (
     PathFields,
     SourceFooter,
     find_column_copy,
+    is_copied,
     map_files,
     read_first_rows,
     read_rows,
-    read_source_footers,
+    to_source_footer,
 )
-from widen.spark.typed.typed_batch import TypedBatch, add_values, find_column_files, has_forms, kinds_of, observe_types
+from widen.spark.typed.column_values import FactsOfKind, QuarantinedRecord, RowConversion, apply_rules
+from widen.spark.typed.typed_batch import (
+    TypedBatch,
+    add_values,
+    find_column_files,
+    find_fields,
+    has_forms,
+    kinds_of,
+    observe_types,
+)
 from widen.spark.typed.typed_records import HEAD_RECORDS, is_untouched
 from widen.spark.write.arrow_writer import TableSink
 
@@ -113,17 +124,32 @@ class ColumnPart:
 
     Args:
         own: The columns of the files.
+        footers: What the footer of each file says.
         given: The fields that records get from their files.
     """
 
     files: tuple[SourceFile, ...]
     own: StructType
+    footers: tuple[SourceFooter, ...]
     given: PathFields = field(default_factory=PathFields)
 
     @property
     def schema(self) -> StructType:
         """The fields of the records."""
         return StructType((*self.own.fields, *self.given.schema.fields))
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedPart:
+    """A part with the field rules of a policy.
+
+    Args:
+        schema: The fields of the records with the rules applied.
+    """
+
+    part: ColumnPart
+    rules: FieldRules
+    schema: StructType
 
     @property
     def types(self) -> Mapping[str, DataType]:
@@ -133,6 +159,21 @@ class ColumnPart:
     def root(self, *, assume_exact: bool) -> RecordObservation:
         """Return what the types say; see `observe_schema`."""
         return observe_schema(self.schema, assume_exact=assume_exact)
+
+
+def prepare_part(part: ColumnPart, base: StructType | None, policy: Policy) -> PreparedPart:
+    """Return a part with the field rules of a policy.
+
+    Args:
+        base: The schema of the table; None if the table does not exist yet.
+
+    Raises:
+        NotLocal: only Spark applies a rule.
+    """
+    rules = build_typed_field_rules(base or StructType(), policy)
+    empty = {each.name: (pa.array([], to_arrow(each.type)), each.type) for each in part.schema}
+    prepared = apply_rules(empty, rules)
+    return PreparedPart(part, rules, StructType(tuple(Field(name, kind) for name, (_, kind) in prepared.items())))
 
 
 @dataclass
@@ -167,39 +208,39 @@ class ParquetBatch:
 
     def prior_observation(self, base: StructType | None, policy: Policy) -> Observation:
         """Return what the types say, and how many values there are if the table changes; see `Batch`."""
-        reason = self._find_obstacle(base, policy)
-        if reason:
-            return self._use_spark(reason).prior_observation(base, policy)
         if not is_local(self.spark):
             return self._on_spark.prior_observation(base, policy)
-        prior = observe_types([part.root for part in self.parts], base, policy)
-        if prior.is_enough:
-            return prior.observation
-        if not prior.is_decided:
-            reason = "the values of its columns decide about those of the table"
-            return self._use_spark(reason).prior_observation(base, policy)
         try:
-            return merge_observations(Observation(root=_count_head(part)) for part in self.parts)
+            parts = self._prepare(base, policy)
+            prior = observe_types([part.root for part in parts], base, policy)
+            if prior.is_enough:
+                observation = prior.observation
+            else:
+                count = _count_head if prior.is_decided else _count_all
+                observation = merge_observations(map(count, parts))
         except NotLocal as error:
             return self._use_spark(str(error)).prior_observation(base, policy)
+        hidden = find_fields([part.schema for part in self.parts], sorted(policy.excluded | policy.masked))
+        return msgspec.structs.replace(observation, excluded_seen=[[*path] for path in hidden])
 
     def observe(self, attempt: BatchWriteSpec) -> Observation:
         """Return the observation of all values; see `Batch`."""
         if is_local(self.spark):
             try:
-                # What the types leave open does not change the plan: otherwise Spark reads the batch already.
-                return merge_observations(_count_all(part) for part in self.parts)
+                return merge_observations(map(_count_all, self._prepare(attempt.base, attempt.policy)))
             except NotLocal as error:
                 require_spark(self.spark, str(error))
         return self._on_spark.observe(attempt)
 
     def write(self, attempt: BatchWriteSpec, writer: TableWriter) -> BatchResult:
-        """Let tasks copy the files, if all of them can be copied; see `Batch`."""
+        """Let tasks copy the files, and convert what the table has in another form; see `Batch`."""
         if is_local(self.spark):
             try:
                 return self._copy(self._find_copies(attempt, writer), writer)
             except NotLocal as error:
                 require_spark(self.spark, str(error))
+            except EngineUnsuitable as error:
+                require_spark(self.spark, str(error.fields["reason"]))
         return self._on_spark.write(attempt, writer)
 
     def check_contract(self, contract: object) -> ContractReport:
@@ -230,7 +271,10 @@ class ParquetBatch:
         return replace(side, digests=lambda: self._on_spark.table_digests(table, paths, policy, None).digests())
 
     def _find_column_files(self, schema: StructType, policy: Policy) -> list[ColumnFiles] | None:
-        if not is_local(self.spark):
+        if not is_local(self.spark) or policy.excluded or policy.masked:
+            return None
+        rules = build_typed_field_rules(schema, policy)
+        if not all(is_untouched(part.schema, rules) for part in self.parts):
             return None
         parts = [ColumnFiles(part.files, part.schema, _value_reader(part.given)) for part in self.parts]
         return find_column_files(parts, schema, policy)
@@ -238,7 +282,7 @@ class ParquetBatch:
     @property
     def _on_spark(self) -> TypedBatch:
         if self._other.batch is None:
-            require_spark(self.spark, "a step of it has no other implementation")
+            require_spark(self.spark, "it compares values that the table has in another form")
             self._other.batch = self.open_on_spark(self._homes)
         return self._other.batch
 
@@ -246,14 +290,8 @@ class ParquetBatch:
         require_spark(self.spark, reason)
         return self._on_spark
 
-    def _find_obstacle(self, base: StructType | None, policy: Policy) -> str:
-        """Return why the policy needs Spark; empty if it does not."""
-        if not is_local(self.spark):
-            return ""
-        rules = build_typed_field_rules(base or StructType(), policy)
-        if policy.excluded or policy.masked or not all(is_untouched(part.schema, rules) for part in self.parts):
-            return "the policy hides or converts fields of files with types"
-        return ""
+    def _prepare(self, base: StructType | None, policy: Policy) -> list[PreparedPart]:
+        return [prepare_part(part, base, policy) for part in self.parts]
 
     def _find_copies(self, attempt: BatchWriteSpec, writer: TableWriter) -> list[ColumnCopy]:
         """Return how each part is copied.
@@ -261,126 +299,167 @@ class ParquetBatch:
         Raises:
             NotLocal: the table needs Spark, or one of the parts.
         """
-        route = build_routes(attempt.schema, attempt.policy)
-        copies = []
-        for part in self.parts:
-            sink = writer.find_sink(self.spark)
+        schema, policy = attempt.schema, attempt.policy
+        route, copies = build_routes(schema, policy), []
+        for prepared in self._prepare(attempt.base, policy):
+            part, sink = prepared.part, writer.find_sink(self.spark)
             if sink is None:
                 raise NotLocal(f"of the table: {writer.find_obstacle()}")
-            copy = find_column_copy(self.spark, part.files, part.own, attempt.schema, route, sink, part.given)
-            if copy is None:
-                raise NotLocal("values of the source have to be converted, or its columns go to several of the table")
-            _ensure_required(part, attempt.schema, route)
-            names = sink.text_partitions if isinstance(sink, TableSink) else ()
-            if any(pc.any(lacks_partition(texts)).as_py() for name in names for texts in copy.read_column(name)):
-                raise NotLocal("records have texts that no partition holds")
+            texts = tuple(sink.text_partitions) if isinstance(sink, TableSink) else ()
+            conversion = None
+            if texts or not _is_copied(prepared, schema, route):
+                conversion = RowConversion(part.schema, prepared.rules, route, schema, policy.samples, texts)
+                conversion.ensure_exact()
+            copy = find_column_copy(
+                self.spark, part.files, part.own, schema, route, sink, part.given, conversion, part.footers
+            )
+            assert copy is not None
             copies.append(copy)
         return copies
 
     def _copy(self, copies: Sequence[ColumnCopy], writer: TableWriter) -> BatchResult:
         written: list[Any] = []
+        quarantined: list[QuarantinedRecord] = []
+        seen = []
         with ExitStack() as undo:
             for number, copy in enumerate(copies):
-                files = writer.from_parts(copy.run())
+                copied = copy.run()
+                files = writer.from_parts(copied.parts)
                 undo.callback(writer.discard, files)
                 self._homes.update((file.path.partition("/")[0], number) for file in files)
                 written += files
+                quarantined += copied.quarantined
+                root = {} if copy.conversion is None else copy.conversion.observe_violations(copied.counts)
+                seen.append(Observation(writer.count_rows(files), 0, {}, len(copied.quarantined), root))
             undo.pop_all()
-        return BatchResult(written, Observation(records=writer.count_rows(written)))
+        return BatchResult(written, merge_observations(seen), self._to_rows(quarantined) if quarantined else None)
+
+    def _to_rows(self, quarantined: Sequence[QuarantinedRecord]) -> Rows:
+        columns = [[getattr(each, name) for each in quarantined] for name in QuarantinedRecord.__struct_fields__]
+        types = (pa.string(), pa.string(), pa.int64(), pa.string())
+        arrays = [pa.array(values, kind) for values, kind in zip(columns, types, strict=True)]
+        return to_local_frame(self.spark, pa.RecordBatch.from_arrays(arrays, names=list(ORIGIN_FIELDS)))
 
 
 def _value_reader(given: PathFields) -> FileValueReader | None:
     return FileValueReader(given.fields.has_folders, given.fields.loaded_at) if given.schema.fields else None
 
 
-def _ensure_required(part: ColumnPart, schema: StructType, route: RecordRoute) -> None:
-    """Check that no record lacks a value of a column that must not be null.
-
-    Raises:
-        NotLocal: one may.
-    """
+def _is_copied(prepared: PreparedPart, schema: StructType, route: RecordRoute) -> bool:
+    """Return whether all values of a part go to columns as they are, and none is missing that must not be null."""
+    part = prepared.part
+    if not (is_untouched(part.schema, prepared.rules) and is_copied(part.own, route, part.given.schema)):
+        return False
     required = [(path, column) for path, column in fields(schema) if not column.nullable]
     if not required:
-        return
+        return True
     sources = {slot.name: key for key, slots in route.items() for slot in slots}
-    footers = read_source_footers(part.files, part.own, MAX_RANGED_FILES) or []
     for path, column in required:
         leaf = (sources.get(column.name, ""),)
-        if len(path) > 1 or any(footer.values.get(leaf) != footer.rows for footer in footers):
-            raise NotLocal(f"the column {format_path(path)} must not be null, and records may have no value for it")
+        if len(path) > 1 or any(footer.values.get(leaf) != footer.rows for footer in part.footers):
+            return False
+    return True
 
 
 # ---- the values of each kind -----------------------------------------------------------------------
 
 
-def _count_head(part: ColumnPart) -> RecordObservation:
+def _count_head(prepared: PreparedPart) -> Observation:
     """Count the values of each kind in the first records, and look in all of them for what these lack, as Spark does.
 
     Raises:
         NotLocal: only Spark writes a value as text.
     """
-    footers = read_source_footers(part.files, part.own, MAX_RANGED_FILES)
-    if footers is None:
-        raise NotLocal("Arrow may read the files in another way")
-    seen, types = part.root(assume_exact=False), part.types
-    footer, first = min(zip(footers, part.files, strict=True), key=lambda pair: pair[1].path)
+    part = prepared.part
+    seen, types = prepared.root(assume_exact=False), prepared.types
+    footer, first = min(zip(part.footers, part.files, strict=True), key=lambda pair: pair[1].path)
     head = None
     if footer.rows >= MIN_COUNTED_RECORDS:
         head = read_first_rows(first, part.own, HEAD_RECORDS)
-        _add_rows(part, seen, head, 0, first.uri, part.schema.names)
-    missing = [name for name in part.schema.names if head is None or _lacks_values(name, seen, part, footers)]
+        _add_rows(prepared, seen, head, 0, first.uri, prepared.schema.names)
+    missing = [name for name in prepared.schema.names if head is None or _lacks_values(name, seen, prepared)]
     if missing:
-        rest = part.root(assume_exact=False)
-        _add_files(part, rest, missing)
+        rest = prepared.root(assume_exact=False)
+        _add_files(prepared, rest, missing)
         for name in missing:
             pairs = zip(_kinds(seen[name], types[name], 0), _kinds(rest[name], types[name], 0), strict=True)
             for (one, _), (other, _) in pairs:
                 if not one.count:
                     one.count, one.first, one.sample = other.count, other.first, other.sample
-    return seen
+    return Observation(root=seen)
 
 
-def _lacks_values(name: str, seen: RecordObservation, part: ColumnPart, footers: Sequence[SourceFooter]) -> bool:
+def _lacks_values(name: str, seen: RecordObservation, prepared: PreparedPart) -> bool:
     """Return whether the first records lack values of a kind in a field that other records may have."""
-    data_type = part.types[name]
-    if all(kind.count for kind, _ in _kinds(seen[name], data_type, 0)):
+    if all(kind.count for kind, _ in _kinds(seen[name], prepared.types[name], 0)):
         return False
     # A scalar of which no file has a value is not looked for.
-    is_scalar = name in part.own.names and not isinstance(data_type, (ArrayType, MapType, StructType))
-    return not (is_scalar and all(footer.values.get((name,), 0) == 0 for footer in footers))
+    stored = next((each.type for each in prepared.part.own if each.name == name), None)
+    is_scalar = stored is not None and not isinstance(stored, (ArrayType, MapType, StructType))
+    return not (is_scalar and all(footer.values.get((name,), 0) == 0 for footer in prepared.part.footers))
 
 
-def _count_all(part: ColumnPart) -> Observation:
-    seen = part.root(assume_exact=False)
-    return Observation(_add_files(part, seen, part.schema.names), root=seen)
+def _count_all(prepared: PreparedPart) -> Observation:
+    """Count all values of each kind, and find the facts about them that their types leave open.
+
+    Raises:
+        NotLocal: only Spark writes a value as text.
+    """
+    seen = prepared.root(assume_exact=False)
+    facts = [
+        FactsOfKind(kind, data_type)
+        for name in prepared.schema.names
+        for kind, data_type in _kinds(seen[name], prepared.types[name], 0)
+    ]
+    return Observation(_add_files(prepared, seen, prepared.schema.names, facts), root=seen)
 
 
-def _add_files(part: ColumnPart, seen: RecordObservation, names: Sequence[str]) -> int:
-    """Add the values of some fields of all files; return the number of records."""
+def _add_files(
+    prepared: PreparedPart, seen: RecordObservation, names: Sequence[str], facts: Sequence[FactsOfKind] = ()
+) -> int:
+    """Add the values of some fields of all files; return the number of records.
+
+    Args:
+        facts: The facts of each kind of all fields, to fill in; empty if only the types decide.
+    """
     # A batch without columns would not know how many rows it has.
-    wanted = StructType(tuple(each for each in part.own if each.name in names) or part.own.fields[:1])
+    own = prepared.part.own
+    wanted = StructType(tuple(each for each in own if each.name in names) or own.fields[:1])
     total = 0
     # The first value of a kind is that of the first file by its URI, as Spark compares texts.
-    for file in sorted(part.files, key=lambda file: file.uri.encode()):
+    for file in sorted(prepared.part.files, key=lambda file: file.uri.encode()):
         count = 0
         for rows in read_rows(file, wanted):
-            _add_rows(part, seen, rows, count, file.uri, names)
+            _add_rows(prepared, seen, rows, count, file.uri, names, facts)
             count += rows.num_rows
         total += count
     return total
 
 
 def _add_rows(
-    part: ColumnPart, seen: RecordObservation, rows: pa.RecordBatch, before: int, uri: str, names: Sequence[str]
+    prepared: PreparedPart,
+    seen: RecordObservation,
+    rows: pa.RecordBatch,
+    before: int,
+    uri: str,
+    names: Sequence[str],
+    facts: Sequence[FactsOfKind] = (),
 ) -> None:
     numbers = pa.array(range(before, before + rows.num_rows), pa.int64())
-    given, types = part.given.values_of(uri), part.types
-    for name in names:
-        values = pa.repeat(given[name], rows.num_rows) if name in given else rows.column(name)
-        found = kinds_of(values, numbers, types[name], (name,))
-        for (kind, data_type), (_, inner, places) in zip(_kinds(seen[name], types[name], 0), found, strict=True):
-            if not add_values(kind, data_type, inner, places, uri):
+    given, types = prepared.part.given.values_of(uri), prepared.types
+    fields = {
+        each.name: (pa.repeat(given[each.name], rows.num_rows) if each.name in given else rows[each.name], each.type)
+        for each in prepared.part.schema
+        if each.name in names
+    }
+    left = iter(facts)
+    for name, (values, data_type) in apply_rules(fields, prepared.rules).items():
+        found = kinds_of(values, numbers, data_type, (name,))
+        for (kind, inner_type), (_, inner, places) in zip(_kinds(seen[name], types[name], 0), found, strict=True):
+            if not add_values(kind, inner_type, inner, places, uri):
                 raise NotLocal(f"only it writes a value of the type {types[name].sql} as text")
+            for fact in (next(left),) if facts else ():
+                fact.add(inner)
 
 
 def _kinds(
@@ -417,7 +496,9 @@ def find_file_parts(source: SourceFiles, file_fields: FileFields) -> list[Column
     if source.options:
         raise NotLocal("the options are those of its reader")
     files = sorted((file for file in source.files if file.size_bytes), key=lambda file: file.path.encode("utf-16-be"))
-    schemas = dict(zip((file.path for file in files), map_files(_read_schema, files), strict=True))
+    read = dict(zip((file.path for file in files), map_files(_read_schema, files), strict=True))
+    schemas = {path: schema for path, (schema, _) in read.items()}
+    footers = {path: footer for path, (_, footer) in read.items()}
     _ensure_distinct(schemas.values())
     merged: DataType | None = None
     try:
@@ -427,9 +508,9 @@ def find_file_parts(source: SourceFiles, file_fields: FileFields) -> list[Column
         texts = {path: _to_json(schema) for path, schema in schemas.items()}
         ordered = sorted(files, key=lambda file: (texts[file.path], file.path))
         groups = [tuple(group) for _, group in groupby(ordered, key=lambda file: texts[file.path])]
-        return [_to_part(group, schemas[group[0].path], file_fields) for group in groups]
+        return [_to_part(group, schemas[group[0].path], footers, file_fields) for group in groups]
     assert isinstance(merged, StructType)
-    return [_to_part(tuple(files), merged, file_fields)]
+    return [_to_part(tuple(files), merged, footers, file_fields)]
 
 
 def can_read_all(files: Sequence[SourceFile]) -> bool:
@@ -448,11 +529,14 @@ def _can_read(file: SourceFile) -> bool:
     return True
 
 
-def _to_part(files: tuple[SourceFile, ...], schema: StructType, file_fields: FileFields) -> ColumnPart:
+def _to_part(
+    files: tuple[SourceFile, ...], schema: StructType, footers: Mapping[str, SourceFooter], file_fields: FileFields
+) -> ColumnPart:
     given = _given_fields(files, file_fields)
     if given.fields and any(name.endswith(SIGN) for name in schema.names):
         raise NotLocal(f"a column has a name with {SIGN} at its end, like the fields of folders")
-    return ColumnPart(files, schema, PathFields(given, file_fields))
+    of_files = tuple(footers[file.path] for file in files)
+    return ColumnPart(files, schema, of_files, PathFields(given, file_fields))
 
 
 def _given_fields(files: Sequence[SourceFile], file_fields: FileFields) -> StructType:
@@ -467,8 +551,8 @@ def _given_fields(files: Sequence[SourceFile], file_fields: FileFields) -> Struc
     return StructType(tuple(Field(name, data_type) for name, data_type in found.items()))
 
 
-def _read_schema(file: SourceFile) -> StructType:
-    """Return the schema of a file as Spark reads it.
+def _read_schema(file: SourceFile) -> tuple[StructType, SourceFooter]:
+    """Return the schema of a file as Spark reads it, and what else its footer says.
 
     Raises:
         NotLocal: Arrow may read the file in another way, or not at all.
@@ -476,8 +560,8 @@ def _read_schema(file: SourceFile) -> StructType:
     try:
         with open_file(file.uri) as content:
             parquet = pq.ParquetFile(content)
-            footer = parquet.metadata
-            columns = [each.with_type(stored_type(each.type)) for each in parquet.schema_arrow]
+            footer, stored_columns = parquet.metadata, parquet.schema_arrow
+            columns = [each.with_type(stored_type(each.type)) for each in stored_columns]
     except (CorruptFile, pa.ArrowException) as error:
         raise NotLocal(f"Arrow cannot read {file.path}") from error
     if is_legacy(footer.metadata) or is_legacy_int96(footer.metadata):
@@ -498,8 +582,10 @@ def _read_schema(file: SourceFile) -> StructType:
     unknown = next(unknown_types(schema), None)
     if unknown is not None:
         raise NotLocal(f"of the type {unknown[1].sql} of {format_path(unknown[0])}")
+    if len(set(schema.names)) < len(schema.names):
+        raise NotLocal(f"{file.path} has two columns with the same name")
     _ensure_row_metadata(file, (footer.metadata or {}).get(_ROW_METADATA), schema)
-    return schema
+    return schema, to_source_footer(file.uri, footer, stored_columns)
 
 
 def _ensure_row_metadata(file: SourceFile, text: bytes | None, schema: StructType) -> None:

@@ -154,7 +154,7 @@ class TypedBatch:
     def _hidden_fields(self, policy: Policy) -> list[Path]:
         """Return the excluded and masked fields that the records have; those in keys of maps are looked up."""
         paths = sorted(policy.excluded | policy.masked)
-        found = [path for path in paths if any(_has(each.schema, fold_path(path)) for each in self.parts)]
+        found = find_fields([part.schema for part in self.parts], paths)
         for part in self.parts:
             conditions = {path: has_map_key(part.columns, part.schema, path) for path in paths if path not in found}
             asked = {path: condition for path, condition in conditions.items() if condition is not None}
@@ -247,6 +247,11 @@ class TypedBatch:
 
     def _prepare_parts(self, base: StructType | None, policy: Policy) -> list[PreparedRecords]:
         return [prepare_records(part, self.name, base, policy) for part in self.parts]
+
+
+def find_fields(schemas: Collection[StructType], paths: Iterable[Path]) -> list[Path]:
+    """Return the paths that one of some schemas has, without regard to case; keys of maps are not part of them."""
+    return [path for path in paths if any(_has(schema, fold_path(path)) for schema in schemas)]
 
 
 def _has(data_type: DataType, path: Path) -> bool:
@@ -342,7 +347,7 @@ class _Writing:
         copy = find_column_copy(spark, part.records.files, part.schema, self.attempt.schema, route, sink)
         if copy is None:
             return None
-        files = self.writer.from_parts(copy.run())
+        files = self.writer.from_parts(copy.run().parts)
         return BatchResult(files, Observation(records=self.writer.count_rows(files)))
 
     def _write_fitting(

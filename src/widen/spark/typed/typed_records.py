@@ -466,7 +466,7 @@ def apply_field_rules(fields: Mapping[str, Typed], rules: FieldRules) -> dict[st
         for key, (values, data_type) in fields.items()
         if rules.at(key).take is not FieldRule.LEFT_OUT
     }
-    return {key: (values, data_type) for key, (values, data_type) in prepared.items() if not _is_void(data_type)}
+    return {key: (values, data_type) for key, (values, data_type) in prepared.items() if not is_void(data_type)}
 
 
 def opaque_rule_paths(data_type: DataType, rules: FieldRules, at: Path = ()) -> Iterator[Path]:
@@ -623,12 +623,13 @@ def is_untouched(data_type: DataType, rules: FieldRules) -> bool:
     return data_type not in (VARIANT, VOID) and not (data_type == STRING and rules.reads_times)
 
 
-def _is_void(data_type: DataType) -> bool:
+def is_void(data_type: DataType) -> bool:
+    """Return whether a type has no values; neither has a struct without fields."""
     match data_type:
         case ArrayType(inner) | MapType(_, inner):
-            return _is_void(inner)
+            return is_void(inner)
         case StructType(fields):
-            return all(_is_void(field.type) for field in fields)
+            return all(is_void(field.type) for field in fields)
     return data_type == VOID
 
 

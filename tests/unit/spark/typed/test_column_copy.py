@@ -131,7 +131,7 @@ def find_copy(path: Path, file: SourceFile, schema: StructType, source: StructTy
 def copy_rows(path: Path, file: SourceFile, schema: StructType) -> tuple[pa.Table, tuple[str, ...]]:
     copy = find_copy(path, file, schema)
     assert copy is not None
-    paths = tuple(part.path for part in copy.run())
+    paths = tuple(part.path for part in copy.run().parts)
     return pa.concat_tables([pq.read_table(path / "table" / each) for each in paths]), paths
 
 

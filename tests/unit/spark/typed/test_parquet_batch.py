@@ -11,9 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import widen
 from widen.json.field_rules import FileFields
 from widen.spark.read.local_rows import NotLocal
 from widen.spark.source.source_files import FileFormat, SourceFile, SourceFiles
+from widen.spark.typed import column_copy, parquet_batch
+from widen.spark.typed.column_copy import SourceFooter, to_source_footer
 from widen.spark.typed.parquet_batch import can_read_all, find_file_parts
 
 INT, LONG, TEXT = pa.int32(), pa.int64(), pa.string()
@@ -105,6 +108,7 @@ NOT_HERE: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any], str]] = {
     "another compression": ({"a": pa.table({"v": [1]})}, {"compression": "brotli"}, "has the compression BROTLI"),
     "names that differ in case": ({"a": {"v": INT}, "b": {"V": INT}}, {}, "are spelled"),
     "keys that are bytes": ({"a": {"v": pa.map_(pa.binary(), INT)}}, {}, "of the type map"),
+    "two columns of a name": ({"a": pa.table([[1], [2]], names=["v", "v"])}, {}, "two columns with the same name"),
     "a comment of Spark": ({"a": with_metadata(spark_schema(metadata={"comment": "c"}))}, {}, "a schema of Spark"),
     "a type of Spark": ({"a": with_metadata(spark_schema(type="timestamp"))}, {}, "a schema of Spark"),
     "a damaged schema of Spark": ({"a": with_metadata({SPARK: "{"})}, {}, "a schema of Spark"),
@@ -138,3 +142,20 @@ def test_options_are_those_of_sparks_reader(tmp_path: Path) -> None:
     changed = SourceFiles((), found.files, (), FileFormat.PARQUET, {"mergeSchema": "false"})
     with pytest.raises(NotLocal, match="the options are those of its reader"):
         find_file_parts(changed, FileFields(False))
+
+
+def test_each_footer_is_read_once_for_a_plan_and_a_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    def to_counted(uri: str, *words: Any) -> SourceFooter:
+        read.append(uri.rpartition("/")[2])
+        return to_source_footer(uri, *words)
+
+    monkeypatch.setattr(parquet_batch, "to_source_footer", to_counted)
+    monkeypatch.setattr(column_copy, "to_source_footer", to_counted)
+    widen.create_table(str(tmp_path / "t"), "v string NOT NULL")
+    for number, rows in enumerate(([{"v": 1, "s": "x"}], [{"v": 2, "s": "x"}])):
+        source(tmp_path / "in", {f"{number}.parquet": pa.Table.from_pylist(rows)})
+    done = widen.ingest(str(tmp_path / "in"), str(tmp_path / "t"), engine="local")
+    assert done.records == 2
+    assert sorted(read) == ["0.parquet", "1.parquet"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -58,22 +58,35 @@ quarantined."""
 REASON = ORIGIN_FIELDS[-1]
 
 
+class RowCondition(Protocol):
+    """A condition that every row must fulfil."""
+
+    def find_broken(self, rows: Any) -> Any:
+        """Return which rows of a batch of Arrow do not, as an array of booleans."""
+
+    def explain(self, row: Mapping[str, Any]) -> str:
+        """Return why a row is refused."""
+
+
 @dataclass(frozen=True, slots=True)
 class OriginColumn:
     """The column with the source text of each row.
 
     Args:
-        is_for_all: Whether every row has it; else only quarantined records, and rows that no partition holds.
+        is_for_all: Whether every row has it; else only quarantined records, and rows that no partition holds or that
+            break a rule.
         partition_by: The partition columns of strings.
+        rules: The conditions on rows, which are evaluated on columns.
     """
 
     column: str
     is_for_all: bool = False
     partition_by: Sequence[str] = ()
+    rules: Sequence[RowCondition] = ()
 
     def is_for(self, row: Row) -> bool:
-        """Return whether a row of the table has it."""
-        return self.is_for_all or any(has_no_partition(row.get(name)) for name in self.partition_by)
+        """Return whether a row of the table may need it."""
+        return self.is_for_all or bool(self.rules) or any(has_no_partition(row.get(name)) for name in self.partition_by)
 
 
 @dataclass(frozen=True, slots=True)

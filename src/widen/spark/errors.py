@@ -312,6 +312,10 @@ SAMPLES = "spark.widen.samples"
 _MARKS = ((r"\p{Lu}", "X"), (r"[\p{L}&&[^X]]", "x"), (r"\p{N}", "9"))
 
 
+SHOWN_CHARACTERS = 500
+"""The most characters of a row that an error shows."""
+
+
 def show_values(values: Column, data_type: DataType) -> Column:
     """Return values as errors show them; in masked ones every scalar is a text, and names of fields stay."""
     return values if _shows_raw() else _mask_values(values, data_type)

@@ -217,8 +217,9 @@ class TextBatch:
             if sink is None:
                 require_spark(self.spark, f"of the table: {writer.find_obstacle()}")
                 return write_fitting(self.texts, attempt, writer)
-            named = sink.text_partitions
-            origin = OriginColumn(ORIGIN, partition_by=named) if named or attempt.policy.fixed_columns else None
+            named, rules = sink.text_partitions, sink.rules
+            has_origin = named or rules or attempt.policy.fixed_columns
+            origin = OriginColumn(ORIGIN, partition_by=named, rules=rules) if has_origin else None
             return self._write_in_tasks(replace(attempt, sink=sink, origin=origin), sink, writer)
 
     def prepare_proof(self) -> None:

@@ -274,6 +274,8 @@ def _never(_: Form) -> bool:
 
 
 def _flag(is_delete: Condition, form: Form) -> int:
+    if not isinstance(form, dict):  # a text that is not a record, whose row has no values
+        return 0
     try:
         return int(bool(is_delete(form)))
     except Undecided:

@@ -39,7 +39,7 @@ from widen.model.types import BINARY, LONG, STRING, Field, StructType
 from widen.protocol.partition_values import NUL, NULL_TEXTS, has_no_partition, limit_of_partition
 from widen.rows.column_assembler import ColumnAssembler
 from widen.rows.native_decoder import NativeDecoder
-from widen.rows.row_builder import ORIGIN_FIELDS, REASON, DecodedChunk, OriginColumn, RowBuilder
+from widen.rows.row_builder import ORIGIN_FIELDS, REASON, DecodedChunk, OriginColumn, RowBuilder, RowCondition
 from widen.rows.shape import RecordShape
 from widen.spark.arrow_types import to_arrow_schema
 from widen.spark.errors import find_known_failure
@@ -240,7 +240,8 @@ def _run_quiet_task(spec: BatchWriteSpec, batches: Iterable[pa.RecordBatch]) -> 
 
 
 # Records that go to the quarantine, in tasks that write the rows themselves. Fixed columns are decided with the row,
-# and its origin has the reason. The only other rule for such tables is that no partition holds some texts.
+# and its origin has the reason. Such tables have two more rules: conditions that Arrow evaluates, and that no partition
+# holds some texts.
 
 
 def read_refused_records(spec: BatchWriteSpec, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -257,14 +258,27 @@ def read_refused_records(spec: BatchWriteSpec, batches: Iterable[pa.RecordBatch]
             rows = batch.filter(_find_refused(batch, origin))
             fields = dict(zip(ORIGIN_FIELDS, rows.column(origin.column).flatten(), strict=True))
             broken = [find_broken_partition(row, origin.partition_by) for row in _partition_values(rows, origin)]
-            fields[REASON] = pc.coalesce(fields[REASON], pa.array(broken, pa.string()))
+            of_rules = [_explain_broken(rows, rule) for rule in origin.rules]
+            fields[REASON] = pc.coalesce(fields[REASON], *of_rules, pa.array(broken, pa.string()))
             yield pa.RecordBatch.from_arrays([*fields.values()], names=[*fields])
 
 
 def _find_refused(rows: pa.RecordBatch, origin: OriginColumn) -> pa.Array:
     """Return which rows are quarantined."""
+    return reduce(pc.or_, _broken_masks(rows, origin), pc.is_valid(_reasons(rows, origin)))
+
+
+def _broken_masks(rows: pa.RecordBatch, origin: OriginColumn) -> list[pa.Array]:
+    """Return which rows no partition holds, and which break a rule."""
     masks = [lacks_partition(rows.column(name)) for name in origin.partition_by]
-    return reduce(pc.or_, masks, pc.is_valid(_reasons(rows, origin)))
+    return masks + [rule.find_broken(rows) for rule in origin.rules]
+
+
+def _explain_broken(rows: pa.RecordBatch, rule: RowCondition) -> pa.Array:
+    """Return why rows break a rule; null for those that do not."""
+    is_broken = rule.find_broken(rows)
+    reasons = pa.array(list(map(rule.explain, rows.filter(is_broken).to_pylist())), pa.string())
+    return pc.replace_with_mask(pa.nulls(rows.num_rows, pa.string()), is_broken, reasons)
 
 
 def _count_broken(rows: pa.RecordBatch, origin: OriginColumn, is_refused: pa.Array) -> int:
@@ -585,17 +599,17 @@ def _with_origins(
     """Return columns with the origin column of their records, if the rows have one."""
     if builder.origin is not None:
         at = schema.get_field_index(builder.origin.column)
-        is_wanted = _has_origin(builder.origin, dict(zip(schema.names, arrays, strict=True)), len(texts))
+        is_wanted = _has_origin(builder.origin, pa.RecordBatch.from_arrays(arrays, schema=schema))
         if any(is_wanted):
             arrays[at] = pa.array(builder.origin_cells(texts, positions, is_wanted), schema.field(at).type)
     return arrays
 
 
-def _has_origin(origin: OriginColumn, columns: Mapping[str, pa.Array], rows: int) -> list[bool]:
+def _has_origin(origin: OriginColumn, rows: pa.RecordBatch) -> list[bool]:
     """Tell for each row whether it has the origin column."""
     if origin.is_for_all:
-        return [True] * rows
-    masks = [lacks_partition(columns[name]) for name in origin.partition_by]
+        return [True] * rows.num_rows
+    masks = _broken_masks(rows, origin)
     return reduce(pc.or_, masks).to_pylist() if masks else []
 
 

@@ -202,7 +202,7 @@ class DeltaWriter(TableWriter):
         return table_sink(self.store, self.table, uuid.uuid4().hex, codec_of(spark))
 
     def find_obstacle(self) -> str:
-        obstacle = find_obstacle(self.table)
+        obstacle = find_obstacle(self.table, checks_rows=True)
         if obstacle is None and self.table.mapping == ID:
             return "its columns are found by field id"  # also by the proof, which reads them
         default = next((field.name for field in self.table.schema if DEFAULT in field.metadata), None)

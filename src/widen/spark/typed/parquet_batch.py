@@ -305,6 +305,10 @@ class ParquetBatch:
             part, sink = prepared.part, writer.find_sink(self.spark)
             if sink is None:
                 raise NotLocal(f"of the table: {writer.find_obstacle()}")
+            if sink.rules:
+                raise NotLocal(
+                    "of the table: it has conditions on its rows, and those of files with types are not checked"
+                )
             texts = tuple(sink.text_partitions) if isinstance(sink, TableSink) else ()
             conversion = None
             if texts or not _is_copied(prepared, schema, route):

@@ -79,6 +79,7 @@ from widen.spark.engine import is_local
 from widen.spark.errors import find_impossible_folder
 from widen.spark.read.local_rows import convert_column
 from widen.spark.read.physical_types import footer_of, leaf_paths
+from widen.spark.row_checks import RowRule, ensure_rules
 from widen.spark.spark_types import DataFrame, F, SparkSession, type_to_spark
 from widen.spark.write.parquet_encoding import Encoding, columns_in_file
 from widen.spark.write.physical_layout import is_fully_nullable, partition_text
@@ -419,6 +420,7 @@ class IcebergLayout:
     partition_by: tuple[PartitionField, ...] = ()
 
     text_partitions: ClassVar[Sequence[str]] = ()
+    rules: ClassVar[Sequence[RowRule]] = ()
 
     @property
     def store(self) -> LogStore:
@@ -579,9 +581,6 @@ _TIME_UNITS: Mapping[str, Callable[[pa.DataType, pa.ChunkedArray], pa.ChunkedArr
 
 # Part files: a Python task writes its own rows, which is faster than to pass them to Spark.
 #
-# This works only for plain tables. For tables with partition columns, column mapping, constraints or computed
-# columns, Spark writes the files.
-#
 # Source: PROTOCOL.md#add-file-and-remove-file; the Parquet format.
 
 
@@ -627,6 +626,9 @@ class PartSink:
     text_partitions: ClassVar[Sequence[str]] = ()
     """See `TableSink.text_partitions`."""
 
+    rules: ClassVar[Sequence[RowRule]] = ()
+    """See `TableSink.rules`."""
+
     def open(self, schema: pa.Schema) -> PartWriter:
         """Return a writer for the rows of a task.
 
@@ -643,11 +645,13 @@ class TableSink:
     Args:
         columns: See `widen.spark.write.parquet_writer.stored_columns`.
         partition_by: The partition columns, by their names in the table.
+        rules: The conditions on rows.
     """
 
     layout: ArrowLayout
     columns: Mapping[str, Field]
     partition_by: tuple[str, ...] = ()
+    rules: tuple[RowRule, ...] = ()
 
     schema: ClassVar[None] = None
     """The rows have the columns of the table, in any order."""
@@ -903,6 +907,7 @@ class PartitionedWriter:
 
         Raises:
             NotNullViolated: a column that must not be null has a null.
+            CheckViolated: a row breaks a rule.
         """
         names = batch.schema.names
         given = {name: batch.column(found) for name in self._sink.columns if (found := find_name(names, name))}
@@ -910,6 +915,7 @@ class PartitionedWriter:
             [_to_table_type(name, field, given.get(name), batch.num_rows) for name, field in chosen]
             for chosen in (self._stored, self._partitions)
         )
+        ensure_rules(self._sink.rules, [name for name, _ in (*self._stored, *self._partitions)], [*columns, *values])
         types = [field.type for _, field in self._partitions]
         texts = [to_partition_texts(column, data_type) for column, data_type in zip(values, types, strict=True)]
         rows = pa.Table.from_arrays(columns, schema=self._sink.layout.schema)

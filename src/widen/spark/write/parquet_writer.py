@@ -16,7 +16,7 @@ from functools import partial
 from typing import cast
 from urllib.parse import unquote
 
-from widen.errors import InvalidOption
+from widen.errors import EngineUnsuitable, InvalidOption
 from widen.log.commit_outcome import discard_folder
 from widen.log.log_store import FileEntry, LogStore, percent_encode
 from widen.model.column_path import Path, as_nullable, children, fields, format_path, map_fields
@@ -33,7 +33,9 @@ from widen.schema.table_state import check_constraints
 from widen.spark.arrow_types import to_arrow
 from widen.spark.engine import LocalFrame
 from widen.spark.errors import translate_spark_errors
+from widen.spark.read.local_rows import NotLocal
 from widen.spark.read.physical_types import Footer, read_footers
+from widen.spark.row_checks import row_rules
 from widen.spark.session import hadoop_options, proleptic_writes, with_own_client
 from widen.spark.spark_types import DataFrame, SparkSession, ensure_distinct_names
 from widen.spark.write.arrow_writer import (
@@ -154,25 +156,44 @@ def _with_names(schema: StructType, named: StructType) -> StructType:
 
 
 def table_sink(store: LogStore, table: TableConfiguration, job: str, codec: str) -> TableSink:
-    """Return where tasks write rows with the columns of a table; the arguments are those of `arrow_layout`."""
-    return TableSink(arrow_layout(store, table, job, codec), stored_columns(table), tuple(table.partition_columns))
+    """Return where tasks write rows with the columns of a table; the arguments are those of `arrow_layout`.
+
+    Raises:
+        EngineUnsuitable: only Spark checks the conditions on the rows of the table.
+    """
+    try:
+        rules = row_rules(table)
+    except NotLocal as error:
+        raise EngineUnsuitable(reason=f"of the table: {error}") from error
+    layout = arrow_layout(store, table, job, codec)
+    return TableSink(layout, stored_columns(table), tuple(table.partition_columns), rules)
 
 
-def find_obstacle(table: TableConfiguration) -> str | None:
-    """Return why only Spark writes the rows of a table as its rules demand; None if tasks can do so with Arrow."""
-    # Conditions and expressions are written in Spark's SQL, and nothing else evaluates them exactly as Spark does.
-    if check_constraints(table.properties):
+def find_obstacle(table: TableConfiguration, *, checks_rows: bool = False) -> str | None:
+    """Return why only Spark writes the rows of a table as its rules demand; None if tasks can do so with Arrow.
+
+    Args:
+        checks_rows: Whether the tasks check the conditions that `row_rules` returns.
+    """
+    # Expressions are written in Spark's SQL, and nothing else evaluates them exactly as Spark does.
+    if checks_rows:
+        try:
+            row_rules(table)
+        except NotLocal as error:
+            return str(error)
+    elif check_constraints(table.properties):
         return "it has CHECK constraints"
     if enabled_compat(table.properties):
         return "it is compatible with Iceberg"
     if stores_partition_columns(table):
         return "its files also contain the partition columns"
-    return next(filter(None, (_column_obstacle(field, table.partition_columns) for field in table.schema)), None)
+    rules = {key: text for key, text in _RULES.items() if not (checks_rows and key == INVARIANT)}
+    return next(filter(None, (_column_obstacle(field, table.partition_columns, rules) for field in table.schema)), None)
 
 
-def _column_obstacle(field: Field, partition_by: Collection[str]) -> str | None:
+def _column_obstacle(field: Field, partition_by: Collection[str], rules: Mapping[str, str]) -> str | None:
     for path, inner in fields(StructType((field,))):
-        rule = next((text for key, text in _RULES.items() if key in inner.metadata), None)
+        rule = next((text for key, text in rules.items() if key in inner.metadata), None)
         if rule is not None:
             return f"the column {format_path(path)} {rule}"
     try:

@@ -39,7 +39,7 @@ from widen.protocol.table_configuration import TableConfiguration
 from widen.protocol.table_features import is_supported, supported_features
 from widen.protocol.type_widening import is_widening
 from widen.schema.table_state import referenced_columns, row_conditions
-from widen.spark.errors import raise_expression, refusal_text, show_values
+from widen.spark.errors import SHOWN_CHARACTERS, raise_expression, refusal_text, show_values
 from widen.spark.spark_types import Column, DataFrame, F, SparkSession, from_spark, type_to_spark, with_field_ids
 
 
@@ -326,9 +326,6 @@ RuleBreach: TypeAlias = tuple[Column, RowRefusal]
 
 NO_LIMITS: Mapping[str, str] = {}
 
-_SHOWN_CHARACTERS = 500
-"""The most characters of a row that an error shows."""
-
 
 def check_rows(
     rows: DataFrame,
@@ -441,7 +438,7 @@ def _row_excerpt(text: str, schema: StructType) -> Column:
     if not used:
         return F.lit("")
     shown = [show_values(F.col(quote_name(field.name)), field.type).alias(field.name) for field in used]
-    return F.left(F.to_json(F.struct(*shown), {"ignoreNullFields": "false"}), F.lit(_SHOWN_CHARACTERS))
+    return F.left(F.to_json(F.struct(*shown), {"ignoreNullFields": "false"}), F.lit(SHOWN_CHARACTERS))
 
 
 # ---- rules of a column -----------------------------------------------------------------------------
@@ -502,7 +499,7 @@ def _length_refusal(path: Path, limit: int, field: Field) -> RowRefusal:
     facts = {"column": format_path(path), "limit": f"of {limit} characters at most"}
     shown = show_values(F.col(quote_name(field.name)), field.type)
     value = shown if len(path) == 1 else F.to_json(F.struct(shown.alias(field.name)))
-    return "TEXT", facts, F.left(value, F.lit(_SHOWN_CHARACTERS))
+    return "TEXT", facts, F.left(value, F.lit(SHOWN_CHARACTERS))
 
 
 def _is_longer(limit: int, column: Column) -> Column:

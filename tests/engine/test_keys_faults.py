@@ -20,7 +20,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 import widen
-from support.fault import FULL, Injector, Operation, chosen, complaints, faults_of
+from engine.test_iceberg_faults import CALLS, WITHOUT_LATE, IcebergInjector
+from support.fault import FULL, Injector, Operation, OutsideError, Spot, chosen, complaints, faults_of
+from widen.errors import WidenError
+from widen.errors.tables import notes_of
+from widen.iceberg.catalog import to_table_name
 from widen.spark.engine import Engine, LocalSession
 from widen.table import Table, create_table
 
@@ -73,11 +77,15 @@ def write_source(place: Path, events: list[tuple[int, int, str]]) -> None:
 
 
 def load(spark: SparkSession, kind: str, place: Path) -> int:
-    words: dict[str, Any] = {"key": ["id"], "sequence_by": "at", "delete_when": "op = 'd'"}
+    return ingest(spark, kind, place / "s.jsonl", str(place / "t"))
+
+
+def ingest(spark: SparkSession, kind: str, source: Path, target: str, **words: Any) -> int:
+    words |= {"key": ["id"], "sequence_by": "at", "delete_when": "op = 'd'"}
     words |= {"history": {"history": True}, "partial": {"missing": "keep"}}.get(kind, {})
     # What needs no Spark is done without it, as by default: its calls to the store are the same.
     session = spark if isinstance(spark, LocalSession) else LocalSession(Engine.AUTO, lambda _: spark)
-    version = widen.ingest(str(place / "s.jsonl"), str(place / "t"), spark=cast(SparkSession, session), **words).version
+    version = widen.ingest(str(source), target, spark=cast(SparkSession, session), **words).version
     assert version is not None
     return version
 
@@ -126,3 +134,140 @@ def test_a_process_that_is_killed_leaves_no_key_twice(
         shutil.rmtree(work)
     assert wrong == []
     record_testsuite_property(f"kills of keys, {kind}", f"{len(taken)} of {len(calls)}")
+
+
+# Iceberg tables. Their metadata has the paths of its files, so that all rounds change one table: each has the records
+# of `BEFORE` and `BATCH` at later times, and no copy of the table is made.
+
+
+NAME = "shop.status"
+ICEBERG_KINDS = ("plain", "partial", "history")
+LATER = 100
+"""How much later the records of a round are than those of the one before."""
+
+
+@dataclass
+class Rounds:
+    """An Iceberg table by key, and what it must hold after each round."""
+
+    spark: SparkSession
+    kind: str
+    place: Path
+    number: int = 0
+
+    @property
+    def catalog(self) -> Path:
+        return self.place / "c.db"
+
+    def make(self) -> None:
+        """Make the table with a first round, which takes other calls than those after it."""
+        self.load("before")
+        self.load()
+
+    def begin(self) -> None:
+        """Load the records before the next batch, without a fault."""
+        self.number += 1
+        self.load("before")
+
+    def load(self, name: str = "batch") -> None:
+        source = self.place / f"{name}{self.number}.jsonl"
+        if not source.exists():  # a load that is repeated finds the same file
+            events = BEFORE if name == "before" else BATCH
+            later = [{"id": key, "at": self.at(at), "op": op} for key, at, op in events]
+            source.write_text("".join(f"{json.dumps(each)}\n" for each in later))
+        ingest(self.spark, self.kind, source, NAME, catalog=self.catalog)
+
+    def at(self, at: int, number: int | None = None) -> int:
+        return at + LATER * (self.number if number is None else number)
+
+    def wanted(self) -> list[tuple[int, int]]:
+        """What the table must hold after the batch of this round."""
+        if self.kind != "history":
+            return sorted((key, self.at(at)) for key, at in ROWS["plain"])
+        return sorted((key, self.at(at, each)) for key, at in ROWS["history"] for each in range(self.number + 1))
+
+    def rows(self) -> list[tuple[int, int]]:
+        found = to_table_name(NAME, self.catalog).load().scan(selected_fields=("id", "at")).to_arrow()
+        return sorted(zip(found["id"].to_pylist(), found["at"].to_pylist(), strict=True))
+
+    def newest(self) -> tuple[str, int | None]:
+        """The newest metadata file, which every commit replaces, and the newest snapshot."""
+        table = to_table_name(NAME, self.catalog).load()
+        return table.metadata_location, table.metadata.current_snapshot_id
+
+    def wrong_after(self, injector: Injector) -> list[str]:
+        """Return what is wrong after a batch in which calls go wrong, and after it is repeated."""
+        self.begin()
+        before, newest, ended = self.rows(), self.newest(), None
+        try:
+            with injector.active():
+                self.load()
+        except (WidenError, OutsideError, KeyboardInterrupt) as error:
+            ended = error
+        wrong, (metadata, snapshot) = [], self.newest()
+        is_visible, said = metadata != newest[0], "; ".join([str(ended), *notes_of(ended)])
+        if self.rows() != (self.wanted() if is_visible else before):
+            wrong.append(f"a part is visible: {self.rows()}")
+        if ended is None and not is_visible:
+            wrong.append("it was acknowledged, and nothing is visible")
+        if isinstance(ended, WidenError) and is_visible and str(snapshot) not in said:
+            wrong.append(f"snapshot {snapshot} is visible, and the error does not say so: {said}")
+        self.load()
+        if self.rows() != self.wanted():
+            wrong.append(f"the end is {self.rows()}")
+        return [f"{ended!r}: {each}" for each in wrong]
+
+    def calls(self) -> list[str]:
+        """Return the calls of a batch without a fault."""
+        injector = IcebergInjector()
+        self.begin()
+        with injector.active():
+            self.load()
+        assert self.rows() == self.wanted()
+        return injector.calls
+
+
+@pytest.mark.parametrize("kind", ICEBERG_KINDS)
+def test_no_fault_of_the_store_or_the_catalog_leaves_a_key_twice(
+    spark: SparkSession, tmp_path: Path, kind: str, record_testsuite_property: Callable[[str, object], None]
+) -> None:
+    rounds = Rounds(spark, kind, tmp_path)
+    rounds.make()
+    spots = [
+        Spot(number, call, fault)
+        for number, call in enumerate(rounds.calls())
+        for fault in CALLS.get(call.rpartition(".")[2], (None, WITHOUT_LATE))[1]
+        if fault in WITHOUT_LATE  # a file of SQLite is no server
+    ]
+    commit = min(spot.number for spot in spots if spot.call == "iceberg.commit_table")
+    around = spots if FULL in os.environ else [spot for spot in spots if commit - 5 <= spot.number]
+    taken = chosen(around, CI_FAULTS, f"iceberg {kind}")
+    wrong = [
+        f"{spot.call} {spot.number} {spot.fault.value}, {each}"
+        for spot in taken
+        for each in rounds.wrong_after(IcebergInjector(spot.number, spot.fault))
+    ]
+    assert wrong == []
+    record_testsuite_property(f"faults of keys in Iceberg, {kind}", f"{len(taken)} of {len(spots)}")
+
+
+@dataclass
+class IcebergKilled(Killed, IcebergInjector):
+    """The same for the calls to PyIceberg's files and catalog."""
+
+
+@pytest.mark.parametrize("kind", ICEBERG_KINDS)
+def test_a_process_that_is_killed_leaves_no_key_of_an_iceberg_table_twice(
+    spark: SparkSession, tmp_path: Path, kind: str, record_testsuite_property: Callable[[str, object], None]
+) -> None:
+    rounds = Rounds(spark, kind, tmp_path)
+    rounds.make()
+    calls = [(number, is_after) for number in range(len(rounds.calls())) for is_after in (False, True)]
+    taken = calls if FULL in os.environ else random.Random(f"iceberg {kind}").sample(calls, CI_KILLS)
+    wrong = [
+        f"call {number}, {is_after}, {each}"
+        for number, is_after in taken
+        for each in rounds.wrong_after(IcebergKilled(number, is_after=is_after))
+    ]
+    assert wrong == []
+    record_testsuite_property(f"kills of keys in Iceberg, {kind}", f"{len(taken)} of {len(calls)}")

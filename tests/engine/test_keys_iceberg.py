@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
@@ -19,6 +20,7 @@ from pyspark.sql import SparkSession
 import widen
 from engine.test_keys import HISTORIES, Keyed, Model, Record, drifting_records, record
 from engine.test_row_versions import TIMES, Merged, Versions, partial_records, rows_by_key
+from support.iceberg_files import append_deletes, equality_deletes, field, position_deletes
 from widen.errors import InvalidOption, OptionMissing, SequenceRepeated
 
 NAME = "shop.status"
@@ -108,6 +110,60 @@ def test_new_files_replays_and_intervals_are_loaded_once(keyed: IcebergKeyed) ->
     replayed = widen.replay(f"{NAME}_quarantine", NAME, catalog=keyed.words["catalog"], spark=keyed.spark)
     assert (replayed.replayed, replayed.left) == (0, 1)
     assert keyed.numbers() == [1]
+
+
+@pytest.mark.parametrize("kind", ["position", "equality", "both"])
+@pytest.mark.parametrize("words", [{}, {"missing": "keep"}, {"history": True}], ids=["newest", "partial", "history"])
+def test_rows_that_other_writers_have_deleted_are_no_rows_of_their_keys(
+    spark: SparkSession, tmp_path: Path, kind: str, words: dict[str, Any]
+) -> None:
+    """Position deletes and equality deletes of others count, for what a batch does and for its proof."""
+    keyed = IcebergKeyed(spark, tmp_path, "id", **words)
+    keyed.load([record(key, 5, key, more=key) for key in range(1, 7)])
+    table = keyed.iceberg
+    if kind != "equality":
+        append_deletes(table, position_deletes(table, [place_of(table, 1), place_of(table, 2)]))
+    if kind != "position":
+        column, key = next((each.field_id, each.name) for each in table.schema().fields if each.name == "id")
+        gone = [{"id": each} for each in ((1, 2) if kind == "equality" else (3,))]
+        columns = [field(key, table.schema().as_arrow().field("id").type, column)]
+        append_deletes(table, equality_deletes(table, columns, gone, [column]))
+    left = [4, 5, 6] if kind == "both" else [3, 4, 5, 6]
+    assert sorted(row["n"] for row in read(keyed)) == left
+    # Key 1 comes back with a record that is older than its deleted row, 2 with a newer one; a deletion finds no row.
+    done = keyed.load([record(1, 4, 11), record(2, 6, 12), record(4, 4, 14), record(5, 6, 15), record(6, 6, 0, "d")])
+    again = keyed.load([record(1, 4, 11), record(2, 6, 12), record(4, 4, 14), record(5, 6, 15), record(6, 6, 0, "d")])
+    assert done.keys is not None
+    assert again.keys is not None
+    kept = {3: 3} if 3 in left else {}
+    if "history" in words:
+        versions = {**kept, 1: 11, 2: 12, 4: 4, 5: 15}
+        current = {row["id"]: row["n"] for row in read(keyed) if row["_is_current"]}
+        assert current == versions
+        assert sorted(row["n"] for row in read(keyed)) == sorted([*versions.values(), 5, 6, 14])
+        return
+    rows = {row["id"]: row for row in read(keyed)}
+    assert {key: row["n"] for key, row in rows.items()} == {**kept, 1: 11, 2: 12, 4: 4, 5: 15}
+    assert str(done.keys) == "2 inserted, 1 updated, 1 deleted, 1 late"
+    assert str(again.keys) == "0 inserted, 0 updated, 0 deleted, 5 late"
+    if "missing" in words:
+        # Nothing of the deleted rows is kept.
+        assert [rows[key]["more"] for key in (1, 2, 5)] == [None, None, 5]
+
+
+def read(keyed: IcebergKeyed) -> list[Any]:
+    """Return the rows as Widen reads them: PyIceberg reads no table with equality deletes."""
+    return widen.IcebergTable(NAME, catalog=keyed.words["catalog"]).read(spark=keyed.spark).collect()
+
+
+def place_of(table: Table, key: int) -> tuple[Path, int]:
+    """Return the file of the row of a key, and its position."""
+    for file in table.inspect.files().to_pylist():
+        path = Path(file["file_path"].removeprefix("file://"))
+        found = pq.read_table(path, columns=["id"])["id"].to_pylist() if file["content"] == 0 else []
+        if key in found:
+            return path, found.index(key)
+    raise KeyError(key)
 
 
 def test_two_ingestions_at_once_never_leave_two_rows_of_a_key(keyed: IcebergKeyed) -> None:

@@ -740,14 +740,16 @@ def _is_true(compare: Compare, column: _Column, constant: Any, form: Form) -> bo
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """The only column of a field.
+    """The only column of a field, or one of numbers or booleans that has only a column of texts beside it.
 
     Args:
         path: The field.
+        has_texts: Whether there is a column of texts, which has the texts of the field.
     """
 
     path: Path
     type: DataType
+    has_texts: bool = False
 
     @staticmethod
     def of(node: Any, schema: StructType) -> _Column:
@@ -761,16 +763,20 @@ class _Column:
         names = list(_names(node))
         path: list[str] = []
         found: DataType = schema
+        has_texts = False
         for name in names:
             fields = found.fields if isinstance(found, StructType) else ()
             field = next((each for each in fields if is_same_name(each.name, name)), None)
-            if field is None or not _is_alone(field, fields):
+            if field is None or not (_is_plain(field) and all(map(_is_plain, others := _beside(field, fields)))):
+                raise NotLocal(_TOO_MUCH)
+            has_texts = [each.type for each in others] == [STRING] and _is_number(field.type)
+            if others and not has_texts:
                 raise NotLocal(_TOO_MUCH)
             path.append(source_key(field))
             found = field.type
         if not (names and (found in _VALUES or isinstance(found, DecimalType))):
             raise NotLocal(_TOO_MUCH)
-        return _Column(tuple(path), found)
+        return _Column(tuple(path), found, has_texts)
 
     def value(self, form: Form) -> Any:
         """Return the value that the column has for a record; None for null.
@@ -782,7 +788,7 @@ class _Column:
             if form is not None and not isinstance(form, dict):
                 raise Undecided
             form = None if form is None else form.get(name)
-        if form is None:
+        if form is None or (self.has_texts and isinstance(form, str)):
             return None
         return _decimal(form, self.type) if isinstance(self.type, DecimalType) else _VALUES[self.type](form)
 
@@ -827,11 +833,18 @@ def _names(node: Any) -> Iterator[str]:
             raise NotLocal(_TOO_MUCH)
 
 
-def _is_alone(field: Field, fields: Sequence[Field]) -> bool:
-    key = source_key(field)
-    same = [each for each in fields if is_same_name(source_key(each), key)]
+def _beside(field: Field, fields: Sequence[Field]) -> list[Field]:
+    """Return the other columns of the same field."""
+    return [each for each in fields if each is not field and is_same_name(source_key(each), source_key(field))]
+
+
+def _is_plain(field: Field) -> bool:
     # A column of texts for all kinds has other texts than the record, and a collation compares otherwise.
-    return len(same) == 1 and role_of(field) is None and field.metadata.keys().isdisjoint((COLLATIONS, TEXT_FORM))
+    return role_of(field) is None and field.metadata.keys().isdisjoint((COLLATIONS, TEXT_FORM))
+
+
+def _is_number(data_type: DataType) -> bool:
+    return data_type in (*_BITS, BOOLEAN, DOUBLE) or isinstance(data_type, DecimalType)
 
 
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")

@@ -34,6 +34,8 @@ SCHEMA = StructType(
         Field("r", StructType((Field("op", STRING),))),
         Field("two", LONG),
         Field("two__string", STRING, metadata={SOURCE: ["two"]}),
+        Field("days", DATE),
+        Field("days__string", STRING, metadata={SOURCE: ["days"]}),
         Field("json", STRING, metadata={FORM: "json"}),
     )
 )
@@ -90,7 +92,11 @@ RESULTS = [
     ("low = 1", {}, NotLocal),
     ("missing = 1", {}, NotLocal),
     ("r = 1", {}, NotLocal),
-    ("two = 1", {}, NotLocal),
+    ("two = 1", {"two": 1}, True),
+    ("two = 1", {"two": "1"}, None),
+    ("two IS NULL", {"two": "x"}, True),
+    ("days = '2024-01-01'", {}, NotLocal),
+    ("days__string = 'x'", {}, NotLocal),
     ("two__string = 'x'", {}, NotLocal),
     ("json = 'x'", {}, NotLocal),
     ("op = 'a\\\\b'", {}, NotLocal),

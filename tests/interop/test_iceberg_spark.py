@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 import widen
 from interop.conftest import IcebergSpark
 from support import similar_names
+from support.command_line import run
 from support.iceberg_files import field
 from widen.errors import InvalidOption
 from widen.model.types import quote_name
@@ -183,6 +184,9 @@ def test_row_lineage_is_that_of_iceberg_for_spark(
         f"INSERT INTO {table} SELECT id, 'new' FROM range(20, 25)",
     )
     assert not any('"_row_id":null' in row for row in compare())
+    words = ("--catalog", str(folder / "catalog.db"), "--row-lineage", "--json")
+    shown = [json.loads(line) for line in run("read", f"ns.{name}", *words).stdout.splitlines()]
+    assert sorted(shown, key=lambda row: row["id"]) == sorted(map(json.loads, compare()), key=lambda row: row["id"])
     iceberg.sql(
         f"UPDATE {table} SET p = 'changed' WHERE id IN (1, 12, 22)",
         f"DELETE FROM {table} WHERE id IN (2, 13)",

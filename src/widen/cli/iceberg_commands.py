@@ -237,6 +237,9 @@ def read_iceberg_table(
     json: bool = False,
     branch: Annotated[str | None, typer.Option(help="The newest snapshot of a branch of an Iceberg table.")] = None,
     tag: Annotated[str | None, typer.Option(help="The snapshot of a tag.")] = None,
+    row_lineage: Annotated[
+        bool, typer.Option("--row-lineage", help="Also the row ids of an Iceberg table of format version 3.")
+    ] = False,
 ) -> None:
     """Show rows of an Iceberg table."""
     from widen.table import IcebergTable
@@ -244,7 +247,7 @@ def read_iceberg_table(
     point = {"version": version, "timestamp": timestamp, "branch": branch, "tag": tag}
     with progress("reading"):
         opened = IcebergTable(table, catalog)
-        frame = select_rows(opened, where, select or (), unified=unified, **point)
+        frame = select_rows(opened, where, select or (), unified=unified, row_lineage=row_lineage, **point)
     show_rows(frame, limit, json=json)
 
 

@@ -376,7 +376,7 @@ def select_rows(
 
     Args:
         select: Columns or expressions; empty for all columns.
-        point: The version or the timestamp to read, as the table's ``read`` takes them.
+        point: The version or the timestamp to read, and other arguments that the table's ``read`` takes.
 
     Raises:
         InvalidOption: Spark cannot evaluate the condition or an expression, or two columns have one name.

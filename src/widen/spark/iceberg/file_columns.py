@@ -391,21 +391,25 @@ class IcebergFileScan:
             NotLocal: only Spark can read the file exactly.
             CorruptFile: the file is missing, or cannot be read.
         """
-        columns = pa.ipc.read_schema(pa.py_buffer(_read(self.io, add.path)))
-        names = locate_columns(columns, self.schema, self.mapping, add.path).names
-        stored = with_names_in_files(self._visible, names)
-        wanted = [physical_name(field, NAME) for field in stored]
-        # PyArrow takes a dot for a path.
-        chosen = None if any("." in name for name in columns.names) else [n for n in columns.names if n in wanted]
+        stored = StructType()
+
+        def choose(columns: pa.Schema) -> Sequence[str] | None:
+            nonlocal stored
+            names = locate_columns(columns, self.schema, self.mapping, add.path).names
+            stored = with_names_in_files(self._visible, names)
+            wanted = [physical_name(field, NAME) for field in stored]
+            # PyArrow takes a dot for a path.
+            return None if any("." in name for name in columns.names) else [n for n in columns.names if n in wanted]
+
         try:
-            for first, batch in _open_batches(self.io, add.path, is_exact=True, columns=chosen):
+            for first, batch in _open_batches(self.io, add.path, is_exact=True, choose=choose):
                 count = batch.num_rows
                 if not batch.num_columns:
                     parts = [pa.nulls(count, each.type) for each in self.arrow_schema]
                 else:
                     parts = convert_column(batch.to_struct_array(), stored, NAME).flatten()
                 yield count_up(count, first, pa.uint64()), pa.Table.from_arrays(parts, schema=self.arrow_schema)
-        except OSError as error:
+        except (pa.ArrowException, OSError) as error:
             raise CorruptFile(path=add.path, reason=_reason(error), fix=_FIX_FILE) from error
 
 
@@ -454,13 +458,17 @@ def _reason(error: Exception) -> str:
 
 
 def _open_batches(
-    io: FileIO, path: str, *, is_exact: bool = False, columns: Sequence[str] | None = None
+    io: FileIO,
+    path: str,
+    *,
+    is_exact: bool = False,
+    choose: Callable[[pa.Schema], Sequence[str] | None] = lambda _: None,
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield the batches of a file, each with the position of its first row.
 
     Args:
         is_exact: Whether to refuse dates and times that Spark counts in the Julian calendar.
-        columns: The columns to read; None for all.
+        choose: Returns the columns to read, by those of the file; None for all.
     """
     first = 0
     ensure_regular(path)
@@ -468,7 +476,7 @@ def _open_batches(
         file = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
         if is_exact and (is_legacy(file.metadata.metadata) or _has_int96(file.metadata)):
             raise NotLocal(f"{path} may have dates of the Julian calendar")
-        for batch in file.iter_batches(_BATCH_ROWS, columns=columns):
+        for batch in file.iter_batches(_BATCH_ROWS, columns=choose(file.schema_arrow)):
             yield first, batch
             first += batch.num_rows
 

@@ -150,6 +150,8 @@ def spark() -> Iterator[object]:
         return
     from pyspark.sql import SparkSession
 
+    from support.java_names import remember_java_names
+
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     paths = [str(ROOT / "src"), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
@@ -164,6 +166,8 @@ def spark() -> Iterator[object]:
         session = builder.getOrCreate()
     if not remote:
         session.sparkContext.setLogLevel("FATAL")
+        if ENGINE != "spark":
+            remember_java_names()
     yield session
     session.stop()
 

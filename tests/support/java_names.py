@@ -1,7 +1,7 @@
-"""What Java classes PySpark asks Java for, asked once.
+"""Where PySpark finds the classes of Java, asked once.
 
-PySpark asks for ``org``, ``org.apache`` and so on each time that it calls a function of Java, and Java looks for a class
-of each of these names in hundreds of archives. That is a fifth of the processor time of tests whose queries are small.
+To call a function of Java, PySpark asks for ``org``, ``org.apache`` and so on, each time, and Java looks for a class of
+each of these names in hundreds of archives. That is a fifth of the processor time of tests whose queries are small.
 """
 
 from __future__ import annotations

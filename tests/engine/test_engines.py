@@ -34,7 +34,9 @@ from widen.model.column_path import fields
 from widen.protocol.column_mapping import PHYSICAL_NAME
 from widen.spark import engine as engine_module
 from widen.spark.engine import Engine, LocalSession
-from widen.spark.read.local_rows import NotLocal, json_lines, query_locally
+from widen.spark.read.local_query import query_locally
+from widen.spark.read.local_rows import NotLocal, json_lines
+from widen.spark.spark_types import as_nullable, from_spark
 
 
 @dataclass(frozen=True)
@@ -792,6 +794,87 @@ def test_rows_are_shown_as_spark_shows_them(spark: SparkSession, tmp_path: Path)
                 assert sorted(json_lines(columns, rows)) == expected, where
     finally:
         spark.conf.set("spark.sql.session.timeZone", str(zone))
+
+
+EXPRESSIONS = """
+    ID; deep.n; deep.N AS k; items[0].x AS x; count(*); count(text) AS texts; count(1) AS n; id + 1 AS e
+    id - price AS e; id * price AS e; id * 2.50 AS e; id / 4 AS e; -price AS e; -d AS e
+    -odd AS e; id + d AS e; d * odd AS e; f + f AS e; f * f - f AS e; d / 3 AS e; id + 3000000000 AS e
+    (id + 1) * 2 - id AS e; deep.n + 1 AS e; id + price * 2 AS e; 1 AS e; 0.05 AS e; CAST(id AS string) AS e
+    CAST(d AS string) AS e; CAST(f AS string) AS e; CAST(odd AS string) AS e; CAST(price AS string) AS e
+    CAST(day AS string) AS e; CAST(plain AS string) AS e; CAST(flag AS string) AS e; CAST(id AS tinyint) AS e
+    CAST(id AS decimal(5,1)) AS e; CAST(id AS float) AS e; CAST(flag AS int) AS e; CAST(price AS double) AS e
+    id::bigint AS e; CAST(day AS timestamp_ntz) AS e; CAST(CAST(d AS float) AS double) AS e; coalesce(text, 'none') AS e
+    coalesce(deep.n, id) AS e; coalesce(deep.n, 0) AS e; text AS T; deep AS e; deep IS NULL AS e; NOT flag AS e
+    text IS NOT NULL AND flag AS e; concat(text, '!') AS e; 'a' AS e
+"""
+"""What this process evaluates."""
+
+OTHER_EXPRESSIONS = """
+    id + 1; id + 2147483647 AS e; id * 9223372036854775807 AS e; id % 2 AS e; price / 3 AS e; id / 0 AS e
+    CAST(id + 300 AS tinyint) AS e; CAST(text AS int) AS e; CAST(at AS string) AS e; CAST(d AS int) AS e
+    items[-1] AS e; element_at(items, 1) AS e; m['b'] AS e; upper(text) AS e; *; id AS
+    id + f AS e; price + d AS e; id + '1' AS e; coalesce(id, text) AS e; count(DISTINCT id) AS e; nothing
+    DISTINCT id; id, text; id FROM t; id = 1 AS e; 1e3 AS e; NULL AS e; price * -5 AS e; price * price AS e
+"""
+"""What it leaves to Spark."""
+
+
+def expressions_of(text: str) -> list[str]:
+    return re.split(r";\s|\n\s*", text.strip())
+
+
+def test_expressions_have_the_values_of_spark(spark: SparkSession, tmp_path: Path) -> None:
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    table = widen.create_table(tmp_path / "t", spark.sql(ROWS).schema)
+    table.append(spark.sql(ROWS))
+    for select in expressions_of(OTHER_EXPRESSIONS):
+        with pytest.raises(NotLocal):
+            pytest.fail(f"{select}: {query_locally(table.snapshot, None, [select])}")
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    try:
+        # One job for all of them, but for those that count.
+        for kind in (False, True):
+            selects = [each for each in expressions_of(EXPRESSIONS) if ("count(" in each) == kind]
+            frames = table.read("id <> 7", spark=spark).selectExpr(*selects)
+            names = frames.columns
+            schema = as_nullable(from_spark(frames.schema))
+            numbered = frames.toDF(*(f"c{at}" for at in range(len(names))))
+            wanted = [json.loads(line) for line in _lines(numbered, None)]
+            for at, select in enumerate(selects):
+                columns, rows = query_locally(table.snapshot, "id <> 7", [select])
+                assert list(columns.names) == [names[at]], select
+                assert columns.fields[0].type == schema.fields[at].type, select
+                found = [json.loads(line)[names[at]] for line in json_lines(columns, rows)]
+                expected = [row[f"c{at}"] for row in wanted]
+                assert sorted(map(repr, found)) == sorted(map(repr, expected)), select
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", str(zone))
+
+
+SPLIT = (
+    '{"id": 1, "v": 1, "w": 1.5, "b": true, "t": "2024-05-06T07:08:09.01Z", "r": {"x": 1, "y": "a"}}\n',
+    '{"id": 2, "v": 2.5, "w": "two", "b": "yes", "t": "soon", "r": {"x": "one"}, "e": 5}\n',
+    '{"id": 3, "v": "many", "w": 12345678901, "b": 7, "t": 17, "r": null, "e": "2024-05-06"}\n{"id": 4}\n',
+    '{"id": 5, "v": 1e20, "w": true, "b": 0.001, "t": "2024-05-06", "r": {"y": 5, "z": {"q": 1}}, "e": 1.25}\n',
+)
+"""Records whose fields have several columns."""
+
+
+def test_fields_of_several_columns_have_the_values_of_spark(spark: SparkSession, tmp_path: Path) -> None:
+    for number, text in enumerate(SPLIT):
+        (tmp_path / f"{number}.json").write_text(text)
+        widen.ingest(tmp_path / f"{number}.json", tmp_path / "t", detect_dates=["t", "e"], engine="local")
+    table = widen.Table(str(tmp_path / "t"))
+    assert len(table.schema.names) > 10
+    frame = table.read(spark=spark, unified=True)
+    expected = sorted(_lines(frame, None))
+    columns, rows = query_locally(table.snapshot, unified=True)
+    assert list(columns.names) == frame.columns
+    assert sorted(json_lines(columns, rows)) == expected
+    columns, rows = query_locally(table.snapshot, "id > 1", ["v AS value", "r.x"], unified=True)
+    chosen = table.read("id > 1", spark=spark, unified=True).selectExpr("v AS value", "r.x")
+    assert sorted(json_lines(columns, rows)) == sorted(_lines(chosen, None))
 
 
 def test_times_are_shown_in_utc_with_all_digits(spark: SparkSession, tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ from unittest import mock
 from pyspark.sql import DataFrame, Row
 
 from widen.log.snapshot import Snapshot
-from widen.spark.read.local_rows import NotLocal, plan_local_scan, query_locally
+from widen.spark.read.local_query import query_locally
+from widen.spark.read.local_rows import NotLocal, plan_local_scan
 from widen.spark.spark_types import to_spark
 from widen.table import Table
 

@@ -305,7 +305,8 @@ def _read_here(
     """
     from widen.log.commit_files import to_ms
     from widen.log.snapshot import open_snapshot
-    from widen.spark.read.local_rows import NotLocal, json_lines, query_locally
+    from widen.spark.read.local_query import query_locally
+    from widen.spark.read.local_rows import NotLocal, json_lines
     from widen.spark.session import find_active
 
     if find_active() is not None:

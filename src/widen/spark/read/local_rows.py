@@ -25,7 +25,6 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from widen.errors import EngineUnsuitable, InvalidOption
-from widen.evolution.unify import unify_schema
 from widen.log.file_list import to_adds
 from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot
@@ -38,7 +37,6 @@ from widen.model.types import (
     StructType,
     is_same_name,
     plain_name,
-    quote_name,
 )
 from widen.proof.column_digests import TableDigest, digest_batches
 from widen.protocol.actions import Add
@@ -51,8 +49,6 @@ from widen.spark.arrow_types import count_up, stored_type, to_arrow, to_arrow_sc
 from widen.spark.engine import LocalFrame
 from widen.spark.read.deleted_rows import load_vector
 from widen.spark.read.physical_types import open_data_file
-from widen.spark.read.predicates import parse_predicate
-from widen.spark.read.scan import select_files
 from widen.spark.spark_types import SparkSession
 
 _BATCH_ROWS = 65_536
@@ -423,76 +419,12 @@ _CASTS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], bool]
 """The stored types and the types of columns that Arrow casts exactly."""
 
 
-# What `widen read` asks for: the condition and the columns of a caller, and rows as JSON.
+# Conditions on rows, and rows as JSON, of which `widen.spark.read.local_query` makes what `widen read` asks for.
 #
 # Only what gives the same as Spark is done here; everything else is `NotLocal`, and Spark does it. The JSON is that of
 # Spark's ``to_json``, with all digits of times, in UTC, and with nulls.
 #
 # Source: Spark's to_json and its JSON options; Java's Double.toString
-
-
-MAX_LOCAL_BYTES = 128 * 2**20
-"""The size of the files that a query reads from which on Spark is worth its start."""
-
-
-def query_locally(
-    snapshot: Snapshot,
-    where: str | None = None,
-    select: Sequence[str] = (),
-    limit: int | None = None,
-    *,
-    unified: bool = False,
-) -> tuple[StructType, pa.Table]:
-    """Return rows of a version that fulfil a condition, and their columns.
-
-    Args:
-        select: Names of columns; empty for all.
-        unified: Whether to return one column for each source field; the condition is about those of the table.
-
-    Raises:
-        NotLocal: only Spark can read the table, or evaluate the condition or the selected columns, exactly.
-        CorruptFile: a file or a deletion vector cannot be read.
-    """
-    stored = _find_stored(snapshot.schema) if unified else {each.name: (each, each.name) for each in snapshot.schema}
-    columns = [_find_column(stored, name) for name in select or map(quote_name, stored)]
-    if len({column.name for column, _ in columns}) < len(columns):
-        raise NotLocal("it selects a column twice")
-    predicate = None if where is None else parse_predicate(where, snapshot.schema)
-    files, scan = to_adds(snapshot.files()), plan_local_scan(snapshot)
-    if predicate is not None:
-        ensure_exact(predicate)
-        chosen = select_files(snapshot, predicate)
-        files = [add for add in files if chosen.can_match(add.partition_values, add.stats)]
-    if (predicate is not None or limit is None) and sum(add.size for add in files) > MAX_LOCAL_BYTES:
-        raise NotLocal(f"its files have more than {MAX_LOCAL_BYTES // 2**20} MB")
-    tables, rows = [scan.arrow_schema.empty_table()], 0
-    for part in (part for add in files for part in scan.read(RowSlice(add))):
-        kept = part if predicate is None else part.filter(evaluate(predicate, part))
-        tables.append(kept)
-        rows += kept.num_rows
-        if limit is not None and rows >= limit:
-            break
-    whole = pa.concat_tables(tables).select([name for _, name in columns])
-    whole = whole.rename_columns([column.name for column, _ in columns])
-    return StructType(tuple(column for column, _ in columns)), whole if limit is None else whole.slice(0, limit)
-
-
-def _find_stored(schema: StructType) -> Mapping[str, tuple[Field, str | None]]:
-    """Return for each source field its column, and the one of the table that has its values; None if several have."""
-    return {
-        each.name: (Field(each.name, each.type), each.columns[0] if each.sql == quote_name(each.columns[0]) else None)
-        for each in unify_schema(schema)
-    }
-
-
-def _find_column(stored: Mapping[str, tuple[Field, str | None]], text: str) -> tuple[Field, str]:
-    name = next((name for name in stored if text in (name, quote_name(name))), None)
-    if name is None:
-        raise NotLocal(f"it evaluates {text}")
-    column, source = stored[name]
-    if source is None:
-        raise NotLocal(f"it combines the columns of {name}")
-    return Field(column.name, column.type), source
 
 
 # ---- conditions ------------------------------------------------------------------------------------

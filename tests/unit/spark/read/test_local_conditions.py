@@ -10,7 +10,8 @@ import pytest
 
 import widen
 from widen.protocol.column_metadata import parse_columns
-from widen.spark.read.local_rows import NotLocal, ensure_exact, evaluate, query_locally
+from widen.spark.read.local_query import query_locally
+from widen.spark.read.local_rows import NotLocal, ensure_exact, evaluate
 from widen.spark.read.predicates import parse_predicate
 
 SCHEMA = parse_columns(
@@ -74,12 +75,12 @@ def table(tmp_path: Path) -> Any:
     return widen.Table(str(tmp_path / "t"))
 
 
-def test_fields_with_one_column_are_unified_without_spark(table: Any) -> None:
+def test_fields_are_unified_without_spark(table: Any) -> None:
     columns, rows = query_locally(table.snapshot, "v_string = 'two'", ["id", "r"], unified=True)
     assert columns.names == ("id", "r")
     assert rows.to_pylist() == [{"id": 2, "r": None}]
-    with pytest.raises(NotLocal, match="it combines the columns of v"):
-        query_locally(table.snapshot, unified=True)
+    columns, rows = query_locally(table.snapshot, None, ["v"], unified=True)
+    assert sorted(rows.column("v").to_pylist()) == ["1", "two"]
     with pytest.raises(NotLocal, match="it evaluates v_string"):
         query_locally(table.snapshot, select=["v_string"], unified=True)
 

@@ -1,0 +1,572 @@
+"""What `widen read` asks for, evaluated in this process: a condition, columns and expressions of a caller.
+
+Only what gives the same as Spark is done here; everything else is `NotLocal`, and Spark does it. That includes all that
+may fail in a session with the rules of ANSI, such as an overflow: Spark says what is wrong.
+
+Source: Spark's ANSI type coercion, Arithmetic and Cast; docs/evolution-rules.md#one-logical-field
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from widen.errors import InvalidOption, InvalidType
+from widen.evolution.unify import unify_schema
+from widen.log.file_list import to_adds
+from widen.log.snapshot import Snapshot
+from widen.model.lazy_module import import_lazily
+from widen.model.schema_json import parse_type
+from widen.model.types import (
+    BOOLEAN,
+    DOUBLE,
+    FLOAT,
+    INTEGER,
+    LONG,
+    STRING,
+    TIMESTAMP_NTZ,
+    ArrayType,
+    DataType,
+    DecimalType,
+    Field,
+    StructType,
+    name_key,
+    plain_name,
+)
+from widen.spark.arrow_types import to_arrow
+from widen.spark.read.local_rows import NotLocal, RowSlice, ensure_exact, evaluate, plan_local_scan
+from widen.spark.read.predicates import parse_predicate
+from widen.spark.read.scan import select_files
+from widen.spark.typed.column_values import convert_values
+
+if TYPE_CHECKING:
+    from sqlglot import errors
+    from sqlglot import expressions as sql
+else:
+    errors, sql = map(import_lazily, ("sqlglot.errors", "sqlglot.expressions"))
+
+MAX_LOCAL_BYTES = 128 * 2**20
+"""The size of the files that a query reads from which on Spark is worth its start."""
+
+
+def query_locally(
+    snapshot: Snapshot,
+    where: str | None = None,
+    select: Sequence[str] = (),
+    limit: int | None = None,
+    *,
+    unified: bool = False,
+) -> tuple[StructType, pa.Table]:
+    """Return rows of a version that fulfil a condition, and their columns.
+
+    Args:
+        select: Columns and expressions; empty for all columns.
+        unified: Whether to return one column for each source field; the condition is about those of the table.
+
+    Raises:
+        NotLocal: only Spark can read the table, or evaluate the condition or the selected columns, exactly.
+        CorruptFile: a file or a deletion vector cannot be read.
+    """
+    scope = _unify(snapshot.schema) if unified else _Scope({name_key(each.name): each for each in snapshot.schema})
+    chosen = [_parse_selected(text) for text in select]
+    counts = [isinstance(node, sql.Count) for _, node in chosen]
+    if any(counts) and not all(counts):
+        raise NotLocal("it counts beside other columns")
+    columns = chosen or [(each.name, _column_of(each.name)) for each in scope.columns.values()]
+    if len({name_key(name) for name, _ in columns}) < len(columns):
+        raise NotLocal("it selects a column twice")
+    predicate = None if where is None else parse_predicate(where, snapshot.schema)
+    files, scan = to_adds(snapshot.files()), plan_local_scan(snapshot)
+    if predicate is not None:
+        ensure_exact(predicate)
+        selected = select_files(snapshot, predicate)
+        files = [add for add in files if selected.can_match(add.partition_values, add.stats)]
+    reads_all = predicate is not None or limit is None or any(counts)
+    if reads_all and sum(add.size for add in files) > MAX_LOCAL_BYTES:
+        raise NotLocal(f"its files have more than {MAX_LOCAL_BYTES // 2**20} MB")
+    empty = _evaluate_all(scope, columns, scan.arrow_schema.empty_table())
+    schema = StructType(tuple(Field(name, value.type) for (name, _), value in zip(columns, empty, strict=True)))
+    arrow = pa.schema([pa.field(field.name, value.values.type) for field, value in zip(schema, empty, strict=True)])
+    parts, rows = [arrow.empty_table()], 0
+    for part in (part for add in files for part in scan.read(RowSlice(add))):
+        kept = part if predicate is None else part.filter(evaluate(predicate, part))
+        values = [each.values for each in _evaluate_all(scope, columns, kept)]
+        parts.append(pa.Table.from_arrays(values, schema=arrow))
+        rows += kept.num_rows
+        if limit is not None and rows >= limit and not any(counts):
+            break
+    whole = pa.concat_tables(parts)
+    if any(counts):
+        totals = [pa.array([pc.sum(column).as_py() or 0], pa.int64()) for column in whole.columns]
+        whole = pa.Table.from_arrays(totals, schema=arrow)
+    return schema, whole if limit is None else whole.slice(0, limit)
+
+
+def _column_of(name: str) -> Any:
+    return sql.Column(this=sql.Identifier(this=name, quoted=True))
+
+
+@dataclass(frozen=True)
+class _Computed:
+    values: pa.Array
+    type: DataType
+
+
+@dataclass(frozen=True)
+class _Scope:
+    """The columns that expressions may use.
+
+    Args:
+        columns: By their names without regard to case; with their types.
+        combined: For columns that combine several of the table: their expressions.
+        table: The columns of the table, if these are others.
+    """
+
+    columns: Mapping[str, Field]
+    combined: Mapping[str, Any] | None = None
+    table: _Scope | None = None
+
+
+def _unify(schema: StructType) -> _Scope:
+    """Return one column for each source field.
+
+    Raises:
+        NotLocal: an expression that combines columns cannot be parsed here.
+    """
+    table = _Scope({name_key(each.name): each for each in schema})
+    unified = unify_schema(schema)
+    columns = {name_key(each.name): Field(each.name, each.type) for each in unified}
+    if len(columns) < len(unified):
+        raise NotLocal("two fields of the source have names that differ in case only")
+    return _Scope(columns, {name_key(each.name): _parse(each.sql) for each in unified}, table)
+
+
+# ---- parsing ---------------------------------------------------------------------------------------
+
+
+def _parse(text: str) -> Any:
+    """Return one expression, perhaps with an alias.
+
+    Raises:
+        NotLocal: it is not one, or sqlglot may read it in another way than Spark.
+    """
+    from sqlglot import parse
+
+    if "\\" in text or text.lower().split()[-1:] == ["as"]:  # sqlglot lets the alias be missing
+        raise NotLocal(f"it evaluates {text}")
+    try:
+        [parsed] = parse(f"SELECT {text}", dialect="spark")
+    except (errors.SqlglotError, RecursionError, ValueError) as error:
+        raise NotLocal(f"it evaluates {text}") from error
+    if isinstance(parsed, sql.Select) and {key for key, value in parsed.args.items() if value} == {"expressions"}:
+        found = parsed.expressions
+        if len(found) == 1:
+            return found[0]
+    raise NotLocal(f"it evaluates {text}")
+
+
+def _parse_selected(text: str) -> tuple[str, Any]:
+    """Return the name of a selected column, and its expression."""
+    node = _parse(text)
+    if isinstance(node, sql.Alias):
+        return node.alias, node.this
+    return _name_of(node, text), node
+
+
+def _name_of(node: Any, text: str) -> str:
+    """Return the name that Spark gives an expression without an alias."""
+    match node:
+        case sql.Column():
+            return str(node.parts[-1].name)
+        case sql.Dot() if isinstance(node.expression, sql.Identifier):
+            return str(node.expression.name)
+        case sql.Count() if isinstance(node.this, sql.Star):
+            return "count(1)"
+    raise NotLocal(f"{text} has no name; add one with AS")
+
+
+# ---- evaluation ------------------------------------------------------------------------------------
+
+
+def _evaluate_all(scope: _Scope, columns: Sequence[tuple[str, Any]], rows: pa.Table) -> list[_Computed]:
+    evaluator = _Evaluator(scope, rows)
+    try:
+        return [evaluator.count(node) if isinstance(node, sql.Count) else evaluator.value(node) for _, node in columns]
+    except (pa.ArrowException, InvalidOption, InvalidType) as error:
+        # Most likely an overflow, of which Spark has a message.
+        raise NotLocal("a value does not fit the type of an expression") from error
+
+
+class _Evaluator:
+    """Evaluates expressions for some rows."""
+
+    def __init__(self, scope: _Scope, rows: pa.Table) -> None:
+        self._scope, self._rows = scope, rows
+        self._known: dict[str, _Computed] = {}
+
+    def count(self, node: Any) -> _Computed:
+        """Return a count of these rows, to be summed."""
+        if node.args.get("distinct") or node.expressions or isinstance(node.this, sql.Distinct):
+            raise _unknown(node)
+        if isinstance(node.this, sql.Star):
+            return _Computed(pa.array([self._rows.num_rows], pa.int64()), LONG)
+        values = self.value(node.this).values
+        return _Computed(pa.array([len(values) - values.null_count], pa.int64()), LONG)
+
+    def value(self, node: Any) -> _Computed:
+        """Return the values of an expression.
+
+        Raises:
+            NotLocal: only Spark evaluates it.
+        """
+        match node:
+            case sql.Paren():
+                return self.value(node.this)
+            case sql.Column():
+                return self._path([part.name for part in node.parts], node)
+            case sql.Dot() if isinstance(node.expression, sql.Identifier):
+                return _field_of(self.value(node.this), node.expression.name, node)
+            case sql.Bracket() if not node.args.get("offset") and len(node.expressions) == 1:
+                return self._element(node)
+            case sql.Literal():
+                return self._repeat(*_literal(node))
+            case sql.Boolean():
+                return self._repeat(bool(node.this), BOOLEAN)
+            case sql.Cast():
+                return self._cast(node)
+            case sql.Neg():
+                return _negate(self.value(node.this), node)
+            case sql.Add() | sql.Sub() | sql.Mul() | sql.Div():
+                return _calculate(self.value(node.this), self.value(node.expression), node)
+            case sql.Coalesce():
+                return self._coalesce(node)
+            case sql.Is() if isinstance(node.expression, sql.Null):
+                return _Computed(self.value(node.this).values.is_null(), BOOLEAN)
+            case sql.Not() | sql.And() | sql.Or():
+                return self._logic(node)
+            case sql.Case() if node.this is None and len(node.args["ifs"]) == 1 and not node.args.get("default"):
+                return self._case(node.args["ifs"][0], node)
+            case sql.Struct():
+                return self._struct(node)
+        return self._function(node)
+
+    def _repeat(self, value: Any, data_type: DataType) -> _Computed:
+        return _Computed(pa.repeat(pa.scalar(value, to_arrow(data_type)), self._rows.num_rows), data_type)
+
+    def _path(self, names: Sequence[str], node: Any) -> _Computed:
+        value = self._column(names[0], node)
+        for name in names[1:]:
+            value = _field_of(value, name, node)
+        return value
+
+    def _column(self, name: str, node: Any) -> _Computed:
+        key = name_key(name)
+        field = self._scope.columns.get(key)
+        if field is None:
+            raise _unknown(node)
+        if key in self._known:
+            return self._known[key]
+        if self._scope.combined is not None and self._scope.table is not None:
+            found = _Evaluator(self._scope.table, self._rows).value(self._scope.combined[key])
+            if found.type != field.type:
+                raise NotLocal(f"it combines the columns of {field.name}")
+        else:
+            found = _Computed(_one_array(self._rows.column(field.name)), field.type)
+        self._known[key] = found
+        return found
+
+    def _element(self, node: Any) -> _Computed:
+        """Return the elements of arrays at an index. One that an array does not have is an error."""
+        value, index = self.value(node.this), node.expressions[0]
+        is_index = isinstance(index, sql.Literal) and not index.is_string and index.name.isdecimal()
+        if not isinstance(value.type, ArrayType) or not is_index:
+            raise _unknown(node)
+        at = int(index.name)
+        lengths = pc.list_value_length(value.values)
+        if pc.any(pc.less_equal(lengths, at)).as_py():
+            raise NotLocal("an array has no element with an index")
+        empty = pa.nulls(len(lengths), pa.int64())
+        starts = value.values.offsets[:-1].cast(pa.int64())
+        places = pc.if_else(lengths.is_valid(), pc.add(starts, at), empty)
+        return _Computed(value.values.values.take(places), value.type.element)
+
+    def _cast(self, node: Any) -> _Computed:
+        new = parse_type(node.to.sql("spark"))
+        if isinstance(node.this, sql.Literal):
+            if node.this.is_string or not (node.this.name.isdecimal() and new in (INTEGER, LONG)):
+                raise _unknown(node)
+            return self._repeat(int(node.this.name), new)
+        return _cast(self.value(node.this), new, node)
+
+    def _coalesce(self, node: Any) -> _Computed:
+        parts = [self.value(each) for each in (node.this, *node.expressions)]
+        if len({str(part.type) for part in parts}) > 1:
+            if not all(plain_name(part.type) in _INTEGERS for part in parts):
+                raise _unknown(node)
+            widest = max((part.type for part in parts), key=lambda kind: _INTEGERS.index(plain_name(kind)))
+            parts = [_Computed(part.values.cast(to_arrow(widest)), widest) for part in parts]
+        if isinstance(parts[0].type, (ArrayType, StructType)):
+            raise _unknown(node)
+        return _Computed(pc.coalesce(*(part.values for part in parts)), parts[0].type)
+
+    def _logic(self, node: Any) -> _Computed:
+        parts = [self.value(each) for each in (node.this, node.args.get("expression")) if each is not None]
+        if any(part.type != BOOLEAN for part in parts):
+            raise _unknown(node)
+        function = {sql.Not: pc.invert, sql.And: pc.and_kleene, sql.Or: pc.or_kleene}[type(node)]
+        return _Computed(function(*(part.values for part in parts)), BOOLEAN)
+
+    def _case(self, branch: Any, node: Any) -> _Computed:
+        condition, value = self.value(branch.this), self.value(branch.args["true"])
+        if condition.type != BOOLEAN:
+            raise _unknown(node)
+        empty = pa.nulls(len(condition.values), value.values.type)
+        return _Computed(pc.if_else(pc.fill_null(condition.values, False), value.values, empty), value.type)
+
+    def _struct(self, node: Any) -> _Computed:
+        if not all(isinstance(each, sql.PropertyEQ) for each in node.expressions) or not node.expressions:
+            raise _unknown(node)
+        parts = [(each.this.name, self.value(each.expression)) for each in node.expressions]
+        schema = StructType(tuple(Field(name, part.type) for name, part in parts))
+        arrays = [part.values for _, part in parts]
+        return _Computed(pa.StructArray.from_arrays(arrays, fields=list(to_arrow(schema))), schema)
+
+    def _function(self, node: Any) -> _Computed:
+        name = node.name.lower() if isinstance(node, sql.Anonymous) else type(node).__name__
+        function = _FUNCTIONS.get(name)
+        if function is None:
+            raise _unknown(node)
+        return function(self, node)
+
+
+def _unknown(node: Any) -> NotLocal:
+    return NotLocal(f"it evaluates {node.sql('spark')}")
+
+
+def _one_array(column: pa.ChunkedArray) -> pa.Array:
+    chunks = column.chunks
+    return chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks) if chunks else pa.array([], column.type)
+
+
+def _field_of(value: _Computed, name: str, node: Any) -> _Computed:
+    if not isinstance(value.type, StructType):
+        raise _unknown(node)
+    place = next((at for at, each in enumerate(value.type) if name_key(each.name) == name_key(name)), None)
+    if place is None:
+        raise _unknown(node)
+    return _Computed(value.values.flatten()[place], value.type.fields[place].type)
+
+
+def _literal(node: Any) -> tuple[Any, DataType]:
+    """Return a literal and the type that Spark gives it."""
+    text = node.name
+    if node.is_string:
+        return text, STRING
+    if text.isdecimal():
+        number = int(text)
+        if number < 2**63:
+            return number, INTEGER if number < 2**31 else LONG
+    elif "e" not in text.lower() and text.replace(".", "", 1).isdecimal():
+        value = Decimal(text)
+        _, digits, exponent = value.as_tuple()
+        assert isinstance(exponent, int)
+        scale = -exponent
+        precision = max(len(digits), scale)
+        if 0 <= scale <= precision <= 38:
+            return value, DecimalType(precision, scale)
+    raise _unknown(node)
+
+
+# ---- arithmetic ------------------------------------------------------------------------------------
+
+_INTEGERS = ("byte", "short", "integer", "long")
+_DIGITS: Mapping[str, int] = {"byte": 3, "short": 5, "integer": 10, "long": 20}
+_MOST_DIGITS = 38
+
+
+def _negate(value: _Computed, node: Any) -> _Computed:
+    name = plain_name(value.type)
+    if name not in (*_INTEGERS, "float", "double", "decimal"):
+        raise _unknown(node)
+    return _Computed(pc.negate_checked(value.values).cast(value.values.type), value.type)
+
+
+def _calculate(left: _Computed, right: _Computed, node: Any) -> _Computed:
+    """Return sums, differences, products or quotients of numbers, as Spark does in ANSI mode.
+
+    Raises:
+        NotLocal: Spark has another rule for the types, or there is an overflow or a division by zero.
+    """
+    names = plain_name(left.type), plain_name(right.type)
+    integers = all(name in _INTEGERS for name in names)
+    if isinstance(node, sql.Div):
+        if not (integers or all(name in (*_INTEGERS, "double") for name in names)):
+            raise _unknown(node)
+        divisor = right.values.cast(pa.float64(), safe=False)
+        if pc.any(pc.and_(pc.equal(divisor, 0.0), left.values.is_valid())).as_py():
+            raise NotLocal("a number is divided by zero")
+        return _Computed(pc.divide(left.values.cast(pa.float64(), safe=False), divisor), DOUBLE)
+    function = _ARITHMETIC[type(node).__name__]
+    if integers:
+        kind = max((left.type, right.type), key=lambda each: _INTEGERS.index(plain_name(each)))
+        arrow = to_arrow(kind)
+        return _Computed(function(left.values.cast(arrow), right.values.cast(arrow)), kind)
+    if all(name in (*_INTEGERS, "double") for name in names) or names == ("float", "float"):
+        kind = FLOAT if names == ("float", "float") else DOUBLE
+        arrow = to_arrow(kind)
+        return _Computed(function(left.values.cast(arrow, safe=False), right.values.cast(arrow, safe=False)), kind)
+    if all(name in (*_INTEGERS, "decimal") for name in names):
+        return _calculate_decimals(_to_decimal(left, node.this), _to_decimal(right, node.expression), node)
+    raise _unknown(node)
+
+
+_ARITHMETIC: Mapping[str, Callable[[pa.Array, pa.Array], pa.Array]] = {
+    "Add": pc.add_checked,
+    "Sub": pc.subtract_checked,
+    "Mul": pc.multiply_checked,
+}
+
+
+def _to_decimal(value: _Computed, node: Any) -> _Computed:
+    """Return integers as decimals; a literal has as many digits as it shows."""
+    if isinstance(value.type, DecimalType):
+        return value
+    while isinstance(node, sql.Paren):
+        node = node.this
+    if isinstance(node, (sql.Neg, sql.Cast)) and isinstance(node.this, sql.Literal):
+        raise _unknown(node)
+    digits = len(str(int(node.name))) if isinstance(node, sql.Literal) else _DIGITS[plain_name(value.type)]
+    wide = value.values.cast(pa.int64()).cast(pa.decimal128(19, 0))
+    return _Computed(wide.cast(pa.decimal128(max(digits, 1), 0)), DecimalType(max(digits, 1), 0))
+
+
+def _calculate_decimals(left: _Computed, right: _Computed, node: Any) -> _Computed:
+    one, other = left.type, right.type
+    assert isinstance(one, DecimalType)
+    assert isinstance(other, DecimalType)
+    if isinstance(node, sql.Mul):
+        kind = one.precision + other.precision + 1, one.scale + other.scale
+    else:
+        scale = max(one.scale, other.scale)
+        kind = max(one.precision - one.scale, other.precision - other.scale) + scale + 1, scale
+    if kind[0] > _MOST_DIGITS:
+        raise _unknown(node)  # Spark gives up digits of the fraction
+    result = _ARITHMETIC[type(node).__name__](left.values, right.values)
+    return _Computed(result.cast(pa.decimal128(*kind)), DecimalType(*kind))
+
+
+# ---- casts and functions ---------------------------------------------------------------------------
+
+
+def _cast(value: _Computed, new: DataType, node: Any) -> _Computed:
+    """Return values of another type; null only where the value is.
+
+    Raises:
+        NotLocal: Spark casts the types in a way of its own, or a value does not fit.
+    """
+    old = value.type
+    if old == new:
+        return value
+    names = plain_name(old), plain_name(new)
+    if names not in _CASTS and not (names[0] in _INTEGERS and names[1] in (*_INTEGERS, "decimal")):
+        raise _unknown(node)
+    if names[0] in _INTEGERS and names[1] in ("float", "double"):
+        return _Computed(value.values.cast(to_arrow(new), safe=False), new)
+    if names == ("double", "float"):
+        return _Computed(value.values.cast(pa.float32(), safe=False), new)
+    if names == ("timestamp_ntz", "string"):
+        text = convert_values(value.values, old, new)
+        assert text is not None
+        return _Computed(pc.replace_substring(text, "T", " "), new)
+    found = convert_values(value.values, old, new)
+    if found is None or found.null_count > value.values.null_count:
+        raise NotLocal(f"a value does not fit {new.sql}")
+    return _Computed(found, new)
+
+
+_CASTS = frozenset(
+    [(name, "string") for name in (*_INTEGERS, "float", "double", "decimal", "boolean", "date", "timestamp_ntz")]
+    + [(name, kind) for name in (*_INTEGERS, "boolean") for kind in ("float", "double")]
+    + [("boolean", name) for name in _INTEGERS]
+    + [("float", "double"), ("double", "float"), ("decimal", "double"), ("date", "timestamp_ntz")]
+)
+"""The casts besides those between integers and from integers to decimals."""
+
+
+def _concat(evaluator: _Evaluator, node: Any) -> _Computed:
+    parts = [evaluator.value(each) for each in node.expressions]
+    if any(part.type != STRING for part in parts):
+        raise _unknown(node)
+    return _Computed(pc.binary_join_element_wise(*(part.values for part in parts), ""), STRING)
+
+
+def _replace(evaluator: _Evaluator, node: Any) -> _Computed:
+    value, words = evaluator.value(node.this), (node.expression, node.args.get("replacement"))
+    if value.type != STRING or not all(
+        isinstance(each, sql.Literal) and each.is_string and each.name for each in words
+    ):
+        raise _unknown(node)
+    return _Computed(pc.replace_substring(value.values, *(each.name for each in words)), STRING)
+
+
+def _unix_micros(evaluator: _Evaluator, node: Any) -> _Computed:
+    value = evaluator.value(node.this)
+    if plain_name(value.type) != "timestamp":
+        raise _unknown(node)
+    return _Computed(value.values.cast(pa.int64()), LONG)
+
+
+def _unix_date(evaluator: _Evaluator, node: Any) -> _Computed:
+    value = evaluator.value(node.this)
+    if plain_name(value.type) != "date":
+        raise _unknown(node)
+    return _Computed(value.values.cast(pa.int32()), INTEGER)
+
+
+def _timestamp_add(evaluator: _Evaluator, node: Any) -> _Computed:
+    """Return microseconds since 1970 as times without a zone: only this form is known."""
+    start, value = node.this, evaluator.value(node.expression)
+    is_epoch = isinstance(start, sql.Cast) and start.this.name == "1970-01-01 00:00:00"
+    is_epoch = is_epoch and start.to.this is sql.DataType.Type.TIMESTAMPNTZ
+    if not is_epoch or value.type != LONG or str(node.args.get("unit")).upper() != "MICROSECOND":
+        raise _unknown(node)
+    return _Computed(value.values.cast(pa.timestamp("us")), TIMESTAMP_NTZ)
+
+
+def _timestamp_seconds(evaluator: _Evaluator, node: Any) -> _Computed:
+    [argument] = node.expressions
+    value = evaluator.value(argument)
+    if value.type != LONG:
+        raise _unknown(node)
+    timestamp = parse_type("timestamp")
+    return _Computed(pc.multiply_checked(value.values, 1_000_000).cast(to_arrow(timestamp)), timestamp)
+
+
+def _base64(evaluator: _Evaluator, node: Any) -> _Computed:
+    value = evaluator.value(node.this)
+    if plain_name(value.type) != "binary":
+        raise _unknown(node)
+    texts = [None if each is None else b64encode(each).decode() for each in value.values.to_pylist()]
+    if any(each is not None and len(each) > _LINE for each in texts):
+        raise _unknown(node)  # some versions of Spark break such lines
+    return _Computed(pa.array(texts, pa.string()), STRING)
+
+
+_LINE = 76
+
+_FUNCTIONS: Mapping[str, Callable[[_Evaluator, Any], _Computed]] = {
+    "Concat": _concat,
+    "Replace": _replace,
+    "UnixMicros": _unix_micros,
+    "UnixDate": _unix_date,
+    "TimestampAdd": _timestamp_add,
+    "timestamp_seconds": _timestamp_seconds,
+    "ToBase64": _base64,
+}
+"""The functions by the names of sqlglot's classes, or as they are written."""

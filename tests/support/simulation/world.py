@@ -349,4 +349,8 @@ class SimulatedStore(LogStore):
 
     def __init__(self, files: SimulatedFiles) -> None:
         super().__init__(LOCATION)
-        vars(self)["_files"] = files
+        self._simulated = files
+
+    @property
+    def _files(self) -> SimulatedFiles:  # type: ignore[override]
+        return self._simulated

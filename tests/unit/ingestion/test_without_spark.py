@@ -554,7 +554,7 @@ def test_rows_by_key_that_only_spark_decides_say_so(tmp_path: Path) -> None:
     words = "'key': ['id'], 'engine': 'local'"
     for more, reason in (
         ("'sequence_by': 'n'", "some records may have no key"),
-        ("'sequence_by': 'n', 'verify': True", "it verifies rows that change by key"),
+        ("'sequence_by': 'n', 'verify': True", "some records may have no key"),
         ("'sequence_by': 'n', 'history': True", "rows change by key, and every version of them is kept"),
     ):
         done = run(

@@ -237,7 +237,7 @@ def test_no_fault_of_the_store_or_the_catalog_leaves_a_key_twice(
         Spot(number, call, fault)
         for number, call in enumerate(rounds.calls())
         for fault in CALLS.get(call.rpartition(".")[2], (None, WITHOUT_LATE))[1]
-        if fault in WITHOUT_LATE  # a file of SQLite is no server
+        if fault in WITHOUT_LATE  # SQLite is a file, so no answer is late
     ]
     commit = min(spot.number for spot in spots if spot.call == "iceberg.commit_table")
     around = spots if FULL in os.environ else [spot for spot in spots if commit - 5 <= spot.number]

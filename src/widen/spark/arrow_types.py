@@ -97,6 +97,13 @@ def count_up(count: int, first: int = 0, data_type: pa.DataType = _LONG) -> pa.A
     return pc.subtract(pc.cumulative_sum(pa.repeat(one, count), start=first), one)
 
 
+def one_array(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Return the values of a column as one array; they are copied only if they are in several."""
+    if not isinstance(values, pa.ChunkedArray):
+        return values
+    return values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
+
+
 def to_arrow_schema(schema: StructType) -> pa.Schema:
     """Return the Arrow schema of a table schema.
 

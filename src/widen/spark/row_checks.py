@@ -306,8 +306,10 @@ def ensure_rules(rules: Sequence[RowRule], names: Sequence[str], columns: Sequen
     Raises:
         CheckViolated: one does.
     """
+    if not rules:
+        return
+    rows = pa.RecordBatch.from_arrays(columns, names)
     for rule in rules:
-        rows = pa.RecordBatch.from_arrays(columns, names)
         broken = rows.filter(rule.find_broken(rows))
         if broken.num_rows:
             raise rule.refuse(broken.slice(0, 1).to_pylist()[0])

@@ -48,7 +48,7 @@ from widen.protocol.column_mapping import ID, NONE, to_physical, to_physical_pat
 from widen.protocol.data_skipping import And, Compare, IsNull, Not, Or, Predicate, UnknownPredicate
 from widen.protocol.file_statistics import FileStatistics
 from widen.schema.source_metadata import RESCUED, role_field, role_of, source_key
-from widen.spark.arrow_types import count_up
+from widen.spark.arrow_types import count_up, one_array
 from widen.spark.dml.deleted_keys import KeyLists
 from widen.spark.dml.keyed_rows import KEY_TEXT, NUMBER, TEXT, KeyCounts, KeyRules, content_fields, find_places
 from widen.spark.dml.replaced_rows import within_bounds
@@ -346,7 +346,7 @@ def _read_batch(plan: _Plan, table: KeyedTable, adds: Sequence[Add]) -> _Batch |
     if not parts:
         return None
     whole = pa.concat_tables(parts).combine_chunks()
-    one = {name: _one(whole.column(name)) for name in whole.column_names}
+    one = {name: one_array(whole.column(name)) for name in whole.column_names}
     keys = tuple(one[f"k{at}"] for at in range(len(plan.keys)))
     if any(each.null_count for each in (*keys, one["s"])):  # the ingestion quarantines such records
         return None
@@ -356,10 +356,6 @@ def _read_batch(plan: _Plan, table: KeyedTable, adds: Sequence[Add]) -> _Batch |
 def _sequence(plan: _Plan, rows: pa.Table) -> pa.Array | pa.ChunkedArray:
     """Return the sequence of records; without one, all are equal."""
     return find_leaf(rows, plan.sequence) if plan.sequence else pa.repeat(pa.scalar(0, pa.int8()), len(rows))
-
-
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
 
 
 # Keys as numbers.
@@ -421,8 +417,8 @@ def _find_rows(plan: _Plan, codes: _KeyCodes, files: Sequence[Add], first: int =
                 columns = {
                     "code": found.filter(is_found).cast(pa.int64()),
                     "file": pa.repeat(pa.scalar(number, pa.int32()), count),
-                    "position": positions.filter(_one(is_found)).cast(pa.int64()),
-                    "s": _sequence(plan, rows).filter(_one_of(is_found)),
+                    "position": positions.filter(one_array(is_found)).cast(pa.int64()),
+                    "s": _sequence(plan, rows).filter(one_array(is_found)),
                 }
                 parts.append(pa.table(columns))
     sequence = {field.name: field.type for field in plan.scan.arrow_schema}
@@ -530,11 +526,11 @@ class _Decision:
             repeated = _count(pc.greater(records["hash_count_distinct"], 1))
             if repeated:
                 raise KeyRepeated(count=repeated)
-            newest = _one(records["row_min"])
+            newest = one_array(records["row_min"])
         else:
             newest = every.take(pc.sort_indices(code))
         searched, files, found = self._find(codes)
-        is_known = pc.is_in(count_up(codes.count), value_set=pc.unique(_one(found["code"])))
+        is_known = pc.is_in(count_up(codes.count), value_set=pc.unique(one_array(found["code"])))
         is_delete = batch.is_delete.take(newest)
         is_compared = pc.and_(is_known, pc.invert(is_delete))
         late = pa.repeat(pa.scalar(False), codes.count)
@@ -582,7 +578,7 @@ class _Decision:
         codes, code = _KeyCodes.of(batch.keys)
         every = count_up(len(code), 0, pa.uint64())
         order = pa.table({"code": code.cast(pa.int64()), "s": batch.sequence, "row": every})
-        code, sequence, row = map(_one, order.sort_by([("code", "ascending"), ("s", "ascending")]).columns)
+        code, sequence, row = map(one_array, order.sort_by([("code", "ascending"), ("s", "ascending")]).columns)
         searched, files, found = self._find(codes)
         old, is_known = self._old_order(found, codes.count, sequence.type)
         deleted_at = self._deleted(row, sequence)
@@ -602,7 +598,7 @@ class _Decision:
         resets = pc.if_else(pc.and_(deletes, pc.invert(late)), every, pa.scalar(None, every.type))
         ends = pa.table({"code": code, "last": every, "reset": resets}).group_by("code")
         ends = ends.aggregate([("last", "max"), ("reset", "max")]).sort_by("code")
-        last, reset = _one(ends["last_max"]), _one(ends["reset_max"])
+        last, reset = one_array(ends["last_max"]), one_array(ends["reset_max"])
         # A row that a restore has brought back is older than its deletion, which comes between it and the records.
         back = self._deleted(row.take(last.filter(is_known)), old.filter(is_known))
         if back is None or pc.any(back).as_py():
@@ -664,8 +660,8 @@ class _Decision:
     def _removed(self, found: pa.Table, files: Sequence[Add], changes: pa.Array) -> dict[str, BitMap64]:
         """Return the positions of the rows of some keys."""
         names = list(map(self._table.key_of, files))
-        is_removed = _one_of(changes.take(found["code"]))
-        return _positions(_one(found["file"]), _one(found["position"]), is_removed, names)
+        is_removed = one_array(changes.take(found["code"]))
+        return _positions(one_array(found["file"]), one_array(found["position"]), is_removed, names)
 
     def _newest(self, code: pa.Array, count: int) -> pa.Array | None:
         """Return the numbers of the records that are the newest of their key; None if contents have to decide."""
@@ -674,7 +670,7 @@ class _Decision:
             return rows
         order = pa.table({"code": code, "s": self._batch.sequence, "row": rows})
         order = order.sort_by([("code", "ascending"), ("s", "descending")])
-        codes, sequence, row = (_one(order[name]) for name in ("code", "s", "row"))
+        codes, sequence, row = (one_array(order[name]) for name in ("code", "s", "row"))
         is_first = pa.concat_arrays([pa.array([True]), pc.not_equal(codes[1:], codes[:-1])])
         is_equal = pc.and_(pc.equal(sequence[1:], sequence[:-1]), pc.equal(codes[1:], codes[:-1]))
         is_tie = pc.and_(is_equal, is_first[:-1])
@@ -688,10 +684,10 @@ class _Decision:
 
     def _row_places(self, found: pa.Table, files: Sequence[Add], chosen: pa.Array) -> Places | None:
         """Return where the rows of some keys are, in the order of the keys; None if one of them has several rows."""
-        rows = found.filter(chosen.take(_one(found["code"]))).sort_by("code")
+        rows = found.filter(chosen.take(one_array(found["code"]))).sort_by("code")
         if len(rows) != _count(chosen):
             return None
-        return Places(files, _one(rows["file"]), _one(rows["position"]))
+        return Places(files, one_array(rows["file"]), one_array(rows["position"]))
 
     def _are_same(self, left: Places, right: Places) -> bool:
         """Return whether all pairs of records surely have the same values, so that one of each is late."""
@@ -736,12 +732,12 @@ class _Decision:
 
     def _old_order(self, found: pa.Table, count: int, data_type: pa.DataType) -> tuple[pa.Array, pa.Array]:
         """Return the newest sequence in the table of each key, null if it has none, and whether it has the key."""
-        codes, sequence = _one(found["code"]), _one(found["s"])
+        codes, sequence = one_array(found["code"]), one_array(found["s"])
         every = count_up(count)
         distinct = pc.unique(codes)
         if len(distinct) < len(codes):  # a table that was not written by key may have several rows of one
             order = found.select(["code", "s"]).sort_by([("code", "ascending"), ("s", "descending")])
-            codes, sequence = _one(order["code"]), _one(order["s"])
+            codes, sequence = one_array(order["code"]), one_array(order["s"])
             is_first = pa.concat_arrays([pa.array([True]), pc.not_equal(codes[1:], codes[:-1])])
             # Nulls come last, so the first one is the newest.
             codes, sequence = codes.filter(is_first), sequence.filter(is_first)
@@ -755,10 +751,10 @@ class _Decision:
         listed, ours = self._lists.read_here(), self._to_list(newest, sequence)
         if listed is None or ours is None:
             return None
-        at = pc.index_in(ours[KEY_TEXT], value_set=_one(listed[KEY_TEXT]))
-        at = _one_of(at)
+        at = pc.index_in(ours[KEY_TEXT], value_set=one_array(listed[KEY_TEXT]))
+        at = one_array(at)
         column = TEXT if self._plan.sequence_type == STRING else NUMBER
-        theirs, own = _one(listed[column]).take(at), _one(ours[column])
+        theirs, own = one_array(listed[column]).take(at), one_array(ours[column])
         if self._plan.is_strict and pc.any(pc.equal(own, theirs)).as_py():
             return None
         # A deletion of another kind of sequence, such as a text where there are numbers, is older.
@@ -824,10 +820,6 @@ def _count_by(code: pa.Array, count: int) -> pa.Array:
 
 def _count(flags: pa.Array) -> int:
     return int(pc.sum(flags).as_py() or 0)
-
-
-def _one_of(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    return _one(column) if isinstance(column, pa.ChunkedArray) else column
 
 
 def _positions(file: pa.Array, position: pa.Array, chosen: pa.Array, names: Sequence[str]) -> dict[str, BitMap64]:
@@ -944,7 +936,7 @@ def put_on_rows(rows: pa.Table, records: pa.Table, number: pa.Array, schema: Str
 
 
 def _merge(old: pa.Table, new: pa.Table, schema: StructType) -> pa.Table:
-    before, after = ([_one(column) for column in each.columns] for each in (old, new))
+    before, after = ([one_array(column) for column in each.columns] for each in (old, new))
     return pa.Table.from_arrays(_merge_fields(before, after, schema.fields), schema=old.schema)
 
 

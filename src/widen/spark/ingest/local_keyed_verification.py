@@ -11,54 +11,40 @@ Source: docs/guide/keys.md; docs/evolution-rules.md#proof
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 from functools import partial
 from itertools import groupby, islice
-from operator import eq, ge, gt, le, lt, ne
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import Any, cast
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-from msgspec.msgpack import Ext
 
 from widen.errors import InvalidOption
 from widen.evolution.policy import Policy
 from widen.model.column_path import Path, find_field
-from widen.model.lazy_module import import_lazily
 from widen.model.types import (
-    BOOLEAN,
     BYTE,
-    DATE,
-    DOUBLE,
     INTEGER,
     LONG,
     SHORT,
     STRING,
-    TIMESTAMP,
-    TIMESTAMP_NTZ,
     DataType,
-    DecimalType,
-    Field,
     StructType,
-    is_same_name,
 )
-from widen.proof.canonical import EXACT_WHOLE, LONG_NUMBER, Form, count_form, digest
+from widen.proof.canonical import Form, count_form, digest
 from widen.proof.column_digests import hash_values
 from widen.proof.row_reader import RowReader
 from widen.protocol.actions import Add
-from widen.protocol.column_metadata import COLLATIONS
 from widen.schema.source_metadata import FORM as TEXT_FORM
-from widen.schema.source_metadata import RESCUED, role_field, role_of, source_key
-from widen.schema.table_state import parse_expression
-from widen.spark.arrow_types import count_up
+from widen.schema.source_metadata import RESCUED, role_field, source_key
+from widen.spark.arrow_types import count_up, one_array
 from widen.spark.dml.deleted_keys import KeyLists
 from widen.spark.dml.keyed_rows import KEY_TEXT, NUMBER, TEXT, KeyRules, find_places
 from widen.spark.dml.local_keys import FileScan
 from widen.spark.engine import LocalFrame, require_spark
+from widen.spark.ingest.form_conditions import Condition, Undecided, build_condition
 from widen.spark.ingest.keyed_verification import (
     AFTER,
     BEFORE,
@@ -76,7 +62,6 @@ from widen.spark.ingest.keyed_verification import (
     judge_key,
     listed_key,
     quarantined_rows,
-    read_micros,
 )
 from widen.spark.ingest.verification import (
     CONVERTED,
@@ -91,12 +76,6 @@ from widen.spark.ingest.verification import (
 )
 from widen.spark.read.local_rows import NotLocal, find_leaf
 from widen.spark.spark_types import SparkSession
-
-if TYPE_CHECKING:
-    from sqlglot import errors
-    from sqlglot import expressions as sql
-else:
-    errors, sql = map(import_lazily, ("sqlglot.errors", "sqlglot.expressions"))
 
 _BATCH_ROWS = 10_000
 _UNDECIDED = 2
@@ -285,9 +264,6 @@ def _flag(is_delete: Condition, form: Form) -> int:
 # ---- rows of both versions -------------------------------------------------------------------------
 
 
-_Identity: TypeAlias = "tuple[str, str]"
-
-
 @dataclass
 class _TableReader:
     """Reads the rows of the keys of a batch, and sums up all others.
@@ -409,8 +385,7 @@ class _TableReader:
             column = find_leaf(rows, place)
             if values.type != column.type:
                 continue
-            is_known = pc.is_in(column, value_set=values)
-            is_known = is_known.combine_chunks() if isinstance(is_known, pa.ChunkedArray) else is_known
+            is_known = one_array(pc.is_in(column, value_set=values))
             result = is_known if result is None else pc.and_(result, is_known)
         return result
 
@@ -507,7 +482,7 @@ class _Judge:
             is_right = pc.and_(is_right, chosen)
             winners = winners.filter(pc.and_(is_right, winners.is_valid())).cast(pa.int64())
             is_kept = is_right
-            records = self.records.filter(pc.fill_null(is_right.take(_one(self.records[_CODE])), False))
+            records = self.records.filter(pc.fill_null(is_right.take(one_array(self.records[_CODE])), False))
             values, converted = (
                 int(pc.sum(self.records[name].take(winners), min_count=0).as_py()) for name in (VALUES, CONVERTED)
             )
@@ -525,8 +500,8 @@ class _Judge:
         """
         count, reader = len(self.keys), self.reader
         sides = (self.records, self.before, self.deleted)
-        ranks = _rank(reader, [_one(each[SEQUENCE]) for each in sides])
-        codes = [_one(each[_CODE]) for each in sides]
+        ranks = _rank(reader, [one_array(each[SEQUENCE]) for each in sides])
+        codes = [one_array(each[_CODE]) for each in sides]
         events = pa.table({_CODE: pa.concat_arrays(codes), _RANK: pa.concat_arrays(ranks)})
         top = _by_code(events, count, _RANK, "max")
         is_top = [pc.fill_null(pc.equal(rank, top.take(code)), False) for rank, code in zip(ranks, codes, strict=True)]
@@ -538,11 +513,11 @@ class _Judge:
         is_gone = pc.greater(_count_by(self.deleted[_CODE].filter(is_top[2]), count), 0)
         rows = [each.append_column(_AT, count_up(len(each))) for each in (self.before, self.after)]
         counts = [_count_by(each[_CODE], count) for each in rows]
-        digests = [_one(each[DIGEST]).take(_by_code(each, count, _AT, "max")) for each in rows]
+        digests = [one_array(each[DIGEST]).take(_by_code(each, count, _AT, "max")) for each in rows]
         has_none, has_one = (pc.equal(counts[1], number) for number in (0, 1))
         is_single = pc.and_(has_one, pc.equal(counts[0], 1))
         is_same = pc.or_(pc.and_(has_none, pc.equal(counts[0], 0)), pc.and_(is_single, _are_equal(*digests)))
-        is_winner = pc.and_(has_one, _are_equal(digests[1], _one(self.records[DIGEST]).take(winner)))
+        is_winner = pc.and_(has_one, _are_equal(digests[1], one_array(self.records[DIGEST]).take(winner)))
         has_new, is_alone = pc.greater(new, 0), pc.equal(new, 1)
         if reader.rules.keeps_missing:
             plain = pc.and_(is_alone, pc.equal(_count_by(events[_CODE], count), 1))
@@ -560,7 +535,7 @@ class _Judge:
         """Return the flags without the keys of which records have no order, or are in the quarantine."""
         doubtful = [pa.array([row[KEY] for row in quarantined], pa.binary())]
         if self.reader.family:
-            doubtful.append(_one(self.records[KEY].filter(pc.is_null(self.records[SEQUENCE]))))
+            doubtful.append(one_array(self.records[KEY].filter(pc.is_null(self.records[SEQUENCE]))))
         return pc.and_(is_right, pc.invert(pc.is_in(self.keys, value_set=pa.concat_arrays(doubtful))))
 
     def _doubtful(
@@ -570,9 +545,9 @@ class _Judge:
         names = self.keys.to_pylist()
         rows: list[dict[str, Any]] = []
         for kind, table in ((BEFORE, self.before), (AFTER, self.after), (DELETED, self.deleted)):
-            some = table.filter(doubtful.take(_one(table[_CODE]))) if len(names) else table
+            some = table.filter(doubtful.take(one_array(table[_CODE]))) if len(names) else table
             rows += [{**_NO_ROW, **row, KIND: kind, KEY: names[row[_CODE]]} for row in some.to_pylist()]
-        is_asked = pc.fill_null(doubtful.take(_one(self.records[_CODE])), True) if len(names) else None
+        is_asked = pc.fill_null(doubtful.take(one_array(self.records[_CODE])), True) if len(names) else None
         records = self.records if is_asked is None else self.records.filter(is_asked)
         rows += [
             {**_NO_ROW, **row, KIND: RECORD, IS_DELETE: row[IS_DELETE] == 1}
@@ -622,292 +597,15 @@ def _rank(reader: KeyReader, texts: Sequence[pa.Array]) -> list[pa.Array]:
 def _by_code(rows: pa.Table, count: int, name: str, function: str) -> pa.Array:
     """Return an aggregate of a column for each key; null for keys without a row."""
     found = rows.select([_CODE, name]).filter(pc.is_valid(rows[_CODE])).group_by(_CODE).aggregate([(name, function)])
-    at = pc.index_in(count_up(count), value_set=_one(found[_CODE]))
-    return _one(found[f"{name}_{function}"]).take(at)
+    at = pc.index_in(count_up(count), value_set=one_array(found[_CODE]))
+    return one_array(found[f"{name}_{function}"]).take(at)
 
 
 def _count_by(code: pa.ChunkedArray, count: int) -> pa.Array:
-    found = pc.value_counts(_one(code).drop_null())
+    found = pc.value_counts(one_array(code).drop_null())
     at = pc.index_in(count_up(count), value_set=found.field("values"))
     return pc.fill_null(found.field("counts").take(at), 0)
 
 
 def _are_equal(left: pa.Array, right: pa.Array) -> pa.Array:
     return pc.fill_null(pc.equal(left, right), False)
-
-
-def _one(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-
-
-# ---- conditions on forms ---------------------------------------------------------------------------
-#
-# The same comparisons as those of `--where` without Spark, of what a record says instead of what a column has.
-#
-# Source: Spark SQL, "NULL Semantics"
-
-
-Condition: TypeAlias = Callable[[Form], "bool | None"]
-"""Returns whether a condition is true, false or null for a form; raises `Undecided` where only Spark can tell."""
-
-
-class Undecided(Exception):
-    """A value is not one that the column of the condition surely holds as it is."""
-
-
-def build_condition(text: str, schema: StructType) -> Condition:
-    """Return what evaluates a condition in Spark SQL on the forms of records.
-
-    Args:
-        schema: The columns that it may use.
-
-    Raises:
-        NotLocal: it has more than comparisons of columns with constants.
-    """
-    if "\\" in text:  # sqlglot and Spark read escapes differently
-        raise NotLocal(_TOO_MUCH)
-    try:
-        return _build(parse_expression(text), schema)
-    except (errors.SqlglotError, RecursionError) as error:
-        raise NotLocal(_TOO_MUCH) from error
-
-
-_TOO_MUCH = "the condition of deletions is not a comparison of columns with constants"
-
-
-def _build(node: Any, schema: StructType) -> Condition:
-    match node:
-        case sql.Paren():
-            return _build(node.this, schema)
-        case sql.And() | sql.Or():
-            sides = _build(node.this, schema), _build(node.expression, schema)
-            return partial(_both if isinstance(node, sql.And) else _either, *sides)
-        case sql.Not():
-            return partial(_not, _build(node.this, schema))
-        case sql.Is() if isinstance(node.expression, sql.Null):
-            return partial(_is_null, _Column.of(node.this, schema))
-        case sql.Between() if not node.args.get("symmetric"):
-            low = _compare(ge, node.this, node.args["low"], schema)
-            return partial(_both, low, _compare(le, node.this, node.args["high"], schema))
-        case sql.In() if node.expressions:
-            tests = [_compare(eq, node.this, each, schema) for each in node.expressions]
-            return partial(_any, tests)
-    compare = _OPERATORS.get(type(node).__name__)
-    if compare is None:
-        raise NotLocal(_TOO_MUCH)
-    if isinstance(node.this, (sql.Column, sql.Dot)):
-        return _compare(compare, node.this, node.expression, schema)
-    return _compare(_MIRRORED[compare], node.expression, node.this, schema)
-
-
-Compare: TypeAlias = Callable[[Any, Any], bool]
-_OPERATORS: Mapping[str, Compare] = {"EQ": eq, "NEQ": ne, "LT": lt, "LTE": le, "GT": gt, "GTE": ge}
-_MIRRORED: Mapping[Compare, Compare] = {eq: eq, ne: ne, lt: gt, le: ge, gt: lt, ge: le}
-
-
-def _both(left: Condition, right: Condition, form: Form) -> bool | None:
-    results = left(form), right(form)
-    return False if False in results else None if None in results else True
-
-
-def _either(left: Condition, right: Condition, form: Form) -> bool | None:
-    return _any((left, right), form)
-
-
-def _any(tests: Sequence[Condition], form: Form) -> bool | None:
-    results = [test(form) for test in tests]
-    return True if True in results else None if None in results else False
-
-
-def _not(test: Condition, form: Form) -> bool | None:
-    result = test(form)
-    return None if result is None else not result
-
-
-def _is_null(column: _Column, form: Form) -> bool:
-    return column.value(form) is None
-
-
-def _compare(compare: Compare, column: Any, constant: Any, schema: StructType) -> Condition:
-    found = _Column.of(column, schema)
-    return partial(_is_true, compare, found, found.constant(constant))
-
-
-def _is_true(compare: Compare, column: _Column, constant: Any, form: Form) -> bool | None:
-    value = column.value(form)
-    return None if value is None else compare(value, constant)
-
-
-@dataclass(frozen=True, slots=True)
-class _Column:
-    """The only column of a field, or one of numbers or booleans that has only a column of texts beside it.
-
-    Args:
-        path: The field.
-        has_texts: Whether there is a column of texts, which has the texts of the field.
-    """
-
-    path: Path
-    type: DataType
-    has_texts: bool = False
-
-    @staticmethod
-    def of(node: Any, schema: StructType) -> _Column:
-        """Return the column that a part of a condition names.
-
-        Raises:
-            NotLocal: it is not the name of a column, or the field has other columns, too.
-        """
-        while isinstance(node, sql.Paren):
-            node = node.this
-        names = list(_names(node))
-        path: list[str] = []
-        found: DataType = schema
-        has_texts = False
-        for name in names:
-            fields = found.fields if isinstance(found, StructType) else ()
-            field = next((each for each in fields if is_same_name(each.name, name)), None)
-            if field is None or not (_is_plain(field) and all(map(_is_plain, others := _beside(field, fields)))):
-                raise NotLocal(_TOO_MUCH)
-            has_texts = [each.type for each in others] == [STRING] and _is_number(field.type)
-            if others and not has_texts:
-                raise NotLocal(_TOO_MUCH)
-            path.append(source_key(field))
-            found = field.type
-        if not (names and (found in _VALUES or isinstance(found, DecimalType))):
-            raise NotLocal(_TOO_MUCH)
-        return _Column(tuple(path), found, has_texts)
-
-    def value(self, form: Form) -> Any:
-        """Return the value that the column has for a record; None for null.
-
-        Raises:
-            Undecided: it may be another one than that of the record.
-        """
-        for name in self.path:
-            if form is not None and not isinstance(form, dict):
-                raise Undecided
-            form = None if form is None else form.get(name)
-        if form is None or (self.has_texts and isinstance(form, str)):
-            return None
-        return _decimal(form, self.type) if isinstance(self.type, DecimalType) else _VALUES[self.type](form)
-
-    def constant(self, node: Any) -> Any:
-        """Return a constant in the type of the values.
-
-        Raises:
-            NotLocal: Spark would compare in another type.
-        """
-        match node:
-            case sql.Paren():
-                return self.constant(node.this)
-            case sql.Neg():
-                value = self.constant(node.this)
-                if type(value) in (int, float, Decimal):
-                    return -value
-            case sql.Boolean() if self.type == BOOLEAN:
-                return bool(node.this)
-            case sql.Literal() if node.is_string:
-                if self.type == STRING or (self.type == DATE and _DAY.fullmatch(node.name)):
-                    return node.name
-            case sql.Literal() if _NUMBER.fullmatch(node.name):
-                if self.type == DOUBLE:
-                    return float(node.name)
-                if self.type in _BITS or isinstance(self.type, DecimalType):
-                    return Decimal(node.name)
-            case sql.Cast() if node.to.this is sql.DataType.Type.DATE and self.type == DATE:
-                return self.constant(node.this)
-        raise NotLocal(_TOO_MUCH)
-
-
-def _names(node: Any) -> Iterator[str]:
-    match node:
-        case sql.Column():
-            yield from (part.name for part in node.parts)
-        case sql.Dot():
-            yield from _names(node.this)
-            yield from _names(node.expression)
-        case sql.Identifier():
-            yield node.name
-        case _:
-            raise NotLocal(_TOO_MUCH)
-
-
-def _beside(field: Field, fields: Sequence[Field]) -> list[Field]:
-    """Return the other columns of the same field."""
-    return [each for each in fields if each is not field and is_same_name(source_key(each), source_key(field))]
-
-
-def _is_plain(field: Field) -> bool:
-    # A column of texts for all kinds has other texts than the record, and a collation compares otherwise.
-    return role_of(field) is None and field.metadata.keys().isdisjoint((COLLATIONS, TEXT_FORM))
-
-
-def _is_number(data_type: DataType) -> bool:
-    return data_type in (*_BITS, BOOLEAN, DOUBLE) or isinstance(data_type, DecimalType)
-
-
-_DAY = re.compile(r"\d{4}-\d\d-\d\d")
-_NUMBER = re.compile(r"\d{1,18}(\.\d{0,18})?|\.\d{1,18}")
-_BITS: Mapping[DataType, int] = {BYTE: 7, SHORT: 15, INTEGER: 31, LONG: 63}
-
-
-def _text(form: Form) -> str:
-    if not isinstance(form, str):
-        raise Undecided
-    return form
-
-
-def _boolean(form: Form) -> bool:
-    if not isinstance(form, bool):
-        raise Undecided
-    return form
-
-
-def _integer(bits: int, form: Form) -> int:
-    if type(form) is not int or not -(2**bits) <= form < 2**bits:
-        raise Undecided
-    return form
-
-
-def _double(form: Form) -> float:
-    if type(form) is float or (type(form) is int and abs(form) <= EXACT_WHOLE):
-        return float(form)
-    raise Undecided
-
-
-def _day(form: Form) -> str:
-    if isinstance(form, str) and _DAY.fullmatch(form):
-        return form
-    raise Undecided
-
-
-def _time(form: Form) -> str:
-    """Return a time, of which only whether there is one counts."""
-    if isinstance(form, str) and read_micros(form) is not None:
-        return form
-    raise Undecided
-
-
-def _decimal(form: Form, data_type: DecimalType) -> Decimal:
-    if isinstance(form, Ext) and form.code == LONG_NUMBER:
-        number = Decimal(bytes(form.data).decode())
-    elif type(form) in (int, float):
-        number = Decimal(repr(form))
-    else:
-        raise Undecided
-    limit = Decimal(10) ** (data_type.precision - data_type.scale)
-    if not number.is_finite() or abs(number) >= limit or number != number.quantize(Decimal(1).scaleb(-data_type.scale)):
-        raise Undecided
-    return number
-
-
-_VALUES: Mapping[DataType, Callable[[Form], Any]] = {
-    STRING: _text,
-    BOOLEAN: _boolean,
-    DOUBLE: _double,
-    DATE: _day,
-    TIMESTAMP: _time,
-    TIMESTAMP_NTZ: _time,
-    **{data_type: partial(_integer, bits) for data_type, bits in _BITS.items()},
-}

@@ -39,7 +39,7 @@ from widen.model.types import (
     name_key,
     plain_name,
 )
-from widen.spark.arrow_types import to_arrow
+from widen.spark.arrow_types import one_array, to_arrow
 from widen.spark.read.local_rows import NotLocal, RowSlice, ensure_exact, evaluate, plan_local_scan
 from widen.spark.read.predicates import parse_predicate
 from widen.spark.read.scan import select_files
@@ -277,7 +277,7 @@ class _Evaluator:
             if found.type != field.type:
                 raise NotLocal(f"it combines the columns of {field.name}")
         else:
-            found = _Computed(_one_array(self._rows.column(field.name)), field.type)
+            found = _Computed(one_array(self._rows.column(field.name)), field.type)
         self._known[key] = found
         return found
 
@@ -347,11 +347,6 @@ class _Evaluator:
 
 def _unknown(node: Any) -> NotLocal:
     return NotLocal(f"it evaluates {node.sql('spark')}")
-
-
-def _one_array(column: pa.ChunkedArray) -> pa.Array:
-    chunks = column.chunks
-    return chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks) if chunks else pa.array([], column.type)
 
 
 def _field_of(value: _Computed, name: str, node: Any) -> _Computed:

@@ -120,7 +120,7 @@ def _hold_values(values: Column, data_type: DataType, slot: ColumnSlot, dim: int
         return None if slot.entries is None else _hold_map(values, data_type, slot.entries)
     if isinstance(data_type, StructType):
         return None if slot.record is None else HeldColumn(_hold_record(values, data_type, slot, slot.record), True)
-    column = None if _does_bar(slot, data_type) else convert_exactly(values, data_type, slot.type, slot.epoch_unit)
+    column = None if does_bar(slot, data_type) else convert_exactly(values, data_type, slot.type, slot.epoch_unit)
     return None if column is None else HeldColumn(column, holds_every_value(data_type, slot.type))
 
 
@@ -227,7 +227,8 @@ def _stores(slot: ColumnSlot, data_type: DataType) -> bool:
     return facts is None or stores_kind(slot, facts[0])
 
 
-def _does_bar(slot: ColumnSlot, data_type: DataType) -> bool:
+def does_bar(slot: ColumnSlot, data_type: DataType) -> bool:
+    """Return whether a column must not have values of a type."""
     facts = type_facts(data_type)
     return facts is not None and is_excluded_kind(slot, facts[0])
 
@@ -592,16 +593,17 @@ def _column_violations(
         yield TypedViolation(source, Kind(NULL_WORD), values.isNull(), F.lit(f"{path} is null, {column}"))
     if not guard.takes_values and data_type is not None:
         text = F.lit(f"{path} has a value, but column {slot.name} is {guard.reason}")
-        yield TypedViolation(source, _kind(data_type), values.isNotNull(), text)
+        yield TypedViolation(source, kind_of(data_type), values.isNotNull(), text)
         return
     is_held = None if data_type is None else is_held_expression(values, data_type, (slot,), 0)
     if is_held is not None and data_type is not None:
         shown = _show_value(values, data_type, samples)
         text = F.concat(F.lit(f"{path}: "), shown, F.lit(f" is not of type {slot.type.sql}, {column}"))
-        yield TypedViolation(source, _kind(data_type), ~is_held, text)
+        yield TypedViolation(source, kind_of(data_type), ~is_held, text)
 
 
-def _kind(data_type: DataType) -> Kind:
+def kind_of(data_type: DataType) -> Kind:
+    """Return the kind of the values of a type."""
     leaf, dim = leaf_and_dim(data_type)
     facts = type_facts(leaf)
     word = RECORD_WORD if isinstance(leaf, StructType) else MAP_WORD if isinstance(leaf, MapType) else NULL_WORD

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from widen.evolution.policy import EpochUnit, FixedColumn, Samples, sample_formatter
 from widen.evolution.type_lattice import can_route
 from widen.json.field_rules import MASK, FieldRule, FieldRules
-from widen.json.kinds import LONG_WORD, MAP_WORD, NULL_WORD, RECORD_WORD, Kind, leaf_and_dim
+from widen.json.kinds import LONG_WORD, NULL_WORD, RECORD_WORD, Kind
 from widen.json.observation import SAMPLE_CHARS, KindObservation, RecordObservation, get_field, type_facts
 from widen.model.column_path import Path, format_path
 from widen.model.types import (
@@ -40,7 +40,6 @@ from widen.rows.row import (
     ColumnSlot,
     RecordRoute,
     fixed_column_route,
-    is_excluded_kind,
     stores_kind,
     widest_record_route,
 )
@@ -54,7 +53,9 @@ from widen.spark.typed.column_expressions import (
     FIRST_MICROS,
     LAST_MICROS,
     MICROS_PER_UNIT,
+    does_bar,
     holds_every_value,
+    kind_of,
 )
 from widen.spark.typed.typed_records import is_untouched, is_void
 
@@ -265,7 +266,7 @@ def _hold_values(values: pa.Array, data_type: DataType, slot: ColumnSlot, dim: i
         return None if slot.entries is None else _hold_map(values, data_type, slot.entries)
     if isinstance(data_type, StructType):
         return None if slot.record is None else _hold_record(values, data_type, slot, slot.record)
-    if slot.record is not None or slot.entries is not None or _does_bar(slot, data_type):
+    if slot.record is not None or slot.entries is not None or does_bar(slot, data_type):
         return None
     return convert_values(values, data_type, slot.type, slot.epoch_unit)
 
@@ -353,11 +354,6 @@ def _stores(slot: ColumnSlot, data_type: DataType) -> bool:
     return slot.record is None and slot.entries is None and (facts is None or stores_kind(slot, facts[0]))
 
 
-def _does_bar(slot: ColumnSlot, data_type: DataType) -> bool:
-    facts = type_facts(data_type)
-    return facts is not None and is_excluded_kind(slot, facts[0])
-
-
 # ---- records that do not fit fixed columns ---------------------------------------------------------
 
 
@@ -400,7 +396,7 @@ def _column_violations(
         return
     if not guard.takes_values:
         text = f"{path} has a value, but column {slot.name} is {guard.reason}"
-        yield _Violation(source, _kind(data_type), values.is_valid(), lambda _: text)
+        yield _Violation(source, kind_of(data_type), values.is_valid(), lambda _: text)
     elif not _is_always_held(data_type, (slot,), 0):
         if isinstance(data_type, (ArrayType, MapType, StructType)):
             raise NotLocal(f"it finds the records whose {path} the column {slot.name} cannot hold")
@@ -411,14 +407,7 @@ def _column_violations(
             shown = _show_value(values.slice(at, 1), data_type, samples)
             return f"{path}: {shown} is not of type {slot.type.sql}, {column}"
 
-        yield _Violation(source, _kind(data_type), is_lost, reason)
-
-
-def _kind(data_type: DataType) -> Kind:
-    leaf, dim = leaf_and_dim(data_type)
-    facts = type_facts(leaf)
-    word = RECORD_WORD if isinstance(leaf, StructType) else MAP_WORD if isinstance(leaf, MapType) else NULL_WORD
-    return Kind(facts[0] if facts else word, dim)
+        yield _Violation(source, kind_of(data_type), is_lost, reason)
 
 
 def _show_value(values: pa.Array, data_type: DataType, samples: Samples) -> str:

@@ -26,6 +26,7 @@ from widen.cli.show_commands import (
     show_loads,
     show_report,
     show_rows,
+    split_selected,
 )
 from widen.model.lazy_module import import_lazily
 
@@ -247,7 +248,7 @@ def read_iceberg_table(
     point = {"version": version, "timestamp": timestamp, "branch": branch, "tag": tag}
     with progress("reading"):
         opened = IcebergTable(table, catalog)
-        frame = select_rows(opened, where, select or (), unified=unified, row_lineage=row_lineage, **point)
+        frame = select_rows(opened, where, split_selected(select), unified=unified, row_lineage=row_lineage, **point)
     show_rows(frame, limit, json=json)
 
 

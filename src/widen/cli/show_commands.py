@@ -262,7 +262,8 @@ def read(
     ] = None,
     where: Annotated[str | None, typer.Option(metavar="SQL", help='A condition in SQL, e.g. "total > 100".')] = None,
     select: Annotated[
-        list[str] | None, typer.Option(metavar="SQL", help="A column or an expression in SQL; can be repeated.")
+        list[str] | None,
+        typer.Option(metavar="SQL", help="Columns or expressions in SQL, with commas between them; can be repeated."),
     ] = None,
     unified: Annotated[bool, typer.Option("--unified", help="One column for each source field.")] = False,
     limit: Annotated[
@@ -277,7 +278,7 @@ def read(
     with progress("reading"):
         opened = Table(table, shared_options.storage(storage_option))
         point: dict[str, Any] = {"version": version, "timestamp": timestamp}
-        names = select or ()
+        names = split_selected(select)
         most = limit if json or limit else SHOWN_ROWS
         shown = _read_here(opened, where, names, most, unified=unified, **point)
         frame = None if shown else select_rows(opened, where, names, unified=unified, **point)
@@ -370,6 +371,27 @@ def find_old_types(snapshot: Snapshot) -> tuple[list[OldType] | None, str]:
         return None, error.message
 
 
+def split_selected(select: Sequence[str] | None) -> list[str]:
+    """Return each column and expression of ``--select``; commas in quotes and parentheses divide nothing.
+
+    Raises:
+        InvalidOption: a quote is not closed, or there is nothing beside a comma.
+    """
+    if not any("," in each for each in select or ()):
+        return list(select or ())
+    from widen.errors import InvalidStatement
+    from widen.sql_commands.grammar import split_list
+
+    columns = []
+    for each in select or ():
+        try:
+            columns += split_list(each)
+        except InvalidStatement as error:
+            expected = "Must be columns or expressions with commas between them; close every quote."
+            raise InvalidOption(option="--select", value=each, expected=expected) from error
+    return columns
+
+
 def select_rows(
     table: Table | IcebergTable, where: str | None, select: Sequence[str], *, unified: bool, **point: Any
 ) -> DataFrame:
@@ -390,8 +412,7 @@ def select_rows(
         chosen = frame.selectExpr(*select) if select else frame
     except failures as error:
         given = ", ".join(filter(None, (*select, where)))
-        repeated = " Give --select once for each column." if any("," in each for each in select) else ""
-        expected = f"Spark says: {first_line(error)}.{repeated}"
+        expected = f"Spark says: {first_line(error)}."
         raise InvalidOption(option="--where or --select", value=given, expected=expected) from error
     twice = next((name for name in chosen.columns if chosen.columns.count(name) > 1), None)
     if twice is not None:

@@ -359,15 +359,18 @@ def ensure_has_records(batch: Batch, written: WrittenBatch) -> None:
     if batch.bad_files and not batch.files:
         raise SourceError(source=batch.name, reason=f"no file can be read: {batch.bad_files[0]}", fix=_RESTORE)
     if not seen.records and not seen.quarantined:
-        reason, fix = (_NO_RECORD_LINE.format(seen.corrupt), _CHECK_FORMAT) if seen.corrupt else (_NO_RECORDS, fix)
+        reason, fix = (_NO_RECORD_LINE, _CHECK_FORMAT) if seen.corrupt else (_NO_RECORDS, fix)
     elif not written.plan.schema.fields and not written.plan.refused:
         reason = "no field of its records has a value yet"
     if reason:
         raise SourceError(source=batch.name, reason=reason, fix=fix)
 
 
-_NO_RECORDS, _NO_RECORD_LINE = "it has no records", "none of its {} lines is a record in UTF-8"
-_CHECK_FORMAT = "Nothing was written. Check the format of the source; for CSV also the options sep and encoding."
+_NO_RECORDS, _NO_RECORD_LINE = "it has no records", "none of its lines is a record in UTF-8"
+_CHECK_FORMAT = (
+    "Nothing was written. Check the format of the source; for CSV also the options sep and encoding. "
+    "NaN and Infinity are no values of JSON."
+)
 _RESTORE = "Get the files again. Nothing was written."
 
 

@@ -17,6 +17,7 @@ from widen.cli import output
 
 FILES = {
     "a.json": '{"id": 1}\n',
+    "nan.json": '{"a": NaN}\n{"a": Infinity}\n',
     "bad.toml": 'evolve = "grow"\n',
     "bad2.toml": 'evolve "widen"\n',
     "bad3.toml": 'evolv = "widen"\n',

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
+import widen
 from support.command_line import run, run_json
+from widen.cli import output
 
 
 def test_a_rule_is_explained() -> None:
@@ -27,3 +33,15 @@ def test_an_unknown_code_is_an_error() -> None:
     ended = run("explain", "U99")
     assert ended.exit_code == 1
     assert "U1 to U20, D1 to D24 or V1 to V21" in ended.output
+
+
+def test_columns_can_be_selected_with_commas_between_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output, "spark_session", lambda: pytest.fail("Spark starts for a list of columns"))
+    (tmp_path / "1.json").write_text('{"id": 1, "a,b": 2, "c": {"d": 3}}')
+    properties = {"delta.columnMapping.mode": "name"}
+    table = widen.create_table(tmp_path / "t", "id bigint, `a,b` bigint, c struct<d: bigint>", properties=properties)
+    widen.ingest(tmp_path / "1.json", table.location)
+    read = ("read", str(tmp_path / "t"), "--select")
+    assert run_json(*read, "id, `a,b`,c.d", "--select", "coalesce(id, 5) AS e") == {"id": 1, "a,b": 2, "d": 3, "e": 1}
+    assert run_json(*read, "`a,b`") == {"a,b": 2}
+    assert run_json(*read, "concat('x,y', \"z,\") AS t") == {"t": "x,yz,"}

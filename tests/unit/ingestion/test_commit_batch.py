@@ -16,7 +16,7 @@ from widen.model.types import StructType
 @pytest.mark.parametrize(
     ("seen", "message"),
     [
-        (Observation(corrupt=3), "a.csv: none of its 3 lines is a record in UTF-8"),
+        (Observation(corrupt=3), "a.csv: none of its lines is a record in UTF-8"),
         (Observation(), "a.csv: it has no records"),
         (Observation(records=1), "a.csv: no field of its records has a value yet"),
     ],

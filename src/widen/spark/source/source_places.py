@@ -35,6 +35,7 @@ _IS_NO_FILE = (
     (stat.S_ISBLK, "it is a device"),
 )
 _CHECK_PATH = "Check the path and the permission to read it."
+_READ_AGAIN = "A source is read more than once: write what it gives to a file, and name that."
 _FOLDERS_AT_ONCE, _MAX_REMOTE_FOLDERS = 100, 1_000
 DELTA, ICEBERG, HUDI = "Delta", "Iceberg", "Hudi"
 _ICEBERG_METADATA = (".metadata.json", ".metadata.json.gz")
@@ -100,7 +101,8 @@ def _ensure_files(path: str, *, may_be_elsewhere: bool) -> None:
     if named is None:
         return
     if not named and not may_be_elsewhere and not is_elsewhere(path):
-        raise SourceError(source=path, reason="the path does not exist", fix=_CHECK_PATH)
+        is_input = os.path.basename(path) == "-"  # as other commands name what they get from a pipe
+        raise SourceError(source=path, reason="the path does not exist", fix=_READ_AGAIN if is_input else _CHECK_PATH)
     for each in named:
         try:
             mode = os.stat(each).st_mode
@@ -109,8 +111,7 @@ def _ensure_files(path: str, *, may_be_elsewhere: bool) -> None:
             raise SourceError(source=each, reason=reason, fix=_CHECK_PATH) from error
         for is_kind, reason in _IS_NO_FILE:
             if is_kind(mode):
-                fix = "A source is read more than once: write what it gives to a file, and name that."
-                raise SourceError(source=each, reason=reason, fix=fix)
+                raise SourceError(source=each, reason=reason, fix=_READ_AGAIN)
 
 
 def is_elsewhere(path: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -41,7 +42,12 @@ def test_columns_can_be_selected_with_commas_between_them(tmp_path: Path, monkey
     properties = {"delta.columnMapping.mode": "name"}
     table = widen.create_table(tmp_path / "t", "id bigint, `a,b` bigint, c struct<d: bigint>", properties=properties)
     widen.ingest(tmp_path / "1.json", table.location)
-    read = ("read", str(tmp_path / "t"), "--select")
-    assert run_json(*read, "id, `a,b`,c.d", "--select", "coalesce(id, 5) AS e") == {"id": 1, "a,b": 2, "d": 3, "e": 1}
-    assert run_json(*read, "`a,b`") == {"a,b": 2}
-    assert run_json(*read, "concat('x,y', \"z,\") AS t") == {"t": "x,yz,"}
+
+    def rows(*selected: str) -> dict[str, object]:
+        words = (word for each in selected for word in ("--select", each))
+        read: dict[str, object] = json.loads(run("read", table.location, *words, "--json").stdout)
+        return read
+
+    assert rows("id, `a,b`,c.d", "coalesce(id, 5) AS e") == {"id": 1, "a,b": 2, "d": 3, "e": 1}
+    assert rows("`a,b`") == {"a,b": 2}
+    assert rows("concat('x,y', \"z,\") AS t") == {"t": "x,yz,"}

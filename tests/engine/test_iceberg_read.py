@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal as D
 from functools import reduce
@@ -55,9 +56,12 @@ from support.iceberg_files import (
     position_deletes,
     write_file,
 )
+from widen.cli.iceberg_commands import _query_here
+from widen.cli.show_commands import _lines
 from widen.errors import CorruptFile, InvalidOption, UnsupportedColumnType, UnsupportedFeatureForRead, VersionNotFound
 from widen.spark.iceberg import file_columns
 from widen.spark.read import scan
+from widen.spark.read.local_rows import NotLocal, json_lines
 
 UTC = timezone.utc
 
@@ -698,3 +702,97 @@ def test_other_formats_are_refused_by_name(spark: SparkSession, catalog: SqlCata
     append(table, data_file(path, 1, file_format="ORC"))
     with pytest.raises(UnsupportedFeatureForRead, match="does not support files in the format orc"):
         opened(table).read(spark=spark)
+
+
+# ---- rows that this process reads -----------------------------------------------------------------
+
+
+def query(
+    table: Table, where: str | None = None, select: Sequence[str] = (), *, unified: bool = False, **point: Any
+) -> tuple[Any, pa.Table]:
+    """Return the columns and the rows that `widen read` shows without Spark."""
+    here = {"version": None, "timestamp": None, "branch": None, "tag": None, **point}
+    return _query_here(opened(table), here, where, select, None, unified=unified, row_lineage=False)
+
+
+def ensure_same_rows(spark: SparkSession, table: Table, *asked: Mapping[str, Any], **point: Any) -> None:
+    """Check that `widen read` shows the rows of Spark without it, for each condition and selection."""
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    try:
+        for each in asked:
+            where, select, unified = each.get("where"), each.get("select", ()), each.get("unified", False)
+            frame = opened(table).read(where, unified=unified, spark=spark, **point)
+            chosen = frame.selectExpr(*select) if select else frame
+            columns, found = query(table, where, select, unified=unified, **point)
+            assert list(columns.names) == chosen.columns
+            assert sorted(json_lines(columns, found)) == sorted(_lines(chosen, None)), each
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", str(zone))
+
+
+def test_this_process_reads_changed_columns_as_spark_does(spark: SparkSession, evolved: Table) -> None:
+    ensure_same_rows(
+        spark,
+        evolved,
+        {},
+        {"where": "id > 1"},
+        {"where": "price < 2 OR s.a > 5", "select": ["id", "s.text AS t", "l[0].x AS x"]},
+        {"where": "c = 'd1'", "select": ["count(*)"]},
+    )
+    first = evolved.metadata.snapshots[0].snapshot_id
+    ensure_same_rows(spark, evolved, {}, {"where": "c = 'c1'", "select": ["d"]}, version=first)
+
+
+def test_this_process_skips_files_by_partitions_as_spark_does(spark: SparkSession, partitioned: Table) -> None:
+    ensure_same_rows(
+        spark, partitioned, {}, *({"where": where} for where, _ in PARTITION_FILTERS if "_ntz'" not in where)
+    )
+    assert query(partitioned, "id = 7", ["id"])[1].to_pylist() == [{"id": 7}]
+
+
+def test_this_process_leaves_deleted_rows_out_as_spark_does(
+    spark: SparkSession, numbers: tuple[Table, list[Path]]
+) -> None:
+    table, (first, second) = numbers
+    append_deletes(table, position_deletes(table, [(first, 0), (first, 4), (second, 2)]))
+    ensure_same_rows(spark, table, {}, {"where": "name IS NULL"})
+    append_deletes(table, deletion_vector(table, {second: [0, 2], first: [1]}))
+    asked = ({}, {"where": "id > 2 AND name = 'n0'"}, {"select": ["count(*)", "count(name) AS named"]})
+    ensure_same_rows(spark, table, *asked)
+    ensure_same_rows(spark, table, {}, version=table.metadata.snapshots[-2].snapshot_id)
+    columns = [field("id", pa.int64(), 1), field("name", pa.string(), 2)]
+    append(table, data_file(write_file(table, columns, [{"id": 11, "name": "n1"}]), 1))
+    ensure_same_rows(spark, table, *asked)
+    append_deletes(table, equality_deletes(table, columns[:1], [{"id": 3}], [1]))
+    with pytest.raises(NotLocal, match="values say which of its rows are deleted"):
+        ensure_same_rows(spark, table, {})
+    assert ids(table, spark) == [2, 6, 8, 9, 11]
+
+
+def test_this_process_reads_fields_of_several_columns_as_spark_does(spark: SparkSession, tmp_path: Path) -> None:
+    database = tmp_path / "catalog.db"
+    for number, text in enumerate(('{"id": 1, "v": 1}\n', '{"id": 2, "v": "x"}\n{"id": 3}\n')):
+        (tmp_path / f"{number}.json").write_text(text)
+        widen.ingest(tmp_path / f"{number}.json", "ns.split", catalog=str(database), engine="local")
+    table = widen.IcebergTable("ns.split", catalog=str(database))
+    assert len(table.columns) == 3
+    ensure_same_rows(spark, table.table, {}, {"unified": True}, {"unified": True, "where": "id > 1", "select": ["v"]})
+
+
+def test_what_only_spark_reads_is_left_to_it(spark: SparkSession, catalog: SqlCatalog) -> None:
+    empty = catalog.create_table("ns.empty", by_id((1, "id", LongType())))
+    ensure_same_rows(spark, empty, {}, {"where": "id = 1", "select": ["count(*)"]})
+    similar = catalog.create_table("ns.similar", by_id((1, "id", LongType()), (2, "ID", LongType())))
+    with pytest.raises(NotLocal, match="id and ID"):
+        query(similar)
+    # A value that is in no file: the initial default of a new column. PyIceberg does not write version 3, but reads it.
+    old = catalog.create_table("ns.initial", by_id((1, "id", LongType()), (2, "n", LongType())))
+    append(old, data_file(write_file(old, [field("id", pa.int64(), 1)], [{"id": 1}]), 1))
+    place = Path(old.metadata_location.removeprefix("file://"))
+    metadata = json.loads(place.read_text()) | {"format-version": 3, "next-row-id": 1}
+    metadata["schemas"][0]["fields"][1]["initial-default"] = 7
+    place.write_text(json.dumps(metadata))
+    with pytest.raises(NotLocal, match="not in its files"):
+        query(old)
+    assert rows(old, spark) == [(1, 7)]

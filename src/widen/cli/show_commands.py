@@ -22,6 +22,8 @@ from widen.errors.tables import first_line
 from widen.model.display import Step
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from widen.log.snapshot import Snapshot
     from widen.model.types import StructType
     from widen.report.table_report import Report
@@ -280,8 +282,8 @@ def read(
         point: dict[str, Any] = {"version": version, "timestamp": timestamp}
         names = split_selected(select)
         most = limit if json or limit else SHOWN_ROWS
-        shown = _read_here(opened, where, names, most, unified=unified, **point)
-        frame = None if shown else select_rows(opened, where, names, unified=unified, **point)
+        shown = read_rows_here(partial(_query_here, opened, where, names, unified=unified, **point), most)
+        frame = select_rows(opened, where, names, unified=unified, **point) if shown is None else None
     if shown is not None:
         show_lines(*shown, limit, json=json)
         return
@@ -289,7 +291,7 @@ def read(
     show_rows(frame, limit, json=json)
 
 
-def _read_here(
+def _query_here(
     table: Table,
     where: str | None,
     select: Sequence[str],
@@ -298,15 +300,32 @@ def _read_here(
     unified: bool,
     version: int | None,
     timestamp: str | None,
-) -> tuple[Sequence[str], list[str]] | None:
-    """Return the columns and the rows as JSON, read without Spark; None if only Spark reads them exactly.
+) -> tuple[StructType, pa.Table]:
+    """Return rows of a version, read without Spark.
 
-    Args:
-        limit: The number of rows that will be shown; one more tells whether there are others.
+    Raises:
+        NotLocal: only Spark can do that exactly.
     """
     from widen.log.commit_files import to_ms
     from widen.log.snapshot import open_snapshot
     from widen.spark.read.local_query import query_locally
+
+    snapshot = table.snapshot
+    if version is not None or timestamp is not None:
+        at_ms = None if timestamp is None else to_ms(timestamp)
+        snapshot = open_snapshot(table.store, version, at_ms)
+    return query_locally(snapshot, where, select, limit, unified=unified)
+
+
+def read_rows_here(
+    query: Callable[[int | None], tuple[StructType, pa.Table]], limit: int | None
+) -> tuple[Sequence[str], list[str]] | None:
+    """Return the columns and the rows as JSON, read without Spark; None if only Spark reads them exactly.
+
+    Args:
+        query: Returns rows of a table, at most a number of them. It raises `NotLocal` if it cannot.
+        limit: The number of rows that will be shown; one more tells whether there are others.
+    """
     from widen.spark.read.local_rows import NotLocal, json_lines
     from widen.spark.session import find_active
 
@@ -314,11 +333,7 @@ def _read_here(
         return None
     output.skip_pandas()
     try:
-        snapshot = table.snapshot
-        if version is not None or timestamp is not None:
-            at_ms = None if timestamp is None else to_ms(timestamp)
-            snapshot = open_snapshot(table.store, version, at_ms)
-        columns, rows = query_locally(snapshot, where, select, None if limit is None else limit + 1, unified=unified)
+        columns, rows = query(None if limit is None else limit + 1)
         return columns.names, list(json_lines(columns, rows))
     except NotLocal as error:
         note(f"on Spark, because {error}")

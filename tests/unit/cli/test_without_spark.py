@@ -115,3 +115,22 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
 def test_a_command_needs_spark_unless_the_page_names_it(command: str, said: Mapping[str, str]) -> None:
     needs = "pip install 'widen[spark]'" in said[command]
     assert needs is (command not in documented()), said[command]
+
+
+def test_rows_of_an_iceberg_table_are_shown_where_spark_is_not_installed(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"id": 1, "v": 1}\n{"id": 2, "v": "x"}\n')
+    code = """
+runner = CliRunner()
+place = json.load(sys.stdin)
+os.chdir(place)
+loaded = runner.invoke(app, ["ingest", "a.json", "--into", "ns.t", "--catalog", "c.db"])
+words = ["read", "ns.t", "--catalog", "c.db", "--unified", "--where", "id > 1", "--json"]
+print(json.dumps([loaded.exit_code, runner.invoke(app, words).stdout]))
+assert not {"pyspark", "py4j"} & set(sys.modules)
+"""
+    program = PROGRAM.partition("said = {}")[0] + code
+    done = subprocess.run(
+        [sys.executable, "-c", program], input=json.dumps(str(tmp_path)), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [0, '{"id":2,"v":"x"}\n']

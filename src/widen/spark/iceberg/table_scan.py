@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from widen.errors import CorruptFile, CorruptMetadata, UnsupportedFeatureForRead
+from widen.errors import AmbiguousColumns, CorruptFile, CorruptMetadata, InvalidOption, UnsupportedFeatureForRead
 from widen.iceberg.metadata_files import ensure_regular, first_row_ids, translate_file_errors
 from widen.iceberg.partitions import rounded_sources
 from widen.iceberg.scan_plan import DeleteFile, DeleteKind, IcebergScan, ScannedFile, plan_scan, to_row_filter
@@ -52,19 +52,23 @@ from widen.model.types import (
 )
 from widen.protocol.column_mapping import COLUMN_ID, NONE
 from widen.protocol.data_skipping import Predicate, UnknownPredicate
-from widen.spark.arrow_types import to_arrow
+from widen.spark.arrow_types import to_arrow, to_arrow_schema
 from widen.spark.dml.rows_and_changes import add_positions
 from widen.spark.expression import filter_frame
 from widen.spark.iceberg.file_columns import (
+    DRIVER_FILES,
     PLACE,
     POSITION,
     FileColumns,
     locate_columns,
     open_with_arrow,
     read_schemas,
+    read_unmarked,
     with_names_in_files,
 )
 from widen.spark.read.deleted_rows import BROADCAST_ROWS, FILE, ROW, bitmap_batches
+from widen.spark.read.local_query import QueriedFiles
+from widen.spark.read.local_rows import NotLocal
 from widen.spark.read.physical_types import field_id
 from widen.spark.read.predicates import filter_stored_rows, parse_predicate
 from widen.spark.read.projection import ScanGroup, ScanPlan, projection
@@ -124,6 +128,48 @@ def read_iceberg(source: IcebergSource, schema: StructType, where: str | Column 
         ensure_names_distinct(schema, source.point.metadata.location)
     predicate = parse_predicate(where, schema) if isinstance(where, str) else UnknownPredicate()
     return filter_frame(_rows(source, schema, predicate), where)
+
+
+def open_queried_files(source: IcebergSource, schema: StructType, predicate: Predicate | None) -> QueriedFiles:
+    """Return the files of a snapshot as `widen.spark.read.local_query` reads them in this process.
+
+    Args:
+        schema: The schema in the model, with field ids.
+        predicate: The condition on rows, by which PyIceberg skips files; None for no condition.
+
+    Raises:
+        NotLocal: only Spark can read the snapshot exactly.
+        CorruptFile: a file cannot be read, or its columns cannot be found.
+        UnsupportedFeatureForRead: the snapshot has files or defaults that this version cannot read.
+    """
+    point = source.point
+    try:
+        ensure_names_distinct(schema, point.metadata.location)
+        types = to_arrow_schema(as_nullable(visible_schema(schema)))
+    except (AmbiguousColumns, InvalidOption) as error:
+        raise NotLocal(error.message) from error
+    if point.snapshot is None:
+        return QueriedFiles(types, 0, ())
+    row_filter = to_row_filter(predicate or UnknownPredicate(), point.schema)
+    scan = plan_scan(point.metadata, source.io, point.snapshot, row_filter)
+    if len(scan.files) > DRIVER_FILES:
+        raise NotLocal(f"it has more than {DRIVER_FILES} files")
+    columns, marked = columns_by_file(source, schema, scan), deleted_positions(source, scan)
+    if columns is None:
+        raise NotLocal("rows have values that are not in its files")
+    if marked is None:
+        raise NotLocal("values say which of its rows are deleted")
+    return QueriedFiles(types, sum(file.size_bytes for file in scan.files), _queried_rows(source, columns, marked))
+
+
+def _queried_rows(
+    source: IcebergSource, columns: Mapping[str, StructType], marked: Mapping[str, BitMap64]
+) -> Iterator[pa.Table]:
+    for path, stored in columns.items():
+        try:
+            yield from read_unmarked(source.io, stored, path, marked.get(path, BitMap64()))
+        except pa.ArrowException as error:
+            raise NotLocal(f"Arrow cannot read {path}") from error
 
 
 def _rows(source: IcebergSource, schema: StructType, predicate: Predicate) -> DataFrame:

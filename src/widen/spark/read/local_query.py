@@ -9,9 +9,10 @@ Source: Spark's ANSI type coercion, Arithmetic and Cast; docs/evolution-rules.md
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -39,6 +40,7 @@ from widen.model.types import (
     name_key,
     plain_name,
 )
+from widen.protocol.data_skipping import Predicate
 from widen.spark.arrow_types import one_array, to_arrow
 from widen.spark.read.local_rows import NotLocal, RowSlice, ensure_exact, evaluate, plan_local_scan
 from widen.spark.read.predicates import parse_predicate
@@ -55,6 +57,20 @@ MAX_LOCAL_BYTES = 128 * 2**20
 """The size of the files that a query reads from which on Spark is worth its start."""
 
 
+@dataclass(frozen=True)
+class QueriedFiles:
+    """The files of a version that a query reads.
+
+    Args:
+        schema: The columns of the rows.
+        rows: The rows, some at a time and without the deleted ones; a file is opened when its first rows are asked for.
+    """
+
+    schema: pa.Schema
+    size_bytes: int
+    rows: Iterable[pa.Table]
+
+
 def query_locally(
     snapshot: Snapshot,
     where: str | None = None,
@@ -63,17 +79,46 @@ def query_locally(
     *,
     unified: bool = False,
 ) -> tuple[StructType, pa.Table]:
-    """Return rows of a version that fulfil a condition, and their columns.
-
-    Args:
-        select: Columns and expressions; empty for all columns.
-        unified: Whether to return one column for each source field; the condition is about those of the table.
+    """Return rows of a version of a Delta table; see `query_files`.
 
     Raises:
         NotLocal: only Spark can read the table, or evaluate the condition or the selected columns, exactly.
         CorruptFile: a file or a deletion vector cannot be read.
     """
-    scope = _unify(snapshot.schema) if unified else _Scope({name_key(each.name): each for each in snapshot.schema})
+    return query_files(snapshot.schema, partial(_open_files, snapshot), where, select, limit, unified=unified)
+
+
+def _open_files(snapshot: Snapshot, predicate: Predicate | None) -> QueriedFiles:
+    files, scan = to_adds(snapshot.files()), plan_local_scan(snapshot)
+    if predicate is not None:
+        selected = select_files(snapshot, predicate)
+        files = [add for add in files if selected.can_match(add.partition_values, add.stats)]
+    rows = (part for add in files for part in scan.read(RowSlice(add)))
+    return QueriedFiles(scan.arrow_schema, sum(add.size for add in files), rows)
+
+
+def query_files(
+    table_schema: StructType,
+    open_files: Callable[[Predicate | None], QueriedFiles],
+    where: str | None = None,
+    select: Sequence[str] = (),
+    limit: int | None = None,
+    *,
+    unified: bool = False,
+) -> tuple[StructType, pa.Table]:
+    """Return rows of a table that fulfil a condition, and their columns.
+
+    Args:
+        table_schema: The columns of the table, with the fields of the source that they are for.
+        open_files: Returns the files that may have rows which fulfil a condition.
+        select: Columns and expressions; empty for all columns.
+        unified: Whether to return one column for each source field; the condition is about those of the table.
+
+    Raises:
+        NotLocal: only Spark can read the table, or evaluate the condition or the selected columns, exactly.
+        CorruptFile: a file cannot be read.
+    """
+    scope = _unify(table_schema) if unified else _Scope({name_key(each.name): each for each in table_schema})
     chosen = [_parse_selected(text) for text in select]
     counts = [isinstance(node, sql.Count) for _, node in chosen]
     if any(counts) and not all(counts):
@@ -81,20 +126,18 @@ def query_locally(
     columns = chosen or [(each.name, _column_of(each.name)) for each in scope.columns.values()]
     if len({name_key(name) for name, _ in columns}) < len(columns):
         raise NotLocal("it selects a column twice")
-    predicate = None if where is None else parse_predicate(where, snapshot.schema)
-    files, scan = to_adds(snapshot.files()), plan_local_scan(snapshot)
+    predicate = None if where is None else parse_predicate(where, table_schema)
     if predicate is not None:
         ensure_exact(predicate)
-        selected = select_files(snapshot, predicate)
-        files = [add for add in files if selected.can_match(add.partition_values, add.stats)]
+    files = open_files(predicate)
     reads_all = predicate is not None or limit is None or any(counts)
-    if reads_all and sum(add.size for add in files) > MAX_LOCAL_BYTES:
+    if reads_all and files.size_bytes > MAX_LOCAL_BYTES:
         raise NotLocal(f"its files have more than {MAX_LOCAL_BYTES // 2**20} MB")
-    empty = _evaluate_all(scope, columns, scan.arrow_schema.empty_table())
+    empty = _evaluate_all(scope, columns, files.schema.empty_table())
     schema = StructType(tuple(Field(name, value.type) for (name, _), value in zip(columns, empty, strict=True)))
     arrow = pa.schema([pa.field(field.name, value.values.type) for field, value in zip(schema, empty, strict=True)])
     parts, rows = [arrow.empty_table()], 0
-    for part in (part for add in files for part in scan.read(RowSlice(add))):
+    for part in files.rows:
         kept = part if predicate is None else part.filter(evaluate(predicate, part))
         values = [each.values for each in _evaluate_all(scope, columns, kept)]
         parts.append(pa.Table.from_arrays(values, schema=arrow))

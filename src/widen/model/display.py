@@ -30,6 +30,21 @@ def shorten(text: str, length: int = 100) -> str:
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
+def size_text(size_bytes: int) -> str:
+    """Return a size with a suitable unit.
+
+    Example:
+        >>> size_text(900), size_text(4_300), size_text(23_456_789)
+        ('900 B', '4.3 kB', '23.5 MB')
+    """
+    size, unit = float(size_bytes), "B"
+    for next_unit in ("kB", "MB", "GB", "TB", "PB"):
+        if size < 999.95:
+            break
+        size, unit = size / 1000, next_unit
+    return f"{size_bytes} B" if unit == "B" else f"{size:.1f} {unit}"
+
+
 def list_lines(head: str, lines: Iterable[str]) -> str:
     """Return a heading and the first `MAX_ROWS` lines below it, indented; an ellipsis stands for the rest."""
     shown = list(islice(lines, MAX_ROWS + 1))

@@ -36,6 +36,7 @@ from widen.evolution.schema_changes import (
 from widen.log.commit_files import time_text
 from widen.model.column_path import Path, format_path
 from widen.model.display import shorten
+from widen.model.display import size_text as size_text
 from widen.model.schema_json import parse_type
 from widen.model.types import ArrayType, DataType, MapType, StructType
 from widen.protocol.file_statistics import MAX_TEXT
@@ -135,21 +136,6 @@ def count_noun(count: int | None, noun: str) -> str:
         ('1 file', '2 files')
     """
     return f"{count_text(count)} {noun}" if count == 1 else f"{count_text(count)} {noun}s"
-
-
-def size_text(size_bytes: int) -> str:
-    """Return a size with a suitable unit.
-
-    Example:
-        >>> size_text(900), size_text(4_300), size_text(23_456_789)
-        ('900 B', '4.3 kB', '23.5 MB')
-    """
-    size, unit = float(size_bytes), "B"
-    for next_unit in ("kB", "MB", "GB", "TB", "PB"):
-        if size < 999.95:
-            break
-        size, unit = size / 1000, next_unit
-    return f"{size_bytes} B" if unit == "B" else f"{size:.1f} {unit}"
 
 
 def share_text(share: float | None) -> str:

@@ -33,11 +33,18 @@ from weakref import finalize
 import pyarrow as pa
 
 from widen.errors import EngineUnsuitable, InvalidOption, JobFailed, StorageError, WidenError
+from widen.model.display import size_text
 from widen.spark.session import find_active, find_session, is_driver
 from widen.spark.spark_types import DataFrame, SparkSession
 
-MAX_LOCAL_BYTES = 256 * 2**20
-"""The size of a source from which on Spark is worth its start; about the uncompressed one if it is compressed."""
+MAX_LOCAL_BYTES = 10**9
+"""The size of a source from which on Spark is worth its start; about the uncompressed one if it is compressed.
+
+With the kernel a core takes at least 100 MB a second and Spark five seconds or more to start, so that on two cores no
+cluster is done earlier with less. Without the kernel this process takes longer by `_SLOWER`.
+"""
+
+_SLOWER = 4
 
 MIN_POOL_BYTES = 32 * 2**20
 """The size of a source from which on several processes are worth their start."""
@@ -209,16 +216,16 @@ class LocalSession:
     def accept(self, source_bytes: int) -> None:
         """Start Spark if a source is too large for this process."""
         self.source_bytes = source_bytes
-        if self.engine is Engine.AUTO and source_bytes > MAX_LOCAL_BYTES:
-            self.require(f"the source has {_size_text(source_bytes)}, more than {_size_text(MAX_LOCAL_BYTES)}")
+        if self.engine is Engine.AUTO and source_bytes > _most_bytes():
+            self.require(f"the source has {size_text(source_bytes)}, more than {size_text(_most_bytes())}")
 
     @property
     def explanation(self) -> str:
         """What did the work, and why."""
         if self.started is not None:
             return f"on Spark, because {self.reason}"
-        limit = "" if self.engine is Engine.LOCAL else f" (Spark starts above {_size_text(MAX_LOCAL_BYTES)})"
-        return f"without Spark: the source has {_size_text(self.source_bytes)}{limit}"
+        limit = "" if self.engine is Engine.LOCAL else f" (Spark starts above {size_text(_most_bytes())})"
+        return f"without Spark: the source has {size_text(self.source_bytes)}{limit}"
 
     def range(self, start: int, end: int | None = None, step: int = 1, numPartitions: int | None = None) -> Any:
         """Return numbers as a frame with a task for each partition, as Spark does."""
@@ -254,10 +261,11 @@ class LocalSession:
 ArrowFunction: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-def _size_text(size_bytes: int) -> str:
-    if size_bytes < 2**20:
-        return f"{size_bytes / 2**10:.1f} KB"
-    return f"{size_bytes / 2**20:.0f} MB" if size_bytes >= 10 * 2**20 else f"{size_bytes / 2**20:.1f} MB"
+def _most_bytes() -> int:
+    """Return the size of the largest source that this process takes unasked."""
+    from widen.rows.native_decoder import find_kernel
+
+    return MAX_LOCAL_BYTES if find_kernel() is not None else MAX_LOCAL_BYTES // _SLOWER
 
 
 # ---- tasks -----------------------------------------------------------------------------------------

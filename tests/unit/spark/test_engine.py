@@ -8,6 +8,8 @@ import pyarrow as pa
 import pytest
 
 from widen.errors import EngineUnsuitable, InvalidOption
+from widen.model.display import size_text
+from widen.rows import native_decoder
 from widen.spark import engine
 from widen.spark.engine import LocalSession, explain_engine, is_local, open_session, require_spark, to_local_frame
 from widen.spark.read.local_rows import java_number
@@ -70,11 +72,20 @@ def test_the_environment_asks_for_spark(monkeypatch: pytest.MonkeyPatch) -> None
     assert is_local(open_session(None, "auto", start))
 
 
-def test_spark_starts_when_something_needs_it_and_says_why() -> None:
+@pytest.fixture(params=[True, False], ids=["kernel", "no_kernel"])
+def most_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """What this process reads unasked, which is less without the kernel."""
+    monkeypatch.setattr(native_decoder, "find_kernel", lambda: "the kernel" if request.param else None)
+    return 10**9 if request.param else 250 * 10**6
+
+
+def test_spark_starts_when_something_needs_it_and_says_why(most_bytes: int) -> None:
     session: Any = open_session(None, None, start)
     assert isinstance(session, LocalSession)
     session.accept(5 * 2**20)
-    assert explain_engine(session) == "without Spark: the source has 5.0 MB (Spark starts above 256 MB)"
+    assert explain_engine(session) == (
+        f"without Spark: the source has 5.2 MB (Spark starts above {size_text(most_bytes)})"
+    )
     started = require_spark(session, "it reads minds")
     assert require_spark(session, "of something else") is started
     assert not is_local(session)
@@ -82,12 +93,16 @@ def test_spark_starts_when_something_needs_it_and_says_why() -> None:
     assert explain_engine(session) == "on Spark, because it reads minds"
 
 
-def test_a_large_source_starts_spark_unless_it_must_not() -> None:
+def test_a_large_source_starts_spark_unless_it_must_not(most_bytes: int) -> None:
     session: Any = open_session(None, "auto", start)
-    session.accept(256 * 2**20)
+    session.accept(most_bytes)
     assert is_local(session)
-    session.accept(256 * 2**20 + 1)
-    assert explain_engine(session) == "on Spark, because the source has 256 MB, more than 256 MB"
+    session.accept(most_bytes + 1)
+    assert not is_local(session)
+    session = open_session(None, "auto", start)
+    session.accept(2 * most_bytes)
+    large, most = size_text(2 * most_bytes), size_text(most_bytes)
+    assert explain_engine(session) == f"on Spark, because the source has {large}, more than {most}"
     session = open_session(None, "local", start)
     session.accept(2**40)
     assert is_local(session)

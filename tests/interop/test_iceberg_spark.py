@@ -184,6 +184,7 @@ def test_row_lineage_is_that_of_iceberg_for_spark(
         f"INSERT INTO {table} SELECT id, 'new' FROM range(20, 25)",
     )
     assert not any('"_row_id":null' in row for row in compare())
+    first = opened(folder, f"ns.{name}").version
     words = ("--catalog", str(folder / "catalog.db"), "--row-lineage", "--json")
     shown = [json.loads(line) for line in run("read", f"ns.{name}", *words).stdout.splitlines()]
     assert sorted(shown, key=lambda row: row["id"]) == sorted(map(json.loads, compare()), key=lambda row: row["id"])
@@ -201,6 +202,23 @@ def test_row_lineage_is_that_of_iceberg_for_spark(
     assert chosen.count() == iceberg.sql(f"SELECT count(*) FROM {table} WHERE _row_id > 7 AND id < 90")[0][0]
     with pytest.raises(InvalidOption, match="row_lineage"):
         opened(folder, f"ns.{name}").read(row_lineage=True, unified=True, spark=spark)
+    for query in (
+        f"SELECT id, {lineage} FROM {{t}}",
+        "SELECT *, _ROW_ID AS `key` FROM {t} WHERE _row_id > 7",
+        "SELECT `_row_id`, t.* FROM {t} t",
+        "SELECT count(*), max(_row_id * 2), max(_last_updated_sequence_number) FROM {t} GROUP BY p",
+        "SELECT a._row_id - b._row_id AS d FROM {t} a JOIN {t} b ON a.id = b.id",
+        f"SELECT p, _row_id FROM {{t}} VERSION AS OF {first}",
+    ):
+        rows = widen.sql(query.format(t=f"ns.{name}"), spark=spark, catalog=folder / "catalog.db")
+        found = rows.selectExpr("to_json(struct(*), map('ignoreNullFields', 'false'))").collect()
+        assert sorted(row[0] for row in found) == iceberg.json(query.format(t=table)), query
+    for query in (
+        "SELECT a._row_id, b.* FROM {t} a JOIN {t} b USING (id)",
+        "SELECT * EXCEPT (id) FROM {t} WHERE _row_id > 1",
+    ):
+        with pytest.raises(widen.RequestError, match="name the columns, or use `widen read --row-lineage`"):
+            widen.sql(query.format(t=f"ns.{name}"), spark=spark, catalog=folder / "catalog.db")
 
 
 def test_equality_deletes_are_applied(spark: SparkSession, iceberg: IcebergSpark, folder: Path) -> None:

@@ -157,6 +157,11 @@ def first_row_ids(io: FileIO, snapshot: Snapshot) -> dict[str, int]:
     return ids
 
 
+def has_row_lineage(metadata: TableMetadata) -> bool:
+    """Return whether the rows of a table have ids."""
+    return metadata.format_version >= _ROW_IDS
+
+
 _ROW_IDS, _FIRST_ROW_ID = 3, "first_row_id"
 """The format version whose files have ids, and the name of the id of the first one."""
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from typing import Any, TypeAlias
 
 import sqlglot
@@ -18,6 +19,7 @@ from sqlglot.errors import SqlglotError
 
 from widen.errors import InvalidOption, NameNotFound, TableNotFound
 from widen.errors.tables import first_line
+from widen.iceberg.metadata_files import has_row_lineage
 from widen.log.commit_files import time_text, to_ms
 from widen.log.log_store import LogStore
 from widen.log.snapshot import open_snapshot
@@ -30,6 +32,7 @@ from widen.protocol.column_metadata import DEFAULT
 from widen.protocol.table_features import MIN_READER_VERSION, MIN_WRITER_VERSION, supported_features
 from widen.protocol.table_properties import FEATURE_PREFIX, canonical_key
 from widen.schema.source_metadata import COMMENT
+from widen.spark.iceberg.table_scan import LINEAGE
 from widen.spark.spark_types import DataFrame, SparkSession, spark_errors
 from widen.sql_commands.grammar import Token, TokenReader, refused_message, split_list, to_table_reference, tokenize
 from widen.sql_commands.iceberg_statements import IcebergCatalog, iceberg_codes
@@ -46,6 +49,9 @@ from widen.table import Table
 
 _CHANGES, _CHANGES_BY_PATH = "TABLE_CHANGES", "TABLE_CHANGES_BY_PATH"
 _AT_VERSION = re.compile(r"(.+)@v(\d+)", re.DOTALL)
+_LINEAGE = {name_key(field.name) for field in LINEAGE}
+_EXCEPT = f" EXCEPT ({', '.join(LINEAGE.names)})"
+_STAR = "* would have the columns of row lineage too; name the columns, or use `widen read --row-lineage`"
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -59,6 +65,7 @@ class _Reference:
         changes: The texts of the first and the last version of its changes, if these are read.
         alias: The alias to add, because there is none.
         is_iceberg: Whether it is a table of the Iceberg catalog.
+        has_lineage: Whether the query names columns of row lineage, which this table has.
     """
 
     start: int
@@ -69,6 +76,7 @@ class _Reference:
     changes: tuple[str, ...] = ()
     alias: str = ""
     is_iceberg: bool = False
+    has_lineage: bool = False
 
 
 @dataclass
@@ -100,7 +108,10 @@ class QueryRunner:
         """
         frames: dict[str, DataFrame] = {}
         template, at = "", 0
-        for number, reference in enumerate(sorted(self._references(text), key=lambda each: each.start)):
+        references = sorted(self._references(text), key=lambda each: each.start)
+        if any(each.has_lineage for each in references):
+            text, references = _without_lineage_in_stars(text, references)
+        for number, reference in enumerate(references):
             name = f"widen_{number}"
             frames[name] = self._read(text, reference)
             template += _escape(text[at : reference.start]) + f"{{{name}}}{reference.alias}"
@@ -114,13 +125,17 @@ class QueryRunner:
     def _references(self, text: str) -> Iterator[_Reference]:
         """Yield the tables that are read by Widen; views and other tables of the session are left to Spark."""
         tokens = tokenize(text)
+        names = {name_key(token.text) for token in tokens}
         yield from _changes(text, tokens)
         for last, parts, alias in _tables(text, tokens):
             table = to_table_reference(parts)
             end, version, timestamp = _time_travel(text, tokens, last)
             first = last - 2 * (len(parts) - 1)
-            if self.catalog is not None and self.catalog.find(table) is not None:
-                yield _Reference(tokens[first].start, end, table, version, timestamp, alias=alias, is_iceberg=True)
+            found = None if self.catalog is None else self.catalog.find(table)
+            if found is not None:
+                has_lineage = has_row_lineage(found.table.metadata) and not _LINEAGE.isdisjoint(names)
+                place = _Reference(tokens[first].start, end, table, version, timestamp, alias=alias, is_iceberg=True)
+                yield replace(place, has_lineage=has_lineage)
                 continue
             if version is None and timestamp is None:
                 table, version = self._split_version(table)
@@ -169,15 +184,16 @@ class QueryRunner:
         """Return the rows of a table of the catalog; a version may also be a branch or a tag."""
         table = None if self.catalog is None else self.catalog.find(reference.table)
         assert table is not None
+        read = partial(table.read, row_lineage=reference.has_lineage, spark=self.spark)
         if reference.timestamp is not None:
-            return table.read(timestamp=self._moment(reference.timestamp), spark=self.spark)
+            return read(timestamp=self._moment(reference.timestamp))
         if reference.version is None:
-            return table.read(spark=self.spark)
+            return read()
         text = reference.version.strip("'\"")
         if text.isdecimal():
-            return table.read(version=int(text), spark=self.spark)
+            return read(version=int(text))
         is_tag = any(each.name == text and each.kind == "tag" for each in table.references)
-        return table.read(tag=text, spark=self.spark) if is_tag else table.read(branch=text, spark=self.spark)
+        return read(tag=text) if is_tag else read(branch=text)
 
     def _version(self, table: Table, text: str, *, is_first: bool = False) -> int:
         """Return the version that an argument of table_changes names: a number, or a time."""
@@ -212,6 +228,36 @@ def _number(text: str, reference: _Reference) -> int:
     if not version.isdecimal():
         raise refused_message(text, reference.start, f"a version must be a number, not {reference.version}")
     return int(version)
+
+
+def _without_lineage_in_stars(text: str, references: Sequence[_Reference]) -> tuple[str, list[_Reference]]:
+    """Return a query in which ``*`` has no columns of row lineage, as in Iceberg for Spark, and its tables.
+
+    Raises:
+        InvalidStatement: it is not known here what a ``*`` stands for.
+    """
+    tokens = tokenize(text)
+    stars = [token for number, token in enumerate(tokens) if token.word == "*" and _is_star(tokens, number)]
+    if not stars:
+        return text, [*references]
+    selects = sum(token.word == "SELECT" for token in tokens)
+    begun = [token for token in tokens if token.start >= stars[0].end]
+    if len(references) > 1 or selects > 1 or len(stars) > 1 or (begun and begun[0].word == "EXCEPT"):
+        raise refused_message(text, stars[0].start, _STAR)
+    at = stars[0].end
+    shift = len(_EXCEPT)
+    moved = [
+        replace(each, start=each.start + shift, end=each.end + shift) if each.start >= at else each
+        for each in references
+    ]
+    return text[:at] + _EXCEPT + text[at:], moved
+
+
+def _is_star(tokens: Sequence[Token], number: int) -> bool:
+    """Return whether an asterisk stands for columns: it neither multiplies nor counts."""
+    before, after = (tokens[at].word if 0 <= at < len(tokens) else "" for at in (number - 1, number + 1))
+    is_counted = before == "(" and after == ")" and number > 1 and tokens[number - 2].word == "COUNT"
+    return before in ("SELECT", "DISTINCT", "ALL", ",", ".", "(") and not is_counted
 
 
 def _tables(text: str, tokens: Sequence[Token]) -> Iterator[tuple[int, tuple[str, ...], str]]:

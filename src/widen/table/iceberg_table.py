@@ -12,6 +12,7 @@ import pyarrow as pa
 from widen.errors import InvalidOption, OptionMissing
 from widen.evolution.unify import FoldResult, Rest
 from widen.iceberg.catalog import CatalogSource, open_store, to_table_name
+from widen.iceberg.metadata_files import has_row_lineage
 from widen.iceberg.properties import BRANCH_STREAM, SOURCES, STREAM, read_sources
 from widen.iceberg.schema_conversion import to_model
 from widen.iceberg.snapshots import (
@@ -50,9 +51,6 @@ if TYPE_CHECKING:
     from widen.spark.iceberg.row_changes import IcebergChange, SelectedRows
     from widen.spark.iceberg.table_scan import IcebergSource
     from widen.spark.spark_types import DataFrame, SparkSession
-
-_LINEAGE_VERSION = 3
-"""The format version from which on rows have ids."""
 
 _WIDEN = "Iceberg can widen int to bigint, float to double, and decimals to more digits: use merge_schema=True."
 
@@ -183,8 +181,8 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
     ) -> DataFrame:
         from widen.spark.iceberg.table_scan import read_iceberg_lineage
 
-        version = self._table.format_version
-        if version < _LINEAGE_VERSION or unified:
+        if unified or not has_row_lineage(self._table.metadata):
+            version = self._table.format_version
             reason = "together with unified" if unified else f"for a table of format version {version}"
             raise InvalidOption(option="row_lineage", value=True, expected=f"Cannot be used {reason}.")
         return read_iceberg_lineage(source, schema, where)

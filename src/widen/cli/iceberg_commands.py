@@ -69,7 +69,9 @@ def show_iceberg(table: str, catalog: str, version: int | None = None, json: boo
     noun = text_format.count_noun
     counted = (noun(files.num_rows, "file"), text_format.size_text(size_bytes), noun(rows, "row"))
     parts = [Text(opened.name, "bold"), Text(text_format.printable(opened.location), "dim")]
-    show_parts([*parts, terminal.facts_line(f"snapshot {version or opened.version}", *counted), _columns_table(schema)])
+    shown = version or opened.version
+    point = "no snapshot" if shown is None else f"snapshot {shown}"
+    show_parts([*parts, terminal.facts_line(point, *counted), _columns_table(schema)])
     if opened.properties:
         show_parts([terminal.heading_part("Properties"), terminal.pairs_table(sorted(opened.properties.items()))])
 

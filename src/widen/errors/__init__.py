@@ -66,7 +66,7 @@ WidenError
 │   ├── UnsupportedFeature
 │   │   └── UnsupportedFeatureForRead · UnsupportedFeatureForWrite
 │   ├── UnsupportedTypeChange · UnsupportedColumnType · AmbiguousColumns · CorruptMetadata · NoStoredColumns
-│   ├── NestedVoidColumn · SimilarStoredNames
+│   ├── DroppedColumnType · NestedVoidColumn · SimilarStoredNames
 │   ├── EnabledWithoutFeature   a property enables a feature that the protocol does not list
 │   ├── RetentionNotExpired   a feature must stay in the protocol while older versions use it
 │   │   └── DropPendingRetention · HistoryUsesFeature

@@ -341,6 +341,20 @@ class UnsupportedColumnType(TableError):
     hint = "Drop the column or give it a different type, with the client that created it."
 
 
+class DroppedColumnType(TableError):
+    """An Iceberg table has dropped a column of a type that PyIceberg does not know, and its metadata still have it."""
+
+    code = "WIDEN_DROPPED_COLUMN_TYPE"
+    template = (
+        "{location} has dropped its column {column}, but the metadata still have a schema with it, and PyIceberg, "
+        "which reads them, does not know the type {type}."
+    )
+    hint = (
+        "Remove old schemas with Iceberg for Spark: CALL system.expire_snapshots(table => '{location}', "
+        "clean_expired_metadata => true)."
+    )
+
+
 class AmbiguousColumns(TableError):
     """Two columns of an Iceberg table have names that differ only in case."""
 

@@ -15,6 +15,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from threading import RLock
 from time import monotonic, time
@@ -24,6 +25,7 @@ from widen.errors import (
     CatalogError,
     CatalogNotFound,
     CatalogRefused,
+    DroppedColumnType,
     IcebergTableNotFound,
     IcebergUnavailable,
     InvalidOption,
@@ -235,10 +237,11 @@ class TableName:
             path = _metadata_file(catalog, self.identifier)
             try:
                 if path is None:
-                    with _translate_type_errors(None):
+                    with _translate_type_errors(str(self), None):
                         table = catalog.load_table(self.identifier)
                 else:
-                    with _translate_metadata_errors(path), _translate_type_errors(partial(_read_json, catalog, path)):
+                    read = partial(_read_json, catalog, path)
+                    with _translate_metadata_errors(path), _translate_type_errors(str(self), read):
                         ensure_regular(path)
                         table = catalog.load_table(self.identifier)
             except (iceberg_errors.NoSuchTableError, iceberg_errors.NoSuchNamespaceError) as error:
@@ -318,14 +321,16 @@ def _translate_metadata_errors(path: str) -> Iterator[None]:
 
 
 @contextmanager
-def _translate_type_errors(read: Callable[[], Any] | None) -> Iterator[None]:
-    """Name the column of a type that PyIceberg does not know, e.g. variant; its own error has a position only.
+def _translate_type_errors(table: str, read: Callable[[], Any] | None) -> Iterator[None]:
+    """Name the column of a type that PyIceberg does not know, e.g. variant; its own error has a position at most.
 
     Args:
+        table: Its name.
         read: Reads the metadata as JSON; None if the catalog has sent it, and nobody has kept it.
 
     Raises:
-        UnsupportedColumnType: a column has such a type.
+        UnsupportedColumnType: a column has such a type, or a default that PyIceberg cannot read.
+        DroppedColumnType: a column of an older schema has such a type.
     """
     try:
         yield
@@ -334,16 +339,54 @@ def _translate_type_errors(read: Callable[[], Any] | None) -> Iterator[None]:
         details: Any = next(
             filter(callable, (getattr(each, "errors", None) for each in (error, error.__cause__))), None
         )
-        found = () if details is None else details()
-        unknown = next((each for each in found if _UNKNOWN_TYPE in str(each.get("msg"))), None)
-        if unknown is None:
+        found = [] if details is None else details()
+        types = [(str(each["input"]), each["loc"]) for each in found if _UNKNOWN_TYPE in str(each.get("msg"))]
+        default = _NO_DEFAULT.search(str(error))
+        if not types and default is None:
             raise
-        column = _name_at(None if read is None else read(), unknown["loc"])
-        raise UnsupportedColumnType(column=column, type=str(unknown["input"]), reason=_NO_TYPE) from error
+        metadata = None if read is None else read()
+        # The first schemas are the oldest ones: a column that the table still has is named before a dropped one.
+        data_type, place = next((each for each in types if _is_current(metadata, each[1])), (None, ()))
+        if data_type is not None:
+            column, reason = _name_at(metadata, place), _NO_TYPE
+        elif types:
+            data_type, place = types[0]
+            raise DroppedColumnType(location=table, column=_name_at(metadata, place), type=data_type) from error
+        else:
+            assert default is not None
+            data_type, reason = default[1], _NO_TYPE_OF_DEFAULT
+            column = _name_at(metadata, next(_places_with_default(metadata, data_type), ()))
+        raise UnsupportedColumnType(column=column, type=data_type, reason=reason.format(table=table)) from error
 
 
 _UNKNOWN_TYPE = "Unsupported field type"
-_NO_TYPE = "PyIceberg, which reads the metadata, does not have it"
+_NO_DEFAULT = re.compile(r"Cannot deserialize bytes, type ([^ ]+) not supported")
+_NO_TYPE = "PyIceberg, which reads the metadata of {table}, does not have it"
+_NO_TYPE_OF_DEFAULT = "PyIceberg, which reads the metadata of {table}, cannot read the default of such a column"
+
+
+def _is_current(metadata: Any, place: Sequence[str | int]) -> bool:
+    """Return whether a place in table metadata is in the current schema."""
+    numbers = [step for before, step in pairwise(place) if before == "schemas" and isinstance(step, int)]
+    if not numbers or not isinstance(metadata, Mapping):
+        return True
+    return bool(metadata["schemas"][numbers[0]].get("schema-id") == metadata.get("current-schema-id"))
+
+
+def _places_with_default(
+    value: Any, data_type: str, place: tuple[str | int, ...] = ()
+) -> Iterator[Sequence[str | int]]:
+    """Yield the places in table metadata of the fields that have a type and a default."""
+    if isinstance(value, Mapping):
+        if value.get("type") == data_type and not {"initial-default", "write-default"}.isdisjoint(value):
+            yield place
+        value = value.items()
+    elif isinstance(value, list):
+        value = enumerate(value)
+    else:
+        return
+    for step, inner in value:
+        yield from _places_with_default(inner, data_type, (*place, step))
 
 
 def _read_json(catalog: iceberg_catalog.Catalog, path: str) -> Any:

@@ -181,7 +181,7 @@ def test_a_catalog_with_namespaces_of_one_level_says_so() -> None:
 def test_a_type_that_pyiceberg_lacks_is_named_with_its_column(
     tmp_path: Path, place: tuple[str | int, ...], column: str
 ) -> None:
-    from widen.errors import UnsupportedColumnType
+    from widen.errors import DroppedColumnType, UnsupportedColumnType
     from widen.iceberg.catalog import to_table_name
     from widen.iceberg.table_commit import NewTable, create_iceberg_table
     from widen.model.types import LONG, Field, StructType
@@ -197,7 +197,42 @@ def test_a_type_that_pyiceberg_lacks_is_named_with_its_column(
     path.write_text(json.dumps(metadata))
     with pytest.raises(UnsupportedColumnType) as raised:
         name.load()
-    assert f"The column {column} cannot have the type variant" in str(raised.value)
+    assert (
+        f"The column {column} cannot have the type variant: PyIceberg, which reads the metadata of shop.orders,"
+        in str(raised.value)
+    )
+    current = {
+        **metadata["schemas"][0],
+        "schema-id": 1,
+        "fields": [{**metadata["schemas"][0]["fields"][1], "type": "int"}],
+    }
+    path.write_text(json.dumps({**metadata, "schemas": [*metadata["schemas"], current], "current-schema-id": 1}))
+    with pytest.raises(
+        DroppedColumnType, match=rf"shop\.orders has dropped its column {column}, .* type variant"
+    ) as raised:
+        name.load()
+    assert "expire_snapshots(table => 'shop.orders', clean_expired_metadata => true)" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "default"),
+    [("timestamp_ns", "1969-12-31T23:59:59.999999999"), ("timestamptz_ns", "2024-01-01T23:59:59.999999999+00:00")],
+)
+def test_a_default_that_pyiceberg_cannot_read_is_named_with_its_column(tmp_path: Path, kind: str, default: str) -> None:
+    from widen.errors import UnsupportedColumnType
+    from widen.iceberg.catalog import to_table_name
+    from widen.iceberg.table_commit import NewTable, create_iceberg_table
+    from widen.model.types import LONG, Field, StructType
+
+    name = to_table_name("shop.orders", tmp_path / "lake.db")
+    made = create_iceberg_table(name, NewTable(StructType((Field("s", StructType((Field("x", LONG),))),))))
+    path = Path(made.metadata_location.removeprefix("file://"))
+    metadata = json.loads(path.read_text())
+    field = metadata["schemas"][0]["fields"][0]["type"]["fields"][0]
+    field |= {"type": kind, "initial-default": default, "write-default": default}
+    path.write_text(json.dumps({**metadata, "format-version": 3, "next-row-id": 0}))
+    with pytest.raises(UnsupportedColumnType, match=rf"s\.x cannot have the type {kind}: .* shop\.orders, .* default"):
+        name.load()
 
 
 def test_remote_signing_is_named() -> None:

@@ -12,7 +12,14 @@ from pyspark.sql import DataFrame, SparkSession
 import widen
 from support.command_line import run, run_json
 from support.iceberg_files import embedded_catalog
-from widen.errors import InvalidOption, NotForIceberg, OptionMissing, TableAlreadyExists, WidenError
+from widen.errors import (
+    InvalidOption,
+    NotForIceberg,
+    OptionMissing,
+    RequestError,
+    TableAlreadyExists,
+    WidenError,
+)
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +60,23 @@ def orders(sql: Sql, request: pytest.FixtureRequest) -> str:
     sql(f"CREATE TABLE {name} ({columns}) USING iceberg PARTITIONED BY ({fields})")
     sql(f"INSERT INTO {name} VALUES (1, 'a', timestamp'2024-01-01 00:00:00Z'), (2, 'b', NULL)")
     return name
+
+
+@pytest.mark.parametrize(
+    ("statement", "reason"),
+    [
+        ("RENAME COLUMN kind TO kind", "Column kind already exists"),
+        ("RENAME COLUMN Kind TO kind", "Column kind already exists"),
+        ("ALTER COLUMN kind AFTER KIND", "Column kind cannot be moved after itself"),
+    ],
+)
+def test_a_column_is_not_its_own_place_or_name(sql: Sql, orders: str, statement: str, reason: str) -> None:
+    before = sql.catalog.load_table(orders).metadata
+    with pytest.raises(RequestError, match=reason):
+        sql(f"ALTER TABLE {orders} {statement}")
+    assert sql.catalog.load_table(orders).metadata == before
+    sql(f"ALTER TABLE {orders} ALTER COLUMN kind AFTER id")  # where it is
+    assert sql.catalog.load_table(orders).schema() == before.schema()
 
 
 def test_rows_are_inserted_updated_merged_and_deleted(sql: Sql, orders: str) -> None:

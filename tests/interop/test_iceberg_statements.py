@@ -51,8 +51,6 @@ KNOWN: Mapping[str, str] = {
     r"(DELETE FROM|UPDATE) [^\n]*v > 1[^\n]*\n +Widen: {": "In Spark NaN > 1; Iceberg for Spark skips such files.",
     r"(DELETE|UPDATE) [^\n]*v = 0.0[^\n]*\n +Widen: {": "In Spark -0.0 = 0.0; Iceberg for Spark skips such files.",
     r"SELECT [^\n]*v = 0.0[^\n]*\n +Widen: \(None, \[": "In Spark -0.0 = 0.0; Iceberg for Spark skips such files.",
-    r"ALTER COLUMN (\S+) AFTER \1\n +Widen: \(None, None\)": "A column that is at its place stays there.",
-    r"RENAME COLUMN (\S+) TO \1\n +Widen: \(None, None\)": "A column that has its name keeps it.",
     r"MERGE INTO (?!.*WHEN MATCHED)[^\n]*NOT MATCHED BY SOURCE[^\n]*\n +Widen: {": "Iceberg for Spark doubles rows "
     "that two rows of the source match.",
     r"(?s)Widen: \(None.*Deletes are supported in V2": "Widen does not write deletes, so it changes rows of version 1.",

@@ -190,6 +190,9 @@ NESTED = (
     "ALTER TABLE {t} ADD COLUMN m.key.x int",
     "ALTER TABLE {t} ADD COLUMN s.b.D int",
     "ALTER TABLE {t} RENAME COLUMN s.b.cc TO D",
+    "ALTER TABLE {t} RENAME COLUMN s.b.cc TO cc",
+    "ALTER TABLE {t} RENAME COLUMN S TO s",
+    "ALTER TABLE {t} ALTER COLUMN s.b.cc AFTER cc",
 )
 
 INSERTS = (

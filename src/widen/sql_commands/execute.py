@@ -29,7 +29,7 @@ from widen.spark.session import RETENTION_CHECK, find_session, is_setting_on, sc
 from widen.spark.spark_types import DataFrame, SparkSession, from_spark, type_to_spark
 from widen.sql_commands import iceberg_statements
 from widen.sql_commands.grammar import TokenReader, tokenize
-from widen.sql_commands.iceberg_statements import IcebergCatalog, iceberg_codes, identity_columns
+from widen.sql_commands.iceberg_statements import IcebergCatalog, ensure_new_name, iceberg_codes, identity_columns
 from widen.sql_commands.parser import parse_sql
 from widen.sql_commands.queries import (
     QueryRunner,
@@ -228,6 +228,7 @@ def _execute(statement: Alteration | Restore, table: Table, spark: SparkSession 
         case AlterColumns(_, changes):
             return table.alter_columns(dict(changes.items()), spark=spark)
         case RenameColumnStatement(_, column, name):
+            ensure_new_name(table.schema, column, name)
             return table.rename_column(column, name)
         case AddColumns(_, columns):
             return table.add_columns(dict(columns.items()))

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from widen.errors import InvalidOption, NotForIceberg, TableAlreadyExists, WidenError
+from widen.errors import ColumnAlreadyExists, InvalidOption, NotForIceberg, TableAlreadyExists, WidenError
 from widen.iceberg.catalog import CatalogSource, TableName, to_catalog
 from widen.iceberg.partitions import IDENTITY, parse_partition_by, read_partition_fields, resolve_partition_fields
 from widen.iceberg.properties import APPEND, OPERATION
@@ -18,10 +18,11 @@ from widen.iceberg.schema_conversion import to_model
 from widen.iceberg.table_commit import NewTable, create_iceberg_table, open_transaction
 from widen.log.commit_files import time_text
 from widen.log.commit_outcome import Conflicted, StagedFiles
-from widen.model.column_path import as_nullable, format_path
-from widen.model.types import compact_sql
+from widen.model.column_path import Path, as_nullable, format_path, resolve
+from widen.model.types import StructType, compact_sql, name_key
 from widen.protocol.column_metadata import DEFAULT
 from widen.schema import alter
+from widen.schema.alter import ColumnChanges
 from widen.schema.source_metadata import COMMENT
 from widen.schema.table_definition import DESCRIPTION
 from widen.spark.iceberg.write import open_iceberg_writer
@@ -132,8 +133,10 @@ def execute(statement: TableStatement, table: IcebergTable) -> IcebergTable:
     """
     match statement:
         case AlterColumns(_, changes):
+            _ensure_not_after_itself(changes)
             return table.change_columns(alter.parse_column_changes(table.columns, dict(changes.items())))
         case RenameColumnStatement(_, column, name):
+            ensure_new_name(table.columns, column, name)
             return table.rename_column(column, name)
         case AddColumns(_, columns):
             return table.add_columns(dict(columns.items()))
@@ -160,6 +163,32 @@ def execute(statement: TableStatement, table: IcebergTable) -> IcebergTable:
             return done.table
     name, method = _METHODS[type(statement)]
     raise NotForIceberg(name=name, reason=NOT_FOR_ICEBERG[method])
+
+
+def ensure_new_name(schema: StructType, column: Path, name: str) -> None:
+    """Check that a statement does not rename a column to its own name: Spark refuses that for every format.
+
+    The method `rename_column` does nothing then. Unlike Spark, the case of a name can change.
+
+    Raises:
+        ColumnNotFound: the column does not exist.
+        ColumnAlreadyExists: it has that name.
+    """
+    path, _ = resolve(schema, column)
+    if path[-1] == name:
+        raise ColumnAlreadyExists(column=format_path(path))
+
+
+def _ensure_not_after_itself(changes: Mapping[Path, ColumnChanges]) -> None:
+    """Check that no column is moved after itself: Iceberg for Spark refuses that, Delta Lake does not.
+
+    Raises:
+        InvalidOption: a column is.
+    """
+    for path, change in changes.items():
+        if name_key(change.get("after", "")) == name_key(path[-1]):
+            expected = f"Column {format_path(path)} cannot be moved after itself."
+            raise InvalidOption(option="AFTER", value=change["after"], expected=expected)
 
 
 _METHODS: Mapping[type, tuple[str, str]] = {

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from widen.errors import (
+    ColumnAlreadyExists,
     ColumnNotFound,
     DropPendingRetention,
     InvalidOption,
@@ -87,6 +88,9 @@ def test_one_statement_is_one_commit_and_the_second_time_none(t: str, place: str
         ("ALTER TABLE {t} ALTER COLUMN s.b COMMENT 'x', id TYPE smallint", TypeChangeRefused),
         ("ALTER TABLE {t} ADD COLUMNS (x int, s.a int)", WidenError),
         ("ALTER TABLE {t} DROP COLUMNS (id, nowhere)", ColumnNotFound),
+        ("ALTER TABLE {t} RENAME COLUMN id TO id", ColumnAlreadyExists),
+        ("ALTER TABLE {t} RENAME COLUMN S.A TO a", ColumnAlreadyExists),
+        ("ALTER TABLE {t} RENAME COLUMN nowhere TO nowhere", ColumnNotFound),
         ("ALTER TABLE {t} SET TBLPROPERTIES (x = 1, 'delta.appendOnly' = 'perhaps')", InvalidOption),
         ("CREATE TABLE {t} (id int)", TableAlreadyExists),
     ],

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from datetime import date, datetime, timezone
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, cast
 from unittest import mock
@@ -148,9 +150,118 @@ def test_what_only_spark_evaluates_is_named(tmp_path: Path, condition: str, reas
         widen.ingest(str(tmp_path / "s.jsonl"), str(tmp_path / "t"), engine="local")
 
 
-def test_conditions_on_the_rows_of_parquet_files_are_left_to_spark(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"id": [1, 2], "n": [1, -1]}), tmp_path / "s.parquet")
-    widen.create_table(tmp_path / "t", COLUMNS, properties={"delta.constraints.c": "n > 0"})
-    with pytest.raises(EngineUnsuitable, match="it has conditions on its rows"):
-        widen.ingest(str(tmp_path / "s.parquet"), str(tmp_path / "t"), engine="local")
-    assert Table(tmp_path / "t").version == 0
+def load_parquet(spark: SparkSession, place: Path, engine: str, **words: Any) -> tuple[widen.IngestResult, Any]:
+    """As `load`, of the Parquet file, which is proved on Spark where its values were converted."""
+    local = LocalSession(Engine.AUTO, lambda _: spark)
+    session = cast(SparkSession, local) if engine == "local" else spark
+    with mock.patch("widen.spark.engine.SESSION_WINS", new=True):
+        done = widen.ingest(str(place / "s.parquet"), str(place / engine), spark=session, **words)
+    assert engine == "spark" or is_local(local), local.explanation
+    rows = sorted(map(repr, Table(str(place / engine)).to_arrow().to_pylist()))  # NaN is not equal to itself
+    quarantine = Table(str(place / f"{engine}_quarantine")).to_arrow().to_pylist()
+    return done, (rows, sorted(((row["text"], row["position"], row["reason"]) for row in quarantine), key=repr))
+
+
+TYPED = [
+    {"id": 1, "n": 5, "op": "a", "price": 2.5, "day": date(2024, 5, 1), "flag": True, "p": "x"},
+    {"id": 2, "n": -5, "op": "b", "price": 1e300, "day": date(1969, 12, 31), "flag": False, "p": "y"},
+    {"id": 3},
+    {"id": 4, "n": 2**53, "op": 'Äß "quoted" \\ 12', "price": 0.001, "day": date(2024, 12, 31), "p": "x"},
+    {"id": 5, "n": 0, "op": "", "price": float("nan"), "at": datetime(2024, 5, 1, 10, 0, 0, 120_000, timezone.utc)},
+    {"id": 6, "n": 100, "op": "long " * 200, "price": 100.0, "at": datetime(1969, 5, 1, tzinfo=timezone.utc), "p": ""},
+    {"id": 7, "n": -0, "op": "\0", "p": "x\0"},
+]
+TYPES = {"id": pa.int64(), "n": pa.int64(), "op": pa.string(), "price": pa.float64(), "day": pa.date32()}
+TYPES |= {"at": pa.timestamp("us", "UTC"), "flag": pa.bool_(), "p": pa.string()}
+OTHER_TYPES = {"id": pa.int32(), "n": pa.float64(), "price": pa.decimal128(12, 3), "p": pa.string()}
+"""Types of values that are converted."""
+
+
+@pytest.mark.parametrize("conditions", CONDITIONS, ids=" and ".join)
+@pytest.mark.parametrize("kind", ["plain", "partitioned", "converted"])
+def test_both_engines_refuse_the_same_rows_of_parquet_files(
+    spark: SparkSession, tmp_path: Path, conditions: list[str], kind: str
+) -> None:
+    require_spark(spark, "it is compared with it")
+    if kind == "converted":
+        numbers = [(1, 5.0, "2.500", "x"), (2, -5.0, "1.001", "y"), (3, None, None, None), (4, 1e3, "99.000", "")]
+        names = ("id", "n", "price", "p")
+        rows = [dict(zip(names, (*row[:2], row[2] and Decimal(row[2]), row[3]), strict=True)) for row in numbers]
+        pq.write_table(pa.Table.from_pylist(rows, pa.schema(OTHER_TYPES)), tmp_path / "s.parquet")
+    else:
+        pq.write_table(pa.Table.from_pylist(TYPED, pa.schema(TYPES)), tmp_path / "s.parquet", row_group_size=3)
+    properties = {f"delta.constraints.c{number}": text for number, text in enumerate(conditions)}
+    for engine in ("local", "spark"):
+        partition_by = ["p"] if kind == "partitioned" else []
+        widen.create_table(tmp_path / engine, COLUMNS, partition_by=partition_by, properties=properties)
+        # An earlier load, so that both have a quarantine.
+        (tmp_path / "s.json").write_text("nothing\n")
+        widen.ingest(str(tmp_path / "s.json"), str(tmp_path / engine), engine="local")
+    here, there = (load_parquet(spark, tmp_path, engine) for engine in ("local", "spark"))
+    assert here[1] == there[1]
+    for name in ("records", "corrupt", "quarantined"):
+        assert getattr(here[0], name) == getattr(there[0], name), name
+
+
+def test_invariants_and_required_columns_of_parquet_files_are_checked_alike(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    require_spark(spark, "it is compared with it")
+    pq.write_table(pa.Table.from_pylist(TYPED, pa.schema(TYPES)), tmp_path / "s.parquet")
+    for engine in ("local", "spark"):
+        widen.create_table(tmp_path / engine, COLUMNS.replace("op string", "op string NOT NULL"))
+        _add_metadata(tmp_path / engine, "n", {INVARIANT: json.dumps({"expression": {"expression": "n >= 5"}})})
+    here, there = (load_parquet(spark, tmp_path, engine) for engine in ("local", "spark"))
+    assert here[1] == there[1]
+    assert here[0].quarantined == there[0].quarantined == 4
+
+
+@pytest.mark.parametrize("format", ["jsonl", "parquet"])
+@pytest.mark.parametrize("kind", ["plain", "partitioned", "iceberg"])
+@pytest.mark.parametrize("words", [{"sequence_by": "n"}, {}, {"sequence_by": "n", "delete_when": "op = 'b'"}], ids=str)
+def test_records_without_a_key_are_quarantined_alike(
+    spark: SparkSession, tmp_path: Path, words: Mapping[str, Any], kind: str, format: str
+) -> None:
+    require_spark(spark, "it is compared with it")
+    first = [{"id": at, "r": {"k": f"k{at}"}, "n": 1, "op": "a"} for at in range(1, 4)]
+    second: list[dict[str, Any]] = [
+        *({"id": at, "r": {"k": f"k{at}"}, "n": 2, "op": "ab"[at % 2]} for at in range(2, 6)),
+        {"r": {"k": "no id"}, "n": 3},
+        {"id": 8, "r": {"k": None}, "n": 3},
+        {"id": 9, "n": 3, "op": "x"},
+        {"id": 10, "r": {"k": "no order"}},
+    ]
+    results = []
+    for engine in ("local", "spark"):
+        local = LocalSession(Engine.AUTO, lambda _: spark)
+        session = cast(SparkSession, local) if engine == "local" else spark
+        options: dict[str, Any] = {"key": ["id", "r.k"], **words}
+        into = str(tmp_path / engine)
+        if kind == "iceberg":
+            into, options["catalog"] = f"a.{engine}", str(tmp_path / "c.db")
+        elif kind == "partitioned":
+            widen.create_table(into, "id bigint, r struct<k: string>, n bigint, op string", partition_by=["op"])
+        done = []
+        for number, records in enumerate((first, second)):
+            place = tmp_path / f"{number}.{format}"
+            if format == "parquet":
+                columns = {"id": pa.int64(), "r": pa.struct({"k": pa.string()}), "n": pa.int64(), "op": pa.string()}
+                pq.write_table(pa.Table.from_pylist(records, pa.schema(columns)), place)
+            else:
+                broken = "" if number == 0 else 'nothing\n[7]\n"x"\n'
+                place.write_text("".join(f"{json.dumps(each)}\n" for each in records) + broken)
+            with mock.patch("widen.spark.engine.SESSION_WINS", new=True):
+                one = widen.ingest(str(place), into, spark=session, verify=format == "jsonl", **options)
+            done.append((one.records, one.corrupt, one.quarantined, one.keys, one.plan.hash, str(one.verification)))
+        assert engine == "spark" or is_local(local), local.explanation
+        if kind == "iceberg":
+            catalog = options["catalog"]
+            tables = [
+                widen.IcebergTable(name, catalog).table.scan().to_arrow() for name in (into, f"{into}_quarantine")
+            ]
+        else:
+            tables = [Table(name).to_arrow() for name in (into, f"{into}_quarantine")]
+        kept = [(row["text"], row["position"], row["reason"]) for row in tables[1].to_pylist()]
+        results.append((done, sorted(map(repr, tables[0].to_pylist())), sorted(kept, key=repr)))
+    assert results[0] == results[1]
+    assert results[0][0][1][2] == (3 if format == "jsonl" else 0) + (4 if words else 3)

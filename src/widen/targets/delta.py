@@ -66,11 +66,13 @@ from widen.spark.dml.deleted_keys import KeyLists, record_deleted_keys
 from widen.spark.dml.keyed_changes import decide_changes, match_text
 from widen.spark.dml.keyed_rows import PROPERTY as KEYS
 from widen.spark.dml.keyed_rows import (
+    KeyCondition,
     bound_columns,
     broken_rule,
     ensure_no_equal_sequences,
     ensure_one_record,
     ensure_rules_apply,
+    key_condition,
     match_recorded_keys,
     policy_of_keys,
     with_order,
@@ -330,10 +332,10 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
     def write(self, batch: Batch, spec: BatchWriteSpec) -> BatchResult:
         if self.target.keys is not None and self.target.keys.history:
             require_spark(batch.spark, "rows change by key, and every version of them is kept")
-        result = self._write(batch, spec, None)
+        result = self._write(batch, spec)
         if self.target.keys is None or not (result.is_complete and result.files):
             return result
-        from widen.spark.dml.local_keys import has_every_key
+        from widen.spark.dml.local_keys import DeltaFiles, has_every_key, has_nulls
 
         # Records without a key are rare, and a rule keeps tasks from writing files themselves.
         schema = self.configuration.schema
@@ -341,16 +343,28 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
             return result
         try:
             ensure_rules_apply(schema, self.target.keys)
-            require_spark(batch.spark, "some records may have no key")
+            condition = key_condition(schema, self.target.keys) if is_local(batch.spark) else None
+            if condition is None:
+                require_spark(batch.spark, "some records may have no key")
         except WidenError:
             self.discard(result)
             raise
+        if condition is not None:
+            if not has_nulls(DeltaFiles(self._view, None), _adds(result), condition.places):
+                return result
+            self.discard(result)
+            return self._without_keyless(self._write(batch, spec, condition=condition))
         rule = broken_rule(schema, self.target.keys)
         if rule is None or self._written_rows(batch.spark, result).where(rule.isNotNull()).isEmpty():
             return result
         self.discard(result)
-        result = self._write(batch, spec, rule)
-        # A line that is not a record has no key either, so it is among the quarantined ones.
+        return self._without_keyless(self._write(batch, spec, rule))
+
+    def _without_keyless(self, result: BatchResult) -> BatchResult:
+        """Return a batch whose records without a key are quarantined, as one whose other lines are records.
+
+        A line that is not a record has no key either, so it is among the quarantined ones.
+        """
         seen = msgspec.structs.replace(result.seen, records=result.seen.records + result.seen.corrupt, corrupt=0)
         return replace(result, seen=seen)
 
@@ -486,8 +500,10 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
         kept = [add for key, add in context.adds.items() if key not in merge.losers]
         return replace(result, files=[*kept, *copies])
 
-    def _write(self, batch: Batch, spec: BatchWriteSpec, rule: Column | None) -> BatchResult:
-        writer = DeltaWriter(self.target.store, self.configuration, rule)
+    def _write(
+        self, batch: Batch, spec: BatchWriteSpec, rule: Column | None = None, condition: KeyCondition | None = None
+    ) -> BatchResult:
+        writer = DeltaWriter(self.target.store, self.configuration, rule, condition)
         result = batch.write(spec, writer)
         # The statistics of the files count rows independently of the observation.
         rows = writer.count_rows(_adds(result))

@@ -74,6 +74,7 @@ from widen.spark.dml.keyed_rows import (
     ensure_one_record,
     ensure_rules_apply,
     find_places,
+    key_condition,
     match_recorded_keys,
     policy_of_keys,
     with_order,
@@ -501,15 +502,19 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
             return result
         try:
             ensure_rules_apply(self.schema, rules)
-            require_spark(batch.spark, "some records may have no key")
+            condition = key_condition(self.schema, rules) if is_local(batch.spark) else None
+            if condition is None:
+                require_spark(batch.spark, "some records may have no key")
         except WidenError:
             self.discard(result)
             raise
-        rule = broken_rule(self.schema, rules)
-        if rule is None or self._written_rows(batch.spark, result).where(rule.isNotNull()).isEmpty():
+        rule = None if condition is not None else broken_rule(self.schema, rules)
+        if condition is None and (
+            rule is None or self._written_rows(batch.spark, result).where(rule.isNotNull()).isEmpty()
+        ):
             return result
         self.discard(result)
-        writer = replace(writer, rule=rule)
+        writer = replace(writer, rule=rule, condition=condition)
         result = self._with_count(writer, batch.write(spec, writer))
         # A line that is not a record has no key either, so it is among the quarantined ones.
         seen = msgspec.structs.replace(result.seen, records=result.seen.records + result.seen.corrupt, corrupt=0)
@@ -536,7 +541,12 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
         if len(ids) == len(paths) and all(each is not None and each.nulls is not None for each in known):
             return not any(each.nulls for each in known if each is not None)
         # Some tables have no metrics of the columns; the executors look then.
-        return is_local(spark) and not self._keyed_files(spark, writer).has_nulls(_files(result), paths)
+        if not is_local(spark):
+            return False
+        from widen.spark.dml.local_keys import has_nulls
+
+        files = self._keyed_files(spark, writer)
+        return not has_nulls(files, files.to_adds(_files(result)), paths)
 
     def _keyed_files(self, spark: SparkSession, writer: IcebergWriter) -> IcebergFiles:
         target, metadata = self.target, self.transaction.metadata

@@ -14,6 +14,8 @@ from functools import reduce
 from typing import Any
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from widen.errors import InvalidOption, KeyRepeated, OptionConflict, OptionMissing, SequenceRepeated
 from widen.evolution.policy import Policy, parse_source, with_history
@@ -40,10 +42,13 @@ from widen.model.types import (
     is_same_name,
     quote_name,
 )
+from widen.rows.row_builder import RowCondition
 from widen.schema.source_metadata import source_key
+from widen.spark.arrow_types import one_array
 from widen.spark.dml.replaced_rows import KEY
 from widen.spark.errors import translate_spark_errors
 from widen.spark.expression import ensure_deterministic_condition, join_columns
+from widen.spark.read.local_rows import find_leaf
 from widen.spark.spark_types import Column, DataFrame, F, Window
 
 KEY_TEXT = f"{KEY}0"
@@ -441,6 +446,53 @@ def broken_rule(schema: StructType, rules: KeyRules) -> Column | None:
     number, words = sequence(schema, rules)
     name = format_path(rules.sequence_by)
     return reason.when(number.isNull() & words.isNull(), f"{name} has no value that tells which record is newer")
+
+
+@dataclass(frozen=True, slots=True)
+class KeyCondition(RowCondition):
+    """The condition of `broken_rule`, for rows of Arrow. Picklable.
+
+    Args:
+        places: The column of each key, and of the sequence if there is one.
+        reasons: Why a record without a value there is refused.
+    """
+
+    places: tuple[Path, ...]
+    reasons: tuple[str, ...]
+
+    def find_broken(self, rows: pa.RecordBatch) -> pa.Array:
+        table = pa.Table.from_batches([rows])
+        masks = (find_leaf(table, place).is_null() for place in self.places)
+        return one_array(reduce(pc.or_, masks))
+
+    def explain(self, row: Mapping[str, Any]) -> str:
+        return next(reason for place, reason in zip(self.places, self.reasons, strict=True) if _at(row, place) is None)
+
+
+def _at(row: Mapping[str, Any], place: Path) -> Any:
+    value: Any = row
+    for step in place:
+        value = None if value is None else value[step]
+    return value
+
+
+def key_condition(schema: StructType, rules: KeyRules) -> KeyCondition | None:
+    """Return the condition that the ingestion can place a record; None if only Spark tells."""
+    places = [find_places(schema, path) for path in rules.key]
+    reasons = [f"the key {', '.join(map(format_path, rules.key))} is missing, null or not a scalar"] * len(places)
+    if rules.sequence_by is not None:
+        places.append(find_places(schema, rules.sequence_by))
+        reasons.append(f"{format_path(rules.sequence_by)} has no value that tells which record is newer")
+        # Large numbers have no place in the order.
+        if not all(data_type in _ORDERED_TYPES for data_type, _ in places[-1]):
+            return None
+    if any(len(found) != 1 or not _is_key_type(found[0][0]) for found in places):
+        return None
+    return KeyCondition(tuple(found[0][1] for found in places), tuple(reasons))
+
+
+_ORDERED_TYPES = frozenset({BYTE, SHORT, INTEGER, LONG, STRING, DATE, TIMESTAMP, TIMESTAMP_NTZ})
+"""The types of a sequence of which every value has a place in the order."""
 
 
 def ensure_rules_apply(schema: StructType, rules: KeyRules) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import operator
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Protocol as Interface
@@ -23,6 +23,7 @@ from pyroaring import BitMap64
 from widen.errors import InvalidOption, KeyRepeated
 from widen.log.file_list import filter_files, to_adds
 from widen.log.snapshot import Snapshot
+from widen.model.column_path import Path
 from widen.model.types import (
     BINARY,
     BOOLEAN,
@@ -207,6 +208,18 @@ def has_every_key(adds: Sequence[Add], view: Snapshot, rules: KeyRules) -> bool:
         if any(FileStatistics(add.stats).column(physical, data_type).nulls != 0 for add in adds):
             return False
     return True
+
+
+def has_nulls(table: KeyedTable, adds: Sequence[Add], places: Iterable[Path]) -> bool:
+    """Return whether records may have no value in a column, or cannot be read here."""
+    paths = [*places]
+    names = {path[0] for path in paths}
+    try:
+        scan = table.scan(StructType(tuple(field for field in table.schema if field.name in names)))
+        parts = (rows for add in adds for _, rows in scan.read_located(add))
+        return any(find_leaf(rows, path).null_count for rows in parts for path in paths)
+    except (NotLocal, InvalidOption, pa.ArrowException):
+        return True
 
 
 def decide_here(

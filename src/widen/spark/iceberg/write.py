@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from widen.errors import ColumnRefused, InvalidOption
+from widen.errors import ColumnRefused
 from widen.evolution.unify import FoldPlan, FoldResult, Rest, plan_fold
 from widen.iceberg.catalog import TableName, open_store
 from widen.iceberg.column_changes import change_columns, to_column_state
@@ -60,7 +60,7 @@ from widen.spark.iceberg.table_scan import (
 )
 from widen.spark.ingest.write_files import IcebergWriter
 from widen.spark.read.deleted_rows import BROADCAST_ROWS, FILE, ROW, mark_rows, word_batches
-from widen.spark.read.local_rows import NotLocal, find_leaf
+from widen.spark.read.local_rows import NotLocal
 from widen.spark.read.predicates import parse_predicate
 from widen.spark.read.scan import location_key
 from widen.spark.ship import freeze_imports
@@ -369,17 +369,6 @@ class IcebergFiles(KeyedTable):
     def to_adds(self, files: Sequence[IcebergFile]) -> list[Add]:
         """Return files of the batch as the decision reads them."""
         return [_to_add(f"{self.data}/{file.path}", file.size) for file in files]
-
-    def has_nulls(self, files: Sequence[IcebergFile], paths: Iterable[Path]) -> bool:
-        """Return whether records may have no value in a column, or cannot be read here."""
-        try:
-            scan = self.scan(
-                StructType(tuple(each for each in self.schema if each.name in {path[0] for path in paths}))
-            )
-            parts = (rows for add in self.to_adds(files) for _, rows in scan.read_located(add))
-            return any(find_leaf(rows, path).null_count for rows in parts for path in paths)
-        except (NotLocal, InvalidOption, pa.ArrowException):
-            return True
 
     def apply(self, merge: LocalMerge, files: Sequence[IcebergFile]) -> tuple[list[IcebergFile], RemovedRows] | None:
         """Write what the batch leads to; None if that takes Spark.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any, cast
@@ -30,6 +30,7 @@ from widen.protocol.column_metadata import DEFAULT, is_computed
 from widen.protocol.file_statistics import private_columns
 from widen.protocol.partition_values import partition_limits
 from widen.protocol.table_configuration import TableConfiguration
+from widen.rows.row_builder import RowCondition
 from widen.spark.arrow_types import to_arrow_schema
 from widen.spark.dml.change_context import count_written_rows
 from widen.spark.engine import LocalFrame, Rows, is_local, require_spark
@@ -187,19 +188,21 @@ class DeltaWriter(TableWriter):
     Args:
         table: The configuration of the table when the files are committed.
         rule: The message of a rule of the ingestion that a row violates, or null; None if it has none.
+        condition: The same rule for tasks of this process.
     """
 
     store: LogStore
     table: TableConfiguration
     rule: Column | None = None
+    condition: RowCondition | None = None
 
     def find_sink(self, spark: SparkSession) -> Sink | None:
         if self.rule is not None:
             return None
-        sink = find_part_sink(spark, self.store, self.table)
+        sink = None if self.condition is not None else find_part_sink(spark, self.store, self.table)
         if sink is not None or not is_local(spark) or self.find_obstacle():
             return sink
-        return table_sink(self.store, self.table, uuid.uuid4().hex, codec_of(spark))
+        return replace(table_sink(self.store, self.table, uuid.uuid4().hex, codec_of(spark)), condition=self.condition)
 
     def find_obstacle(self) -> str:
         obstacle = find_obstacle(self.table, checks_rows=True)
@@ -323,6 +326,7 @@ class IcebergWriter(TableWriter):
         keeps_calendar: Whether rows violate a rule whose dates and times PyIceberg cannot commit as partitions. Every
             record of such an ingestion carries its origin, so the rule is for batches that have such a row.
         rule: The message of a rule of the ingestion that a row violates, or null; None if it has none.
+        condition: The same rule for tasks of this process.
     """
 
     store: LogStore
@@ -334,13 +338,14 @@ class IcebergWriter(TableWriter):
     keeps_calendar: bool = False
     sort_by: tuple[SortKey, ...] = ()
     rule: Column | None = None
+    condition: RowCondition | None = None
 
     def find_sink(self, spark: SparkSession) -> Sink | None:
         if self.find_obstacle():
             return None
-        if not self.partition_by and is_fully_nullable(self.schema):
+        if not self.partition_by and is_fully_nullable(self.schema) and self.condition is None:
             return self._new_sink()
-        return IcebergLayout(self._new_sink(), self.partition_by) if is_local(spark) else None
+        return IcebergLayout(self._new_sink(), self.partition_by, self.condition) if is_local(spark) else None
 
     def find_obstacle(self) -> str:
         # Tasks that write their own files do not sort, and check no rules but that columns must not be null.

@@ -43,6 +43,7 @@ from widen.rows.row import (
     stores_kind,
     widest_record_route,
 )
+from widen.rows.row_builder import RowCondition
 from widen.schema.source_metadata import RESCUED, role_field
 from widen.spark.arrow_types import to_arrow, to_arrow_schema
 from widen.spark.ingest.text_tasks import find_broken_partition, lacks_partition
@@ -81,6 +82,7 @@ class RowConversion:
         rules: The field rules of the policy.
         schema: The schema of the table.
         partition_by: The partition columns of strings, which do not hold every text.
+        conditions: The conditions on rows.
     """
 
     source: StructType
@@ -89,6 +91,7 @@ class RowConversion:
     schema: StructType
     samples: Samples = Samples.MASKED
     partition_by: tuple[str, ...] = ()
+    conditions: tuple[RowCondition, ...] = ()
 
     def ensure_exact(self) -> None:
         """Check that this process converts the values as Spark does.
@@ -101,7 +104,7 @@ class RowConversion:
         _fill_columns(fields, self.route)
         if role_field(self.schema, RESCUED) is not None and not _are_always_held(fields, self.route):
             raise NotLocal("it writes what no column holds as JSON")
-        if self._violations(fields) or self.partition_by:
+        if self._violations(fields) or self.partition_by or self.conditions:
             schema = _schema_of(fields)
             record_texts(schema, to_arrow_schema(schema).empty_table())
 
@@ -138,6 +141,8 @@ class RowConversion:
         masks = [each.is_violated for each in violations] + [
             lacks_partition(batch.column(name)) for name in self.partition_by
         ]
+        broken = [condition.find_broken(batch) for condition in self.conditions]
+        masks += broken
         is_broken = pa.repeat(pa.scalar(False), rows)
         for mask in masks:
             is_broken = pc.or_(is_broken, mask)
@@ -147,10 +152,12 @@ class RowConversion:
         schema = _schema_of(fields)
         left = [values.take(chosen) for values, _ in fields.values()]
         texts = record_texts(schema, pa.Table.from_arrays(left, schema=to_arrow_schema(schema)))
-        partitions = batch.take(chosen).select(list(self.partition_by)).to_pylist()
+        taken = batch if self.conditions else batch.select(list(self.partition_by))
         quarantined = []
-        for at, text, row in zip(chosen.to_pylist(), texts, partitions, strict=True):
+        for at, text, row in zip(chosen.to_pylist(), texts, taken.take(chosen).to_pylist(), strict=True):
             reason = next((each.reason(at) for each in violations if each.is_violated[at].as_py()), None)
+            for condition, mask in zip(self.conditions, broken, strict=True):
+                reason = reason or (condition.explain(row) if mask[at].as_py() else None)
             reason = reason or find_broken_partition(row, self.partition_by)
             quarantined.append(QuarantinedRecord(text, file, first + at + 1, reason or ""))
         return batch.filter(pc.invert(is_broken)), quarantined, counts

@@ -305,14 +305,12 @@ class ParquetBatch:
             part, sink = prepared.part, writer.find_sink(self.spark)
             if sink is None:
                 raise NotLocal(f"of the table: {writer.find_obstacle()}")
-            if sink.rules:
-                raise NotLocal(
-                    "of the table: it has conditions on its rows, and those of files with types are not checked"
-                )
             texts = tuple(sink.text_partitions) if isinstance(sink, TableSink) else ()
             conversion = None
-            if texts or not _is_copied(prepared, schema, route):
-                conversion = RowConversion(part.schema, prepared.rules, route, schema, policy.samples, texts)
+            if texts or sink.rules or not _is_copied(prepared, schema, route):
+                conversion = RowConversion(
+                    part.schema, prepared.rules, route, schema, policy.samples, texts, tuple(sink.rules)
+                )
                 conversion.ensure_exact()
             copy = find_column_copy(
                 self.spark, part.files, part.own, schema, route, sink, part.given, conversion, part.footers

@@ -73,6 +73,7 @@ from widen.protocol.file_statistics import indexed_leaves, is_private, private_c
 from widen.protocol.parquet_files import LEAF_COUNTS, PROLEPTIC
 from widen.protocol.partition_values import directory_name
 from widen.protocol.table_configuration import TableConfiguration
+from widen.rows.row_builder import RowCondition
 from widen.schema.table_state import check_constraints
 from widen.spark.arrow_types import count_up, to_arrow, to_utc
 from widen.spark.engine import is_local
@@ -420,7 +421,13 @@ class IcebergLayout:
     partition_by: tuple[PartitionField, ...] = ()
 
     text_partitions: ClassVar[Sequence[str]] = ()
-    rules: ClassVar[Sequence[RowRule]] = ()
+    condition: RowCondition | None = None
+    """See `TableSink.condition`."""
+
+    @property
+    def rules(self) -> Sequence[RowCondition]:
+        """See `TableSink.rules`."""
+        return () if self.condition is None else (self.condition,)
 
     @property
     def store(self) -> LogStore:
@@ -626,7 +633,7 @@ class PartSink:
     text_partitions: ClassVar[Sequence[str]] = ()
     """See `TableSink.text_partitions`."""
 
-    rules: ClassVar[Sequence[RowRule]] = ()
+    rules: ClassVar[Sequence[RowCondition]] = ()
     """See `TableSink.rules`."""
 
     def open(self, schema: pa.Schema) -> PartWriter:
@@ -645,13 +652,15 @@ class TableSink:
     Args:
         columns: See `widen.spark.write.parquet_writer.stored_columns`.
         partition_by: The partition columns, by their names in the table.
-        rules: The conditions on rows.
+        conditions: The conditions of the table on its rows.
+        condition: One of the ingestion, for tasks that quarantine records.
     """
 
     layout: ArrowLayout
     columns: Mapping[str, Field]
     partition_by: tuple[str, ...] = ()
-    rules: tuple[RowRule, ...] = ()
+    conditions: tuple[RowRule, ...] = ()
+    condition: RowCondition | None = None
 
     schema: ClassVar[None] = None
     """The rows have the columns of the table, in any order."""
@@ -665,6 +674,11 @@ class TableSink:
     def job(self) -> str:
         """The folder of the files."""
         return self.layout.sink.job
+
+    @property
+    def rules(self) -> Sequence[RowCondition]:
+        """The conditions by which tasks quarantine records."""
+        return (*self.conditions, *(() if self.condition is None else (self.condition,)))
 
     @property
     def text_partitions(self) -> Sequence[str]:
@@ -915,7 +929,9 @@ class PartitionedWriter:
             [_to_table_type(name, field, given.get(name), batch.num_rows) for name, field in chosen]
             for chosen in (self._stored, self._partitions)
         )
-        ensure_rules(self._sink.rules, [name for name, _ in (*self._stored, *self._partitions)], [*columns, *values])
+        ensure_rules(
+            self._sink.conditions, [name for name, _ in (*self._stored, *self._partitions)], [*columns, *values]
+        )
         types = [field.type for _, field in self._partitions]
         texts = [to_partition_texts(column, data_type) for column, data_type in zip(values, types, strict=True)]
         rows = pa.Table.from_arrays(columns, schema=self._sink.layout.schema)

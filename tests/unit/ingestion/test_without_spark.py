@@ -475,7 +475,7 @@ def test_deletions_of_composite_keys_need_no_spark(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("words", [{}, {"sequence_by": "n"}, {"sequence_by": "n", "history": True}])
 def test_iceberg_rows_by_key_that_only_spark_decides_say_so(tmp_path: Path, words: dict[str, Any]) -> None:
-    (tmp_path / "0.json").write_text('{"id": 1, "n": 1}\n{"n": 1}\n')
+    (tmp_path / "0.json").write_text('{"id": 1, "n": 1}\n{"id": "x", "n": 1}\n')
     done = run(KEYED, str(tmp_path), "shop.t", json.dumps(words), "1")
     reason = "every version of them is kept" if "history" in words else "some records may have no key"
     assert reason in done.stderr
@@ -549,8 +549,28 @@ for name in "aab":
     assert widen.Table(tmp_path / "t").version == 1
 
 
+@pytest.mark.parametrize("into", ["t", "shop.t"])
+def test_records_without_a_key_need_no_spark(tmp_path: Path, into: str) -> None:
+    (tmp_path / "0.json").write_text('{"id": 1, "n": 1}\n{"n": 2}\n{"id": 2}\nnothing\n')
+    place = str(tmp_path / "t") if into == "t" else into
+    done = run(KEYED, str(tmp_path), place, json.dumps({"sequence_by": "n", "verify": True}), "1")
+    assert done.returncode == 0, done.stderr
+    if into == "t":
+        rows, kept = (widen.Table(tmp_path / name).to_arrow().to_pylist() for name in ("t", "t_quarantine"))
+    else:
+        tables = (widen.IcebergTable(name, str(tmp_path / "c.db")).table for name in ("shop.t", "shop.t_quarantine"))
+        rows, kept = (table.scan().to_arrow().to_pylist() for table in tables)
+    assert [(row["id"], row["n"]) for row in rows] == [(1, 1)]
+    no_key = "the key id is missing, null or not a scalar"
+    assert sorted((row["position"], row["reason"]) for row in kept) == [
+        (2, no_key),
+        (3, "n has no value that tells which record is newer"),
+        (4, no_key),
+    ]
+
+
 def test_rows_by_key_that_only_spark_decides_say_so(tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_text('{"id": 1, "n": 1}\n{"n": 1}\n')
+    (tmp_path / "a.json").write_text('{"id": 1, "n": 1}\n{"id": "x", "n": 1}\n')
     words = "'key': ['id'], 'engine': 'local'"
     for more, reason in (
         ("'sequence_by': 'n'", "some records may have no key"),

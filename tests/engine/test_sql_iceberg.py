@@ -13,6 +13,7 @@ import widen
 from support.command_line import run, run_json
 from support.iceberg_files import embedded_catalog
 from widen.errors import (
+    IcebergTableNotFound,
     InvalidOption,
     NotForIceberg,
     OptionMissing,
@@ -77,6 +78,25 @@ def test_a_column_is_not_its_own_place_or_name(sql: Sql, orders: str, statement:
     assert sql.catalog.load_table(orders).metadata == before
     sql(f"ALTER TABLE {orders} ALTER COLUMN kind AFTER id")  # where it is
     assert sql.catalog.load_table(orders).schema() == before.schema()
+
+
+def test_tables_of_namespaces_with_several_levels(sql: Sql) -> None:
+    table = "l1.`l 2`.l3.orders"
+    sql(f"CREATE TABLE {table} (id int COMMENT 'number', kind string) USING iceberg")
+    sql(f"INSERT INTO {table} VALUES (1, 'a'), (2, 'b')")
+    query = (
+        f"SELECT l3.orders.id, {table}.kind AS `l3.orders.kind` FROM {table} WHERE orders.id < 2 AND L3.orders.id > 0"
+    )
+    assert sql(query) == [(1, "a")]
+    assert sql(f"SELECT {table}.* FROM {table} JOIN {table} AS o ON l3.orders.id = o.id + 1") == [(2, "b")]
+    sql(f"CREATE TABLE l1.copy AS SELECT * FROM {table}")
+    assert sql.rows("l1.copy") == sql.rows("l1.l 2.l3.orders") == [(1, "a"), (2, "b")]
+    assert [field.doc for field in sql.catalog.load_table("l1.copy").schema().fields] == ["number", None]
+    sql(f"MERGE INTO {table} USING l1.copy ON {table}.id = l1.copy.id + 1 WHEN MATCHED THEN UPDATE SET kind = 'm'")
+    assert sql.rows("l1.l 2.l3.orders") == [(1, "a"), (2, "m")]
+    for missing in ("l1.nowhere.l3.orders", "l1.l2.missing"):
+        with pytest.raises(IcebergTableNotFound, match=f"There is no Iceberg table {missing}"):
+            sql(f"SELECT * FROM {missing} JOIN {table} USING (id)")
 
 
 def test_rows_are_inserted_updated_merged_and_deleted(sql: Sql, orders: str) -> None:

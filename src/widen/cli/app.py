@@ -141,7 +141,13 @@ def for_both_formats(delta: Callable[..., None], iceberg: Callable[..., None]) -
         for option, value in given.items():
             if option not in after and value != before[option].default:
                 raise typer.BadParameter(f"{_option(option)} does not apply to Iceberg tables.")
-        iceberg(catalog=name, **{option: value for option, value in given.items() if option in after})
+        try:
+            iceberg(catalog=name, **{option: value for option, value in given.items() if option in after})
+        except WidenError:
+            from widen.sql_commands.iceberg_statements import iceberg_codes
+
+            with iceberg_codes():
+                raise
 
     every = (*before.values(), *only)
     parameters = [*(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in every), catalog]

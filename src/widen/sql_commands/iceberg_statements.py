@@ -18,7 +18,7 @@ from widen.iceberg.schema_conversion import to_model
 from widen.iceberg.table_commit import NewTable, create_iceberg_table, open_transaction
 from widen.log.commit_files import time_text
 from widen.log.commit_outcome import Conflicted, StagedFiles
-from widen.model.column_path import Path, as_nullable, format_path, resolve
+from widen.model.column_path import Path, as_nullable, format_path, map_fields, resolve
 from widen.model.types import StructType, compact_sql, name_key
 from widen.protocol.column_metadata import DEFAULT
 from widen.schema import alter
@@ -258,9 +258,13 @@ def create(
         table = IcebergTable(str(name), catalog.source)
         return ChangedTable(table, version_of(table))
     columns = statement.schema if isinstance(statement, CreateTableStatement) else None
-    schema = columns if columns is not None else as_nullable(from_spark(rows.schema)) if rows is not None else None
-    assert schema is not None
-    _ensure_plain_columns(schema)
+    if columns is not None:
+        _ensure_plain_columns(columns)
+        schema = columns
+    else:
+        assert rows is not None
+        # The columns of a table bring its ids and its defaults with them.
+        schema = map_fields(as_nullable(from_spark(rows.schema)), lambda _, field: field.only_metadata(COMMENT))
     fields = resolve_partition_fields(parse_partition_by(statement.partition_by), schema)
     comment = {} if statement.comment is None else {_COMMENT: statement.comment}
     new = NewTable(schema, fields, {**statement.properties, **comment})

@@ -52,6 +52,8 @@ _AT_VERSION = re.compile(r"(.+)@v(\d+)", re.DOTALL)
 _LINEAGE = {name_key(field.name) for field in LINEAGE}
 _EXCEPT = f" EXCEPT ({', '.join(LINEAGE.names)})"
 _STAR = "* would have the columns of row lineage too; name the columns, or use `widen read --row-lineage`"
+_NO_LEVELS, _LEVELS = "REQUIRES_SINGLE_PART_NAMESPACE", 2
+"""What Spark says about a name with more parts than its own catalog has, and how many these are."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -107,20 +109,38 @@ class QueryRunner:
             RequestError: a subclass that names the reason why the changes of a table cannot be read.
         """
         frames: dict[str, DataFrame] = {}
-        template, at = "", 0
-        references = sorted(self._references(text), key=lambda each: each.start)
+        references = [*self._references(text)]
+        edits = [*_short_qualifiers(text, references)]
         if any(each.has_lineage for each in references):
-            text, references = _without_lineage_in_stars(text, references)
+            edits += _stars_without_lineage(text, references)
         for number, reference in enumerate(references):
             name = f"widen_{number}"
             frames[name] = self._read(text, reference)
-            template += _escape(text[at : reference.start]) + f"{{{name}}}{reference.alias}"
-            at = reference.end
+            edits.append((reference.start, reference.end, f"{{{name}}}{reference.alias}"))
+        template, at = "", 0
+        for start, end, new in sorted(edits):
+            template += _escape(text[at:start]) + new
+            at = end
         template += _escape(text[at:])
         try:
             return self.spark.sql(template, None, **frames) if frames else self.spark.sql(text)
         except spark_errors() as error:
+            if _NO_LEVELS in str(error):
+                self._ensure_tables_exist(text)
             raise refused_message(text, 0, f"Spark says: {first_line(error).rstrip('.')}") from error
+
+    def _ensure_tables_exist(self, text: str) -> None:
+        """Check the names of a query that only the Iceberg catalog can have: that of Spark has one level of namespaces.
+
+        Raises:
+            IcebergTableNotFound: it does not have one of them.
+        """
+        if self.catalog is None:
+            return
+        for _, parts, _ in _tables(text, tokenize(text)):
+            name = self.catalog.name(to_table_reference(parts))
+            if name is not None and len(parts) > _LEVELS and self.catalog.find(to_table_reference(parts)) is None:
+                raise name.not_found()
 
     def _references(self, text: str) -> Iterator[_Reference]:
         """Yield the tables that are read by Widen; views and other tables of the session are left to Spark."""
@@ -230,27 +250,36 @@ def _number(text: str, reference: _Reference) -> int:
     return int(version)
 
 
-def _without_lineage_in_stars(text: str, references: Sequence[_Reference]) -> tuple[str, list[_Reference]]:
-    """Return a query in which ``*`` has no columns of row lineage, as in Iceberg for Spark, and its tables.
+_Edit: TypeAlias = tuple[int, int, str]
+"""The positions in a text between which there is another text instead."""
+
+
+def _short_qualifiers(text: str, references: Sequence[_Reference]) -> Iterator[_Edit]:
+    """Yield what makes ``orders.id`` of ``shop.orders.id``: a table has the last part of its name as alias here."""
+    tokens = [each for each in tokenize(text) if not any(ref.start <= each.start < ref.end for ref in references)]
+    names = [name_key(token.text) for token in tokens]
+    for parts in {reference.table.parts for reference in references if reference.alias}:
+        wanted = [name_key(part) for part in parts]
+        for length in range(len(wanted), 1, -1):
+            path = [step for part in wanted[-length:] for step in (part, ".")]
+            for at in range(len(names) - len(path)):
+                if names[at : at + len(path)] == path and (not at or names[at - 1] != "."):
+                    yield tokens[at].start, tokens[at + len(path) - 2].start, ""
+
+
+def _stars_without_lineage(text: str, references: Sequence[_Reference]) -> Iterator[_Edit]:
+    """Yield what takes the columns of row lineage out of ``*``, which does not have them in Iceberg for Spark.
 
     Raises:
         InvalidStatement: it is not known here what a ``*`` stands for.
     """
     tokens = tokenize(text)
-    stars = [token for number, token in enumerate(tokens) if token.word == "*" and _is_star(tokens, number)]
-    if not stars:
-        return text, [*references]
-    selects = sum(token.word == "SELECT" for token in tokens)
-    begun = [token for token in tokens if token.start >= stars[0].end]
-    if len(references) > 1 or selects > 1 or len(stars) > 1 or (begun and begun[0].word == "EXCEPT"):
-        raise refused_message(text, stars[0].start, _STAR)
-    at = stars[0].end
-    shift = len(_EXCEPT)
-    moved = [
-        replace(each, start=each.start + shift, end=each.end + shift) if each.start >= at else each
-        for each in references
-    ]
-    return text[:at] + _EXCEPT + text[at:], moved
+    stars = [number for number, token in enumerate(tokens) if token.word == "*" and _is_star(tokens, number)]
+    words = [token.word for token in tokens]
+    for number in stars:
+        if max(len(references), words.count("SELECT"), len(stars)) > 1 or words[number + 1 : number + 2] == ["EXCEPT"]:
+            raise refused_message(text, tokens[number].start, _STAR)
+        yield tokens[number].end, tokens[number].end, _EXCEPT
 
 
 def _is_star(tokens: Sequence[Token], number: int) -> bool:

@@ -46,6 +46,23 @@ def test_show(table: Table, catalog: str) -> None:
     assert (shown["files"], shown["rows"], shown["properties"]["owner"]) == (1, 2, "shop")
 
 
+def test_a_table_without_a_snapshot(tmp_path: Path) -> None:
+    embedded_catalog(tmp_path).create_table("ns.empty", SCHEMA)
+    shown = run("show", "ns.empty", "--catalog", str(tmp_path / "catalog.db")).stdout
+    assert "no snapshot · 0 files" in shown
+
+
+def test_errors_have_codes_of_iceberg(table: Table, catalog: str) -> None:
+    for words, code in (
+        (("diff", "ns.orders", "--from", "1"), "ICEBERG_VERSION_NOT_FOUND"),
+        (("alter", "ns.orders", "nowhere", "--type", "int"), "ICEBERG_COLUMN_NOT_FOUND_IN_SCHEMA"),
+        (("alter", "ns.orders", "id", "--rename", "name"), "FIELD_ALREADY_EXISTS"),
+    ):
+        refused = run(*words, "--catalog", catalog)
+        assert refused.exit_code == 1
+        assert refused.stderr.splitlines()[-1] == code, refused.stderr
+
+
 def test_history(table: Table, catalog: str) -> None:
     assert "added-records 2" in run("history", "ns.orders", "--catalog", catalog).stdout
     (entry,) = json.loads(run("history", "ns.orders", "--catalog", catalog, "--json").stdout)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import gc
 import os
+import sqlite3
 import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 from unittest import mock
 
 import pytest
@@ -130,6 +131,31 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
             file.write(f"{report.nodeid} ({report.when})\n")
 
 
+@pytest.fixture(autouse=True, scope="session")
+def never_wait_for_the_disk() -> Iterator[None]:
+    """Leave what is written to the memory of the system: no test cuts the power, and a killed process loses nothing.
+
+    For files of logs, and for the SQLite databases of catalogs. With WIDEN_TEST_ENGINE=spark all is as users have it.
+    """
+    if ENGINE == "spark":
+        yield
+        return
+    from sqlalchemy import event
+    from sqlalchemy.engine import Engine
+
+    def trust_the_system(connection: Any, _: object) -> None:
+        if isinstance(connection, sqlite3.Connection):
+            connection.execute("PRAGMA synchronous = OFF")
+
+    def never_wait(_: int) -> None:
+        return
+
+    event.listen(Engine, "connect", trust_the_system)
+    with mock.patch.object(os, "fsync", new=never_wait):
+        yield
+    event.remove(Engine, "connect", trust_the_system)
+
+
 WITHOUT_SPARK = os.environ.get("WIDEN_TEST_SPARK") == "none"
 
 
@@ -179,13 +205,13 @@ def _names(text: str) -> frozenset[str]:
 LOCAL = _names("""
     cli contract csv_damage csv_header envelopes exact existing_table iceberg_faults ingest ingest_glue ingest_iceberg
     interrupted_load keyed_proof keys keys_races kinds_and_columns loads maps masks numbers pipelines quarantine replay
-    returning_columns sinks sources two_weeks
+    returning_columns row_versions sinks sources two_weeks
 """)
 """Files of tests whose subject is not Spark, so that what needs no Spark is done in this process."""
 
 READS_HERE = LOCAL | _names("""
     append change_grow delete drop_crossed drop_feature faults feed flow fold grow keys_faults merge optimize overwrite
-    race restore rewrite row_versions rules typed unify update verify verify_columns
+    race restore rewrite rules typed unify update verify verify_columns
 """)
 """Files of tests that look at rows of Delta tables without asking how Spark reads them."""
 

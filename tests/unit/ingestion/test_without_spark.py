@@ -7,8 +7,6 @@ import json
 import os
 import random
 import re
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -19,29 +17,10 @@ from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog.sql import SqlCatalog
 
 import widen
+from support.without_spark import run_without_spark as run
 from widen.errors import CorruptFile, InvalidOption, StorageError
 from widen.proof.record_digests import find_native_readers
 from widen.table import create_table
-
-BLOCKED = """
-import json, sys
-from importlib.abc import MetaPathFinder
-
-class NoSpark(MetaPathFinder):
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("pyspark", "py4j"):
-            raise ModuleNotFoundError("No module named " + repr(name), name=name)
-
-sys.meta_path.insert(0, NoSpark())
-import widen
-"""
-
-
-def run(code: str, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run code in a process that has no PySpark."""
-    return subprocess.run(
-        [sys.executable, "-c", BLOCKED + code, *words], capture_output=True, text=True, check=False, timeout=300
-    )
 
 
 def values(code: str, *words: str) -> Any:

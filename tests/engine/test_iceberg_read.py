@@ -56,8 +56,7 @@ from support.iceberg_files import (
     position_deletes,
     write_file,
 )
-from widen.cli.iceberg_commands import _query_here
-from widen.cli.show_commands import _lines
+from widen.cli.show_commands import _lines, query_iceberg_table
 from widen.errors import CorruptFile, InvalidOption, UnsupportedColumnType, UnsupportedFeatureForRead, VersionNotFound
 from widen.spark.iceberg import file_columns
 from widen.spark.read import scan
@@ -712,7 +711,7 @@ def query(
 ) -> tuple[Any, pa.Table]:
     """Return the columns and the rows that `widen read` shows without Spark."""
     here = {"version": None, "timestamp": None, "branch": None, "tag": None, **point}
-    return _query_here(opened(table), here, where, select, None, unified=unified, row_lineage=False)
+    return query_iceberg_table(opened(table), here, where, select, None, unified=unified, row_lineage=False)
 
 
 def ensure_same_rows(spark: SparkSession, table: Table, *asked: Mapping[str, Any], **point: Any) -> None:

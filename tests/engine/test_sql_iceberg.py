@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 import widen
 from support.command_line import run, run_json
 from support.iceberg_files import embedded_catalog
+from widen.cli import output
 from widen.errors import (
     IcebergTableNotFound,
     InvalidOption,
@@ -21,6 +22,7 @@ from widen.errors import (
     TableAlreadyExists,
     WidenError,
 )
+from widen.spark import session
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +99,24 @@ def test_tables_of_namespaces_with_several_levels(sql: Sql) -> None:
     for missing in ("l1.nowhere.l3.orders", "l1.l2.missing"):
         with pytest.raises(IcebergTableNotFound, match=f"There is no Iceberg table {missing}"):
             sql(f"SELECT * FROM {missing} JOIN {table} USING (id)")
+
+
+def test_a_plain_query_of_a_branch_needs_no_spark(
+    sql: Sql, orders: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, at = orders, ("--catalog", str(folder / "catalog.db"), "--json")
+    widen.IcebergTable(name, sql.catalog).create_branch("audit")
+    sql(f"INSERT INTO {name}.branch_audit (id) VALUES (3)")
+    queries = (
+        f"SELECT kind, id FROM {name}",
+        f"SELECT id FROM {name}.branch_audit WHERE id > 1",
+        f"SELECT count(*) FROM {name}",
+    )
+    expected = [sorted(run("sql", query, *at).stdout.splitlines()) for query in queries]
+    monkeypatch.setattr(session, "find_active", lambda: None)
+    monkeypatch.setattr(output, "spark_session", lambda: pytest.fail("it starts Spark"))
+    assert [sorted(run("sql", query, *at).stdout.splitlines()) for query in queries] == expected
+    assert expected[1:] == [['{"id":2}', '{"id":3}'], ['{"count(1)":2}']]
 
 
 def test_rows_are_inserted_updated_merged_and_deleted(sql: Sql, orders: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 import widen
 from support.command_line import run, run_json
 from support.old_table import age
+from widen.cli import output
 from widen.cli.app import app
 from widen.errors import (
     CastOverflow,
@@ -24,6 +26,7 @@ from widen.errors import (
     TableNotFound,
     VersionNotFound,
 )
+from widen.spark import session
 from widen.table import Table
 
 FEED = {"delta.enableChangeDataFeed": "true", "delta.enableTypeWidening": "true"}
@@ -44,6 +47,68 @@ def past(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
     table.alter_column("id", type="int")
     table.append(spark.sql("SELECT 3000 id, 'new' name")).table.delete("id = 1", spark=spark)
     return str(place)
+
+
+@pytest.fixture
+def without_spark(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[str] | None]:
+    """Runs a query as a process does that has no session; None if it starts one."""
+
+    def read(text: str, *options: str) -> list[str] | None:
+        with monkeypatch.context() as patch:
+            patch.setattr(session, "find_active", lambda: None)
+            patch.setattr(output, "spark_session", lambda: pytest.skip("it starts Spark"))
+            try:
+                return sorted(run("sql", text, *options, "--json").stdout.splitlines())
+            except pytest.skip.Exception:
+                return None
+
+    return read
+
+
+PLAIN = """
+    SELECT * FROM {}
+    select ID, name as `as` from {}
+    SELECT count(*) FROM {}
+    SELECT * FROM {} LIMIT 0
+    SELECT count(1) AS n FROM {} WHERE id > 2 LIMIT 1
+    SELECT 'a, b FROM c' AS t FROM {} VERSION AS OF 1
+    SELECT id + 1 AS x FROM {} VERSION AS OF 3 WHERE id < 3 AND name <> ' LIMIT 1'
+    SELECT name /* , id */ FROM {};
+"""
+MORE = """
+    SELECT DISTINCT id FROM {}
+    SELECT id FROM {} ORDER BY id
+    SELECT t.id FROM {} t
+    SELECT max(id) AS m FROM {}
+    SELECT id FROM {} UNION ALL SELECT 1
+    SELECT id FROM {} GROUP BY id HAVING id > 1
+    SELECT id FROM {} LIMIT 1 + 1
+    SELECT b.id FROM {0}, {0} AS b
+    SELECT id FROM {} TABLESAMPLE (100 PERCENT)
+    SELECT *, id AS x FROM {}
+    SELECT id FROM {} WHERE id IN (SELECT 2)
+    WITH x AS (SELECT 1) SELECT id FROM {}
+    SELECT id FROM {} OFFSET 1
+    SELECT id FROM {} TIMESTAMP AS OF current_timestamp()
+    SELECT id, row_number() OVER (ORDER BY id) AS r FROM {}
+    SELECT id FROM (SELECT id FROM {})
+    SELECT id FROM {} LATERAL VIEW explode(array(1)) e AS x
+    SELECT id FROM {} JOIN (SELECT 2 AS id) USING (id)
+    SELECT 1 AS x
+"""
+
+
+def test_a_plain_query_needs_no_spark(without_spark: Callable[[str], list[str] | None], past: str) -> None:
+    for query in PLAIN.strip().splitlines():
+        text = query.format(f"delta.`{past}`")
+        expected = run("sql", text, "--json")
+        assert expected.exit_code == 0, expected.stderr
+        assert without_spark(text) == sorted(expected.stdout.splitlines()), query
+    for query in MORE.strip().splitlines():
+        text = query.format(f"delta.`{past}`")
+        assert without_spark(text) is None, query
+        assert run("sql", text, "--json").exit_code == 0, query
+    assert len(without_spark(f"SELECT id FROM delta.`{past}` LIMIT 1") or []) == 1
 
 
 def test_queries_read_versions_and_changes_anywhere(spark: SparkSession, past: str) -> None:

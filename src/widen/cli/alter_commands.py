@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from json import dumps
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -15,10 +16,12 @@ from rich.text import Text
 
 from widen.cli import output, shared_options
 from widen.cli.output import note, progress, show, show_json
-from widen.cli.show_commands import show_rows
+from widen.cli.show_commands import SHOWN_ROWS, query_iceberg_table, query_table, read_rows_here, show_lines, show_rows
 from widen.errors import InvalidOption
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from widen.cli.output import StepDisplay
     from widen.model.types import StructType
     from widen.schema.alter import ColumnChanges, NewColumn
@@ -195,10 +198,17 @@ def _run_statement(text: str, settings: dict[str, str], limit: int | None, catal
     from widen.report import terminal
     from widen.sql_commands.execute import needs_session, run_statement
     from widen.sql_commands.parser import parse_sql
-    from widen.sql_commands.statements import ChangedTable, QueryResult
+    from widen.sql_commands.statements import ChangedTable, Query, QueryResult
     from widen.table import Table
 
     statement = parse_sql(text)
+    if isinstance(statement, Query):
+        with progress("reading"):
+            most = limit if json or limit else SHOWN_ROWS
+            shown = read_rows_here(partial(_query_here, statement.text, settings, catalog), most)
+        if shown is not None:
+            show_lines(*shown, limit, json=json)
+            return
     session = output.spark_session() if needs_session(statement, catalog) else None
     done = run_statement(statement, session, settings, catalog)
     if isinstance(done, ChangedTable):
@@ -213,6 +223,33 @@ def _run_statement(text: str, settings: dict[str, str], limit: int | None, catal
     else:
         lines = [dumps(row) for row in done.to_values()]
         show(terminal.rows_parts(done.names, lines, folds=len(done.names) <= FEW_COLUMNS))
+
+
+def _query_here(
+    text: str, settings: dict[str, str], catalog: str | None, limit: int | None
+) -> tuple[StructType, pa.Table]:
+    """Return the rows of a query, read without Spark.
+
+    Raises:
+        NotLocal: only Spark can do that exactly.
+    """
+    from widen.spark.read.local_rows import NotLocal
+    from widen.sql_commands.iceberg_statements import IcebergCatalog
+    from widen.sql_commands.queries import find_plain_select
+    from widen.table import Table
+
+    select = find_plain_select(text)
+    if select is None:
+        raise NotLocal("the query does more than to select rows of one table")
+    most = min((each for each in (limit, select.limit) if each is not None), default=None)
+    found = None if catalog is None else IcebergCatalog(catalog).find(select.table)
+    if found is not None:
+        point = {"version": select.version, "timestamp": None, "branch": found.branch, "tag": None}
+        return query_iceberg_table(found, point, select.where, select.columns, most, unified=False, row_lineage=False)
+    if select.table.location is None:
+        raise NotLocal("it knows where the table is")
+    table = Table(select.table.location, settings)
+    return query_table(table, select.where, select.columns, most, unified=False, version=select.version, timestamp=None)
 
 
 def report_snapshot(before: int, table: IcebergTable, *, json: bool) -> None:

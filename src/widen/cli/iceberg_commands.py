@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -20,6 +20,7 @@ from widen.cli.shared_options import ContractForm
 from widen.cli.show_commands import (
     SHOWN_ROWS,
     acknowledge_decisions,
+    query_iceberg_table,
     read_rows_here,
     scan_rows,
     select_rows,
@@ -34,8 +35,6 @@ from widen.cli.show_commands import (
 from widen.model.lazy_module import import_lazily
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from widen.model.types import StructType
     from widen.table import IcebergTable
     from widen.table.results import TableChange
@@ -256,7 +255,7 @@ def read_iceberg_table(
     with progress("reading"):
         opened, names = IcebergTable(table, catalog), split_selected(select)
         most = limit if json or limit else SHOWN_ROWS
-        query = partial(_query_here, opened, point, unified=unified, row_lineage=row_lineage)
+        query = partial(query_iceberg_table, opened, point, unified=unified, row_lineage=row_lineage)
         shown, frame = read_rows_here(partial(query, where, names), most), None
         if shown is None:
             frame = select_rows(opened, where, names, unified=unified, row_lineage=row_lineage, **point)
@@ -265,40 +264,6 @@ def read_iceberg_table(
         return
     assert frame is not None
     show_rows(frame, limit, json=json)
-
-
-def _query_here(
-    table: IcebergTable,
-    point: Mapping[str, Any],
-    where: str | None,
-    select: Sequence[str],
-    limit: int | None,
-    *,
-    unified: bool,
-    row_lineage: bool,
-) -> tuple[StructType, pa.Table]:
-    """Return rows of a snapshot, read without Spark.
-
-    Raises:
-        NotLocal: only Spark can do that exactly.
-    """
-    from widen.iceberg.properties import read_sources
-    from widen.iceberg.schema_conversion import to_model
-    from widen.iceberg.snapshots import SnapshotReference, find_read_point
-    from widen.log.commit_files import to_ms
-    from widen.spark.iceberg.table_scan import IcebergSource, open_queried_files
-    from widen.spark.read.local_query import query_files
-    from widen.spark.read.local_rows import NotLocal
-
-    if row_lineage:
-        raise NotLocal("it reads row ids")
-    opened, timestamp = table.table, point["timestamp"]
-    at_ms = None if timestamp is None else to_ms(timestamp)
-    wanted = SnapshotReference(point["version"], at_ms, point["branch"], point["tag"])
-    read_point = find_read_point(opened.metadata, wanted)
-    schema = to_model(read_point.schema, read_sources(table.properties, table.name))
-    source = IcebergSource(output.spark_session, opened.io, read_point)
-    return query_files(schema, partial(open_queried_files, source, schema), where, select, limit, unified=unified)
 
 
 def view_iceberg(

@@ -282,7 +282,7 @@ def read(
         point: dict[str, Any] = {"version": version, "timestamp": timestamp}
         names = split_selected(select)
         most = limit if json or limit else SHOWN_ROWS
-        shown = read_rows_here(partial(_query_here, opened, where, names, unified=unified, **point), most)
+        shown = read_rows_here(partial(query_table, opened, where, names, unified=unified, **point), most)
         frame = select_rows(opened, where, names, unified=unified, **point) if shown is None else None
     if shown is not None:
         show_lines(*shown, limit, json=json)
@@ -291,7 +291,7 @@ def read(
     show_rows(frame, limit, json=json)
 
 
-def _query_here(
+def query_table(
     table: Table,
     where: str | None,
     select: Sequence[str],
@@ -315,6 +315,40 @@ def _query_here(
         at_ms = None if timestamp is None else to_ms(timestamp)
         snapshot = open_snapshot(table.store, version, at_ms)
     return query_locally(snapshot, where, select, limit, unified=unified)
+
+
+def query_iceberg_table(
+    table: IcebergTable,
+    point: Mapping[str, Any],
+    where: str | None,
+    select: Sequence[str],
+    limit: int | None,
+    *,
+    unified: bool,
+    row_lineage: bool,
+) -> tuple[StructType, pa.Table]:
+    """Return rows of a snapshot, read without Spark.
+
+    Raises:
+        NotLocal: only Spark can do that exactly.
+    """
+    from widen.iceberg.properties import read_sources
+    from widen.iceberg.schema_conversion import to_model
+    from widen.iceberg.snapshots import SnapshotReference, find_read_point
+    from widen.log.commit_files import to_ms
+    from widen.spark.iceberg.table_scan import IcebergSource, open_queried_files
+    from widen.spark.read.local_query import query_files
+    from widen.spark.read.local_rows import NotLocal
+
+    if row_lineage:
+        raise NotLocal("it reads row ids")
+    opened, timestamp = table.table, point["timestamp"]
+    at_ms = None if timestamp is None else to_ms(timestamp)
+    wanted = SnapshotReference(point["version"], at_ms, point["branch"], point["tag"])
+    read_point = find_read_point(opened.metadata, wanted)
+    schema = to_model(read_point.schema, read_sources(table.properties, table.name))
+    source = IcebergSource(output.spark_session, opened.io, read_point)
+    return query_files(schema, partial(open_queried_files, source, schema), where, select, limit, unified=unified)
 
 
 def read_rows_here(

@@ -238,6 +238,52 @@ class QueryRunner:
         return _EPOCH + timedelta(microseconds=micros)
 
 
+@dataclass(frozen=True, slots=True)
+class PlainSelect:
+    """A query that only selects rows of one table.
+
+    Args:
+        columns: The texts of its columns and expressions; none for all columns.
+        where: The text of its condition.
+    """
+
+    table: TableReference
+    version: int | None
+    columns: tuple[str, ...]
+    where: str | None
+    limit: int | None
+
+
+_OF_PLAIN_SELECT = frozenset({"expressions", "from", "from_", "where", "limit"})
+
+
+def find_plain_select(text: str) -> PlainSelect | None:
+    """Return what a query selects; None if it does more, or reads a table as it was at a time."""
+    try:
+        tree = sqlglot.parse_one(text, dialect="spark")
+    except (SqlglotError, RecursionError):
+        return None
+    if not isinstance(tree, sql.Select) or {name for name, value in tree.args.items() if value} - _OF_PLAIN_SELECT:
+        return None
+    table_nodes = list(tree.find_all(sql.Table))
+    if len(table_nodes) != 1 or not isinstance(table_nodes[0].parent, sql.From) or table_nodes[0].parent.parent != tree:
+        return None
+    reader = TokenReader(text)
+    reader.expect("SELECT")
+    columns = tuple(item.rest() for item in reader.items("FROM"))
+    reader.expect("FROM")
+    table = reader.table()
+    at_version = reader.accept("VERSION", "AS", "OF")
+    version = reader.next().text if at_version else None
+    where = reader.until("LIMIT") if reader.accept("WHERE") else None
+    limit = reader.next().text if reader.accept("LIMIT") else None
+    is_whole = reader.is_done and all(number is None or number.isdecimal() for number in (version, limit))
+    if not is_whole or _AT_VERSION.fullmatch(table.location or ""):
+        return None
+    version_number, most = (None if number is None else int(number) for number in (version, limit))
+    return PlainSelect(table, version_number, () if columns == ("*",) else columns, where, most)
+
+
 def _escape(text: str) -> str:
     """Return a text in which braces do not stand for DataFrames."""
     return text.replace("{", "{{").replace("}", "}}")

@@ -88,6 +88,11 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
         return str(self._name)
 
     @property
+    def branch(self) -> str | None:
+        """The branch that is read and changed; None for the main branch."""
+        return self._branch
+
+    @property
     def location(self) -> str:
         """The URL below which the table has its files."""
         return str(self._table.location())

@@ -10,6 +10,7 @@ import pytest
 import widen
 from support.command_line import run, run_json
 from widen.cli import output
+from widen.spark import session
 
 
 def test_a_rule_is_explained() -> None:
@@ -37,6 +38,7 @@ def test_an_unknown_code_is_an_error() -> None:
 
 
 def test_columns_can_be_selected_with_commas_between_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "find_active", lambda: None)
     monkeypatch.setattr(output, "spark_session", lambda: pytest.fail("Spark starts for a list of columns"))
     (tmp_path / "1.json").write_text('{"id": 1, "a,b": 2, "c": {"d": 3}}')
     properties = {"delta.columnMapping.mode": "name"}

@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from hashlib import sha256
+from subprocess import Popen
 from threading import Event, Thread
+from traceback import walk_tb
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -167,7 +169,26 @@ def _start_session() -> SparkSession:
         if key not in chosen:
             builder = builder.config(key, value)
     with without_usual_lines():
-        return builder.getOrCreate()
+        try:
+            return builder.getOrCreate()
+        except BaseException as error:
+            _end_java(error)
+            raise
+
+
+def _end_java(error: BaseException) -> None:
+    """End a process that the raising functions have started, as far as it is still theirs alone.
+
+    An interrupted PySpark deletes the folder where Java is to write its port. Java then fails to, and does not look
+    at its standard input, whose end would tell it to exit: the thread of its server keeps it alive for ever.
+
+    Source: Spark's PythonGatewayServer, and its launch_gateway in Python, which has the process in a local variable
+    """
+    for frame, _ in walk_tb(error.__traceback__):
+        for value in frame.f_locals.values():
+            if isinstance(value, Popen) and value.pid:  # none before the fork
+                value.kill()
+                value.wait()
 
 
 def _names_in_defaults_file() -> set[str]:

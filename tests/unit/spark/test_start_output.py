@@ -1,9 +1,17 @@
-"""Only the lines that every start of Spark has are left out of what Java writes."""
+"""What a start of Spark shows, and what an interrupted one leaves: no line of every start, and no Java."""
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
 
 USUAL = """\
 WARNING: Using incubator modules: jdk.incubator.vector
@@ -60,3 +68,46 @@ with without_usual_lines():
     pass
 """
     assert stderr_of(code) == []
+
+
+@pytest.mark.parametrize("call", ["find_session()", "open_session(None, 'spark')"])
+def test_an_interrupt_during_the_start_leaves_no_java_behind(tmp_path: Path, call: str) -> None:
+    """PySpark deletes the folder where Java writes its port; Java then fails, and its server goes on for ever."""
+    submit = tmp_path / "spark" / "bin" / "spark-submit"
+    submit.parent.mkdir(parents=True)
+    # Java before it has a port, which lives on without a standard input.
+    submit.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/new && mv {tmp_path}/new {tmp_path}/pid\nexec sleep 120\n")
+    submit.chmod(0o755)
+    code = f"""
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from widen.spark.engine import open_session
+from widen.spark.session import find_session
+try:
+    {call}
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    environment = {name: value for name, value in os.environ.items() if name not in ("JAVA_HOME", "SPARK_REMOTE")}
+    environment["SPARK_HOME"] = str(tmp_path / "spark")
+    process = subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True)
+    try:
+        wait_for((tmp_path / "pid").exists)
+        java = int((tmp_path / "pid").read_text())
+        process.send_signal(signal.SIGINT)
+        # A Java that is left keeps the output open.
+        assert process.communicate(timeout=30)[0] == "interrupted\n"
+        with pytest.raises(ProcessLookupError):
+            os.kill(java, 0)
+    finally:
+        process.kill()
+        process.wait()
+        with suppress(FileNotFoundError, ProcessLookupError):
+            os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+
+
+def wait_for(is_done: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not is_done():
+        assert time.monotonic() < end
+        time.sleep(0.05)

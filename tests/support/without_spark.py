@@ -13,8 +13,11 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from typing import TextIO
 
 SERVER = """
 import json, os, select, socket, sys
@@ -45,7 +48,8 @@ while not code:
         job = json.loads(line.makefile().readline())
         worker = os.fork()
         if worker:
-            line.sendall(str(os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1])).encode())
+            line.sendall(f"{worker}\\n".encode())
+            line.sendall(f"{os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1])}\\n".encode())
             os._exit(0)
         line.close()
         for number, place in enumerate((os.devnull, job["out"], job["err"])):
@@ -68,6 +72,7 @@ MODULES = (
     "pyiceberg.catalog.sql",
     "pyiceberg.io.pyarrow",
     "sqlalchemy.dialects.sqlite",
+    "widen.iceberg.table_commit",
     "widen.ingestion",
     "widen.spark.dml.merge",
     "widen.spark.ingest.local_keyed_verification",
@@ -95,15 +100,29 @@ def _start() -> str:
     return place
 
 
-def run_without_spark(code: str, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run code in a process that has no PySpark; it has the modules json, sys and widen."""
-    with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as line:
-        out, err = Path(folder) / "out", Path(folder) / "err"
-        out.touch()
-        err.touch()
-        job = {"code": code, "words": words, "out": str(out), "err": str(err)}
-        job |= {"environment": dict(os.environ), "folder": os.getcwd()}
+@contextmanager
+def fork_without_spark(code: str, *words: str, out: Path, err: Path) -> Iterator[tuple[int, TextIO]]:
+    """Run code in a process that has no PySpark, but the modules json, sys and widen.
+
+    Yields:
+        Its id, and where a line with its exit code is read when it has ended.
+    """
+    job = {"code": code, "words": words, "out": str(out), "err": str(err)}
+    job |= {"environment": dict(os.environ), "folder": os.getcwd()}
+    with socket.socket(socket.AF_UNIX) as line:
         line.settimeout(300)
         line.connect(_start())
         line.sendall(json.dumps(job).encode() + b"\n")
-        return subprocess.CompletedProcess(["-c", *words], int(line.recv(10)), out.read_text(), err.read_text())
+        with line.makefile() as told:
+            yield int(told.readline()), told
+
+
+def run_without_spark(code: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run code as `fork_without_spark` does, to its end."""
+    with tempfile.TemporaryDirectory() as folder:
+        out, err = Path(folder) / "out", Path(folder) / "err"
+        out.touch()
+        err.touch()
+        with fork_without_spark(code, *words, out=out, err=err) as (_, told):
+            ended = int(told.readline())
+        return subprocess.CompletedProcess(["-c", *words], ended, out.read_text(), err.read_text())

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
-import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from support.fault import FULL
+from support.without_spark import fork_without_spark
 from widen.iceberg.catalog import to_table_name
 from widen.iceberg.properties import INTERVAL, last_interval
 
@@ -45,14 +45,19 @@ def run_killed(program: str, *words: object, wait: Callable[[float], float]) -> 
     Args:
         wait: Returns how many seconds to wait after the first round, given how many that took.
     """
-    command = [sys.executable, "-c", program, *map(str, words)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as worker:
-        assert worker.stdout is not None
+    with tempfile.TemporaryDirectory() as folder:
+        out, err = Path(folder) / "out", Path(folder) / "err"
+        os.mkfifo(out)
+        err.touch()
         begin = time.monotonic()
-        reported = int(worker.stdout.readline())
-        time.sleep(wait(time.monotonic() - begin))
-        worker.send_signal(signal.SIGKILL)
-        rest = worker.stdout.read().split()
+        with fork_without_spark(program, *map(str, words), out=out, err=err) as (process, told), out.open() as lines:
+            line = lines.readline()
+            assert line, err.read_text()
+            reported = int(line)
+            time.sleep(wait(time.monotonic() - begin))
+            os.kill(process, signal.SIGKILL)
+            rest = lines.read().split()
+            assert int(told.readline()) == -signal.SIGKILL
     return int(rest[-1]) if rest and rest[-1].isdigit() else reported
 
 

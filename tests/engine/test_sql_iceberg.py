@@ -119,6 +119,13 @@ def test_a_plain_query_of_a_branch_needs_no_spark(
     assert expected[1:] == [['{"id":2}', '{"id":3}'], ['{"count(1)":2}']]
 
 
+def test_a_delta_table_is_created_from_a_query_of_an_iceberg_table(sql: Sql, orders: str, tmp_path: Path) -> None:
+    sql(f"CREATE TABLE delta.`{tmp_path}/copy` AS SELECT * FROM {orders}")
+    table = widen.Table(str(tmp_path / "copy"))
+    assert [(row["id"], row["kind"]) for row in sorted(table.to_arrow().to_pylist(), key=str)] == [(1, "a"), (2, "b")]
+    assert [dict(field.metadata) for field in table.schema] == [{}, {}, {}]
+
+
 def test_rows_are_inserted_updated_merged_and_deleted(sql: Sql, orders: str) -> None:
     sql(f"INSERT INTO {orders} (kind, id) SELECT 'c', 3")
     sql(f"UPDATE {orders} AS o SET kind = concat(o.kind, 'x') WHERE o.id < 3")

@@ -139,7 +139,7 @@ def run_statement(
             rows = None if query is None else QueryRunner(find_session(spark), storage_options, tables).run(query)
             with iceberg_codes():
                 return iceberg_statements.create(statement, tables, rows)
-        return _create(statement, spark, storage_options)
+        return _create(statement, spark, storage_options, tables)
     found = None if tables is None else tables.find(statement.table)
     if found is not None:
         with iceberg_codes():
@@ -255,7 +255,12 @@ def _execute(statement: Alteration | Restore, table: Table, spark: SparkSession 
             return change.table
 
 
-def _create(statement: Creation, spark: SparkSession | None, options: Mapping[str, str] | None) -> ChangedTable:
+def _create(
+    statement: Creation,
+    spark: SparkSession | None,
+    options: Mapping[str, str] | None,
+    tables: IcebergCatalog | None,
+) -> ChangedTable:
     """Create a table; a catalog name is checked first, and registered after the table exists."""
     name, place = statement.table.parts, _new_table_location(statement)
     session = None if statement.table.location else find_session(spark)
@@ -265,7 +270,7 @@ def _create(statement: Creation, spark: SparkSession | None, options: Mapping[st
         if is_name_in_use(session, name):
             return _existing_table(statement, find_table_location(session, name), options)
     try:
-        table = _make(statement, place, spark, options)
+        table = _make(statement, place, spark, options, tables)
     except TableAlreadyExists:
         result = _existing_table(statement, place, options)
     else:
@@ -275,7 +280,13 @@ def _create(statement: Creation, spark: SparkSession | None, options: Mapping[st
     return result
 
 
-def _make(statement: Creation, place: str, spark: SparkSession | None, options: Mapping[str, str] | None) -> Table:
+def _make(
+    statement: Creation,
+    place: str,
+    spark: SparkSession | None,
+    options: Mapping[str, str] | None,
+    tables: IcebergCatalog | None,
+) -> Table:
     details: dict[str, Any] = {
         "partition_by": _plain_columns(statement.partition_by),
         "cluster_by": statement.cluster_by,
@@ -285,7 +296,8 @@ def _make(statement: Creation, place: str, spark: SparkSession | None, options: 
     }
     if isinstance(statement, CreateTableStatement):
         return create_table(place, statement.schema, spark=spark, **details)
-    return create_table_as(place, QueryRunner(find_session(spark), options).run(statement.query), **details)
+    rows = QueryRunner(find_session(spark), options, tables).run(statement.query)
+    return create_table_as(place, rows, **details)
 
 
 def _plain_columns(texts: Sequence[str]) -> tuple[str, ...]:

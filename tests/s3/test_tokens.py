@@ -104,6 +104,20 @@ def test_keyed_loads_of_spark_outlive_their_tokens(spark: SparkSession, tmp_path
     assert [(row["n"], row["at"]) for row in rows(server)] == [(0, 1), (1, 2), (3, 1)]
 
 
+def test_a_stream_of_spark_outlives_its_tokens(spark: SparkSession, tmp_path: Path, server: TokenCatalog) -> None:
+    catalog, done = connect(server), list[widen.IngestResult]()
+    for number in range(4):
+        put(tmp_path / "in", f"{number}.jsonl", {"n": number, f"f{number}": "x"})
+    words = {"engine": "spark", "spark": spark, "once": True, "checkpoint": tmp_path / "cp", "max_files": 2}
+    for _ in range(2):
+        stream = widen.ingest_stream(
+            tmp_path / "in", NAME, catalog=catalog, on_interval=done.append, verify=True, **words
+        )
+        assert stream.wait()
+    assert [each.records for each in done] == [2, 2]
+    assert numbers(server) == [0, 1, 2, 3]
+
+
 def test_tokens_of_a_delta_table_are_replaced_in_one_session(spark: SparkSession, tmp_path: Path) -> None:
     """Hadoop keeps a client for each bucket, with the credentials that it got first."""
     clock = Clock(tmp_path / "fast")

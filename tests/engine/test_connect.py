@@ -16,6 +16,7 @@ from conftest import ROOT, session_settings
 from support import connect_client
 from support.connect_server import connect_server
 from support.fault import FULL
+from support.iceberg_shop import OPERATIONS
 
 Call = Callable[..., Any]
 
@@ -54,6 +55,18 @@ def test_an_ingestion_by_key_that_is_killed_leaves_no_key_twice(call: Call, tmp_
     report = call(connect_client.killed_keys, tmp_path, target, kills)
     assert (report["wrong"], report["kills"]) == ([], kills)
     print(report)
+
+
+STEPS = 10
+"""At how many steps each operation is killed, those of its commit among them, if all of them are asked for."""
+
+
+@pytest.mark.parametrize("operation", OPERATIONS if FULL in os.environ else ["merge"])
+def test_an_operation_on_an_iceberg_table_is_killed_at_each_step(call: Call, tmp_path: Path, operation: str) -> None:
+    report = call(connect_client.killed_shop, tmp_path, operation, STEPS if FULL in os.environ else 2)
+    assert report["wrong"] == []
+    assert {"before iceberg.commit_table", "after iceberg.commit_table"} <= {*report["kills"]}
+    print(operation, report["steps"], report["kills"])
 
 
 def test_the_client_has_no_driver(call: Call) -> None:

@@ -209,6 +209,11 @@ def killed_keys(place: Path, target: str, kills: int) -> dict[str, Any]:
     return _report("support.killed_keys", str(place), target, "7", str(kills))
 
 
+def killed_shop(place: Path, operation: str, kills: int) -> dict[str, Any]:
+    """Kill an operation on an Iceberg table on the same server; see `support.killed_shop`."""
+    return _report("support.killed_shop", str(place), operation, str(kills))
+
+
 def _report(program: str, *words: str) -> dict[str, Any]:
     done = subprocess.run([sys.executable, "-m", program, *words], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -206,14 +206,23 @@ def test_row_lineage_is_that_of_iceberg_for_spark(
         f"SELECT id, {lineage} FROM {{t}}",
         "SELECT *, _ROW_ID AS `key` FROM {t} WHERE _row_id > 7",
         "SELECT `_row_id`, t.* FROM {t} t",
+        "SELECT *, greatest(_row_id, id) FROM {t} WHERE coalesce(p, 'x') <> 'new' ORDER BY p, id",
         "SELECT count(*), max(_row_id * 2), max(_last_updated_sequence_number) FROM {t} GROUP BY p",
         "SELECT a._row_id - b._row_id AS d FROM {t} a JOIN {t} b ON a.id = b.id",
         f"SELECT p, _row_id FROM {{t}} VERSION AS OF {first}",
+        "SELECT * FROM (SELECT id, _row_id FROM {t}) JOIN (SELECT *, _row_id AS r FROM {t}) USING (id)",
+        "WITH w AS (SELECT max(_row_id + 0) AS r FROM {t}) SELECT * FROM w",
     ):
         rows = widen.sql(query.format(t=f"ns.{name}"), spark=spark, catalog=folder / "catalog.db")
         found = rows.selectExpr("to_json(struct(*), map('ignoreNullFields', 'false'))").collect()
         assert sorted(row[0] for row in found) == iceberg.json(query.format(t=table)), query
+    copy = f"CREATE TABLE delta.`{folder}/{name}` AS SELECT id, _row_id FROM ns.{name}"
+    widen.sql(copy, spark=spark, catalog=folder / "catalog.db")
+    merge = f"MERGE INTO delta.`{folder}/{name}` t USING (SELECT id, _row_id AS r FROM ns.{name}) s ON t._row_id = s.r"
+    widen.sql(f"{merge} WHEN MATCHED THEN UPDATE SET id = s.id - s.id", spark=spark, catalog=folder / "catalog.db")
+    assert {row["id"] for row in widen.Table(f"{folder}/{name}").to_arrow().to_pylist() if row["_row_id"]} == {0}
     for query in (
+        "SELECT *, _row_id FROM {t}, (SELECT 1)",
         "SELECT a._row_id, b.* FROM {t} a JOIN {t} b USING (id)",
         "SELECT * EXCEPT (id) FROM {t} WHERE _row_id > 1",
     ):

@@ -316,16 +316,44 @@ def _short_qualifiers(text: str, references: Sequence[_Reference]) -> Iterator[_
 def _stars_without_lineage(text: str, references: Sequence[_Reference]) -> Iterator[_Edit]:
     """Yield what takes the columns of row lineage out of ``*``, which does not have them in Iceberg for Spark.
 
+    A ``*`` of a query in which another query names them stays as it is.
+
     Raises:
         InvalidStatement: it is not known here what a ``*`` stands for.
     """
     tokens = tokenize(text)
+    levels = _query_levels(tokens)
     stars = [number for number, token in enumerate(tokens) if token.word == "*" and _is_star(tokens, number)]
-    words = [token.word for token in tokens]
+    places = {token.start: level for token, level in zip(tokens, levels, strict=True)}
     for number in stars:
-        if max(len(references), words.count("SELECT"), len(stars)) > 1 or words[number + 1 : number + 2] == ["EXCEPT"]:
-            raise refused_message(text, tokens[number].start, _STAR)
-        yield tokens[number].end, tokens[number].end, _EXCEPT
+        level, star = levels[number], tokens[number]
+        tables = [each for each in references if places.get(each.start) == level]
+        if not any(each.has_lineage for each in tables):
+            continue
+        words = [token.word for token, other in zip(tokens, levels, strict=True) if other == level]
+        after = words[words.index("FROM") :] if "FROM" in words else []
+        end = next((at for at, word in enumerate(after) if word.partition(" ")[0] in _AFTER_FROM), len(after))
+        sources = 1 + after.count("JOIN") + after[:end].count(",")
+        is_other = words.count("SELECT") > 1 or sum(levels[other] == level for other in stars) > 1
+        if is_other or sources > 1 or [each.word for each in tokens[number + 1 : number + 2]] == ["EXCEPT"]:
+            raise refused_message(text, star.start, _STAR)
+        yield star.end, star.end, _EXCEPT
+
+
+_AFTER_FROM = {"WHERE", "GROUP", "HAVING", "ORDER", "SORT", "DISTRIBUTE", "CLUSTER", "WINDOW", "LIMIT", "OFFSET"}
+
+
+def _query_levels(tokens: Sequence[Token]) -> list[int]:
+    """Return for each token the number of the token with which the innermost query around it begins."""
+    levels, open_queries = list[int](), [0]
+    for number, token in enumerate(tokens):
+        if token.word == "(":
+            begins = tokens[number + 1].word in ("SELECT", "WITH") if number + 1 < len(tokens) else False
+            open_queries.append(number + 1 if begins else open_queries[-1])
+        levels.append(open_queries[-1])
+        if token.word == ")" and len(open_queries) > 1:
+            open_queries.pop()
+    return levels
 
 
 def _is_star(tokens: Sequence[Token], number: int) -> bool:

@@ -63,23 +63,24 @@ def read_live_files(store: LogStore, checkpoint: Checkpoint, partitions: Sequenc
 
     Source: PROTOCOL.md#checkpoint-schema
     """
-    for path in _file_action_paths(store, checkpoint):
-        if path.endswith(".json"):
-            for block in split_into_pieces([LogPiece(path, store.read(path))]):
-                yield from FileActionReader(partitions, store.location).read(block).adds
-        else:
-            with _open_parquet(store, path) as file:
-                yield from _add_batches(path, file)
+
+    def read_json(path: str, data: bytes) -> Iterator[pa.RecordBatch]:
+        for block in split_into_pieces([LogPiece(path, data)]):
+            yield from FileActionReader(partitions, store.location).read(block).adds
+
+    return _read_file_actions(store, checkpoint, read_json, _add_batches)
 
 
 def read_removes(store: LogStore, checkpoint: Checkpoint) -> Iterator[Remove]:
     """Yield the remove actions (tombstones) of a checkpoint."""
-    for path in _file_action_paths(store, checkpoint):
-        if path.endswith(".json"):
-            yield from (line.remove for line in decode_commit(path, store.read(path)) if line.remove is not None)
-        else:
-            with _open_parquet(store, path) as file:
-                yield from (_convert(path, row["remove"], Remove) for row in _rows(file, "remove"))
+
+    def read_json(path: str, data: bytes) -> Iterator[Remove]:
+        return (line.remove for line in decode_commit(path, data) if line.remove is not None)
+
+    def read_parquet(path: str, file: pq.ParquetFile) -> Iterator[Remove]:
+        return (_convert(path, row["remove"], Remove) for row in _rows(file, "remove"))
+
+    return _read_file_actions(store, checkpoint, read_json, read_parquet)
 
 
 def checkpoint_non_file_actions(store: LogStore, checkpoint: Checkpoint, *keys: str) -> Iterator[NonFileAction]:
@@ -102,10 +103,9 @@ def read_sidecars(store: LogStore, entry: FileEntry) -> list[Sidecar]:
     Source: PROTOCOL.md#sidecar-files
     """
     if entry.path.endswith(".json"):
-        lines = decode_commit(entry.path, store.read(entry.path))
-        return [line.sidecar for line in lines if line.sidecar is not None]
+        return _sidecars_in_json(entry.path, store.read(entry.path))
     with _open_parquet(store, entry.path) as file:
-        return [_convert(entry.path, row["sidecar"], Sidecar) for row in _rows(file, "sidecar")]
+        return _sidecars_in_parquet(entry.path, file)
 
 
 def is_v2(store: LogStore, checkpoint: Checkpoint) -> bool:
@@ -117,11 +117,37 @@ def is_v2(store: LogStore, checkpoint: Checkpoint) -> bool:
     return not is_classic or any(read_sidecars(store, entry) for entry in checkpoint.files)
 
 
-def _file_action_paths(store: LogStore, checkpoint: Checkpoint) -> Iterator[str]:
+def _read_file_actions(
+    store: LogStore,
+    checkpoint: Checkpoint,
+    read_json: Callable[[str, bytes], Iterator[_T]],
+    read_parquet: Callable[[str, pq.ParquetFile], Iterator[_T]],
+) -> Iterator[_T]:
+    """Yield what these find in each file of a checkpoint, and in its sidecars; each file is opened once."""
     for entry in checkpoint.files:
-        yield entry.path
-        for sidecar in read_sidecars(store, entry):
-            yield _sidecar_path(store, entry, sidecar.path)
+        if entry.path.endswith(".json"):
+            data = store.read(entry.path)
+            sidecars = _sidecars_in_json(entry.path, data)
+            yield from read_json(entry.path, data)
+        else:
+            with _open_parquet(store, entry.path) as file:
+                sidecars = _sidecars_in_parquet(entry.path, file)
+                yield from read_parquet(entry.path, file)
+        for sidecar in sidecars:
+            path = _sidecar_path(store, entry, sidecar.path)
+            if path.endswith(".json"):
+                yield from read_json(path, store.read(path))
+                continue
+            with _open_parquet(store, path) as file:
+                yield from read_parquet(path, file)
+
+
+def _sidecars_in_json(path: str, data: bytes) -> list[Sidecar]:
+    return [line.sidecar for line in decode_commit(path, data) if line.sidecar is not None]
+
+
+def _sidecars_in_parquet(path: str, file: pq.ParquetFile) -> list[Sidecar]:
+    return [_convert(path, row["sidecar"], Sidecar) for row in _rows(file, "sidecar")]
 
 
 def _sidecar_path(store: LogStore, entry: FileEntry, path: str) -> str:
@@ -154,27 +180,33 @@ def _open_parquet(store: LogStore, path: str) -> Iterator[pq.ParquetFile]:
             raise corrupt_log(path, f"it is not a readable checkpoint ({first_line(error)})") from error
 
 
-def _leaves(file: pq.ParquetFile, column: str) -> list[str]:
-    """Return the leaves below a column; none if no row group has a value in any of them."""
-    schema, metadata = file.metadata.schema, file.metadata
-    numbers = [number for number in range(metadata.num_columns) if _is_below(schema.column(number).path, column)]
+def _leaves(file: pq.ParquetFile, *columns: str) -> list[str]:
+    """Return the leaves below columns; none below one without a value in any row group."""
+    metadata, found = file.metadata, list[str]()
+    paths = _paths(file)
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-    is_used = any(_has_values(group.column(number)) for number in numbers for group in groups)
-    return [schema.column(number).path for number in numbers if is_used]
+    for column in columns:
+        below = {number: path for number, path in enumerate(paths) if _is_below(path, column)}
+        if any(_has_values(group.column(number)) for number in below for group in groups):
+            found += below.values()
+    return found
+
+
+def _paths(file: pq.ParquetFile) -> list[str]:
+    schema = file.metadata.schema
+    return [schema.column(number).path for number in range(file.metadata.num_columns)]
 
 
 def _groups(file: pq.ParquetFile, leaves: Collection[str]) -> list[int]:
     """Return the numbers of the row groups that have a value in any of these leaves."""
     metadata = file.metadata
-    columns = [n for n in range(metadata.num_columns) if metadata.schema.column(n).path in leaves]
+    columns = [number for number, path in enumerate(_paths(file)) if path in leaves]
     groups = ((number, metadata.row_group(number)) for number in range(metadata.num_row_groups))
     return [number for number, group in groups if any(_has_values(group.column(n)) for n in columns)]
 
 
 def _all_leaves(file: pq.ParquetFile, column: str) -> list[str]:
-    schema = file.metadata.schema
-    paths = [schema.column(number).path for number in range(file.metadata.num_columns)]
-    return [path for path in paths if _is_below(path, column)]
+    return [path for path in _paths(file) if _is_below(path, column)]
 
 
 def _is_below(path: str, column: str) -> bool:
@@ -189,7 +221,7 @@ def _has_values(chunk: pq.ColumnChunkMetaData) -> bool:
 
 def _rows(file: pq.ParquetFile, *columns: str) -> Iterator[dict[str, Any]]:
     """Yield a row, with only that column, for each value of these columns."""
-    leaves = [leaf for column in columns for leaf in _leaves(file, column)]
+    leaves = _leaves(file, *columns)
     if not leaves:
         return
     groups = _groups(file, leaves)
@@ -222,7 +254,7 @@ def _without_nulls_below(key: str, value: Any) -> Any:
 
 
 def _add_batches(path: str, file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
-    leaves = [leaf for name in FILES.names for leaf in _leaves(file, f"add.{action_key(name)}")]
+    leaves = _leaves(file, *(f"add.{action_key(name)}" for name in FILES.names))
     leaves += _all_leaves(file, "add.partitionValues")  # statistics cannot tell an empty map from null
     parsed = _leaves(file, "add.stats_parsed") if _lacks_stats(file) else []
     for rows in file.iter_batches(_BATCH_ROWS, columns=sorted({*leaves, *parsed}), use_threads=False) if leaves else ():
@@ -234,8 +266,8 @@ def _add_batches(path: str, file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
 
 def _lacks_stats(file: pq.ParquetFile) -> bool:
     """Return whether any file may lack statistics as JSON text."""
-    metadata, schema = file.metadata, file.metadata.schema
-    numbers = {schema.column(number).path: number for number in range(metadata.num_columns)}
+    metadata = file.metadata
+    numbers = {path: number for number, path in enumerate(_paths(file))}
     if "add.stats" not in numbers or "add.path" not in numbers:
         return True
     for number in range(metadata.num_row_groups):

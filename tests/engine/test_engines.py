@@ -771,6 +771,7 @@ CONDITIONS = (
     *("id < 5", "id >= 5 AND id <> 7", "NOT (id = 3 OR text IS NULL)", "flag", "flag = true", "id BETWEEN 3 AND 6"),
     *("text = 'x' OR id IN (1, 2)", "odd > 1", "odd >= 1.5", "odd = 0", "odd < 2", "odd <> 1.5", "f > 0.3", "d <= -1"),
     *("price = 2.5", "price > 7", "day > DATE '0020-01-01'", "deep.n > 6", "NOT (deep.n > 6)", "deep.n IS NULL"),
+    *("text LIKE 'q%'", "text LIKE '%_é%' AND id > 3", "NOT (text NOT LIKE '%1_') OR id = 2", "text LIKE '%\n1'"),
     *("deep IS NULL", "at < TIMESTAMP '1938-05-01 00:00:00Z'", "small > 0.00000001", "id = 99999999999"),
 )
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -41,9 +41,15 @@ from widen.model.types import (
     plain_name,
 )
 from widen.protocol.data_skipping import Predicate
+from widen.schema.table_state import parse_expression
 from widen.spark.arrow_types import one_array, to_arrow
-from widen.spark.read.local_rows import NotLocal, RowSlice, ensure_exact, evaluate, plan_local_scan
-from widen.spark.read.predicates import parse_predicate
+from widen.spark.read.local_rows import NotLocal, RowSlice, ensure_exact, evaluate, find_leaf, plan_local_scan
+from widen.spark.read.predicates import (
+    PredicateScope,
+    parse_like,
+    parse_predicate,
+    translate_condition,
+)
 from widen.spark.read.scan import select_files
 from widen.spark.typed.column_values import convert_values
 
@@ -127,8 +133,7 @@ def query_files(
     if len({name_key(name) for name, _ in columns}) < len(columns):
         raise NotLocal("it selects a column twice")
     predicate = None if where is None else parse_predicate(where, table_schema)
-    if predicate is not None:
-        ensure_exact(predicate)
+    test = None if where is None or predicate is None else _test_rows(where, predicate, table_schema)
     files = open_files(predicate)
     reads_all = predicate is not None or limit is None or any(counts)
     if reads_all and files.size_bytes > MAX_LOCAL_BYTES:
@@ -138,7 +143,7 @@ def query_files(
     arrow = pa.schema([pa.field(field.name, value.values.type) for field, value in zip(schema, empty, strict=True)])
     parts, rows = [arrow.empty_table()], 0
     for part in files.rows:
-        kept = part if predicate is None else part.filter(evaluate(predicate, part))
+        kept = part if test is None else part.filter(test(part))
         values = [each.values for each in _evaluate_all(scope, columns, kept)]
         parts.append(pa.Table.from_arrays(values, schema=arrow))
         rows += kept.num_rows
@@ -149,6 +154,51 @@ def query_files(
         totals = [pa.array([pc.sum(column).as_py() or 0], pa.int64()) for column in whole.columns]
         whole = pa.Table.from_arrays(totals, schema=arrow)
     return schema, whole if limit is None else whole.slice(0, limit)
+
+
+RowTest: TypeAlias = Callable[[pa.Table], Any]
+"""Returns for each row whether it fulfils a condition: true, false or null."""
+
+
+def _test_rows(where: str, predicate: Predicate, schema: StructType) -> RowTest:
+    """Return the test of a condition.
+
+    Args:
+        predicate: The same condition, whose parts that it cannot express are unknown.
+
+    Raises:
+        NotLocal: only Spark evaluates it.
+    """
+    try:
+        ensure_exact(predicate)
+    except NotLocal:
+        if "LIKE" not in where.upper() or "\\" in where:
+            raise
+        try:
+            return _test_node(parse_expression(where), PredicateScope(schema))
+        except (errors.SqlglotError, RecursionError) as error:
+            raise NotLocal("the condition cannot be parsed here") from error
+    return partial(evaluate, predicate)
+
+
+def _test_node(node: Any, scope: PredicateScope) -> RowTest:
+    match node:
+        case sql.Paren():
+            return _test_node(node.this, scope)
+        case sql.Not():
+            inner = _test_node(node.this, scope)
+            return lambda rows: pc.invert(inner(rows))
+        case sql.And() | sql.Or():
+            combine = pc.and_kleene if isinstance(node, sql.And) else pc.or_kleene
+            left, right = _test_node(node.this, scope), _test_node(node.expression, scope)
+            return lambda rows: combine(left(rows), right(rows))
+    like = parse_like(node, scope)
+    if like is not None:
+        path, pattern, is_negated = like
+        return lambda rows: pc.xor(pc.match_like(find_leaf(rows, path), pattern), is_negated)
+    predicate = translate_condition(node, scope)
+    ensure_exact(predicate)
+    return partial(evaluate, predicate)
 
 
 def _column_of(name: str) -> Any:

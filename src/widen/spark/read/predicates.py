@@ -115,19 +115,33 @@ def parse_predicate(text: str, scope: StructType | PredicateScope) -> Predicate:
         parsed = parse_expression(text)
     except (errors.SqlglotError, RecursionError):
         return UnknownPredicate()
-    return _translate(parsed, columns)
+    return translate_condition(parsed, columns)
 
 
-def _translate(node: Any, scope: PredicateScope) -> Predicate:
+def parse_like(node: Any, scope: PredicateScope) -> tuple[Path, str, bool] | None:
+    """Return the column and the pattern of a LIKE without escapes, and whether it is NOT LIKE; None for other nodes.
+
+    Newer versions of sqlglot have no node around a LIKE that is negated.
+    """
+    column = _column(node.this, scope) if isinstance(node, sql.Like) else None
+    if column is None or column[1] != STRING:
+        return None
+    pattern = node.expression
+    is_text = isinstance(pattern, sql.Literal) and pattern.is_string
+    return (column[0], pattern.name, bool(node.args.get("negate"))) if is_text else None
+
+
+def translate_condition(node: Any, scope: PredicateScope) -> Predicate:
+    """Return a condition that sqlglot has parsed as a predicate; see `parse_predicate`."""
     match node:
         case sql.Paren():
-            return _translate(node.this, scope)
+            return translate_condition(node.this, scope)
         case sql.And():
-            return And(_translate(node.this, scope), _translate(node.expression, scope))
+            return And(translate_condition(node.this, scope), translate_condition(node.expression, scope))
         case sql.Or():
-            return Or(_translate(node.this, scope), _translate(node.expression, scope))
+            return Or(translate_condition(node.this, scope), translate_condition(node.expression, scope))
         case sql.Not():
-            return Not(_translate(node.this, scope))
+            return Not(translate_condition(node.this, scope))
         case sql.Is():
             return _is_null(node, scope)
         case sql.Between():

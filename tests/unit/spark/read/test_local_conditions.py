@@ -10,7 +10,7 @@ import pytest
 
 import widen
 from widen.protocol.column_metadata import parse_columns
-from widen.spark.read.local_query import query_locally
+from widen.spark.read.local_query import QueriedFiles, query_files, query_locally
 from widen.spark.read.local_rows import NotLocal, ensure_exact, evaluate
 from widen.spark.read.predicates import parse_predicate
 
@@ -64,6 +64,42 @@ def test_conditions_have_three_values(condition: str) -> None:
 def test_other_conditions_are_left_to_spark(condition: str) -> None:
     with pytest.raises(NotLocal):
         ensure_exact(parse_predicate(condition, SCHEMA))
+
+
+LIKES: dict[str, list[int | None]] = {
+    "name LIKE 'a%'": [1],
+    "Name LIKE '_'": [1, None],
+    "NOT name LIKE 'a%'": [None],
+    "name NOT LIKE 'a' AND id IS NULL": [None],
+    "(name LIKE '%') OR id = 2": [1, 2, None],
+    "r.T LIKE 'y%' AND id BETWEEN 1 AND 2": [2],
+    "name LIKE 'A'": [],
+}
+"""For each condition the ids of the rows that fulfil it."""
+
+
+@pytest.mark.parametrize("condition", LIKES)
+def test_patterns_of_texts_need_no_spark(condition: str) -> None:
+    assert find_ids(condition) == LIKES[condition]
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        *("id LIKE '1%'", "name LIKE r.t", "name LIKE 'a!%' ESCAPE '!'", "name LIKE 'a\\%'", "upper(name) LIKE 'A'"),
+        *("name LIKE 'a' AND length(name) = 1", "name ILIKE 'A'", "name LIKE ANY ('a', 'b')", "name LIKE NULL"),
+        "name LIKE",
+    ],
+)
+def test_other_patterns_are_left_to_spark(condition: str) -> None:
+    with pytest.raises(NotLocal):
+        pytest.fail(f"{find_ids(condition)}")
+
+
+def find_ids(condition: str) -> list[int | None]:
+    files = QueriedFiles(ROWS.schema, 0, [ROWS])
+    found: list[int | None] = query_files(SCHEMA, lambda _: files, condition, ["id"])[1]["id"].to_pylist()
+    return found
 
 
 @pytest.fixture

@@ -211,7 +211,6 @@ def test_row_lineage_is_that_of_iceberg_for_spark(
         "SELECT a._row_id - b._row_id AS d FROM {t} a JOIN {t} b ON a.id = b.id",
         f"SELECT p, _row_id FROM {{t}} VERSION AS OF {first}",
         "SELECT * FROM (SELECT id, _row_id FROM {t}) JOIN (SELECT *, _row_id AS r FROM {t}) USING (id)",
-        "WITH w AS (SELECT max(_row_id + 0) AS r FROM {t}) SELECT * FROM w",
     ):
         rows = widen.sql(query.format(t=f"ns.{name}"), spark=spark, catalog=folder / "catalog.db")
         found = rows.selectExpr("to_json(struct(*), map('ignoreNullFields', 'false'))").collect()

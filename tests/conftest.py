@@ -59,8 +59,6 @@ QUICK = {
     "spark.sql.ui.explainMode": "simple",
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.sql.lightweightPlanChangeValidation": "false",
-    # To plan the rest of a query anew after each stage takes a fifth of the time of a load by key.
-    "spark.sql.adaptive.enabled": "false",
 }
 """Settings with which Spark takes less time for a query on a few rows."""
 

@@ -382,10 +382,10 @@ def test_a_backlog_that_is_too_large_starts_spark(tmp_path: Path, monkeypatch: p
     assert start(tmp_path, spark=session, engine=None).wait()
     for number in range(2, 5):
         put(tmp_path / "in", f"{number}.json", {"n": number})
-    monkeypatch.setattr(engine, "MAX_LOCAL_BYTES", 20)
+    monkeypatch.setattr(engine, "_most_bytes", lambda: 20)
     with pytest.raises(SparkUnavailable, match="there is none"):
         start(tmp_path, spark=session, engine=None).wait()
-    assert reasons == ["the source has 0.0 KB, more than 0.0 KB"]
+    assert reasons == ["the source has 27 B, more than 20 B"]
     assert stream(tmp_path, engine="local") == [(1, 3)]
     assert numbers(tmp_path) == Counter(range(1, 5))
 

@@ -65,7 +65,8 @@ from widen.spark.read.predicates import parse_predicate
 from widen.spark.read.scan import location_key
 from widen.spark.ship import freeze_imports
 from widen.spark.spark_types import DataFrame, F, SparkSession, from_spark
-from widen.spark.write.arrow_writer import PARTS, IcebergLayout, IcebergWriters, PartFile, struct_leaf, to_part_rows
+from widen.spark.write.arrow_writer import PARTS, PartFile, struct_leaf, to_part_rows
+from widen.spark.write.iceberg_writer import IcebergLayout, IcebergWriters
 from widen.spark.write.physical_layout import check_rows, fill_missing_columns
 
 if TYPE_CHECKING:

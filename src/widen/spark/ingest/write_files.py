@@ -43,17 +43,15 @@ from widen.spark.source.source_files import as_literal
 from widen.spark.spark_types import Column, DataFrame, F, SparkSession, as_nullable, to_spark, type_to_spark
 from widen.spark.write.arrow_writer import (
     PARTS,
-    IcebergLayout,
     PartFile,
     PartSink,
     Sink,
     codec_of,
-    describe_metrics,
     find_part_sink,
     to_arrow_with_ids,
     to_partitioned_add,
-    write_task,
 )
+from widen.spark.write.iceberg_writer import IcebergLayout, describe_metrics, write_task
 from widen.spark.write.parquet_encoding import read_size, to_encoding
 from widen.spark.write.parquet_writer import find_obstacle, table_sink, write_parquet
 from widen.spark.write.physical_layout import (

@@ -16,7 +16,8 @@ from widen.iceberg.schema_conversion import from_model, to_model
 from widen.log.log_store import LogStore
 from widen.model.types import DOUBLE, FLOAT, LONG, ArrayType, Field, StructType
 from widen.spark.ingest.write_files import IcebergWriter
-from widen.spark.write.arrow_writer import IcebergLayout, IcebergWriters, PartFile, PartWriter
+from widen.spark.write.arrow_writer import PartFile, PartWriter
+from widen.spark.write.iceberg_writer import IcebergLayout, IcebergWriters
 
 
 def test_files_are_as_the_table_properties_say(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ from widen.spark.dml.keyed_rows import (
     ensure_no_equal_sequences,
     ensure_one_record,
     ensure_rules_apply,
-    key_condition,
+    find_key_condition,
     match_recorded_keys,
     policy_of_keys,
     with_order,
@@ -342,10 +342,7 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
         if has_every_key(_adds(result), self._view, self.target.keys):
             return result
         try:
-            ensure_rules_apply(schema, self.target.keys)
-            condition = key_condition(schema, self.target.keys) if is_local(batch.spark) else None
-            if condition is None:
-                require_spark(batch.spark, "some records may have no key")
+            condition = find_key_condition(batch.spark, schema, self.target.keys)
         except WidenError:
             self.discard(result)
             raise
@@ -353,20 +350,12 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
             if not has_nulls(DeltaFiles(self._view, None), _adds(result), condition.places):
                 return result
             self.discard(result)
-            return self._without_keyless(self._write(batch, spec, condition=condition))
+            return self._write(batch, spec, condition=condition).without_keyless()
         rule = broken_rule(schema, self.target.keys)
         if rule is None or self._written_rows(batch.spark, result).where(rule.isNotNull()).isEmpty():
             return result
         self.discard(result)
-        return self._without_keyless(self._write(batch, spec, rule))
-
-    def _without_keyless(self, result: BatchResult) -> BatchResult:
-        """Return a batch whose records without a key are quarantined, as one whose other lines are records.
-
-        A line that is not a record has no key either, so it is among the quarantined ones.
-        """
-        seen = msgspec.structs.replace(result.seen, records=result.seen.records + result.seen.corrupt, corrupt=0)
-        return replace(result, seen=seen)
+        return self._write(batch, spec, rule).without_keyless()
 
     @property
     def is_keyed(self) -> bool:

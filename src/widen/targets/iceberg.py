@@ -73,8 +73,8 @@ from widen.spark.dml.keyed_rows import (
     ensure_no_equal_sequences,
     ensure_one_record,
     ensure_rules_apply,
+    find_key_condition,
     find_places,
-    key_condition,
     match_recorded_keys,
     policy_of_keys,
     with_order,
@@ -501,24 +501,18 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
         if self._has_every_key(batch.spark, writer, result, rules):
             return result
         try:
-            ensure_rules_apply(self.schema, rules)
-            condition = key_condition(self.schema, rules) if is_local(batch.spark) else None
-            if condition is None:
-                require_spark(batch.spark, "some records may have no key")
+            condition = find_key_condition(batch.spark, self.schema, rules)
         except WidenError:
             self.discard(result)
             raise
-        rule = None if condition is not None else broken_rule(self.schema, rules)
-        if condition is None and (
-            rule is None or self._written_rows(batch.spark, result).where(rule.isNotNull()).isEmpty()
-        ):
-            return result
+        rule = None
+        if condition is None:
+            rule = broken_rule(self.schema, rules)
+            if rule is None or self._written_rows(batch.spark, result).where(rule.isNotNull()).isEmpty():
+                return result
         self.discard(result)
         writer = replace(writer, rule=rule, condition=condition)
-        result = self._with_count(writer, batch.write(spec, writer))
-        # A line that is not a record has no key either, so it is among the quarantined ones.
-        seen = msgspec.structs.replace(result.seen, records=result.seen.records + result.seen.corrupt, corrupt=0)
-        return replace(result, seen=seen)
+        return self._with_count(writer, batch.write(spec, writer)).without_keyless()
 
     def _with_count(self, writer: IcebergWriter, result: BatchResult) -> BatchResult:
         rows = writer.count_rows(_files(result))

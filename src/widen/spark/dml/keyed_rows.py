@@ -8,7 +8,7 @@ Source: docs/guide/keys.md
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
@@ -46,10 +46,11 @@ from widen.rows.row_builder import RowCondition
 from widen.schema.source_metadata import source_key
 from widen.spark.arrow_types import one_array
 from widen.spark.dml.replaced_rows import KEY
+from widen.spark.engine import is_local, require_spark
 from widen.spark.errors import translate_spark_errors
 from widen.spark.expression import ensure_deterministic_condition, join_columns
 from widen.spark.read.local_rows import find_leaf
-from widen.spark.spark_types import Column, DataFrame, F, Window
+from widen.spark.spark_types import Column, DataFrame, F, SparkSession, Window
 
 KEY_TEXT = f"{KEY}0"
 """The key of a row, as one text; see `key_text`."""
@@ -439,13 +440,19 @@ def broken_rule(schema: StructType, rules: KeyRules) -> Column | None:
     text = key_text(schema, rules)
     if text is None:
         return None
-    names = ", ".join(map(format_path, rules.key))
-    reason = F.when(text.isNull(), f"the key {names} is missing, null or not a scalar")
+    reason = F.when(text.isNull(), _no_key(rules.key))
     if rules.sequence_by is None:
         return reason
     number, words = sequence(schema, rules)
-    name = format_path(rules.sequence_by)
-    return reason.when(number.isNull() & words.isNull(), f"{name} has no value that tells which record is newer")
+    return reason.when(number.isNull() & words.isNull(), _no_order(rules.sequence_by))
+
+
+def _no_key(key: Iterable[Path]) -> str:
+    return f"the key {', '.join(map(format_path, key))} is missing, null or not a scalar"
+
+
+def _no_order(path: Path) -> str:
+    return f"{format_path(path)} has no value that tells which record is newer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -476,13 +483,26 @@ def _at(row: Mapping[str, Any], place: Path) -> Any:
     return value
 
 
-def key_condition(schema: StructType, rules: KeyRules) -> KeyCondition | None:
-    """Return the condition that the ingestion can place a record; None if only Spark tells."""
+def find_key_condition(spark: SparkSession, schema: StructType, rules: KeyRules) -> KeyCondition | None:
+    """Return `broken_rule` for tasks of this process; None where Spark evaluates it, which then starts.
+
+    Raises:
+        InvalidOption: the rows do not have the fields of the rules.
+        EngineUnsuitable: only Spark tells which records have a key, and the caller does not want it.
+    """
+    ensure_rules_apply(schema, rules)
+    condition = _key_condition(schema, rules) if is_local(spark) else None
+    if condition is None:
+        require_spark(spark, "some records may have no key")
+    return condition
+
+
+def _key_condition(schema: StructType, rules: KeyRules) -> KeyCondition | None:
     places = [find_places(schema, path) for path in rules.key]
-    reasons = [f"the key {', '.join(map(format_path, rules.key))} is missing, null or not a scalar"] * len(places)
+    reasons = [_no_key(rules.key)] * len(places)
     if rules.sequence_by is not None:
         places.append(find_places(schema, rules.sequence_by))
-        reasons.append(f"{format_path(rules.sequence_by)} has no value that tells which record is newer")
+        reasons.append(_no_order(rules.sequence_by))
         # Large numbers have no place in the order.
         if not all(data_type in _ORDERED_TYPES for data_type, _ in places[-1]):
             return None

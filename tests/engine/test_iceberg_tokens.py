@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 import widen
 from support.token_catalog import HOUR, Clock, TokenCatalog, token_catalog
-from unit.iceberg.test_tokens import AUTHS, NAME, connect, rows
+from unit.iceberg.test_tokens import AUTHS, NAME, connect, rows, stream_twice
 from unit.ingestion.test_local_stream import put
 from widen.errors import CatalogRefused
 from widen.iceberg import expiry
@@ -140,15 +140,7 @@ def test_maintenance_outlives_its_token(spark: SparkSession, tmp_path: Path, ser
 def test_a_stream_of_spark_outlives_its_tokens(
     spark: SparkSession, tmp_path: Path, server: TokenCatalog, late: list[str]
 ) -> None:
-    catalog, done = connect(server), list[widen.IngestResult]()
-    for number in range(4):
-        put(tmp_path / "in", f"{number}.jsonl", {"n": number, f"f{number}": "x"})
-    words = {"engine": "spark", "spark": spark, "once": True, "checkpoint": tmp_path / "cp", "max_files": 2}
-    for _ in range(2):
-        stream = widen.ingest_stream(
-            tmp_path / "in", NAME, catalog=catalog, on_interval=done.append, verify=True, **words
-        )
-        assert stream.wait()
+    done = stream_twice(spark, tmp_path, connect(server))
     assert [each.records for each in done] == [2, 2]
     assert all(each.verification is not None and each.verification.is_clean for each in done)
     assert [row["n"] for row in rows(server)] == [0, 1, 2, 3]

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 import widen
 from support.log_server import BUCKET, s3_server
 from support.token_catalog import HOUR, Clock, TokenCatalog, token_catalog
-from unit.iceberg.test_tokens import NAME, TOKEN, connect, rows
+from unit.iceberg.test_tokens import NAME, TOKEN, connect, rows, stream_twice
 from unit.ingestion.test_local_stream import put
 from widen.iceberg.table_commit import IcebergTransaction
 from widen.spark.iceberg import row_changes, table_scan, write
@@ -105,15 +105,7 @@ def test_keyed_loads_of_spark_outlive_their_tokens(spark: SparkSession, tmp_path
 
 
 def test_a_stream_of_spark_outlives_its_tokens(spark: SparkSession, tmp_path: Path, server: TokenCatalog) -> None:
-    catalog, done = connect(server), list[widen.IngestResult]()
-    for number in range(4):
-        put(tmp_path / "in", f"{number}.jsonl", {"n": number, f"f{number}": "x"})
-    words = {"engine": "spark", "spark": spark, "once": True, "checkpoint": tmp_path / "cp", "max_files": 2}
-    for _ in range(2):
-        stream = widen.ingest_stream(
-            tmp_path / "in", NAME, catalog=catalog, on_interval=done.append, verify=True, **words
-        )
-        assert stream.wait()
+    done = stream_twice(spark, tmp_path, connect(server))
     assert [each.records for each in done] == [2, 2]
     assert numbers(server) == [0, 1, 2, 3]
 

@@ -6,7 +6,7 @@ import pickle
 from collections.abc import Callable, Iterator
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyiceberg.catalog.rest import RestCatalog
@@ -23,6 +23,9 @@ from widen.iceberg.catalog import to_table_name
 from widen.iceberg.table_commit import IcebergTransaction
 from widen.spark.ingest.write_files import IcebergWriter
 from widen.targets.iceberg import IcebergDraft
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 NAME = "lake.shop.orders"
 TOKEN = "s3.session-token"
@@ -101,6 +104,24 @@ def rows(server: TokenCatalog) -> list[dict[str, Any]]:
     """What the table has, by the catalog behind the server."""
     found = server.tables.load_table(tuple(NAME.split("."))).scan().to_arrow().to_pylist()
     return sorted(found, key=lambda row: row["n"])
+
+
+def stream_twice(spark: SparkSession, place: Path, catalog: RestCatalog) -> list[widen.IngestResult]:
+    """Return what two streams of Spark have done, which load two files each, with new fields, and prove them."""
+    done: list[widen.IngestResult] = []
+    for number in range(4):
+        put(place / "in", f"{number}.jsonl", {"n": number, f"f{number}": "x"})
+    words: dict[str, Any] = {
+        "engine": "spark",
+        "spark": spark,
+        "once": True,
+        "checkpoint": place / "cp",
+        "max_files": 2,
+    }
+    for _ in range(2):
+        stream = widen.ingest_stream(place / "in", NAME, catalog=catalog, on_interval=done.append, verify=True, **words)
+        assert stream.wait()
+    return done
 
 
 @pytest.mark.parametrize("auth", AUTHS)

@@ -369,7 +369,7 @@ def ensure_has_records(batch: Batch, written: WrittenBatch) -> None:
 _NO_RECORDS, _NO_RECORD_LINE = "it has no records", "none of its lines is a record in UTF-8"
 _CHECK_FORMAT = (
     "Nothing was written. Check the format of the source; for CSV also the options sep and encoding. "
-    "NaN and Infinity are no values of JSON."
+    "JSON has neither NaN nor Infinity."
 )
 _RESTORE = "Get the files again. Nothing was written."
 

@@ -45,6 +45,7 @@ cluster is done earlier with less. Without the kernel this process takes longer 
 """
 
 _SLOWER = 4
+"""How much longer this process takes for a large source without the kernel, about."""
 
 MIN_POOL_BYTES = 32 * 2**20
 """The size of a source from which on several processes are worth their start."""

@@ -58,6 +58,8 @@ from support.iceberg_files import (
 )
 from widen.cli.show_commands import _lines, query_iceberg_table
 from widen.errors import CorruptFile, InvalidOption, UnsupportedColumnType, UnsupportedFeatureForRead, VersionNotFound
+from widen.iceberg.snapshots import SnapshotReference
+from widen.log.commit_files import to_ms
 from widen.spark.iceberg import file_columns
 from widen.spark.read import scan
 from widen.spark.read.local_rows import NotLocal, json_lines
@@ -710,8 +712,9 @@ def query(
     table: Table, where: str | None = None, select: Sequence[str] = (), *, unified: bool = False, **point: Any
 ) -> tuple[Any, pa.Table]:
     """Return the columns and the rows that `widen read` shows without Spark."""
-    here = {"version": None, "timestamp": None, "branch": None, "tag": None, **point}
-    return query_iceberg_table(opened(table), here, where, select, None, unified=unified, row_lineage=False)
+    timestamp = point.pop("timestamp", None)
+    wanted = SnapshotReference(timestamp_ms=None if timestamp is None else to_ms(timestamp), **point)
+    return query_iceberg_table(opened(table), wanted, where, select, None, unified=unified, row_lineage=False)
 
 
 def ensure_same_rows(spark: SparkSession, table: Table, *asked: Mapping[str, Any], **point: Any) -> None:

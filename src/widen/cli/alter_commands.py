@@ -16,7 +16,7 @@ from rich.text import Text
 
 from widen.cli import output, shared_options
 from widen.cli.output import note, progress, show, show_json
-from widen.cli.show_commands import SHOWN_ROWS, query_iceberg_table, query_table, read_rows_here, show_lines, show_rows
+from widen.cli.show_commands import query_iceberg_table, query_table, show_query, show_rows
 from widen.errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -203,11 +203,8 @@ def _run_statement(text: str, settings: dict[str, str], limit: int | None, catal
 
     statement = parse_sql(text)
     if isinstance(statement, Query):
-        with progress("reading"):
-            most = limit if json or limit else SHOWN_ROWS
-            shown = read_rows_here(partial(_query_here, statement.text, settings, catalog), most)
-        if shown is not None:
-            show_lines(*shown, limit, json=json)
+        query = partial(_query_here, statement.text, settings, catalog)
+        if show_query(query, limit, json=json):
             return
     session = output.spark_session() if needs_session(statement, catalog) else None
     done = run_statement(statement, session, settings, catalog)
@@ -233,6 +230,7 @@ def _query_here(
     Raises:
         NotLocal: only Spark can do that exactly.
     """
+    from widen.iceberg.snapshots import SnapshotReference
     from widen.spark.read.local_rows import NotLocal
     from widen.sql_commands.iceberg_statements import IcebergCatalog
     from widen.sql_commands.queries import find_plain_select
@@ -244,8 +242,8 @@ def _query_here(
     most = min((each for each in (limit, select.limit) if each is not None), default=None)
     found = None if catalog is None else IcebergCatalog(catalog).find(select.table)
     if found is not None:
-        point = {"version": select.version, "timestamp": None, "branch": found.branch, "tag": None}
-        return query_iceberg_table(found, point, select.where, select.columns, most, unified=False, row_lineage=False)
+        wanted = SnapshotReference(select.version, branch=found.branch)
+        return query_iceberg_table(found, wanted, select.where, select.columns, most, unified=False, row_lineage=False)
     if select.table.location is None:
         raise NotLocal("it knows where the table is")
     table = Table(select.table.location, settings)

@@ -18,16 +18,14 @@ from widen.cli.output import ensure_output_writable, note, progress, show_json, 
 from widen.cli.output import show as show_parts
 from widen.cli.shared_options import ContractForm
 from widen.cli.show_commands import (
-    SHOWN_ROWS,
     acknowledge_decisions,
     query_iceberg_table,
-    read_rows_here,
     scan_rows,
     select_rows,
     show_contract,
     show_diff,
-    show_lines,
     show_loads,
+    show_query,
     show_report,
     show_rows,
     split_selected,
@@ -249,20 +247,20 @@ def read_iceberg_table(
     ] = False,
 ) -> None:
     """Show rows of an Iceberg table."""
+    from widen.iceberg.snapshots import SnapshotReference
+    from widen.log.commit_files import to_ms
     from widen.table import IcebergTable
 
-    point = {"version": version, "timestamp": timestamp, "branch": branch, "tag": tag}
     with progress("reading"):
-        opened, names = IcebergTable(table, catalog), split_selected(select)
-        most = limit if json or limit else SHOWN_ROWS
-        query = partial(query_iceberg_table, opened, point, unified=unified, row_lineage=row_lineage)
-        shown, frame = read_rows_here(partial(query, where, names), most), None
-        if shown is None:
-            frame = select_rows(opened, where, names, unified=unified, row_lineage=row_lineage, **point)
-    if shown is not None:
-        show_lines(*shown, limit, json=json)
+        opened = IcebergTable(table, catalog)
+    names = split_selected(select)
+    how: dict[str, Any] = {"unified": unified, "row_lineage": row_lineage}
+    wanted = SnapshotReference(version, None if timestamp is None else to_ms(timestamp), branch, tag)
+    if show_query(partial(query_iceberg_table, opened, wanted, where, names, **how), limit, json=json):
         return
-    assert frame is not None
+    point: dict[str, Any] = {"version": version, "timestamp": timestamp, "branch": branch, "tag": tag}
+    with progress("reading"):
+        frame = select_rows(opened, where, names, **how, **point)
     show_rows(frame, limit, json=json)
 
 

@@ -24,6 +24,7 @@ from widen.model.display import Step
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from widen.iceberg.snapshots import SnapshotReference
     from widen.log.snapshot import Snapshot
     from widen.model.types import StructType
     from widen.report.table_report import Report
@@ -279,15 +280,12 @@ def read(
 
     with progress("reading"):
         opened = Table(table, shared_options.storage(storage_option))
-        point: dict[str, Any] = {"version": version, "timestamp": timestamp}
-        names = split_selected(select)
-        most = limit if json or limit else SHOWN_ROWS
-        shown = read_rows_here(partial(query_table, opened, where, names, unified=unified, **point), most)
-        frame = select_rows(opened, where, names, unified=unified, **point) if shown is None else None
-    if shown is not None:
-        show_lines(*shown, limit, json=json)
+    point: dict[str, Any] = {"version": version, "timestamp": timestamp}
+    names = split_selected(select)
+    if show_query(partial(query_table, opened, where, names, unified=unified, **point), limit, json=json):
         return
-    assert frame is not None
+    with progress("reading"):
+        frame = select_rows(opened, where, names, unified=unified, **point)
     show_rows(frame, limit, json=json)
 
 
@@ -319,7 +317,7 @@ def query_table(
 
 def query_iceberg_table(
     table: IcebergTable,
-    point: Mapping[str, Any],
+    wanted: SnapshotReference,
     where: str | None,
     select: Sequence[str],
     limit: int | None,
@@ -334,44 +332,41 @@ def query_iceberg_table(
     """
     from widen.iceberg.properties import read_sources
     from widen.iceberg.schema_conversion import to_model
-    from widen.iceberg.snapshots import SnapshotReference, find_read_point
-    from widen.log.commit_files import to_ms
+    from widen.iceberg.snapshots import find_read_point
     from widen.spark.iceberg.table_scan import IcebergSource, open_queried_files
     from widen.spark.read.local_query import query_files
     from widen.spark.read.local_rows import NotLocal
 
     if row_lineage:
         raise NotLocal("it reads row ids")
-    opened, timestamp = table.table, point["timestamp"]
-    at_ms = None if timestamp is None else to_ms(timestamp)
-    wanted = SnapshotReference(point["version"], at_ms, point["branch"], point["tag"])
-    read_point = find_read_point(opened.metadata, wanted)
-    schema = to_model(read_point.schema, read_sources(table.properties, table.name))
-    source = IcebergSource(output.spark_session, opened.io, read_point)
+    point = find_read_point(table.table.metadata, wanted)
+    schema = to_model(point.schema, read_sources(table.properties, table.name))
+    source = IcebergSource(output.spark_session, table.table.io, point)
     return query_files(schema, partial(open_queried_files, source, schema), where, select, limit, unified=unified)
 
 
-def read_rows_here(
-    query: Callable[[int | None], tuple[StructType, pa.Table]], limit: int | None
-) -> tuple[Sequence[str], list[str]] | None:
-    """Return the columns and the rows as JSON, read without Spark; None if only Spark reads them exactly.
+def show_query(query: Callable[[int | None], tuple[StructType, pa.Table]], limit: int | None, *, json: bool) -> bool:
+    """Show the rows of a query, as `show_rows` does, if they are read without Spark; return whether they are.
 
     Args:
-        query: Returns rows of a table, at most a number of them. It raises `NotLocal` if it cannot.
-        limit: The number of rows that will be shown; one more tells whether there are others.
+        query: Returns rows of a table, at most a number of them. It raises `NotLocal` if only Spark reads them exactly.
     """
     from widen.spark.read.local_rows import NotLocal, json_lines
     from widen.spark.session import find_active
 
     if find_active() is not None:
-        return None
+        return False
     output.skip_pandas()
-    try:
-        columns, rows = query(None if limit is None else limit + 1)
-        return columns.names, list(json_lines(columns, rows))
-    except NotLocal as error:
-        note(f"on Spark, because {error}")
-        return None
+    most = limit if json or limit else SHOWN_ROWS
+    with progress("reading"):
+        try:
+            columns, rows = query(None if most is None else most + 1)  # one more tells whether there are others
+            lines = list(json_lines(columns, rows))
+        except NotLocal as error:
+            note(f"on Spark, because {error}")
+            return False
+    show_lines(columns.names, lines, limit, json=json)
+    return True
 
 
 def show_rows(frame: DataFrame, limit: int | None, *, json: bool) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from typing import Any, TypeAlias
@@ -153,9 +153,9 @@ class QueryRunner:
             first = last - 2 * (len(parts) - 1)
             found = None if self.catalog is None else self.catalog.find(table)
             if found is not None:
-                has_lineage = has_row_lineage(found.table.metadata) and not _LINEAGE.isdisjoint(names)
-                place = _Reference(tokens[first].start, end, table, version, timestamp, alias=alias, is_iceberg=True)
-                yield replace(place, has_lineage=has_lineage)
+                lineage = has_row_lineage(found.table.metadata) and not _LINEAGE.isdisjoint(names)
+                place = partial(_Reference, tokens[first].start, end, table, version, timestamp, alias=alias)
+                yield place(is_iceberg=True, has_lineage=lineage)
                 continue
             if version is None and timestamp is None:
                 table, version = self._split_version(table)
@@ -265,8 +265,8 @@ def find_plain_select(text: str) -> PlainSelect | None:
         return None
     if not isinstance(tree, sql.Select) or {name for name, value in tree.args.items() if value} - _OF_PLAIN_SELECT:
         return None
-    table_nodes = list(tree.find_all(sql.Table))
-    if len(table_nodes) != 1 or not isinstance(table_nodes[0].parent, sql.From) or table_nodes[0].parent.parent != tree:
+    sources = [each.parent for each in tree.find_all(sql.Table)]
+    if len(sources) != 1 or not isinstance(sources[0], sql.From) or sources[0].parent is not tree:
         return None
     reader = TokenReader(text)
     reader.expect("SELECT")

@@ -319,7 +319,7 @@ def _write_vectors_here(
     for first in range(0, len(keys), FILES_PER_TASK):
         some = keys[first : first + FILES_PER_TASK]
         whole = [lost[key] if (old := current[key]) is None else lost[key] | load_vector(store, old) for key in some]
-        vectors.update(zip(some, _put_vectors(store, folder, whole), strict=True))
+        vectors.update(zip(some, put_vectors(store, folder, whole), strict=True))
     return vectors
 
 
@@ -380,11 +380,11 @@ def _write_vector_file(store: LogStore, folder: str, batches: Iterable[pa.Record
     if not current:
         return
     whole = [_with_current(store, bitmaps[key], old) for key, old in current.items()]
-    texts = [msgspec.json.encode(vector).decode() for vector in _put_vectors(store, folder, whole)]
+    texts = [msgspec.json.encode(vector).decode() for vector in put_vectors(store, folder, whole)]
     yield pa.RecordBatch.from_arrays([pa.array(list(current)), pa.array(texts)], schema=_WRITTEN)
 
 
-def _put_vectors(store: LogStore, folder: str, bitmaps: Sequence[BitMap64]) -> list[DeletionVector]:
+def put_vectors(store: LogStore, folder: str, bitmaps: Sequence[BitMap64]) -> list[DeletionVector]:
     """Write deletion vectors into one file."""
     name = uuid.uuid4()
     content, written = pack_vectors(folder, name, [(bitmap.serialize(), len(bitmap)) for bitmap in bitmaps])

@@ -32,6 +32,7 @@ from widen.schema.growth import (
 from widen.spark.dml.assignment import AssignedValue, ChangeKind, assign_columns, to_assigned_values, translate_overflow
 from widen.spark.dml.change_context import ChangeContext, ChangeFiles, ChangeResult, remove_whole_files
 from widen.spark.dml.change_rows import change_in_place
+from widen.spark.dml.file_changes import change_files
 from widen.spark.errors import raise_expression, translate_spark_errors, unpersist
 from widen.spark.expression import Expression, ensure_deterministic_condition, expression_text, to_column
 from widen.spark.read.predicates import files_in_partitions, files_in_same_partitions, parse_predicate
@@ -70,7 +71,8 @@ def delete(
     if where is not None:
         matching = files_in_partitions(spark, snapshot, files, where)
         if matching is None:
-            return change_in_place(context, to_column(where), {}, ChangeKind.DELETE)
+            done = change_files(context, where, None) if isinstance(where, str) else None
+            return change_in_place(context, to_column(where), {}, ChangeKind.DELETE) if done is None else done
         files = matching
     return remove_whole_files(files, context.reads)
 
@@ -98,12 +100,20 @@ def update(
     """
     paths = assigned_paths(Relation(snapshot.schema), assignments)
     ensure_identities_kept(snapshot.schema, paths.values())
-    values = to_assigned_values(
-        _empty_result(spark, snapshot), {path: assignments[text] for text, path in paths.items()}
-    )
+    given = {path: assignments[text] for text, path in paths.items()}
+    values = to_assigned_values(_empty_result(spark, snapshot), given)
     incoming = overlay_types(snapshot.schema, {path: value.type for path, value in values.items()})
     merge_schema(snapshot.schema, incoming, SchemaChangeOptions(casts=True, fills=False))
     context = _change_context(spark, snapshot, where, snapshot.metadata)
+    texts = {
+        path[0]: (text, value.type)
+        for path, value in values.items()
+        if len(path) == 1 and isinstance(text := given[path], str)
+    }
+    if len(texts) == len(values) and (where is None or isinstance(where, str)):
+        done = change_files(context, where, texts)
+        if done is not None:
+            return done
     new = assign_columns(snapshot.schema, values, lambda name: F.col(quote_name(name)))
     with translate_overflow():
         return change_in_place(context, F.lit(True) if where is None else to_column(where), new, ChangeKind.UPDATE)

@@ -42,7 +42,7 @@ from widen.model.types import (
 )
 from widen.protocol.data_skipping import Predicate
 from widen.schema.table_state import parse_expression
-from widen.spark.arrow_types import one_array, to_arrow
+from widen.spark.arrow_types import one_array, to_arrow, to_arrow_schema
 from widen.spark.read.local_rows import NotLocal, RowSlice, ensure_exact, evaluate, find_leaf, plan_local_scan
 from widen.spark.read.predicates import (
     PredicateScope,
@@ -124,7 +124,7 @@ def query_files(
         NotLocal: only Spark can read the table, or evaluate the condition or the selected columns, exactly.
         CorruptFile: a file cannot be read.
     """
-    scope = _unify(table_schema) if unified else _Scope({name_key(each.name): each for each in table_schema})
+    scope = _unify(table_schema) if unified else _table_scope(table_schema)
     chosen = [_parse_selected(text) for text in select]
     counts = [isinstance(node, sql.Count) for _, node in chosen]
     if any(counts) and not all(counts):
@@ -133,7 +133,7 @@ def query_files(
     if len({name_key(name) for name, _ in columns}) < len(columns):
         raise NotLocal("it selects a column twice")
     predicate = None if where is None else parse_predicate(where, table_schema)
-    test = None if where is None or predicate is None else _test_rows(where, predicate, table_schema)
+    test = None if where is None else plan_condition(where, table_schema)
     files = open_files(predicate)
     reads_all = predicate is not None or limit is None or any(counts)
     if reads_all and files.size_bytes > MAX_LOCAL_BYTES:
@@ -160,19 +160,18 @@ RowTest: TypeAlias = Callable[[pa.Table], Any]
 """Returns for each row whether it fulfils a condition: true, false or null."""
 
 
-def _test_rows(where: str, predicate: Predicate, schema: StructType) -> RowTest:
-    """Return the test of a condition.
-
-    Args:
-        predicate: The same condition, whose parts that it cannot express are unknown.
+def plan_condition(where: str, schema: StructType) -> RowTest:
+    """Return the test of a condition on rows with columns of a table, named as there; Spark has accepted the condition,
+    or will not see it.
 
     Raises:
         NotLocal: only Spark evaluates it.
     """
+    predicate = parse_predicate(where, schema)
     try:
         ensure_exact(predicate)
     except NotLocal:
-        if "LIKE" not in where.upper() or "\\" in where:
+        if "\\" in where:
             raise
         try:
             return _test_node(parse_expression(where), PredicateScope(schema))
@@ -197,8 +196,61 @@ def _test_node(node: Any, scope: PredicateScope) -> RowTest:
         path, pattern, is_negated = like
         return lambda rows: pc.xor(pc.match_like(find_leaf(rows, path), pattern), is_negated)
     predicate = translate_condition(node, scope)
-    ensure_exact(predicate)
+    try:
+        ensure_exact(predicate)
+    except NotLocal:
+        if type(node).__name__ not in _COMPARISONS:
+            raise
+        test = partial(_compare_rows, _table_scope(scope.schema), node)
+        test(_no_rows(scope.schema))
+        return test
     return partial(evaluate, predicate)
+
+
+def _compare_rows(scope: _Scope, node: Any, rows: pa.Table) -> pa.Array:
+    return _evaluate_all(scope, [("", node)], rows)[0].values
+
+
+RowValues: TypeAlias = Callable[[pa.Table], Mapping[str, pa.Array]]
+"""Returns the values of columns, by their names, for rows of a table."""
+
+
+def plan_values(schema: StructType, expressions: Mapping[str, tuple[str, DataType]]) -> RowValues:
+    """Return how columns get values, which refer to columns of the same table.
+
+    Args:
+        expressions: By the name of the column: the expression, and the type that Spark gives it.
+
+    Raises:
+        NotLocal: only Spark evaluates one of them, or assigns its values to the column.
+    """
+    types = {field.name: field.type for field in schema}
+    nodes = [(name, _parse(text)) for name, (text, _) in expressions.items()]
+    values = partial(_assign_values, _table_scope(schema), nodes, types)
+    empty = _no_rows(schema)
+    found = _evaluate_all(_table_scope(schema), nodes, empty)
+    if any(str(each.type) != str(kind) for each, (_, kind) in zip(found, expressions.values(), strict=True)):
+        raise NotLocal("Spark gives an expression another type")
+    values(empty)
+    return values
+
+
+def _assign_values(
+    scope: _Scope, nodes: Sequence[tuple[str, Any]], types: Mapping[str, DataType], rows: pa.Table
+) -> dict[str, pa.Array]:
+    found = zip(nodes, _evaluate_all(scope, nodes, rows), strict=True)
+    return {name: _cast(value, types[name], node).values for (name, node), value in found}
+
+
+def _no_rows(schema: StructType) -> pa.Table:
+    try:
+        return to_arrow_schema(schema).empty_table()
+    except InvalidOption as error:
+        raise NotLocal(error.message) from error
+
+
+def _table_scope(schema: StructType) -> _Scope:
+    return _Scope({name_key(each.name): each for each in schema})
 
 
 def _column_of(name: str) -> Any:
@@ -232,7 +284,7 @@ def _unify(schema: StructType) -> _Scope:
     Raises:
         NotLocal: an expression that combines columns cannot be parsed here.
     """
-    table = _Scope({name_key(each.name): each for each in schema})
+    table = _table_scope(schema)
     unified = unify_schema(schema)
     columns = {name_key(each.name): Field(each.name, each.type) for each in unified}
     if len(columns) < len(unified):
@@ -337,6 +389,10 @@ class _Evaluator:
                 return _negate(self.value(node.this), node)
             case sql.Add() | sql.Sub() | sql.Mul() | sql.Div():
                 return _calculate(self.value(node.this), self.value(node.expression), node)
+            case sql.Mod():
+                return _remainder(self.value(node.this), self.value(node.expression), node)
+            case sql.EQ() | sql.NEQ() | sql.LT() | sql.LTE() | sql.GT() | sql.GTE():
+                return _compare(self.value(node.this), self.value(node.expression), node)
             case sql.Coalesce():
                 return self._coalesce(node)
             case sql.Is() if isinstance(node.expression, sql.Null):
@@ -502,7 +558,7 @@ def _calculate(left: _Computed, right: _Computed, node: Any) -> _Computed:
         return _Computed(pc.divide(left.values.cast(pa.float64(), safe=False), divisor), DOUBLE)
     function = _ARITHMETIC[type(node).__name__]
     if integers:
-        kind = max((left.type, right.type), key=lambda each: _INTEGERS.index(plain_name(each)))
+        kind = _wider_integer(left, right, node)
         arrow = to_arrow(kind)
         return _Computed(function(left.values.cast(arrow), right.values.cast(arrow)), kind)
     if all(name in (*_INTEGERS, "double") for name in names) or names == ("float", "float"):
@@ -513,6 +569,40 @@ def _calculate(left: _Computed, right: _Computed, node: Any) -> _Computed:
         return _calculate_decimals(_to_decimal(left, node.this), _to_decimal(right, node.expression), node)
     raise _unknown(node)
 
+
+def _remainder(left: _Computed, right: _Computed, node: Any) -> _Computed:
+    """Return remainders of integers, which have the sign of the dividend.
+
+    Raises:
+        NotLocal: of other types, or a divisor is not positive: by zero it is an error.
+    """
+    kind = _wider_integer(left, right, node)
+    one, other = (side.values.cast(to_arrow(kind)) for side in (left, right))
+    if pc.any(pc.less_equal(other, 0)).as_py():
+        raise NotLocal("a number is divided by one that is not positive")
+    return _Computed(pc.subtract(one, pc.multiply(pc.divide(one, other), other)), kind)
+
+
+def _compare(left: _Computed, right: _Computed, node: Any) -> _Computed:
+    """Return whether integers are equal, or less, and so on; null where one of them is."""
+    arrow = to_arrow(_wider_integer(left, right, node))
+    return _Computed(_COMPARISONS[type(node).__name__](left.values.cast(arrow), right.values.cast(arrow)), BOOLEAN)
+
+
+def _wider_integer(left: _Computed, right: _Computed, node: Any) -> DataType:
+    if not all(plain_name(side.type) in _INTEGERS for side in (left, right)):
+        raise _unknown(node)
+    return max((left.type, right.type), key=lambda each: _INTEGERS.index(plain_name(each)))
+
+
+_COMPARISONS: Mapping[str, Callable[[pa.Array, pa.Array], pa.Array]] = {
+    "EQ": pc.equal,
+    "NEQ": pc.not_equal,
+    "LT": pc.less,
+    "LTE": pc.less_equal,
+    "GT": pc.greater,
+    "GTE": pc.greater_equal,
+}
 
 _ARITHMETIC: Mapping[str, Callable[[pa.Array, pa.Array], pa.Array]] = {
     "Add": pc.add_checked,

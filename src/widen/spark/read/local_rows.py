@@ -135,6 +135,23 @@ class LocalScan:
                     positions, rows = positions.filter(is_live), rows.filter(is_live)
                 yield positions, self._in_table_types(file, rows, add, len(positions))
 
+    def read_marked(self, add: Add, marked: BitMap64) -> Iterator[tuple[pa.Array, pa.Table]]:
+        """Yield the rows of a file, some at a time and without the deleted ones, with whether a bitmap has the position
+        of each row.
+
+        Raises:
+            NotLocal: only Spark can read the file exactly.
+            CorruptFile: the file or a deletion vector cannot be read.
+        """
+        with self._open(add) as file:
+            deleted = _load(self.store, add)
+            for first, batch in _batches(file, RowSlice(add)):
+                flags, rows = position_flags(marked, first, batch.num_rows), batch
+                if deleted:
+                    is_live = pc.invert(position_flags(deleted, first, batch.num_rows))
+                    flags, rows = flags.filter(is_live), batch.filter(is_live)
+                yield flags, self._in_table_types(file, rows, add, len(flags))
+
     @contextmanager
     def _open(self, add: Add) -> Iterator[pq.ParquetFile]:
         with open_data_file(self.store, self.store.plain(add.path)) as opened:

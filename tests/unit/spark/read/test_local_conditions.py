@@ -66,6 +66,35 @@ def test_other_conditions_are_left_to_spark(condition: str) -> None:
         ensure_exact(parse_predicate(condition, SCHEMA))
 
 
+INTEGERS: dict[str, list[int | None]] = {
+    "id % 2 = 1": [1],
+    "ID % 2 <> 1 AND name IS NULL": [2],
+    "-id % 3 = -1": [1],
+    "-id % 3 + 3 >= 2 OR name = 'B'": [1, None],
+    "NOT id + 1 > 2": [1],
+    "r.n < id": [],
+    "id * 4000000000 = 8000000000 - r.n OR r.n <= id": [1],
+}
+"""For each condition on sums, products and remainders the ids of the rows that fulfil it."""
+
+
+@pytest.mark.parametrize("condition", INTEGERS)
+def test_comparisons_of_integers_need_no_spark(condition: str) -> None:
+    assert find_ids(condition) == INTEGERS[condition]
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        *("id % 0 = 1", "id % (r.n - 1) = 0", "f % 2 = 1", "id + 2147483647 > 0", "d + 1 > 2", "id = f", "name > 1"),
+        *("id % -2 = 1", "id + 1 <=> 2", "f + 1 > 2"),
+    ],
+)
+def test_what_may_fail_or_round_is_left_to_spark(condition: str) -> None:
+    with pytest.raises(NotLocal):
+        pytest.fail(f"{find_ids(condition)}")
+
+
 LIKES: dict[str, list[int | None]] = {
     "name LIKE 'a%'": [1],
     "Name LIKE '_'": [1, None],

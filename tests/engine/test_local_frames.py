@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from widen.errors import CorruptFile, InvalidOption, PackageMissing
 from widen.spark.read.local_rows import NotLocal, read_locally
@@ -73,13 +74,26 @@ def test_the_rows_are_those_that_spark_reads(
     assert len(table.to_pandas()) == 27
 
 
-def test_spark_gives_the_same_schema(spark: SparkSession, table: Table) -> None:
-    assert table.to_arrow("id > 27", spark=spark).schema.equals(table.to_arrow().schema, check_metadata=True)
+FOR_ARROW = ("id > 27", "part = date'2024-01-31' AND large < 3", "id IN (2, 5) OR late IS NOT NULL", "id < 0")
+FOR_SPARK = ("id + 1 > 28", "size(deep.tags) = 2", "late LIKE upper('z')")
 
 
-def test_a_condition_is_for_spark(spark: SparkSession, table: Table) -> None:
-    assert sorted(table.to_arrow("id > 27", spark=spark).column("id").to_pylist()) == [28, 29]
-    assert table.to_pandas("id = 28", spark=spark)["price"].tolist()[0] == 35
+@pytest.mark.parametrize("where", [*FOR_ARROW, *FOR_SPARK])
+def test_a_condition_needs_spark_only_if_it_computes(
+    spark: SparkSession, table: Table, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = table.read(where, spark=spark).toArrow()
+    assert bool(expected.num_rows) == (where not in ("id < 0", "late LIKE upper('z')"))
+    if where in FOR_ARROW:
+        monkeypatch.setattr("widen.spark.session.find_session", pytest.fail)
+    rows = table.to_arrow(where, spark=spark)
+    assert by_id(rows) == by_id(expected)
+    assert rows.schema.equals(table.to_arrow().schema, check_metadata=True)
+    assert len(table.to_pandas(where, limit=1, spark=spark)) == min(rows.num_rows, 1)
+
+
+def test_a_condition_on_a_column_of_spark_is_for_spark(spark: SparkSession, table: Table) -> None:
+    assert table.to_arrow(F.col("id") > 27, spark=spark)["id"].to_pylist() == [28, 29]
 
 
 def test_a_large_table_does_not_come_by_accident(table: Table) -> None:

@@ -25,7 +25,7 @@ from widen.schema.source_metadata import (
     reserved_names,
     source_field,
 )
-from widen.spark.dml.replaced_rows import KEY, semi_join_keys
+from widen.spark.dml.replaced_rows import KEY, anti_join_keys, semi_join_keys
 from widen.spark.errors import translate_spark_errors
 from widen.spark.spark_types import DataFrame, F, SparkSession, from_spark, spark_errors
 
@@ -87,9 +87,8 @@ class FlowKeys:
                 raise self._refusal(name, "the query does not return it", "Select it, or correct keys.")
         names = [quote_name(name) for name in self.columns]
         with translate_spark_errors():
-            matching = semi_join_keys(result, names, keys)
-            counts = result.agg(F.count(F.lit(1))).unionAll(matching.agg(F.count(F.lit(1)))).collect()
-        if counts[0][0] != counts[1][0]:
+            (others,) = anti_join_keys(result, names, keys).agg(F.count(F.lit(1))).collect()
+        if others[0]:
             reason = "the query returns rows whose key is not that of the source rows that they are computed from"
             raise self._refusal(", ".join(self.columns), reason, _SAME)
 

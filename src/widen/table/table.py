@@ -39,10 +39,10 @@ from widen.table.row_operations import DeltaFoldMixin
 
 if TYPE_CHECKING:
     from widen.spark.expression import Expression
-    from widen.spark.read import local_rows
+    from widen.spark.read import local_query, local_rows
     from widen.spark.spark_types import DataFrame, SchemaLike, SparkSession
 else:
-    local_rows = import_lazily("widen.spark.read.local_rows")
+    local_query, local_rows = map(import_lazily, ("widen.spark.read.local_query", "widen.spark.read.local_rows"))
 
 
 WRITE = "WRITE"
@@ -218,11 +218,12 @@ class LocalFramesMixin(TableVersion):
     ) -> pa.Table:
         """Return the rows as an Arrow table in the current types of the columns.
 
-        Without a condition the files are read in this process, if that is exact; otherwise Spark reads them. Variants
-        are JSON text.
+        The files are read in this process if that is exact, and up to 128 MB of them if there is a condition; otherwise
+        Spark reads them. Variants are JSON text.
 
         Args:
-            where: The condition on the rows; for it Spark reads the table.
+            where: The condition on the rows; as a string in Spark SQL it also skips files, and needs no Spark if it
+                compares columns with constants.
             limit: The maximum number of rows to return: any of them.
             max_rows: The number of rows above which the call is refused, so that no large table comes by accident.
             spark: The session; by default the active one, else a local one, and only if it is needed.
@@ -245,12 +246,16 @@ class LocalFramesMixin(TableVersion):
         return rows
 
     def _local_rows(self, where: Expression | None, row_limit: int, spark: SparkSession | None) -> pa.Table:
-        if where is None:
-            try:
-                return local_rows.read_locally(self._snapshot, row_limit)
-            except local_rows.NotLocal:
-                pass  # Spark reads what Arrow cannot read exactly
         from widen.spark.arrow_types import to_arrow_schema, variants_to_text
+
+        try:
+            if where is None:
+                return local_rows.read_locally(self._snapshot, row_limit)
+            if isinstance(where, str):
+                _, rows = local_query.query_locally(self._snapshot, where, limit=row_limit)
+                return rows.cast(to_arrow_schema(self.schema))
+        except local_rows.NotLocal:
+            pass  # Spark reads what Arrow cannot read exactly
         from widen.spark.errors import translate_spark_errors
         from widen.spark.read.scan import read_snapshot
         from widen.spark.session import find_session

@@ -17,7 +17,7 @@ from pyiceberg.types import IntegerType, NestedField, StringType, StructType
 from pyspark.sql import SparkSession
 
 import widen
-from support.iceberg_files import append_deletes, embedded_catalog, position_deletes
+from support.iceberg_files import append_deletes, append_rows, embedded_catalog, position_deletes
 from widen.errors import (
     AmbiguousMerge,
     ColumnMissingInSource,
@@ -57,14 +57,12 @@ def catalog(tmp_path: Path) -> SqlCatalog:
 
 
 @pytest.fixture
-def made(catalog: SqlCatalog, spark: SparkSession) -> Callable[..., Table]:
+def made(catalog: SqlCatalog) -> Callable[..., Table]:
     def make(layout: str = "whole", version: str = "2") -> Table:
         transform = LAYOUTS[layout]
         spec = PartitionSpec() if transform is None else PartitionSpec(PartitionField(2, 1000, transform, "p"))
         table = catalog.create_table("ns.t", SCHEMA, partition_spec=spec, properties={"format-version": version})
-        for rows in (ROWS[:4], ROWS[4:]):
-            frame = spark.createDataFrame(rows, "id int, kind string, size int, place struct<zip: string>")
-            widen.IcebergTable("ns.t", catalog=catalog).append(frame.coalesce(1))
+        append_rows(catalog, ROWS[:4], ROWS[4:])
         return table.refresh()
 
     return make

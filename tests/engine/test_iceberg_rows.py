@@ -25,6 +25,7 @@ import widen
 from support.command_line import run, run_json
 from support.iceberg_files import (
     append_deletes,
+    append_rows,
     deletion_vector,
     embedded_catalog,
     equality_deletes,
@@ -86,14 +87,12 @@ def catalog(tmp_path: Path) -> SqlCatalog:
 
 
 @pytest.fixture
-def made(catalog: SqlCatalog, spark: SparkSession) -> Callable[..., Table]:
+def made(catalog: SqlCatalog) -> Callable[..., Table]:
     def make(layout: str = "whole", version: str = "2") -> Table:
         transform = LAYOUTS[layout]
         spec = PartitionSpec() if transform is None else PartitionSpec(PartitionField(2, 1000, transform, "p"))
         table = catalog.create_table("ns.t", SCHEMA, partition_spec=spec, properties={"format-version": version})
-        for rows in (ROWS[:4], ROWS[4:]):
-            frame = spark.createDataFrame(rows, "id int, kind string, size bigint, place struct<zip: string>")
-            widen.IcebergTable("ns.t", catalog=catalog).append(frame.coalesce(1))
+        append_rows(catalog, ROWS[:4], ROWS[4:])
         return table.refresh()
 
     return make

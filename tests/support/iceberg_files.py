@@ -7,11 +7,13 @@ import struct
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent, ManifestWriterV2
 from pyiceberg.table import Table
@@ -19,6 +21,9 @@ from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update.snapshot import _FastAppendFiles
 from pyiceberg.typedef import Record
 from pyroaring import BitMap64
+
+from widen.ingestion import ingest
+from widen.spark.engine import Engine, LocalSession
 
 PATH_ID, POSITION_ID = 2147483546, 2147483545
 """The reserved field ids of the columns of position deletes."""
@@ -68,6 +73,16 @@ def append(table: Table, *files: DataFile) -> None:
     with table.transaction() as transaction, transaction.update_snapshot().fast_append() as update:
         for file in files:
             update.append_data_file(file)
+
+
+def append_rows(catalog: SqlCatalog, *batches: Sequence[Mapping[str, Any]]) -> None:
+    """Load rows into the table ``ns.t`` without Spark, with a snapshot and a file for each batch."""
+    session: Any = LocalSession(Engine.LOCAL, pytest.fail)
+    for rows in batches:
+        with NamedTemporaryFile("w", suffix=".jsonl") as file:
+            file.writelines(f"{json.dumps(row)}\n" for row in rows)
+            file.flush()
+            ingest(file.name, "ns.t", to="iceberg", catalog=catalog, evolve="fail", spark=session)
 
 
 def append_deletes(table: Table, *files: DataFile) -> None:

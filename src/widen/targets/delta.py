@@ -63,16 +63,15 @@ from widen.schema.table_definition import advance_identities, plan_add_feature, 
 from widen.schema.table_state import TableState, referenced_columns, row_conditions, to_table_state
 from widen.spark.dml.change_context import ChangeContext, ChangeResult, count_written_rows, ensure_same_count
 from widen.spark.dml.deleted_keys import KeyLists, record_deleted_keys
+from widen.spark.dml.key_columns import KeyCondition, key_condition
 from widen.spark.dml.keyed_changes import decide_changes, match_text
 from widen.spark.dml.keyed_rows import PROPERTY as KEYS
 from widen.spark.dml.keyed_rows import (
-    KeyCondition,
     bound_columns,
     broken_rule,
     ensure_no_equal_sequences,
     ensure_one_record,
     ensure_rules_apply,
-    find_key_condition,
     match_recorded_keys,
     policy_of_keys,
     with_order,
@@ -335,20 +334,21 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
         result = self._write(batch, spec)
         if self.target.keys is None or not (result.is_complete and result.files):
             return result
-        from widen.spark.dml.local_keys import DeltaFiles, has_every_key, has_nulls
+        from widen.spark.dml.local_keys import DeltaFiles, has_every_key, has_keyless
 
         # Records without a key are rare, and a rule keeps tasks from writing files themselves.
         schema = self.configuration.schema
         if has_every_key(_adds(result), self._view, self.target.keys):
             return result
         try:
-            condition = find_key_condition(batch.spark, schema, self.target.keys)
+            ensure_rules_apply(schema, self.target.keys)
         except WidenError:
             self.discard(result)
             raise
-        if condition is not None:
-            if not has_nulls(DeltaFiles(self._view, None), _adds(result), condition.places):
-                return result
+        condition = key_condition(schema, self.target.keys)
+        if not has_keyless(DeltaFiles(self._view, None), _adds(result), condition):
+            return result
+        if is_local(batch.spark):
             self.discard(result)
             return self._write(batch, spec, condition=condition).without_keyless()
         rule = broken_rule(schema, self.target.keys)

@@ -65,6 +65,7 @@ from widen.schema.growth import is_readable_in
 from widen.schema.source_metadata import CORRUPT, TableFormat, role_field, with_sources
 from widen.spark.dml.change_context import ensure_same_count
 from widen.spark.dml.deleted_keys import ICEBERG_FOLDER, ICEBERG_PROPERTY, KeyLists
+from widen.spark.dml.key_columns import EXACT_ORDERS, KeyCondition, key_condition
 from widen.spark.dml.keyed_changes import decide_changes, match_text
 from widen.spark.dml.keyed_rows import PROPERTY as KEYS
 from widen.spark.dml.keyed_rows import (
@@ -73,7 +74,6 @@ from widen.spark.dml.keyed_rows import (
     ensure_no_equal_sequences,
     ensure_one_record,
     ensure_rules_apply,
-    find_key_condition,
     find_places,
     match_recorded_keys,
     policy_of_keys,
@@ -498,20 +498,22 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
         result = self._with_count(writer, result)
         if rules is None or not (result.is_complete and result.files):
             return result
-        if self._has_every_key(batch.spark, writer, result, rules):
+        if self._has_every_key(result, rules):
             return result
         try:
-            condition = find_key_condition(batch.spark, self.schema, rules)
+            ensure_rules_apply(self.schema, rules)
         except WidenError:
             self.discard(result)
             raise
-        rule = None
-        if condition is None:
+        condition, rule = key_condition(self.schema, rules), None
+        if not self._has_keyless(batch.spark, writer, result, condition):
+            return result
+        if not is_local(batch.spark):
             rule = broken_rule(self.schema, rules)
             if rule is None or self._written_rows(batch.spark, result).where(rule.isNotNull()).isEmpty():
                 return result
         self.discard(result)
-        writer = replace(writer, rule=rule, condition=condition)
+        writer = replace(writer, rule=rule, condition=condition if rule is None else None)
         return self._with_count(writer, batch.write(spec, writer)).without_keyless()
 
     def _with_count(self, writer: IcebergWriter, result: BatchResult) -> BatchResult:
@@ -522,25 +524,25 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
     def is_keyed(self) -> bool:
         return self.target.keys is not None
 
-    def _has_every_key(self, spark: SparkSession, writer: IcebergWriter, result: BatchResult, rules: KeyRules) -> bool:
-        """Return whether every record surely has its key and its sequence."""
-        paths, schema = [], self.schema
+    def _has_every_key(self, result: BatchResult, rules: KeyRules) -> bool:
+        """Return whether the metrics of the files of a batch say that every record has its key and its sequence."""
+        ids, schema = [], self.schema
         for path in (*rules.key, *([rules.sequence_by] if rules.sequence_by else [])):
             columns = find_places(schema, path)
-            if len(columns) != 1:
+            field = find_field(schema, columns[0][1]) if len(columns) == 1 else None
+            if field is None or (path == rules.sequence_by and field.type not in EXACT_ORDERS):
                 return False
-            paths.append(columns[0][1])
-        ids = [field.metadata[COLUMN_ID] for path in paths if (field := find_field(schema, path)) is not None]
+            ids.append(field.metadata[COLUMN_ID])
         known = [file.metrics.columns.get(number) for file in _files(result) for number in ids]
-        if len(ids) == len(paths) and all(each is not None and each.nulls is not None for each in known):
-            return not any(each.nulls for each in known if each is not None)
-        # Some tables have no metrics of the columns; the executors look then.
-        if not is_local(spark):
-            return False
-        from widen.spark.dml.local_keys import has_nulls
+        return all(each is not None and each.nulls == 0 for each in known)
+
+    def _has_keyless(
+        self, spark: SparkSession, writer: IcebergWriter, result: BatchResult, condition: KeyCondition
+    ) -> bool:
+        from widen.spark.dml.local_keys import has_keyless
 
         files = self._keyed_files(spark, writer)
-        return not has_nulls(files, files.to_adds(_files(result)), paths)
+        return has_keyless(files, files.to_adds(_files(result)), condition)
 
     def _keyed_files(self, spark: SparkSession, writer: IcebergWriter) -> IcebergFiles:
         target, metadata = self.target, self.transaction.metadata

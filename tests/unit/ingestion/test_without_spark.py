@@ -452,11 +452,12 @@ def test_deletions_of_composite_keys_need_no_spark(tmp_path: Path) -> None:
     assert sorted((row["id"], row["k"], row["n"]) for row in rows) == [(2, "a", 1), (2, "b", 1), (2, "\u00e9,", 3)]
 
 
-@pytest.mark.parametrize("words", [{}, {"sequence_by": "n"}, {"sequence_by": "n", "history": True}])
+@pytest.mark.parametrize("words", [{}, {"history": True}])
 def test_iceberg_rows_by_key_that_only_spark_decides_say_so(tmp_path: Path, words: dict[str, Any]) -> None:
-    (tmp_path / "0.json").write_text('{"id": 1, "n": 1}\n{"id": "x", "n": 1}\n')
-    done = run(KEYED, str(tmp_path), "shop.t", json.dumps(words), "1")
-    reason = "every version of them is kept" if "history" in words else "some records may have no key"
+    """Different records with one order: their contents decide, as only Spark orders them."""
+    (tmp_path / "0.json").write_text('{"id": 1, "n": 1, "v": 1}\n{"id": 1, "n": 1, "v": 2}\n')
+    done = run(KEYED, str(tmp_path), "shop.t", json.dumps({"sequence_by": "n", **words}), "1")
+    reason = "every version of them is kept" if "history" in words else "only it decides what these records do"
     assert reason in done.stderr
     assert not [*tmp_path.rglob("*.parquet")]
 
@@ -549,11 +550,12 @@ def test_records_without_a_key_need_no_spark(tmp_path: Path, into: str) -> None:
 
 
 def test_rows_by_key_that_only_spark_decides_say_so(tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_text('{"id": 1, "n": 1}\n{"id": "x", "n": 1}\n')
+    (tmp_path / "a.json").write_text('{"id": 1, "n": 1, "v": 1}\n{"id": 1, "n": 1, "v": 2}\n')
     words = "'key': ['id'], 'engine': 'local'"
+    decides = "only it decides what these records do to the rows of their keys"
     for more, reason in (
-        ("'sequence_by': 'n'", "some records may have no key"),
-        ("'sequence_by': 'n', 'verify': True", "some records may have no key"),
+        ("'sequence_by': 'n'", decides),
+        ("'sequence_by': 'n', 'verify': True", decides),
         ("'sequence_by': 'n', 'history': True", "rows change by key, and every version of them is kept"),
     ):
         done = run(
@@ -678,3 +680,33 @@ def test_a_large_csv_file_is_verified_in_this_process(
     done = widen.ingest(tmp_path / "a.csv", tmp_path / "t", engine="local", verify=True)
     assert done.verification is not None
     assert (done.verification.records, done.verification.exact, done.verification.is_clean) == (2_000, 4_000, True)
+
+
+def test_keys_and_orders_of_several_kinds_need_no_spark(tmp_path: Path) -> None:
+    """Each has several columns, and the proof of each load needs none either."""
+    batches = [
+        [{"id": 7, "line": "a", "at": 1, "op": "u", "n": 0}, {"id": 8, "line": 1, "at": 1, "n": 1}],
+        [{"id": "7", "line": "a", "at": 1.5, "n": 2}, {"id": 7.0, "line": "a", "at": 0.5, "n": 3}],
+        [{"id": "7", "line": "a", "at": 2, "op": "d"}, {"id": 7, "line": "a", "at": 2, "n": 4}],
+        [{"id": "7", "line": "a", "at": 1.75, "n": 5}, {"id": 8, "line": "1", "at": 1, "n": 6}, {"id": [8], "at": 1}],
+    ]
+    for number, batch in enumerate(batches):
+        (tmp_path / f"{number}.json").write_text("".join(f"{json.dumps(each)}\n" for each in batch))
+    code = """
+place, kind = sys.argv[1:]
+words = {"engine": "local", "key": ["id", "line"], "sequence_by": "at", "delete_when": "op = 'd'", "verify": True}
+words |= {"to": "iceberg", "catalog": place + "/lake.db"} if kind == "iceberg" else {}
+into = "a.t" if kind == "iceberg" else place + "/t"
+done = [widen.ingest(f"{place}/{name}.json", into, **words) for name in (0, 0, 1, 2, 2, 3)]
+print(json.dumps([[str(each.keys), each.quarantined, each.verification.is_clean] for each in done]))
+"""
+    for kind in ("delta", "iceberg"):
+        assert values(code, str(tmp_path), kind) == [
+            ["2 inserted, 0 updated, 0 deleted, 0 late", 0, True],
+            ["0 inserted, 0 updated, 0 deleted, 2 late", 0, True],
+            ["1 inserted, 0 updated, 0 deleted, 1 late", 0, True],
+            ["0 inserted, 1 updated, 1 deleted, 0 late", 0, True],
+            ["0 inserted, 0 updated, 0 deleted, 2 late", 0, True],
+            ["1 inserted, 0 updated, 0 deleted, 1 late", 1, True],
+        ]
+    assert sorted(widen.Table(tmp_path / "t").to_arrow()["n"].to_pylist()) == [1, 4, 6]

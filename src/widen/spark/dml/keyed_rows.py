@@ -14,8 +14,6 @@ from functools import reduce
 from typing import Any
 
 import msgspec
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from widen.errors import InvalidOption, KeyRepeated, OptionConflict, OptionMissing, SequenceRepeated
 from widen.evolution.policy import Policy, parse_source, with_history
@@ -42,15 +40,11 @@ from widen.model.types import (
     is_same_name,
     quote_name,
 )
-from widen.rows.row_builder import RowCondition
 from widen.schema.source_metadata import source_key
-from widen.spark.arrow_types import one_array
 from widen.spark.dml.replaced_rows import KEY
-from widen.spark.engine import is_local, require_spark
 from widen.spark.errors import translate_spark_errors
 from widen.spark.expression import ensure_deterministic_condition, join_columns
-from widen.spark.read.local_rows import find_leaf
-from widen.spark.spark_types import Column, DataFrame, F, SparkSession, Window
+from widen.spark.spark_types import Column, DataFrame, F, Window
 
 KEY_TEXT = f"{KEY}0"
 """The key of a row, as one text; see `key_text`."""
@@ -290,13 +284,14 @@ def _spell(schema: StructType, path: Path) -> Path:
 
 
 _INTEGERS = frozenset({BYTE, SHORT, INTEGER, LONG})
-_WIDE = "decimal(38,18)"
+_SCALE = 18
+_WIDE = f"decimal(38,{_SCALE})"
 
 
 _KEY_TYPES = _INTEGERS | {FLOAT, DOUBLE, STRING, BOOLEAN, BINARY, DATE, TIMESTAMP_NTZ, TIMESTAMP}
 
 
-def _is_key_type(data_type: DataType) -> bool:
+def is_key_type(data_type: DataType) -> bool:
     """Return whether values of a type can be keys; see `_scalar_text`."""
     return data_type in _KEY_TYPES or isinstance(data_type, DecimalType)
 
@@ -310,9 +305,9 @@ def _scalar_text(column: Column, data_type: DataType) -> Column | None:
         double = column.cast("double")
         decimal = _try_decimal(double)
         is_exact = decimal.cast("double") == double
-        return F.concat(F.lit("n:"), F.when(is_exact, _plain(decimal)).otherwise(double.cast("string")))
+        return F.concat(F.lit("n:"), F.when(is_exact, _plain(decimal, _SCALE)).otherwise(double.cast("string")))
     if isinstance(data_type, DecimalType):
-        return F.concat(F.lit("n:"), _plain(column))
+        return F.concat(F.lit("n:"), _plain(column, data_type.scale))
     if data_type == STRING:
         return F.concat(F.lit("s:"), column)
     if data_type == BOOLEAN:
@@ -332,11 +327,14 @@ def _try_decimal(double: Column) -> Column:
     return F.when(F.abs(double) < 1e19, double.cast("string").try_cast(_WIDE))
 
 
-def _plain(decimal: Column) -> Column:
+def _plain(decimal: Column, scale: int) -> Column:
     """Return a decimal as a text without an exponent and without zeros at its end."""
     text = decimal.cast("string")
+    # Without the rules of ANSI, small numbers have an exponent. Only they are formatted, which takes longer.
+    text = F.when(text.contains("E"), F.replace(F.format_number(decimal, scale), F.lit(","))).otherwise(text)
     text = F.when(text.contains("."), F.regexp_replace(text, r"\.?0+$", "")).otherwise(text)
-    return F.when(decimal == 0, "0").otherwise(text)
+    # Compared with a decimal, the smallest ones would be rounded to zero.
+    return F.when(decimal.cast("double") == 0, "0").otherwise(text)
 
 
 def key_text(schema: StructType, rules: KeyRules) -> Column | None:
@@ -396,11 +394,11 @@ def sequence(schema: StructType, rules: KeyRules) -> tuple[Column, Column]:
     columns = find_columns(schema, rules.sequence_by)
     if not columns:
         return nothing
-    family = _family(columns[0][1])
-    same = [(column, data_type) for column, data_type, _ in columns if _family(data_type) == family]
+    family = order_family(columns[0][1])
+    same = [(column, data_type) for column, data_type, _ in columns if order_family(data_type) == family]
     if family == "text":
         # A column of texts also has the text of values of other kinds, which have no place in its order.
-        others = [column.isNull() for column, data_type, _ in columns if _family(data_type) != family]
+        others = [column.isNull() for column, data_type, _ in columns if order_family(data_type) != family]
         return nothing[0], F.when(join_columns(lambda one, two: one & two, others), same[0][0]) if others else same[0][
             0
         ]
@@ -409,7 +407,8 @@ def sequence(schema: StructType, rules: KeyRules) -> tuple[Column, Column]:
     return F.coalesce(*(order_number(column, data_type) for column, data_type in same)), nothing[1]
 
 
-def _family(data_type: DataType) -> str | None:
+def order_family(data_type: DataType) -> str | None:
+    """Return whether values of a type are ordered as numbers, times or texts; None for other types."""
     if data_type in _INTEGERS or data_type in (FLOAT, DOUBLE) or isinstance(data_type, DecimalType):
         return "number"
     if data_type in (DATE, TIMESTAMP, TIMESTAMP_NTZ):
@@ -440,79 +439,21 @@ def broken_rule(schema: StructType, rules: KeyRules) -> Column | None:
     text = key_text(schema, rules)
     if text is None:
         return None
-    reason = F.when(text.isNull(), _no_key(rules.key))
+    reason = F.when(text.isNull(), explain_no_key(rules.key))
     if rules.sequence_by is None:
         return reason
     number, words = sequence(schema, rules)
-    return reason.when(number.isNull() & words.isNull(), _no_order(rules.sequence_by))
+    return reason.when(number.isNull() & words.isNull(), explain_no_order(rules.sequence_by))
 
 
-def _no_key(key: Iterable[Path]) -> str:
+def explain_no_key(key: Iterable[Path]) -> str:
+    """Return why a record without a key is refused."""
     return f"the key {', '.join(map(format_path, key))} is missing, null or not a scalar"
 
 
-def _no_order(path: Path) -> str:
+def explain_no_order(path: Path) -> str:
+    """Return why a record without an order is refused."""
     return f"{format_path(path)} has no value that tells which record is newer"
-
-
-@dataclass(frozen=True, slots=True)
-class KeyCondition(RowCondition):
-    """The condition of `broken_rule`, for rows of Arrow. Picklable.
-
-    Args:
-        places: The column of each key, and of the sequence if there is one.
-        reasons: Why a record without a value there is refused.
-    """
-
-    places: tuple[Path, ...]
-    reasons: tuple[str, ...]
-
-    def find_broken(self, rows: pa.RecordBatch) -> pa.Array:
-        table = pa.Table.from_batches([rows])
-        masks = (find_leaf(table, place).is_null() for place in self.places)
-        return one_array(reduce(pc.or_, masks))
-
-    def explain(self, row: Mapping[str, Any]) -> str:
-        return next(reason for place, reason in zip(self.places, self.reasons, strict=True) if _at(row, place) is None)
-
-
-def _at(row: Mapping[str, Any], place: Path) -> Any:
-    value: Any = row
-    for step in place:
-        value = None if value is None else value[step]
-    return value
-
-
-def find_key_condition(spark: SparkSession, schema: StructType, rules: KeyRules) -> KeyCondition | None:
-    """Return `broken_rule` for tasks of this process; None where Spark evaluates it, which then starts.
-
-    Raises:
-        InvalidOption: the rows do not have the fields of the rules.
-        EngineUnsuitable: only Spark tells which records have a key, and the caller does not want it.
-    """
-    ensure_rules_apply(schema, rules)
-    condition = _key_condition(schema, rules) if is_local(spark) else None
-    if condition is None:
-        require_spark(spark, "some records may have no key")
-    return condition
-
-
-def _key_condition(schema: StructType, rules: KeyRules) -> KeyCondition | None:
-    places = [find_places(schema, path) for path in rules.key]
-    reasons = [_no_key(rules.key)] * len(places)
-    if rules.sequence_by is not None:
-        places.append(find_places(schema, rules.sequence_by))
-        reasons.append(_no_order(rules.sequence_by))
-        # Large numbers have no place in the order.
-        if not all(data_type in _ORDERED_TYPES for data_type, _ in places[-1]):
-            return None
-    if any(len(found) != 1 or not _is_key_type(found[0][0]) for found in places):
-        return None
-    return KeyCondition(tuple(found[0][1] for found in places), tuple(reasons))
-
-
-_ORDERED_TYPES = frozenset({BYTE, SHORT, INTEGER, LONG, STRING, DATE, TIMESTAMP, TIMESTAMP_NTZ})
-"""The types of a sequence of which every value has a place in the order."""
 
 
 def ensure_rules_apply(schema: StructType, rules: KeyRules) -> None:
@@ -523,13 +464,13 @@ def ensure_rules_apply(schema: StructType, rules: KeyRules) -> None:
     """
     expected = "Neither the table nor the batch has scalar values in this field."
     for path in rules.key:
-        if not any(_is_key_type(data_type) for data_type, _ in find_places(schema, path)):
+        if not any(is_key_type(data_type) for data_type, _ in find_places(schema, path)):
             raise InvalidOption(option="key", value=format_path(path), expected=expected)
     if rules.sequence_by is not None:
         types = [data_type for data_type, _ in find_places(schema, rules.sequence_by)]
         if not types:
             raise InvalidOption(option="sequence_by", value=format_path(rules.sequence_by), expected=expected)
-        if _family(types[0]) is None:
+        if order_family(types[0]) is None:
             expected = f"Must be a number, a time or a string; the first column of the field is {types[0].sql}."
             raise InvalidOption(option="sequence_by", value=format_path(rules.sequence_by), expected=expected)
 

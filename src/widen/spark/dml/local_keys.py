@@ -1,8 +1,8 @@
 """Rows that change, decided in this process with Arrow: no Spark job, and only the keys of the table are read.
 
-It takes batches and tables of common shapes: each key and the sequence in one column of a type that Arrow compares as
-Spark does, and no two different records with one key and one sequence. `widen.spark.dml.keyed_rows` takes all others,
-and gives the same rows. Delta and Iceberg tables differ in how their files are found and read, which is a `KeyedTable`.
+It takes batches of common shapes: no two different records with one key and one sequence. `widen.spark.dml.keyed_rows`
+takes all others, and gives the same rows. Delta and Iceberg tables differ in how their files are found and read, which
+is a `KeyedTable`.
 
 Source: docs/guide/keys.md
 """
@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import operator
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import partial
 from typing import Protocol as Interface
 
 import pyarrow as pa
@@ -23,21 +23,15 @@ from pyroaring import BitMap64
 from widen.errors import InvalidOption, KeyRepeated
 from widen.log.file_list import filter_files, to_adds
 from widen.log.snapshot import Snapshot
-from widen.model.column_path import Path
 from widen.model.types import (
-    BINARY,
-    BOOLEAN,
     BYTE,
     DATE,
     INTEGER,
     LONG,
     SHORT,
     STRING,
-    TIMESTAMP,
-    TIMESTAMP_NTZ,
     ArrayType,
     DataType,
-    DecimalType,
     Field,
     MapType,
     StructType,
@@ -49,12 +43,13 @@ from widen.protocol.column_mapping import ID, NONE, to_physical, to_physical_pat
 from widen.protocol.data_skipping import And, Compare, IsNull, Not, Or, Predicate, UnknownPredicate
 from widen.protocol.file_statistics import FileStatistics
 from widen.schema.source_metadata import RESCUED, role_field, role_of, source_key
-from widen.spark.arrow_types import count_up, one_array
+from widen.spark.arrow_types import count_up, one_array, to_arrow
 from widen.spark.dml.deleted_keys import KeyLists
+from widen.spark.dml.key_columns import EXACT_ORDERS, KeyColumns, KeyCondition, OrderColumns, join_texts
 from widen.spark.dml.keyed_rows import KEY_TEXT, NUMBER, TEXT, KeyCounts, KeyRules, content_fields, find_places
 from widen.spark.dml.replaced_rows import within_bounds
 from widen.spark.errors import translate_spark_errors
-from widen.spark.read.local_rows import LocalScan, NotLocal, ensure_exact, evaluate, find_leaf
+from widen.spark.read.local_rows import LocalScan, NotLocal, ensure_exact, evaluate
 from widen.spark.read.predicates import parse_predicate
 from widen.spark.read.scan import location_key, select_files
 from widen.spark.ship import freeze_imports
@@ -66,9 +61,6 @@ MAX_RECORDS = 4_000_000
 
 _FILES_PER_TASK = 8
 _INTEGERS = frozenset({BYTE, SHORT, INTEGER, LONG})
-_KEY_TYPES = _INTEGERS | {STRING, BINARY, BOOLEAN, DATE, TIMESTAMP, TIMESTAMP_NTZ}
-_SEQUENCE_TYPES = _INTEGERS | {STRING, DATE, TIMESTAMP, TIMESTAMP_NTZ}
-_NUMBER_TYPE, _DAY_MICROS = pa.decimal128(38, 18), 86_400_000_000
 _FOUND = "code bigint, file int, position bigint"
 
 
@@ -200,6 +192,8 @@ def has_every_key(adds: Sequence[Add], view: Snapshot, rules: KeyRules) -> bool:
         if len(columns) != 1:
             return False
         data_type, place = columns[0]
+        if path == rules.sequence_by and data_type not in EXACT_ORDERS:
+            return False  # not every value has a place in the order
         physical = to_physical_path(view.schema, place, mode)
         if place[0] in view.partition_columns:
             if any(add.partition_values.get(physical[0]) is None for add in adds):
@@ -210,14 +204,15 @@ def has_every_key(adds: Sequence[Add], view: Snapshot, rules: KeyRules) -> bool:
     return True
 
 
-def has_nulls(table: KeyedTable, adds: Sequence[Add], places: Iterable[Path]) -> bool:
-    """Return whether records may have no value in a column, or cannot be read here."""
-    paths = [*places]
-    names = {path[0] for path in paths}
+def has_keyless(table: KeyedTable, adds: Sequence[Add], condition: KeyCondition) -> bool:
+    """Return whether records may have no key or no order, or cannot be read here."""
+    if sum(add.size for add in adds) > LOCAL_BYTES:
+        return True
+    names = {path[0] for path in condition.places}
     try:
         scan = table.scan(StructType(tuple(field for field in table.schema if field.name in names)))
         parts = (rows for add in adds for _, rows in scan.read_located(add))
-        return any(find_leaf(rows, path).null_count for rows in parts for path in paths)
+        return any(condition.find_broken(rows).true_count for rows in parts)
     except (NotLocal, InvalidOption, pa.ArrowException):
         return True
 
@@ -256,21 +251,18 @@ def decide_here(
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """Which columns hold the keys and the sequence, by their places, and how files are read.
+    """Which columns hold the keys and the sequence, and how files are read.
 
     Args:
         scan: Of the keys, the sequence, and the columns of the condition.
-        sequence: Empty if the last batch wins.
+        order: None if the last batch wins.
         content: Of all columns by which two records of a key with one sequence differ.
         stored: Of all columns by the names that they have in files; only without partitions.
     """
 
     scan: FileScan
-    keys: tuple[tuple[str, ...], ...]
-    key_fields: tuple[Field | None, ...]
-    sequence: tuple[str, ...]
-    key_types: tuple[DataType, ...]
-    sequence_type: DataType
+    keys: tuple[KeyColumns, ...]
+    order: OrderColumns | None
     deletes: Predicate | None
     content: FileScan
     stored: FileScan
@@ -283,23 +275,14 @@ def _plan(table: KeyedTable, rules: KeyRules) -> _Plan | None:
         return None
     if rules.keeps_missing and not (table.can_write_rows and can_merge(schema)):
         return None
-    places, types = [], []
-    for path in (*rules.key, *([rules.sequence_by] if rules.sequence_by else [])):
-        columns = find_places(schema, path)
-        if len(columns) != 1:
-            return None
-        data_type, place = columns[0]
-        places.append(place)
-        types.append(data_type)
-    count = len(rules.key)
-    sequence_type = types[count] if rules.sequence_by else BYTE
-    if not all(each in _KEY_TYPES or isinstance(each, DecimalType) for each in types[:count]):
-        return None
-    if sequence_type not in _SEQUENCE_TYPES:
+    keys = [each for each in (KeyColumns.of(schema, path) for path in rules.key) if each is not None]
+    order = None if rules.sequence_by is None else OrderColumns.of(schema, rules.sequence_by)
+    if len(keys) < len(rules.key) or (order is None and rules.sequence_by is not None):
         return None
     deletes = None if rules.delete_when is None else parse_predicate(rules.delete_when, schema)
     if deletes is not None:
         ensure_exact(deletes)
+    places = [*(place for each in keys for place in each.places), *(() if order is None else order.places)]
     wanted = {place[0] for place in places} | {path[0] for path in _paths(deletes)}
     fields = tuple(field for field in schema if any(is_same_name(field.name, name) for name in wanted))
     scan = table.scan(StructType(fields))
@@ -307,19 +290,8 @@ def _plan(table: KeyedTable, rules: KeyRules) -> _Plan | None:
         _ = scan.arrow_schema
     except InvalidOption:  # a type that Arrow does not have
         return None
-    own = tuple(schema.find(place[0]) if len(place) == 1 else None for place in places[:count])
-    return _Plan(
-        scan,
-        tuple(places[:count]),
-        own,
-        places[count] if rules.sequence_by else (),
-        tuple(types[:count]),
-        sequence_type,
-        deletes,
-        table.scan(StructType(content_fields(schema))),
-        table.scan_stored(),
-        rules.is_strict,
-    )
+    content, stored = table.scan(StructType(content_fields(schema))), table.scan_stored()
+    return _Plan(scan, tuple(keys), order, deletes, content, stored, rules.is_strict)
 
 
 def _paths(predicate: Predicate | None) -> Iterator[tuple[str, ...]]:
@@ -351,7 +323,7 @@ def _read_batch(plan: _Plan, table: KeyedTable, adds: Sequence[Add]) -> _Batch |
     for number, add in enumerate(adds):
         for positions, rows in plan.scan.read_located(add):
             columns = {"file": pa.repeat(pa.scalar(number, pa.int32()), len(positions)), "position": positions}
-            columns |= {f"k{at}": find_leaf(rows, place) for at, place in enumerate(plan.keys)}
+            columns |= {f"k{at}": key.read(rows) for at, key in enumerate(plan.keys)}
             columns["s"] = _sequence(plan, rows)
             deletes = None if plan.deletes is None else pc.fill_null(evaluate(plan.deletes, rows), False)
             columns["d"] = pa.repeat(pa.scalar(False), len(positions)) if deletes is None else deletes
@@ -368,7 +340,7 @@ def _read_batch(plan: _Plan, table: KeyedTable, adds: Sequence[Add]) -> _Batch |
 
 def _sequence(plan: _Plan, rows: pa.Table) -> pa.Array | pa.ChunkedArray:
     """Return the sequence of records; without one, all are equal."""
-    return find_leaf(rows, plan.sequence) if plan.sequence else pa.repeat(pa.scalar(0, pa.int8()), len(rows))
+    return pa.repeat(pa.scalar(0, pa.int8()), len(rows)) if plan.order is None else plan.order.read(rows)
 
 
 # Keys as numbers.
@@ -423,7 +395,7 @@ def _find_rows(plan: _Plan, codes: _KeyCodes, files: Sequence[Add], first: int =
     parts = []
     for number, add in enumerate(files, first):
         for positions, rows in plan.scan.read_located(add):
-            found = codes.find([find_leaf(rows, place) for place in plan.keys])
+            found = codes.find([key.read(rows) for key in plan.keys])
             is_found = found.is_valid()
             count = pc.sum(is_found).as_py() or 0
             if count:
@@ -434,18 +406,12 @@ def _find_rows(plan: _Plan, codes: _KeyCodes, files: Sequence[Add], first: int =
                     "s": _sequence(plan, rows).filter(one_array(is_found)),
                 }
                 parts.append(pa.table(columns))
-    sequence = {field.name: field.type for field in plan.scan.arrow_schema}
-    no_type = _leaf_type(sequence, plan.sequence) if plan.sequence else pa.int8()
-    data_type = parts[0].schema.field("s").type if parts else no_type
-    schema = pa.schema([("code", pa.int64()), ("file", pa.int32()), ("position", pa.int64()), ("s", data_type)])
-    return pa.concat_tables(parts) if parts else schema.empty_table()
+    types = {"code": pa.int64(), "file": pa.int32(), "position": pa.int64(), "s": to_arrow(_order_type(plan))}
+    return pa.concat_tables(parts) if parts else pa.schema(types).empty_table()
 
 
-def _leaf_type(types: Mapping[str, pa.DataType], place: Sequence[str]) -> pa.DataType:
-    data_type = next(each for name, each in types.items() if name.lower() == place[0].lower())
-    for name in place[1:]:
-        data_type = next(each.type for each in data_type if each.name.lower() == name.lower())
-    return data_type
+def _order_type(plan: _Plan) -> DataType:
+    return BYTE if plan.order is None else plan.order.data_type
 
 
 def _find_rows_in_tasks(spark: SparkSession, plan: _Plan, codes: _KeyCodes, files: Sequence[Add]) -> pa.Table:
@@ -454,15 +420,10 @@ def _find_rows_in_tasks(spark: SparkSession, plan: _Plan, codes: _KeyCodes, file
     slim = [Add(f.path, f.partition_values, f.size, 0, True, deletion_vector=f.deletion_vector) for f in files]
     schema = _find_rows(plan, codes, ()).schema
     numbers = spark.range(0, tasks, 1, tasks)
-    kind = {pa.string(): "string", pa.date32(): "date"}.get(schema.field("s").type)
-    if kind is None:
-        kind = {"int8": "tinyint", "int16": "smallint", "int32": "int", "int64": "bigint"}.get(
-            str(schema.field("s").type)
-        )
-    if kind is None:
-        kind = "timestamp" if schema.field("s").type.tz else "timestamp_ntz"
     with translate_spark_errors():
-        found = numbers.mapInArrow(partial(_find_task, plan, codes, slim, tasks), f"{_FOUND}, s {kind}").toArrow()
+        found = numbers.mapInArrow(
+            partial(_find_task, plan, codes, slim, tasks), f"{_FOUND}, s {_order_type(plan).sql}"
+        ).toArrow()
     return found.cast(schema)
 
 
@@ -582,7 +543,7 @@ class _Decision:
         is_written = pc.is_in(count_up(records, 0, pa.uint64()), value_set=newest.filter(writes))
         losers = _positions(batch.file, batch.position, pc.invert(is_written), batch.files)
         removed = self._removed(found, files, pc.and_(wins, is_known))
-        gone = self._to_list(newest.filter(deletes)) if self._plan.sequence and _count(deletes) else None
+        gone = self._to_list(newest.filter(deletes)) if self._plan.order is not None and _count(deletes) else None
         return LocalMerge(KeyCounts(**counts), losers, removed, gone, searched)
 
     def merge(self) -> LocalMerge | None:
@@ -734,8 +695,9 @@ class _Decision:
     def _searched(self, codes: _KeyCodes) -> Predicate:
         old = self._table.old_schema
         searched: Predicate = UnknownPredicate()
-        for field, values, data_type in zip(self._plan.key_fields, self._batch.keys, self._plan.key_types, strict=True):
-            known = None if old is None or field is None else old.find(field.name)
+        for key, values in zip(self._plan.keys, self._batch.keys, strict=True):
+            data_type, place = key.columns[0]
+            known = None if old is None or len(place) > 1 or len(key.columns) > 1 else old.find(place[0])
             is_ordered = data_type in _INTEGERS or data_type in (STRING, DATE)
             if known is None or not is_ordered or (known.type != data_type and data_type not in _INTEGERS):
                 continue
@@ -766,7 +728,7 @@ class _Decision:
             return None
         at = pc.index_in(ours[KEY_TEXT], value_set=one_array(listed[KEY_TEXT]))
         at = one_array(at)
-        column = TEXT if self._plan.sequence_type == STRING else NUMBER
+        column = TEXT if _order_type(self._plan) == STRING else NUMBER
         theirs, own = one_array(listed[column]).take(at), one_array(ours[column])
         if self._plan.is_strict and pc.any(pc.equal(own, theirs)).as_py():
             return None
@@ -776,52 +738,16 @@ class _Decision:
     def _to_list(self, rows: pa.Array, sequence: pa.Array | None = None) -> pa.Table | None:
         """Return keys with the order of their records, or another one, as the list has them; None if Arrow cannot."""
         columns = [column.take(rows) for column in self._batch.keys]
-        texts = [_key_text(column, each) for column, each in zip(columns, self._plan.key_types, strict=True)]
-        sequence = self._batch.sequence.take(rows) if sequence is None else sequence
-        data_type = self._plan.sequence_type
-        is_text = data_type == STRING
-        number = pa.nulls(len(rows), _NUMBER_TYPE) if is_text else _number(sequence, data_type)
-        text = sequence if is_text else pa.nulls(len(rows), pa.string())
-        return pa.table({KEY_TEXT: _join_key_texts(texts), NUMBER: number, TEXT: text})
-
-
-def _key_text(column: pa.Array, data_type: DataType) -> pa.Array:
-    """Return the same as `widen.spark.dml.keyed_rows.key_text` for one field, for the types of most keys.
-
-    Raises:
-        NotLocal: only Spark writes values of the type so.
-    """
-    if data_type in _INTEGERS:
-        return pc.binary_join_element_wise(pa.scalar("n"), column.cast(pa.string()), ":")
-    if data_type != STRING:
-        raise NotLocal("a key whose text only Spark makes")
-    return pc.binary_join_element_wise(pa.scalar("s"), column, ":")
-
-
-def _join_key_texts(texts: Sequence[pa.Array]) -> pa.Array:
-    """Return the texts of several fields as one, as `widen.spark.dml.keyed_rows.key_text` does.
-
-    Raises:
-        NotLocal: one has characters that JSON escapes.
-    """
-    if len(texts) == 1:
-        return texts[0]
-    if any(pc.any(pc.match_substring_regex(text, r'[\x00-\x1f"\\]')).as_py() for text in texts):
-        raise NotLocal("a key whose text only Spark makes")
-    inner = reduce(lambda left, right: pc.binary_join_element_wise(left, right, '","'), texts)
-    return pc.binary_join_element_wise('["', inner, '"]', "")
+        texts = [key.texts(column) for key, column in zip(self._plan.keys, columns, strict=True)]
+        sequence, order = self._batch.sequence.take(rows) if sequence is None else sequence, self._plan.order
+        assert order is not None
+        return pa.table({KEY_TEXT: join_texts(texts), NUMBER: order.numbers(sequence), TEXT: order.texts(sequence)})
 
 
 def _hash(rows: pa.Table) -> pa.Array:
     """Return a number for each row, equal for equal rows; a zero differs from one with a sign."""
     hashes = [hash_values(batch.to_struct_array()) for batch in rows.to_batches()]
     return pa.concat_arrays(hashes) if hashes else pa.array([], pa.uint64())
-
-
-def _number(sequence: pa.Array, data_type: DataType) -> pa.Array:
-    if data_type == DATE:
-        sequence = pc.multiply(sequence.cast(pa.int32()).cast(pa.int64()), _DAY_MICROS)
-    return sequence.cast(pa.int64()).cast(_NUMBER_TYPE)
 
 
 def _count_by(code: pa.Array, count: int) -> pa.Array:

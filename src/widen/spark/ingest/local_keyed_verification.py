@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, reduce
 from itertools import groupby, islice
 from typing import Any, cast
 
@@ -381,11 +381,12 @@ class _TableReader:
     def _may_have_key(self, rows: pa.Table) -> pa.Array | None:
         """Return which rows may have one of the keys; None if all may."""
         result = None
-        for place, values in self._wanted:
-            column = find_leaf(rows, place)
-            if values.type != column.type:
+        for columns in self._wanted:
+            found = [(find_leaf(rows, place), values) for place, values in columns]
+            if any(column.type != values.type for column, values in found):
                 continue
-            is_known = one_array(pc.is_in(column, value_set=values))
+            flags = [one_array(pc.is_in(column, value_set=values)) for column, values in found]
+            is_known = reduce(pc.or_, flags)
             result = is_known if result is None else pc.and_(result, is_known)
         return result
 
@@ -410,8 +411,11 @@ def _positions(scan: FileScan, add: Add) -> pa.Array:
     return pa.concat_arrays([pa.array([], pa.uint64()), *(positions for positions, _ in scan.read_located(add))])
 
 
-def _wanted_values(keys: pa.Array, paths: Sequence[Path], schema: StructType) -> list[tuple[Path, pa.Array]]:
-    """Return the values of keys by the place of their column, for columns that have no other values of the key."""
+def _wanted_values(keys: pa.Array, paths: Sequence[Path], schema: StructType) -> list[list[tuple[Path, pa.Array]]]:
+    """Return for fields of the key the values that their columns may have, by place, where a row has one of the keys.
+
+    Only of fields all of whose columns and values are integers and strings.
+    """
     if role_field(schema, RESCUED) is not None or not len(keys):
         return []
     try:
@@ -420,18 +424,24 @@ def _wanted_values(keys: pa.Array, paths: Sequence[Path], schema: StructType) ->
         return []
     wanted = []
     for path, values in zip(paths, zip(*decoded, strict=True), strict=True):
-        columns = find_places(schema, path)
-        kind = _KEY_TYPES.get(columns[0][0]) if len(columns) == 1 else None
-        column = None if kind is None else find_field(schema, columns[0][1])
-        if column is None or TEXT_FORM in column.metadata:
+        columns = [(_KEY_TYPES.get(data_type), place) for data_type, place in find_places(schema, path)]
+        fields = [find_field(schema, place) for _, place in columns]
+        if any(each is None or TEXT_FORM in each.metadata for each in fields):
             continue
-        if kind is None or not all(type(value) is kind[0] for value in values):
+        kinds = {kind[0] for kind, _ in columns if kind is not None}
+        if any(kind is None for kind, _ in columns) or not all(type(value) in kinds for value in values):
             continue
-        try:
-            wanted.append((columns[0][1], pc.unique(pa.array(values, kind[1]))))
-        except (pa.ArrowException, OverflowError):  # a number that the column does not hold
-            continue
+        wanted.append([(place, _of_type(values, *kind)) for kind, place in columns if kind is not None])
     return wanted
+
+
+def _of_type(values: Iterable[Any], kind: type, data_type: pa.DataType) -> pa.Array:
+    """Return the values that a column may have."""
+    own = {value for value in values if type(value) is kind}
+    if kind is int:
+        limit = 2 ** (data_type.bit_width - 1)
+        own = {value for value in own if -limit <= value < limit}
+    return pa.array(own, data_type)
 
 
 _KEY_TYPES: Mapping[DataType, tuple[type, pa.DataType]] = {
@@ -510,6 +520,8 @@ class _Judge:
         new, winner = _count_by(newest[_CODE], count), _by_code(newest, count, _AT, "max")
         deletes = pc.fill_null(pc.equal(_by_code(newest, count, IS_DELETE, "max"), 1), False)
         was_newest = pc.greater(_count_by(self.before[_CODE].filter(is_top[1]), count), 0)
+        if not reader.family:  # without a sequence, the batch comes after its rows
+            was_newest = pa.repeat(pa.scalar(False), count)
         is_gone = pc.greater(_count_by(self.deleted[_CODE].filter(is_top[2]), count), 0)
         rows = [each.append_column(_AT, count_up(len(each))) for each in (self.before, self.after)]
         counts = [_count_by(each[_CODE], count) for each in rows]

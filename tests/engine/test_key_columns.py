@@ -1,0 +1,407 @@
+"""Keys and orders as columns of Arrow: the same texts and numbers as those of Spark, for every type and combination."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import random
+from collections.abc import Sequence
+from contextlib import ExitStack
+from datetime import date, datetime, timezone
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+import widen
+from support.exact import bag
+from support.fault import FULL
+from widen.iceberg.catalog import to_table_name
+from widen.model.types import (
+    BINARY,
+    BOOLEAN,
+    BYTE,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    LONG,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    DataType,
+    DecimalType,
+    Field,
+    StructType,
+)
+from widen.schema.source_metadata import SOURCE
+from widen.spark.arrow_types import one_array, to_arrow_schema
+from widen.spark.dml import local_keys
+from widen.spark.dml.key_columns import KeyColumns, OrderColumns, join_texts, key_condition
+from widen.spark.dml.keyed_rows import KeyRules, broken_rule, key_text, sequence
+from widen.spark.engine import require_spark
+from widen.spark.read.local_rows import NotLocal
+from widen.spark.spark_types import type_to_spark
+
+INF, NAN = float("inf"), float("nan")
+UTC = timezone.utc
+DOUBLES = (0.0, -0.0, 1.0, -7.5, 0.1, 1e-7, -2.5e-18, 4e-19, 1e-19, 123456789.25, 2.0**53, INF, -INF, NAN)
+DOUBLES += (0.30000000000000004, 1e15, 12345678901234.567, 1e-3, 1700000000.123456)
+VALUES: dict[DataType, Sequence[Any]] = {
+    BYTE: (0, -128, 127),
+    LONG: (0, 1, -7, 2**53 + 1, 2**63 - 1, -(2**63)),
+    FLOAT: (0.0, -0.0, 0.5, 0.1, -2.5, 16777216.0, NAN, INF),
+    DOUBLE: DOUBLES,
+    DecimalType(5, 0): (Decimal(0), Decimal(-7), Decimal(12300)),
+    DecimalType(12, 4): (Decimal("0.0000"), Decimal("1.5000"), Decimal("-0.0010"), Decimal("12345678.1234")),
+    DecimalType(38, 10): (Decimal("0.0000000001"), Decimal("-7"), Decimal(10**27), Decimal("99999999.50")),
+    DecimalType(38, 30): (Decimal("1e-30"), Decimal("0.5"), Decimal("-1.0000000000000000005"), Decimal("99999999")),
+    DecimalType(38, 0): (Decimal(10**20), Decimal(10**20 - 1), Decimal(1 - 10**20), Decimal(-(10**37)), Decimal(3)),
+    DecimalType(38, 38): (Decimal("0." + "9" * 38), Decimal("-1e-38"), Decimal("5e-19"), Decimal("4.9e-19")),
+    STRING: ("", "a", "n:1", "1", 'q"', "back\\", "tab\t", "ü€😀", "true"),
+    BOOLEAN: (True, False),
+    DATE: (date(1970, 1, 1), date(1, 1, 1), date(9999, 12, 31), date(2024, 2, 29)),
+    TIMESTAMP: (
+        datetime(1970, 1, 1, tzinfo=UTC),
+        datetime(1, 1, 1, tzinfo=UTC),
+        datetime(9999, 12, 31, 23, tzinfo=UTC),
+    ),
+    TIMESTAMP_NTZ: (
+        datetime(1970, 1, 1),
+        datetime(1, 1, 1, 0, 0, 0, 1),
+        datetime(9999, 12, 31, 23, 59, 59, 120_000),
+        datetime(2024, 5, 6, 7, 8, 10),
+        datetime(2024, 5, 6, 0, 0, 0, 500_000),
+        datetime(2024, 5, 6, 10, 0, 0),
+    ),
+}
+"""Values of each type of a key."""
+
+
+def build_schema(types: Sequence[DataType], name: str = "k") -> StructType:
+    """Return the columns of one field, and a number for each row."""
+    columns = [Field(name, types[0])]
+    columns += [Field(f"{name}_{at}", each, metadata={SOURCE: [name]}) for at, each in enumerate(types[1:], 1)]
+    return StructType((Field("row", LONG), *columns))
+
+
+def build_rows(types: Sequence[DataType], schema: StructType) -> pa.Table:
+    """Return a row for each value of each type, in the column of that type, one without a value, and one with two."""
+    names = schema.names
+    rows = [{names[at + 1]: value} for at, data_type in enumerate(types) for value in VALUES[data_type]]
+    rows += [{}, {name: VALUES[each][0] for name, each in zip(names[1:], types, strict=True)}]
+    numbered = [{"row": number} | each for number, each in enumerate(rows)]
+    return pa.Table.from_pylist(numbered, schema=to_arrow_schema(schema))
+
+
+def on_spark(spark: SparkSession, rows: pa.Table, schema: StructType) -> Any:
+    return spark.createDataFrame(rows).select(
+        *(F.col(f.name).cast(type_to_spark(f.type)).alias(f.name) for f in schema)
+    )
+
+
+COMBINATIONS = [
+    *((each,) for each in VALUES),
+    *itertools.permutations((LONG, STRING)),
+    (LONG, DOUBLE, STRING),
+    (DecimalType(12, 4), DOUBLE, LONG),
+    (BOOLEAN, STRING, LONG),
+    (DATE, TIMESTAMP_NTZ, TIMESTAMP),
+    (STRING, DecimalType(38, 30), FLOAT),
+    (TIMESTAMP, LONG),
+    tuple(VALUES),
+]
+
+
+@pytest.mark.parametrize("types", COMBINATIONS, ids=lambda types: "+".join(each.sql for each in types)[:60])
+@pytest.mark.parametrize("ansi", ["true", "false"])
+def test_keys_and_orders_are_those_of_spark(
+    spark: SparkSession, request: pytest.FixtureRequest, types: Sequence[DataType], ansi: str
+) -> None:
+    require_spark(spark, "it is compared with it")
+    before = spark.conf.get("spark.sql.ansi.enabled")
+    request.addfinalizer(lambda: spark.conf.set("spark.sql.ansi.enabled", str(before)))
+    spark.conf.set("spark.sql.ansi.enabled", ansi)
+    schema = build_schema(types)
+    rows = build_rows(types, schema)
+    by_key, by_order = KeyRules((("k",),)), KeyRules((("row",),), ("k",))
+    frame, text = on_spark(spark, rows, schema), key_text(schema, by_key)
+    assert text is not None
+    columns = KeyColumns.of(schema, ("k",))
+    assert columns is not None
+    found = dict(frame.select("row", text).collect())
+    values = one_array(columns.read(rows))
+    ours = dict(zip(rows["row"].to_pylist(), columns.texts(values).to_pylist(), strict=True))
+    assert ours == found
+    # Two rows have equal values exactly if Spark writes the same text.
+    codes = values.dictionary_encode().indices.to_pylist()
+    assert len({*zip(codes, ours.values(), strict=True)}) == len({*codes}) == len({*found.values()})
+    order = OrderColumns.of(schema, ("k",))
+    if types[0] == BOOLEAN:
+        assert order is None
+        return
+    assert order is not None
+    number, words = sequence(schema, by_order)
+    expected = [tuple(row) for row in frame.select(number, words, broken_rule(schema, by_order)).collect()]
+    sequences = one_array(order.read(rows))
+    assert order.numbers(sequences).to_pylist() == [row[0] for row in expected]
+    assert order.texts(sequences).to_pylist() == [row[1] for row in expected]
+    condition = key_condition(schema, by_order)
+    reasons = [
+        condition.explain(row) if is_broken else None
+        for row, is_broken in zip(rows.to_pylist(), condition.find_broken(rows).to_pylist(), strict=True)
+    ]
+    assert reasons == [row[2] for row in expected]
+
+
+def test_texts_of_several_fields_are_those_of_spark(spark: SparkSession) -> None:
+    require_spark(spark, "it is compared with it")
+    texts = [text for text in VALUES[STRING] if "\t" not in text] + ['a","s:b', "b", "a", ""]
+    pairs = [*itertools.product(texts, texts)]
+    schema = StructType((Field("a", STRING), Field("b", STRING)))
+    rows = pa.Table.from_pylist([{"a": a, "b": b} for a, b in pairs], schema=to_arrow_schema(schema))
+    rules = KeyRules((("a",), ("b",)))
+    text = key_text(schema, rules)
+    assert text is not None
+    keys = [KeyColumns.of(schema, path) for path in rules.key]
+    ours = join_texts([each.texts(one_array(each.read(rows))) for each in keys if each is not None])
+    assert ours.to_pylist() == [row[0] for row in spark.createDataFrame(rows).select(text).collect()]
+    assert len({*ours.to_pylist()}) == len({*pairs})
+    with pytest.raises(NotLocal, match="control characters"):
+        join_texts([pa.array(["s:\n"]), pa.array(["s:a"])])
+
+
+def test_many_generated_doubles_have_the_texts_of_spark(spark: SparkSession) -> None:
+    require_spark(spark, "it is compared with it")
+    draw, schema = random.Random(7), build_schema((DOUBLE, STRING))
+    values = [draw.choice((1, -1)) * draw.random() * 10 ** draw.randrange(-18, 15) for _ in range(3_000)]
+    values += [round(value, draw.randrange(20)) for value in values]
+    values = [value for value in values if not 0 < abs(value) < 1e-19]
+    rows = pa.Table.from_pylist(
+        [{"row": at, "k": value} for at, value in enumerate(values)], schema=to_arrow_schema(schema)
+    )
+    text, columns = key_text(schema, KeyRules((("k",),))), KeyColumns.of(schema, ("k",))
+    assert text is not None
+    assert columns is not None
+    found = dict(on_spark(spark, rows, schema).select("row", text).collect())
+    assert columns.read(rows).to_pylist() == [found[at] for at in range(len(values))]
+    order, rules = OrderColumns.of(schema, ("k",)), KeyRules((("row",),), ("k",))
+    assert order is not None
+    numbers = dict(on_spark(spark, rows, schema).select("row", sequence(schema, rules)[0]).collect())
+    assert order.read(rows).to_pylist() == [numbers[at] for at in range(len(values))]
+
+
+@pytest.mark.parametrize(
+    ("data_type", "column", "reason"),
+    [
+        (BINARY, pa.array([b"x"]), "keys of bytes"),
+        (DATE, pa.array([-800_000], pa.int32()).view(pa.date32()), "years 1 and 9999"),
+        (TIMESTAMP_NTZ, pa.array([2**62]).view(pa.timestamp("us")), "years 1 and 9999"),
+        (DOUBLE, pa.array([1e22]), "very large"),
+        (DOUBLE, pa.array([2.0**53 + 2]), "very large"),
+        (DOUBLE, pa.array([5e-324]), "very small"),
+        (FLOAT, pa.array([1e30], pa.float32()), "very large"),
+    ],
+)
+def test_what_only_spark_writes_is_said(data_type: DataType, column: pa.Array, reason: str) -> None:
+    schema = build_schema((data_type, STRING))
+    rows = pa.table({"row": [0], "k": column, "k_1": pa.array([None], pa.string())})
+    columns, order = KeyColumns.of(schema, ("k",)), OrderColumns.of(schema, ("k",))
+    assert columns is not None
+    with pytest.raises(NotLocal, match=reason):
+        columns.read(rows)
+    if data_type == DOUBLE:
+        assert order is not None
+        is_ordered = abs(column[0].as_py()) < 1e19
+        assert order.find_missing(rows).to_pylist() == [not is_ordered]
+        if column[0].as_py() == 2.0**53 + 2:
+            with pytest.raises(NotLocal, match=reason):
+                order.read(rows)
+
+
+def lines(*records: Any) -> str:
+    return "".join(f"{each if isinstance(each, str) else json.dumps(each)}\n" for each in records)
+
+
+DRIFTING = [
+    lines(*({"id": key, "at": at, "n": at, "op": "u"} for at, key in enumerate((1, 2, 3, 2**40, 7)))),
+    lines(
+        *(
+            {"id": key, "at": 10 + at, "n": at, "op": "u"}
+            for at, key in enumerate(("1", 2, "x", 1.0, 2.5, True, "2.5"))
+        ),
+        {"id": [1], "at": 1},
+        {"id": None, "at": 1},
+        {"at": 5},
+        {"id": 9},
+        {"id": 3, "at": 99, "op": "d"},
+        {"id": "7", "at": 99, "op": "d"},
+        "not JSON",
+    ),
+    lines(
+        *({"id": key, "at": at, "n": at, "op": "u"} for at, key in ((5, "1"), (50, 3), (99, 7), (50, "7"), (12, 2.50))),
+        {"id": {"a": 1}, "at": 3},
+        {"id": 1, "at": 4, "op": "d"},
+        {"id": 1e15, "at": 4},
+        {"id": 2.5, "at": 100, "op": "d"},
+    ),
+    lines(
+        {"id": 2.5, "at": 50},
+        {"id": "2.5", "at": 101},
+        {"id": 1e15, "at": 5},
+        {"id": "n:1", "at": 1},
+    ),
+]
+"""Loads whose keys come in more and more columns."""
+
+ORDERED = [
+    lines({"id": 1, "at": 5}, {"id": 2, "at": 5.5}, {"id": 3, "at": 2**53 + 1}),
+    lines(
+        {"id": 1, "at": 4.75}, {"id": 2, "at": 5.25}, {"id": 3, "at": 2**53}, {"id": 4, "at": "x"}, {"id": 4, "at": 1}
+    ),
+    lines({"id": 1, "at": 5.0, "op": "d"}, {"id": 2, "at": 1e300}, {"id": 2, "at": 1e19}, {"id": 6, "at": True}),
+    lines({"id": 1, "at": 4.9}, {"id": 1, "at": 1700000000.123456}, {"id": 4, "at": 1.0000000000000002}, {"id": 5}),
+    lines({"id": 4, "at": [1]}, {"id": 4, "at": {"a": 1}}, {"id": 4, "at": 10**30}, {"id": 4, "at": 10**19}),
+]
+"""Loads whose order comes in more and more columns."""
+
+DOUBLE_ORDERED = [
+    lines({"id": 1, "at": 1.5, "op": "u"}, {"id": 2, "at": 1.5, "n": 1}),
+    lines({"id": 1, "at": 1e300}, {"id": 2, "at": 1.25}, {"id": 2, "at": 2.5, "op": "d"}, {"id": 3, "at": -1e19}),
+    lines({"id": 2, "at": 2.25}, {"id": 3, "at": -1e15}),
+]
+"""Numbers of 1e19 and more have no place in the order."""
+
+TEXT_ORDERED = [
+    lines({"id": 1, "at": "b"}, {"id": 2, "at": "2"}),
+    lines(
+        {"id": 1, "at": "a"}, {"id": 2, "at": 3}, {"id": 3, "at": [1]}, {"id": 3, "at": "é"}, {"id": 4, "at": {"a": 1}}
+    ),
+    lines(
+        {"id": 1, "at": 7},
+        {"id": 2, "at": True},
+        {"id": 3, "at": "z"},
+        {"id": 3, "at": "😀"},
+        {"id": 3, "at": "\uffff"},
+    ),
+]
+
+TIMES = [
+    lines({"id": "2024-05-06", "at": "2024-05-06"}, {"id": "2024-05-06T07:08:09Z", "at": "2024-05-07"}),
+    lines(
+        {"id": "2024-05-06", "at": "2024-05-06T00:00:01Z"}, {"id": "2024-05-06T07:08:09Z", "at": "2024-05-06T23:00:00Z"}
+    ),
+    lines({"id": "2024-05-06T00:00:00", "at": "2024-05-07T00:00:01"}, {"id": "no time", "at": "2024-01-01"}),
+    lines({"id": "2024-05-06T07:08:09Z", "at": "2024-05-08"}, {"id": "0001-01-01", "at": "9999-12-31T23:59:59.999999"}),
+]
+
+PARTIAL = [
+    lines({"id": 1, "at": 1, "a": 1, "b": {"x": 1, "y": 2}}, {"id": 2, "at": 1, "a": 5}),
+    lines({"id": "1", "at": 2, "a": "text"}, {"id": 1, "at": 3, "b": {"x": 9.5}}, {"id": 1.0, "at": 2, "c": True}),
+    lines({"id": 2.0, "at": 7, "a": [1]}, {"id": "1", "at": 2.5, "b": {"z": 1}}, {"id": 2, "at": 9, "op": "d"}),
+    lines({"id": 2, "at": 8.5, "a": 1}, {"id": 2, "at": 10, "c": 1}, {"id": 1, "at": 3.5, "a": "b"}),
+]
+
+NESTED = [
+    lines({"order": {"id": 1, "no": "a"}, "at": 1}, {"order": {"id": 1, "no": "bc"}, "at": 1}),
+    lines({"order": {"id": "1", "no": "a"}, "at": 2}, {"order": {"id": "1a", "no": "bc"}, "at": 2}),
+    lines({"order": {"id": "1", "no": "abc"}, "at": 2}, {"order": {"id": 1, "no": 5}, "at": 2}, {"order": 5, "at": 3}),
+    lines(
+        {"order": {"id": 1, "no": "a"}, "at": 3}, {"order": {"id": "1", "no": None}, "at": 4}, {"order": None, "at": 3}
+    ),
+]
+
+UNORDERED = [
+    lines({"id": 1, "n": 0, "at": 0, "op": "u"}, {"id": "1", "n": 1}, {"id": 2.5}, {"id": "2.50"}, {"id": "1", "n": 1}),
+    lines({"id": 1.0, "n": 7}, {"id": "1", "n": 1}, {"id": 2.5}, {"id": True}, {"id": [1]}),
+]
+"""Loads of which the last one wins; some of their rows are there already."""
+
+BY = {"sequence_by": "at", "delete_when": "op = 'd'"}
+OPS = lines({"id": 0, "at": 0, "op": "u"})
+MAPPED = {"delta.columnMapping.mode": "name"}
+LOADS: dict[str, tuple[Sequence[str], dict[str, Any], dict[str, Any]]] = {
+    "keys": (DRIFTING, {"key": ["id"], **BY}, {}),
+    "keys that split": (DRIFTING, {"key": ["id"], "evolve": "split", **BY}, {}),
+    "keys with mapped columns and vectors": (
+        DRIFTING,
+        {"key": ["ID"], **BY},
+        {"schema": "id int", "properties": {**MAPPED, "delta.enableDeletionVectors": "true"}},
+    ),
+    "texts first": ([OPS.replace("0,", '"a",', 1), *DRIFTING], {"key": ["id"], **BY}, {}),
+    "two keys": (DRIFTING, {"key": ["op", "id"], "sequence_by": "at"}, {}),
+    "keys in a partition": (DRIFTING, {"key": ["id"], **BY}, {"schema": "id int, op string", "partition_by": ["id"]}),
+    "decimals": (DRIFTING, {"key": ["id"], "numbers": "decimal", **BY}, {}),
+    "without an order": ([DRIFTING[0], *UNORDERED], {"key": ["id"]}, {}),
+    "orders": ([OPS, *ORDERED], {"key": ["id"], **BY}, {}),
+    "orders that are doubles": (DOUBLE_ORDERED, {"key": ["id"], **BY}, {}),
+    "orders that split": ([OPS, *ORDERED], {"key": ["id"], "evolve": "split", **BY}, {}),
+    "orders that are decimals": ([OPS, *ORDERED], {"key": ["id"], "numbers": "decimal", **BY}, {}),
+    "orders that are texts": (TEXT_ORDERED, {"key": ["id"], "sequence_by": "at"}, {}),
+    "times": (TIMES, {"key": ["id"], "sequence_by": "at", "detect_dates": True}, {}),
+    "partial records": ([OPS, *PARTIAL], {"key": ["id"], "missing": "keep", **BY}, {}),
+    "partial records that split": ([OPS, *PARTIAL], {"key": ["id"], "missing": "keep", "evolve": "split", **BY}, {}),
+    "nested keys": (NESTED, {"key": ["order.id", "order.no"], "sequence_by": "at"}, {}),
+    "escaped keys": ([text.replace('"id"', '"my.id `x`"') for text in DRIFTING], {"key": ["`my.id ``x```"], **BY}, {}),
+}
+
+
+PROVED_ON_SPARK = ("keys", "orders", "partial records", "without an order", "orders that are doubles")
+"""The loads whose proof is compared, too, and that go to Iceberg tables."""
+
+
+QUICK = ("keys", "partial records that split", "nested keys", "without an order", "orders that are doubles")
+"""The loads into Delta tables that a run has which is not asked for more."""
+
+CHOSEN = [(name, "delta") for name in (LOADS if FULL in os.environ else QUICK)]
+CHOSEN += [(name, "iceberg") for name in (PROVED_ON_SPARK if FULL in os.environ else PROVED_ON_SPARK[-1:])]
+
+
+@pytest.mark.parametrize(("name", "table_format"), CHOSEN)
+def test_loads_by_keys_of_several_kinds_are_the_same(
+    spark: SparkSession, tmp_path: Path, name: str, table_format: str
+) -> None:
+    """Spark decides with frames what this process decides with Arrow."""
+    require_spark(spark, "it is compared with it")
+    loads, options, created = LOADS[name]
+    results: dict[str, list[Any]] = {"local": [], "spark": []}
+    for engine, found in results.items():
+        place, words = tmp_path / engine, dict(options)
+        place.mkdir()
+        target = str(place / "t")
+        if table_format == "iceberg":
+            target, words["catalog"], words["to"] = "a.t", str(place / "lake.db"), "iceberg"
+        elif created:
+            widen.create_table(target, **created)
+        words |= {"engine": "local"} if engine == "local" else {"spark": spark}
+        for number, text in enumerate(loads):
+            file = tmp_path / f"{number}.json"
+            file.write_text(text)
+            with ExitStack() as patches:
+                if engine == "spark":
+                    patches.enter_context(mock.patch.object(local_keys, "decide_here", return_value=None))
+                done = widen.ingest(file, target, verify=engine == "local" or name in PROVED_ON_SPARK, **words)
+            proof = done.verification
+            assert proof is None or proof.is_clean, (number, proof.places)
+            plan = "" if MAPPED.items() <= created.get("properties", {}).items() else done.plan.hash
+            found.append(
+                (str(done.keys), done.records, done.quarantined, plan, str(proof) if name in PROVED_ON_SPARK else "")
+            )
+        found += [bag(rows_of(place, table, table_format)) for table in ("t", "t_quarantine")]
+    assert results["local"] == results["spark"]
+    assert any("late" in str(each[0]) for each in results["local"][:-2])
+
+
+def rows_of(place: Path, name: str, table_format: str) -> list[dict[str, Any]]:
+    """Return the rows of a table without what differs from run to run; none of a table that does not exist."""
+    if table_format == "iceberg":
+        found = to_table_name(f"a.{name}", str(place / "lake.db")).find()
+        rows = [] if found is None else found.scan().to_arrow().to_pylist()
+    else:
+        rows = widen.Table(str(place / name)).to_arrow().to_pylist() if (place / name).exists() else []
+    return [{key: value for key, value in row.items() if key not in ("kept_at", "table_version")} for row in rows]

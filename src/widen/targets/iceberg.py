@@ -84,7 +84,13 @@ from widen.spark.engine import Rows, is_local, open_session, require_spark
 from widen.spark.expression import ensure_deterministic_condition
 from widen.spark.iceberg.file_columns import IcebergFileScan
 from widen.spark.iceberg.table_scan import IcebergSource, read_iceberg_files
-from widen.spark.iceberg.write import IcebergFiles, RemovedRows, remove_replaced_iceberg_rows, to_plain_adds
+from widen.spark.iceberg.write import (
+    IcebergFiles,
+    RemovedRows,
+    find_deleted,
+    remove_replaced_iceberg_rows,
+    to_plain_adds,
+)
 from widen.spark.ingest.batch import Batch, BatchResult, with_original_positions, with_quarantine_time
 from widen.spark.ingest.keyed_verification import KeyedProof
 from widen.spark.ingest.text_tasks import BatchWriteSpec
@@ -374,11 +380,12 @@ class IcebergTarget(IngestTarget):
             from widen.spark.ingest.local_keyed_verification import LocalKeyedProof, TableVersions
 
             assert after.snapshot is not None
-            files = [
-                None if snapshot is None else to_plain_adds(*scan_of(snapshot), schema)
-                for snapshot in (before, after.snapshot)
-            ]
-            scan = partial(IcebergFileScan, table.io, mapping=table.metadata.name_mapping())
+            sides = [None if snapshot is None else scan_of(snapshot) for snapshot in (before, after.snapshot)]
+            files = [None if side is None else to_plain_adds(*side, schema) for side in sides]
+            # What is deleted of a file that both versions have is the same: the commit deletes no rows by position.
+            deleted_rows = [find_deleted(*side) for side in sides if side is not None]
+            gone = {path: rows for each in deleted_rows for path, rows in each.items()}
+            scan = partial(IcebergFileScan, table.io, mapping=table.metadata.name_mapping(), deleted=gone)
             versions = TableVersions(lambda columns: scan(schema=columns), files[0], files[1] or ())
             texts = cast("LocalFrame | None", quarantined_texts_of(quarantine, spark))
             return LocalKeyedProof(rules, schema, self.policy, versions, deleted, texts)
@@ -630,7 +637,7 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
         staged.add_undo(partial(writer.discard, [*copies, *removed.written]))
         lost = sum(map(len, merge.losers.values())) - (0 if merge.merged is None else len(merge.merged))
         ensure_same_count(records - lost, writer.count_rows(added))
-        rows = sum(each.record_count for each in removed.removed) - sum(map(len, merge.removed.values()))
+        rows = table.count_rows(removed.removed) - sum(map(len, merge.removed.values()))
         ensure_same_count(rows, writer.count_rows(removed.written))
         left = {file.path for file in added}
         for job in {file.path.partition("/")[0] for file in files if file.path not in left}:

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog.sql import SqlCatalog
 
 import widen
+from support.iceberg_files import append_deletes, deletion_vector, position_deletes
 from support.without_spark import run_without_spark as run
 from widen.errors import CorruptFile, InvalidOption, StorageError
 from widen.proof.record_digests import find_native_readers
@@ -680,6 +682,51 @@ def test_a_large_csv_file_is_verified_in_this_process(
     done = widen.ingest(tmp_path / "a.csv", tmp_path / "t", engine="local", verify=True)
     assert done.verification is not None
     assert (done.verification.records, done.verification.exact, done.verification.is_clean) == (2_000, 4_000, True)
+
+
+@pytest.mark.parametrize("kind", ["positions", "vectors"])
+@pytest.mark.parametrize("missing", [{}, {"missing": "keep"}, {"sequence_by": None, "delete_when": None}])
+def test_rows_that_other_writers_have_deleted_from_iceberg_tables_need_no_spark(
+    tmp_path: Path, missing: dict[str, Any], kind: str
+) -> None:
+    """A row that was deleted by its position is no row of its key, for the decision, the copies and the proof."""
+    catalog = tmp_path / "c.db"
+    words = {"engine": "local", "catalog": catalog, "key": ["id"], **DELETES, **missing, "verify": True}
+
+    def load(*records: dict[str, Any]) -> tuple[str, bool]:
+        (tmp_path / "in.json").write_text("".join(f"{json.dumps(each)}\n" for each in records))
+        done = widen.ingest(tmp_path / "in.json", "shop.t", to="iceberg", **words)
+        return str(done.keys), done.verification is not None and done.verification.is_clean
+
+    load(*({"id": key, "n": 5, "v": key, "w": key, "op": "u"} for key in range(6)))
+    load(*({"id": key, "n": 5, "v": key, "w": key} for key in range(10, 14)))
+    table = SqlCatalog("default", uri=f"sqlite:///{catalog}").load_table("shop.t")
+    gone = {}
+    for entry in table.inspect.files().to_pylist():
+        file = Path(entry["file_path"].removeprefix("file://"))
+        ids = pq.read_table(file, columns=["id"])["id"].to_pylist()
+        gone[file] = [at for at, key in enumerate(ids) if key in (1, 2, 3, 11)]
+    if kind == "vectors":
+        append_deletes(table, deletion_vector(table, gone))
+    else:
+        append_deletes(table, position_deletes(table, [(file, at) for file, rows in gone.items() for at in rows]))
+    first = load({"id": 1, "n": 4, "v": 70}, {"id": 4, "n": 6, "v": 40}, {"id": 12, "n": 6, "v": 41})
+    assert first == ("1 inserted, 2 updated, 0 deleted, 0 late", True)
+    assert load({"id": 1, "n": 4, "v": 70})[0] in (
+        "0 inserted, 0 updated, 0 deleted, 1 late",
+        "0 inserted, 1 updated, 0 deleted, 0 late",
+    )
+    rows = table.refresh().scan().to_arrow().sort_by("id").to_pylist()
+    kept = "missing" in missing
+    assert [(row["id"], row["v"], row["w"]) for row in rows] == [
+        (0, 0, 0),
+        (1, 70, None),
+        (4, 40, 4 if kept else None),
+        (5, 5, 5),
+        (10, 10, 10),
+        (12, 41, 12 if kept else None),
+        (13, 13, 13),
+    ]
 
 
 def test_keys_and_orders_of_several_kinds_need_no_spark(tmp_path: Path) -> None:

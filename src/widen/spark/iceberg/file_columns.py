@@ -360,17 +360,19 @@ def _read_file(io: FileIO, stored: StructType, path: str, place: str) -> Iterato
 
 @dataclass(frozen=True)
 class IcebergFileScan:
-    """How this process reads columns of data files whose rows have no deletes and no values outside of the files.
+    """How this process reads columns of data files whose rows have no values outside of the files.
 
     Args:
         io: Opens the files.
         schema: The columns to return, with field ids.
         mapping: The name mapping of the table, for files without field ids.
+        deleted: The positions of the deleted rows, by the path of each file that has some.
     """
 
     io: FileIO
     schema: StructType
     mapping: NameMapping | None
+    deleted: Mapping[str, BitMap64]
 
     @cached_property
     def _visible(self) -> StructType:
@@ -382,7 +384,7 @@ class IcebergFileScan:
         return to_arrow_schema(self._visible)
 
     def read_located(self, add: Add) -> Iterator[tuple[pa.Array, pa.Table]]:
-        """Yield the rows of a file with their positions, some at a time.
+        """Yield the rows of a file with their positions, some at a time, without the deleted ones.
 
         Args:
             add: The file; its path is the location of the file.
@@ -408,7 +410,12 @@ class IcebergFileScan:
                     parts = [pa.nulls(count, each.type) for each in self.arrow_schema]
                 else:
                     parts = convert_column(batch.to_struct_array(), stored, NAME).flatten()
-                yield count_up(count, first, pa.uint64()), pa.Table.from_arrays(parts, schema=self.arrow_schema)
+                positions = count_up(count, first, pa.uint64())
+                rows = pa.Table.from_arrays(parts, schema=self.arrow_schema)
+                if add.path in self.deleted:
+                    is_live = pc.invert(position_flags(self.deleted[add.path], first, count))
+                    positions, rows = positions.filter(is_live), rows.filter(is_live)
+                yield positions, rows
         except (pa.ArrowException, OSError) as error:
             raise CorruptFile(path=add.path, reason=_reason(error), fix=_FIX_FILE) from error
 

@@ -346,6 +346,8 @@ class IcebergFiles(KeyedTable):
     old_schema: StructType | None = field()  # else the property of the protocol would be its default
     writer: IcebergWriter
     data: str
+    _known: list[Mapping[str, BitMap64]] = field(default_factory=list, init=False, repr=False, compare=False)
+    """The deleted rows of the snapshot, once they were read."""
 
     @property
     def schema(self) -> StructType:
@@ -355,8 +357,14 @@ class IcebergFiles(KeyedTable):
     def can_write_rows(self) -> bool:
         return not self.writer.find_obstacle()
 
+    @property
+    def _deleted(self) -> Mapping[str, BitMap64]:
+        if not self._known:
+            self._known.append(find_deleted(self.source, self._scan(UnknownPredicate())))
+        return self._known[0]
+
     def scan(self, columns: StructType) -> IcebergFileScan:
-        return IcebergFileScan(self.source.io, columns, self.source.point.metadata.name_mapping())
+        return IcebergFileScan(self.source.io, columns, self.source.point.metadata.name_mapping(), self._deleted)
 
     def scan_stored(self) -> IcebergFileScan:
         return self.scan(self.schema)
@@ -370,6 +378,10 @@ class IcebergFiles(KeyedTable):
     def to_adds(self, files: Sequence[IcebergFile]) -> list[Add]:
         """Return files of the batch as the decision reads them."""
         return [_to_add(f"{self.data}/{file.path}", file.size) for file in files]
+
+    def count_rows(self, files: Iterable[DataFile]) -> int:
+        """Return how many rows some files of the snapshot have, without the deleted ones."""
+        return sum(each.record_count - len(self._deleted.get(each.file_path, ())) for each in files)
 
     def apply(self, merge: LocalMerge, files: Sequence[IcebergFile]) -> tuple[list[IcebergFile], RemovedRows] | None:
         """Write what the batch leads to; None if that takes Spark.
@@ -427,11 +439,24 @@ def to_plain_adds(source: IcebergSource, scan: IcebergScan, schema: StructType) 
         schema: The columns of the table, with field ids.
 
     Raises:
-        NotLocal: rows are not as the files have them.
+        NotLocal: rows have values that are not in the files.
     """
-    if scan.deletes or columns_by_file(source, schema, scan) is None:
-        raise NotLocal("its files have deleted rows, or values that are not in them")
+    if columns_by_file(source, schema, scan) is None:
+        raise NotLocal("its files lack values of its rows")
     return [_to_add(file.path, file.size_bytes) for file in scan.files]
+
+
+def find_deleted(source: IcebergSource, scan: IcebergScan) -> Mapping[str, BitMap64]:
+    """Return the deleted rows of the files of a scan for `IcebergFileScan`.
+
+    Raises:
+        NotLocal: they are many, or their values say which they are.
+        CorruptFile: a delete file cannot be read.
+    """
+    found = deleted_positions(source, scan) if scan.deletes else {}
+    if found is None:
+        raise NotLocal("values say which of its rows are deleted, or these are many")
+    return found
 
 
 def _to_add(path: str, size_bytes: int) -> Add:

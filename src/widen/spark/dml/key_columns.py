@@ -62,6 +62,9 @@ _DAY_MICROS = 86_400_000_000
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 """The first and the last day that Arrow and Spark write with the same digits, from 1970: the years 1 to 9999."""
 
+_PREFIX = "s:"
+"""What the texts of strings begin with."""
+
 _LONG_DECIMAL = pa.decimal256(76, 36)
 """Holds every double between 1e-19 and 1e19 with the digits that it is written with."""
 
@@ -114,6 +117,35 @@ class KeyColumns:
             NotLocal: only Spark writes a value as a text.
         """
         return values if len(self.columns) > 1 else _scalar_text(values, self.columns[0][0])
+
+    def bounds(self, values: pa.Array) -> list[tuple[DataType, Path, Any, Any]]:
+        """Return between which values of the columns all rows are that have one of some values.
+
+        Args:
+            values: What `read` has returned, without nulls.
+
+        Returns:
+            Of each column that has some of the values, its type and place, the smallest one and the largest one; a date
+            as days from 1970. Empty if that is not known.
+        """
+        first = self.columns[0][0]
+        if len(self.columns) == 1:
+            if first not in _INTEGERS and first not in (STRING, DATE):
+                return []
+            bounds = pc.min_max(values.cast(pa.int32()) if first == DATE else values).as_py()
+            return [(*self.columns[0], bounds["min"], bounds["max"])]
+        if any(data_type not in _INTEGERS and data_type != STRING for data_type, _ in self.columns):
+            return []
+        is_text = pc.starts_with(values, _PREFIX)
+        texts = pc.utf8_slice_codeunits(values.filter(is_text), len(_PREFIX))
+        numbers = pc.utf8_slice_codeunits(values.filter(pc.invert(is_text)), len("n:")).cast(pa.int64())
+        found = []
+        for data_type, place in self.columns:
+            own = texts if data_type == STRING else numbers
+            if len(own):
+                limits = pc.min_max(own).as_py()
+                found.append((data_type, place, limits["min"], limits["max"]))
+        return found
 
     def find_missing(self, rows: pa.Table) -> pa.Array:
         """Return which rows have no value."""

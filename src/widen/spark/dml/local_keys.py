@@ -13,7 +13,7 @@ import operator
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from typing import Protocol as Interface
 
 import pyarrow as pa
@@ -25,7 +25,6 @@ from widen.log.file_list import filter_files, to_adds
 from widen.log.snapshot import Snapshot
 from widen.model.types import (
     BYTE,
-    DATE,
     INTEGER,
     LONG,
     SHORT,
@@ -625,7 +624,7 @@ class _Decision:
 
     def _find(self, codes: _KeyCodes) -> tuple[Predicate, Sequence[Add], pa.Table]:
         """Return where rows with the keys may be, the files there, and the rows; see `_find_rows`."""
-        searched = self._searched(codes)
+        searched = self._searched()
         files = self._table.find_files(searched)
         if sum(add.size for add in files) <= LOCAL_BYTES:
             return searched, files, _find_rows(self._plan, codes, files).combine_chunks()
@@ -692,18 +691,23 @@ class _Decision:
         number = pc.index_in(code.filter(chosen), value_set=keys)
         return are_same(rows, put_on_rows(rows, records, number, self._table.schema))
 
-    def _searched(self, codes: _KeyCodes) -> Predicate:
-        old = self._table.old_schema
+    def _searched(self) -> Predicate:
         searched: Predicate = UnknownPredicate()
         for key, values in zip(self._plan.keys, self._batch.keys, strict=True):
-            data_type, place = key.columns[0]
-            known = None if old is None or len(place) > 1 or len(key.columns) > 1 else old.find(place[0])
-            is_ordered = data_type in _INTEGERS or data_type in (STRING, DATE)
-            if known is None or not is_ordered or (known.type != data_type and data_type not in _INTEGERS):
-                continue
-            bounds = pc.min_max(values.cast(pa.int32()) if data_type == DATE else values).as_py()
-            searched = And(searched, within_bounds(known, bounds["min"], bounds["max"], has_null=False))
+            places = self._places_of(key, values)
+            searched = And(searched, reduce(Or, places)) if places else searched
         return searched
+
+    def _places_of(self, key: KeyColumns, values: pa.Array) -> list[Predicate]:
+        """Return where in the table some values of a field may be, one of which a row fulfils; empty for anywhere."""
+        old, found = self._table.old_schema or StructType(), list[Predicate]()
+        for data_type, place, low, high in key.bounds(values):
+            known = old.find(place[0])
+            if len(place) > 1 or (known is not None and known.type != data_type and data_type not in _INTEGERS):
+                return []
+            if known is not None:  # else no row has one of the values in this column
+                found.append(within_bounds(known, low, high, has_null=False))
+        return found
 
     def _old_order(self, found: pa.Table, count: int, data_type: pa.DataType) -> tuple[pa.Array, pa.Array]:
         """Return the newest sequence in the table of each key, null if it has none, and whether it has the key."""

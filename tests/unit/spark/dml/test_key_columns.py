@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from datetime import date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+import widen
 from widen.model.types import DATE, DOUBLE, LONG, STRING, TIMESTAMP_NTZ, DataType, DecimalType, Field, StructType
 from widen.schema.source_metadata import SOURCE
 from widen.spark.arrow_types import one_array, to_arrow_schema
+from widen.spark.dml import local_keys
 from widen.spark.dml.key_columns import KeyColumns, OrderColumns, join_texts, key_condition
 from widen.spark.dml.keyed_rows import KeyRules
 from widen.spark.read.local_rows import NotLocal
@@ -86,3 +90,48 @@ def test_a_record_is_refused_for_what_it_lacks() -> None:
     no_key, no_order, nan = map(condition.explain, table.to_pylist()[2:])
     assert no_key == "the key k is missing, null or not a scalar"
     assert no_order == nan == "at has no value that tells which record is newer"
+
+
+def test_bounds_are_those_of_the_columns_that_have_values() -> None:
+    def bounds(schema: StructType, *values: Any) -> list[Any]:
+        found = KeyColumns.of(schema, ("k",))
+        assert found is not None
+        return found.bounds(one_array(found.read(rows(schema, *values))))
+
+    assert bounds(columns(LONG), (7,), (-3,)) == [(LONG, ("k",), -3, 7)]
+    assert bounds(columns(DATE), (date(1970, 1, 3),)) == [(DATE, ("k",), 2, 2)]
+    two = columns(LONG, STRING)
+    # The text of a number beside it is not another value.
+    assert bounds(two, (7, "7"), (-3,), (None, "x")) == [(LONG, ("k",), -3, 7), (STRING, ("k_1",), "x", "x")]
+    assert bounds(two, (7,)) == [(LONG, ("k",), 7, 7)]
+    assert bounds(two, (None, "b"), (None, "n:1")) == [(STRING, ("k_1",), "b", "n:1")]
+    assert bounds(columns(LONG, DOUBLE), (7,)) == []
+    assert bounds(columns(DOUBLE), (7.0,)) == []
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_files_without_the_keys_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """Also where a key has several columns, and where the table had none of them for the values of the batch."""
+    decide, merges = local_keys.decide_here, list[tuple[Any, Any]]()
+
+    def watch(spark: Any, table: Any, *rest: Any) -> Any:
+        merge = decide(spark, table, *rest)
+        assert merge is not None
+        merges.append((merge, len(table.find_files(merge.searched))))
+        return merge
+
+    monkeypatch.setattr(local_keys, "decide_here", watch)
+    words: dict[str, Any] = {"to": "iceberg", "catalog": tmp_path / "c.db"} if kind == "iceberg" else {}
+    into = "a.t" if kind == "iceberg" else tmp_path / "t"
+    for ids in ([1, 2], [11, 12], ["a", "b"], [21], [12], ["a"], [2, "b"], ["z"], [1.5]):
+        (tmp_path / "in.json").write_text("".join(json.dumps({"id": each, "n": len(merges)}) + "\n" for each in ids))
+        widen.ingest(tmp_path / "in.json", into, engine="local", key=["id"], sequence_by="n", **words)
+    assert [str(merge.counts)[:21] for merge, _ in merges] == [
+        *["2 inserted, 0 updated"] * 3,
+        "1 inserted, 0 updated",
+        *["0 inserted, 1 updated"] * 2,
+        "0 inserted, 2 updated",
+        *["1 inserted, 0 updated"] * 2,
+    ]
+    # A file that was written before the table had a column of strings says nothing of it.
+    assert [count for _, count in merges] == [0, 0, 2, 0, 1, 2, 2, 0, 0]

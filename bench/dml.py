@@ -1,6 +1,6 @@
 """Merge, update, delete and compaction beside Delta Lake, in one session, on the same data.
 
-    python bench/dml.py [--rows 10000000] [--runs 3] [--only merge,update]
+    python bench/dml.py [--rows 10000000] [--runs 3] [--only merge,update] [--where "pmod(id, 1000) < {}"]
 
 Each work runs with deletion vectors on and off, with the change data feed on and off, on 1 % and on 30 % of the rows.
 Both engines work on a copy of the same table and take turns; both have done the work once before. Compared are
@@ -34,23 +34,23 @@ SETTINGS = ("delta.enableDeletionVectors", "delta.enableChangeDataFeed")
 Work = Callable[[SparkSession, str, str], object]
 
 
-def main(rows: int, runs: int, only: set[str]) -> int:
+def main(rows: int, runs: int, only: set[str], where: str) -> int:
     """Measure in turns and print a row for each case; 1 if a goal is missed."""
     spark = delta_session()
     for key in ("spark.sql.shuffle.partitions", "spark.databricks.delta.snapshotPartitions"):
         spark.conf.set(key, "2")  # Delta Lake's own are for clusters
-    missed = print_rows(f"{rows:,} rows", _rows(spark, rows, runs, only))
+    missed = print_rows(f"{rows:,} rows", _rows(spark, rows, runs, only, where))
     spark.stop()
     return missed
 
 
-def _rows(spark: SparkSession, rows: int, runs: int, only: set[str]) -> Iterator[Row]:
+def _rows(spark: SparkSession, rows: int, runs: int, only: set[str], where: str) -> Iterator[Row]:
     for vectors, feed in product((False, True), repeat=2):
         table = write_table(spark, rows, vectors=vectors, feed=feed)
         for share, (name, engines) in product(SHARES, WORKS.items()):
             if only and name not in only:
                 continue
-            condition = f"id % 1000 < {round(share * 1000)}"
+            condition = where.format(round(share * 1000))
             source = spark.range(rows).where(condition).selectExpr("id", "id * 3 AS n", "'new' AS s", "1.5D AS d")
             source.createOrReplaceTempView("changes")
             costs: dict[str, list[Cost]] = {}
@@ -130,9 +130,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--only", default="", help="the works to measure")
+    parser.add_argument("--where", default="id % 1000 < {}", help="the condition, with a place for the rows per mille")
     return parser.parse_args()
 
 
 if __name__ == "__main__":
     options = _options()
-    sys.exit(main(options.rows, options.runs, set(filter(None, options.only.split(",")))))
+    sys.exit(main(options.rows, options.runs, set(filter(None, options.only.split(","))), options.where))

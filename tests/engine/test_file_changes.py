@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 import widen
 from support.change import FEED, VECTORS, actions, last_commit, layout_name, leftovers
@@ -39,6 +40,10 @@ WORKS: dict[str, Any] = {
     "several columns": lambda table, spark: table.update(
         {"id": "-id", "f": "id", "p": "'new'"}, "t < TIMESTAMP'2024-01-07T00:00:00Z' AND p LIKE 'p%'", spark=spark
     ),
+    "rows that Spark finds": lambda table, spark: table.delete("substring(p, 2) = '1' OR length(s.y) > 3", spark=spark),
+    "rows of a column": lambda table, spark: table.update(
+        {"n": "7", "f": "f / 2"}, F.col("id") > 11, spark=spark
+    ).table.delete(F.pmod("id", F.lit(4)) == 3, spark=spark),
     "what is already deleted": lambda table, spark: (
         table.delete("id % 4 = 1", spark=spark)
         .table.update({"f": "f + 1"}, "id % 2 = 1", spark=spark)
@@ -118,6 +123,7 @@ def test_tasks_do_the_same_with_large_files(
             monkeypatch.setattr(file_changes, "TASK_BYTES", 1_000)
         monkeypatch.setattr(update_delete, "change_in_place", lambda *_: None)
         table.update({"n": "id + 1"}, "id % 3 = 1", spark=spark).table.delete("id > 7 OR f IS NULL", spark=spark)
+        table.refresh().update({"p": "'here'"}, "pmod(id, 4) IN (0, 2)", spark=spark)
         found.append(told(spark, table, first))
         assert leftovers(table) == []
     assert found[0] == found[1]

@@ -2,9 +2,10 @@
 
 A first look at a file reads the columns of the condition only. Where rows match, a second one writes what the table
 needs: the file without them or with their new values, the new rows alone, their change data, a deletion vector. No row
-passes through Java. Small changes need no Spark job; those of large files are the same work in tasks. What Arrow does
-not evaluate, read or write exactly as Spark does is left to `widen.spark.dml.change_rows`, and so is an error, which
-Spark names.
+passes through Java. Small changes need no Spark job; those of large files are the same work in tasks. Of a condition
+that only Spark evaluates, one job of Spark takes the first look, and returns the positions of the rows to this process.
+What Arrow does not read, compute or write exactly as Spark does is left to `widen.spark.dml.change_rows`, and so is an
+error, which Spark names.
 
 Source: PROTOCOL.md#add-file-and-remove-file, #add-cdc-file, #deletion-vectors; Delta Lake's UPDATE and DELETE
 """
@@ -28,7 +29,7 @@ from widen.log.log_store import LogStore
 from widen.model.types import DataType, StructType
 from widen.protocol.actions import Add, AddCdc, DeletionVector
 from widen.protocol.column_mapping import CHANGE_FOLDER, CHANGE_TYPE, with_change_type
-from widen.protocol.file_statistics import with_loose_bounds
+from widen.protocol.file_statistics import FileStatistics, with_loose_bounds
 from widen.schema.table_state import referenced_columns
 from widen.spark.dml.change_context import (
     ChangeContext,
@@ -38,12 +39,14 @@ from widen.spark.dml.change_context import (
     count_written_rows,
     ensure_same_count,
 )
-from widen.spark.dml.rows_and_changes import put_vectors
+from widen.spark.dml.rows_and_changes import put_vectors, to_bitmaps
 from widen.spark.errors import translate_spark_errors
-from widen.spark.read.deleted_rows import load_vector, to_bitmap
+from widen.spark.expression import Expression, to_column
+from widen.spark.read.deleted_rows import BROADCAST_ROWS, load_vector, mark_rows, to_bitmap
 from widen.spark.read.local_query import RowTest, RowValues, plan_condition, plan_values
 from widen.spark.read.local_rows import LocalScan, NotLocal, plan_local_scan
 from widen.spark.ship import freeze_imports
+from widen.spark.spark_types import F
 from widen.spark.write.arrow_writer import (
     PartFile,
     PartitionedWriter,
@@ -62,8 +65,19 @@ TASK_BYTES = 32 * 2**20
 
 THREADS = 4
 
+MOST_ROWS = 64 * BROADCAST_ROWS
+"""The number of rows of the files up to which Spark returns the positions of those that match to this process."""
+
 _REFUSALS = (NotLocal, CorruptFile, RowRefused, StorageError, OSError, pa.ArrowException)
 """After these, Spark makes the change, or says what is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class _FoundRows:
+    """The positions of rows of a file, and how many rows it has in all."""
+
+    positions: BitMap64
+    total: int
 
 
 @dataclass(frozen=True)
@@ -74,6 +88,7 @@ class _FileChange:
         narrow: The columns of the condition.
         whole: All columns of the table.
         test: The condition; None for all rows.
+        found: The rows that change, by the key of each file with some, if Spark has found them.
         values: The new values of columns; None for a deletion.
         rows: Where rows of the table are written; None if none are.
         changes: Where change data are written; None if none are.
@@ -85,6 +100,7 @@ class _FileChange:
     narrow: LocalScan
     whole: LocalScan
     test: RowTest | None
+    found: Mapping[str, _FoundRows] | None
     values: RowValues | None
     rows: TableSink | None = None
     changes: TableSink | None = None
@@ -125,7 +141,7 @@ _NOTHING = _Outcome()
 
 
 def change_files(
-    context: ChangeContext, where: str | None, values: Mapping[str, tuple[str, DataType]] | None
+    context: ChangeContext, where: Expression | None, values: Mapping[str, tuple[str, DataType]] | None
 ) -> ChangeResult | None:
     """Update or delete rows, and return the result; nothing is committed.
 
@@ -139,15 +155,13 @@ def change_files(
     Raises:
         JobFailed: the Spark job failed.
     """
-    texts = [text for text, _ in (values or {}).values()]
-    if any('"' in text for text in (where or "", *texts)):  # a session decides whether this is a name or a text
-        return None
     with ChangeFiles(context) as files:
         try:
-            plan = _plan(files, where, values)
+            plan = _with_condition(context, _plan(files, values), where)
         except (NotLocal, EngineUnsuitable):
             return None
-        outcome = _run(context, plan, context.adds)
+        adds = context.adds if plan.found is None else {key: context.adds[key] for key in plan.found}
+        outcome = _run(context, plan, adds)
         if outcome is not None and _has_unrecorded_rows(plan, outcome):
             whole = {file.key: context.adds[file.key] for file in outcome.files if file.is_whole}
             more = _run(context, replace(plan, records_whole=True), whole, outcome)
@@ -158,21 +172,63 @@ def change_files(
         return _to_result(files, plan, outcome)
 
 
-def _plan(files: ChangeFiles, where: str | None, values: Mapping[str, tuple[str, DataType]] | None) -> _FileChange:
-    """Return what tasks do.
+def _with_condition(context: ChangeContext, plan: _FileChange, where: Expression | None) -> _FileChange:
+    """Return what tasks do for a condition; Spark has found the rows if only it evaluates the condition.
 
     Raises:
-        NotLocal: only Spark reads or writes the table, or evaluates an expression, exactly.
+        NotLocal: there are too many rows for that.
+    """
+    if where is None:
+        return plan
+    schema = context.snapshot.schema
+    try:
+        test = plan_condition(_plain(where), schema)
+    except NotLocal:
+        return replace(plan, found=_find_by_spark(context, where))
+    used = {path[0] for path in referenced_columns(_plain(where), schema)}
+    columns = StructType(tuple(field for field in schema if field.name in used))
+    return replace(plan, narrow=replace(plan.narrow, schema=columns), test=test)
+
+
+def _plain(expression: Expression) -> str:
+    """Return an expression in SQL whose meaning does not depend on the session.
+
+    Raises:
+        NotLocal: it is a column, or has a name or a text in double quotes.
+    """
+    if isinstance(expression, str) and '"' not in expression:
+        return expression
+    raise NotLocal("it is not plain SQL")
+
+
+def _find_by_spark(context: ChangeContext, where: Expression) -> dict[str, _FoundRows]:
+    """Return the rows for which a condition holds, which take at most a bit for each row of the files.
+
+    Raises:
+        NotLocal: the files have too many rows, or the log does not say how many.
+    """
+    totals = {key: FileStatistics(add.stats).rows for key, add in context.adds.items()}
+    if None in totals.values() or sum(total or 0 for total in totals.values()) > MOST_ROWS:
+        raise NotLocal("the files have too many rows")
+    with translate_spark_errors():
+        words = mark_rows(context.located().where(to_column(where)), F.lit(True)).toArrow()
+    return {key: _FoundRows(positions, totals[key] or 0) for key, positions in to_bitmaps(words).items()}
+
+
+def _plan(files: ChangeFiles, values: Mapping[str, tuple[str, DataType]] | None) -> _FileChange:
+    """Return what tasks do with all rows.
+
+    Raises:
+        NotLocal: only Spark reads or writes the table, or computes a value, exactly.
         EngineUnsuitable: only Spark checks the rules of the table.
     """
-    context, schema = files.context, files.context.snapshot.schema
+    context = files.context
     scan = plan_local_scan(context.snapshot)
-    used = {path[0] for path in referenced_columns(where, schema)} if where is not None else set()
-    narrow = replace(scan, schema=StructType(tuple(field for field in schema if field.name in used)))
-    test = None if where is None else plan_condition(where, schema)
-    new = None if values is None else plan_values(schema, values)
+    narrow = replace(scan, schema=StructType(()))
+    given = None if values is None else {name: (_plain(text), kind) for name, (text, kind) in values.items()}
+    new = None if given is None else plan_values(context.snapshot.schema, given)
     vectors = files.new_folder() if context.has("deletionVectors") else None
-    plan = _FileChange(context.store, narrow, scan, test, new, vectors=vectors)
+    plan = _FileChange(context.store, narrow, scan, None, None, new, vectors=vectors)
     if new is None and vectors:
         return plan
     table = context.configuration
@@ -316,6 +372,9 @@ def _change_group(plan: _FileChange, adds: Mapping[str, Add]) -> _Outcome:
 
 def _find_rows(plan: _FileChange, key: str, add: Add) -> tuple[_ChangedFile, BitMap64]:
     """Return the rows of a file that change."""
+    if plan.found is not None:
+        given, deleted = plan.found[key], count_deleted_rows(add)
+        return _ChangedFile(key, len(given.positions), given.total - deleted, given.total), given.positions
     marked, live = BitMap64(), 0
     for positions, rows in plan.narrow.read_located(add):
         live += len(positions)

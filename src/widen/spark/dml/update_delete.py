@@ -71,7 +71,7 @@ def delete(
     if where is not None:
         matching = files_in_partitions(spark, snapshot, files, where)
         if matching is None:
-            done = change_files(context, where, None) if isinstance(where, str) else None
+            done = change_files(context, where, None)
             return change_in_place(context, to_column(where), {}, ChangeKind.DELETE) if done is None else done
         files = matching
     return remove_whole_files(files, context.reads)
@@ -110,10 +110,9 @@ def update(
         for path, value in values.items()
         if len(path) == 1 and isinstance(text := given[path], str)
     }
-    if len(texts) == len(values) and (where is None or isinstance(where, str)):
-        done = change_files(context, where, texts)
-        if done is not None:
-            return done
+    done = change_files(context, where, texts) if len(texts) == len(values) else None
+    if done is not None:
+        return done
     new = assign_columns(snapshot.schema, values, lambda name: F.col(quote_name(name)))
     with translate_overflow():
         return change_in_place(context, F.lit(True) if where is None else to_column(where), new, ChangeKind.UPDATE)

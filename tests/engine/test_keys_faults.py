@@ -11,8 +11,8 @@ import random
 import shutil
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -104,25 +104,54 @@ def wrong_rows(spark: SparkSession, kind: str, before: list[tuple[int, int]], pl
     return wrong
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """A table before a batch of its kind, and every fault that the batch can meet."""
+
+    operation: Operation
+    template: Path
+    spots: list[Spot]
+
+
+@pytest.fixture(scope="module")
+def prepared(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Prepared]:
+    """Make what the tests of a kind start from, once for all of them."""
+
+    @cache
+    def make(kind: str) -> Prepared:
+        operation = Operation(f"keys {kind}", partial(prepare, spark, kind), partial(load, spark, kind))
+        place = tmp_path_factory.mktemp(kind)
+        return Prepared(operation, place / "template", faults_of(operation, place / "template", place / "work"))
+
+    return make
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_fault_of_the_store_leaves_a_key_twice(
-    spark: SparkSession, tmp_path: Path, kind: str, record_testsuite_property: Callable[[str, object], None]
+    spark: SparkSession,
+    tmp_path: Path,
+    kind: str,
+    prepared: Callable[[str], Prepared],
+    record_testsuite_property: Callable[[str, object], None],
 ) -> None:
-    template, work = tmp_path / "template", tmp_path / "work"
-    operation = Operation(f"keys {kind}", partial(prepare, spark, kind), partial(load, spark, kind))
-    spots = faults_of(operation, template, work)
+    of_kind = prepared(kind)
+    template, spots = of_kind.template, of_kind.spots
     taken, look = chosen(spots, CI_FAULTS, kind), partial(wrong_rows, spark, kind, rows(template))
-    assert [each for spot in taken for each in complaints(operation, template, work, spot, look)] == []
+    wrong = [each for spot in taken for each in complaints(of_kind.operation, template, tmp_path / "work", spot, look)]
+    assert wrong == []
     record_testsuite_property(f"faults of keys, {kind}", f"{len(taken)} of {len(spots)}")
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_process_that_is_killed_leaves_no_key_twice(
-    spark: SparkSession, tmp_path: Path, kind: str, record_testsuite_property: Callable[[str, object], None]
+    spark: SparkSession,
+    tmp_path: Path,
+    kind: str,
+    prepared: Callable[[str], Prepared],
+    record_testsuite_property: Callable[[str, object], None],
 ) -> None:
-    template, work = tmp_path / "template", tmp_path / "work"
-    operation = Operation(f"keys {kind}", partial(prepare, spark, kind), partial(load, spark, kind))
-    spots, before = faults_of(operation, template, work), rows(template)
+    work, template, spots = tmp_path / "work", prepared(kind).template, prepared(kind).spots
+    before = rows(template)
     calls = [(number, is_after) for number in sorted({spot.number for spot in spots}) for is_after in (False, True)]
     taken = calls if FULL in os.environ else random.Random(kind).sample(calls, CI_KILLS)
     wrong = []
@@ -136,8 +165,7 @@ def test_a_process_that_is_killed_leaves_no_key_twice(
     record_testsuite_property(f"kills of keys, {kind}", f"{len(taken)} of {len(calls)}")
 
 
-# Iceberg tables. Their metadata has the paths of its files, so that all rounds change one table: each has the records
-# of `BEFORE` and `BATCH` at later times, and no copy of the table is made.
+# Iceberg tables. Their metadata has the paths of its files, so that the files of a table are put back where they were.
 
 
 NAME = "shop.status"
@@ -148,26 +176,49 @@ LATER = 100
 
 @dataclass
 class Rounds:
-    """An Iceberg table by key, and what it must hold after each round."""
+    """An Iceberg table by key, in a folder of its own, and what it must hold after a batch.
+
+    The first round makes the table, which takes other calls than the next one. That is tried again and again, each time
+    with the files as they were before its batch.
+
+    Args:
+        kept: A copy of these files.
+        calls: The calls of the batch without a fault.
+    """
 
     spark: SparkSession
     kind: str
     place: Path
+    kept: Path
     number: int = 0
+    calls: list[str] = field(default_factory=list)
 
     @property
     def catalog(self) -> Path:
         return self.place / "c.db"
 
     def make(self) -> None:
-        """Make the table with a first round, which takes other calls than those after it."""
+        """Make the table as it is before the batch that is tried."""
+        self.place.mkdir()
         self.load("before")
         self.load()
-
-    def begin(self) -> None:
-        """Load the records before the next batch, without a fault."""
         self.number += 1
         self.load("before")
+        shutil.copytree(self.place, self.kept)
+        injector = IcebergInjector()
+        with injector.active():
+            self.load()
+        assert self.rows() == self.wanted()
+        self.calls = injector.calls
+
+    def begin(self) -> None:
+        """Put the files back that were there before the batch."""
+        kept = {path.relative_to(self.kept) for path in self.kept.rglob("*")}
+        for path in sorted(self.place.rglob("*"), reverse=True):
+            if path.relative_to(self.place) not in kept:
+                path.rmdir() if path.is_dir() else path.unlink()
+        # The database of the catalog stays the same file, which connections have open.
+        shutil.copytree(self.kept, self.place, dirs_exist_ok=True)
 
     def load(self, name: str = "batch") -> None:
         source = self.place / f"{name}{self.number}.jsonl"
@@ -217,25 +268,29 @@ class Rounds:
             wrong.append(f"the end is {self.rows()}")
         return [f"{ended!r}: {each}" for each in wrong]
 
-    def calls(self) -> list[str]:
-        """Return the calls of a batch without a fault."""
-        injector = IcebergInjector()
-        self.begin()
-        with injector.active():
-            self.load()
-        assert self.rows() == self.wanted()
-        return injector.calls
+
+@pytest.fixture(scope="module")
+def rounds_of(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Rounds]:
+    """Make the table of a kind, once for all tests."""
+
+    @cache
+    def make(kind: str) -> Rounds:
+        place = tmp_path_factory.mktemp(f"iceberg-{kind}")
+        rounds = Rounds(spark, kind, place / "table", place / "kept")
+        rounds.make()
+        return rounds
+
+    return make
 
 
 @pytest.mark.parametrize("kind", ICEBERG_KINDS)
 def test_no_fault_of_the_store_or_the_catalog_leaves_a_key_twice(
-    spark: SparkSession, tmp_path: Path, kind: str, record_testsuite_property: Callable[[str, object], None]
+    kind: str, rounds_of: Callable[[str], Rounds], record_testsuite_property: Callable[[str, object], None]
 ) -> None:
-    rounds = Rounds(spark, kind, tmp_path)
-    rounds.make()
+    rounds = rounds_of(kind)
     spots = [
         Spot(number, call, fault)
-        for number, call in enumerate(rounds.calls())
+        for number, call in enumerate(rounds.calls)
         for fault in CALLS.get(call.rpartition(".")[2], (None, WITHOUT_LATE))[1]
         if fault in WITHOUT_LATE  # SQLite is a file, so no answer is late
     ]
@@ -258,11 +313,10 @@ class IcebergKilled(Killed, IcebergInjector):
 
 @pytest.mark.parametrize("kind", ICEBERG_KINDS)
 def test_a_process_that_is_killed_leaves_no_key_of_an_iceberg_table_twice(
-    spark: SparkSession, tmp_path: Path, kind: str, record_testsuite_property: Callable[[str, object], None]
+    kind: str, rounds_of: Callable[[str], Rounds], record_testsuite_property: Callable[[str, object], None]
 ) -> None:
-    rounds = Rounds(spark, kind, tmp_path)
-    rounds.make()
-    calls = [(number, is_after) for number in range(len(rounds.calls())) for is_after in (False, True)]
+    rounds = rounds_of(kind)
+    calls = [(number, is_after) for number in range(len(rounds.calls)) for is_after in (False, True)]
     taken = calls if FULL in os.environ else random.Random(f"iceberg {kind}").sample(calls, CI_KILLS)
     wrong = [
         f"call {number}, {is_after}, {each}"

@@ -43,7 +43,7 @@ from widen.model.types import (
 from widen.schema.source_metadata import source_key
 from widen.spark.dml.replaced_rows import KEY
 from widen.spark.errors import translate_spark_errors
-from widen.spark.expression import ensure_deterministic_condition, join_columns
+from widen.spark.expression import join_columns
 from widen.spark.spark_types import Column, DataFrame, F, Window
 
 KEY_TEXT = f"{KEY}0"
@@ -481,14 +481,14 @@ def ensure_rules_apply(schema: StructType, rules: KeyRules) -> None:
 def with_order(rows: DataFrame, schema: StructType, rules: KeyRules) -> DataFrame:
     """Return rows with their key, their order, whether they delete, and their content as a text.
 
-    The content breaks ties, so that the newest record does not depend on the order of files and tasks.
+    The content breaks ties, so that the newest record does not depend on the order of files and tasks. The caller has
+    checked that the condition of deletions is deterministic.
     """
     text = key_text(schema, rules)
     assert text is not None
     number, words = sequence(schema, rules)
     is_delete = F.lit(False)
     if rules.delete_when is not None:
-        ensure_deterministic_condition(rows, rules.delete_when)
         is_delete = F.coalesce(F.expr(rules.delete_when).cast("boolean"), F.lit(False))
     return rows.select(
         "*",

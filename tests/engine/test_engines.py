@@ -774,6 +774,8 @@ CONDITIONS = (
     *("price = 2.5", "price > 7", "day > DATE '0020-01-01'", "deep.n > 6", "NOT (deep.n > 6)", "deep.n IS NULL"),
     *("text LIKE 'q%'", "text LIKE '%_é%' AND id > 3", "NOT (text NOT LIKE '%1_') OR id = 2", "text LIKE '%\n1'"),
     *("deep IS NULL", "at < TIMESTAMP '1938-05-01 00:00:00Z'", "small > 0.00000001", "id = 99999999999"),
+    *("id % 3 = 1", "(5 - id) % 4 < -1", "-id % 7 + 3 = deep.n % 5", "NOT (deep.n - 12) % 5 >= 0 OR text LIKE '%2_'"),
+    *("mod(id, 4) IN (1)", "id % 5 <> 0 AND deep.n * 3000000000 > id", "deep.n <= id + 1 - 1", "id = 2.0"),
 )
 
 
@@ -803,7 +805,7 @@ def test_rows_are_shown_as_spark_shows_them(spark: SparkSession, tmp_path: Path)
                 try:
                     columns, rows = query_locally(table.snapshot, where, select)
                 except NotLocal:
-                    assert where in ("flag", "id = 99999999999", "deep IS NULL"), where
+                    assert where in ("flag", "id = 99999999999", "deep IS NULL", "mod(id, 4) IN (1)"), where
                     continue
                 assert list(columns.names) == [*(select or table.schema.names)]
                 assert sorted(json_lines(columns, rows)) == lines[at], where

@@ -316,6 +316,22 @@ NESTED = [
     ),
 ]
 
+VALUES_OF_TIES = (1, 10, 9, 2.5, -0.0, 1e-7, 1e20, "a", 'b"', "é", "😀\n", "z\\", True, False, [1, None], [], {"x": 1})
+VALUES_OF_TIES += ({"x": None, "y": ["2024-05-06T07:08:09.5Z"]}, {}, None, "2024-05-06", 2**60, [{"x": 2}, None])
+TIES = [
+    lines(*({"id": at, "at": 1, "op": "u", "v": value} for at, value in enumerate(VALUES_OF_TIES))),
+    lines(*({"id": at, "at": 1, "op": "u", "v": value} for at, value in enumerate(VALUES_OF_TIES[::-1]))),
+    lines(
+        *({"id": at, "at": 2, "op": "u", "v": v} for at in range(9) for v in (VALUES_OF_TIES * 2)[at : at + 6]),
+        *({"id": at, "at": 2, "op": "d", "v": at} for at in (2, 5)),
+        *({"id": at, "at": 1, "op": "u", "v": "zz", "w": at} for at in range(20)),
+        {"id": 77, "at": 1, "op": "d"},
+        {"id": 77, "at": 1, "op": "u", "v": "z"},
+    ),
+    lines({"id": 3, "at": 2, "op": "d"}, {"id": 2, "at": 2, "v": "~"}, {"id": 77, "at": 1}, {"id": "3", "at": 2}),
+]
+"""Records with equal sequences, of which the contents decide."""
+
 UNORDERED = [
     lines({"id": 1, "n": 0, "at": 0, "op": "u"}, {"id": "1", "n": 1}, {"id": 2.5}, {"id": "2.50"}, {"id": "1", "n": 1}),
     lines({"id": 1.0, "n": 7}, {"id": "1", "n": 1}, {"id": 2.5}, {"id": True}, {"id": [1]}),
@@ -346,6 +362,8 @@ LOADS: dict[str, tuple[Sequence[str], dict[str, Any], dict[str, Any]]] = {
     "times": (TIMES, {"key": ["id"], "sequence_by": "at", "detect_dates": True}, {}),
     "partial records": ([OPS, *PARTIAL], {"key": ["id"], "missing": "keep", **BY}, {}),
     "partial records that split": ([OPS, *PARTIAL], {"key": ["id"], "missing": "keep", "evolve": "split", **BY}, {}),
+    "ties": (TIES, {"key": ["id"], **BY}, {}),
+    "ties with times": (TIES, {"key": ["id"], "detect_dates": True, **BY}, {}),
     "nested keys": (NESTED, {"key": ["order.id", "order.no"], "sequence_by": "at"}, {}),
     "escaped keys": ([text.replace('"id"', '"my.id `x`"') for text in DRIFTING], {"key": ["`my.id ``x```"], **BY}, {}),
 }
@@ -355,7 +373,7 @@ PROVED_ON_SPARK = ("keys", "orders", "partial records", "without an order", "ord
 """The loads whose proof is compared, too, and that go to Iceberg tables."""
 
 
-QUICK = ("keys", "partial records that split", "nested keys", "without an order", "orders that are doubles")
+QUICK = ("keys", "ties", "partial records that split", "nested keys", "without an order", "orders that are doubles")
 """The loads into Delta tables that a run has which is not asked for more."""
 
 CHOSEN = [(name, "delta") for name in (LOADS if FULL in os.environ else QUICK)]

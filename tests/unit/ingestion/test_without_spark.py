@@ -454,9 +454,9 @@ def test_deletions_of_composite_keys_need_no_spark(tmp_path: Path) -> None:
     assert sorted((row["id"], row["k"], row["n"]) for row in rows) == [(2, "a", 1), (2, "b", 1), (2, "\u00e9,", 3)]
 
 
-@pytest.mark.parametrize("words", [{}, {"history": True}])
+@pytest.mark.parametrize("words", [{"missing": "keep"}, {"history": True}])
 def test_iceberg_rows_by_key_that_only_spark_decides_say_so(tmp_path: Path, words: dict[str, Any]) -> None:
-    """Different records with one order: their contents decide, as only Spark orders them."""
+    """Different partial records with one order: their contents decide, as only Spark orders them."""
     (tmp_path / "0.json").write_text('{"id": 1, "n": 1, "v": 1}\n{"id": 1, "n": 1, "v": 2}\n')
     done = run(KEYED, str(tmp_path), "shop.t", json.dumps({"sequence_by": "n", **words}), "1")
     reason = "every version of them is kept" if "history" in words else "only it decides what these records do"
@@ -556,8 +556,8 @@ def test_rows_by_key_that_only_spark_decides_say_so(tmp_path: Path) -> None:
     words = "'key': ['id'], 'engine': 'local'"
     decides = "only it decides what these records do to the rows of their keys"
     for more, reason in (
-        ("'sequence_by': 'n'", decides),
-        ("'sequence_by': 'n', 'verify': True", decides),
+        ("'sequence_by': 'n', 'missing': 'keep'", decides),
+        ("'sequence_by': 'n', 'missing': 'keep', 'verify': True", decides),
         ("'sequence_by': 'n', 'history': True", "rows change by key, and every version of them is kept"),
     ):
         done = run(
@@ -727,6 +727,31 @@ def test_rows_that_other_writers_have_deleted_from_iceberg_tables_need_no_spark(
         (12, 41, 12 if kept else None),
         (13, 13, 13),
     ]
+
+
+def test_different_records_with_one_order_need_no_spark(tmp_path: Path) -> None:
+    """The contents decide, as JSON in the order of the names, whatever order the records arrive in."""
+    batches: list[list[dict[str, Any]]] = [
+        [{"id": 1, "n": 1, "v": 2, "a": "b"}, {"id": 1, "n": 1, "v": 9, "a": "a"}, {"id": 2, "n": 1, "v": 1}],
+        [{"id": 2, "n": 1, "v": 2}, {"id": 1, "n": 1, "v": 3, "a": "b\u00e9"}, {"id": 1, "n": 1, "v": 99, "a": "a"}],
+        [{"id": 2, "n": 1, "v": 1}, {"id": 3, "n": 2, "v": 8}, {"id": 3, "n": 2, "op": "d"}, {"id": 3, "n": 2, "v": 9}],
+    ]
+    words = {"engine": "local", "key": ["id"], **DELETES, "verify": True}
+    for turn, table in ((1, "t"), (-1, "r")):
+        done = []
+        for batch in batches:
+            (tmp_path / "a.json").write_text("".join(f"{json.dumps({'op': 'u', **each})}\n" for each in batch[::turn]))
+            result = widen.ingest(tmp_path / "a.json", tmp_path / table, **words)
+            assert result.verification is not None
+            assert result.verification.is_clean
+            done.append(str(result.keys))
+        assert done == [
+            "2 inserted, 0 updated, 0 deleted, 1 late",
+            "0 inserted, 2 updated, 0 deleted, 1 late",
+            "0 inserted, 0 updated, 0 deleted, 3 late, 1 deletion of an unknown key",
+        ]
+        rows = widen.Table(tmp_path / table).to_arrow().sort_by("id").to_pylist()
+        assert [(row["id"], row["v"], row["a"]) for row in rows] == [(1, 3, "bé"), (2, 2, None)]
 
 
 def test_keys_and_orders_of_several_kinds_need_no_spark(tmp_path: Path) -> None:

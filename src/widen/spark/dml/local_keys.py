@@ -1,8 +1,7 @@
 """Rows that change, decided in this process with Arrow: no Spark job, and only the keys of the table are read.
 
-It takes batches of common shapes: no two different records with one key and one sequence. `widen.spark.dml.keyed_rows`
-takes all others, and gives the same rows. Delta and Iceberg tables differ in how their files are found and read, which
-is a `KeyedTable`.
+`widen.spark.dml.keyed_rows` takes what Arrow does not compare or write as Spark does, and gives the same rows. Delta
+and Iceberg tables differ in how their files are found and read, which is a `KeyedTable`.
 
 Source: docs/guide/keys.md
 """
@@ -48,7 +47,7 @@ from widen.spark.dml.key_columns import EXACT_ORDERS, KeyColumns, KeyCondition, 
 from widen.spark.dml.keyed_rows import KEY_TEXT, NUMBER, TEXT, KeyCounts, KeyRules, content_fields, find_places
 from widen.spark.dml.replaced_rows import within_bounds
 from widen.spark.errors import translate_spark_errors
-from widen.spark.read.local_rows import LocalScan, NotLocal, ensure_exact, evaluate
+from widen.spark.read.local_rows import LocalScan, NotLocal, ensure_exact, evaluate, record_texts
 from widen.spark.read.predicates import parse_predicate
 from widen.spark.read.scan import location_key, select_files
 from widen.spark.ship import freeze_imports
@@ -57,6 +56,9 @@ from widen.spark.write.parquet_writer import find_obstacle
 
 MAX_RECORDS = 4_000_000
 """The number of records up to which a batch is decided in this process, which holds about 250 bytes for each."""
+
+_MOST_TIES = 50_000
+"""The number of records with one sequence up to which this process writes them as texts."""
 
 _FILES_PER_TASK = 8
 _INTEGERS = frozenset({BYTE, SHORT, INTEGER, LONG})
@@ -474,8 +476,12 @@ class _Decision:
             row_places = self._row_places(found, files, is_repeated)
             if row_places is None:
                 return None
-            if not self._are_same(self._record_places(newest.filter(is_repeated)), row_places):
-                return None
+            record_places = self._record_places(newest.filter(is_repeated))
+            if not self._are_same(record_places, row_places):
+                loses = None if plan.is_strict else self._lose(record_places, row_places)
+                if loses is None:
+                    return None
+                is_repeated = pc.replace_with_mask(is_repeated, is_repeated, loses)
         is_older = pc.fill_null(pc.less(sequence, old), False)
         late = pc.or_(pc.or_(is_older, is_repeated), deleted_at)
         return self._outcome(newest, is_delete, is_known, late, found, files, searched)
@@ -648,9 +654,57 @@ class _Decision:
         is_equal = pc.and_(pc.equal(sequence[1:], sequence[:-1]), pc.equal(codes[1:], codes[:-1]))
         is_tie = pc.and_(is_equal, is_first[:-1])
         # Each one is compared with the next one, so all that are equal to the first one are.
-        if pc.any(is_tie).as_py() and not self._are_repeated(row, is_equal):
+        if not pc.any(is_tie).as_py() or self._are_repeated(row, is_equal):
+            return row.filter(is_first)
+        if self._plan.is_strict:
             return None
-        return row.filter(is_first)
+        # The records with the sequence of the first one of their key, where that is not alone.
+        starts = pc.or_(is_first, pa.concat_arrays([pa.array([True]), pc.invert(is_equal)]))
+        run = pc.cumulative_sum(starts.cast(pa.int64()))
+        is_asked = pc.is_in(run, value_set=run.filter(pa.concat_arrays([is_tie, pa.array([False])])))
+        winners = self._winners(codes.filter(is_asked), row.filter(is_asked))
+        if winners is None:
+            return None
+        is_replaced = pc.is_in(codes.filter(is_first), value_set=winners["code"])
+        return pc.replace_with_mask(row.filter(is_first), is_replaced, one_array(winners["row"]))
+
+    def _winners(self, code: pa.Array, row: pa.Array) -> pa.Table | None:
+        """Return which of some records of each key wins by its contents, a deletion first; None if they are many."""
+        contents = self._contents(self._record_places(row))
+        if contents is None:
+            return None
+        deletes = self._batch.is_delete.take(row).cast(pa.int8())
+        records = pa.table({"code": code, "deletes": deletes, "content": contents, "row": row})
+        order = [("code", "ascending"), ("deletes", "descending"), ("content", "descending")]
+        records = records.sort_by(order).combine_chunks()
+        codes = one_array(records["code"])
+        return records.filter(pa.concat_arrays([pa.array([True]), pc.not_equal(codes[1:], codes[:-1])]))
+
+    def _lose(self, records: Places, rows: Places) -> pa.Array | None:
+        """Return whether records lose against the rows with their sequence; None if they are many."""
+        left, right = self._contents(records), self._contents(rows)
+        return None if left is None or right is None else pc.less_equal(left, right)
+
+    def _contents(self, places: Places) -> pa.Array | None:
+        """Return records as texts whose order decides, as `widen.spark.dml.keyed_rows.with_order` does.
+
+        Returns:
+            None if there are many.
+
+        Raises:
+            NotLocal: only Spark writes a value so.
+        """
+        if len(places.position) > _MOST_TIES:
+            return None
+        schema = StructType(tuple(sorted(content_fields(self._table.schema), key=lambda field: field.name)))
+        try:
+            texts = record_texts(schema, places.read(self._plan.content).select(schema.names))
+        except InvalidOption:  # a type that Arrow does not have
+            return None
+        if any("\\u00" in text for text in texts):
+            raise NotLocal("Spark escapes control characters in another case")
+        # Spark compares the bytes of strings.
+        return pa.array([text.encode() for text in texts], pa.binary())
 
     def _record_places(self, rows: pa.Array) -> Places:
         return Places(self._batch.adds, self._batch.file.take(rows), self._batch.position.take(rows))

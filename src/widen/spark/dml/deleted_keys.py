@@ -33,6 +33,7 @@ from widen.model.types import STRING, DecimalType, Field, StructType
 from widen.protocol.actions import Add, Metadata, Protocol, Txn
 from widen.protocol.table_configuration import TableConfiguration
 from widen.spark.dml.keyed_rows import KEY_TEXT, NUMBER, TEXT
+from widen.spark.errors import translate_spark_errors
 from widen.spark.read.scan import read_data_files
 from widen.spark.spark_types import DataFrame, F, SparkSession
 from widen.spark.write.parquet_writer import write_parquet
@@ -46,6 +47,9 @@ MAX_LISTS = 16
 
 MAX_LOCAL_BYTES = 32 * 2**20
 """The size of the lists up to which a driver reads them."""
+
+MAX_LOCAL_KEYS = 100_000
+"""How many new keys a driver writes at most: a job of Spark that writes a file takes longer than one that collects."""
 
 _NONCE_BITS = 20
 _SCHEMA_OF_ARROW = pa.schema({KEY_TEXT: pa.string(), NUMBER: pa.decimal128(38, 18), TEXT: pa.string()})
@@ -132,13 +136,17 @@ class KeyLists:
         """
         if sum(size for _, size in self._lists.files) > MAX_LOCAL_BYTES:
             return None
-        return _newest([_read_here(self.store, path) for path, _ in self._lists.files])
+        return self._distinct_here([_read_here(self.store, path) for path, _ in self._lists.files])
+
+    def _distinct_here(self, parts: Sequence[pa.Table]) -> pa.Table:
+        keys = pa.concat_tables([_SCHEMA_OF_ARROW.empty_table(), *map(_plain, parts)])
+        return keys.group_by(keys.column_names).aggregate([]) if self.every else _newest(keys)
 
     def add(self, new: DataFrame | pa.Table | None, number: int, staged: StagedFiles, spark: SparkSession) -> int:
         """Write the keys that a batch deletes, and return the number that names the list with them.
 
         Args:
-            new: The keys with their order; None if there are none. This process writes a table of Arrow.
+            new: The keys with their order; None if there are none. This process writes tables of Arrow, and few keys.
             number: That of the version that the commit makes.
             staged: Deletes the files if the commit is not made.
         """
@@ -147,10 +155,10 @@ class KeyLists:
             files, count = known.files, known.lists + 1
             folder = f"{self.folder}/{uuid.uuid4().hex}"
             staged.add_undo(partial(discard_folder, store, folder))
-            here = new if isinstance(new, pa.Table) else None
+            here = new if isinstance(new, pa.Table) else _collect_few(new)
             if here is not None and count > MAX_LISTS:
                 known_here = self.read_here()
-                here = None if known_here is None else _newest([known_here, here])
+                here = None if known_here is None else self._distinct_here([known_here, here])
                 files, count = (files, count) if here is None else ((), 1)
             if here is not None:
                 written = [_write_here(store, folder, here)]
@@ -185,14 +193,24 @@ def record_deleted_keys(
     return (Txn(app_id=APP_ID, version=head, last_updated=current_ms()),)
 
 
-def _newest(parts: Sequence[pa.Table]) -> pa.Table:
+def _newest(keys: pa.Table) -> pa.Table:
     """Return the newest deletion of each key."""
     order = [(KEY_TEXT, "ascending"), (NUMBER, "descending"), (TEXT, "descending")]
-    rows = [part.select(_SCHEMA_OF_ARROW.names).cast(_SCHEMA_OF_ARROW) for part in parts]
-    keys = pa.concat_tables([_SCHEMA_OF_ARROW.empty_table(), *rows]).sort_by(order).combine_chunks()
+    keys = keys.sort_by(order).combine_chunks()
     texts = keys[KEY_TEXT]
     is_first = [True, *pc.not_equal(texts[1:], texts[:-1]).to_pylist()] if len(keys) else []
     return keys.filter(pa.array(is_first, pa.bool_()))
+
+
+def _plain(keys: pa.Table) -> pa.Table:
+    return keys.select(_SCHEMA_OF_ARROW.names).cast(_SCHEMA_OF_ARROW)
+
+
+def _collect_few(keys: DataFrame) -> pa.Table | None:
+    """Return keys as a table of Arrow; None if there are too many for this process."""
+    with translate_spark_errors():
+        found = keys.select(*_SCHEMA_OF_ARROW.names).limit(MAX_LOCAL_KEYS + 1).toArrow()
+    return found if len(found) <= MAX_LOCAL_KEYS else None
 
 
 def _read_here(store: LogStore, path: str) -> pa.Table:
@@ -206,7 +224,7 @@ def _read_here(store: LogStore, path: str) -> pa.Table:
 
 def _write_here(store: LogStore, folder: str, keys: pa.Table) -> tuple[str, int]:
     buffer, path = pa.BufferOutputStream(), f"{folder}/{uuid.uuid4().hex}.parquet"
-    pq.write_table(keys.select(_SCHEMA_OF_ARROW.names).cast(_SCHEMA_OF_ARROW), buffer)
+    pq.write_table(_plain(keys), buffer)
     content = buffer.getvalue().to_pybytes()
     store.put(path, content)
     return path, len(content)

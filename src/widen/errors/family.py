@@ -7,7 +7,25 @@ defect, without reading the message.
 from __future__ import annotations
 
 import re
-from typing import ClassVar
+from string import Formatter
+from typing import Any, ClassVar
+
+
+_LONGEST_VALUE = 300
+
+
+class _ValueFormatter(Formatter):
+    """Formats as `str.format` does, but cuts the representation of a value, which may be a whole data set."""
+
+    def convert_field(self, value: Any, conversion: str | None) -> Any:
+        """Return the value as the conversion asks for."""
+        text = super().convert_field(value, conversion)
+        if conversion == "r" and len(text) > _LONGEST_VALUE:
+            return f"{text[:_LONGEST_VALUE]}… ({len(text):,} characters)"
+        return text
+
+
+_FORMATTER = _ValueFormatter()
 
 
 class WidenError(Exception):
@@ -30,7 +48,7 @@ class WidenError(Exception):
     def __init__(self, **fields: object) -> None:
         self.fields = fields
         self.committed: tuple[str, int] | None = None
-        super().__init__(self.template.format(**fields))
+        super().__init__(_FORMATTER.format(self.template, **fields))
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (type(self), self.fields), {"committed": self.committed}
@@ -46,7 +64,7 @@ class WidenError(Exception):
     @property
     def advice(self) -> str:
         """What to do about it; empty if the message is enough."""
-        return self.hint.format(**self.fields)
+        return _FORMATTER.format(self.hint, **self.fields)
 
     def __str__(self) -> str:
         text = f"[{self.code}] {self.message}"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import pytest
 
+import widen
 from widen.errors import InvalidOption
 from widen.model.argument_types import check_arguments, describe, has_type
 
@@ -94,3 +96,11 @@ def test_descriptions_name_types_as_a_reader_writes_them() -> None:
     assert describe(Mapping[str, str | None]) == "Mapping[str, str or None]"
     assert describe(Literal["a", "b"]) == "'a', 'b'"
     assert describe(tuple[str, ...] | bool | None) == "tuple[str, ...], bool or None"
+
+
+def test_a_message_shows_the_beginning_of_a_large_value() -> None:
+    with pytest.raises(InvalidOption) as caught:
+        widen.ingest([{"id": number} for number in range(10_000)], "t")  # type: ignore[list-item]
+    assert len(caught.value.message) < 400
+    assert caught.value.message.endswith("… (138,890 characters).")
+    assert len(pickle.loads(pickle.dumps(caught.value)).fields["value"]) == 10_000

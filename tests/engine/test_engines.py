@@ -823,16 +823,18 @@ EXPRESSIONS = """
     CAST(id AS decimal(5,1)) AS e; CAST(id AS float) AS e; CAST(flag AS int) AS e; CAST(price AS double) AS e
     id::bigint AS e; CAST(day AS timestamp_ntz) AS e; CAST(CAST(d AS float) AS double) AS e; coalesce(text, 'none') AS e
     coalesce(deep.n, id) AS e; coalesce(deep.n, 0) AS e; text AS T; deep AS e; deep IS NULL AS e; NOT flag AS e
-    text IS NOT NULL AND flag AS e; concat(text, '!') AS e; 'a' AS e
+    text IS NOT NULL AND flag AS e; concat(text, '!') AS e; 'a' AS e; id % 2 AS e; -id % 3 AS e; deep.n % id AS e
+    id % 3000000000 AS e; id = 1 AS e; id <> deep.n AS e; id + 1 >= 3000000000 AS e; id % 5 < deep.n - 2 AS e
 """
 """What this process evaluates."""
 
 OTHER_EXPRESSIONS = """
-    id + 1; id + 2147483647 AS e; id * 9223372036854775807 AS e; id % 2 AS e; price / 3 AS e; id / 0 AS e
+    id + 1; id + 2147483647 AS e; id * 9223372036854775807 AS e; id / 0 AS e
+    id % -2 AS e; id % 0 AS e; price % 2 AS e; price / 3 AS e; price = 1 AS e; d < 1 AS e; id <=> 1 AS e
     CAST(id + 300 AS tinyint) AS e; CAST(text AS int) AS e; CAST(at AS string) AS e; CAST(d AS int) AS e
     items[-1] AS e; element_at(items, 1) AS e; m['b'] AS e; upper(text) AS e; *; id AS
     id + f AS e; price + d AS e; id + '1' AS e; coalesce(id, text) AS e; count(DISTINCT id) AS e; nothing
-    DISTINCT id; id, text; id FROM t; id = 1 AS e; 1e3 AS e; NULL AS e; price * -5 AS e; price * price AS e
+    DISTINCT id; id, text; id FROM t; 1e3 AS e; NULL AS e; price * -5 AS e; price * price AS e
 """
 """What it leaves to Spark."""
 

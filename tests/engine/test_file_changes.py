@@ -14,6 +14,8 @@ import widen
 from support.change import FEED, VECTORS, actions, last_commit, layout_name, leftovers
 from widen.errors import AssignedOverflow, CheckViolated, JobFailed, NotNullViolated
 from widen.spark.dml import file_changes, update_delete
+from widen.spark.engine import Engine, LocalSession
+from widen.spark.read.local_rows import NotLocal
 from widen.table import Table
 
 COLUMNS = "id int, p string, f double, s struct<x: int, y: string>, t timestamp"
@@ -37,6 +39,7 @@ WORKS: dict[str, Any] = {
     "a new column": lambda table, spark: table.delete("n IS NULL AND id < 3", spark=spark),
     "no row": lambda table, spark: table.update({"id": "id + 1"}, "id > 99", spark=spark),
     "all rows": lambda table, spark: table.update({"n": "id * 2"}, spark=spark),
+    "nothing in columns": lambda table, spark: table.update({"f": "NULL", "s": "null"}, "id > 8", spark=spark),
     "several columns": lambda table, spark: table.update(
         {"id": "-id", "f": "id", "p": "'new'"}, "t < TIMESTAMP'2024-01-07T00:00:00Z' AND p LIKE 'p%'", spark=spark
     ),
@@ -50,6 +53,10 @@ WORKS: dict[str, Any] = {
         .table.delete("id % 3 = 0", spark=spark)
     ),
 }
+
+
+FOR_SPARK = {"rows that Spark finds", "rows of a column"}
+"""The works that start Spark."""
 
 
 def written_table(spark: SparkSession, place: Path, properties: dict[str, str], split: tuple[str, ...]) -> Table:
@@ -94,16 +101,24 @@ def test_arrow_changes_what_spark_changes(
     split: tuple[str, ...],
     work: str,
 ) -> None:
-    found = []
-    for lane, refused in (("arrow", "change_in_place"), ("spark", "change_files")):
+    found, starts = [], []
+    here: Any = LocalSession(Engine.AUTO, lambda reason: starts.append(reason) or spark)
+    # A lane may not do what another one does.
+    for lane, refused in (("arrow", "change_in_place"), ("spark", "change_files"), ("here", "change_in_place")):
         table = written_table(spark, tmp_path / lane, properties, split)
         first = table.version + 1
         with monkeypatch.context() as patched:
-            patched.setattr(update_delete, refused, lambda *_: None)  # the arrow lane may not fall back
-            WORKS[work](table, spark)
+            patched.setattr(update_delete, refused, refuse)
+            WORKS[work](table, here if lane == "here" else spark)
         found.append(told(spark, table, first) if table.refresh().version >= first else table.version)
         assert leftovers(table) == []
     assert found[0] == found[1]
+    assert found[0] == found[2]
+    assert bool(starts) == (work in FOR_SPARK), starts
+
+
+def refuse(*_: object) -> None:
+    raise NotLocal("it is not for this lane")
 
 
 @pytest.mark.parametrize(("properties", "split"), LAYOUTS, ids=layout_name)
@@ -121,7 +136,7 @@ def test_tasks_do_the_same_with_large_files(
         if lane == "tasks":
             monkeypatch.setattr(file_changes, "LOCAL_BYTES", 0)
             monkeypatch.setattr(file_changes, "TASK_BYTES", 1_000)
-        monkeypatch.setattr(update_delete, "change_in_place", lambda *_: None)
+        monkeypatch.setattr(update_delete, "change_in_place", refuse)
         table.update({"n": "id + 1"}, "id % 3 = 1", spark=spark).table.delete("id > 7 OR f IS NULL", spark=spark)
         table.refresh().update({"p": "'here'"}, "pmod(id, 4) IN (0, 2)", spark=spark)
         found.append(told(spark, table, first))

@@ -26,7 +26,7 @@ from widen.errors import (
     TableNotFound,
     VersionNotFound,
 )
-from widen.spark import session
+from widen.spark import engine, session
 from widen.table import Table
 
 FEED = {"delta.enableChangeDataFeed": "true", "delta.enableTypeWidening": "true"}
@@ -51,11 +51,12 @@ def past(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def without_spark(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[str] | None]:
-    """Runs a query as a process does that has no session; None if it starts one."""
+    """Runs a statement as a process does that has no session; None if it starts one."""
 
     def read(text: str, *options: str) -> list[str] | None:
         with monkeypatch.context() as patch:
-            patch.setattr(session, "find_active", lambda: None)
+            for module in (session, engine):
+                patch.setattr(module, "find_active", lambda: None)
             patch.setattr(output, "spark_session", lambda: pytest.skip("it starts Spark"))
             try:
                 return sorted(run("sql", text, *options, "--json").stdout.splitlines())
@@ -109,6 +110,34 @@ def test_a_plain_query_needs_no_spark(without_spark: Callable[[str], list[str] |
         assert without_spark(text) is None, query
         assert run("sql", text, "--json").exit_code == 0, query
     assert len(without_spark(f"SELECT id FROM delta.`{past}` LIMIT 1") or []) == 1
+
+
+CHANGES = """
+    DELETE FROM {} WHERE id = 2 OR name IS NULL
+    UPDATE {} SET name = concat(name, '!'), ID = id * 2 WHERE id BETWEEN 1 AND 3000
+    UPDATE {} SET name = DEFAULT
+    DELETE FROM {}
+"""
+
+
+def test_a_plain_change_needs_no_spark(spark: SparkSession, without_spark: Any, tmp_path: Path) -> None:
+    for number, change in enumerate(CHANGES.strip().splitlines()):
+        found = []
+        for lane in ("here", "spark"):
+            t = f"delta.`{tmp_path}/{number}-{lane}`"
+            widen.sql(f"CREATE TABLE {t} (id bigint, name string)", spark=spark)
+            widen.sql(f"INSERT INTO {t} VALUES (1, 'a'), (2, 'b'), (3000, NULL), (5000, 'd')", spark=spark)
+            if lane == "here":
+                assert without_spark(change.format(t)) is not None, change
+            else:
+                assert run_json("sql", change.format(t))["version"] == 2
+            found.append(
+                (rows(spark, f"SELECT * FROM {t}"), Table(f"{tmp_path}/{number}-{lane}").history(1)[0].metrics)
+            )
+        names = ("numDeletedRows", "numUpdatedRows", "numCopiedRows", "numAddedFiles", "numRemovedFiles")
+        assert found[0][0] == found[1][0], change
+        assert [found[0][1].get(each) for each in names] == [found[1][1].get(each) for each in names], change
+    assert without_spark(f"DELETE FROM {t} WHERE length(name) = 1") is None
 
 
 def test_queries_read_versions_and_changes_anywhere(spark: SparkSession, past: str) -> None:

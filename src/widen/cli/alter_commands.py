@@ -196,7 +196,8 @@ STDIN = "-"
 
 def _run_statement(text: str, settings: dict[str, str], limit: int | None, catalog: str | None, *, json: bool) -> None:
     from widen.report import terminal
-    from widen.sql_commands.execute import needs_session, run_statement
+    from widen.spark.engine import is_local
+    from widen.sql_commands.execute import may_need_no_session, needs_session, run_statement
     from widen.sql_commands.parser import parse_sql
     from widen.sql_commands.statements import ChangedTable, Query, QueryResult
     from widen.table import Table
@@ -206,8 +207,15 @@ def _run_statement(text: str, settings: dict[str, str], limit: int | None, catal
         query = partial(_query_here, statement.text, settings, catalog)
         if show_query(query, limit, json=json):
             return
-    session = output.spark_session() if needs_session(statement, catalog) else None
-    done = run_statement(statement, session, settings, catalog)
+    if may_need_no_session(statement):
+        with progress("changing rows") as update:
+            session = output.choose_session(None, update)
+            done = run_statement(statement, session, settings, catalog)
+        if not is_local(session):
+            output.note_engine(session)
+    else:
+        spark = output.spark_session() if needs_session(statement, catalog) else None
+        done = run_statement(statement, spark, settings, catalog)
     if isinstance(done, ChangedTable):
         if isinstance(done.table, Table):
             report_change(done.before, done.table, json=json)

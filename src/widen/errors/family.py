@@ -10,7 +10,6 @@ import re
 from string import Formatter
 from typing import Any, ClassVar
 
-
 _LONGEST_VALUE = 300
 
 

@@ -23,6 +23,7 @@ from widen.model.types import ArrayType, DataType, MapType, StructType, name_key
 from widen.protocol.column_metadata import find_default
 from widen.protocol.table_features import supported_features
 from widen.spark.dml.merge import MergeClause
+from widen.spark.engine import open_session
 from widen.spark.errors import translate_spark_errors
 from widen.spark.expression import Expression
 from widen.spark.session import RETENTION_CHECK, find_session, is_setting_on, schema_evolution_settings
@@ -151,7 +152,8 @@ def run_statement(
     if isinstance(statement, Question):
         return run_query(statement, table)
     if isinstance(statement, RowStatement):
-        runner = QueryRunner(find_session(spark), storage_options, tables)
+        session = open_session(spark) if may_need_no_session(statement) else find_session(spark)
+        runner = QueryRunner(session, storage_options, tables)
         return ChangedTable(change_rows(statement, table, runner), before)
     if isinstance(statement, Upkeep):
         return _keep_up(statement, table, spark)
@@ -202,6 +204,11 @@ def needs_session(statement: Statement | RowStatement, catalog: CatalogSource | 
         return True
     is_named = statement.table.location is None
     return is_named and (catalog is None or IcebergCatalog(catalog).find(statement.table) is None)
+
+
+def may_need_no_session(statement: Statement | RowStatement) -> bool:
+    """Return whether a statement changes rows of a Delta table, which this process may do."""
+    return isinstance(statement, (Update, Delete)) and statement.table.location is not None
 
 
 def _keep_up(statement: Upkeep, table: Table, spark: SparkSession | None) -> ChangedTable | QueryResult:

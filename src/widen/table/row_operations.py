@@ -132,7 +132,8 @@ class RowChangesMixin(TableVersion):
         Args:
             where: The condition on the rows to delete, in Spark SQL or as a column; without it all rows are deleted. A
                 string also skips files by their statistics, and does not conflict with commits that add other rows.
-            spark: The session, classic or Connect; by default the active one, else a local one.
+            spark: The session, classic or Connect; by default the active one, else a local one, which starts only if
+                Arrow does not evaluate the condition, or read or write the table, exactly.
 
         Raises:
             AppendOnlyTable: the table is append-only.
@@ -149,11 +150,11 @@ class RowChangesMixin(TableVersion):
         """
         from widen.spark.dml import update_delete
         from widen.spark.dml.merge import delete_metrics
+        from widen.spark.engine import open_session
         from widen.spark.expression import expression_text
-        from widen.spark.session import find_session
 
         self._ensure_changeable("DELETE")
-        result = update_delete.delete(find_session(spark), self._snapshot, where)
+        result = update_delete.delete(open_session(spark), self._snapshot, where)
         parameters = {"predicate": [] if where is None else [expression_text(where)]}
         return self._commit_change(result, "DELETE", parameters, delete_metrics)
 
@@ -170,7 +171,7 @@ class RowChangesMixin(TableVersion):
         Column types do not change: a value that is out of range for its column fails the update.
 
         Args:
-            spark: The session.
+            spark: The session; as in `delete`.
             assignments: The new values, in Spark SQL or as columns, by column path, e.g.
                 ``{"amount": "amount * 2", "address.zip": "'9000'"}``. All of them refer to the row before the update.
             where: The condition on the rows to update; without it all rows are updated.
@@ -196,11 +197,11 @@ class RowChangesMixin(TableVersion):
         """
         from widen.spark.dml import update_delete
         from widen.spark.dml.merge import update_metrics
+        from widen.spark.engine import open_session
         from widen.spark.expression import expression_text
-        from widen.spark.session import find_session
 
         self._ensure_changeable("UPDATE")
-        result = update_delete.update(find_session(spark), self._snapshot, assignments, where)
+        result = update_delete.update(open_session(spark), self._snapshot, assignments, where)
         parameters = {"predicate": [] if where is None else [expression_text(where)]}
         return self._commit_change(result, "UPDATE", parameters, update_metrics)
 

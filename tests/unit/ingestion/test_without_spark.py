@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from pyiceberg.catalog.sql import SqlCatalog
 
 import widen
@@ -55,6 +55,43 @@ def test_records_are_loaded_and_proved(tmp_path: Path) -> None:
     version, records, _, schema, _ = values(SHOW, str(source), str(table))
     assert (version, records) == (1, 1)
     assert schema == "struct<id: bigint, n: struct<x: boolean>, price: double, tags: array<string>>"
+
+
+CHANGE = """
+source, table = sys.argv[1:3]
+widen.ingest(source, table, evolve="split")
+opened = widen.Table(table)
+opened.set_properties({f"delta.enable{name}": "true" for name in sys.argv[3:]})
+done = [opened.delete("id IN (2, 9) OR price IS NULL"), opened.update({"price": "price * 2"}, where="id >= 5")]
+widen.sql(f"UPDATE delta.`{table}` SET tag = upper_case WHERE id = 4".replace("upper_case", "'X'"))
+widen.sql(f"DELETE FROM delta.`{table}` WHERE tag LIKE 'b%' AND id < 4")
+kept = widen.Table(table).version
+try:
+    opened.delete("length(tag) = 1")
+except widen.errors.SparkUnavailable:
+    print(json.dumps([[change.metrics["numDeletedRows" if at == 0 else "numUpdatedRows"] for at, change in
+        enumerate(done)], kept == widen.Table(table).version]))
+"""
+
+
+@pytest.mark.parametrize(
+    "features", [(), ("DeletionVectors",), ("ChangeDataFeed",), ("DeletionVectors", "ChangeDataFeed")], ids="+".join
+)
+def test_rows_are_changed(tmp_path: Path, features: tuple[str, ...]) -> None:
+    source, table = tmp_path / "in.json", tmp_path / "t"
+    records = [{"id": n, "price": None if n == 3 else n / 2, "tag": "ab"[n % 2]} for n in range(10)]
+    source.write_text("".join(f"{json.dumps(each)}\n" for each in records))
+    assert values(CHANGE, str(source), str(table), *features) == [[3, 4], True]
+    expected = [(0, 0.0, "a"), (4, 2.0, "X"), *((n, float(n), "ab"[n % 2]) for n in (5, 6, 7, 8))]
+    rows = sorted((row["id"], row["price"], row["tag"]) for row in widen.Table(table).to_arrow().to_pylist())
+    assert rows == expected
+    other = (
+        QueryBuilder()
+        .register("t", DeltaTable(str(table)))
+        .execute("SELECT id, price, tag FROM t ORDER BY id")
+        .read_all()
+    )
+    assert [tuple(row.values()) for row in pa.table(other).to_pylist()] == expected
 
 
 ICEBERG = """

@@ -26,11 +26,13 @@ from pyroaring import BitMap64
 from widen.errors import CorruptFile, EngineUnsuitable, RowRefused, StorageError
 from widen.log.commit_outcome import discard_folder
 from widen.log.log_store import LogStore
+from widen.model.display import size_text
 from widen.model.types import DataType, StructType
 from widen.protocol.actions import Add, AddCdc, DeletionVector
 from widen.protocol.column_mapping import CHANGE_FOLDER, CHANGE_TYPE, with_change_type
 from widen.protocol.file_statistics import FileStatistics, with_loose_bounds
 from widen.schema.table_state import referenced_columns
+from widen.spark.arrow_types import count_up
 from widen.spark.dml.change_context import (
     ChangeContext,
     ChangeFiles,
@@ -40,6 +42,7 @@ from widen.spark.dml.change_context import (
     ensure_same_count,
 )
 from widen.spark.dml.rows_and_changes import put_vectors, to_bitmaps
+from widen.spark.engine import is_local
 from widen.spark.errors import translate_spark_errors
 from widen.spark.expression import Expression, to_column
 from widen.spark.read.deleted_rows import BROADCAST_ROWS, load_vector, mark_rows, to_bitmap
@@ -142,33 +145,28 @@ _NOTHING = _Outcome()
 
 def change_files(
     context: ChangeContext, where: Expression | None, values: Mapping[str, tuple[str, DataType]] | None
-) -> ChangeResult | None:
+) -> ChangeResult:
     """Update or delete rows, and return the result; nothing is committed.
 
     Args:
-        where: The condition, which Spark has accepted; None for all rows.
+        where: The condition, which Spark has accepted, or will not see; None for all rows.
         values: The new values by column, with the types that Spark gives them; None to delete rows.
 
-    Returns:
-        None if Spark has to make the change; then nothing is left of what was written.
-
     Raises:
+        NotLocal: Spark has to make the change; nothing is left of what was written.
         JobFailed: the Spark job failed.
     """
     with ChangeFiles(context) as files:
         try:
             plan = _with_condition(context, _plan(files, values), where)
-        except (NotLocal, EngineUnsuitable):
-            return None
+        except EngineUnsuitable as error:
+            raise NotLocal(str(error.fields["reason"])) from error
         adds = context.adds if plan.found is None else {key: context.adds[key] for key in plan.found}
         outcome = _run(context, plan, adds)
-        if outcome is not None and _has_unrecorded_rows(plan, outcome):
+        if _has_unrecorded_rows(plan, outcome):
             whole = {file.key: context.adds[file.key] for file in outcome.files if file.is_whole}
             more = _run(context, replace(plan, records_whole=True), whole, outcome)
-            outcome = more and msgspec.structs.replace(outcome, changes=more.changes)
-        if outcome is None:
-            ChangeResult(folders=files.folders).discard(context.store)
-            return None
+            outcome = msgspec.structs.replace(outcome, changes=more.changes)
         return _to_result(files, plan, outcome)
 
 
@@ -176,7 +174,7 @@ def _with_condition(context: ChangeContext, plan: _FileChange, where: Expression
     """Return what tasks do for a condition; Spark has found the rows if only it evaluates the condition.
 
     Raises:
-        NotLocal: there are too many rows for that.
+        NotLocal: there are too many rows for that, or no Spark.
     """
     if where is None:
         return plan
@@ -184,6 +182,8 @@ def _with_condition(context: ChangeContext, plan: _FileChange, where: Expression
     try:
         test = plan_condition(_plain(where), schema)
     except NotLocal:
+        if is_local(context.spark):
+            raise
         return replace(plan, found=_find_by_spark(context, where))
     used = {path[0] for path in referenced_columns(_plain(where), schema)}
     columns = StructType(tuple(field for field in schema if field.name in used))
@@ -295,11 +295,12 @@ def _to_cdc(sink: TableSink, part: PartFile) -> AddCdc:
 _outcomes = msgspec.json.Decoder(_Outcome)
 
 
-def _run(
-    context: ChangeContext, plan: _FileChange, adds: Mapping[str, Add], before: _Outcome = _NOTHING
-) -> _Outcome | None:
-    """Change files in this process or in tasks, and return what has been done with what was before; None if only Spark
-    can.
+def _run(context: ChangeContext, plan: _FileChange, adds: Mapping[str, Add], before: _Outcome = _NOTHING) -> _Outcome:
+    """Change files in this process or in tasks, and return what has been done with what was before.
+
+    Raises:
+        NotLocal: only Spark can.
+        JobFailed: the Spark job failed.
     """
     # Without statistics, which tasks do not need and which may be larger than everything else.
     bare = {key: msgspec.structs.replace(add, stats=None) for key, add in adds.items()}
@@ -308,6 +309,8 @@ def _run(
     if total <= LOCAL_BYTES:
         with ThreadPoolExecutor(THREADS) as pool:  # Arrow works outside of Python's lock
             done = list(pool.map(partial(_change_group, plan), groups))
+    elif is_local(context.spark):
+        raise NotLocal(f"the files that may have such rows have {size_text(total)}, more than {size_text(LOCAL_BYTES)}")
     else:
         texts = [(msgspec.json.encode(group).decode(),) for group in groups]
         frame = context.spark.createDataFrame(texts, "files string").repartition(len(texts))
@@ -317,8 +320,9 @@ def _run(
         kept = {part.path for each in (before, *done) for part in (*each.rows, *each.changes)}
         for sink in plan.sinks:  # Spark may have run a task twice
             discard_folder(plan.store, sink.job, but=kept)
-    if any(each.refusal is not None for each in done):
-        return None
+    refusal = next((each.refusal for each in done if each.refusal is not None), None)
+    if refusal is not None:
+        raise NotLocal(refusal)
     everything = (before, *done)
     return _Outcome(
         tuple(file for each in everything for file in each.files),
@@ -422,7 +426,15 @@ def _with_columns(rows: pa.Table, values: Mapping[str, pa.Array]) -> pa.Table:
 
 def _in_place(rows: pa.Table, is_changed: pa.Array, values: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
     """Return columns of which some rows have new values."""
-    return {name: pc.replace_with_mask(_flat(rows[name]), is_changed, new) for name, new in values.items()}
+    return {name: _put(_flat(rows[name]), is_changed, new) for name, new in values.items()}
+
+
+def _put(column: pa.Array, is_changed: pa.Array, new: pa.Array) -> pa.Array:
+    """Return a column with new values where rows change."""
+    if not pa.types.is_nested(column.type):
+        return pc.replace_with_mask(column, is_changed, new)
+    numbers = pc.add(pc.cumulative_sum(is_changed.cast(pa.int64())), len(column) - 1)
+    return pa.concat_arrays([column, new]).take(pc.if_else(is_changed, numbers, count_up(len(column), 0, pa.int64())))
 
 
 def _with_vectors(

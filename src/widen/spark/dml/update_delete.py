@@ -33,8 +33,11 @@ from widen.spark.dml.assignment import AssignedValue, ChangeKind, assign_columns
 from widen.spark.dml.change_context import ChangeContext, ChangeFiles, ChangeResult, remove_whole_files
 from widen.spark.dml.change_rows import change_in_place
 from widen.spark.dml.file_changes import change_files
+from widen.spark.engine import is_local, require_spark
 from widen.spark.errors import raise_expression, translate_spark_errors, unpersist
 from widen.spark.expression import Expression, ensure_deterministic_condition, expression_text, to_column
+from widen.spark.read.local_query import find_types
+from widen.spark.read.local_rows import NotLocal
 from widen.spark.read.predicates import files_in_partitions, files_in_same_partitions, parse_predicate
 from widen.spark.read.scan import read_snapshot, select_files
 from widen.spark.spark_types import (
@@ -67,14 +70,20 @@ def delete(
         UnsupportedFeatureForWrite: row tracking is enabled, but the properties do not name its columns.
     """
     context = _change_context(spark, snapshot, where, metadata or snapshot.metadata)
-    files = context.candidates
-    if where is not None:
-        matching = files_in_partitions(spark, snapshot, files, where)
-        if matching is None:
-            done = change_files(context, where, None)
-            return change_in_place(context, to_column(where), {}, ChangeKind.DELETE) if done is None else done
-        files = matching
-    return remove_whole_files(files, context.reads)
+    if where is None:
+        return remove_whole_files(context.candidates, context.reads)
+    if is_local(spark):
+        try:
+            return change_files(context, where, None)
+        except NotLocal as error:
+            return delete(require_spark(spark, str(error)), snapshot, where, metadata)
+    matching = files_in_partitions(spark, snapshot, context.candidates, where)
+    if matching is not None:
+        return remove_whole_files(matching, context.reads)
+    try:
+        return change_files(context, where, None)
+    except NotLocal:
+        return change_in_place(context, to_column(where), {}, ChangeKind.DELETE)
 
 
 def update(
@@ -101,27 +110,52 @@ def update(
     paths = assigned_paths(Relation(snapshot.schema), assignments)
     ensure_identities_kept(snapshot.schema, paths.values())
     given = {path: assignments[text] for text, path in paths.items()}
+    # What Arrow may compute: SQL for whole columns.
+    texts = {path[0]: text for path, text in given.items() if len(path) == 1 and isinstance(text, str)}
+    if is_local(spark):
+        try:
+            return _update_here(spark, snapshot, texts, where, are_all=len(texts) == len(given))
+        except NotLocal as error:
+            return update(require_spark(spark, str(error)), snapshot, assignments, where)
     values = to_assigned_values(_empty_result(spark, snapshot), given)
-    incoming = overlay_types(snapshot.schema, {path: value.type for path, value in values.items()})
-    merge_schema(snapshot.schema, incoming, SchemaChangeOptions(casts=True, fills=False))
+    _ensure_assignable(snapshot, {path: value.type for path, value in values.items()})
     context = _change_context(spark, snapshot, where, snapshot.metadata)
-    texts = {
-        path[0]: (text, value.type)
-        for path, value in values.items()
-        if len(path) == 1 and isinstance(text := given[path], str)
-    }
-    done = change_files(context, where, texts) if len(texts) == len(values) else None
-    if done is not None:
-        return done
+    if len(texts) == len(given):
+        try:
+            return change_files(context, where, {name: (text, values[name,].type) for name, text in texts.items()})
+        except NotLocal:
+            pass
     new = assign_columns(snapshot.schema, values, lambda name: F.col(quote_name(name)))
     with translate_overflow():
         return change_in_place(context, F.lit(True) if where is None else to_column(where), new, ChangeKind.UPDATE)
 
 
+def _update_here(
+    spark: SparkSession, snapshot: Snapshot, texts: Mapping[str, str], where: Expression | None, *, are_all: bool
+) -> ChangeResult:
+    """Update rows in this process.
+
+    Raises:
+        NotLocal: only Spark can.
+        SchemaMismatch: a value does not fit its column.
+    """
+    if not are_all:
+        raise NotLocal("it assigns fields of structs")
+    types = find_types(snapshot.schema, texts)
+    _ensure_assignable(snapshot, {(name,): found for name, found in types.items()})
+    context = _change_context(spark, snapshot, where, snapshot.metadata)
+    return change_files(context, where, {name: (text, types[name]) for name, text in texts.items()})
+
+
+def _ensure_assignable(snapshot: Snapshot, types: Mapping[Path, DataType]) -> None:
+    incoming = overlay_types(snapshot.schema, types)
+    merge_schema(snapshot.schema, incoming, SchemaChangeOptions(casts=True, fills=False))
+
+
 def _change_context(
     spark: SparkSession, snapshot: Snapshot, where: Expression | None, metadata: Metadata
 ) -> ChangeContext:
-    if where is not None:
+    if where is not None and not is_local(spark):
         ensure_deterministic_condition(_empty_result(spark, snapshot), where)
     predicate = parse_predicate(where, snapshot.schema) if isinstance(where, str) else UnknownPredicate()
     return ChangeContext(spark, snapshot, metadata, select_files(snapshot, predicate))

@@ -32,6 +32,7 @@ from widen.model.types import (
     LONG,
     STRING,
     TIMESTAMP_NTZ,
+    VOID,
     ArrayType,
     DataType,
     DecimalType,
@@ -224,22 +225,44 @@ def plan_values(schema: StructType, expressions: Mapping[str, tuple[str, DataTyp
     Raises:
         NotLocal: only Spark evaluates one of them, or assigns its values to the column.
     """
-    types = {field.name: field.type for field in schema}
-    nodes = [(name, _parse(text)) for name, (text, _) in expressions.items()]
-    values = partial(_assign_values, _table_scope(schema), nodes, types)
-    empty = _no_rows(schema)
-    found = _evaluate_all(_table_scope(schema), nodes, empty)
-    if any(str(each.type) != str(kind) for each, (_, kind) in zip(found, expressions.values(), strict=True)):
+    texts = {name: text for name, (text, _) in expressions.items()}
+    if any(str(found) != str(expressions[name][1]) for name, found in find_types(schema, texts).items()):
         raise NotLocal("Spark gives an expression another type")
-    values(empty)
+    types = {field.name: field.type for field in schema}
+    nodes = [(name, _parse(text)) for name, text in texts.items()]
+    values = partial(_assign_values, _table_scope(schema), nodes, types)
+    values(_no_rows(schema))
     return values
+
+
+def find_types(schema: StructType, expressions: Mapping[str, str]) -> dict[str, DataType]:
+    """Return the types of expressions over the columns of a table, by their keys.
+
+    Raises:
+        NotLocal: only Spark evaluates one of them.
+    """
+    nodes = [(name, _parse(text)) for name, text in expressions.items()]
+    found = _evaluate_assigned(_table_scope(schema), nodes, _no_rows(schema))
+    return {name: each.type for (name, _), each in zip(nodes, found, strict=True)}
+
+
+def _evaluate_assigned(scope: _Scope, nodes: Sequence[tuple[str, Any]], rows: pa.Table) -> list[_Computed]:
+    """Return the values of expressions, which may be NULL."""
+    found = iter(_evaluate_all(scope, [pair for pair in nodes if not isinstance(pair[1], sql.Null)], rows))
+    nothing = _Computed(pa.nulls(rows.num_rows), VOID)
+    return [nothing if isinstance(node, sql.Null) else next(found) for _, node in nodes]
 
 
 def _assign_values(
     scope: _Scope, nodes: Sequence[tuple[str, Any]], types: Mapping[str, DataType], rows: pa.Table
 ) -> dict[str, pa.Array]:
-    found = zip(nodes, _evaluate_all(scope, nodes, rows), strict=True)
-    return {name: _cast(value, types[name], node).values for (name, node), value in found}
+    found = zip(nodes, _evaluate_assigned(scope, nodes, rows), strict=True)
+    return {
+        name: pa.nulls(rows.num_rows, to_arrow(types[name]))
+        if value.type == VOID
+        else _cast(value, types[name], node).values
+        for (name, node), value in found
+    }
 
 
 def _no_rows(schema: StructType) -> pa.Table:

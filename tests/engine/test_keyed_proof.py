@@ -250,6 +250,27 @@ def test_conditions_of_deletions_are_proved_alike(spark: SparkSession, tmp_path:
     assert 0 < here.keys.unknown_deletes < len(records)
 
 
+ORDERS: Mapping[str, list[list[Any]]] = {
+    "times, then numbers": [["2024-01-02T05:00:00Z", "2024-01-02T06:00:00.5Z"], [1714564800, "2024-02-02", 2.5, 1e3]],
+    "dates, then all kinds": [["2024-01-02", "2024-01-03"], [17145, "2024-02-02T06:00:00Z", "2024-02-02", "soon"]],
+    "numbers, then times": [[1714564800, 5000], [1714564800123, "2024-02-02T06:00:00Z", "2024-02-02"]],
+    "all kinds at once": [[5, "2024-01-02", "2024-01-02T05:00:00Z"], [1714564800123, "2024-03-02", 2.5, "soon"]],
+    "days, then dates": [[19000, 19001], ["2024-03-02", 19999, "2024-03-01"]],
+}
+
+
+@pytest.mark.parametrize("engine", ["local", "spark"])
+@pytest.mark.parametrize("name", ORDERS)
+def test_an_order_of_numbers_and_times_is_proved(spark: SparkSession, tmp_path: Path, name: str, engine: str) -> None:
+    keyed = open_keyed(spark, tmp_path, "delta", detect_dates=["at"])
+    first, second = ORDERS[name]
+    for orders in (first, second, [*reversed(second), *first]):
+        with mock.patch("widen.spark.engine.SESSION_WINS", new=engine == "spark"):
+            done = keyed.ingest([record(key % 3, order, key) for key, order in enumerate(orders)])
+        assert done.verification is not None
+        assert done.verification.is_clean, str(done.verification)
+
+
 def test_what_only_spark_proves_starts_it_before_the_commit(spark: SparkSession, tmp_path: Path) -> None:
     table = str(tmp_path / "t")
     keyed = Keyed(spark, tmp_path, "id", delete_when="upper(op) = 'D'")

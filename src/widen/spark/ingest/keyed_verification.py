@@ -49,7 +49,10 @@ from widen.proof.canonical import (
     digest,
     encode_form,
 )
+from widen.proof.expected_values import NOT_STORED, expected_value
+from widen.proof.json_reader import NumberToken
 from widen.proof.row_reader import RowReader
+from widen.proof.rules import DateString, SourceColumn, source_columns_by_key, to_temporal
 from widen.proof.source_reader import SourceReader
 from widen.schema.source_metadata import source_key
 from widen.schema.table_state import referenced_columns
@@ -136,7 +139,7 @@ class KeyedProof:
             source: The records of the batch, as texts.
             share: The share of the keys to compare.
         """
-        reader, limit = KeyReader.of(self.rules, self.schema), int(share * 2**32)
+        reader, limit = KeyReader.of(self.rules, self.schema, self.policy), int(share * 2**32)
         records = source.digests().mapInArrow(partial(_record_rows, reader, limit), _DDL).persist()
         try:
             with translate_spark_errors():
@@ -229,20 +232,28 @@ class KeyReader:
 
     Args:
         family: Whether sequences are numbers, times or texts; empty without a sequence.
+        columns: The columns of the sequence outside of arrays, which may hold a number as a time, and a time as one.
     """
 
     rules: KeyRules
     family: str
+    columns: tuple[SourceColumn, ...] = ()
 
     @staticmethod
-    def of(rules: KeyRules, schema: StructType) -> KeyReader:
+    def of(rules: KeyRules, schema: StructType, policy: Policy) -> KeyReader:
         """Return the reader for a table: the first column of the sequence says which of the three it is."""
-        columns = [] if rules.sequence_by is None else find_places(schema, rules.sequence_by)
-        if not columns:
+        places = [] if rules.sequence_by is None else find_places(schema, rules.sequence_by)
+        if rules.sequence_by is None or not places:
             return KeyReader(rules, "")
-        first = columns[0][0]
-        is_time = first in (DATE, TIMESTAMP, TIMESTAMP_NTZ)
-        return KeyReader(rules, "text" if first == STRING else "time" if is_time else "number")
+        first = places[0][0]
+        family = "text" if first == STRING else "time" if _is_time(first) else "number"
+        levels = [source_columns_by_key(schema, policy)]
+        columns: list[SourceColumn] = []
+        for name in rules.sequence_by:
+            wanted = fold_path((name,))
+            columns = [each for level in levels for key in level if fold_path((key,)) == wanted for each in level[key]]
+            levels = [each.fields for each in columns if each.fields is not None]
+        return KeyReader(rules, family, tuple(each for each in columns if each.dim == 0))
 
     def key(self, form: Form) -> bytes | None:
         """Return the key, None if a field of it is missing, null or not a scalar."""
@@ -273,18 +284,49 @@ class KeyReader:
             return None
         if self.family == "text":
             return value if isinstance(value, str) else None
+        if (self.family == "time") != isinstance(value, str):
+            value = self._as_other_kind(value)
+        if value is None:
+            return None
         if self.family == "time":
-            micros = read_micros(value) if isinstance(value, str) else None
+            micros = read_micros(value)
             return None if micros is None else str(micros)
-        if isinstance(value, msgspec.msgpack.Ext):
-            return bytes(value.data).decode()
-        return None if isinstance(value, str) else repr(value)
+        return bytes(value.data).decode() if isinstance(value, msgspec.msgpack.Ext) else repr(value)
+
+    def _as_other_kind(self, value: Any) -> Any:
+        """Return the time as which a column holds a number, or the number as which one holds a time; None if none does.
+
+        Source: docs/evolution-rules.md#d5, #u16
+        """
+        reads_dates = any(each.has_dates for each in self.columns)
+        has_dates = any(each.type == DATE for each in self.columns)
+        if isinstance(value, str):
+            given = to_temporal(value) if reads_dates or any(_is_time(each.type) for each in self.columns) else value
+        elif type(value) is not int:
+            return None
+        elif reads_dates and not has_dates and 0 <= value <= _LAST_DAY:
+            # Where numbers and times have columns, and dates have none, the form of a date is the number of its day.
+            given = DateString(date.fromordinal(_EPOCH + value))
+        else:
+            given = NumberToken(value)
+        if type(given) is str:
+            return None
+        found = (expected_value(each, given) for each in self.columns if _is_time(each.type) is (self.family == "time"))
+        return next((each for each in found if each is not NOT_STORED), None)
 
     def order(self, sequence: str | None) -> Any:
         """Return what compares the texts of sequences; nothing is older than everything."""
         if sequence is None:
             return (0,)
         return (1, sequence.encode() if self.family == "text" else Decimal(sequence))
+
+
+_EPOCH = date(1970, 1, 1).toordinal()
+_LAST_DAY = date.max.toordinal() - _EPOCH
+
+
+def _is_time(data_type: DataType) -> bool:
+    return data_type in (DATE, TIMESTAMP, TIMESTAMP_NTZ)
 
 
 def _value_at(form: Form, path: Path) -> Any:

@@ -151,7 +151,7 @@ class LocalKeyedProof:
         if reason is not None:
             raise NotLocal(reason)
         assert source.map_records is not None
-        reader, limit = KeyReader.of(self.rules, self.schema), int(share * 2**32)
+        reader, limit = KeyReader.of(self.rules, self.schema, self.policy), int(share * 2**32)
         records = source.map_records(partial(_record_batches, reader, self.rules.delete_when, self.schema))
         try:
             return self._compare(reader, _RECORDS.empty_table() if not len(records) else records, limit, share)

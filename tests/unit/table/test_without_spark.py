@@ -64,6 +64,14 @@ assert t.to_arrow().sort_by("id").to_pylist() == ROWS
 """,
     "to_pandas": "assert sorted(t.to_pandas()['id']) == [1, 2, 3]",
     "to_polars": "assert sorted(t.to_polars()['id']) == [1, 2, 3]",
+    "update": """
+assert t.update({"name": "'Alan Turing'"}, where="id = 2").metrics["numUpdatedRows"] == 1
+assert t.to_arrow().sort_by("id").to_pylist() == [ROWS[0], {"id": 2, "name": "Alan Turing"}, ROWS[2]]
+""",
+    "delete": """
+assert t.delete("id = 1 OR name IS NULL").metrics["numDeletedRows"] == 2
+assert t.to_arrow().to_pylist() == [ROWS[1]]
+""",
     "restore": "assert t.restore(0).table.to_arrow().num_rows == 0",
 }
 """What to do with the table, by its name in the guide."""
@@ -73,8 +81,8 @@ ROWS = [{"id": 1, "name": "Ada"}, {"id": 2, "name": "Alan"}, {"id": 3, "name": N
 
 NEED_SPARK = {
     "read": "widen.Table(place).read()",
-    "update": "widen.Table(place).update({'id': '1'}, where='id = 1')",
-    "delete": "widen.Table(place).delete('id = 1')",
+    "update": "widen.Table(place).update({'name': 'upper(name)'}, where='id = 1')",
+    "delete": "widen.Table(place).delete('length(name) = 3')",
 }
 NO_FRAME = "t = widen.Table(place)\nt.rewrite()\nt.optimize()\nt.append(None)"
 
@@ -102,7 +110,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
     write_deltalake(str(first), rows, mode="append")
     assert run({"enable": (first, ENABLE)}) == {}  # which deltalake cannot write to
     codes = {use: f"t, ROWS = widen.Table(place), {ROWS!r}\n{code}" for use, code in USES.items()}
-    codes |= {**NEED_SPARK, "no frame": NO_FRAME}
+    codes |= {**{f"{call} on Spark": code for call, code in NEED_SPARK.items()}, "no frame": NO_FRAME}
     return run({name: (shutil.copytree(first, place / name), code) for name, code in codes.items()})
 
 
@@ -115,8 +123,8 @@ def test_a_table_is_used_without_spark(use: str, said: Mapping[str, str]) -> Non
 
 @pytest.mark.parametrize("call", NEED_SPARK)
 def test_what_needs_spark_says_so(call: str, said: Mapping[str, str]) -> None:
-    assert "SparkUnavailable" in said[call]
-    assert "pip install 'widen[spark]'" in said[call]
+    assert "SparkUnavailable" in said[f"{call} on Spark"]
+    assert "pip install 'widen[spark]'" in said[f"{call} on Spark"]
 
 
 def test_what_is_no_frame_is_refused_and_what_is_done_already_needs_no_spark(said: Mapping[str, str]) -> None:

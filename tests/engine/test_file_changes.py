@@ -166,17 +166,24 @@ def test_tasks_do_the_same_with_large_files(
     assert found[0] == found[1]
 
 
-def test_what_breaks_a_rule_is_named_by_spark_and_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("most_bytes", [0, 2**20], ids=["in tasks", "here"])
+def test_what_breaks_a_rule_is_named_and_leaves_nothing(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_bytes: int
+) -> None:
+    monkeypatch.setattr(file_changes, "LOCAL_BYTES", most_bytes)
+    starts: list[str] = []
+    session: Any = LocalSession(Engine.AUTO, lambda reason: starts.append(reason) or spark) if most_bytes else spark
     table = widen.create_table(str(tmp_path), "id int NOT NULL, small smallint, n int")
     table.append(spark.sql("SELECT CAST(id AS int) id, 1S small, CAST(id AS int) n FROM range(10)"))
     table.add_constraint("positive", "n >= 0", spark=spark)
     with pytest.raises(CheckViolated, match="positive"):
-        table.update({"n": "n - 5"}, "id < 5", spark=spark)
+        table.update({"n": "n - 5"}, "id < 5", spark=session)
+    assert starts == []
     with pytest.raises(AssignedOverflow, match="9999"):
-        table.update({"small": "40000"}, "id = 3", spark=spark)
+        table.update({"small": "40000"}, "id = 3", spark=session)
     with pytest.raises(NotNullViolated):
-        table.update({"id": "CASE WHEN id > 5 THEN id END"}, "n > 4", spark=spark)
+        table.update({"id": "CASE WHEN id > 5 THEN id END"}, "n > 4", spark=session)
     with pytest.raises(JobFailed, match=r"(?i)overflow"):
-        table.delete("n + 2147483647 > 0", spark=spark)
+        table.delete("n + 2147483647 > 0", spark=session)
     assert leftovers(table) == []
-    assert table.update({"n": "n + 1"}, "id = 3", spark=spark).version == 3
+    assert table.update({"n": "n + 1"}, "id = 3", spark=session).version == 3

@@ -5,7 +5,7 @@ needs: the file without them or with their new values, the new rows alone, their
 passes through Java. Small changes need no Spark job; those of large files are the same work in tasks. Of a condition
 that only Spark evaluates, one job of Spark takes the first look, and returns the positions of the rows to this process.
 What Arrow does not read, compute or write exactly as Spark does is left to `widen.spark.dml.change_rows`, and so is an
-error, which Spark names.
+error that only Spark can name.
 
 Source: PROTOCOL.md#add-file-and-remove-file, #add-cdc-file, #deletion-vectors; Delta Lake's UPDATE and DELETE
 """
@@ -71,7 +71,7 @@ THREADS = 4
 MOST_ROWS = 64 * BROADCAST_ROWS
 """The number of rows of the files up to which Spark returns the positions of those that match to this process."""
 
-_REFUSALS = (NotLocal, CorruptFile, RowRefused, StorageError, OSError, pa.ArrowException)
+_REFUSALS = (NotLocal, CorruptFile, StorageError, OSError, pa.ArrowException)
 """After these, Spark makes the change, or says what is wrong."""
 
 
@@ -154,6 +154,7 @@ def change_files(
 
     Raises:
         NotLocal: Spark has to make the change; nothing is left of what was written.
+        RowRefused: a new row breaks a rule of the table.
         JobFailed: the Spark job failed.
     """
     with ChangeFiles(context) as files:
@@ -300,6 +301,7 @@ def _run(context: ChangeContext, plan: _FileChange, adds: Mapping[str, Add], bef
 
     Raises:
         NotLocal: only Spark can.
+        RowRefused: a new row breaks a rule of the table.
         JobFailed: the Spark job failed.
     """
     # Without statistics, which tasks do not need and which may be larger than everything else.
@@ -345,7 +347,10 @@ def _split(adds: Mapping[str, Add], most: int) -> list[dict[str, Add]]:
 def _change_in_task(plan: _FileChange, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     freeze_imports()
     for text in (text for batch in batches for text in batch.column(0).to_pylist()):
-        outcome = _change_group(plan, _groups.decode(text))
+        try:
+            outcome = _change_group(plan, _groups.decode(text))
+        except RowRefused as error:
+            outcome = _Outcome(refusal=str(error))
         yield pa.RecordBatch.from_pydict({"outcome": [msgspec.json.encode(outcome).decode()]})
 
 
@@ -353,7 +358,11 @@ _groups = msgspec.json.Decoder(dict[str, Add])
 
 
 def _change_group(plan: _FileChange, adds: Mapping[str, Add]) -> _Outcome:
-    """Change files, whose new rows and change data are written together."""
+    """Change files, whose new rows and change data are written together.
+
+    Raises:
+        RowRefused: a new row breaks a rule of the table.
+    """
     writers = [sink.open(pa.schema([])) for sink in plan.sinks]
     try:
         found: list[_ChangedFile] = []
@@ -366,12 +375,19 @@ def _change_group(plan: _FileChange, adds: Mapping[str, Add]) -> _Outcome:
                 _write_rows(plan, writers, add, file, positions)
         files = _with_vectors(plan, adds, found, marked) if plan.vectors else found
         parts = [writer.close() for writer in writers]
+    except RowRefused:
+        _discard(writers)
+        raise
     except _REFUSALS as error:
-        for writer in writers:
-            writer.discard()
+        _discard(writers)
         return _Outcome(refusal=str(error))
     rows, changes = (tuple(parts.pop(0)) if sink else () for sink in (plan.rows, plan.changes))
     return _Outcome(tuple(files), rows, changes)
+
+
+def _discard(writers: Iterable[PartitionedWriter]) -> None:
+    for writer in writers:
+        writer.discard()
 
 
 def _find_rows(plan: _FileChange, key: str, add: Add) -> tuple[_ChangedFile, BitMap64]:

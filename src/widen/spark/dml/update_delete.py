@@ -114,7 +114,9 @@ def update(
     texts = {path[0]: text for path, text in given.items() if len(path) == 1 and isinstance(text, str)}
     if is_local(spark):
         try:
-            return _update_here(spark, snapshot, texts, where, are_all=len(texts) == len(given))
+            if len(texts) < len(given):
+                raise NotLocal("it assigns fields of structs, or columns of Spark")
+            return _update_here(spark, snapshot, texts, where)
         except NotLocal as error:
             return update(require_spark(spark, str(error)), snapshot, assignments, where)
     values = to_assigned_values(_empty_result(spark, snapshot), given)
@@ -131,7 +133,7 @@ def update(
 
 
 def _update_here(
-    spark: SparkSession, snapshot: Snapshot, texts: Mapping[str, str], where: Expression | None, *, are_all: bool
+    spark: SparkSession, snapshot: Snapshot, texts: Mapping[str, str], where: Expression | None
 ) -> ChangeResult:
     """Update rows in this process.
 
@@ -139,8 +141,6 @@ def _update_here(
         NotLocal: only Spark can.
         SchemaMismatch: a value does not fit its column.
     """
-    if not are_all:
-        raise NotLocal("it assigns fields of structs")
     types = find_types(snapshot.schema, texts)
     _ensure_assignable(snapshot, {(name,): found for name, found in types.items()})
     context = _change_context(spark, snapshot, where, snapshot.metadata)

@@ -14,6 +14,7 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
 import widen
+from support.change import in_one_task
 from support.exact import assert_same
 from support.race import interrupt
 from widen.errors import CorruptFile, EnabledWithoutFeature, FeatureRequired, JobFailed, NotNullViolated, SchemaMismatch
@@ -293,7 +294,7 @@ def test_a_null_against_the_schema_fails_the_whole_append(
     good = [(1, (1,), [(1,), None], {"k": None}), (2, None, None, None)]
     table.append(spark.createDataFrame(good, STRICT.replace(" not null", "")))
     with pytest.raises(NotNullViolated, match=f"Column {column} is NOT NULL, but a row has null in it"):
-        table.append(spark.createDataFrame([*good, row], STRICT.replace(" not null", "")))
+        table.append(in_one_task(spark, [*good, row], STRICT.replace(" not null", "")))
     assert (Table(str(tmp_path)).version, table.read(spark=spark).count()) == (1, 2)
     assert len(parquet_files(tmp_path)) == table.files().num_rows
 
@@ -306,7 +307,7 @@ def test_a_missing_column_that_must_not_be_null(spark: SparkSession, tmp_path: P
 
 def test_a_failing_job_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:
     table = widen.create_table(str(tmp_path), "a int")
-    frame = spark.range(0, 1000, numPartitions=4)
+    frame = spark.range(0, 1000, numPartitions=1)
     broken = frame.select(F.when(F.col("id") == 999, F.raise_error("broken")).otherwise(1).cast("int").alias("a"))
     with pytest.raises(JobFailed, match="broken"):
         table.append(broken)

@@ -14,6 +14,7 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 import widen
+from support.change import in_one_task
 from support.exact import assert_same
 from widen.errors import CheckViolated, IcebergIncompatible, SchemaMismatch, TypeChangeRefused
 from widen.model.column_path import fields
@@ -152,7 +153,7 @@ def test_rules_hold_there_too_and_nothing_is_left_of_what_fails(spark: SparkSess
     table = widen.create_table(str(tmp_path), "a int not null, l array<int>", properties=properties)
     table.append(spark.createDataFrame([(1, [1])], "a int, l array<int>"))
     with pytest.raises(CheckViolated, match="positive"):
-        table.append(spark.createDataFrame([(1, [1]), (-1, [2])], "a int, l array<int>"))
+        table.append(in_one_task(spark, [(1, [1]), (-1, [2])], "a int, l array<int>"))
     table.append(spark.createDataFrame([], "a int, l array<int>"))
     assert len([path for path in tmp_path.rglob("*.parquet") if "_delta_log" not in path.parts]) == 1
     assert_same(table.read(spark=spark).collect(), [Row(a=1, l=[1])])

@@ -12,6 +12,7 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
 import widen
+from support.change import in_one_task
 from support.exact import assert_same
 from widen.errors import (
     CheckViolated,
@@ -96,7 +97,7 @@ def test_a_row_that_breaks_a_rule_fails_the_append_with_its_values(
 ) -> None:
     before = ruled.refresh().version
     with pytest.raises(CheckViolated) as caught:
-        ruled.append(spark.createDataFrame([GOOD, row], ROW))
+        ruled.append(in_one_task(spark, [GOOD, row], ROW))
     assert caught.value.fields == {"name": name, "expression": expression, "values": values}
     assert caught.value.code == "DELTA_VIOLATE_CONSTRAINT_WITH_VALUES"
     assert Table(ruled.location).version == before

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 import msgspec
 import pyarrow.parquet as pq
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import widen
 from widen.protocol.actions import DeletionVector
@@ -39,6 +40,14 @@ def layout_name(layout: Any) -> str:
 def numbered(first: int, last: int) -> list[tuple[int, str, tuple[int, str]]]:
     """Rows with ids from the first to before the last one, in three partitions."""
     return [(n, f"p{n % 3}", (n, "old")) for n in range(first, last)]
+
+
+def in_one_task(spark: SparkSession, rows: Sequence[tuple[Any, ...]], schema: str) -> DataFrame:
+    """Rows of which one fails a write, for tests that look for what is left of it.
+
+    Spark does not wait for the other tasks of a job that fails; they may leave files after the rest is gone.
+    """
+    return spark.createDataFrame(rows, schema).coalesce(1)
 
 
 def two_files(spark: SparkSession, place: Path, properties: dict[str, str], partition_by: tuple[str, ...]) -> Table:

@@ -727,7 +727,7 @@ def test_a_large_csv_file_is_verified_in_this_process(
 def test_rows_that_other_writers_have_deleted_from_iceberg_tables_need_no_spark(
     tmp_path: Path, missing: dict[str, Any], kind: str
 ) -> None:
-    """A row that was deleted by its position is no row of its key, for the decision, the copies and the proof."""
+    """Rows deleted by position do not exist for their keys: not when deciding, not when copying, not in the proof."""
     catalog = tmp_path / "c.db"
     words = {"engine": "local", "catalog": catalog, "key": ["id"], **DELETES, **missing, "verify": True}
 

@@ -134,7 +134,7 @@ def query_files(
     if len({name_key(name) for name, _ in columns}) < len(columns):
         raise NotLocal("it selects a column twice")
     predicate = None if where is None else parse_predicate(where, table_schema)
-    test = None if where is None else plan_condition(where, table_schema)
+    test = None if where is None or predicate is None else _test_rows(where, predicate, table_schema)
     files = open_files(predicate)
     reads_all = predicate is not None or limit is None or any(counts)
     if reads_all and files.size_bytes > MAX_LOCAL_BYTES:
@@ -168,7 +168,18 @@ def plan_condition(where: str, schema: StructType) -> RowTest:
     Raises:
         NotLocal: only Spark evaluates it.
     """
-    predicate = parse_predicate(where, schema)
+    return _test_rows(where, parse_predicate(where, schema), schema)
+
+
+def _test_rows(where: str, predicate: Predicate, schema: StructType) -> RowTest:
+    """Return the test of a condition.
+
+    Args:
+        predicate: The same condition, whose parts that it cannot express are unknown.
+
+    Raises:
+        NotLocal: only Spark evaluates it.
+    """
     try:
         ensure_exact(predicate)
     except NotLocal:
@@ -225,13 +236,14 @@ def plan_values(schema: StructType, expressions: Mapping[str, tuple[str, DataTyp
     Raises:
         NotLocal: only Spark evaluates one of them, or assigns its values to the column.
     """
-    texts = {name: text for name, (text, _) in expressions.items()}
-    if any(str(found) != str(expressions[name][1]) for name, found in find_types(schema, texts).items()):
-        raise NotLocal("Spark gives an expression another type")
     types = {field.name: field.type for field in schema}
-    nodes = [(name, _parse(text)) for name, text in texts.items()]
-    values = partial(_assign_values, _table_scope(schema), nodes, types)
-    values(_no_rows(schema))
+    nodes = [(name, _parse(text)) for name, (text, _) in expressions.items()]
+    scope, empty = _table_scope(schema), _no_rows(schema)
+    found = _evaluate_assigned(scope, nodes, empty)
+    if any(str(each.type) != str(kind) for each, (_, kind) in zip(found, expressions.values(), strict=True)):
+        raise NotLocal("Spark gives an expression another type")
+    values = partial(_assign_values, scope, nodes, types)
+    values(empty)
     return values
 
 

@@ -26,7 +26,8 @@ from engine.test_keys_iceberg import IcebergKeyed
 from engine.test_row_versions import partial_records
 from widen.protocol.actions import Add
 from widen.spark.dml import local_keys
-from widen.spark.dml.local_keys import DeltaFiles, KeyedTable, LocalMerge
+from widen.spark.dml.keyed_files import DeltaFiles, KeyedTable, NewRows
+from widen.spark.dml.local_keys import LocalMerge
 from widen.spark.engine import Engine, LocalSession, is_local, require_spark
 
 Mutant = Callable[[LocalMerge, KeyedTable, Sequence[Add]], LocalMerge]
@@ -147,13 +148,14 @@ def test_the_proof_finds_partial_records_that_are_put_wrong(
     keyed.ingest([{"id": 1, "at": 1, "a": 1, "b": 1, "op": "u"}, {"id": 2, "at": 1, "a": 2, "b": 2, "op": "u"}])
 
     def mutate(merge: LocalMerge, *_: Any) -> LocalMerge:
-        assert merge.merged is not None
+        assert merge.new_rows is not None
+        rows = pa.concat_tables(merge.new_rows.read())
         column = {"a field that is kept": "b", "a field that is set": "a"}.get(name)
         if column is None:
-            return replace(merge, merged=merge.merged.slice(1))
-        at = next(at for at, each in enumerate(merge.merged.column_names) if each == column)
-        field = merge.merged.schema.field(at)
-        return replace(merge, merged=merge.merged.set_column(at, field, pa.nulls(len(merge.merged), field.type)))
+            return replace(merge, new_rows=NewRows.of(rows.slice(1)))
+        at = rows.column_names.index(column)
+        field = rows.schema.field(at)
+        return replace(merge, new_rows=NewRows.of(rows.set_column(at, field, pa.nulls(len(rows), field.type))))
 
     wrap_decision(monkeypatch, mutate, found)
     for module in ("widen.targets.delta", "widen.targets.iceberg"):
@@ -162,6 +164,52 @@ def test_the_proof_finds_partial_records_that_are_put_wrong(
     assert found
     assert proof is not None
     assert not proof.is_clean
+
+
+def with_cell(rows: pa.Table, n: int, name: str, value: object) -> pa.Table:
+    """Return rows with another value where the number of the record is `n`."""
+    records = [{**row, **({name: value} if row["n"] == n else {})} for row in rows.to_pylist()]
+    return pa.Table.from_pylist(records, schema=rows.schema)
+
+
+WRONG_VERSIONS: Mapping[str, Callable[[pa.Table], pa.Table]] = {
+    "a version ends too late": lambda rows: with_cell(rows, 1, "_valid_to", 7),
+    "a version does not end": lambda rows: with_cell(rows, 1, "_valid_to", None),
+    "a version begins too early": lambda rows: with_cell(rows, 4, "_valid_from", 4),
+    "two versions are current": lambda rows: with_cell(rows, 4, "_is_current", True),
+    "a value is changed": lambda rows: with_cell(rows, 4, "op", "x"),
+    "a version is lost": lambda rows: rows.filter(pc.not_equal(rows["n"], 4)),
+    "the version before is lost": lambda rows: rows.filter(pc.not_equal(rows["n"], 1)),
+    "a version comes twice": lambda rows: pa.concat_tables([rows, rows.filter(pc.equal(rows["n"], 4))]),
+    "the newest version ends": lambda rows: with_cell(rows, 5, "_valid_to", 9),
+    "the newest version is not current": lambda rows: with_cell(rows, 5, "_is_current", False),
+    "another record is there": lambda rows: with_cell(rows, 4, "n", 9),
+    "the key is changed": lambda rows: with_cell(rows, 5, "id", 4),
+}
+
+
+@pytest.mark.parametrize("table_format", FORMATS)
+@pytest.mark.parametrize("name", ["none", *WRONG_VERSIONS])
+def test_the_proof_finds_versions_that_are_wrong(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table_format: str, name: str
+) -> None:
+    keyed, found = open_keyed(spark, tmp_path, table_format, history=True), list[LocalMerge]()
+    keyed.ingest([record(1, 1, 1), record(1, 10, 2), record(2, 1, 3)])
+    change = WRONG_VERSIONS.get(name, lambda rows: rows)
+
+    def mutate(merge: LocalMerge, *_: Any) -> LocalMerge:
+        assert merge.new_rows is not None
+        rows = pa.concat_tables(merge.new_rows.read())
+        assert sorted(rows["n"].to_pylist()) == [1, 4, 5]
+        return replace(merge, new_rows=NewRows.of(change(rows)))
+
+    wrap_decision(monkeypatch, mutate, found)
+    for module in ("widen.targets.delta", "widen.targets.iceberg"):
+        monkeypatch.setattr(f"{module}.ensure_same_count", lambda *_: None)
+    proof = keyed.ingest([record(1, 5, 4), record(1, 10, 2), record(3, 2, 5)]).verification
+    assert found
+    assert proof is not None
+    assert proof.is_clean == (name == "none"), str(proof)
 
 
 @pytest.mark.parametrize("table_format", FORMATS)
@@ -175,7 +223,7 @@ def test_a_sample_of_the_keys_is_clean_where_all_are(spark: SparkSession, tmp_pa
 
 
 @pytest.mark.parametrize("table_format", FORMATS)
-@pytest.mark.parametrize("words", [{}, {"missing": "keep"}], ids=["newest", "partial"])
+@pytest.mark.parametrize("words", [{}, {"missing": "keep"}, {"history": True}], ids=["newest", "partial", "history"])
 def test_both_engines_prove_the_same(
     spark: SparkSession, tmp_path: Path, table_format: str, words: Mapping[str, Any]
 ) -> None:
@@ -183,7 +231,7 @@ def test_both_engines_prove_the_same(
     require_spark(spark, "it is compared with it")
     proofs, dice = dict[str, list[Any]](), random.Random("proofs")
     number = itertools.count()
-    make = partial_records if words else drifting_records
+    make = partial_records if "missing" in words else drifting_records
     batches = [make(dice, 12, batch, number) for batch in range(3)]
     batches.append(batches[-1])
     for name in ("local", "spark"):

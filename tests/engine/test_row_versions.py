@@ -75,6 +75,10 @@ def patch(old: Any, new: Any) -> Any:
     return {**old, **{name: patch(old.get(name), value) for name, value in new.items() if value is not None}}
 
 
+def refuse(*_: object) -> None:
+    raise AssertionError("Spark was asked")
+
+
 @pytest.fixture
 def history(spark: SparkSession, tmp_path: Path) -> Keyed:
     return Keyed(spark, tmp_path, "id", history=True, verify=True)
@@ -159,6 +163,25 @@ def test_rules_that_do_not_fit_are_refused(history: Keyed) -> None:
     assert (taken.quarantined, taken.records) == (1, 0)
 
 
+@pytest.mark.parametrize("decides", ["arrow", "frames"])
+def test_a_version_that_another_writer_has_added_again_is_there_once(
+    history: Keyed, monkeypatch: pytest.MonkeyPatch, decides: str
+) -> None:
+    if decides == "frames":
+        monkeypatch.setattr("widen.spark.dml.local_keys.decide_here", lambda *_: None)
+    load(history, [record(1, 10, 1), record(1, 20, 2), record(2, 10, 3)])
+    history.table.append(history.spark.createDataFrame(history.table.to_arrow()))
+    done = history.ingest([record(1, 30, 4), record(2, 5, 5)])
+    assert str(done.keys) == "0 inserted, 2 updated, 0 deleted, 0 late"
+    assert history.rows("n", *TIMES) == [
+        (1, 10, 20, False),
+        (2, 20, 30, False),
+        (3, 10, None, True),
+        (4, 30, None, True),
+        (5, 5, 10, False),
+    ]
+
+
 def test_missing_fields_keep_their_values(spark: SparkSession, tmp_path: Path) -> None:
     keyed = Keyed(spark, tmp_path, "id", missing="keep", verify=True)
     load(keyed, [record(1, 1, 1, a={"x": 1, "y": [1, 2]}, s="one", k=5)])
@@ -196,8 +219,21 @@ def test_partial_records_without_a_sequence(spark: SparkSession, tmp_path: Path)
     assert keyed.rows("id", "n", "a", "b") == [(1, 1, 1, 2)]
 
 
-@pytest.mark.parametrize("kind", PROPERTIES if FULL in os.environ else ["plain", "feed_and_vectors"])
-def test_generated_histories_have_every_version(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+FRAMES = ["frames", "frames_feed"]
+"""Tables of which Spark decides with frames, plain and with a change data feed, whatever Arrow could."""
+
+ARROW = [*PROPERTIES] if FULL in os.environ else ["plain", "feed", "feed_and_vectors"]
+
+
+@pytest.mark.parametrize("kind", [*ARROW, *(FRAMES if FULL in os.environ else FRAMES[:1])])
+def test_generated_histories_have_every_version(
+    spark: SparkSession, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if kind in FRAMES:
+        monkeypatch.setattr("widen.spark.dml.local_keys.decide_here", lambda *_: None)
+    elif kind != "tracking":
+        monkeypatch.setattr("widen.targets.delta.decide_changes", refuse)
+    kind = {"frames": "plain", "frames_feed": "feed"}.get(kind, kind)
     dice, model, number = random.Random(f"versions {kind}"), Versions("h", "id"), itertools.count()
     keyed = Keyed(spark, tmp_path, "h", "id", history=True, verify=True)
     if PROPERTIES[kind]:
@@ -256,10 +292,6 @@ def test_plain_partial_records_need_no_job_to_decide(
     spark: SparkSession, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same model, where this process puts records on top of rows with Arrow; Spark must not be asked."""
-
-    def refuse(*_: object) -> None:
-        raise AssertionError("Spark was asked")
-
     monkeypatch.setattr("widen.targets.delta.decide_changes", refuse)
     dice, model, number = random.Random(f"plain partial {kind}"), Merged(), itertools.count()
     keyed = Keyed(spark, tmp_path, "id", missing="keep", verify=True)

@@ -286,7 +286,7 @@ class DeltaTarget(IngestTarget):
         share: float,
     ) -> Verification | None:
         """Do the same in this process; None if that takes Spark, which has then started."""
-        from widen.spark.dml.local_keys import DeltaFiles
+        from widen.spark.dml.keyed_files import DeltaFiles
         from widen.spark.ingest.local_keyed_verification import LocalKeyedProof, TableVersions, prove_here
 
         before, after = versions
@@ -329,12 +329,11 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
         return replace(self, replaced=rows)
 
     def write(self, batch: Batch, spec: BatchWriteSpec) -> BatchResult:
-        if self.target.keys is not None and self.target.keys.history:
-            require_spark(batch.spark, "rows change by key, and every version of them is kept")
         result = self._write(batch, spec)
         if self.target.keys is None or not (result.is_complete and result.files):
             return result
-        from widen.spark.dml.local_keys import DeltaFiles, has_every_key, has_keyless
+        from widen.spark.dml.keyed_files import DeltaFiles
+        from widen.spark.dml.local_keys import has_every_key, has_keyless
 
         # Records without a key are rare, and a rule keeps tasks from writing files themselves.
         schema = self.configuration.schema
@@ -427,8 +426,9 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
         self, spark: SparkSession, result: BatchResult, lists: KeyLists, staged: StagedFiles
     ) -> KeyedBatch | None:
         """Do the same with Arrow in this process; None if that takes Spark."""
-        from widen.spark.dml.change_rows import remove_positions
-        from widen.spark.dml.local_keys import DeltaFiles, decide_here
+        from widen.spark.dml.file_changes import remove_beside
+        from widen.spark.dml.keyed_files import DeltaFiles
+        from widen.spark.dml.local_keys import decide_here
 
         rules, snapshot, view, adds = self.target.keys, self.target.snapshot, self._view, _adds(result)
         assert rules is not None
@@ -438,14 +438,12 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
         selection = select_files(view, UnknownPredicate() if snapshot is None else merge.searched)
         own = ChangeContext(spark, view, self.configuration.metadata, selection, concat_files([from_adds(adds)]))
         context = ChangeContext(spark, view, self.configuration.metadata, selection) if snapshot is not None else own
-        if merge.removed and context.has("changeDataFeed") and not context.has("deletionVectors"):
-            return None  # the old rows go to the change data, so Spark reads them
         merged = self._without_losers(own, result, merge, staged)
         if merged is None:
             return None
         removal = ChangeResult(reads=ReadSet.EVERYTHING)
         if snapshot is not None:
-            found = remove_positions(context, merge.removed)
+            found = remove_beside(context, merge.removed, _adds(merged))
             if found is None:
                 _discard_others(self.target.store, _adds(merged), adds)
                 return None
@@ -460,11 +458,11 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
     ) -> BatchResult | None:
         """Return the rows that a batch leads to; None if that takes Spark.
 
-        Files with records that do not become rows are copied without these, and merged rows are written.
+        Files with records that do not become rows are copied without these, and other rows are written.
         """
         if not merge.losers:
             return result
-        from widen.spark.dml.change_rows import copy_without_positions, write_stored_rows
+        from widen.spark.dml.change_rows import copy_without_positions, write_here
 
         rows = context.all_rows(merge.losers)
         partial_files = {key: marked for key, marked in merge.losers.items() if len(marked) < rows[key]}
@@ -478,13 +476,13 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
             copies = copied
             left = sum(rows[key] - len(marked) for key, marked in partial_files.items())
             ensure_same_count(left, count_written_rows(copies))
-        if merge.merged is not None:
+        if merge.new_rows is not None:
             job = uuid.uuid4().hex
             staged.add_folders(self.target.store, [job])
-            written = write_stored_rows(context, merge.merged, job)
+            written = write_here(context, merge.new_rows.read(), job)
             if written is None:
                 return None
-            ensure_same_count(len(merge.merged), count_written_rows(written))
+            ensure_same_count(merge.new_rows.count, count_written_rows(written))
             copies += written
         kept = [add for key, add in context.adds.items() if key not in merge.losers]
         return replace(result, files=[*kept, *copies])

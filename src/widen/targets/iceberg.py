@@ -490,8 +490,6 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
 
     def write(self, batch: Batch, spec: BatchWriteSpec) -> BatchResult:
         rules = self.target.keys
-        if rules is not None and rules.history:
-            require_spark(batch.spark, "rows change by key, and every version of them is kept")
         try:
             self.check()
         except InvalidOption:  # the next pass may know the column, or its type
@@ -635,7 +633,7 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
         kept = {file.path for file in files}
         copies = [file for file in added if file.path not in kept]
         staged.add_undo(partial(writer.discard, [*copies, *removed.written]))
-        lost = sum(map(len, merge.losers.values())) - (0 if merge.merged is None else len(merge.merged))
+        lost = sum(map(len, merge.losers.values())) - (0 if merge.new_rows is None else merge.new_rows.count)
         ensure_same_count(records - lost, writer.count_rows(added))
         rows = table.count_rows(removed.removed) - sum(map(len, merge.removed.values()))
         ensure_same_count(rows, writer.count_rows(removed.written))

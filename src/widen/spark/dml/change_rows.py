@@ -20,7 +20,7 @@ import msgspec
 import pyarrow as pa
 from pyroaring import BitMap64
 
-from widen.errors import CorruptFile, InvalidOption
+from widen.errors import CorruptFile, EngineUnsuitable, InvalidOption
 from widen.log.commit_outcome import discard_folder
 from widen.log.log_store import percent_encode
 from widen.model.types import StructType, quote_name
@@ -67,8 +67,8 @@ from widen.spark.read.deleted_rows import (
 from widen.spark.read.local_rows import LocalScan, NotLocal, RowSlice
 from widen.spark.ship import freeze_imports
 from widen.spark.spark_types import Column, DataFrame, F
-from widen.spark.write.arrow_writer import ArrowLayout, PartFile, codec_of, open_writer
-from widen.spark.write.parquet_writer import arrow_layout
+from widen.spark.write.arrow_writer import ArrowLayout, PartFile, codec_of, open_writer, to_partitioned_add
+from widen.spark.write.parquet_writer import arrow_layout, table_sink
 
 # How rows change, by what the table allows. The result says which files go, which come, and which get vectors.
 #     update, with deletion vectors    The new rows are written and the old ones marked, in one pass over the table.
@@ -485,23 +485,29 @@ def copy_without_positions(context: ChangeContext, marked: Mapping[str, BitMap64
     return None if None in found else [add for adds in found if adds is not None for add in adds]
 
 
-def write_stored_rows(context: ChangeContext, rows: pa.Table, job: str) -> list[Add] | None:
-    """Write rows, with their columns as they are stored, in this process; None if Arrow cannot.
+def write_here(context: ChangeContext, rows: Iterable[pa.Table], job: str) -> list[Add] | None:
+    """Write rows with the columns of the table in this process; None if Arrow cannot.
 
     Args:
         job: The folder of the files.
     """
-    plan = _plan(context, job)
-    if plan is None or plan[1].split:
+    if not context.has_arrow_layout:
         return None
-    writer = open_writer(plan[1], ())
     try:
-        for batch in pa.Table.from_arrays(rows.columns, schema=plan[1].schema).to_batches():
+        sink = table_sink(context.store, context.configuration, job, codec_of(context.spark))
+    except (InvalidOption, EngineUnsuitable):  # a type that Arrow does not have, or a rule that only Spark checks
+        return None
+    writer = sink.open(pa.schema([]))
+    try:
+        for batch in (batch for each in rows for batch in each.to_batches()):
             writer.write(batch)
-        return [part.to_add() for part in writer.close()]
-    except pa.ArrowException:  # Spark may write them, or says what is wrong
+        return [to_partitioned_add(sink.layout.split, part) for part in writer.close()]
+    except (NotLocal, pa.ArrowException):  # Spark may write them, or says what is wrong
         writer.discard()
         return None
+    except BaseException:
+        writer.discard()
+        raise
 
 
 LOCAL_COPY_BYTES = 256 * 2**20

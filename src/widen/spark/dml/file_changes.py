@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -41,6 +42,7 @@ from widen.spark.dml.change_context import (
     count_written_rows,
     ensure_same_count,
 )
+from widen.spark.dml.change_rows import remove_positions
 from widen.spark.dml.rows_and_changes import put_vectors, to_bitmaps
 from widen.spark.engine import is_local
 from widen.spark.errors import translate_spark_errors
@@ -162,13 +164,67 @@ def change_files(
             plan = _with_condition(context, _plan(files, values), where)
         except EngineUnsuitable as error:
             raise NotLocal(str(error.fields["reason"])) from error
-        adds = context.adds if plan.found is None else {key: context.adds[key] for key in plan.found}
-        outcome = _run(context, plan, adds)
-        if _has_unrecorded_rows(plan, outcome):
-            whole = {file.key: context.adds[file.key] for file in outcome.files if file.is_whole}
-            more = _run(context, replace(plan, records_whole=True), whole, outcome)
-            outcome = msgspec.structs.replace(outcome, changes=more.changes)
+        return _to_result(files, plan, _change(context, plan))
+
+
+def remove_beside(context: ChangeContext, marked: Mapping[str, BitMap64], added: Sequence[Add]) -> ChangeResult | None:
+    """Remove rows that are known by their positions, beside files that the commit adds; nothing is committed.
+
+    Change data files have all of these rows, if readers cannot derive the changes from the files of the table.
+
+    Args:
+        marked: The positions by the key of each file, which has at least one.
+
+    Returns:
+        None if Spark has to make the change; nothing is left of what was written.
+
+    Raises:
+        JobFailed: the Spark job failed, or the data changed between two reads.
+    """
+    if not (marked and context.has("changeDataFeed")) or context.has("deletionVectors"):
+        return remove_positions(context, marked)
+    totals = context.all_rows(marked)
+    found = {key: _FoundRows(rows, totals[key]) for key, rows in marked.items()}
+    with suppress(NotLocal, EngineUnsuitable), ChangeFiles(context) as files:
+        plan = replace(_plan(files, None), found=found)
+        outcome = _change(context, plan)
+        if outcome.changes:
+            inserted = _record_inserts(plan, added)
+            outcome = msgspec.structs.replace(outcome, changes=(*outcome.changes, *inserted))
         return _to_result(files, plan, outcome)
+    return None
+
+
+def _change(context: ChangeContext, plan: _FileChange) -> _Outcome:
+    adds = context.adds if plan.found is None else {key: context.adds[key] for key in plan.found}
+    outcome = _run(context, plan, adds)
+    if not _has_unrecorded_rows(plan, outcome):
+        return outcome
+    whole = {file.key: context.adds[file.key] for file in outcome.files if file.is_whole}
+    more = _run(context, replace(plan, records_whole=True), whole, outcome)
+    return msgspec.structs.replace(outcome, changes=more.changes)
+
+
+def _record_inserts(plan: _FileChange, added: Sequence[Add]) -> list[PartFile]:
+    """Write the rows of files as change data of their insertion.
+
+    Raises:
+        NotLocal: only Spark can.
+    """
+    assert plan.changes is not None
+    writer = plan.changes.open(pa.schema([]))
+    try:
+        for rows in (rows for add in added for _, rows in plan.whole.read_located(add)):
+            for batch in _with_change(rows, "insert").to_batches():
+                writer.write(batch)
+        return writer.close()
+    except _REFUSALS as error:
+        writer.discard()
+        raise NotLocal(str(error)) from error
+
+
+def _with_change(rows: pa.Table, kind: str) -> pa.Table:
+    return rows.append_column(CHANGE_TYPE, pa.repeat(pa.scalar(kind), len(rows)))
 
 
 def _with_condition(context: ChangeContext, plan: _FileChange, where: Expression | None) -> _FileChange:
@@ -428,8 +484,7 @@ def _write_rows(
         for batch in written.to_batches():
             writers[0].write(batch)
         for image, kind in images if plan.changes and len(old) else ():
-            typed = image.append_column(CHANGE_TYPE, pa.repeat(pa.scalar(kind), len(image)))
-            for batch in typed.to_batches():
+            for batch in _with_change(image, kind).to_batches():
                 writers[1].write(batch)
 
 

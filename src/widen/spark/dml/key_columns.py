@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import partial, reduce
 from typing import Any
 
@@ -224,6 +225,10 @@ class OrderColumns:
         """Return the texts among what `read` has returned; nulls for numbers and times."""
         return values if self.data_type == STRING else pa.nulls(len(values), pa.string())
 
+    def comparable(self, values: pa.Array) -> pa.Array:
+        """Return what `read` has returned as texts, or as numbers of the type `WIDE`, whatever columns hold them."""
+        return self.texts(values) if self.data_type == STRING else self.numbers(values)
+
     def find_missing(self, rows: pa.Table) -> pa.Array:
         """Return which rows have no order."""
         return one_array(self._read(rows).is_null())
@@ -354,6 +359,54 @@ def _order_number(values: pa.Array, data_type: DataType) -> pa.Array:
     if data_type.scale > WIDE.scale:
         values = pc.round(values.cast(pa.decimal256(76, data_type.scale)), WIDE.scale, "half_towards_infinity")
     return values.cast(wide)
+
+
+def values_of_order(orders: pa.Array, data_type: DataType) -> pa.Array | None:
+    """Return orders as values of a type; null for those that it does not hold exactly.
+
+    Args:
+        orders: As `OrderColumns.comparable` returns them.
+
+    Returns:
+        None for types that are no orders.
+
+    Raises:
+        NotLocal: the digits of a double depend on the version of Java.
+    """
+    if order_family(data_type) is None:
+        return None
+    if (data_type == STRING) != (orders.type == pa.string()):
+        return pa.nulls(len(orders), to_arrow(data_type))
+    if data_type == STRING:
+        return orders
+    if isinstance(data_type, DecimalType):
+        return _decimals_of(orders, data_type)
+    if data_type in _FLOATING:
+        # Arrow rounds texts as Java does, but not every decimal.
+        values = orders.cast(pa.string()).cast(to_arrow(data_type))
+        _ensure_same_digits(values.cast(pa.float64()), most=_MOST_NUMBER)
+        return pc.if_else(pc.equal(_order_number(values, data_type), orders), values, pa.scalar(None, values.type))
+    unit = _DAY_MICROS if data_type == DATE else 1
+    kind = pa.int32() if data_type == DATE else pa.int64() if data_type not in _INTEGERS else to_arrow(data_type)
+    whole = orders.cast(pa.decimal128(38, 0), safe=False)
+    bound = 2 ** (63 if data_type == DATE else kind.bit_width - 1)
+    low, high = (pa.scalar(Decimal(each), whole.type) for each in (-bound, bound - 1))
+    is_held = pc.and_(pc.greater_equal(whole, low), pc.less_equal(whole, high))
+    is_held = pc.and_(is_held, pc.equal(whole.cast(orders.type), orders))
+    numbers = pc.if_else(is_held, whole, pa.scalar(None, whole.type)).cast(pa.int64())
+    if unit > 1:
+        quotients = pc.divide(numbers, unit)
+        numbers = pc.if_else(pc.equal(pc.multiply(quotients, unit), numbers), quotients, pa.scalar(None, pa.int64()))
+    return numbers.cast(kind).view(to_arrow(data_type))
+
+
+def _decimals_of(orders: pa.Array, data_type: DecimalType) -> pa.Array:
+    digits = data_type.precision - data_type.scale
+    is_held = pc.equal(pc.round(orders, data_type.scale), orders) if data_type.scale < WIDE.scale else orders.is_valid()
+    if digits < WIDE.precision - WIDE.scale:
+        limit = pa.scalar(Decimal(10**digits), orders.type)
+        is_held = pc.and_(is_held, pc.less(pc.abs(orders), limit))
+    return pc.if_else(is_held, orders, pa.scalar(None, orders.type)).cast(to_arrow(data_type))
 
 
 def join_texts(texts: Sequence[pa.Array]) -> pa.Array:

@@ -441,6 +441,7 @@ def _versions(
                 _NEXT: F.lead(F.struct(NUMBER, TEXT)).over(by_key),
                 "__widen_after_version": F.coalesce(F.lag(~is_delete).over(by_key), F.lit(False)),
                 "__widen_is_newest": F.row_number().over(newest) == 1,
+                "__widen_rows": F.count_if(side == _TABLE).over(Window.partitionBy(KEY_TEXT, NUMBER, TEXT)),
                 _HAD_ROW: F.max(side == _TABLE).over(Window.partitionBy(KEY_TEXT)),
             }
         )
@@ -456,7 +457,8 @@ def _versions(
     was = F.struct(until[0].alias(NUMBER), until[1].alias(TEXT))
     is_closed = until[0].isNotNull() | until[1].isNotNull()
     is_moved = ~F.when(is_closed, was).eqNullSafe(next_one)
-    changes = is_winner & ~is_delete & (is_batch | is_moved)
+    # Rows are removed by their key and moment, so the one that counts of several is written again.
+    changes = is_winner & ~is_delete & (is_batch | is_moved | (F.col("__widen_rows") > 1))
     removes = (side == _TABLE) & (~is_winner | is_moved)
     found = found.withColumns({_ACTION: action, _WRITES: changes, _REMOVES: removes})
     values = order_values(schema, VALID_TO, next_one.getField(NUMBER), next_one.getField(TEXT))

@@ -1,26 +1,22 @@
 """Rows that change, decided in this process with Arrow: no Spark job, and only the keys of the table are read.
 
-`widen.spark.dml.keyed_rows` takes what Arrow does not compare or write as Spark does, and gives the same rows. Delta
-and Iceberg tables differ in how their files are found and read, which is a `KeyedTable`.
+`widen.spark.dml.keyed_rows` takes what Arrow does not compare or write as Spark does, and gives the same rows.
 
 Source: docs/guide/keys.md
 """
 
 from __future__ import annotations
 
-import operator
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
-from typing import Protocol as Interface
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from widen.errors import InvalidOption, KeyRepeated
-from widen.log.file_list import filter_files, to_adds
+from widen.json.field_rules import VALID_TO
 from widen.log.snapshot import Snapshot
 from widen.model.types import (
     BYTE,
@@ -35,30 +31,37 @@ from widen.model.types import (
     StructType,
     is_same_name,
 )
-from widen.proof.column_digests import hash_values
 from widen.protocol.actions import Add
-from widen.protocol.column_mapping import ID, NONE, to_physical, to_physical_path
+from widen.protocol.column_mapping import to_physical_path
 from widen.protocol.data_skipping import And, Compare, IsNull, Not, Or, Predicate, UnknownPredicate
 from widen.protocol.file_statistics import FileStatistics
 from widen.schema.source_metadata import RESCUED, role_field, role_of, source_key
 from widen.spark.arrow_types import count_up, one_array, to_arrow
 from widen.spark.dml.deleted_keys import KeyLists
 from widen.spark.dml.key_columns import EXACT_ORDERS, KeyColumns, KeyCondition, OrderColumns, join_texts
+from widen.spark.dml.keyed_files import (
+    LOCAL_BYTES,
+    FileScan,
+    KeyedTable,
+    NewRows,
+    Places,
+    are_same,
+    content_texts,
+    count_true,
+    hash_rows,
+    positions_by_file,
+)
 from widen.spark.dml.keyed_rows import KEY_TEXT, NUMBER, TEXT, KeyCounts, KeyRules, content_fields, find_places
+from widen.spark.dml.local_versions import Events, VersionRows, decide_versions, number_orders
 from widen.spark.dml.replaced_rows import within_bounds
 from widen.spark.errors import translate_spark_errors
-from widen.spark.read.local_rows import LocalScan, NotLocal, ensure_exact, evaluate, record_texts
+from widen.spark.read.local_rows import NotLocal, ensure_exact, evaluate
 from widen.spark.read.predicates import parse_predicate
-from widen.spark.read.scan import location_key, select_files
 from widen.spark.ship import freeze_imports
 from widen.spark.spark_types import SparkSession
-from widen.spark.write.parquet_writer import find_obstacle
 
 MAX_RECORDS = 4_000_000
 """The number of records up to which a batch is decided in this process, which holds about 250 bytes for each."""
-
-_MOST_TIES = 50_000
-"""The number of records with one sequence up to which this process writes them as texts."""
 
 _FILES_PER_TASK = 8
 _INTEGERS = frozenset({BYTE, SHORT, INTEGER, LONG})
@@ -82,107 +85,8 @@ class LocalMerge:
     removed: Mapping[str, BitMap64]
     deleted: pa.Table | None
     searched: Predicate
-    merged: pa.Table | None = None
-    """The rows that partial records lead to, with the columns as they are stored; None if there are none."""
-
-
-class FileScan(Interface):
-    """How this process reads columns of the files of a table. Picklable."""
-
-    @property
-    def arrow_schema(self) -> pa.Schema:
-        """The columns of the rows.
-
-        Raises:
-            InvalidOption: Arrow does not have a type.
-        """
-
-    def read_located(self, add: Add) -> Iterator[tuple[pa.Array, pa.Table]]:
-        """Yield the rows of a file with their positions, some at a time, without the deleted ones.
-
-        Raises:
-            NotLocal: only Spark can read the file exactly.
-            CorruptFile: the file cannot be read.
-        """
-
-
-class KeyedTable(Interface):
-    """The version of a table that a batch by key is for."""
-
-    @property
-    def schema(self) -> StructType:
-        """The columns after the batch."""
-
-    @property
-    def old_schema(self) -> StructType | None:
-        """The columns before it; None if the table does not exist yet."""
-
-    @property
-    def can_write_rows(self) -> bool:
-        """Whether rows that are made of several records are written with Arrow."""
-
-    def scan(self, columns: StructType) -> FileScan:
-        """Return how some of the columns are read.
-
-        Raises:
-            NotLocal: only Spark can read the table exactly.
-        """
-
-    def scan_stored(self) -> FileScan:
-        """Return how all columns are read as they are stored."""
-
-    def find_files(self, searched: Predicate) -> Sequence[Add]:
-        """Return the files of the version that may have some rows.
-
-        Raises:
-            NotLocal: only Spark can read one of them exactly.
-        """
-
-    def key_of(self, add: Add) -> str:
-        """Return by what the result names a file."""
-
-
-@dataclass(frozen=True, slots=True)
-class DeltaFiles(KeyedTable):
-    """A Delta table.
-
-    Args:
-        view: The version, with the columns after the batch.
-        snapshot: The version; None if the table does not exist yet.
-    """
-
-    view: Snapshot
-    snapshot: Snapshot | None
-
-    @property
-    def schema(self) -> StructType:
-        return self.view.schema
-
-    @property
-    def old_schema(self) -> StructType | None:
-        return None if self.snapshot is None else self.snapshot.schema
-
-    @property
-    def can_write_rows(self) -> bool:
-        return not (find_obstacle(self.view.configuration) or self.view.partition_columns)
-
-    def scan(self, columns: StructType) -> LocalScan:
-        view, mode = self.view, self.view.configuration.mapping
-        if mode == ID:
-            raise NotLocal("columns are found by field id")
-        return LocalScan(view.store, columns, mode, dict(zip(view.partition_columns, view.partition_keys, strict=True)))
-
-    def scan_stored(self) -> LocalScan:
-        view = self.view
-        return LocalScan(view.store, to_physical(view.schema, view.configuration.mapping), NONE, {})
-
-    def find_files(self, searched: Predicate) -> Sequence[Add]:
-        if self.snapshot is None:
-            return []
-        return to_adds(filter_files(self.snapshot.files(), select_files(self.snapshot, searched)))
-
-    def key_of(self, add: Add) -> str:
-        return location_key(self.view.store.uri(add.path))
+    new_rows: NewRows | None = None
+    """The rows that partial records lead to, or the versions of a row; None if there are none."""
 
 
 def has_every_key(adds: Sequence[Add], view: Snapshot, rules: KeyRules) -> bool:
@@ -242,6 +146,8 @@ def decide_here(
         decision = _Decision(spark, plan, batch, table, lists)
         if rules.sequence_by is None:
             return decision.last_batch()
+        if rules.history:
+            return decision.versions()
         return decision.merge() if rules.keeps_missing else decision.result()
     except (NotLocal, pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
@@ -255,35 +161,45 @@ class _Plan:
     """Which columns hold the keys and the sequence, and how files are read.
 
     Args:
-        scan: Of the keys, the sequence, and the columns of the condition.
+        scan: Of the keys, the sequence, the ends of versions, and the columns of the condition.
         order: None if the last batch wins.
+        until: The columns with the ends of versions; None without history.
         content: Of all columns by which two records of a key with one sequence differ.
-        stored: Of all columns by the names that they have in files; only without partitions.
+        whole: Of all columns.
     """
 
     scan: FileScan
     keys: tuple[KeyColumns, ...]
     order: OrderColumns | None
+    until: OrderColumns | None
     deletes: Predicate | None
     content: FileScan
-    stored: FileScan
-    is_strict: bool = False
+    whole: FileScan
+    rules: KeyRules
+
+    @property
+    def is_strict(self) -> bool:
+        """See `KeyRules`."""
+        return self.rules.is_strict
 
 
 def _plan(table: KeyedTable, rules: KeyRules) -> _Plan | None:
     schema = table.schema
-    if rules.history or (rules.keeps_missing and rules.sequence_by is None):
+    if rules.keeps_missing and not (rules.sequence_by is not None and can_merge(schema)):
         return None
-    if rules.keeps_missing and not (table.can_write_rows and can_merge(schema)):
+    if not (rules.is_plain or table.can_write_rows):
         return None
     keys = [each for each in (KeyColumns.of(schema, path) for path in rules.key) if each is not None]
     order = None if rules.sequence_by is None else OrderColumns.of(schema, rules.sequence_by)
+    until = OrderColumns.of(schema, (VALID_TO,)) if rules.history else None
     if len(keys) < len(rules.key) or (order is None and rules.sequence_by is not None):
+        return None
+    if rules.history and (until is None or order is None or (until.data_type == STRING) != (order.data_type == STRING)):
         return None
     deletes = None if rules.delete_when is None else parse_predicate(rules.delete_when, schema)
     if deletes is not None:
         ensure_exact(deletes)
-    places = [*(place for each in keys for place in each.places), *(() if order is None else order.places)]
+    places = [place for each in (*keys, order, until) if each is not None for place in each.places]
     wanted = {place[0] for place in places} | {path[0] for path in _paths(deletes)}
     fields = tuple(field for field in schema if any(is_same_name(field.name, name) for name in wanted))
     scan = table.scan(StructType(fields))
@@ -291,8 +207,8 @@ def _plan(table: KeyedTable, rules: KeyRules) -> _Plan | None:
         _ = scan.arrow_schema
     except InvalidOption:  # a type that Arrow does not have
         return None
-    content, stored = table.scan(StructType(content_fields(schema))), table.scan_stored()
-    return _Plan(scan, tuple(keys), order, deletes, content, stored, rules.is_strict)
+    content, whole = table.scan(StructType(content_fields(schema))), table.scan(schema)
+    return _Plan(scan, tuple(keys), order, until, deletes, content, whole, rules)
 
 
 def _paths(predicate: Predicate | None) -> Iterator[tuple[str, ...]]:
@@ -392,7 +308,7 @@ def _pair(left: pa.Array, right: pa.Array, size: int) -> pa.Array:
 
 
 def _find_rows(plan: _Plan, codes: _KeyCodes, files: Sequence[Add], first: int = 0) -> pa.Table:
-    """Return the key, the place and the sequence of each row of some files that has one of the keys."""
+    """Return the key, the place, the sequence and the end of each row of some files that has one of the keys."""
     parts = []
     for number, add in enumerate(files, first):
         for positions, rows in plan.scan.read_located(add):
@@ -406,8 +322,11 @@ def _find_rows(plan: _Plan, codes: _KeyCodes, files: Sequence[Add], first: int =
                     "position": positions.filter(one_array(is_found)).cast(pa.int64()),
                     "s": _sequence(plan, rows).filter(one_array(is_found)),
                 }
+                if plan.until is not None:
+                    columns["until"] = plan.until.read(rows).filter(one_array(is_found))
                 parts.append(pa.table(columns))
     types = {"code": pa.int64(), "file": pa.int32(), "position": pa.int64(), "s": to_arrow(_order_type(plan))}
+    types |= {} if plan.until is None else {"until": to_arrow(plan.until.data_type)}
     return pa.concat_tables(parts) if parts else pa.schema(types).empty_table()
 
 
@@ -422,9 +341,9 @@ def _find_rows_in_tasks(spark: SparkSession, plan: _Plan, codes: _KeyCodes, file
     schema = _find_rows(plan, codes, ()).schema
     numbers = spark.range(0, tasks, 1, tasks)
     with translate_spark_errors():
-        found = numbers.mapInArrow(
-            partial(_find_task, plan, codes, slim, tasks), f"{_FOUND}, s {_order_type(plan).sql}"
-        ).toArrow()
+        until = "" if plan.until is None else f", until {plan.until.data_type.sql}"
+        columns = f"{_FOUND}, s {_order_type(plan).sql}{until}"
+        found = numbers.mapInArrow(partial(_find_task, plan, codes, slim, tasks), columns).toArrow()
     return found.cast(schema)
 
 
@@ -498,11 +417,11 @@ class _Decision:
         newest = every
         if codes.count < len(code):
             # All deletions of a key are not the same: as on Spark, whatever else their records say counts.
-            hashes = _hash(self._record_places(every).read(self._plan.content))
+            hashes = hash_rows(self._record_places(every).read(self._plan.content))
             hashes = pc.if_else(batch.is_delete, pc.bit_wise_not(hashes), hashes)
             records = pa.table({"code": code, "hash": hashes, "row": every}).group_by("code")
             records = records.aggregate([("hash", "count_distinct"), ("row", "min")]).sort_by("code")
-            repeated = _count(pc.greater(records["hash_count_distinct"], 1))
+            repeated = count_true(pc.greater(records["hash_count_distinct"], 1))
             if repeated:
                 raise KeyRepeated(count=repeated)
             newest = one_array(records["row_min"])
@@ -513,14 +432,14 @@ class _Decision:
         is_delete = batch.is_delete.take(newest)
         is_compared = pc.and_(is_known, pc.invert(is_delete))
         late = pa.repeat(pa.scalar(False), codes.count)
-        if _count(is_compared):
+        if count_true(is_compared):
             rows = self._row_places(found, files, is_compared)
             if rows is None:  # an older table may have several rows of a key
                 return None
             before, after = (
                 each.read(self._plan.content) for each in (rows, self._record_places(newest.filter(is_compared)))
             )
-            is_same = pc.equal(_hash(before), _hash(after))
+            is_same = pc.equal(hash_rows(before), hash_rows(after))
             late = pc.replace_with_mask(late, is_compared, is_same)
         return self._outcome(newest, is_delete, is_known, late, found, files, searched)
 
@@ -538,17 +457,17 @@ class _Decision:
         batch, wins = self._batch, pc.invert(late)
         writes, deletes = pc.and_(wins, pc.invert(is_delete)), pc.and_(wins, is_delete)
         counts = {
-            "inserted": _count(pc.and_(writes, pc.invert(is_known))),
-            "updated": _count(pc.and_(writes, is_known)),
-            "deleted": _count(pc.and_(deletes, is_known)),
-            "unknown_deletes": _count(pc.and_(deletes, pc.invert(is_known))),
+            "inserted": count_true(pc.and_(writes, pc.invert(is_known))),
+            "updated": count_true(pc.and_(writes, is_known)),
+            "deleted": count_true(pc.and_(deletes, is_known)),
+            "unknown_deletes": count_true(pc.and_(deletes, pc.invert(is_known))),
         }
         records = len(batch.position)
         counts["late"] = records - sum(counts.values())
         is_written = pc.is_in(count_up(records, 0, pa.uint64()), value_set=newest.filter(writes))
-        losers = _positions(batch.file, batch.position, pc.invert(is_written), batch.files)
+        losers = positions_by_file(batch.file, batch.position, pc.invert(is_written), batch.files)
         removed = self._removed(found, files, pc.and_(wins, is_known))
-        gone = self._to_list(newest.filter(deletes)) if self._plan.order is not None and _count(deletes) else None
+        gone = self._to_list(newest.filter(deletes)) if self._plan.order is not None and count_true(deletes) else None
         return LocalMerge(KeyCounts(**counts), losers, removed, gone, searched)
 
     def merge(self) -> LocalMerge | None:
@@ -561,7 +480,7 @@ class _Decision:
         searched, files, found = self._find(codes)
         old, is_known = self._old_order(found, codes.count, sequence.type)
         deleted_at = self._deleted(row, sequence)
-        if _count(is_known) < len(found) or deleted_at is None:
+        if count_true(is_known) < len(found) or deleted_at is None:
             return None  # an older table may have several rows of a key
         deletes, old_of = batch.is_delete.take(row), old.take(code)
         # Of different records with one sequence the contents decide, as only Spark orders them.
@@ -591,35 +510,118 @@ class _Decision:
         is_alone = pc.equal(_count_by(code.filter(leads), codes.count), 1)
         as_is = pc.and_(writes, pc.and_(is_alone, pc.invert(has_row)))
         counts = {
-            "inserted": _count(pc.and_(writes, pc.invert(is_known))),
-            "updated": _count(pc.and_(writes, is_known)),
-            "deleted": _count(pc.and_(gone, is_known)),
-            "unknown_deletes": _count(pc.and_(gone, pc.invert(is_known))),
-            "merged": _count(leads) - _count(writes),
+            "inserted": count_true(pc.and_(writes, pc.invert(is_known))),
+            "updated": count_true(pc.and_(writes, is_known)),
+            "deleted": count_true(pc.and_(gone, is_known)),
+            "unknown_deletes": count_true(pc.and_(gone, pc.invert(is_known))),
+            "merged": count_true(leads) - count_true(writes),
         }
         counts["late"] = len(code) - sum(counts.values())
         is_kept = pc.is_in(every, value_set=row.take(last.filter(as_is)))
-        losers = _positions(batch.file, batch.position, pc.invert(is_kept), batch.files)
+        losers = positions_by_file(batch.file, batch.position, pc.invert(is_kept), batch.files)
         removed = self._removed(found, files, pc.and_(wins, is_known))
-        deleted = self._to_list(row.take(last.filter(gone))) if _count(gone) else None
+        deleted = self._to_list(row.take(last.filter(gone))) if count_true(gone) else None
         is_merged = pc.and_(writes, pc.invert(as_is))
-        merged = None
-        if _count(is_merged):
+        new = None
+        if count_true(is_merged):
             is_part = pc.and_(leads, is_merged.take(code))
             merged = self._merged(row.filter(is_part), code.filter(is_part), found, files, pc.and_(is_merged, has_row))
-        return LocalMerge(KeyCounts(**counts), losers, removed, deleted, searched, merged)
+            new = NewRows.of(merged)
+        return LocalMerge(KeyCounts(**counts), losers, removed, deleted, searched, new)
+
+    def versions(self) -> LocalMerge | None:
+        """Return what a batch does where every version of a row is kept.
+
+        Raises:
+            SequenceRepeated: different records have one sequence, which is not allowed.
+        """
+        batch, plan = self._batch, self._plan
+        assert plan.order is not None
+        assert plan.until is not None
+        codes, code = _KeyCodes.of(batch.keys)
+        searched, files, found = self._find(codes)
+        remembered = self._remembered(code)
+        if remembered is None or found["s"].null_count:
+            return None
+        # The events of the keys: records, then versions, then deletions that are remembered.
+        orders = [plan.order.comparable(each) for each in (batch.sequence, one_array(found["s"]))]
+        distinct, ranks = number_orders([*orders, one_array(remembered["order"])])
+        until = plan.until.comparable(one_array(found["until"]))
+        sides = (len(code), len(found), len(remembered))
+        never = pa.repeat(pa.scalar(False), sides[1])
+        events = Events(
+            pa.concat_arrays([code.cast(pa.int64()), one_array(found["code"]), one_array(remembered["code"])]),
+            ranks,
+            pa.concat_arrays([batch.is_delete, never, pa.repeat(pa.scalar(True), sides[2])]),
+            sides,
+            pc.index_in(until, value_set=distinct),
+            until.is_null(),
+        )
+        file = pa.concat_arrays([batch.file, pc.add(one_array(found["file"]), len(batch.adds)).cast(pa.int32())])
+        position = pa.concat_arrays([batch.position, one_array(found["position"]).cast(pa.uint64())])
+        adds = [*batch.adds, *files]
+        choose = partial(self._rank_contents, lambda rows: Places(adds, file.take(rows), position.take(rows)))
+        versions = decide_versions(events, choose, plan.rules)
+        if versions is None:
+            return None
+        everything = pa.repeat(pa.scalar(True), len(code))
+        losers = positions_by_file(batch.file, batch.position, everything, batch.files)
+        names = list(map(self._table.key_of, files))
+        removed = positions_by_file(one_array(found["file"]), one_array(found["position"]), versions.removed, names)
+        new = None
+        if len(versions.rows):
+            start, end = distinct.take(versions.starts), distinct.take(versions.ends)
+            places = Places(adds, file.take(versions.rows), position.take(versions.rows))
+            new = VersionRows(places, start, end, self._table.schema).to_new_rows(plan.whole)
+        gone = self._to_list(versions.gone) if len(versions.gone) else None
+        return LocalMerge(versions.counts, losers, removed, gone, searched, new)
+
+    def _rank_contents(self, find: Callable[[pa.Array], Places], rows: pa.Array, moment: pa.Array) -> pa.Array | None:
+        """Return numbers in the order of the contents of records, of which those of one moment are compared.
+
+        Returns:
+            None if there are too many for this process.
+        """
+        hashes = hash_rows(find(rows).read(self._plan.content))
+        moments = (
+            pa.table({"moment": moment, "hash": hashes}).group_by("moment").aggregate([("hash", "count_distinct")])
+        )
+        several = moments.filter(pc.greater(moments["hash_count_distinct"], 1))
+        is_asked, ranks = pc.is_in(moment, value_set=one_array(several["moment"])), pa.repeat(pa.scalar(0), len(rows))
+        if not len(several):
+            return ranks
+        texts = self._texts(find(rows.filter(is_asked)))
+        return None if texts is None else pc.replace_with_mask(ranks, is_asked, number_orders([texts])[1])
+
+    def _remembered(self, code: pa.Array) -> pa.Table | None:
+        """Return the remembered deletions of the keys of the batch; None if Arrow cannot tell."""
+        order = self._plan.order
+        assert order is not None
+        empty = order.comparable(self._batch.sequence.slice(0, 0))
+        if not self._lists.has_keys:
+            return pa.table({"code": pa.array([], pa.int64()), "order": empty})
+        listed = self._lists.read_here()
+        if listed is None:
+            return None
+        first = pa.table({"code": code, "row": count_up(len(code), 0, pa.uint64())}).group_by("code")
+        rows = one_array(first.aggregate([("row", "min")]).sort_by("code")["row_min"])
+        known = pc.index_in(one_array(listed[KEY_TEXT]), value_set=self._key_texts(rows))
+        orders = listed[TEXT if order.data_type == STRING else NUMBER].filter(known.is_valid())
+        if orders.null_count:  # a deletion of another kind of sequence
+            return None
+        return pa.table({"code": known.drop_null().cast(pa.int64()), "order": one_array(orders).cast(empty.type)})
 
     def _merged(
         self, records: pa.Array, code: pa.Array, found: pa.Table, files: Sequence[Add], has_row: pa.Array
     ) -> pa.Table:
-        """Return the rows that records lead to, as they are stored.
+        """Return the rows that records lead to.
 
         Args:
             records: In the order of their keys, from the oldest to the newest.
             code: The keys of the records.
             has_row: Of each key of the batch, whether its row in the table is one of those below the records.
         """
-        scan = self._plan.stored
+        scan = self._plan.whole
         rows = self._row_places(found, files, has_row)
         assert rows is not None
         keys = pc.unique(code)
@@ -640,7 +642,7 @@ class _Decision:
         """Return the positions of the rows of some keys."""
         names = list(map(self._table.key_of, files))
         is_removed = one_array(changes.take(found["code"]))
-        return _positions(one_array(found["file"]), one_array(found["position"]), is_removed, names)
+        return positions_by_file(one_array(found["file"]), one_array(found["position"]), is_removed, names)
 
     def _newest(self, code: pa.Array, count: int) -> pa.Array | None:
         """Return the numbers of the records that are the newest of their key; None if contents have to decide."""
@@ -670,7 +672,7 @@ class _Decision:
 
     def _winners(self, code: pa.Array, row: pa.Array) -> pa.Table | None:
         """Return which of some records of each key wins by its contents, a deletion first; None if they are many."""
-        contents = self._contents(self._record_places(row))
+        contents = self._texts(self._record_places(row))
         if contents is None:
             return None
         deletes = self._batch.is_delete.take(row).cast(pa.int8())
@@ -682,29 +684,11 @@ class _Decision:
 
     def _lose(self, records: Places, rows: Places) -> pa.Array | None:
         """Return whether records lose against the rows with their sequence; None if they are many."""
-        left, right = self._contents(records), self._contents(rows)
+        left, right = self._texts(records), self._texts(rows)
         return None if left is None or right is None else pc.less_equal(left, right)
 
-    def _contents(self, places: Places) -> pa.Array | None:
-        """Return records as texts whose order decides, as `widen.spark.dml.keyed_rows.with_order` does.
-
-        Returns:
-            None if there are many.
-
-        Raises:
-            NotLocal: only Spark writes a value so.
-        """
-        if len(places.position) > _MOST_TIES:
-            return None
-        schema = StructType(tuple(sorted(content_fields(self._table.schema), key=lambda field: field.name)))
-        try:
-            texts = record_texts(schema, places.read(self._plan.content).select(schema.names))
-        except InvalidOption:  # a type that Arrow does not have
-            return None
-        if any("\\u00" in text for text in texts):
-            raise NotLocal("Spark escapes control characters in another case")
-        # Spark compares the bytes of strings.
-        return pa.array([text.encode() for text in texts], pa.binary())
+    def _texts(self, places: Places) -> pa.Array | None:
+        return content_texts(places, self._plan.content, self._table.schema)
 
     def _record_places(self, rows: pa.Array) -> Places:
         return Places(self._batch.adds, self._batch.file.take(rows), self._batch.position.take(rows))
@@ -712,7 +696,7 @@ class _Decision:
     def _row_places(self, found: pa.Table, files: Sequence[Add], chosen: pa.Array) -> Places | None:
         """Return where the rows of some keys are, in the order of the keys; None if one of them has several rows."""
         rows = found.filter(chosen.take(one_array(found["code"]))).sort_by("code")
-        if len(rows) != _count(chosen):
+        if len(rows) != count_true(chosen):
             return None
         return Places(files, one_array(rows["file"]), one_array(rows["position"]))
 
@@ -739,7 +723,7 @@ class _Decision:
         if not len(keys):
             return True
         flags = pc.is_in(count_up(pc.max(code).as_py() + 1), value_set=keys)
-        places, scan = self._row_places(found, files, flags), self._plan.stored
+        places, scan = self._row_places(found, files, flags), self._plan.whole
         assert places is not None
         rows, records = places.read(scan), self._record_places(row.filter(chosen)).read(scan)
         number = pc.index_in(code.filter(chosen), value_set=keys)
@@ -795,17 +779,14 @@ class _Decision:
 
     def _to_list(self, rows: pa.Array, sequence: pa.Array | None = None) -> pa.Table | None:
         """Return keys with the order of their records, or another one, as the list has them; None if Arrow cannot."""
-        columns = [column.take(rows) for column in self._batch.keys]
-        texts = [key.texts(column) for key, column in zip(self._plan.keys, columns, strict=True)]
         sequence, order = self._batch.sequence.take(rows) if sequence is None else sequence, self._plan.order
         assert order is not None
-        return pa.table({KEY_TEXT: join_texts(texts), NUMBER: order.numbers(sequence), TEXT: order.texts(sequence)})
+        numbers, words = order.numbers(sequence), order.texts(sequence)
+        return pa.table({KEY_TEXT: self._key_texts(rows), NUMBER: numbers, TEXT: words})
 
-
-def _hash(rows: pa.Table) -> pa.Array:
-    """Return a number for each row, equal for equal rows; a zero differs from one with a sign."""
-    hashes = [hash_values(batch.to_struct_array()) for batch in rows.to_batches()]
-    return pa.concat_arrays(hashes) if hashes else pa.array([], pa.uint64())
+    def _key_texts(self, rows: pa.Array) -> pa.Array:
+        columns = [column.take(rows) for column in self._batch.keys]
+        return join_texts([key.texts(column) for key, column in zip(self._plan.keys, columns, strict=True)])
 
 
 def _count_by(code: pa.Array, count: int) -> pa.Array:
@@ -815,74 +796,13 @@ def _count_by(code: pa.Array, count: int) -> pa.Array:
     return pc.fill_null(found.field("counts").take(at), 0)
 
 
-def _count(flags: pa.Array) -> int:
-    return int(pc.sum(flags).as_py() or 0)
-
-
-def _positions(file: pa.Array, position: pa.Array, chosen: pa.Array, names: Sequence[str]) -> dict[str, BitMap64]:
-    """Return the positions of the chosen rows by the key of their file."""
-    bitmaps: defaultdict[str, BitMap64] = defaultdict(BitMap64)
-    file, position = file.filter(chosen), position.filter(chosen)
-    for number in pc.unique(file).to_pylist():
-        bitmaps[names[number]] = BitMap64(position.filter(pc.equal(file, number)).to_pylist())
-    return dict(bitmaps)
-
-
-# Records of a batch and rows of a table in full: which are the same, and records on top of rows.
+# Partial records: the same rules as in `widen.spark.dml.keyed_changes`.
 #
 # Source: docs/guide/keys.md#missing
 
 
-LOCAL_BYTES = 512 * 2**20
-"""The size of the files up to which this process reads them; above it tasks do."""
-
 _MOST_RECORDS = 16
 """The number of partial records of a key up to which they are put on top of each other here, all keys at a time."""
-
-_ENCODED_ROWS = 65_536
-
-
-@dataclass(frozen=True, slots=True)
-class Places:
-    """Records of some files, each by the number of its file and its position there."""
-
-    adds: Sequence[Add]
-    file: pa.Array
-    position: pa.Array
-
-    def read(self, scan: FileScan) -> pa.Table:
-        """Return the records, in the order of the places.
-
-        Raises:
-            NotLocal: they are in too many files, or only Spark can read a file exactly.
-            InvalidOption: Arrow does not have a type.
-        """
-        numbers = pc.unique(self.file).to_pylist()
-        if sum(self.adds[number].size for number in numbers) > LOCAL_BYTES:
-            raise NotLocal("the records are in many files")
-        parts, order = [scan.arrow_schema.empty_table()], [pa.array([], pa.uint64())]
-        for number in numbers:
-            is_here = pc.equal(self.file, number)
-            wanted, places = self.position.filter(is_here).cast(pa.uint64()), pc.indices_nonzero(is_here)
-            for positions, rows in scan.read_located(self.adds[number]):
-                at = pc.index_in(wanted, value_set=positions)
-                parts.append(rows.take(at.drop_null()))
-                order.append(places.filter(at.is_valid()))
-        return pa.concat_tables(parts).take(pc.sort_indices(pa.concat_arrays(order))).combine_chunks()
-
-
-def are_same(one: pa.Table, other: pa.Table) -> bool:
-    """Return whether rows surely have the same values, each one those of the other in its place."""
-    return len(one) == len(other) and all(map(operator.eq, _encode(one), _encode(other)))
-
-
-def _encode(rows: pa.Table) -> Iterator[bytes]:
-    """Yield rows as bytes. Unlike a comparison of values, they tell a zero from one with a sign."""
-    for batch in rows.combine_chunks().to_batches(_ENCODED_ROWS):
-        yield batch.serialize().to_pybytes()
-
-
-# Partial records: the same rules as in `widen.spark.dml.keyed_changes`.
 
 
 def can_merge(schema: StructType) -> bool:

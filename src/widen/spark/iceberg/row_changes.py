@@ -377,7 +377,8 @@ class SelectedRows:
             JobFailed: there are more or fewer rows than were decided.
         """
         touched = with_keys(scan, held.keys)
-        changed, deleted = ChangedRows(held.replaced(touched), held.added), deleted_positions(self._source, touched)
+        added = [held.added] if len(held.added) else []
+        changed, deleted = ChangedRows(held.replaced(touched), added), deleted_positions(self._source, touched)
         if deleted is None:
             return None
         marked = held.deleted(touched)

@@ -44,7 +44,8 @@ from widen.protocol.data_skipping import Predicate, UnknownPredicate
 from widen.schema.growth import SchemaChangeOptions, merge_schema
 from widen.schema.operations import DropColumn
 from widen.spark.dml.change_rows import COPY_THREADS, LOCAL_COPY_BYTES, TASK_BYTES
-from widen.spark.dml.local_keys import KeyedTable, LocalMerge
+from widen.spark.dml.keyed_files import KeyedTable
+from widen.spark.dml.local_keys import LocalMerge
 from widen.spark.dml.replaced_rows import MATCH, ReplacedRows, anti_join_keys, key_predicate, semi_join_keys
 from widen.spark.dml.rows_and_changes import gather_words, spread_words, to_bitmaps
 from widen.spark.dml.update_delete import change_condition, folded_columns, has_value, judge_values
@@ -366,9 +367,6 @@ class IcebergFiles(KeyedTable):
     def scan(self, columns: StructType) -> IcebergFileScan:
         return IcebergFileScan(self.source.io, columns, self.source.point.metadata.name_mapping(), self._deleted)
 
-    def scan_stored(self) -> IcebergFileScan:
-        return self.scan(self.schema)
-
     def find_files(self, searched: Predicate) -> Sequence[Add]:
         return to_plain_adds(self.source, self._scan(searched), self.schema)
 
@@ -405,9 +403,11 @@ class IcebergFiles(KeyedTable):
         if not copied:
             return kept
         scan = IcebergScan(tuple(_to_scanned(paths[file.path], file) for file in copied), ())
-        if sum(file.size_bytes for file in scan.files) > LOCAL_COPY_BYTES:
+        rest = (file for file in scan.files if len(merge.losers[file.path]) < file.rows)
+        if sum(file.size_bytes for file in rest) > LOCAL_COPY_BYTES:
             return None
-        rows = copy_unmarked(self.source, self.writer, scan, merge.losers, changed=ChangedRows({}, merge.merged))
+        added = () if merge.new_rows is None else merge.new_rows.read()
+        rows = copy_unmarked(self.source, self.writer, scan, merge.losers, changed=ChangedRows({}, added))
         return None if rows is None else [*kept, *rows]
 
     def _without_rows(self, merge: LocalMerge) -> RemovedRows | None:
@@ -534,7 +534,7 @@ def copy_unmarked(
     if columns is None:
         return None
     layout, size = writer.new_layout(), sum(file.size_bytes for file in files)
-    changed = changed or ChangedRows({}, None)
+    changed = changed or ChangedRows({})
     copier = _FileCopier(source.io, layout, columns, changed.replaced, writer.sort_by)
     tasks = writers or max(1, min(len(files), 1 + size // TASK_BYTES))
     rest = {file.path: gone[file.path] for file in files}
@@ -543,7 +543,7 @@ def copy_unmarked(
         if size <= LOCAL_COPY_BYTES:
             shares = [{path: rest[path] for path in [*rest][at::tasks]} for at in range(tasks)]
             with ThreadPoolExecutor(COPY_THREADS) as pool:  # Arrow works outside of Python's lock
-                found = list(pool.map(copier.copy, shares, [changed.added, *[None] * (tasks - 1)]))
+                found = list(pool.map(copier.copy, shares, [changed.added, *[()] * (tasks - 1)]))
         else:
             words = [batch for path, bitmap in rest.items() for batch in word_batches(path, bitmap)]
             frame = source.spark.createDataFrame(pa.Table.from_batches(words))
@@ -565,11 +565,11 @@ class ChangedRows:
 
     Args:
         replaced: New values of some columns by the path of each file, with their positions as `ROW`, in their order.
-        added: New rows, in the columns of the table.
+        added: New rows, some at a time, in the columns of the table.
     """
 
     replaced: Mapping[str, pa.RecordBatch]
-    added: pa.Table | None
+    added: Iterable[pa.Table] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -588,7 +588,7 @@ class _FileCopier:
     replaced: Mapping[str, pa.RecordBatch]
     sort_by: tuple[SortKey, ...] = ()
 
-    def copy(self, marked: Mapping[str, BitMap64], added: pa.Table | None = None) -> list[PartFile] | None:
+    def copy(self, marked: Mapping[str, BitMap64], added: Iterable[pa.Table] = ()) -> list[PartFile] | None:
         """Copy files without some of their rows, and return the copies; None if Spark has to copy one of them.
 
         Args:
@@ -600,8 +600,7 @@ class _FileCopier:
             for path, bitmap in marked.items():
                 batches = read_unmarked(self.io, self.columns[path], path, bitmap, self.replaced.get(path))
                 self._write(writers, (rows.cast(schema) for rows in batches))
-            if added is not None and len(added):
-                self._write(writers, [added.cast(schema)])
+            self._write(writers, (rows.cast(schema) for rows in added))
             return writers.close()
         except (NotLocal, pa.ArrowException):  # Spark may read the file, or says what is wrong
             writers.discard()
@@ -616,7 +615,10 @@ class _FileCopier:
             for rows in tables:
                 writers.write(rows)
             return
-        whole = pa.concat_tables(tables)
+        parts = list(tables)
+        if not parts:
+            return
+        whole = pa.concat_tables(parts)
         writers.write(whole.take(pc.sort_indices(*_sort_columns(whole, self.sort_by))))
         writers.close()
 

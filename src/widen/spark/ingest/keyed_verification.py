@@ -70,15 +70,15 @@ RECORD, QUARANTINED, BEFORE, AFTER, DELETED, _OTHERS, _UNCHOSEN = range(7)
 """What a row of the proof is about."""
 
 KEY, SEQUENCE, KIND, _JSON, IS_DELETE, _HASH, _COUNT = "key", "sequence", "kind", "json", "is_delete", "hash", "n"
-_UNTIL = "until"
-"""Of a version of a row the order until which it is valid, empty if it is the current one; `_BROKEN` otherwise."""
+UNTIL = "until"
+"""Of a version of a row the order until which it is valid, empty if it is the current one; `BROKEN` otherwise."""
 
-_BROKEN = "broken"
+BROKEN = "broken"
 """Stands for a version that is current and has an end, or neither."""
 
 _DDL = (
     f"{KIND} int, {KEY} binary, {SEQUENCE} string, {DIGEST} binary, {VALUES} bigint, {CONVERTED} bigint, "
-    f"{PLACE} string, {_JSON} string, {_HASH} decimal(38,0), {_COUNT} bigint, {_UNTIL} string, {FORM} binary"
+    f"{PLACE} string, {_JSON} string, {_HASH} decimal(38,0), {_COUNT} bigint, {UNTIL} string, {FORM} binary"
 )
 _SCHEMA = pa.schema(
     {
@@ -92,7 +92,7 @@ _SCHEMA = pa.schema(
         _JSON: pa.string(),
         _HASH: pa.decimal128(38, 0),
         _COUNT: pa.int64(),
-        _UNTIL: pa.string(),
+        UNTIL: pa.string(),
         FORM: pa.binary(),
     }
 )
@@ -266,13 +266,13 @@ class KeyReader:
         return None if self.rules.sequence_by is None else self._order_text(form, self.rules.sequence_by)
 
     def without_times(self, form: Form) -> tuple[Form, str | None]:
-        """Return a row of a table with history without the fields of its version, and its `_UNTIL`."""
+        """Return a row of a table with history without the fields of its version, and its `UNTIL`."""
         if not self.rules.history or not isinstance(form, dict):
             return form, None
         until, is_current = self._order_text(form, (VALID_TO,)), form.get(IS_CURRENT)
         is_sound = is_current is (until is None) and self._order_text(form, (VALID_FROM,)) == self.sequence(form)
         rest = {name: value for name, value in form.items() if name not in VERSION_FIELDS}
-        return rest, (until or "") if is_sound else _BROKEN
+        return rest, (until or "") if is_sound else BROKEN
 
     def kept_form(self, form: Form) -> bytes | None:
         """Return a form as bytes if the row of its key is made from several forms."""
@@ -472,7 +472,7 @@ def _version_rows(
         for key, form in zip(found, rows_of.forms(structs.filter(mask)) if found else (), strict=True):
             if is_chosen(key, limit):
                 order, (form, until) = reader.sequence(form), reader.without_times(form)
-                ours = {KEY: key, SEQUENCE: order, DIGEST: digest(form), VALUES: count_form(form), _UNTIL: until}
+                ours = {KEY: key, SEQUENCE: order, DIGEST: digest(form), VALUES: count_form(form), UNTIL: until}
                 rows.append(_row(kind, **ours, **{FORM: reader.kept_form(form)}))
         yield from _batches(rows)
     yield from _batches([_row(_OTHERS, **{VALUES: kind, _HASH: total, _COUNT: count})])
@@ -600,7 +600,7 @@ def _has_versions(
 ) -> bool:
     """Return whether a key has the versions that its events lead to, each until the next event."""
     if not records:
-        return Counter((row[DIGEST], row[_UNTIL]) for row in before) == Counter((r[DIGEST], r[_UNTIL]) for r in after)
+        return Counter((row[DIGEST], row[UNTIL]) for row in before) == Counter((r[DIGEST], r[UNTIL]) for r in after)
     events: dict[Any, list[Mapping[str, Any]]] = {}
     for row in (*before, *records, *deleted):
         events.setdefault(reader.order(row[SEQUENCE]), []).append(row)
@@ -621,8 +621,8 @@ def _has_versions(
             continue
         if rows[version[DIGEST]][KIND] == RECORD:
             _count_kept(totals, rows[version[DIGEST]])
-        until = None if version[_UNTIL] in ("", _BROKEN) else reader.order(version[_UNTIL])
-        is_right &= version[_UNTIL] != _BROKEN and until == ends.get(time)
+        until = None if version[UNTIL] in ("", BROKEN) else reader.order(version[UNTIL])
+        is_right &= version[UNTIL] != BROKEN and until == ends.get(time)
     totals["extra"] += len(after) - len(found) + len(found.keys() - expected.keys())
     return is_right
 

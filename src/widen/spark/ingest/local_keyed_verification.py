@@ -41,13 +41,14 @@ from widen.schema.source_metadata import FORM as TEXT_FORM
 from widen.schema.source_metadata import RESCUED, role_field, source_key
 from widen.spark.arrow_types import count_up, one_array
 from widen.spark.dml.deleted_keys import KeyLists
+from widen.spark.dml.keyed_files import FileScan
 from widen.spark.dml.keyed_rows import KEY_TEXT, NUMBER, TEXT, KeyRules, find_places
-from widen.spark.dml.local_keys import FileScan
 from widen.spark.engine import LocalFrame, require_spark
 from widen.spark.ingest.form_conditions import Condition, Undecided, build_condition
 from widen.spark.ingest.keyed_verification import (
     AFTER,
     BEFORE,
+    BROKEN,
     DELETED,
     IS_DELETE,
     KEY,
@@ -57,6 +58,7 @@ from widen.spark.ingest.keyed_verification import (
     RECORD,
     SEQUENCE,
     TOTALS,
+    UNTIL,
     KeyReader,
     is_chosen,
     judge_key,
@@ -101,6 +103,7 @@ _ROWS = pa.schema(
         DIGEST: pa.binary(),
         VALUES: pa.int64(),
         FORM: pa.binary(),
+        UNTIL: pa.string(),
     }
 )
 
@@ -214,8 +217,6 @@ def prove_here(
 
 def find_proof_obstacle(rules: KeyRules, schema: StructType) -> str | None:
     """Return why only Spark proves an ingestion by key, as the end of a sentence; None if this process can."""
-    if rules.history:
-        return "every version of a row is kept"
     if rules.delete_when is not None:
         try:
             build_condition(rules.delete_when, schema)
@@ -394,12 +395,16 @@ class _TableReader:
         forms: list[Form] = []
         for batch in rows.to_batches(_BATCH_ROWS):
             forms += self._rows_of.forms(batch.to_struct_array())
+        orders = list(map(self.reader.sequence, forms))
+        timed = list(map(self.reader.without_times, forms))
+        forms = [form for form, _ in timed]
         columns = [
             codes,
-            list(map(self.reader.sequence, forms)),
+            orders,
             list(map(digest, forms)),
             list(map(count_form, forms)),
             list(map(self.reader.kept_form, forms)),
+            [until for _, until in timed],
         ]
         return pa.table(
             [pa.array(values, each.type) for values, each in zip(columns, _ROWS, strict=True)], schema=_ROWS
@@ -490,7 +495,8 @@ class _Judge:
         if len(self.keys):
             is_right, winners = self._find_right(quarantined)
             is_right = pc.and_(is_right, chosen)
-            winners = winners.filter(pc.and_(is_right, winners.is_valid())).cast(pa.int64())
+            winners = winners.drop_null().cast(pa.int64())
+            winners = winners.filter(is_right.take(one_array(self.records[_CODE]).take(winners)))
             is_kept = is_right
             records = self.records.filter(pc.fill_null(is_right.take(one_array(self.records[_CODE])), False))
             values, converted = (
@@ -504,10 +510,13 @@ class _Judge:
         return totals, sorted(places)[:MAX_SHOWN]
 
     def _find_right(self, quarantined: Sequence[Mapping[str, Any]]) -> tuple[pa.Array, pa.Array]:
-        """Return which keys surely have what they must have, and the number of the record that each row is from.
+        """Return which keys surely have what they must have, and the numbers of the records that their rows are from.
 
         A key is left to `judge_key` if it has not, or if more than the order of its records decides.
         """
+        if self.reader.rules.history:
+            is_right, winners = self._find_right_versions()
+            return self._without_exceptions(is_right, quarantined), winners
         count, reader = len(self.keys), self.reader
         sides = (self.records, self.before, self.deleted)
         ranks = _rank(reader, [one_array(each[SEQUENCE]) for each in sides])
@@ -542,6 +551,51 @@ class _Judge:
         comes = pc.and_(comes, pc.invert(stays))
         is_right = pc.or_(stays, pc.or_(goes, comes))
         return self._without_exceptions(is_right, quarantined), pc.if_else(comes, winner, None)
+
+    def _find_right_versions(self) -> tuple[pa.Array, pa.Array]:
+        """Return the same of keys of which every version is kept, each until the next event of its key."""
+        count, records, before, after = len(self.keys), self.records, self.before, self.after
+        until = one_array(after[UNTIL])
+        is_open, is_sound = pc.equal(until, ""), pc.not_equal(until, BROKEN)
+        until = pc.if_else(pc.and_(is_sound, pc.invert(is_open)), until, pa.scalar(None, pa.string()))
+        sides = (records, before, self.deleted)
+        *ranks, own, ends = _rank(self.reader, [*(one_array(each[SEQUENCE]) for each in (*sides, after)), until])
+        unique = pc.unique(pa.concat_arrays([one_array(each[DIGEST]) for each in (records, before, after)]))
+        contents = [pc.index_in(one_array(each[DIGEST]), value_set=unique) for each in (records, before, after)]
+        no_row = pa.nulls(len(before) + len(self.deleted), pa.int64())
+        flags = [
+            pc.equal(one_array(records[IS_DELETE]), 1),
+            *(pa.repeat(pa.scalar(at > 0), len(sides[at + 1])) for at in range(2)),
+        ]
+        events = pa.table(
+            {
+                _CODE: pa.concat_arrays([one_array(each[_CODE]) for each in sides]),
+                _RANK: pa.concat_arrays(ranks),
+                IS_DELETE: pa.concat_arrays(flags).cast(pa.int8()),
+                DIGEST: pa.concat_arrays([*contents[:2], pa.nulls(len(self.deleted), pa.int32())]),
+                _AT: pa.concat_arrays([count_up(len(records)), no_row]),
+            }
+        )
+        wanted = [(IS_DELETE, "max"), (DIGEST, "min"), (DIGEST, "max"), (_AT, "max")]
+        moments = events.filter(events[_CODE].is_valid()).group_by([_CODE, _RANK]).aggregate(wanted)
+        moments = moments.sort_by([(_CODE, "ascending"), (_RANK, "ascending")])
+        code, rank, deletes, low, high, winner = (
+            one_array(moments[name]) for name in (_CODE, _RANK, *(f"{name}_{which}" for name, which in wanted))
+        )
+        has_next = pc.equal(code[1:], code[:-1])
+        until = pa.concat_arrays([pc.if_else(has_next, rank[1:], _NEVER), pa.repeat(_NEVER, min(1, len(code)))])
+        is_version = pc.equal(deletes, 0)
+        width = (pc.max(pa.concat_arrays([rank, own])).as_py() or 0) + 1
+        place, found = (
+            pc.add(pc.multiply(each, width), at) for each, at in ((code, rank), (one_array(after[_CODE]), own))
+        )
+        at = pc.index_in(place, value_set=found)
+        now = pc.if_else(is_open, _NEVER, pc.if_else(is_sound, ends, pa.scalar(-2, pa.int64())))
+        is_same = pc.and_(_are_equal(contents[2].take(at), low), _are_equal(now.take(at), until))
+        is_wrong = pc.and_(is_version, pc.invert(pc.and_(is_same, _are_equal(low, high))))
+        is_right = pc.invert(pc.is_in(count_up(count), value_set=code.filter(is_wrong)))
+        same_count = pc.equal(_count_by(code.filter(is_version), count), _count_by(after[_CODE], count))
+        return pc.and_(is_right, same_count), winner.filter(is_version)
 
     def _without_exceptions(self, is_right: pa.Array, quarantined: Sequence[Mapping[str, Any]]) -> pa.Array:
         """Return the flags without the keys of which records have no order, or are in the quarantine."""
@@ -579,8 +633,13 @@ _NO_ROW: Mapping[str, Any] = {
     PLACE: None,
     IS_DELETE: False,
     FORM: None,
+    UNTIL: None,
     KIND: QUARANTINED,
 }
+
+
+_NEVER = pa.scalar(-1, pa.int64())
+"""The rank at which the newest version of a key ends."""
 
 
 def _rank(reader: KeyReader, texts: Sequence[pa.Array]) -> list[pa.Array]:

@@ -151,11 +151,13 @@ def test_what_only_spark_evaluates_is_named(tmp_path: Path, condition: str, reas
 
 
 def load_parquet(spark: SparkSession, place: Path, engine: str, **words: Any) -> tuple[widen.IngestResult, Any]:
-    """As `load`, of the Parquet file, which is proved on Spark where its values were converted."""
+    """As `load`, of the Parquet file, and prove in this process what it has loaded."""
     local = LocalSession(Engine.AUTO, lambda _: spark)
     session = cast(SparkSession, local) if engine == "local" else spark
     with mock.patch("widen.spark.engine.SESSION_WINS", new=True):
+        words |= {"verify": engine == "local"}
         done = widen.ingest(str(place / "s.parquet"), str(place / engine), spark=session, **words)
+    assert done.verification is None or done.verification.is_clean, str(done.verification)
     assert engine == "spark" or is_local(local), local.explanation
     rows = sorted(map(repr, Table(str(place / engine)).to_arrow().to_pylist()))  # NaN is not equal to itself
     quarantine = Table(str(place / f"{engine}_quarantine")).to_arrow().to_pylist()

@@ -1,11 +1,14 @@
-"""The proof compares every column of a field: seeded faults in second columns, for typed records and for texts."""
+"""The proof compares every column of a field: seeded faults in second columns, for typed records and for texts.
+
+Parquet files are proved in this process, and Spark says what it has found to be wrong there.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,6 +18,8 @@ from pyspark.sql import functions as F
 
 import widen
 from widen.ingestion import IngestResult, ingest
+from widen.spark import engine
+from widen.spark.engine import Engine, LocalSession, is_local, require_spark
 from widen.targets import delta as delta_target
 from widen.targets import iceberg as iceberg_target
 from widen.targets import table_format
@@ -50,11 +55,15 @@ FAULTS_OF_NULLS: Mapping[str, tuple[str, Any]] = {
 """What one row has in a column instead of what belongs there: rows with values, and rows without."""
 
 
-def interval(spark: SparkSession, place: Path, *selects: str, is_text: bool) -> Any:
-    """Return the records of an interval, typed or as a file of JSON lines."""
+def interval(spark: SparkSession, place: Path, *selects: str, kind: str) -> Any:
+    """Return the records of an interval, typed or as a file of JSON lines or Parquet."""
     rows = spark.sql(" UNION ALL ".join(selects)).coalesce(1)
-    if not is_text:
+    if kind == "typed":
         return rows
+    if kind == "parquet":
+        files = place / f"in{len(list(place.glob('in*')))}"
+        rows.write.parquet(str(files))
+        return str(files)
     path = place / f"{len(list(place.glob('*.jsonl')))}.jsonl"
     texts = rows.select(F.to_json(F.struct("*"))).collect()
     path.write_text("".join(f"{text}\n" for (text,) in texts))
@@ -79,17 +88,26 @@ def with_faults(table: pa.Table) -> pa.Table:
 
 
 @pytest.mark.parametrize("is_iceberg", [False, True], ids=["delta", "iceberg"])
-@pytest.mark.parametrize("is_text", [False, True], ids=["typed", "text"])
+@pytest.mark.parametrize("kind", ["typed", "text", "parquet"])
 def test_faults_in_second_columns_are_found(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_text: bool, is_iceberg: bool
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, kind: str, is_iceberg: bool
 ) -> None:
+    session = spark
+    if kind == "parquet":
+        require_spark(spark, "it says what differs")
+        session = cast(SparkSession, LocalSession(Engine.AUTO, lambda _: spark))
+        monkeypatch.setattr(engine, "SESSION_WINS", True)
     for select in HISTORY:
-        source = interval(spark, tmp_path, f"SELECT {select}", is_text=is_text)
-        load(tmp_path, source, is_iceberg=is_iceberg)
+        source = interval(spark, tmp_path, f"SELECT {select}", kind=kind)
+        load(tmp_path, source, is_iceberg=is_iceberg, spark=session)
+    split, rows = len(FAULTS), len(FAULTS) + len(FAULTS_OF_NULLS) + 1
+    selects = (f"SELECT {VALUES} FROM range({split})", f"SELECT {NULLS} FROM range({split}, {rows})")
+    source = interval(spark, tmp_path, *selects, kind=kind)
     before, damaged = {*tmp_path.rglob("*.parquet")}, []
 
     def verify_twice(*words: Any) -> Any:
         verification = table_format.verify_rows(*words)
+        assert kind != "parquet" or is_local(session)
         [path] = {*tmp_path.rglob("*.parquet")} - before
         pq.write_table(with_faults(pq.read_table(path, partitioning=None)), path)
         path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
@@ -98,9 +116,7 @@ def test_faults_in_second_columns_are_found(
 
     for target in (delta_target, iceberg_target):
         monkeypatch.setattr(target, "verify_rows", verify_twice)
-    split, rows = len(FAULTS), len(FAULTS) + len(FAULTS_OF_NULLS) + 1
-    selects = (f"SELECT {VALUES} FROM range({split})", f"SELECT {NULLS} FROM range({split}, {rows})")
-    done = load(tmp_path, interval(spark, tmp_path, *selects, is_text=is_text), is_iceberg=is_iceberg, verify=True)
+    done = load(tmp_path, source, is_iceberg=is_iceberg, verify=True, spark=session)
     assert done.verification is not None
     assert done.verification.is_clean, str(done.verification)
     assert [(each.records, each.extra, each.is_clean) for each in damaged] == [(rows, rows - 1, False)]

@@ -18,6 +18,7 @@ from typing import Any, BinaryIO
 from zlib import crc32
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from msgspec.json import encode
 
 from widen.evolution.policy import Policy
@@ -376,8 +377,20 @@ class RowDigester:
     def _encoder(self) -> RowEncoder:
         return self._make_encoder()
 
-    def add(self, rows: pa.StructArray) -> None:
-        """Add rows."""
+    def add(self, rows: pa.StructArray, converted: pa.Array | None = None) -> None:
+        """Add rows.
+
+        Args:
+            converted: How many values of each row the table has in another form than the source; by default none.
+        """
+        if converted is not None and self._sum.limit < ALL:
+            # Which rows count depends on their digests, which the native reader does not return.
+            counts = converted.to_pylist()
+            encoded = zip(self._encoder.encode(rows), counts, strict=True)
+            self._sum.add((text, values, count) for (text, values, _), count in encoded)
+            return
+        if converted is not None:
+            self._sum.merge(0, 0, 0, pc.sum(converted, min_count=0).as_py())
         if self._native is not None:
             refused = self._native.add(pa.RecordBatch.from_struct_array(rows))
             if not refused:

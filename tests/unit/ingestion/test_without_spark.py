@@ -648,6 +648,7 @@ def test_keys_that_no_record_has_are_refused_before_spark_starts(tmp_path: Path,
 
 def test_a_contract_and_a_file_of_loads_need_no_spark(tmp_path: Path) -> None:
     (tmp_path / "a b.json").write_text('{"id": 1}\n{"id": "x"}\n')
+    pq.write_table(pa.table({"id": [1, 2], "name": ["x", None]}), tmp_path / "d.parquet", row_group_size=1)
     (tmp_path / "c.txt").write_text("one\ntwo\n")
     (tmp_path / "loads.toml").write_text(
         f"""[[load]]
@@ -664,10 +665,14 @@ format = "text"
 place = sys.argv[1]
 contract = {"type": "object", "properties": {"id": {"type": "integer"}}}
 report = widen.check_contract(place + "/a b.json", contract)
+typed = widen.check_contract(place + "/d.parquet", {**contract, "additionalProperties": False}).to_value()
+proved = widen.ingest(place + "/d.parquet", place + "/v", mask=["name"], verify=True, engine="local").verification
 done = widen.run(place + "/loads.toml", jobs=2)
-print(json.dumps([report.records, report.breaches, [each.status.value for each in done.steps]]))
+places = [(each["line"], each["field"]) for each in typed["listed"]]
+steps = [each.status.value for each in done.steps]
+print(json.dumps([report.records, report.breaches, typed["records"], places, str(proved), steps]))
 """
-    assert values(code, str(tmp_path)) == [2, 1, ["loaded", "loaded"]]
+    assert values(code, str(tmp_path)) == [2, 1, 2, [[1, "name"]], "3 of 3 leaves exact", ["loaded", "loaded"]]
     assert widen.Table(tmp_path / "u").to_arrow()["value"].to_pylist() == ["one", "two"]
 
 

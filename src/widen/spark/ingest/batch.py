@@ -381,7 +381,7 @@ def check_texts(texts: RawTexts, contract: object) -> ContractReport:
     return _collect(texts, partial(_check_batches, contract))
 
 
-def check_contract_rows(rows: DataFrame, contract: object) -> ContractReport:
+def check_contract_rows(rows: Rows, contract: object) -> ContractReport:
     """Hold records with their places against a contract.
 
     Args:
@@ -390,7 +390,7 @@ def check_contract_rows(rows: DataFrame, contract: object) -> ContractReport:
     return _collect(rows, partial(_check_placed, contract))
 
 
-def _collect(frame: RawTexts, task: Any) -> ContractReport:
+def _collect(frame: RawTexts | Rows, task: Any) -> ContractReport:
     with translate_spark_errors():
         notes = frame.mapInArrow(task, f"{NOTE} binary").toArrow()[NOTE].to_pylist()
     reports = (msgspec.json.decode(each, type=ContractReport) for each in notes)

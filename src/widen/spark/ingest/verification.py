@@ -219,7 +219,7 @@ def verify(source: Side, table: Side, share: float = 1.0, spark: SparkSession | 
         if source.has_sums and table.has_sums:
             expected, actual = _sum_sides((source, table), source.learn(), limit)
             if (expected.digest, expected.records) == (actual.digest, actual.records):
-                values, converted = expected.values + actual.values, expected.converted
+                values, converted = expected.values + actual.values, expected.converted + actual.converted
                 return Verification(expected.records, values, values - converted, converted, share=share)
         if spark is not None:
             require_spark(spark, "rows differ from their records, and it finds out which")
@@ -413,7 +413,7 @@ ROW = "row"
 MAX_FILES, MAX_TASKS = 10_000, 200
 """Maximum number of files that are listed in the plan of a query, and of tasks that read them."""
 
-_UNREADABLE: EncodedRecord = (EXTENSION_MARK.encode(), 0, 0)
+UNREADABLE: EncodedRecord = (EXTENSION_MARK.encode(), 0, 0)
 """Matches no record, so that every digest is compared, with the rows as Spark reads them."""
 
 
@@ -468,16 +468,20 @@ def _map_records(source: TextSource, schema: StructType, policy: Policy, task: F
 
 @dataclass(frozen=True, slots=True)
 class ColumnFiles:
-    """Parquet files of a source whose values have the same forms in the table.
+    """Parquet files of a source whose values are compared by columns.
 
     Args:
         schema: The columns to read, in the types of the records.
         fields: Reader of the fields that records get from their files; None if they get none.
+        prepare: Returns records as they are digested, in other types; None if that is as they are read.
+        digested: The types by which they are digested; by default those of the schema.
     """
 
     files: Sequence[SourceFile]
     schema: StructType
     fields: FileValueReader | None = None
+    prepare: Callable[[pa.StructArray], pa.StructArray] | None = None
+    digested: StructType | None = None
 
 
 def build_column_reader(spark: SparkSession, parts: Sequence[ColumnFiles]) -> TaskReader:
@@ -685,19 +689,20 @@ def _sum_column_files(
     sizes = [[ProofFile(file.uri, file.size_bytes, False) for file in part.files] for part in parts]
     for part, files in zip(parts, sizes, strict=True):
         # Records in columns are digested as rows are, by the types and names that the source gives them.
-        digester, arrow = RowDigester(part.schema, Policy(), layout, limit), to_arrow_schema(part.schema)
+        digester = RowDigester(part.digested or part.schema, Policy(), layout, limit)
+        arrow = to_arrow_schema(part.schema)
         for share in find_parts(files, task, tasks):
             try:
                 with open_file(share.file.uri) as source:
                     file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
                     if is_legacy(file.metadata.metadata) or is_legacy_int96(file.metadata.metadata):
-                        digester.add_encoded(_UNREADABLE)  # Spark reads its dates in another calendar
+                        digester.add_encoded(UNREADABLE)  # Spark reads its dates in another calendar
                         continue
                     given = add_file_values({}, part.fields.read(share.file.uri)) if part.fields else {}
                     for rows in _read_columns(file, share.start, share.end, arrow, given):
-                        digester.add(rows)
+                        digester.add(rows if part.prepare is None else part.prepare(rows))
             except (WidenError, KeyError, pa.ArrowException):
-                digester.add_encoded(_UNREADABLE)
+                digester.add_encoded(UNREADABLE)
         found = digester.sum()
         # The sum of the rows has their values.
         total.merge(found.digest, found.records, 0, 0)
@@ -803,5 +808,5 @@ def _sum_table_files(
             for rows in read_file(files, path, arrow):
                 digester.add(rows.to_struct_array())
         except (WidenError, KeyError, OSError, pa.ArrowException):
-            digester.add_encoded(_UNREADABLE)
+            digester.add_encoded(UNREADABLE)
     return digester.sum()

@@ -207,7 +207,6 @@ def find_column_copy(
         footers = read_source_footers(files, source)
     if footers is None:
         return None
-    limit = task_bytes(files, count_partitions(spark, SourceFiles((), tuple(files))))
     if conversion is None:
         names = frozenset(field.name for field in source if route.get(field.name))
         constants = {file.uri: _constants(from_files.values_of(file.uri), route) for file in files}
@@ -216,7 +215,7 @@ def find_column_copy(
         constants = {file.uri: from_files.values_of(file.uri) for file in files}
     return ColumnCopy(
         spark,
-        _pack((group for footer in footers for group in footer.groups), limit),
+        pack_row_groups(spark, files, footers),
         to_arrow_schema(schema) if sink.schema is None else sink.schema,
         names,
         sink,
@@ -337,6 +336,19 @@ def read_rows(file: SourceFile, source: StructType, rows: int = _ROWS) -> Iterat
         yield pa.RecordBatch.from_arrays([pa.nulls(0, each.type) for each in schema], schema=schema)
 
 
+def read_group(group: RowGroup, schema: pa.Schema, given: Mapping[str, pa.Scalar]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a row group as records.
+
+    Args:
+        schema: The fields of the records.
+        given: Those that they get from their file.
+
+    Raises:
+        CorruptFile: the file cannot be read.
+    """
+    yield from _read_batches(group.uri, [group.number], schema, frozenset(schema.names), given)
+
+
 def _read_footer(source: StructType, file: SourceFile) -> SourceFooter | None:
     try:
         with open_file(file.uri) as content:
@@ -397,8 +409,15 @@ def _is_read_as(found: pa.DataType, data_type: DataType, path: Path, int96: set[
     return bool(found == to_arrow(data_type))
 
 
-def _pack(groups: Iterable[tuple[RowGroup, int]], limit: int) -> list[list[RowGroup]]:
+def pack_row_groups(
+    spark: SparkSession, files: Sequence[SourceFile], footers: Sequence[SourceFooter]
+) -> list[list[RowGroup]]:
     """Return the row groups of each task, each about as large as the bytes of a task."""
+    limit = task_bytes(files, count_partitions(spark, SourceFiles((), tuple(files))))
+    return _pack((group for footer in footers for group in footer.groups), limit)
+
+
+def _pack(groups: Iterable[tuple[RowGroup, int]], limit: int) -> list[list[RowGroup]]:
     tasks: list[list[RowGroup]] = [[]]
     free = limit
     for group, size in groups:

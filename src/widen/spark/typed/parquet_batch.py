@@ -10,10 +10,10 @@ Source: docs/evolution-rules.md#d16, docs/guide/engine.md
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import partial, reduce
 from itertools import groupby
 from typing import Any
 
@@ -72,26 +72,43 @@ from widen.proof.source_reader import FileValueReader
 from widen.protocol.parquet_files import is_legacy, is_legacy_int96
 from widen.rows.row import RecordRoute, build_routes
 from widen.rows.row_builder import ORIGIN_FIELDS
-from widen.spark.arrow_types import stored_type, to_arrow
+from widen.spark.arrow_types import count_up, stored_type, to_arrow, to_arrow_schema
 from widen.spark.engine import Rows, is_local, require_spark, to_local_frame
-from widen.spark.ingest.batch import BatchResult, ContractReport
+from widen.spark.ingest.batch import PLACED_TEXT, BatchResult, ContractReport, check_contract_rows
 from widen.spark.ingest.text_tasks import MIN_COUNTED_RECORDS, BatchWriteSpec
-from widen.spark.ingest.verification import ColumnFiles, Side, build_column_reader, build_row_side
+from widen.spark.ingest.verification import (
+    ColumnFiles,
+    Digester,
+    Side,
+    TaskReader,
+    build_column_reader,
+    build_row_side,
+)
 from widen.spark.ingest.write_files import TableRows, TableWriter
-from widen.spark.read.local_rows import NotLocal
+from widen.spark.read.local_rows import NotLocal, record_texts
 from widen.spark.source.file_ranges import open_file
 from widen.spark.source.source_files import SourceFile, SourceFiles
-from widen.spark.spark_types import SparkSession
+from widen.spark.spark_types import DataFrame, SparkSession
 from widen.spark.typed.column_copy import (
     ColumnCopy,
     PathFields,
+    RowGroup,
     SourceFooter,
     find_column_copy,
     is_copied,
     map_files,
+    pack_row_groups,
     read_first_rows,
+    read_group,
     read_rows,
     to_source_footer,
+)
+from widen.spark.typed.column_rebuild import (
+    RebuiltFiles,
+    RecordProof,
+    build_rebuilt_reader,
+    sum_quarantined_texts,
+    sum_rebuilt_batches,
 )
 from widen.spark.typed.column_values import FactsOfKind, QuarantinedRecord, RowConversion, apply_rules
 from widen.spark.typed.typed_batch import (
@@ -99,7 +116,6 @@ from widen.spark.typed.typed_batch import (
     add_values,
     find_column_files,
     find_fields,
-    has_forms,
     kinds_of,
     observe_types,
 )
@@ -183,6 +199,24 @@ class _OnSpark:
     batch: TypedBatch | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _LocalProof:
+    """How this process compares the records of a batch with rows.
+
+    Args:
+        files: The files of the source, part by part, as they are digested.
+        records: The records that rows of each part stand for.
+    """
+
+    files: Sequence[ColumnFiles]
+    records: Sequence[RecordProof]
+
+    @property
+    def is_columnar(self) -> bool:
+        """Whether the columns of the table are digested like those of the source."""
+        return all(each.prepare is None for each in self.files)
+
+
 @dataclass(frozen=True)
 class ParquetBatch:
     """A batch of Parquet files that this process reads.
@@ -245,39 +279,94 @@ class ParquetBatch:
 
     def check_contract(self, contract: object) -> ContractReport:
         """Return where the records break a contract; see `Batch`."""
-        return self._use_spark("contracts are for JSON, which it makes of the records").check_contract(contract)
+        if is_local(self.spark):
+            try:
+                reports = [self._check_part(each, contract) for each in self.parts]
+                return reduce(ContractReport.merged, reports, ContractReport())
+            except NotLocal as error:
+                require_spark(self.spark, str(error))
+            except EngineUnsuitable as error:
+                require_spark(self.spark, str(error.fields["reason"]))
+        return self._on_spark.check_contract(contract)
+
+    def _check_part(self, part: ColumnPart, contract: object) -> ContractReport:
+        record_texts(part.schema, to_arrow_schema(part.schema).empty_table())
+        tasks = pack_row_groups(self.spark, part.files, part.footers)
+        numbers = self.spark.range(0, len(tasks), 1, len(tasks))
+        return check_contract_rows(numbers.mapInArrow(partial(_place_texts, part, tasks), ""), contract)
 
     def prepare_proof(self) -> None:
-        """Start Spark if this process cannot compare the values of a type; see `Batch`."""
-        if is_local(self.spark) and not all(has_forms(part.schema) for part in self.parts):
-            require_spark(self.spark, "it compares values of a type that is proved there only")
+        """Do nothing: this process compares all values that it writes; see `Batch`."""
 
     def source_digests(self, schema: StructType, policy: Policy) -> Side:
         """Return the digests of the records; see `Batch`."""
-        files = self._find_column_files(schema, policy)
-        if files is None:
+        proof = self._find_proof(schema, policy)
+        if proof is None:
             return self._on_spark.source_digests(schema, policy)
-        reader = build_column_reader(self.spark, files)
+        reader = build_column_reader(self.spark, proof.files)
         return Side(lambda: self._on_spark.source_digests(schema, policy).digests(), reader=reader)
 
     def table_digests(
         self, table: TableRows, paths: Collection[str], policy: Policy, quarantined_records: Callable[[], Rows] | None
     ) -> Side:
         """Return the digests of the rows; see `Batch`."""
-        if quarantined_records is not None or self._find_column_files(table.schema, policy) is None:
-            return self._use_spark("rows are compared there").table_digests(table, paths, policy, quarantined_records)
-        rows = partial(table.read, self.spark, paths)
-        side = build_row_side(self.spark, rows, table.schema, policy, None, table.task_files(self.spark, paths))
-        return replace(side, digests=lambda: self._on_spark.table_digests(table, paths, policy, None).digests())
+        proof = self._find_proof(table.schema, policy)
+        if proof is None:
+            return self._on_spark.table_digests(table, paths, policy, quarantined_records)
+        if proof.is_columnar and quarantined_records is None:
+            rows = partial(table.read, self.spark, paths)
+            side = build_row_side(self.spark, rows, table.schema, policy, None, table.task_files(self.spark, paths))
+            sums, reader = side.parts, side.reader
+        else:
+            sums, reader = self._rebuild(proof.records, table, paths, quarantined_records)
 
-    def _find_column_files(self, schema: StructType, policy: Policy) -> list[ColumnFiles] | None:
-        if not is_local(self.spark) or policy.excluded or policy.masked:
-            return None
-        rules = build_typed_field_rules(schema, policy)
-        if not all(is_untouched(part.schema, rules) for part in self.parts):
+        def digests() -> DataFrame:  # only Spark says which rows differ, if some do
+            return self._on_spark.table_digests(table, paths, policy, quarantined_records).digests()
+
+        return Side(digests, sums, reader)
+
+    def _rebuild(
+        self,
+        proofs: Sequence[RecordProof],
+        table: TableRows,
+        paths: Collection[str],
+        quarantined_records: Callable[[], Rows] | None,
+    ) -> tuple[tuple[tuple[Rows, Digester], ...], TaskReader | None]:
+        """Return what sums the records that rows and quarantined texts stand for: rows with digesters, and files."""
+        sums: list[tuple[Rows, Digester]] = []
+        files = []
+        for number, proof in enumerate(proofs):
+            own = [path for path in paths if self._homes.get(path.partition("/")[0]) == number]
+            found = table.task_files(self.spark, own)
+            if found is not None:
+                files.append(RebuiltFiles(proof, found))
+            elif own:
+                sums.append((table.read(self.spark, own), partial(sum_rebuilt_batches, proof)))
+        if quarantined_records is not None:
+            sums.append((quarantined_records(), partial(sum_quarantined_texts, proofs)))
+        return tuple(sums), build_rebuilt_reader(self.spark, files) if files or not sums else None
+
+    def _find_proof(self, schema: StructType, policy: Policy) -> _LocalProof | None:
+        """Return how this process compares the values; None if Spark does, which has then started."""
+        if not is_local(self.spark):
             return None
         parts = [ColumnFiles(part.files, part.schema, _value_reader(part.given)) for part in self.parts]
-        return find_column_files(parts, schema, policy)
+        hides = policy.excluded or policy.masked
+        columnar = None if hides else find_column_files(parts, schema, policy)
+        if columnar is not None:
+            pairs = zip(self.parts, columnar, strict=True)
+            proofs = [RecordProof(part.schema, schema, policy, each.schema) for part, each in pairs]
+            return _LocalProof(columnar, proofs)
+        proofs = [RecordProof(part.schema, schema, policy) for part in self.parts]
+        try:
+            files = [
+                replace(part, prepare=proof.prepare, digested=proof.digested)
+                for part, proof in zip(parts, proofs, strict=True)
+            ]
+        except NotLocal as error:
+            require_spark(self.spark, str(error))
+            return None
+        return _LocalProof(files, proofs)
 
     @property
     def _on_spark(self) -> TypedBatch:
@@ -341,6 +430,23 @@ class ParquetBatch:
         types = (pa.string(), pa.string(), pa.int64(), pa.string())
         arrays = [pa.array(values, kind) for values, kind in zip(columns, types, strict=True)]
         return to_local_frame(self.spark, pa.RecordBatch.from_arrays(arrays, names=list(ORIGIN_FIELDS)))
+
+
+def _place_texts(
+    part: ColumnPart, tasks: Sequence[Sequence[RowGroup]], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the records of row groups as JSON, with their places; see `PLACED_TEXT`."""
+    schema = to_arrow_schema(part.schema)
+    for group in (group for batch in batches for task in batch.column(0).to_pylist() for group in tasks[task]):
+        first = group.first + 1
+        for rows in read_group(group, schema, part.given.values_of(group.uri)):
+            try:
+                texts = record_texts(part.schema, pa.Table.from_batches([rows]))
+            except NotLocal as error:
+                raise EngineUnsuitable(reason=str(error)) from error
+            files, numbers = pa.repeat(pa.scalar(group.uri), rows.num_rows), count_up(rows.num_rows, first)
+            yield pa.RecordBatch.from_arrays([pa.array(texts, pa.string()), files, numbers], names=[*PLACED_TEXT])
+            first += rows.num_rows
 
 
 def _value_reader(given: PathFields) -> FileValueReader | None:

@@ -151,7 +151,7 @@ def rebuild_fields(
     rescued = role_field(schema, RESCUED)
     rest = None if rescued is None else parse_record(F.col(quote_name(rescued.name)), source)
     cells = source_columns_by_key(schema, policy)
-    cells = _own_fields(source, cells) if is_own_kind else cells
+    cells = own_fields(source, cells) if is_own_kind else cells
     return _record(source, cells, lambda name: F.col(quote_name(name)), rest)
 
 
@@ -163,7 +163,7 @@ def is_own_kind(source: StructType, schema: StructType, policy: Policy) -> bool:
         policy: The policy, with what it says about single fields.
     """
     cells = source_columns_by_key(schema, policy)
-    return _own_fields(source, cells) == {field.name: cells.get(field.name, ()) for field in source}
+    return own_fields(source, cells) == {field.name: cells.get(field.name, ()) for field in source}
 
 
 def has_own_kinds(source: StructType, cells: ColumnsByKey) -> bool:
@@ -183,7 +183,8 @@ def _is_own_kind(data_type: DataType, cell: SourceColumn, dim: int) -> bool:
     return cell.fields is None and cell.value is None and _is_own_type(cell.type, data_type)
 
 
-def _own_fields(source: StructType, cells: ColumnsByKey) -> ColumnsByKey:
+def own_fields(source: StructType, cells: ColumnsByKey) -> ColumnsByKey:
+    """Return the columns that store values of the fields of a source unchanged."""
     return {field.name: tuple(_own_cells(field.type, cells.get(field.name, ()))) for field in source}
 
 
@@ -195,7 +196,7 @@ def _own_cells(data_type: DataType, cells: FieldColumns) -> Iterator[SourceColum
     for cell in cells:
         if cell.fields is not None and isinstance(leaf, StructType):
             if cell.dim == dim or cell is widest_record_column(cells):
-                yield replace(cell, fields=_own_fields(leaf, cell.fields))
+                yield replace(cell, fields=own_fields(leaf, cell.fields))
         elif cell.value is not None and isinstance(leaf, MapType):
             inner = _own_cells(leaf.value, (cell.value,)) if cell.dim == dim else ()
             yield from (replace(cell, value=value) for value in inner)

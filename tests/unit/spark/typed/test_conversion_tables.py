@@ -22,6 +22,7 @@ from widen.proof.json_reader import NumberToken
 from widen.proof.rules import DateString, LocalTimeString, SourceColumn, TimestampString
 from widen.rows.row import MISSING, ColumnSlot, convert
 from widen.rows.shape import build_fast_converter
+from widen.spark.typed import column_rebuild
 from widen.spark.typed.column_expressions import PARTIAL_CONVERSIONS, TOTAL_CONVERSIONS, holds_every_value
 from widen.spark.typed.record_rebuild import BACKWARD_CONVERSIONS, family_of
 
@@ -170,3 +171,8 @@ def test_no_conversion_back_is_without_a_column_that_takes_it() -> None:
     }
     pairs |= {(family_of(TYPES[text]), family_of(TEMPORAL)) for text in temporal_takers()}
     assert {*BACKWARD_CONVERSIONS} - pairs == set()
+
+
+def test_arrow_converts_back_what_spark_does_but_for_strings_that_are_read_as_dates() -> None:
+    by_spark = {pair for pair in BACKWARD_CONVERSIONS if pair[1] != family_of(TEMPORAL)}
+    assert {*column_rebuild.BACKWARD_CONVERSIONS} == by_spark

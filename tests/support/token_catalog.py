@@ -211,6 +211,7 @@ def token_catalog(folder: Path, clock: Clock, **settings: str) -> Iterator[Token
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    wbufsize = -1  # an answer is one packet: a second one would wait until the first is acknowledged
 
     def answer(self, body: bytes) -> None:
         """Answer the request."""
@@ -238,7 +239,7 @@ class _Handler(BaseHTTPRequestHandler):
 def _serve(handler: type[_Handler]) -> Iterator[str]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_port}"

@@ -10,6 +10,7 @@ import sys
 from collections import Counter
 from itertools import count
 from pathlib import Path
+from queue import Empty, Queue
 from threading import Timer
 from typing import Any
 
@@ -32,6 +33,7 @@ from widen.log.local_files import LocalFiles
 from widen.log.log_store import LogStore
 from widen.spark import engine
 from widen.spark.engine import Engine, LocalSession
+from widen.spark.ingest import streaming_query
 from widen.spark.ingest.stream_checkpoint import StreamCheckpoint
 from widen.spark.ingest.streaming_query import FileLimits
 from widen.spark.source.source_files import SourceFile
@@ -335,17 +337,16 @@ def test_there_is_one_limit(tmp_path: Path) -> None:
         start(tmp_path, max_files=1, max_bytes=1)
 
 
-def test_a_stream_runs_until_it_is_stopped(tmp_path: Path) -> None:
+def test_a_stream_runs_until_it_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streaming_query, "_POLL_SECONDS", 0.05)
     put(tmp_path / "in", "1.json", {"n": 1})
-    done: list[widen.IngestResult] = []
-    running = start(tmp_path, once=False, on_interval=done.append)
+    done: Queue[widen.IngestResult] = Queue()
+    running = start(tmp_path, once=False, on_interval=done.put)
     try:
         for number in (2, 3):
-            while len(done) < number - 1:
-                assert not running.wait(1)
+            done.get(timeout=60)
             put(tmp_path / "in", f"{number}.json", {"n": number})
-        while len(done) < 3:
-            assert not running.wait(1)
+        done.get(timeout=60)
         assert running.is_active
     finally:
         running.stop()
@@ -356,16 +357,18 @@ def test_a_stream_runs_until_it_is_stopped(tmp_path: Path) -> None:
     assert numbers(tmp_path) == Counter([1, 2, 3])
 
 
-def test_intervals_are_apart(tmp_path: Path) -> None:
+def test_intervals_are_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streaming_query, "_POLL_SECONDS", 0.05)
     for number in range(2):
         put(tmp_path / "in", f"{number}.json", {"n": number})
-    done: list[widen.IngestResult] = []
-    running = start(tmp_path, once=False, max_files=1, every_seconds=3600, on_interval=done.append)
-    while not done:
-        assert not running.wait(1)
-    assert not running.wait(2)
+    done: Queue[widen.IngestResult] = Queue()
+    running = start(tmp_path, once=False, max_files=1, every_seconds=3600, on_interval=done.put)
+    done.get(timeout=60)
+    with pytest.raises(Empty):
+        done.get(timeout=0.5)
+    assert running.is_active
     running.stop()
-    assert (len(done), running.wait()) == (1, True)
+    assert (done.qsize(), running.wait()) == (0, True)
     assert numbers(tmp_path) == Counter([0])
 
 

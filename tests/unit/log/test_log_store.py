@@ -5,9 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import pickle
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -17,7 +17,7 @@ import pytest
 
 from support.log_server import BUCKET, s3_server
 from widen.errors import FileMissing, InvalidOption, StorageError, StorageRefused, UnsafeStore
-from widen.log import local_files, object_store
+from widen.log import local_files, object_store, vacuum
 from widen.log.commit import Committed, Conflicted, commit
 from widen.log.log_store import LogStore
 from widen.log.snapshot import open_snapshot
@@ -153,7 +153,7 @@ def test_a_walk_skips_folders_and_many_files_are_deleted_at_once(store: LogStore
         assert [entry.path for entry in store.list_range("_h/x/3", "")] == ["a/b/1"]
 
 
-def test_a_vacuum_deletes_what_no_version_needs(store: LogStore) -> None:
+def test_a_vacuum_deletes_what_no_version_needs(store: LogStore, monkeypatch: pytest.MonkeyPatch) -> None:
     metadata = Metadata(id="i", schema_string=SCHEMA, partition_columns=())
     head = [Protocol(min_reader_version=1, min_writer_version=2), metadata]
     kept = Add(path="live%20file", partition_values={}, size=1, modification_time=1, data_change=True)
@@ -161,7 +161,8 @@ def test_a_vacuum_deletes_what_no_version_needs(store: LogStore) -> None:
     assert isinstance(done, Committed)
     for path in ("live file", "orphan", "_widen/scans/a/_spark_metadata/0", "_hidden"):
         store.put(path, b"1")
-    time.sleep(1.1)
+    soon = vacuum.current_ms() + 1_100
+    monkeypatch.setattr(vacuum, "current_ms", lambda: soon)
     vacuumed = run_vacuum(plan_vacuum(store, 0, force=True))
     assert isinstance(vacuumed, tuple)
     assert [entry.path for entry in vacuumed[0].files] == ["_widen/scans/a/_spark_metadata/0", "orphan"]
@@ -325,7 +326,7 @@ def test_a_system_error_is_reported_and_leaves_no_file(
     assert os.listdir(tmp_path / "_delta_log") == []
 
 
-def test_an_unreachable_endpoint_is_reported() -> None:
+def test_an_unreachable_endpoint_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     options = {
         "aws_access_key_id": "a",
         "aws_secret_access_key": "b",
@@ -333,6 +334,8 @@ def test_an_unreachable_endpoint_is_reported() -> None:
         "aws_allow_http": "true",
         "aws_region": "us-east-1",
     }
+    few = partial(object_store.stores.from_url, retry_config={"max_retries": 1})  # by default ten, in ten seconds
+    monkeypatch.setattr(object_store.stores, "from_url", few)
     with pytest.raises(StorageError, match="network") as caught:
         LogStore("s3://b/t", options).read("x")
     assert not isinstance(caught.value, FileMissing)
@@ -359,7 +362,7 @@ class _Denial(BaseHTTPRequestHandler):
 
 def test_credentials_that_expire_are_named() -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), _Denial) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
+        Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
         options = {
             "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}",
             "AWS_ALLOW_HTTP": "true",

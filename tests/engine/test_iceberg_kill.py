@@ -103,7 +103,7 @@ while True:
     merge = table.merge(rows(high + number), "t.n = s.n").when_not_matched_insert({"n": "s.n"})
     if "audit" in names:
         table.drop_branch("audit")
-    for name, work in {
+    works = {
         "merge": merge.execute,
         "update": lambda: table.update({"n": f"n + {high}"}, f"n BETWEEN {high} AND {2 * high}", spark=spark),
         "overwrite": lambda: table.overwrite(rows(high), where=f"n >= {high}"),
@@ -120,9 +120,10 @@ while True:
         "optimize": lambda: table.optimize(spark=spark),
         "vacuum": lambda: table.vacuum(0, keep_last=1, force=True),
         "drop a branch": lambda: table.drop_branch("audit"),
-    }.items():
+    }
+    for name in sys.argv[3:] or works:
         print(name, flush=True)
-        work()
+        works[name]()
         table.refresh()
     print(number, flush=True)
     number += 1
@@ -130,6 +131,9 @@ while True:
 
 OPERATIONS = tuple(re.findall(r'^        "([a-z ]+)": ', CHANGES, re.MULTILINE))
 KILLED = OPERATIONS if FULL in os.environ else ("delete",)
+MADE = () if FULL in os.environ else ("merge", "update", "overwrite", "delete")
+"""The operations of a round, up to the one in which a process is killed; nothing for all of them."""
+
 HIGH = 10_000
 
 
@@ -139,7 +143,7 @@ def test_an_operation_that_is_killed_loses_and_doubles_no_row(
     rng, done = random.Random(30), 0
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "SPARK_LOCAL_IP": "127.0.0.1"}
     for operation in KILLED:
-        command = [sys.executable, "-c", CHANGES, str(tmp_path), str(done + 1)]
+        command = [sys.executable, "-c", CHANGES, str(tmp_path), str(done + 1), *MADE]
         with (
             (tmp_path / "error").open("w") as errors,
             subprocess.Popen(

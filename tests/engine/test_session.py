@@ -49,17 +49,20 @@ def test_spark_has_the_manager_of_checkpoints_that_its_own_sessions_use() -> Non
     assert f"{manager.replace('.', '/')}.class" in zipfile.ZipFile(jar).namelist()
 
 
-def test_the_defaults_file_of_the_user_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_that_widen_starts_says_nothing_and_has_the_defaults_of_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lines = "# spark.ui.enabled true\nspark.driver.memory 1g\n  spark.sql.session.timeZone=Europe/Paris\n"
     (tmp_path / "spark-defaults.conf").write_text(lines)
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     code = (
-        "from widen.spark.session import find_session; conf = find_session().sparkContext.getConf(); "
+        "from widen.spark.session import find_session; spark = find_session(); print(spark.range(3).count()); "
+        "conf = spark.sparkContext.getConf(); "
         "names = ('driver.memory', 'sql.session.timeZone', 'ui.enabled', 'python.sql.dataFrameDebugging.enabled'); "
         "print([conf.get(f'spark.{name}') for name in names])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "['1g', 'Europe/Paris', 'false', 'false']\n"
+    assert (done.stdout, done.stderr) == ("3\n['1g', 'Europe/Paris', 'false', 'false']\n", "")
 
 
 def test_an_unknown_version_of_spark_keeps_its_own_manager_of_checkpoints() -> None:
@@ -86,12 +89,6 @@ def test_no_warning_of_other_packages_is_shown() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr == ""
-
-
-def test_a_session_that_widen_starts_says_nothing() -> None:
-    code = "from widen.spark.session import find_session; print(find_session().range(3).count())"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert (done.stdout, done.stderr) == ("3\n", "")
 
 
 def test_running_jobs_tell_their_tasks(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
+from queue import Queue
 from threading import Timer
 from typing import Any
 
@@ -147,18 +148,18 @@ def test_files_whose_names_tell_nothing_are_read_as_elsewhere(spark: SparkSessio
 
 def test_a_stream_runs_until_it_is_stopped(spark: SparkSession, tmp_path: Path) -> None:
     put(tmp_path / "in", "1.json", {"n": 1})
-    done: list[widen.IngestResult] = []
+    done: Queue[widen.IngestResult] = Queue()
     running = widen.ingest_stream(
         str(tmp_path / "in"),
         str(tmp_path / "table"),
         checkpoint=str(tmp_path / "checkpoint"),
         spark=spark,
-        on_interval=done.append,
+        on_interval=done.put,
     )
     try:
         for number in (2, 3):
-            while len(done) < number - 1:
-                assert not running.wait(1)
+            done.get(timeout=300)
+            assert running.is_active
             put(tmp_path / "in", f"{number}.json", {"n": number})
     finally:
         running.stop()
@@ -267,12 +268,11 @@ def test_an_interval_that_needs_spark_starts_it(spark: SparkSession, tmp_path: P
 
 CHILD = """
 import os, signal, sys
-from pyspark.sql import SparkSession
 import widen
 from widen.ingestion import commit_batch
 from widen.targets.delta import DeltaDraft
 
-place, where = sys.argv[1:]
+place, where, engine = sys.argv[1:]
 
 def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -285,11 +285,16 @@ elif where == "before the commit":
 elif where == "after the commit":
     DeltaDraft.commit = lambda *words, **more: (commit(*words, **more), die())
 
-spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
-widen.ingest_stream(
-    f"{place}/in", f"{place}/table", checkpoint=f"{place}/checkpoint", once=True, max_files=1, spark=spark
-).wait()
+spark = None
+if engine == "spark":
+    from pyspark.sql import SparkSession
+    spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+words = {"checkpoint": f"{place}/checkpoint", "once": True, "max_files": 1, "spark": spark, "engine": engine}
+widen.ingest_stream(f"{place}/in", f"{place}/table", **words).wait()
 """
+KILLED = {"before the files": "local", "before the commit": "spark", "after the commit": "local"}
+"""Where streams are killed, and what runs them: each repeats the interval of the one before. With
+WIDEN_TEST_ENGINE=spark, Spark runs all of them."""
 FOLLOW = ("-c", "from widen.cli.app import main; main()", "ingest", "--follow", "--max-files", "1", "--every", "0")
 
 
@@ -325,8 +330,8 @@ def follow(place: Path, *words: str, on_spark: bool = True) -> tuple[list[dict[s
 def test_every_record_is_there_once_after_a_kill_at_any_point(spark: SparkSession, tmp_path: Path) -> None:
     for number in range(2):
         put(tmp_path / "in", f"{number}.json", {"n": number, "a": [1, "x"][number]})
-    for where in ("before the files", "before the commit", "after the commit"):
-        with child("-c", CHILD, str(tmp_path), where) as killed:
+    for where, engine in KILLED.items():
+        with child("-c", CHILD, str(tmp_path), where, ENGINE or engine) as killed:
             said = killed.communicate()
         assert killed.returncode == -signal.SIGKILL, said
     told, events = follow(tmp_path, "--into", str(tmp_path / "table"))

@@ -631,13 +631,14 @@ class KindAggregates:
         The first records of the first file have most kinds. Only the others are searched for in all records.
         """
         footers = read_source_footers(self._files, self._schema) or []
-        head = self._count_head(footers)
+        head, is_all = self._count_head(footers), False
         if head is None:
             head = self._run(self._records.head(), self._aggregates) if self._records.head is not None else 0
+            is_all = self._records.is_head_all and 0 < head < HEAD_RECORDS
         is_large = head >= MIN_COUNTED_RECORDS
         rest = [each for each in self._aggregates if not (is_large and each.observation.count)]
         rest = [each for each in rest if not self._is_absent(each, footers)]
-        if rest:
+        if rest and not is_all:
             self._run(self._records.frame, rest)
         for each in rest:
             each.remove_absent()

@@ -107,6 +107,7 @@ class TypedRecords:
         place: The file and the number of each record; None if unknown.
         unplaced: The records without their locations, which Spark reads faster; None if they have none.
         head: Returns the first records of the first file, or some records of a DataFrame; None if that takes long.
+        is_head_all: Whether a head with fewer than `HEAD_RECORDS` has all records.
         files: The Parquet files whose columns these are, if tasks can read them; empty if the records have more fields.
     """
 
@@ -115,6 +116,7 @@ class TypedRecords:
     place: Column | None = None
     unplaced: DataFrame | None = None
     head: Callable[[], DataFrame] | None = None
+    is_head_all: bool = False
     files: tuple[SourceFile, ...] = ()
 
     def coalesce(self, partitions: int) -> TypedRecords:
@@ -144,7 +146,7 @@ def to_typed_records(frame: DataFrame, name: str, *, is_placed: bool = False) ->
         raise unusable_source(name, f"it has two columns named {format_path(duplicate)}", "Rename one of them.")
     numbered = frame.toDF(*map(str, range(len(schema.fields))), *([_PLACE] if is_placed else []))
     place = F.col(_PLACE) if is_placed else None
-    return TypedRecords(numbered, schema, place, head=lambda: numbered.limit(HEAD_RECORDS))
+    return TypedRecords(numbered, schema, place, head=lambda: numbered.limit(HEAD_RECORDS), is_head_all=True)
 
 
 def _with_field_steps(values: Column, data_type: DataType) -> Column:
@@ -275,7 +277,8 @@ def _records(frame: DataFrame, source: SourceFiles, paths: Sequence[str], file_f
 
     names = map(str, range(len(named)))
     files = () if from_files else _find_task_files(frame.sparkSession, source, paths)
-    return replace(add_fields(frame), unplaced=frame.select("*", *fields).toDF(*names), head=head, files=files)
+    unplaced, is_one = frame.select("*", *fields).toDF(*names), len(paths) == 1
+    return replace(add_fields(frame), unplaced=unplaced, head=head, is_head_all=is_one, files=files)
 
 
 def _find_task_files(spark: SparkSession, source: SourceFiles, paths: Sequence[str]) -> tuple[SourceFile, ...]:

@@ -210,10 +210,13 @@ LOCAL = _names("""
 """Files of tests whose subject is not Spark, so that what needs no Spark is done in this process."""
 
 READS_HERE = LOCAL | _names("""
-    append change_grow delete drop_crossed drop_feature faults feed flow fold grow keys_faults merge optimize overwrite
-    race restore rewrite rules typed unify update verify verify_columns
+    append change_grow delete drop_crossed drop_feature faults feed file_changes flow fold grow keys_faults merge
+    optimize overwrite race restore rewrite rules source_places typed unify update verify verify_columns
 """)
 """Files of tests that look at rows of Delta tables without asking how Spark reads them."""
+
+ABOUT_CHANGES = _names("feed")
+"""Files of tests that ask how Spark reads the changes of rows."""
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -233,7 +236,7 @@ def choose_engine(request: pytest.FixtureRequest) -> Iterator[None]:
         if ENGINE == "local" or (name in READS_HERE and ENGINE != "spark"):
             from support.rows_here import rows_read_here
 
-            changes.enter_context(rows_read_here())
+            changes.enter_context(rows_read_here(with_changes=name not in ABOUT_CHANGES))
         if ENGINE == "local" or (name in LOCAL and ENGINE != "spark"):
             from widen.spark import engine
 

@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping
 from datetime import date, datetime, timezone
 from decimal import Decimal
+from itertools import product
 from pathlib import Path
 from typing import Any, cast
 from unittest import mock
@@ -19,6 +20,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import widen
+from support.covering import covering
 from widen.errors import EngineUnsuitable
 from widen.protocol.column_metadata import INVARIANT
 from widen.spark.engine import Engine, LocalSession, is_local, require_spark
@@ -81,8 +83,11 @@ def assert_same(spark: SparkSession, place: Path, quarantined: int | None = None
     assert here[0].quarantined if quarantined is None else here[0].quarantined == quarantined
 
 
-@pytest.mark.parametrize("conditions", CONDITIONS, ids=" and ".join)
-@pytest.mark.parametrize("kind", ["plain", "partitioned"])
+def condition_name(part: list[str] | str) -> str:
+    return part if isinstance(part, str) else " and ".join(part)
+
+
+@pytest.mark.parametrize(("conditions", "kind"), covering(CONDITIONS, ["plain", "partitioned"]), ids=condition_name)
 def test_both_engines_refuse_the_same_rows_in_the_same_words(
     spark: SparkSession, tmp_path: Path, conditions: list[str], kind: str
 ) -> None:
@@ -179,8 +184,9 @@ OTHER_TYPES = {"id": pa.int32(), "n": pa.float64(), "price": pa.decimal128(12, 3
 """Types of values that are converted."""
 
 
-@pytest.mark.parametrize("conditions", CONDITIONS, ids=" and ".join)
-@pytest.mark.parametrize("kind", ["plain", "partitioned", "converted"])
+@pytest.mark.parametrize(
+    ("conditions", "kind"), covering(CONDITIONS, ["plain", "partitioned", "converted"]), ids=condition_name
+)
 def test_both_engines_refuse_the_same_rows_of_parquet_files(
     spark: SparkSession, tmp_path: Path, conditions: list[str], kind: str
 ) -> None:
@@ -218,12 +224,18 @@ def test_invariants_and_required_columns_of_parquet_files_are_checked_alike(
     assert here[0].quarantined == there[0].quarantined == 4
 
 
-@pytest.mark.parametrize("format", ["jsonl", "parquet"])
-@pytest.mark.parametrize("kind", ["plain", "partitioned", "iceberg"])
-@pytest.mark.parametrize("words", [{"sequence_by": "n"}, {}, {"sequence_by": "n", "delete_when": "op = 'b'"}], ids=str)
+KEY_WORDS: list[dict[str, Any]] = [{"sequence_by": "n"}, {}, {"sequence_by": "n", "delete_when": "op = 'b'"}]
+
+
+@pytest.mark.parametrize(
+    ("case", "kind"),
+    covering(product(KEY_WORDS, ["jsonl", "parquet"]), ["plain", "partitioned", "iceberg"]),
+    ids=str,
+)
 def test_records_without_a_key_are_quarantined_alike(
-    spark: SparkSession, tmp_path: Path, words: Mapping[str, Any], kind: str, format: str
+    spark: SparkSession, tmp_path: Path, case: tuple[Mapping[str, Any], str], kind: str
 ) -> None:
+    words, format = case
     require_spark(spark, "it is compared with it")
     first = [{"id": at, "r": {"k": f"k{at}"}, "n": 1, "op": "a"} for at in range(1, 4)]
     second: list[dict[str, Any]] = [

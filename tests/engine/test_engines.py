@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 import widen
 from support.exact import assert_same
@@ -780,38 +780,38 @@ CONDITIONS = (
 )
 
 
-def lines_by_condition(spark: SparkSession, table: widen.Table, select: Sequence[str]) -> list[list[str]]:
-    """Return what Spark shows of the rows with no condition, and with each of `CONDITIONS`; one job reads all."""
-    frames = []
-    for at, where in enumerate((None, *CONDITIONS)):
-        frame = table.read(where, spark=spark)
-        assert frame.columns == [*table.schema.names]
-        frames.append((frame.select(*select) if select else frame).selectExpr(f"{at} AS number", "*"))
-    found: list[list[str]] = [[] for _ in frames]
-    for line in _lines(reduce(DataFrame.unionAll, frames), None):
-        number, rest = re.fullmatch(r'\{"number":(\d+),(.*)', line, re.DOTALL).groups()  # type: ignore[union-attr]
-        found[int(number)].append(f"{{{rest}")
-    return [sorted(each) for each in found]
-
-
 def test_rows_are_shown_as_spark_shows_them(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark evaluates the conditions over rows that it holds, and shows each row once for each selection."""
     zone = spark.conf.get("spark.sql.session.timeZone")
     table = widen.create_table(tmp_path / "t", spark.sql(ROWS).schema)
     table.append(spark.sql(ROWS))
     spark.conf.set("spark.sql.session.timeZone", "UTC")
     try:
-        expected = {select: lines_by_condition(spark, table, select) for select in ((), ("text", "id"))}
+        frame = table.read(spark=spark)
+        assert frame.columns == table.read(CONDITIONS[0], spark=spark).columns == [*table.schema.names]
+        answers = frame.select("id", *(F.expr(where) for where in CONDITIONS)).collect()
+        shown = {
+            select: dict(zip(*lines_with_ids(frame.select(*select) if select else frame), strict=True))
+            for select in ((), ("text", "id"))
+        }
         for at, where in enumerate((None, *CONDITIONS)):
-            for select, lines in expected.items():
+            matching = [row.id for row in answers if at == 0 or row[at] is True]
+            for select, lines in shown.items():
                 try:
                     columns, rows = query_locally(table.snapshot, where, select)
                 except NotLocal:
                     assert where in ("flag", "id = 99999999999", "deep IS NULL", "mod(id, 4) IN (1)"), where
                     continue
                 assert list(columns.names) == [*(select or table.schema.names)]
-                assert sorted(json_lines(columns, rows)) == lines[at], where
+                assert sorted(json_lines(columns, rows)) == sorted(lines[id] for id in matching), where
     finally:
         spark.conf.set("spark.sql.session.timeZone", str(zone))
+
+
+def lines_with_ids(frame: DataFrame) -> tuple[list[int], list[str]]:
+    """Return the ids of rows, and how Spark shows these rows."""
+    lines = [*_lines(frame, None)]
+    return [json.loads(line)["id"] for line in lines], lines
 
 
 EXPRESSIONS = """
@@ -927,6 +927,30 @@ def test_rows_that_tests_read_here_are_those_that_spark_collects(spark: SparkSes
     assert here.selectExpr("max(id)").collect() == [(24,)]
     assert (here.count(), filtered.count()) == (24, 4)
     assert here.schema == frame.schema
+
+
+@pytest.mark.parametrize("vectors", ["false", "true"])
+def test_changes_that_tests_read_here_are_those_that_spark_collects(
+    spark: SparkSession, tmp_path: Path, vectors: str
+) -> None:
+    properties = {"delta.enableChangeDataFeed": "true", "delta.enableDeletionVectors": vectors, **MAPPED}
+    table = widen.create_table(
+        tmp_path / "t", "p string, id int, at timestamp", partition_by=["p"], properties=properties
+    )
+    table.append(spark.sql("SELECT 'ab' p, int(id) id, timestamp_seconds(id) at FROM range(9)").coalesce(1))
+    table.update({"id": "id + 100", "p": "'c'"}, "id = 3", spark=spark)
+    table.delete("id < 3", spark=spark)
+    table.delete("id > 4", spark=spark)
+    frame = table.changes(1, spark=spark)
+    with rows_read_here():
+        here = table.changes(1, spark=spark)
+    assert isinstance(here, RowsHere)
+    assert (here.schema, here.count()) == (frame.schema, 9 + 2 + 3 + 5)
+    assert_same(here.collect(), frame.collect())
+    dropped = here.drop("_commit_timestamp", "at")
+    assert isinstance(dropped, RowsHere)
+    assert_same(dropped.collect(), frame.drop("_commit_timestamp", "at").collect())
+    assert here.where("id = 3").count() == 2
 
 
 @pytest.mark.parametrize("name", CONVERTED)

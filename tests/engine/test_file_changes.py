@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +12,13 @@ from pyspark.sql import functions as F
 
 import widen
 from support.change import FEED, VECTORS, actions, last_commit, layout_name, leftovers
+from support.covering import covering
+from support.written_once import written_once
 from widen.errors import AssignedOverflow, CheckViolated, JobFailed, NotNullViolated
 from widen.spark.dml import file_changes, update_delete
 from widen.spark.engine import Engine, LocalSession
 from widen.spark.read.local_rows import NotLocal
 from widen.table import Table
-
-Copied = Callable[[Path, dict[str, str], tuple[str, ...]], Table]
 
 COLUMNS = "id int, p string, f double, s struct<x: int, y: string>, t timestamp"
 ROWS = """
@@ -30,7 +28,8 @@ ROWS = """
         timestamp'2024-01-01 00:00:00Z' + make_dt_interval(CAST(id AS int)) t
     FROM range({first}, {last})
 """
-LAYOUTS: list[tuple[dict[str, str], tuple[str, ...]]] = [
+Layout = tuple[dict[str, str], tuple[str, ...]]
+LAYOUTS: list[Layout] = [
     ({}, ()),
     ({**FEED, "delta.columnMapping.mode": "name"}, ("p",)),
     (VECTORS, ("p",)),
@@ -63,6 +62,7 @@ FOR_SPARK = {"rows that Spark finds", "rows of a column"}
 """The works that start Spark."""
 
 
+@written_once
 def written_table(spark: SparkSession, place: Path, properties: dict[str, str], split: tuple[str, ...]) -> Table:
     """Rows 0 to 19, half of them in files of a narrower type and without the last column."""
     table = widen.create_table(
@@ -73,21 +73,6 @@ def written_table(spark: SparkSession, place: Path, properties: dict[str, str], 
     table.add_columns({"n": "int"})
     rows = spark.sql(ROWS.format(first=10, last=20)).selectExpr("*", "id + 100 AS n")
     return table.append(rows.coalesce(1)).table
-
-
-@pytest.fixture(scope="module")
-def copied_table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Copied:
-    """Return a copy of `written_table`, which is written once for each layout."""
-    originals: dict[str, Path] = {}
-
-    def copy(place: Path, properties: dict[str, str], split: tuple[str, ...]) -> Table:
-        name = f"{sorted(properties)} {split}"
-        if name not in originals:
-            originals[name] = tmp_path_factory.mktemp("original") / "t"
-            written_table(spark, originals[name], properties, split)
-        return Table(str(shutil.copytree(originals[name], place)))
-
-    return copy
 
 
 def told(spark: SparkSession, table: Table, first: int) -> tuple[Any, ...]:
@@ -111,22 +96,16 @@ def cardinality(add: dict[str, Any]) -> int:
     return vector["cardinality"] if vector else 0
 
 
-@pytest.mark.parametrize(("properties", "split"), LAYOUTS, ids=layout_name)
-@pytest.mark.parametrize("work", WORKS)
+@pytest.mark.parametrize(("work", "layout"), covering(WORKS, LAYOUTS), ids=layout_name)
 def test_arrow_changes_what_spark_changes(
-    spark: SparkSession,
-    copied_table: Copied,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    properties: dict[str, str],
-    split: tuple[str, ...],
-    work: str,
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, work: str, layout: Layout
 ) -> None:
+    properties, split = layout
     found, starts = [], []
     here: Any = LocalSession(Engine.AUTO, lambda reason: starts.append(reason) or spark)
     # A lane may not do what another one does.
     for lane, refused in (("arrow", "change_in_place"), ("spark", "change_files"), ("here", "change_in_place")):
-        table = copied_table(tmp_path / lane, properties, split)
+        table = written_table(spark, tmp_path / lane, properties, split)
         first = table.version + 1
         with monkeypatch.context() as patched:
             patched.setattr(update_delete, refused, refuse)
@@ -145,7 +124,6 @@ def refuse(*_: object) -> None:
 @pytest.mark.parametrize(("properties", "split"), LAYOUTS, ids=layout_name)
 def test_tasks_do_the_same_with_large_files(
     spark: SparkSession,
-    copied_table: Copied,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     properties: dict[str, str],
@@ -153,7 +131,7 @@ def test_tasks_do_the_same_with_large_files(
 ) -> None:
     found = []
     for lane in ("here", "tasks"):
-        table = copied_table(tmp_path / lane, properties, split)
+        table = written_table(spark, tmp_path / lane, properties, split)
         first = table.version + 1
         if lane == "tasks":
             monkeypatch.setattr(file_changes, "LOCAL_BYTES", 0)

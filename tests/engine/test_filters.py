@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import struct
-from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from pyspark.sql import functions as F
 
 import widen
 from support.every_pair import PROPERTIES, at, spelled
+from support.one_job import collect_each
 from support.type_change import CASES, Case
 from widen.log.commit import commit
 from widen.log.file_list import to_adds
@@ -220,25 +220,12 @@ READS = st.tuples(FILTERS, LAYOUTS, st.booleans())
 def test_no_filter_loses_a_row(tables: Tables, spark: SparkSession, reads: list[tuple[str, str, bool]]) -> None:
     wheres = [where for where, _, _ in reads]
     pairs = [filtered_reads(tables.by_layout[layout], spark, where, knows) for where, layout, knows in reads]
-    marked = [
-        read.select(F.lit(2 * number + side).alias("number"), "id")
-        for number, pair in enumerate(pairs)
-        for side, read in enumerate(pair)
-    ]
-    found = defaultdict(list)
-    for row in union(marked).collect():
-        found[row.number].append(row.id)
+    found = collect_each([read.select("id") for pair in pairs for read in pair])
     truths = tables.plain.select("id", *(F.expr(where).alias(str(n)) for n, where in enumerate(wheres))).collect()
     for number, where in enumerate(wheres):
-        expected = [row.id for row in truths if row[number + 1]]
+        expected = [(row.id,) for row in truths if row[number + 1]]
         assert (where, sorted(found[2 * number])) == (where, expected), "filtered frame"
         assert (where, sorted(found[2 * number + 1])) == (where, expected), "where"
-
-
-def union(frames: list[DataFrame]) -> DataFrame:
-    """Return the rows of all frames. Spark analyzes each union with all below it, so there are few levels."""
-    half = len(frames) // 2
-    return union(frames[:half]).unionAll(union(frames[half:])) if half else frames[0]
 
 
 def filtered_reads(table: Table, spark: SparkSession, where: str, knows_old_types: bool) -> tuple[DataFrame, DataFrame]:

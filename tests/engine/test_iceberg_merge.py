@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from pyiceberg.types import IntegerType, NestedField, StringType, StructType
 from pyspark.sql import SparkSession
 
 import widen
+from support.covering import covering
 from support.iceberg_files import append_deletes, append_rows, embedded_catalog, position_deletes
 from widen.errors import (
     AmbiguousMerge,
@@ -132,19 +134,20 @@ MERGES: dict[str, tuple[Callable[[Any], Any], list[Row], tuple[int, int, int]]] 
 }
 
 
-@pytest.mark.parametrize("most_bytes", [2**26, 0], ids=["with Arrow", "with Spark"])
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("merge", MERGES)
+MOST_BYTES = {"with Arrow": 2**26, "with Spark": 0}
+
+
+@pytest.mark.parametrize(("case", "layout"), covering(product(MERGES, MOST_BYTES), LAYOUTS), ids=str)
 def test_a_merge_is_one_snapshot(
     spark: SparkSession,
     catalog: SqlCatalog,
     made: Callable[..., Table],
     monkeypatch: pytest.MonkeyPatch,
+    case: tuple[str, str],
     layout: str,
-    merge: str,
-    most_bytes: int,
 ) -> None:
-    monkeypatch.setattr("widen.spark.iceberg.held_rows.MOST_BYTES", most_bytes)
+    merge, way = case
+    monkeypatch.setattr("widen.spark.iceberg.held_rows.MOST_BYTES", MOST_BYTES[way])
     table, (act, expected, counts) = made(layout), MERGES[merge]
     opened = widen.IcebergTable("ns.t", catalog=catalog)
     done = act(opened.merge(spark.sql(f"SELECT * FROM {SOURCE}"), "t.id = s.id")).execute()

@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal as D
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +41,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import Row, SparkSession
 
 import widen
 from support.iceberg_files import (
@@ -56,6 +55,7 @@ from support.iceberg_files import (
     position_deletes,
     write_file,
 )
+from support.one_job import collect_each
 from widen.cli.show_commands import _lines, query_iceberg_table
 from widen.errors import CorruptFile, InvalidOption, UnsupportedColumnType, UnsupportedFeatureForRead, VersionNotFound
 from widen.iceberg.snapshots import SnapshotReference
@@ -201,12 +201,9 @@ EVOLVED_FILTERS = [
 
 def test_filters_find_the_same_rows_in_old_and_new_files(spark: SparkSession, evolved: Table) -> None:
     table = opened(evolved)
-    frames = [
-        table.read(where, spark=spark).selectExpr(f"{at} n", "*") for at, (where, _) in enumerate(EVOLVED_FILTERS)
-    ]
-    everything = reduce(DataFrame.unionAll, frames).collect()
-    for at, (where, found) in enumerate(EVOLVED_FILTERS):
-        assert sorted(tuple(row)[1:] for row in everything if row.n == at) == found, where
+    found = collect_each([table.read(where, spark=spark) for where, _ in EVOLVED_FILTERS])
+    for (where, expected), rows in zip(EVOLVED_FILTERS, found, strict=True):
+        assert sorted(rows) == expected, where
 
 
 def test_a_snapshot_is_read_in_its_own_columns(spark: SparkSession, evolved: Table, tmp_path: Path) -> None:
@@ -427,12 +424,9 @@ def test_filters_follow_spark_where_bounds_do_not(spark: SparkSession, catalog: 
     ]
     wanted = memory.selectExpr("id", *(f"{text} c{at}" for at, text in enumerate(conditions))).collect()
     table_ = opened(table)
-    counts = [table_.read(text, spark=spark).select("id") for text in conditions]
-    found = counts[0].selectExpr("0 c", "id")
-    for at, each in enumerate(counts[1:], 1):
-        found = found.unionAll(each.selectExpr(f"{at} c", "id"))
-    pairs = {(row[0], row[1]) for row in found.collect()}
-    assert pairs == {(at, row.id) for at in range(len(conditions)) for row in wanted if row[f"c{at}"]}
+    found = collect_each([table_.read(text, spark=spark).select("id") for text in conditions])
+    for at, text in enumerate(conditions):
+        assert sorted(found[at]) == sorted((row.id,) for row in wanted if row[f"c{at}"]), text
 
 
 @pytest.fixture
@@ -486,12 +480,9 @@ PARTITION_FILTERS = [
 
 def test_filters_skip_partitions_of_every_spec(spark: SparkSession, partitioned: Table) -> None:
     table = opened(partitioned)
-    frames = [
-        table.read(where, spark=spark).selectExpr(f"{at} n", "id") for at, (where, _) in enumerate(PARTITION_FILTERS)
-    ]
-    everything = reduce(DataFrame.unionAll, frames).collect()
-    for at, (where, found) in enumerate(PARTITION_FILTERS):
-        assert sorted(row.id for row in everything if row.n == at) == found, where
+    found = collect_each([table.read(where, spark=spark).select("id") for where, _ in PARTITION_FILTERS])
+    for (where, expected), rows in zip(PARTITION_FILTERS, found, strict=True):
+        assert sorted(id for (id,) in rows) == expected, where
 
 
 def test_a_dropped_partition_column_does_not_disturb(spark: SparkSession, partitioned: Table) -> None:

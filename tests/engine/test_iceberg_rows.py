@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from pyspark.sql import functions as F
 
 import widen
 from support.command_line import run, run_json
+from support.covering import covering
 from support.iceberg_files import (
     append_deletes,
     append_rows,
@@ -151,10 +152,9 @@ CHANGES: dict[str, tuple[Callable[[widen.IcebergTable, SparkSession], Any], Call
 }
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize(("change", "layout"), covering(CHANGES, LAYOUTS))
 def test_rows_change_in_one_snapshot(
-    spark: SparkSession, catalog: SqlCatalog, made: Callable[..., Table], layout: str, change: str
+    spark: SparkSession, catalog: SqlCatalog, made: Callable[..., Table], change: str, layout: str
 ) -> None:
     table, (act, expected, count) = made(layout), CHANGES[change]
     done = act(widen.IcebergTable("ns.t", catalog=catalog), spark)
@@ -167,15 +167,17 @@ def test_rows_change_in_one_snapshot(
     ]
 
 
-@pytest.mark.parametrize("most_bytes", [2**28, 0], ids=["in this process", "in tasks"])
-@pytest.mark.parametrize("layout", LAYOUTS)
+COPIED_BYTES = {"in this process": 2**28, "in tasks": 0}
+
+
+@pytest.mark.parametrize(("layout", "way"), covering(LAYOUTS, COPIED_BYTES))
 def test_only_changed_rows_go_through_spark(
     spark: SparkSession,
     catalog: SqlCatalog,
     made: Callable[..., Table],
     monkeypatch: pytest.MonkeyPatch,
     layout: str,
-    most_bytes: int,
+    way: str,
 ) -> None:
     table, opened, by_spark = made(layout), widen.IcebergTable("ns.t", catalog=catalog), list[int]()
     write = IcebergWriter.write
@@ -186,7 +188,7 @@ def test_only_changed_rows_go_through_spark(
         return files
 
     monkeypatch.setattr(IcebergWriter, "write", write_and_count)
-    monkeypatch.setattr("widen.spark.iceberg.write.LOCAL_COPY_BYTES", most_bytes)
+    monkeypatch.setattr("widen.spark.iceberg.write.LOCAL_COPY_BYTES", COPIED_BYTES[way])
     monkeypatch.setattr("widen.spark.iceberg.row_changes._FEW", 1)
     monkeypatch.setattr("widen.spark.iceberg.held_rows.MOST_BYTES", 0)
     opened.delete("id = 2", spark=spark)
@@ -422,17 +424,21 @@ def test_properties_are_set(catalog: SqlCatalog, made: Callable[..., Table]) -> 
 KEYS = ("text DESC NULLS LAST", "number ASC NULLS FIRST", "place.x DESC NULLS FIRST", "id ASC NULLS FIRST")
 
 
-@pytest.mark.parametrize("keys", [KEYS, KEYS[1:], KEYS[2:]], ids=["text", "double", "field of a struct"])
-@pytest.mark.parametrize("most_bytes", [2**26, 0], ids=["with Arrow", "with Spark"])
+SORTED = {"text": KEYS, "double": KEYS[1:], "field of a struct": KEYS[2:]}
+HELD_BYTES = {"with Arrow": 2**26, "with Spark": 0}
+
+
+@pytest.mark.parametrize(("first", "way"), covering(SORTED, HELD_BYTES))
 def test_a_changed_file_is_sorted_as_spark_sorts(
     spark: SparkSession,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     refuse_spark: Callable[[], None],
-    keys: Sequence[str],
-    most_bytes: int,
+    first: str,
+    way: str,
 ) -> None:
     """Nulls, NaN, both zeros, and texts beyond the Basic Multilingual Plane are where Spark has them."""
+    keys, most_bytes = SORTED[first], HELD_BYTES[way]
     embedded_catalog(tmp_path)
     place = {"catalog": tmp_path / "catalog.db", "spark": spark}
     values = "(double('NaN')), (null), (-0.0D), (0.0D), (1.5D), (double('-Infinity'))"

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 import widen
 from support.exact import assert_same
+from support.written_once import written_once
 from widen.errors import StorageError
 from widen.model.column_path import fields
 from widen.spark.read import projection as old_decimals
@@ -35,9 +36,14 @@ CHANGES = {
 
 @pytest.fixture(params=["none", "name"])
 def table(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Table:
+    return two_types(spark, tmp_path, request.param)
+
+
+@written_once
+def two_types(spark: SparkSession, place: Path, mapping: str) -> Table:
     """Two files: one in old types, one in new ones."""
-    properties = {"delta.enableTypeWidening": "true", "delta.columnMapping.mode": request.param}
-    made = widen.create_table(str(tmp_path), OLD, properties=properties)
+    properties = {"delta.enableTypeWidening": "true", "delta.columnMapping.mode": mapping}
+    made = widen.create_table(str(place), OLD, properties=properties)
     made.append(spark.createDataFrame([(5, D("1.23"), (D("1.23"), 1, (D("1.23"),)), [1, None])], OLD).coalesce(1))
     made.alter_columns({path: {"type": new} for path, new in CHANGES.items()})
     new = (D(10**19), D("99999999999999.99"), (D("99999999999999.99"), 2, (D("1.23"),)), [D("1.5")])

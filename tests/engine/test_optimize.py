@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 import widen
 from engine.test_rewrite import rows_with_ids
 from support.old_table import ENABLED, file_types, live, log, operations
+from support.written_once import written_once
 from widen.errors import ColumnNotFound, CorruptFile, InvalidOption, MetadataChanged
 from widen.spark.maintain import rewrite_files
 from widen.spark.maintain.rewrite_files import Compaction, CompactionTask, plan_compaction
@@ -35,8 +36,13 @@ def appended(table: Table, spark: SparkSession, *texts: str) -> Table:
 
 @pytest.fixture
 def small(spark: SparkSession, tmp_path: Path) -> Table:
+    return six_files(spark, tmp_path)
+
+
+@written_once
+def six_files(spark: SparkSession, place: Path) -> Table:
     """Six small files in two partitions, with narrow types, a file with a vector and null partitions."""
-    table = widen.create_table(str(tmp_path), "a int, p string", partition_by=["p"], properties={**ENABLED, **VECTORS})
+    table = widen.create_table(str(place), "a int, p string", partition_by=["p"], properties={**ENABLED, **VECTORS})
     appended(table, spark, "SELECT int(id) a, if(id < 5, 'x', null) p FROM range(10)")
     appended(table, spark, "SELECT int(id) a, 'x' p FROM range(10, 13)").alter_column("a", type="bigint")
     appended(table, spark, "SELECT 3000000000 a, 'x' p", "SELECT 4 a, 'y z' p", "SELECT 5 a, 'y z' p")

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from decimal import Decimal
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +15,13 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
 import widen
 from support.exact import assert_same
 from support.foreign_file import add_file
+from support.one_job import union
 from widen.errors import InvalidOption, TableNotFound, UnsupportedFeatureForRead, UnsupportedTypeChange, VersionNotFound
 from widen.log.commit import commit
 from widen.model.types import Field, StructType
@@ -373,7 +373,7 @@ def test_filters_on_a_widened_decimal_lose_no_row(
     ]
     pairs = [(where, table.read(spark=spark).where(where), table.read(where=where, spark=spark)) for where in matching]
     reads = [read.select(F.lit(where)) for where, *both in pairs for read in both]
-    found = Counter(row[0] for row in reduce(DataFrame.unionAll, reads).collect())
+    found = Counter(row[0] for row in union(reads).collect())
     assert found == dict.fromkeys(matching, 2)
 
 

@@ -12,6 +12,8 @@ from pyspark.sql import SparkSession
 
 import widen
 from support.change import actions, last_commit, leftovers
+from support.covering import covering
+from support.written_once import written_once
 from widen.errors import RowRefused
 from widen.spark.dml.change_context import ChangeContext
 from widen.table import Table
@@ -31,6 +33,7 @@ ROWS = """
 """
 
 
+@written_once
 def written_table(spark: SparkSession, place: Path, **properties: str) -> Table:
     table = widen.create_table(str(place), COLUMNS, properties={**FEED, **properties})
     return table.append(spark.sql(ROWS).coalesce(1)).table
@@ -42,8 +45,7 @@ def bounds(action: dict[str, Any]) -> str:
     return re.sub("col-[0-9a-f-]+", "", str([statistics[key] for key in ("numRecords", "minValues", "maxValues")]))
 
 
-@pytest.mark.parametrize("mapping", ["none", "name", "id"])
-@pytest.mark.parametrize("vectors", ["false", "true"])
+@pytest.mark.parametrize(("mapping", "vectors"), covering(["none", "name", "id"], ["false", "true"]))
 def test_every_type_is_written_as_spark_writes_it(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mapping: str, vectors: str
 ) -> None:

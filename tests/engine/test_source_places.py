@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 import widen
 from support.command_line import run, run_json
+from support.covering import covering
 from widen.errors import InvalidOption, SourceError
 from widen.spark.source import source_files, source_places
 from widen.table import Table
@@ -51,8 +52,7 @@ def put(place: Path, name: str, *found: int) -> Path:
 WHOLE = ["orders", "orders/", "orders/../orders", "link", "./link/", "vectors"]
 
 
-@pytest.mark.parametrize("spelling", WHOLE)
-@pytest.mark.parametrize("scheme", ["", "file:", "file://"])
+@pytest.mark.parametrize(("spelling", "scheme"), covering(WHOLE, ["", "file:", "file://"]))
 def test_a_table_is_read_as_its_current_version(
     spark: SparkSession, shop: Path, tmp_path: Path, spelling: str, scheme: str
 ) -> None:

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 import widen
+from support.written_once import written_once
 from widen.protocol.actions import DeletionVector
 from widen.protocol.deletion_vectors import locate_vector
 from widen.table import Table
@@ -31,7 +32,11 @@ LAYOUTS: list[tuple[dict[str, str], tuple[str, ...]]] = [
 
 
 def layout_name(layout: Any) -> str:
-    """A short name for a layout or a part of it."""
+    """A short name for a layout or a part of it, and for a case beside it."""
+    if isinstance(layout, str):
+        return layout
+    if isinstance(layout, tuple) and layout and isinstance(layout[0], dict):
+        return "-".join(map(layout_name, layout))
     if isinstance(layout, dict):
         return "+".join(key.removeprefix("delta.").removeprefix("enable") for key in layout) or "plain"
     return "split" if layout else "whole"
@@ -50,6 +55,7 @@ def in_one_task(spark: SparkSession, rows: Sequence[tuple[Any, ...]], schema: st
     return spark.createDataFrame(rows, schema).coalesce(1)
 
 
+@written_once
 def two_files(spark: SparkSession, place: Path, properties: dict[str, str], partition_by: tuple[str, ...]) -> Table:
     """A table of rows 0 to 19, whose ids were int in the first half of them; version 3."""
     properties = {"delta.enableTypeWidening": "true", **properties}

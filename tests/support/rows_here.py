@@ -6,33 +6,42 @@ reading a few rows does. What else a test asks of the frame is done by Spark, an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 from unittest import mock
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, Row
 
 from widen.log.snapshot import Snapshot
+from widen.log.version_changes import VersionChanges, change_slices
+from widen.model.types import LONG, TIMESTAMP, Field, StructType
+from widen.protocol.column_mapping import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, with_change_type
+from widen.spark.arrow_types import to_arrow_schema
+from widen.spark.dml.changed_rows import load_changes
 from widen.spark.read.local_query import query_locally
-from widen.spark.read.local_rows import NotLocal, plan_local_scan
+from widen.spark.read.local_rows import NotLocal, RowSlice, plan_local_scan
 from widen.spark.spark_types import to_spark
 from widen.table import Table
 
 
 @dataclass(frozen=True)
 class RowsHere:
-    """Rows of a version.
+    """Rows of a version, or of what versions have changed.
 
     Args:
+        columns: The names of all their columns.
+        read: Returns the rows that fulfil a condition, in some of the columns or, without any names, in all of them.
         make: Returns the frame of Spark with the same rows.
         condition: What the rows fulfil.
         names: Their columns; empty for all.
     """
 
-    snapshot: Snapshot
+    columns: Sequence[str]
+    read: Callable[[str | None, Sequence[str]], tuple[StructType, pa.Table]]
     make: Callable[[], DataFrame]
     condition: str | None = None
     names: tuple[str, ...] = ()
@@ -47,16 +56,18 @@ class RowsHere:
         return replace(self, make=lambda: self.frame.where(condition), condition=condition)
 
     def select(self, *names: Any) -> Any:
-        columns = self.snapshot.schema.names
-        if self.names or not names or not all(isinstance(name, str) and name in columns for name in names):
+        if self.names or not names or not all(isinstance(name, str) and name in self.columns for name in names):
             return self.frame.select(*names)
         return replace(self, make=lambda: self.frame.select(*names), names=names)
+
+    def drop(self, *names: Any) -> Any:
+        return self.select(*(name for name in self.names or self.columns if name not in names))
 
     def collect(self) -> list[Row]:
         from pyspark.sql.conversion import ArrowTableToRowsConversion
 
         try:
-            columns, rows = query_locally(self.snapshot, self.condition, self.names)
+            columns, rows = self.read(self.condition, self.names)
         except NotLocal:
             return self.frame.collect()
         found: list[Row] = ArrowTableToRowsConversion.convert(rows, to_spark(columns))
@@ -72,20 +83,68 @@ class RowsHere:
 
 
 @contextmanager
-def rows_read_here() -> Iterator[None]:
-    """Let `Table.read` return `RowsHere` while this is open, but for tables that only Spark reads exactly."""
-    read = Table.read
+def rows_read_here(*, with_changes: bool = True) -> Iterator[None]:
+    """Let `Table.read` return `RowsHere` while this is open, but for tables that only Spark reads exactly.
+
+    Args:
+        with_changes: Whether `Table.changes` does so, too.
+    """
+    read, changes = Table.read, Table.changes
 
     def read_here(table: Table, where: Any = None, *, unified: bool = False, **words: Any) -> Any:
         make = partial(read, table, where, unified=unified, **words)
         if unified or not (where is None or isinstance(where, str)):
             return make()
         snapshot = table._past(words.get("version"), words.get("timestamp"))
-        try:
-            plan_local_scan(snapshot)
-        except NotLocal:
+        if not _is_read_here(snapshot):
             return make()
-        return make() if "variant" in snapshot.schema.sql else RowsHere(snapshot, make, where)
+        return RowsHere(snapshot.schema.names, partial(query_locally, snapshot), make, where)
 
-    with mock.patch.object(Table, "read", read_here):
+    def changes_here(table: Table, first: int, last: int | None = None, **words: Any) -> Any:
+        snapshot, make = table.snapshot, partial(changes, table, first, last, **words)
+        if not _is_read_here(snapshot):
+            return make()
+        found = load_changes(snapshot, first, table.version if last is None else last)
+        return RowsHere((*snapshot.schema.names, *FEED_COLUMNS), partial(_read_changes, snapshot, found), make)
+
+    chosen = changes_here if with_changes else changes
+    with mock.patch.object(Table, "read", read_here), mock.patch.object(Table, "changes", chosen):
         yield
+
+
+def _is_read_here(snapshot: Snapshot) -> bool:
+    try:
+        plan_local_scan(snapshot)
+    except NotLocal:
+        return False
+    return "variant" not in snapshot.schema.sql
+
+
+FEED_COLUMNS = (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)
+
+
+def _read_changes(
+    snapshot: Snapshot, changes: Sequence[VersionChanges], condition: str | None, names: Sequence[str]
+) -> tuple[StructType, pa.Table]:
+    """Return the rows that versions have changed, and their columns.
+
+    Raises:
+        NotLocal: only Spark can read them exactly.
+    """
+    if condition is not None:
+        raise NotLocal("it filters changes")
+    wide = with_change_type(snapshot.schema)
+    columns = StructType((*wide, Field(COMMIT_VERSION, LONG), Field(COMMIT_TIMESTAMP, TIMESTAMP)))
+    schema = to_arrow_schema(columns)
+    untyped = plan_local_scan(snapshot)
+    typed = plan_local_scan(snapshot.with_metadata(snapshot.metadata.with_schema(wide)))
+    tables = [schema.empty_table()]
+    for part in (part for each in changes for part in change_slices(each)):
+        for rows in (untyped if part.change_type else typed).read(RowSlice(part.file, kept=part.without)):
+            said = (part.change_type, part.version, part.time_ms * 1_000)[0 if part.change_type else 1 :]
+            found = [*rows.columns, *(pa.repeat(value, len(rows)) for value in said)]
+            cast = [column.cast(field.type) for column, field in zip(found, schema, strict=True)]
+            tables.append(pa.Table.from_arrays(cast, schema=schema))
+    chosen = names or columns.names
+    rows = pa.concat_tables(tables).select([*chosen])
+    return StructType(tuple(field for name in chosen for field in columns if field.name == name)), rows

@@ -10,7 +10,8 @@ JOBS   ?= 2
 
 # Spark looks its own host name up otherwise, which many containers cannot resolve.
 export SPARK_LOCAL_IP ?= 127.0.0.1
-export PYTHONDONTWRITEBYTECODE ?= 1
+# Each of the many processes of a run would otherwise compile the modules that it imports anew.
+export PYTHONPYCACHEPREFIX ?= $(CURDIR)/$(WORK)/pycache
 export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 
 WITH_JAVA = JAVA_HOME="$$($(PYTHON) tools/java.py)" && export JAVA_HOME && export PATH="$(CURDIR)/$(VENV)/bin:$$PATH" &&

@@ -49,6 +49,7 @@ from widen.iceberg.file_metrics import IcebergFile
 from widen.iceberg.scan_plan import plan_scan
 from widen.iceberg.snapshots import SnapshotReference, find_read_point
 from widen.model import types as model
+from widen.spark.engine import Engine, LocalSession
 from widen.spark.iceberg.held_rows import LONGEST, most_rows
 from widen.spark.iceberg.table_scan import IcebergSource, deleted_positions
 from widen.spark.ingest.write_files import IcebergWriter
@@ -165,6 +166,27 @@ def test_rows_change_in_one_snapshot(
     assert [each.id for each in done.table.read(spark=spark).orderBy("id").collect()] == [
         row["id"] for row in rows(table)
     ]
+
+
+def test_both_engines_change_the_same_rows(spark: SparkSession, tmp_path: Path) -> None:
+    results = []
+    for name in ("spark", "local"):
+        (tmp_path / name).mkdir()
+        catalog = embedded_catalog(tmp_path / name)
+        spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "p"))
+        table = catalog.create_table("ns.t", SCHEMA, partition_spec=spec, properties={"format-version": "2"})
+        append_rows(catalog, ROWS[:4], ROWS[4:])
+        opened = widen.IcebergTable("ns.t", catalog=catalog)
+        words: Any = {"spark": spark if name == "spark" else LocalSession(Engine.LOCAL, pytest.fail)}
+        done = [
+            opened.update({"size": "size * 2", "kind": "'d'"}, "place.zip = 'x' OR size > 40", **words),
+            opened.delete("size <= 40 AND NOT kind IN ('b')", **words),
+        ]
+        summaries = [each.summary.additional_properties for each in table.refresh().metadata.snapshots[2:]]
+        sized = {"added-files-size", "removed-files-size", "total-files-size"}
+        kept = [{key: value for key, value in each.items() if key not in sized} for each in summaries]
+        results.append(([each.metrics for each in done], kept, rows(table)))
+    assert results[0] == results[1]
 
 
 COPIED_BYTES = {"in this process": 2**28, "in tasks": 0}

@@ -207,7 +207,7 @@ def _run_statement(text: str, settings: dict[str, str], limit: int | None, catal
         query = partial(_query_here, statement.text, settings, catalog)
         if show_query(query, limit, json=json):
             return
-    if may_need_no_session(statement):
+    if may_need_no_session(statement, catalog):
         with progress("changing rows") as update:
             session = output.choose_session(None, update)
             done = run_statement(statement, session, settings, catalog)

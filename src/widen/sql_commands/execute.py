@@ -190,7 +190,8 @@ def _run_in_catalog(
     if isinstance(statement, Question):
         return iceberg_statements.answer(statement, table)
     if isinstance(statement, (Insert, Update, Delete, Merge)):
-        runner = QueryRunner(find_session(spark), options, tables)
+        session = open_session(spark) if isinstance(statement, (Update, Delete)) else find_session(spark)
+        runner = QueryRunner(session, options, tables)
         return ChangedTable(change_rows(statement, table, runner), before)
     if isinstance(statement, Upkeep):
         return iceberg_statements.maintain(statement, table, spark)
@@ -206,9 +207,12 @@ def needs_session(statement: Statement | RowStatement, catalog: CatalogSource | 
     return is_named and (catalog is None or IcebergCatalog(catalog).find(statement.table) is None)
 
 
-def may_need_no_session(statement: Statement | RowStatement) -> bool:
-    """Return whether a statement changes rows of a Delta table, which this process may do."""
-    return isinstance(statement, (Update, Delete)) and statement.table.location is not None
+def may_need_no_session(statement: Statement | RowStatement, catalog: CatalogSource | None = None) -> bool:
+    """Return whether a statement changes rows of a table that is found without a session: this process may do that."""
+    if not isinstance(statement, (Update, Delete)):
+        return False
+    is_in_catalog = catalog is not None and IcebergCatalog(catalog).find(statement.table) is not None
+    return statement.table.location is not None or is_in_catalog
 
 
 def _keep_up(statement: Upkeep, table: Table, spark: SparkSession | None) -> ChangedTable | QueryResult:

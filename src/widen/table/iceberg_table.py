@@ -273,7 +273,8 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
         Args:
             where: The condition on the rows to delete, in Spark SQL or as a column; without it all rows are deleted. A
                 string also skips files by partitions and bounds.
-            spark: The session, classic or Connect; by default the active one, else a local one.
+            spark: The session, classic or Connect; by default the active one, else a local one, which starts only if
+                Arrow cannot do the work.
 
         Raises:
             NotDeterministic: the condition may give different results for the same row.
@@ -285,9 +286,9 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
             JobFailed: a Spark job failed; nothing is visible.
             StorageError: the catalog or the store returned an error; nothing is visible.
         """
-        from widen.spark.session import find_session
+        from widen.spark.engine import open_session
 
-        return self._change_rows("delete", where, find_session(spark), lambda rows: rows.delete())
+        return self._change_rows("delete", where, open_session(spark), lambda rows: rows.delete())
 
     @check_arguments
     def update(
@@ -323,9 +324,9 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
             JobFailed: a Spark job failed; nothing is visible.
             StorageError: the catalog or the store returned an error; nothing is visible.
         """
-        from widen.spark.session import find_session
+        from widen.spark.engine import open_session
 
-        return self._change_rows("update", where, find_session(spark), lambda rows: rows.update(assignments))
+        return self._change_rows("update", where, open_session(spark), lambda rows: rows.update(assignments))
 
     @check_arguments
     def merge(

@@ -676,6 +676,20 @@ print(json.dumps([report.records, report.breaches, typed["records"], places, str
     assert widen.Table(tmp_path / "u").to_arrow()["value"].to_pylist() == ["one", "two"]
 
 
+def test_rows_of_iceberg_tables_change_without_spark(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"id": 1, "v": "a"}\n{"id": 2, "v": "b"}\n{"id": 3}\n')
+    code = """
+place, catalog = sys.argv[1:]
+widen.ingest(place, "shop.t", catalog=catalog)
+widen.sql("UPDATE shop.t SET v = concat(v, '!') WHERE id < 3", catalog=catalog)
+done = widen.IcebergTable("shop.t", catalog).delete("v LIKE 'b%'")
+print(json.dumps([done.metrics, done.table.table.scan().to_arrow().to_pylist()]))
+"""
+    metrics, rows = values(code, str(tmp_path / "a.json"), str(tmp_path / "c.db"))
+    assert metrics["numDeletedRows"] == 1
+    assert rows == [{"id": 1, "v": "a!"}, {"id": 3, "v": None}]
+
+
 def test_an_iceberg_table_that_needs_spark(tmp_path: Path) -> None:
     source = tmp_path / "in.json"
     source.write_text('{"id": 1}\n')

@@ -237,17 +237,17 @@ def _with_condition(context: ChangeContext, plan: _FileChange, where: Expression
         return plan
     schema = context.snapshot.schema
     try:
-        test = plan_condition(_plain(where), schema)
+        test = plan_condition(plain_sql(where), schema)
     except NotLocal:
         if is_local(context.spark):
             raise
         return replace(plan, found=_find_by_spark(context, where))
-    used = {path[0] for path in referenced_columns(_plain(where), schema)}
+    used = {path[0] for path in referenced_columns(plain_sql(where), schema)}
     columns = StructType(tuple(field for field in schema if field.name in used))
     return replace(plan, narrow=replace(plan.narrow, schema=columns), test=test)
 
 
-def _plain(expression: Expression) -> str:
+def plain_sql(expression: Expression) -> str:
     """Return an expression in SQL whose meaning does not depend on the session.
 
     Raises:
@@ -282,7 +282,7 @@ def _plan(files: ChangeFiles, values: Mapping[str, tuple[str, DataType]] | None)
     context = files.context
     scan = plan_local_scan(context.snapshot)
     narrow = replace(scan, schema=StructType(()))
-    given = None if values is None else {name: (_plain(text), kind) for name, (text, kind) in values.items()}
+    given = None if values is None else {name: (plain_sql(text), kind) for name, (text, kind) in values.items()}
     new = None if given is None else plan_values(context.snapshot.schema, given)
     vectors = files.new_folder() if context.has("deletionVectors") else None
     plan = _FileChange(context.store, narrow, scan, None, None, new, vectors=vectors)

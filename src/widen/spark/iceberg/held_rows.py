@@ -1,8 +1,9 @@
 """The rows that a change of an Iceberg table decides, held by this process and written into copies of their files.
 
-One Spark job finds the rows and their new values, and reads no other column. Arrow puts these where the old ones are
-while it copies the files, so no row is written by Spark. A change of more rows, of long rows, or one that breaks a rule
-of the table is left to Spark, which has no such limits and names the rule.
+One Spark job finds the rows and their new values, and reads no other column; without a session Arrow does, where it
+evaluates the condition and the values. Arrow puts these where the old ones are while it copies the files, so no row is
+written by Spark. A change of more rows, of long rows, or one that breaks a rule of the table is left to Spark, which
+has no such limits and names the rule.
 
 Source: Iceberg's table specification, "Row-level Deletes": copy-on-write
 """
@@ -10,7 +11,7 @@ Source: Iceberg's table specification, "Row-level Deletes": copy-on-write
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from operator import add
@@ -20,15 +21,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from widen.errors import InvalidOption
+from widen.errors import CorruptFile, InvalidOption
 from widen.iceberg.scan_plan import IcebergScan
 from widen.model.column_path import leaves
+from widen.model.display import size_text
 from widen.model.types import BINARY, STRING, ArrayType, DataType, MapType, StructType, quote_name
-from widen.spark.arrow_types import to_arrow
+from widen.schema.table_state import referenced_columns
+from widen.spark.arrow_types import one_array, to_arrow
 from widen.spark.dml.assignment import CLAUSE, ChangeKind
+from widen.spark.dml.change_rows import LOCAL_COPY_BYTES
+from widen.spark.dml.file_changes import plain_sql
 from widen.spark.errors import translate_spark_errors
-from widen.spark.iceberg.table_scan import to_uris
+from widen.spark.expression import Expression
+from widen.spark.iceberg.file_columns import IcebergFileScan
+from widen.spark.iceberg.table_scan import IcebergSource, to_uris
+from widen.spark.iceberg.write import find_deleted, to_plain_adds
 from widen.spark.read.deleted_rows import FILE, ROW, to_bitmap
+from widen.spark.read.local_query import plan_condition, plan_values
+from widen.spark.read.local_rows import NotLocal
 from widen.spark.read.scan import location_key
 from widen.spark.spark_types import Column, DataFrame, F, as_nullable, type_to_spark
 
@@ -224,3 +234,101 @@ def _sum(sizes: Sequence[Column | None]) -> Column | None:
 
 def _or_zero(size: Column) -> Column:
     return F.coalesce(size.cast("bigint"), F.lit(0))
+
+
+# ---- rows that Arrow decides -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RowSearch:
+    """The rows of some files for which a condition holds, as this process finds them.
+
+    Args:
+        schema: The columns of the table, with field ids.
+        where: The condition; None for all rows.
+    """
+
+    source: IcebergSource
+    schema: StructType
+    scan: IcebergScan
+    where: Expression | None
+
+    def find_positions(self) -> dict[str, BitMap64]:
+        """Return the positions of the rows by the key of their file, for the files that have any.
+
+        Raises:
+            NotLocal: only Spark evaluates the condition, or reads a file exactly, or there is too much to read.
+        """
+        found = {key: BitMap64() for key in self._keys}
+        for key, positions, _ in self._matching(()):
+            found[key] |= to_bitmap(positions)
+        return {key: bitmap for key, bitmap in found.items() if bitmap}
+
+    def hold_updates(self, values: Mapping[str, tuple[str, DataType]]) -> HeldRows:
+        """Return the rows with their new values.
+
+        Args:
+            values: The new values by column: expressions in SQL with the types that Spark gives them.
+
+        Raises:
+            NotLocal: as for `find_positions`, or so many rows change, or one breaks a rule of the table.
+        """
+        given = {name: (plain_sql(text), kind) for name, (text, kind) in values.items()}
+        evaluate = plan_values(self.schema, given)
+        columns = [field for field in self.schema if field.name in values]
+        used = {path[0] for text, _ in given.values() for path in referenced_columns(text, self.schema)}
+        numbers = {key: at for at, key in enumerate(self._keys)}
+        types = {FILE: pa.int32(), ROW: pa.int64(), CLAUSE: pa.int32()}
+        schema = pa.schema([*types.items(), *((field.name, to_arrow(field.type)) for field in columns)])
+        parts, size = [schema.empty_table()], 0
+        for key, positions, rows in self._matching(used):
+            new = evaluate(rows)
+            if any(not field.nullable and new[field.name].null_count for field in columns):
+                raise NotLocal("a required column would be null")
+            file, clause = (pa.repeat(pa.scalar(number, pa.int32()), len(rows)) for number in (numbers[key], 0))
+            arrays = [file, positions.cast(pa.int64()), clause, *(one_array(new[field.name]) for field in columns)]
+            parts.append(pa.Table.from_arrays(arrays, schema=schema))
+            size += parts[-1].nbytes
+            if size > MOST_BYTES:
+                raise NotLocal(f"the new values have more than {size_text(MOST_BYTES)}")
+        return HeldRows(pa.concat_tables(parts).combine_chunks(), self._keys, (ChangeKind.UPDATE,))
+
+    @property
+    def _keys(self) -> list[str]:
+        return [location_key(uri) for uri in to_uris(file.path for file in self.scan.files)]
+
+    def _matching(self, names: Collection[str]) -> Iterator[tuple[str, pa.Array, pa.Table]]:
+        """Yield the key of a file, and some of its rows for which the condition holds, with their positions.
+
+        Args:
+            names: The columns of these rows, which have those of the condition as well.
+        """
+        total = sum(file.size_bytes for file in self.scan.files)
+        if total > LOCAL_COPY_BYTES:
+            limit = size_text(LOCAL_COPY_BYTES)
+            raise NotLocal(f"the files that may have such rows have {size_text(total)}, more than {limit}")
+        test, used = None, {*names}
+        if self.where is not None:
+            text = plain_sql(self.where)
+            test = plan_condition(text, self.schema)
+            used |= {path[0] for path in referenced_columns(text, self.schema)}
+        # A table without columns would not say how many rows it has.
+        fields = tuple(field for field in self.schema if field.name in used) or self.schema.fields[:1]
+        files = IcebergFileScan(
+            self.source.io,
+            StructType(fields),
+            self.source.point.metadata.name_mapping(),
+            find_deleted(self.source, self.scan),
+        )
+        for key, file in zip(self._keys, to_plain_adds(self.source, self.scan, self.schema), strict=True):
+            try:
+                for positions, rows in files.read_located(file):
+                    chosen = pa.repeat(pa.scalar(True), len(rows)) if test is None else _flat(test(rows))
+                    if pc.any(chosen).as_py():
+                        yield key, positions.filter(chosen), rows.filter(chosen)
+            except (CorruptFile, InvalidOption, pa.ArrowException) as error:
+                raise NotLocal(f"Arrow cannot read {file.path}") from error
+
+
+def _flat(flags: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return flags.combine_chunks() if isinstance(flags, pa.ChunkedArray) else flags

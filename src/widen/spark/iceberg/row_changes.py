@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from pyroaring import BitMap64
 from widen.errors import AmbiguousMerge, JobFailed
 from widen.iceberg.catalog import TableName
 from widen.iceberg.metadata_files import live_entries
-from widen.iceberg.partitions import calendar_limits, truncation_limits
+from widen.iceberg.partitions import PartitionField, calendar_limits, truncation_limits
 from widen.iceberg.properties import (
     DELETE,
     MERGE,
@@ -37,7 +37,7 @@ from widen.iceberg.schema_conversion import ensure_names_distinct, to_model
 from widen.iceberg.snapshots import SnapshotReference, find_read_point
 from widen.iceberg.table_commit import CommitResult, IcebergTransaction, ensure_table_writable, open_transaction
 from widen.log.commit_outcome import StagedFiles
-from widen.model.column_path import as_nullable
+from widen.model.column_path import Path, as_nullable
 from widen.model.types import StructType, quote_name
 from widen.protocol.actions import Protocol
 from widen.protocol.column_mapping import TrackingColumns
@@ -63,9 +63,10 @@ from widen.spark.dml.merge import (
 )
 from widen.spark.dml.rows_and_changes import to_bitmaps
 from widen.spark.dml.update_delete import rows_within
+from widen.spark.engine import is_local, require_spark
 from widen.spark.errors import translate_spark_errors, unpersist
 from widen.spark.expression import Expression, ensure_deterministic_condition, to_column
-from widen.spark.iceberg.held_rows import LONGEST, HeldRows, hold_rows, most_rows
+from widen.spark.iceberg.held_rows import LONGEST, HeldRows, RowSearch, hold_rows, most_rows
 from widen.spark.iceberg.table_scan import IcebergSource, deleted_positions, read_iceberg_files, to_uris
 from widen.spark.iceberg.write import (
     ChangedRows,
@@ -77,10 +78,18 @@ from widen.spark.iceberg.write import (
     with_keys,
 )
 from widen.spark.read.deleted_rows import BROADCAST_ROWS, DISTINCT, FILE, MASK, ROW, mark_rows, without_marked
+from widen.spark.read.local_query import find_types
+from widen.spark.read.local_rows import NotLocal
 from widen.spark.read.predicates import PredicateScope, parse_predicate
 from widen.spark.read.scan import location_key
 from widen.spark.spark_types import Column, DataFrame, F, SparkSession, from_spark, to_spark, visible_schema
-from widen.spark.write.physical_layout import breaks_a_rule, check_rows, fill_missing_columns
+from widen.spark.write.physical_layout import (
+    breaks_a_rule,
+    check_rows,
+    fill_missing_columns,
+    has_length_rules,
+    is_fully_nullable,
+)
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
@@ -131,6 +140,17 @@ class SelectedRows:
             JobFailed: a Spark job failed, or the rows changed between two reads; nothing is visible.
             StorageError: the catalog or the store refused; nothing is visible.
         """
+        if is_local(self.spark):
+            try:
+                return self._delete()
+            except NotLocal as error:
+                return self._on_spark(error).delete()
+        return self._delete()
+
+    def _on_spark(self, reason: NotLocal) -> SelectedRows:
+        return replace(self, spark=require_spark(self.spark, str(reason)))
+
+    def _delete(self) -> IcebergChange:
         if not self.removed:
             return self._unchanged()
         transaction = self._open(())
@@ -151,8 +171,13 @@ class SelectedRows:
             RowRefused: a required column would be null.
             JobFailed: a Spark job failed, or the rows changed between two reads; nothing is visible.
         """
-        paths = assigned_paths(Relation(self.schema), assignments)
-        values = to_assigned_values(self._empty, {path: assignments[text] for text, path in paths.items()})
+        given = {path: assignments[text] for text, path in assigned_paths(Relation(self.schema), assignments).items()}
+        if is_local(self.spark):
+            try:
+                return self._update_without_spark(given)
+            except NotLocal as error:
+                return self._on_spark(error).update(assignments)
+        values = to_assigned_values(self._empty, given)
         incoming = overlay_types(self.schema, {path: value.type for path, value in values.items()})
         merge_schema(self.schema, incoming, SchemaChangeOptions(casts=True, fills=False))
         new = assign_columns(self.schema, values, lambda name: F.col(quote_name(name)))
@@ -179,8 +204,44 @@ class SelectedRows:
         if self.where is None and at_most > most_rows(columns, LONGEST[-1]):
             return None
         held = self._hold(transaction, writer, scan, [*new], (ChangeKind.UPDATE,), decide, at_most)
-        if held is None:
-            return None
+        return None if held is None else self._replace_rows(transaction, writer, scan, held)
+
+    def _update_without_spark(self, given: Mapping[Path, Expression]) -> IcebergChange:
+        """Update the rows in this process.
+
+        Raises:
+            NotLocal: only Spark can.
+            SchemaMismatch: a value does not fit its column.
+        """
+        texts = {path[0]: text for path, text in given.items() if len(path) == 1 and isinstance(text, str)}
+        if len(texts) < len(given):
+            raise NotLocal("it assigns fields of structs, or columns of Spark")
+        types = find_types(self.schema, texts)
+        incoming = overlay_types(self.schema, {(name,): found for name, found in types.items()})
+        merge_schema(self.schema, incoming, SchemaChangeOptions(casts=True, fills=False))
+        scan = self._candidates
+        if not scan.files:
+            return self._unchanged()
+        transaction = self._open(())
+        writer = open_iceberg_writer(transaction, self.schema)
+        if not can_copy_here(self._source, writer, scan):
+            raise NotLocal("it copies the files of the table")
+        columns = StructType(tuple(field for field in self.schema if field.name in texts))
+        fields = [field for field in transaction.partition_fields if field.source[0] in texts]
+        is_plain = all(is_fully_nullable(field.type) for field in columns) and not has_length_rules(columns)
+        if not is_plain or _limits(fields, columns):
+            raise NotLocal("the columns have rules for what is in a value")
+        search = RowSearch(self._source, self.schema, scan, self.where)
+        held = search.hold_updates({name: (text, types[name]) for name, text in texts.items()})
+        done = self._replace_rows(transaction, writer, scan, held)
+        if done is None:
+            raise NotLocal("it copies the files of the table")
+        return done
+
+    def _replace_rows(
+        self, transaction: IcebergTransaction, writer: IcebergWriter, scan: IcebergScan, held: HeldRows
+    ) -> IcebergChange | None:
+        """Commit updated rows; None if Spark has to copy a file."""
         if not len(held.rows):
             return self._unchanged()
         with StagedFiles() as staged:
@@ -360,7 +421,7 @@ class SelectedRows:
             return None
         columns = StructType(tuple(field for field in writer.schema if field.name in names))
         fields = [field for field in transaction.partition_fields if field.source[0] in names]
-        limits = {**truncation_limits(fields, columns), **calendar_limits(fields, columns)}
+        limits = _limits(fields, columns)
         with translate_spark_errors():
             rows = read_iceberg_files(self._source, self.schema, scan, UnknownPredicate(), place=(FILE, ROW))
             decided = decide(columns, rows).select(FILE, ROW, CLAUSE, *map(quote_name, columns.names))
@@ -457,7 +518,7 @@ class SelectedRows:
         point = self._source.point
         if point.snapshot is None:
             return IcebergScan((), ())
-        if self.where is not None:
+        if self.where is not None and not is_local(self.spark):
             ensure_deterministic_condition(self._empty, self.where)
         predicate = parse_predicate(self.where, self.schema) if isinstance(self.where, str) else UnknownPredicate()
         return plan_scan(point.metadata, self.table.io, point.snapshot, to_row_filter(predicate, point.schema))
@@ -465,6 +526,8 @@ class SelectedRows:
     @cached_property
     def _positions(self) -> Mapping[str, BitMap64] | None:
         """The positions of such rows by the key of their file; None if there may be too many."""
+        if is_local(self.spark):
+            return RowSearch(self._source, self.schema, self._candidates, self.where).find_positions()
         if not are_few_words(self._candidates):
             return None
         rows = read_iceberg_files(self._source, self.schema, self._candidates, UnknownPredicate(), place=(FILE, ROW))
@@ -508,6 +571,8 @@ class SelectedRows:
         copies = self._copy_rest(writer, staged)
         if copies is not None:
             return self._ensure_complete(writer, copies, removes=self.count)
+        if is_local(self.spark):
+            raise NotLocal("it copies the files of the table")
         rest = fill_missing_columns(self._rows.where(~self._is_match), schema, _NO_FEATURES)
         return self._write(writer, staged, rest, removes=self.count)
 
@@ -661,9 +726,11 @@ def _sum_words(words: DataFrame, held: pa.Table | None, kinds: Sequence[ChangeKi
 
 def _check(transaction: IcebergTransaction, rows: DataFrame, schema: StructType) -> DataFrame:
     """Return rows of which one that violates a rule of the table fails the job."""
-    fields = transaction.partition_fields
-    limits = {**truncation_limits(fields, schema), **calendar_limits(fields, schema)}
-    return check_rows(rows, schema, _NO_FEATURES, {}, limits=limits)
+    return check_rows(rows, schema, _NO_FEATURES, {}, limits=_limits(transaction.partition_fields, schema))
+
+
+def _limits(fields: Sequence[PartitionField], schema: StructType) -> Mapping[str, str]:
+    return {**truncation_limits(fields, schema), **calendar_limits(fields, schema)}
 
 
 def select_iceberg_rows(

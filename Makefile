@@ -11,6 +11,7 @@ JOBS   ?= 2
 # Spark looks its own host name up otherwise, which many containers cannot resolve.
 export SPARK_LOCAL_IP ?= 127.0.0.1
 # Each of the many processes of a run would otherwise compile the modules that it imports anew.
+unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX ?= $(CURDIR)/$(WORK)/pycache
 export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 

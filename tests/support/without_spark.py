@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TextIO
 
 SERVER = """
-import json, os, select, socket, sys
+import atexit, gc, json, os, select, socket, sys, threading
 from importlib import import_module
 from importlib.abc import MetaPathFinder
 
@@ -34,6 +34,7 @@ for name in sys.argv[2:]:
     import_module(name)
 import widen
 
+gc.freeze()  # what is imported stays
 door = socket.socket(socket.AF_UNIX)
 door.bind(sys.argv[1])
 door.listen()
@@ -61,7 +62,17 @@ while not code:
     else:
         line.close()
         os.waitpid(-1, os.WNOHANG)
-exec(compile(code, "<string>", "exec"), {"__name__": "__main__", "json": json, "sys": sys, "widen": widen})
+ended = 0
+try:
+    exec(compile(code, "<string>", "exec"), {"__name__": "__main__", "json": json, "sys": sys, "widen": widen})
+except Exception:
+    sys.excepthook(*sys.exc_info())
+    ended = 1
+# As a process ends, but without taking apart what was imported, which takes longer than most of the work.
+threading._shutdown()
+atexit._run_exitfuncs()
+sys.stdout.flush()
+os._exit(ended)
 """
 
 MODULES = (
@@ -73,6 +84,7 @@ MODULES = (
     "pyiceberg.io.pyarrow",
     "sqlalchemy.dialects.sqlite",
     "widen.iceberg.table_commit",
+    "sqlglot.optimizer.annotate_types",
     "widen.ingestion",
     "widen.spark.dml.merge",
     "widen.spark.ingest.local_keyed_verification",

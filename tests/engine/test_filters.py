@@ -13,7 +13,7 @@ import os
 import struct
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,7 @@ class Tables:
     by_layout: Mapping[str, Table]
     ids: Mapping[str, Mapping[str, list[int]]]  # by layout and file
     plain: DataFrame
+    frames: dict[tuple[str, bool], DataFrame] = field(default_factory=dict)  # by layout and whether old types are known
 
 
 @pytest.fixture(scope="module")
@@ -219,7 +220,7 @@ READS = st.tuples(FILTERS, LAYOUTS, st.booleans())
 @given(st.lists(READS, min_size=12, max_size=12, unique=True))
 def test_no_filter_loses_a_row(tables: Tables, spark: SparkSession, reads: list[tuple[str, str, bool]]) -> None:
     wheres = [where for where, _, _ in reads]
-    pairs = [filtered_reads(tables.by_layout[layout], spark, where, knows) for where, layout, knows in reads]
+    pairs = [filtered_reads(tables, layout, spark, where, knows) for where, layout, knows in reads]
     found = collect_each([read.select("id") for pair in pairs for read in pair])
     truths = tables.plain.select("id", *(F.expr(where).alias(str(n)) for n, where in enumerate(wheres))).collect()
     for number, where in enumerate(wheres):
@@ -228,13 +229,18 @@ def test_no_filter_loses_a_row(tables: Tables, spark: SparkSession, reads: list[
         assert (where, sorted(found[2 * number + 1])) == (where, expected), "where"
 
 
-def filtered_reads(table: Table, spark: SparkSession, where: str, knows_old_types: bool) -> tuple[DataFrame, DataFrame]:
-    """Return the rows that a predicate selects, on the frame and in the read."""
+def filtered_reads(
+    tables: Tables, layout: str, spark: SparkSession, where: str, knows_old_types: bool
+) -> tuple[DataFrame, DataFrame]:
+    """Return the rows that a predicate selects, on the frame, which is the same for all of them, and in the read."""
+    table, key = tables.by_layout[layout], (layout, knows_old_types)
     with pytest.MonkeyPatch.context() as patch:
         if not knows_old_types:
             patch.setattr(old_decimals, "MOST_FOOTERS", 0)
         old_decimals._cached_types.cache_clear()
-        return table.read(spark=spark).where(where), table.read(where=where, spark=spark)
+        if key not in tables.frames:
+            tables.frames[key] = table.read(spark=spark)
+        return tables.frames[key].where(where), table.read(where=where, spark=spark)
 
 
 # ---- aggregates, top-n and joins -------------------------------------------------------------------

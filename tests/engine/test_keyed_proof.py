@@ -9,6 +9,7 @@ import itertools
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any, cast
 from unittest import mock
@@ -24,6 +25,7 @@ import widen
 from engine.test_keys import Keyed, drifting_records, record
 from engine.test_keys_iceberg import IcebergKeyed
 from engine.test_row_versions import partial_records
+from support.covering import TRIES_ALL, covering
 from widen.protocol.actions import Add
 from widen.spark.dml import local_keys
 from widen.spark.dml.keyed_files import DeltaFiles, KeyedTable, NewRows
@@ -222,14 +224,14 @@ def test_a_sample_of_the_keys_is_clean_where_all_are(spark: SparkSession, tmp_pa
     assert 5 < proof.records < 25
 
 
-@pytest.mark.parametrize("table_format", FORMATS)
-@pytest.mark.parametrize("words", [{}, {"missing": "keep"}, {"history": True}], ids=["newest", "partial", "history"])
-def test_both_engines_prove_the_same(
-    spark: SparkSession, tmp_path: Path, table_format: str, words: Mapping[str, Any]
-) -> None:
+WORDS: Mapping[str, Mapping[str, Any]] = {"newest": {}, "partial": {"missing": "keep"}, "history": {"history": True}}
+
+
+@pytest.mark.parametrize(("kind", "table_format"), covering(WORDS, FORMATS))
+def test_both_engines_prove_the_same(spark: SparkSession, tmp_path: Path, kind: str, table_format: str) -> None:
     """Also where deletions, late and repeated records, several kinds of keys and drifting columns come together."""
     require_spark(spark, "it is compared with it")
-    proofs, dice = dict[str, list[Any]](), random.Random("proofs")
+    words, proofs, dice = WORDS[kind], dict[str, list[Any]](), random.Random("proofs")
     number = itertools.count()
     make = partial_records if "missing" in words else drifting_records
     batches = [make(dice, 12, batch, number) for batch in range(3)]
@@ -307,8 +309,10 @@ ORDERS: Mapping[str, list[list[Any]]] = {
 }
 
 
-@pytest.mark.parametrize("engine", ["local", "spark"])
-@pytest.mark.parametrize("name", ORDERS)
+ON_SPARK = ORDERS if TRIES_ALL else ("numbers, then times", "all kinds at once")
+
+
+@pytest.mark.parametrize(("name", "engine"), [*product(ORDERS, ["local"]), *product(ON_SPARK, ["spark"])])
 def test_an_order_of_numbers_and_times_is_proved(spark: SparkSession, tmp_path: Path, name: str, engine: str) -> None:
     keyed = open_keyed(spark, tmp_path, "delta", detect_dates=["at"])
     first, second = ORDERS[name]

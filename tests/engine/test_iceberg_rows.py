@@ -302,7 +302,7 @@ def test_rows_that_others_have_deleted_stay_deleted(
 
 
 def test_positions_that_others_have_deleted(catalog: SqlCatalog, made: Callable[..., Table]) -> None:
-    """Deletes apply to the files of their time and before; deletes by values name no positions."""
+    """Deletes apply to the files of their time and before, and deletes by values to older ones."""
     table = made()
     first, last = sorted(file["file_path"] for file in table.inspect.files().to_pylist())
     path = Path(first.removeprefix("file://"))
@@ -311,8 +311,8 @@ def test_positions_that_others_have_deleted(catalog: SqlCatalog, made: Callable[
     table.append(pa.Table.from_pylist(ROWS[:1], schema=ARROW))
     assert found(table) == {first: [0, 1], last: [0]}
     ids = [field("id", pa.int32(), 1)]
-    append_deletes(table, equality_deletes(table, ids, [{"id": 5}], [1]))
-    assert found(table) is None
+    append_deletes(table, equality_deletes(table, ids, [{"id": 6}], [1]))
+    assert found(table) == {first: [0, 1], last: [0, 1]}
 
 
 def found(table: Table) -> dict[str, list[int]] | None:

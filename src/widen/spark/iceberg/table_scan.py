@@ -55,11 +55,13 @@ from widen.protocol.data_skipping import Predicate, UnknownPredicate
 from widen.spark.arrow_types import to_arrow, to_arrow_schema
 from widen.spark.dml.rows_and_changes import add_positions
 from widen.spark.expression import filter_frame
+from widen.spark.iceberg.equal_rows import find_equal_rows
 from widen.spark.iceberg.file_columns import (
     DRIVER_FILES,
     PLACE,
     POSITION,
     FileColumns,
+    IcebergFileScan,
     locate_columns,
     open_with_arrow,
     read_schemas,
@@ -158,7 +160,7 @@ def open_queried_files(source: IcebergSource, schema: StructType, predicate: Pre
     if columns is None:
         raise NotLocal("rows have values that are not in its files")
     if marked is None:
-        raise NotLocal("values say which of its rows are deleted")
+        raise NotLocal("values say which of its rows are deleted, or these are many")
     return QueriedFiles(types, sum(file.size_bytes for file in scan.files), _queried_rows(source, columns, marked))
 
 
@@ -438,27 +440,37 @@ def _without_deleted(
     return rows.drop(SEQUENCE, PARTITION)
 
 
+EQUALITY_BYTES = 256 * 2**20
+"""The size of files up to which this process looks for the rows that equality deletes remove."""
+
+
 def are_few_positions(scan: IcebergScan) -> bool:
-    """Return whether this process can hold which rows of the files of a scan are deleted."""
-    return sum(each.rows for each in scan.deletes) <= BROADCAST_ROWS and not any(
-        each.kind is DeleteKind.EQUALITY for each in scan.deletes
-    )
+    """Return whether this process can find and hold which rows of the files of a scan are deleted."""
+    if sum(each.rows for each in scan.deletes) > BROADCAST_ROWS:
+        return False
+    has_values = any(each.kind is DeleteKind.EQUALITY for each in scan.deletes)
+    return not has_values or sum(file.size_bytes for file in scan.files) <= EQUALITY_BYTES
 
 
 def deleted_positions(source: IcebergSource, scan: IcebergScan) -> Mapping[str, BitMap64] | None:
     """Return the deleted rows of the files of a scan by the path of each file that has some; read by this process.
 
     Returns:
-        None if they may be too many, or if their values say which they are.
+        None if they may be too many, or if values say which they are that only Spark reads exactly.
 
     Raises:
         CorruptFile: a delete file cannot be read.
     """
     if not are_few_positions(scan):
         return None
+    equal = _equal_positions(source, scan)
+    if equal is None:
+        return None
     files = {re.sub(_LOCATION, "", file.path): file for file in scan.files}
     found: defaultdict[str, BitMap64] = defaultdict(BitMap64)
     for delete in scan.deletes:
+        if delete.kind is DeleteKind.EQUALITY:
+            continue
         content = _read(source.io, delete.path)
         named = read_vectors(content, delete.path)
         if delete.kind is DeleteKind.POSITIONS:
@@ -467,6 +479,31 @@ def deleted_positions(source: IcebergSource, scan: IcebergScan) -> Mapping[str, 
             file = files.get(re.sub(_LOCATION, "", name))
             if file is not None and delete.sequence >= file.sequence:
                 found[file.path] |= rows
+    for path, rows in equal:
+        found[path] |= rows
+    return found
+
+
+def _equal_positions(source: IcebergSource, scan: IcebergScan) -> list[tuple[str, BitMap64]] | None:
+    """Return the rows that equality deletes remove, by the paths of their files; None if Spark has to find them."""
+    deletes = [each for each in scan.deletes if each.kind is DeleteKind.EQUALITY]
+    if not deletes:
+        return []
+    whole = _with_dropped_keys(source.point, to_model(source.point.schema), deletes)
+    paths, found = _paths(whole), list[tuple[str, BitMap64]]()
+    files = tuple(file for file in scan.files if any(each.applies_to(file) for each in deletes))
+    for ids in dict.fromkeys(each.equality_ids for each in deletes):
+        keys = [paths[number] for number in ids]
+        columns = StructType(tuple(field for field in whole if any(path[0] == field.name for path in keys)))
+        # A value that is not in its file may be a default or that of a partition.
+        if columns_by_file(source, columns, IcebergScan(files, ())) is None:
+            return None
+        reader = IcebergFileScan(source.io, columns, source.point.metadata.name_mapping(), {})
+        same = [each for each in deletes if each.equality_ids == ids]
+        try:
+            found += find_equal_rows(files, same, reader, keys).items()
+        except (NotLocal, InvalidOption):
+            return None
     return found
 
 

@@ -140,7 +140,7 @@ def copies(
         missing.unlink()
     writer = open_iceberg_writer(open_transaction(name, name.load(), ()), to_model(table.schema()))
     source: Any = IcebergSource(no_session, table.io, point)
-    changed = ChangedRows(replaced, None if added is None else pa.Table.from_pylist(added, schema))
+    changed = ChangedRows(replaced, [] if added is None else [pa.Table.from_pylist(added, schema)])
     written = copy_unmarked(source, writer, scan, marked, changed=changed)
     if written is None:
         return None
@@ -221,10 +221,18 @@ def test_rows_that_others_have_deleted_by_their_position_are_not_copied(table: T
     assert sorted(map(repr, found[1].to_pylist())) == left
 
 
-def test_rows_that_others_have_deleted_by_their_values_are_left_to_spark(table: Table, tmp_path: Path) -> None:
+def test_rows_that_others_have_deleted_by_their_values_are_not_copied(
+    table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = expected(table, 2, 4)
     append_deletes(table, equality_deletes(table, [field("id", pa.int64(), 1)], [{"id": 4}], [1]))
+    monkeypatch.setattr("widen.spark.iceberg.table_scan.EQUALITY_BYTES", 0)
     assert copies(table, tmp_path, 2) is None
     assert not parts(table)
+    monkeypatch.undo()
+    found = copies(table, tmp_path, 2)
+    assert found is not None
+    assert sorted(map(repr, found[1].to_pylist())) == left
 
 
 def test_times_of_the_julian_calendar_are_left_to_spark(table: Table, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from support.iceberg_files import (
 )
 from widen.errors import EngineUnsuitable, SchemaMismatch
 from widen.spark.engine import Engine, LocalSession
-from widen.spark.iceberg import held_rows
+from widen.spark.iceberg import held_rows, table_scan
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),
@@ -184,9 +184,13 @@ def test_tables_that_only_spark_changes(catalog: SqlCatalog, monkeypatch: pytest
     monkeypatch.setattr(held_rows, "LOCAL_COPY_BYTES", 100)
     with pytest.raises(EngineUnsuitable, match="files that may have such rows have"):
         opened.delete("size = 10.5", spark=HERE)
-    monkeypatch.undo()
     append_deletes(table, equality_deletes(table, [field("id", pa.int64(), 1)], [{"id": 5}], [1]))
+    monkeypatch.undo()
+    monkeypatch.setattr(table_scan, "EQUALITY_BYTES", 100)
     for act in (lambda: opened.refresh().delete("id = 1", spark=HERE), lambda: opened.delete(spark=HERE)):
         with pytest.raises(EngineUnsuitable, match="values say which of its rows are deleted"):
             act()
+    monkeypatch.undo()
     assert len(table.refresh().metadata.snapshots) == 3
+    assert opened.delete("id >= 4", spark=HERE).metrics["numDeletedRows"] == 2
+    assert opened.delete(spark=HERE).metrics["numDeletedRows"] == 3

@@ -499,6 +499,24 @@ def test_iceberg_rows_by_key_that_only_spark_decides_say_so(tmp_path: Path) -> N
     assert not [*tmp_path.rglob("*.parquet")]
 
 
+@pytest.mark.parametrize("words", [{}, {"history": True}])
+def test_equal_sequences_are_refused_without_spark(tmp_path: Path, words: dict[str, Any]) -> None:
+    batches = [
+        [{"id": 1, "n": 5, "v": 1, "op": "u"}, {"id": 2, "n": 5, "v": 2}],
+        [{"id": 1, "n": 5, "v": 1, "op": "u"}, {"id": 1, "n": 7, "v": 3}, {"id": 2, "n": 9, "op": "d"}],
+    ]
+    options = {**DELETES, **words, "strict": True}
+    done = load_by_key(tmp_path, str(tmp_path / "t"), batches, options)
+    assert done[1] == "0 inserted, 1 updated, 1 deleted, 1 late"
+    for record in ({"id": 1, "n": 7, "v": 4}, {"id": 2, "n": 9, "v": 4}, {"id": 1, "n": 7, "op": "d"}):
+        (tmp_path / "0.json").write_text(json.dumps(record))
+        assert "SequenceRepeated" in run(KEYED, str(tmp_path), str(tmp_path / "t"), json.dumps(options), "1").stderr
+    (tmp_path / "0.json").write_text('{"id": 1, "n": 5, "v": 9}\n')
+    older = run(KEYED, str(tmp_path), str(tmp_path / "t"), json.dumps(options), "1")
+    assert ("SequenceRepeated" in older.stderr) == ("history" in words)
+    assert widen.Table(tmp_path / "t").version == (1 if "history" in words else 2)
+
+
 @pytest.mark.parametrize("into", ["t", "shop.t"])
 def test_every_version_of_a_row_is_kept_without_spark(tmp_path: Path, into: str) -> None:
     batches = [

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import cached_property, partial, reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -52,7 +52,7 @@ from widen.spark.dml.keyed_files import (
     positions_by_file,
 )
 from widen.spark.dml.keyed_rows import KEY_TEXT, NUMBER, TEXT, KeyCounts, KeyRules, content_fields, find_places
-from widen.spark.dml.local_versions import Events, VersionRows, decide_versions, number_orders
+from widen.spark.dml.local_versions import Events, VersionRows, decide_versions, number_orders, order_events
 from widen.spark.dml.replaced_rows import within_bounds
 from widen.spark.errors import translate_spark_errors
 from widen.spark.read.local_rows import NotLocal, ensure_exact, evaluate
@@ -134,6 +134,7 @@ def decide_here(
 
     Raises:
         KeyRepeated: a batch without a sequence has different records of a key.
+        SequenceRepeated: different records of a key have one sequence, which the rules do not allow.
         CorruptFile: a file of the table cannot be read.
     """
     if records > MAX_RECORDS:
@@ -148,6 +149,8 @@ def decide_here(
             return decision.last_batch()
         if rules.history:
             return decision.versions()
+        if rules.is_strict and not decision.are_ordered():
+            return None
         return decision.merge() if rules.keeps_missing else decision.result()
     except (NotLocal, pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
@@ -176,11 +179,6 @@ class _Plan:
     content: FileScan
     whole: FileScan
     rules: KeyRules
-
-    @property
-    def is_strict(self) -> bool:
-        """See `KeyRules`."""
-        return self.rules.is_strict
 
 
 def _plan(table: KeyedTable, rules: KeyRules) -> _Plan | None:
@@ -371,14 +369,14 @@ class _Decision:
         lists: KeyLists,
     ) -> None:
         self._spark, self._plan, self._batch, self._table, self._lists = spark, plan, batch, table, lists
+        self._codes, self._code = _KeyCodes.of(batch.keys)
 
     def result(self) -> LocalMerge | None:
-        batch, plan = self._batch, self._plan
-        codes, code = _KeyCodes.of(batch.keys)
+        batch, codes, code = self._batch, self._codes, self._code
         top = self._newest(code, codes.count)
         if top is None:
             return None
-        searched, files, found = self._find(codes)
+        searched, files, found = self._found
         # One record for each key, in the order of the keys.
         order = pc.sort_indices(code.take(top))
         newest = top.take(order)
@@ -389,15 +387,13 @@ class _Decision:
         old, is_known = self._old_order(found, codes.count, sequence.type)
         is_tie = pc.fill_null(pc.equal(sequence, old), False)
         is_repeated = pc.and_(is_tie, pc.invert(is_delete))  # a deletion wins
-        if plan.is_strict and not is_tie.equals(is_repeated):
-            return None
         if pc.any(is_repeated).as_py():
             row_places = self._row_places(found, files, is_repeated)
             if row_places is None:
                 return None
             record_places = self._record_places(newest.filter(is_repeated))
             if not self._are_same(record_places, row_places):
-                loses = None if plan.is_strict else self._lose(record_places, row_places)
+                loses = self._lose(record_places, row_places)
                 if loses is None:
                     return None
                 is_repeated = pc.replace_with_mask(is_repeated, is_repeated, loses)
@@ -411,8 +407,7 @@ class _Decision:
         Raises:
             KeyRepeated: it has different records of a key.
         """
-        batch = self._batch
-        codes, code = _KeyCodes.of(batch.keys)
+        batch, codes, code = self._batch, self._codes, self._code
         every = count_up(len(code), 0, pa.uint64())
         newest = every
         if codes.count < len(code):
@@ -427,7 +422,7 @@ class _Decision:
             newest = one_array(records["row_min"])
         else:
             newest = every.take(pc.sort_indices(code))
-        searched, files, found = self._find(codes)
+        searched, files, found = self._found
         is_known = pc.is_in(count_up(codes.count), value_set=pc.unique(one_array(found["code"])))
         is_delete = batch.is_delete.take(newest)
         is_compared = pc.and_(is_known, pc.invert(is_delete))
@@ -472,12 +467,11 @@ class _Decision:
 
     def merge(self) -> LocalMerge | None:
         """Return what partial records do: those of a key that are newer than its row are put on top of it."""
-        batch = self._batch
-        codes, code = _KeyCodes.of(batch.keys)
+        batch, codes, code = self._batch, self._codes, self._code
         every = count_up(len(code), 0, pa.uint64())
         order = pa.table({"code": code.cast(pa.int64()), "s": batch.sequence, "row": every})
         code, sequence, row = map(one_array, order.sort_by([("code", "ascending"), ("s", "ascending")]).columns)
-        searched, files, found = self._find(codes)
+        searched, files, found = self._found
         old, is_known = self._old_order(found, codes.count, sequence.type)
         deleted_at = self._deleted(row, sequence)
         if count_true(is_known) < len(found) or deleted_at is None:
@@ -486,8 +480,6 @@ class _Decision:
         # Of different records with one sequence the contents decide, as only Spark orders them.
         is_equal = pc.and_(pc.equal(sequence[1:], sequence[:-1]), pc.equal(code[1:], code[:-1]))
         is_twice = pc.fill_null(pc.equal(sequence, old_of), False)
-        if self._plan.is_strict and pc.any(pc.and_(is_twice, deletes)).as_py():
-            return None
         is_twice = pc.and_(is_twice, pc.invert(deletes))  # a deletion wins
         if not self._are_repeated(row, is_equal) or not self._change_nothing(row, code, is_twice, found, files):
             return None
@@ -536,45 +528,73 @@ class _Decision:
             SequenceRepeated: different records have one sequence, which is not allowed.
         """
         batch, plan = self._batch, self._plan
-        assert plan.order is not None
         assert plan.until is not None
-        codes, code = _KeyCodes.of(batch.keys)
-        searched, files, found = self._find(codes)
-        remembered = self._remembered(code)
-        if remembered is None or found["s"].null_count:
+        searched, files, found = self._found
+        known = self._order_events(found)
+        if known is None:
             return None
-        # The events of the keys: records, then versions, then deletions that are remembered.
-        orders = [plan.order.comparable(each) for each in (batch.sequence, one_array(found["s"]))]
-        distinct, ranks = number_orders([*orders, one_array(remembered["order"])])
+        events, ordered, distinct, places = known
         until = plan.until.comparable(one_array(found["until"]))
-        sides = (len(code), len(found), len(remembered))
-        never = pa.repeat(pa.scalar(False), sides[1])
-        events = Events(
-            pa.concat_arrays([code.cast(pa.int64()), one_array(found["code"]), one_array(remembered["code"])]),
-            ranks,
-            pa.concat_arrays([batch.is_delete, never, pa.repeat(pa.scalar(True), sides[2])]),
-            sides,
-            pc.index_in(until, value_set=distinct),
-            until.is_null(),
-        )
-        file = pa.concat_arrays([batch.file, pc.add(one_array(found["file"]), len(batch.adds)).cast(pa.int32())])
-        position = pa.concat_arrays([batch.position, one_array(found["position"]).cast(pa.uint64())])
-        adds = [*batch.adds, *files]
-        choose = partial(self._rank_contents, lambda rows: Places(adds, file.take(rows), position.take(rows)))
-        versions = decide_versions(events, choose, plan.rules)
-        if versions is None:
-            return None
-        everything = pa.repeat(pa.scalar(True), len(code))
+        versions = decide_versions(events, ordered, pc.index_in(until, value_set=distinct), until.is_null())
+        everything = pa.repeat(pa.scalar(True), len(batch.position))
         losers = positions_by_file(batch.file, batch.position, everything, batch.files)
         names = list(map(self._table.key_of, files))
         removed = positions_by_file(one_array(found["file"]), one_array(found["position"]), versions.removed, names)
         new = None
         if len(versions.rows):
             start, end = distinct.take(versions.starts), distinct.take(versions.ends)
-            places = Places(adds, file.take(versions.rows), position.take(versions.rows))
-            new = VersionRows(places, start, end, self._table.schema).to_new_rows(plan.whole)
+            new = VersionRows(places(versions.rows), start, end, self._table.schema).to_new_rows(plan.whole)
         gone = self._to_list(versions.gone) if len(versions.gone) else None
         return LocalMerge(versions.counts, losers, removed, gone, searched, new)
+
+    def are_ordered(self) -> bool:
+        """Check that no result depends on which of two different records with one sequence wins.
+
+        Returns:
+            Whether Arrow can tell.
+
+        Raises:
+            SequenceRepeated: it does.
+        """
+        # A row that is made from partial records is none of them, so only their batch is compared.
+        found = self._found[2]
+        return self._order_events(found.slice(0, 0) if self._plan.rules.keeps_missing else found) is not None
+
+    def _order_events(self, found: pa.Table) -> tuple[Events, pa.Table, pa.Array, Callable[[pa.Array], Places]] | None:
+        """Return the events of the keys, in their order; see `order_events`.
+
+        Args:
+            found: The rows of the table.
+
+        Returns:
+            Also the distinct orders, of which events have the numbers, and what returns where events with such numbers
+            are; None if Arrow cannot tell.
+
+        Raises:
+            SequenceRepeated: different records have one sequence, which the rules do not allow.
+        """
+        batch, plan, code = self._batch, self._plan, self._code
+        remembered = self._remembered(code)
+        if plan.order is None or remembered is None or found["s"].null_count:
+            return None
+        orders = [plan.order.comparable(each) for each in (batch.sequence, one_array(found["s"]))]
+        distinct, ranks = number_orders([*orders, one_array(remembered["order"])])
+        sides = (len(code), len(found), len(remembered))
+        events = Events(
+            pa.concat_arrays([code.cast(pa.int64()), one_array(found["code"]), one_array(remembered["code"])]),
+            ranks,
+            pa.concat_arrays([batch.is_delete, *(pa.repeat(pa.scalar(at == 2), sides[at]) for at in (1, 2))]),
+            sides,
+        )
+        file = pa.concat_arrays([batch.file, pc.add(one_array(found["file"]), len(batch.adds)).cast(pa.int32())])
+        position = pa.concat_arrays([batch.position, one_array(found["position"]).cast(pa.uint64())])
+        adds = [*batch.adds, *self._found[1]]
+
+        def places(events: pa.Array) -> Places:
+            return Places(adds, file.take(events), position.take(events))
+
+        ordered = order_events(events, partial(self._rank_contents, places), plan.rules)
+        return None if ordered is None else (events, ordered, distinct, places)
 
     def _rank_contents(self, find: Callable[[pa.Array], Places], rows: pa.Array, moment: pa.Array) -> pa.Array | None:
         """Return numbers in the order of the contents of records, of which those of one moment are compared.
@@ -582,7 +602,10 @@ class _Decision:
         Returns:
             None if there are too many for this process.
         """
-        hashes = hash_rows(find(rows).read(self._plan.content))
+        try:
+            hashes = hash_rows(find(rows).read(self._plan.content))
+        except InvalidOption:  # a type that Arrow does not have
+            return None
         moments = (
             pa.table({"moment": moment, "hash": hashes}).group_by("moment").aggregate([("hash", "count_distinct")])
         )
@@ -630,9 +653,10 @@ class _Decision:
         number = pc.index_in(code, value_set=keys)
         return put_on_rows(below, self._record_places(records).read(scan), number, self._table.schema)
 
-    def _find(self, codes: _KeyCodes) -> tuple[Predicate, Sequence[Add], pa.Table]:
-        """Return where rows with the keys may be, the files there, and the rows; see `_find_rows`."""
-        searched = self._searched()
+    @cached_property
+    def _found(self) -> tuple[Predicate, Sequence[Add], pa.Table]:
+        """Where rows with the keys may be, the files there, and the rows; see `_find_rows`."""
+        searched, codes = self._searched(), self._codes
         files = self._table.find_files(searched)
         if sum(add.size for add in files) <= LOCAL_BYTES:
             return searched, files, _find_rows(self._plan, codes, files).combine_chunks()
@@ -658,8 +682,6 @@ class _Decision:
         # Each one is compared with the next one, so all that are equal to the first one are.
         if not pc.any(is_tie).as_py() or self._are_repeated(row, is_equal):
             return row.filter(is_first)
-        if self._plan.is_strict:
-            return None
         # The records with the sequence of the first one of their key, where that is not alone.
         starts = pc.or_(is_first, pa.concat_arrays([pa.array([True]), pc.invert(is_equal)]))
         run = pc.cumulative_sum(starts.cast(pa.int64()))
@@ -772,8 +794,6 @@ class _Decision:
         at = one_array(at)
         column = TEXT if _order_type(self._plan) == STRING else NUMBER
         theirs, own = one_array(listed[column]).take(at), one_array(ours[column])
-        if self._plan.is_strict and pc.any(pc.equal(own, theirs)).as_py():
-            return None
         # A deletion of another kind of sequence, such as a text where there are numbers, is older.
         return pc.fill_null(pc.less_equal(own, theirs), False)
 

@@ -38,16 +38,12 @@ class Events:
         order: When it is, as a number.
         is_delete: Whether it deletes.
         sides: How many are records, rows and deletions.
-        end: Of each row of the table when it ends, as a number; null for never and for a moment without an event.
-        is_open: Whether it never ends.
     """
 
     key: pa.Array
     order: pa.Array
     is_delete: pa.Array
     sides: tuple[int, int, int]
-    end: pa.Array
-    is_open: pa.Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +77,8 @@ RankContents = Callable[[pa.Array, pa.Array], "pa.Array | None"]
 """Returns numbers in the order of the contents of events, given their numbers and those of their moments."""
 
 
-def decide_versions(events: Events, rank_contents: RankContents, rules: KeyRules) -> Versions | None:
-    """Return what the records among some events do.
+def order_events(events: Events, rank_contents: RankContents, rules: KeyRules) -> pa.Table | None:
+    """Return events by key and moment, at each moment first the one that counts.
 
     Args:
         rank_contents: Compares records and rows of one moment. None stands for too many of them.
@@ -103,7 +99,7 @@ def decide_versions(events: Events, rank_contents: RankContents, rules: KeyRules
         ordered = _order(events, pc.fill_null(ranks.take(at), 0))
     if rules.is_strict:
         _ensure_no_ties(ordered, rules)
-    return _versions(events, ordered)
+    return ordered
 
 
 _ORDER = [
@@ -148,18 +144,32 @@ def _find_ties(ordered: pa.Table) -> pa.RecordBatch:
 
 
 def _ensure_no_ties(ordered: pa.Table, rules: KeyRules) -> None:
-    """Check that no two different events have one moment, one of which is a record."""
+    """Check that no two different events have one moment, one of which is a record.
+
+    Of rows that are replaced as a whole, only the newest moment of each key counts.
+    """
     assert rules.sequence_by is not None
     extremes = [(name, which) for name in ("is_delete", "content") for which in ("min", "max")]
     moments = ordered.group_by("moment").aggregate([*extremes, ("side", "min"), ("key", "min")])
     is_mixed = pc.not_equal(moments["is_delete_min"], moments["is_delete_max"])
     is_mixed = pc.or_(is_mixed, pc.not_equal(moments["content_min"], moments["content_max"]))
-    ties = moments.filter(pc.and_(is_mixed, pc.equal(moments["side_min"], _BATCH)))
+    is_tie = pc.and_(is_mixed, pc.equal(moments["side_min"], _BATCH))
+    if rules.is_plain:
+        newest = ordered.group_by("key").aggregate([("moment", "max")])["moment_max"]
+        is_tie = pc.and_(is_tie, pc.is_in(moments["moment"], value_set=one_array(newest)))
+    ties = moments.filter(is_tie)
     if len(ties):
         raise SequenceRepeated(count=len(pc.unique(ties["key_min"])), sequence_by=format_path(rules.sequence_by))
 
 
-def _versions(events: Events, ordered: pa.Table) -> Versions:
+def decide_versions(events: Events, ordered: pa.Table, until: pa.Array, is_open: pa.Array) -> Versions:
+    """Return what the records among some events do.
+
+    Args:
+        ordered: What `order_events` returns.
+        until: Of each row of the table when it ends, as a number; null for never and for a moment without an event.
+        is_open: Whether it never ends.
+    """
     first_row = events.sides[_BATCH]
     winners = ordered.filter(ordered["is_first"])
     key, order, side, event = (one_array(winners[name]) for name in ("key", "order", "side", "event"))
@@ -170,7 +180,7 @@ def _versions(events: Events, ordered: pa.Table) -> Versions:
     # A row of the table stays as it is if it still ends when it did.
     rows = pc.subtract(event.cast(pa.int64()), first_row)
     rows = pc.if_else(pc.equal(side, _TABLE), rows, pa.scalar(None, pa.int64()))
-    was_open, was_end = events.is_open.take(rows), events.end.cast(pa.int64()).take(rows)
+    was_open, was_end = is_open.take(rows), until.cast(pa.int64()).take(rows)
     stays = pc.if_else(was_open, ends.is_null(), pc.fill_null(pc.equal(was_end, ends), False))
     stays = pc.fill_null(stays, False)
     is_written = pc.and_(is_version, pc.invert(stays))

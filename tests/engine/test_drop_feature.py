@@ -44,7 +44,8 @@ def properties(request: pytest.FixtureRequest) -> dict[str, str]:
 
 
 def file(spark: SparkSession, values: Sequence[int], kind: str) -> DataFrame:
-    return spark.createDataFrame([(value,) for value in values], f"a {kind}").coalesce(1)
+    rows = ", ".join(f"({value})" for value in values)
+    return spark.sql(f"SELECT CAST(v AS {kind}) AS a FROM VALUES {rows} AS rows(v)").coalesce(1)
 
 
 def byte_table(

@@ -410,7 +410,7 @@ PROVED_ON_SPARK = (
 
 
 QUICK = ("keys", "ties", "partial records that split", "nested keys", "without an order")
-QUICK += ("history in a partition", "history of ties")
+QUICK += ("history of ties",)
 """The loads into Delta tables that `make test` has; orders that are doubles go into an Iceberg table."""
 
 CHOSEN = [(name, "delta") for name in (LOADS if TRIES_ALL else QUICK)]

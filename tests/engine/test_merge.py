@@ -14,7 +14,6 @@ import widen
 from support.change import (
     FEED,
     LAYOUTS,
-    SCHEMA,
     changes,
     last_commit,
     layout_name,
@@ -45,7 +44,8 @@ WIDENING = {"delta.enableTypeWidening": "true"}
 
 
 def source(spark: SparkSession, *rows: tuple[int, str]) -> DataFrame:
-    return spark.createDataFrame([(n, p, (-n, "new")) for n, p in rows], SCHEMA)
+    values = ", ".join(f"({n}L, '{p}')" for n, p in rows)
+    return spark.sql(f"SELECT id, p, named_struct('x', int(-id), 'y', 'new') AS s FROM VALUES {values} AS v(id, p)")
 
 
 @pytest.mark.parametrize(("properties", "partition_by"), LAYOUTS, ids=layout_name)

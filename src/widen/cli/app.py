@@ -7,6 +7,8 @@ interrupted; 141, the reader of the output closed it. An error is a message with
 
 from __future__ import annotations
 
+import atexit
+import gc
 import inspect
 import os
 import sys
@@ -342,8 +344,15 @@ for _name in _COMMANDS:
     app.command(_name, epilog=examples_text(_name))(_command_of(_name))
 
 
+_YOUNG_OBJECTS = 100_000
+"""How many objects are made before the garbage collector looks at them."""
+
+
 def main() -> None:
     """Run the command line and exit with its code."""
+    # What is imported stays: to look for garbage among it, again and again and at the end, takes long.
+    gc.set_threshold(_YOUNG_OBJECTS)
+    atexit.register(gc.freeze)
     prepare_streams()
     if not os.environ.get(DEBUG):
         output.redirect_stderr()

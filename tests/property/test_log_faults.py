@@ -18,6 +18,7 @@ import pytest
 
 from support.fault import Operation, chosen, complaints, faults_of
 from support.log_writer import append
+from support.simulation.decoded import log_decoded_once
 from widen.cli import maintenance_commands as handover_command
 from widen.log.checkpoint_writer import DAY_MS, clean_up
 from widen.log.commit_files import current_ms
@@ -171,7 +172,8 @@ def test_no_fault_of_the_store_loses_anything(
     tmp_path: Path, operation: Operation, record_testsuite_property: Callable[[str, object], None]
 ) -> None:
     template, work = tmp_path / "template", tmp_path / "work"
-    spots = chosen(faults_of(operation, template, work), CI_FAULTS, operation.name)
-    record_testsuite_property(f"faults of {operation.name}", len(spots))
-    assert len(spots) >= CI_FAULTS
-    assert [wrong for spot in spots for wrong in complaints(operation, template, work, spot)] == []
+    with log_decoded_once():
+        spots = chosen(faults_of(operation, template, work), CI_FAULTS, operation.name)
+        record_testsuite_property(f"faults of {operation.name}", len(spots))
+        assert len(spots) >= CI_FAULTS
+        assert [wrong for spot in spots for wrong in complaints(operation, template, work, spot)] == []

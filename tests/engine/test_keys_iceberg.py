@@ -6,6 +6,7 @@ PyIceberg reads the tables, and the models are those of Delta tables.
 from __future__ import annotations
 
 import itertools
+import json
 import random
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,6 +21,7 @@ from pyspark.sql import SparkSession
 import widen
 from engine.test_keys import HISTORIES, Keyed, Model, Record, drifting_records, record
 from engine.test_row_versions import TIMES, Merged, Versions, partial_records, rows_by_key
+from support.command_line import run
 from support.iceberg_files import append_deletes, equality_deletes, field, position_deletes
 from widen.errors import InvalidOption, OptionMissing, SequenceRepeated
 
@@ -156,7 +158,8 @@ def read(keyed: IcebergKeyed, kind: str) -> list[Any]:
     if kind == "position":
         found: list[Any] = keyed.iceberg.scan().to_arrow().to_pylist()
         return found
-    return widen.IcebergTable(NAME, catalog=keyed.words["catalog"]).read(spark=keyed.spark).collect()
+    done = run("read", NAME, "--catalog", str(keyed.words["catalog"]), "--json")
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def place_of(table: Table, key: int) -> tuple[Path, int]:

@@ -379,19 +379,24 @@ def test_rescued_values_of_partial_records_are_kept(spark: SparkSession, tmp_pat
     keyed = Keyed(spark, tmp_path, "id", missing="keep", verify=True, evolve="freeze")
     columns = "id bigint, at bigint, op string, n bigint, r struct<x: bigint>, m map<string, bigint>"
     create_table(keyed.location, f"{columns}, _rescued string")
-    load(keyed, [{"id": -1, "at": 1, "op": "u", "lost": 1, "r": {"y": 1.5}, "n": "one", "other": 10**24 + 1}])
-    load(keyed, [{"id": -1, "at": 2, "op": "u", "r": {"z": 2, "x": 5}, "n": 7, "other": None}])
-    (row,) = keyed.rows("n", "r", "_rescued")
-    assert (row[0], row[1].x, json.loads(row[2])) == (7, 5, {"lost": 1, "other": 10**24 + 1, "r": {"y": 1.5, "z": 2}})
-    load(keyed, [record(-1, 3, 0, "d")])
-    for batch in range(3):
+    own = [
+        {"id": -1, "at": 1, "op": "u", "lost": 1, "r": {"y": 1.5}, "n": "one", "other": 10**24 + 1},
+        {"id": -1, "at": 2, "op": "u", "r": {"z": 2, "x": 5}, "n": 7, "other": None},
+        record(-1, 3, 0, "d"),
+    ]
+    for batch, mine in enumerate(own):
         records = rescued_records(dice, HISTORIES, batch, number)
         model.add(records)
-        load(keyed, records)
-        rows = [whole_record(row.asDict(True)) for row in keyed.table.read(spark=spark).collect()]
+        load(keyed, [*records, mine])
+        rows = [whole_record(row.asDict(True)) for row in keyed.table.read("id >= 0", spark=spark).collect()]
         found = {model_key(row["id"]): row for row in rows}
         assert len(found) == len(rows)
         assert found == {key: whole_record(row) for key, row in model.rows().items()}
+        if batch == 1:
+            (row,) = keyed.table.read("id = -1", spark=spark).select("n", "r", "_rescued").collect()
+            rescued = {"lost": 1, "other": 10**24 + 1, "r": {"y": 1.5, "z": 2}}
+            assert (row[0], row[1].x, json.loads(row[2])) == (7, 5, rescued)
+    assert keyed.table.read("id = -1", spark=spark).collect() == []
 
 
 def whole_record(row: Record) -> Record:

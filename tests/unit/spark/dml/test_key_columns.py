@@ -12,11 +12,24 @@ import pyarrow as pa
 import pytest
 
 import widen
-from widen.model.types import DATE, DOUBLE, LONG, STRING, TIMESTAMP_NTZ, DataType, DecimalType, Field, StructType
+from widen.model.types import (
+    BOOLEAN,
+    BYTE,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    LONG,
+    STRING,
+    TIMESTAMP_NTZ,
+    DataType,
+    DecimalType,
+    Field,
+    StructType,
+)
 from widen.schema.source_metadata import SOURCE
-from widen.spark.arrow_types import one_array, to_arrow_schema
+from widen.spark.arrow_types import one_array, to_arrow, to_arrow_schema
 from widen.spark.dml import local_keys
-from widen.spark.dml.key_columns import KeyColumns, OrderColumns, join_texts, key_condition
+from widen.spark.dml.key_columns import KeyColumns, OrderColumns, join_texts, key_condition, values_of_order
 from widen.spark.dml.keyed_rows import KeyRules
 from widen.spark.read.local_rows import NotLocal
 
@@ -135,3 +148,48 @@ def test_files_without_the_keys_are_not_read(tmp_path: Path, monkeypatch: pytest
     ]
     # A file that was written before the table had a column of strings says nothing of it.
     assert [count for _, count in merges] == [0, 0, 2, 0, 1, 2, 2, 0, 0]
+
+
+DAY = 86_400_000_000
+
+
+@pytest.mark.parametrize(
+    ("data_type", "orders", "expected"),
+    [
+        (
+            LONG,
+            ["5", "-7", "2.5", "9223372036854775807", "9223372036854775808", None],
+            [5, -7, None, 2**63 - 1, None, None],
+        ),
+        (BYTE, ["127", "128", "-128", "-129"], [127, None, -128, None]),
+        (DOUBLE, ["0.1", "2.5", "-0.000000000000000001", "0"], [0.1, 2.5, -1e-18, 0.0]),
+        (FLOAT, ["0.1", "0.5", "16777217"], [None, 0.5, None]),
+        (DecimalType(3, 1), ["12.5", "12.55", "99.9", "100", "-99.9"], ["12.5", None, "99.9", None, "-99.9"]),
+        (DecimalType(38, 30), ["0.5", "12345678", "123456789"], ["0.5", "12345678", None]),
+        (
+            DATE,
+            ["0", f"{DAY}", f"{-DAY}", "1", "0.5"],
+            [date(1970, 1, 1), date(1970, 1, 2), date(1969, 12, 31), None, None],
+        ),
+        (TIMESTAMP_NTZ, [f"{DAY + 1}", "0.5"], [datetime(1970, 1, 2, microsecond=1), None]),
+        (STRING, ["1"], [None]),
+    ],
+    ids=lambda each: each.sql if isinstance(each, DataType) else "",
+)
+def test_an_order_is_held_by_a_column_exactly_or_not_at_all(
+    data_type: DataType, orders: list[str | None], expected: list[Any]
+) -> None:
+    numbers = pa.array([None if each is None else Decimal(each) for each in orders], pa.decimal128(38, 18))
+    found = values_of_order(numbers, data_type)
+    assert found is not None
+    assert found.type == to_arrow(data_type)
+    wanted = [Decimal(each) if isinstance(each, str) else each for each in expected]
+    assert found.to_pylist() == wanted
+
+
+def test_a_text_orders_in_a_column_of_texts_only() -> None:
+    words = pa.array(["b", None])
+    assert [values_of_order(words, each) for each in (STRING, LONG)] == [words, pa.nulls(2, pa.int64())]
+    assert values_of_order(words, BOOLEAN) is None
+    with pytest.raises(NotLocal, match="large"):
+        values_of_order(pa.array([Decimal(2**60)], pa.decimal128(38, 18)), DOUBLE)

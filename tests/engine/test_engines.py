@@ -532,6 +532,7 @@ UNPROVED = {
 def test_both_engines_find_the_same_breaches_of_a_contract(spark: SparkSession, tmp_path: Path) -> None:
     required = {"type": "object", "properties": {"id": {"type": "integer", "maximum": 5}}, "required": ["id", "p"]}
     files = {"a.json": FIXED, "b.json": LARGE, "c.json.gz": gzip.compress(MIXED, mtime=0), "s=1/d.parquet": PARQUET}
+    files["e.parquet"] = parquet([{"m": [(1, "a"), (-2, None)]}], {"m": pa.map_(pa.int32(), pa.string())})
     for name, content in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(content)

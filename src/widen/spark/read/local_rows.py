@@ -574,8 +574,8 @@ def _encoder(data_type: DataType, *, has_nulls: bool = True) -> Encoder:
             return partial(_encode_struct, parts, has_nulls)
         case ArrayType(element):
             return partial(_encode_list, inner(element))
-        case MapType(key, value) if plain_name(key) == "string":
-            return partial(_encode_map, inner(value))
+        case MapType(key, value) if plain_name(key) in _KEYS:
+            return partial(_encode_map, _KEYS[plain_name(key)], inner(value))
         case DecimalType():
             return partial(_or_null, str)
     encode = _SCALARS.get(plain_name(data_type))
@@ -601,14 +601,25 @@ def _encode_list(encode: Encoder, value: Any) -> str:
     return "null" if value is None else f"[{','.join(map(encode, value))}]"
 
 
-def _encode_map(encode: Encoder, value: Any) -> str:
+def _encode_map(encode_key: Encoder, encode: Encoder, value: Any) -> str:
     if value is None:
         return "null"
-    return "{" + ",".join(f"{_encode_text(key)}:{encode(each)}" for key, each in value) + "}"
+    return "{" + ",".join(f"{encode_key(key)}:{encode(each)}" for key, each in value) + "}"
 
 
 def _encode_text(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
+
+
+def _encode_as_text(key: Any) -> str:
+    return f'"{_SCALARS["boolean"](key) if isinstance(key, bool) else key}"'
+
+
+_KEYS: Mapping[str, Encoder] = {
+    "string": _encode_text,
+    **dict.fromkeys(("boolean", "byte", "short", "integer", "long"), _encode_as_text),
+}
+"""How keys of maps are written."""
 
 
 def java_number(value: float, shortest: str) -> str:

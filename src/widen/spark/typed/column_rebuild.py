@@ -769,8 +769,8 @@ def _build_parser(data_type: DataType) -> _Parser:
             return partial(_parse_record, {each.name: _build_parser(each.type) for each in fields})
         case ArrayType(element):
             return partial(_parse_list, _build_parser(element))
-        case MapType(_, value):
-            return partial(_parse_map, _build_parser(value))
+        case MapType(key, value):
+            return partial(_parse_map, _KEY_PARSERS.get(str(key), str), _build_parser(value))
         case DecimalType():
             return _parse_decimal
     return partial(_parse_scalar, *_PARSERS[str(data_type)])
@@ -785,10 +785,10 @@ def _parse_record(fields: Mapping[str, _Parser], value: Any) -> Any:
     return {key: parse(given.get(key)) for key, parse in fields.items()}
 
 
-def _parse_map(parse: _Parser, value: Any) -> Any:
+def _parse_map(parse_key: _Parser, parse: _Parser, value: Any) -> Any:
     if value is not None and not isinstance(value, _Pairs):
         raise _Contradiction
-    return None if value is None else [(key, parse(item)) for key, item in value]
+    return None if value is None else [(parse_key(key), parse(item)) for key, item in value]
 
 
 def _parse_list(parse: _Parser, value: Any) -> Any:
@@ -809,6 +809,12 @@ def _parse_scalar(types: tuple[type, ...], convert: _Parser, value: Any) -> Any:
     if type(value) not in types:
         raise _Contradiction
     return convert(value)
+
+
+_KEY_PARSERS: Mapping[str, _Parser] = {
+    **dict.fromkeys(("byte", "short", "integer", "long"), int),
+    "boolean": "true".__eq__,
+}
 
 
 def _parse_moment(text: str) -> datetime:

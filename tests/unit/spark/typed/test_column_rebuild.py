@@ -297,6 +297,8 @@ EVERY_TYPE: Mapping[str, tuple[pa.DataType, Sequence[Any]]] = {
     "u": (pa.timestamp("us"), [datetime(2024, 5, 6), datetime(9999, 12, 31, 23, 59, 59, 1)]),
     "l": (pa.list_(pa.list_(pa.int8())), [[[1], None, []], []]),
     "m": (pa.map_(pa.string(), pa.struct({"x": pa.date32()})), [[("k", {"x": None}), ("", None)], []]),
+    "k": (pa.map_(pa.int64(), pa.bool_()), [[(-(2**63), True), (7, None)], []]),
+    "o": (pa.map_(pa.bool_(), pa.int8()), [[(True, 1), (False, 2)], None]),
     "r": (pa.struct({"x": pa.struct({"y": pa.float32()})}), [{"x": {"y": 0.2}}, {"x": None}]),
 }
 

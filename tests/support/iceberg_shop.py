@@ -16,7 +16,7 @@ from unittest import mock
 
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from support.fault import FAULTS_OF, READS, Fault, Injector
 from widen.errors import StorageError, StorageRefused
@@ -97,13 +97,17 @@ class Shop:
     def ingest_new(self, number: int) -> None:
         ingest(self.source(number), NAME, new=True, **self.words)
 
+    def frame(self, *numbers: int) -> DataFrame:
+        """Return rows with these numbers, which Spark has in its plan, so that to collect them takes no job."""
+        values = ", ".join(f"({number})" for number in numbers)
+        return self.spark.sql(f"SELECT n FROM VALUES {values} AS t(n)")
+
     def append(self, number: int) -> None:
         if number not in self.seen:
-            self.table.append(self.spark.createDataFrame([(number,)], "n int"))
+            self.table.append(self.frame(number))
 
     def overwrite(self, number: int) -> None:
-        rows = self.spark.range(number + 1).selectExpr("CAST(id AS int) AS n")
-        self.table.overwrite(rows, where="n >= 0")
+        self.table.overwrite(self.frame(*range(number + 1)), where="n >= 0")
 
     def load_high(self, number: int) -> None:
         """Load a row, and one whose number is too high."""
@@ -115,10 +119,10 @@ class Shop:
         if "n" not in self.table.partition_by:
             self.table.change_partitioning(add=["n"])
         self.ingest_txn(number)
-        self.table.append(self.spark.createDataFrame([(number,)], "n int"))
+        self.table.append(self.frame(number))
 
     def overwrite_partition(self, number: int) -> None:
-        self.table.overwrite(self.spark.createDataFrame([(number,)], "n int"), where=f"n = {number}")
+        self.table.overwrite(self.frame(number), where=f"n = {number}")
 
     def delete(self, _: int) -> None:
         self.table.delete(f"n >= {HIGH}", spark=self.spark)
@@ -130,7 +134,7 @@ class Shop:
         self.table.update({"n": f"n - {HIGH}"}, f"n >= {HIGH}", spark=self.spark)
 
     def merge(self, number: int) -> None:
-        source = self.spark.createDataFrame([(number,), (HIGH + number,)], "n int")
+        source = self.frame(number, HIGH + number)
         builder = self.table.merge(source, "t.n = s.n").when_matched_delete(condition=f"s.n >= {HIGH}")
         builder.when_not_matched_insert({"n": "s.n"}, condition=f"s.n < {HIGH}").execute()
 

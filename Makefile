@@ -102,6 +102,13 @@ SETTINGS ?= spark.sql.caseSensitive=true,spark.sql.ansi.enabled=false,spark.sql.
 COMMA = ,
 SPACE = $(subst x,,x x)
 
+# The files in which `make test` asks each case in one layout; see tests/support/covering.py.
+COVERED = $(shell grep -l support.covering tests/engine/*.py)
+
+.PHONY: test-spark
+test-spark: setup $(WORK)/spark-classes.stamp ## engine tests of which `make test` runs some cases: all cases, on Spark
+	@export WIDEN_TEST_ENGINE=spark && $(PYTEST) $(PARALLEL) $(or $(filter-out tests,$(TESTS)),$(COVERED)) $(ARGS)
+
 .PHONY: settings
 settings: setup ## the core of the engine tests with other settings of Spark's session; SETTINGS=key=value,… for others
 	@for settings in $(SETTINGS); do echo "$$settings"; \

@@ -304,7 +304,8 @@ def test_rows_that_others_have_deleted_stay_deleted(
 def test_positions_that_others_have_deleted(catalog: SqlCatalog, made: Callable[..., Table]) -> None:
     """Deletes apply to the files of their time and before, and deletes by values to older ones."""
     table = made()
-    first, last = sorted(file["file_path"] for file in table.inspect.files().to_pylist())
+    files = sorted(table.inspect.files().to_pylist(), key=lambda file: -file["record_count"])
+    first, last = (file["file_path"] for file in files)
     path = Path(first.removeprefix("file://"))
     vector = deletion_vector(table, {Path(last.removeprefix("file://")): [0]})
     append_deletes(table, position_deletes(table, [(path, 0), (Path("/nowhere/a.parquet"), 3), (path, 1)]), vector)

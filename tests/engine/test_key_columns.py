@@ -388,13 +388,13 @@ LOADS: dict[str, tuple[Sequence[str], dict[str, Any], dict[str, Any]]] = {
         {"schema": "id bigint, op string", "partition_by": ["op"]},
     ),
     "history of a table with a change feed": (
-        ORDERED,
+        [OPS, *ORDERED],
         {"key": ["id"], "history": True, **BY},
         {"schema": "id int", "properties": {**MAPPED, "delta.enableChangeDataFeed": "true"}},
     ),
     "history of times": (TIMES, {"key": ["id"], "sequence_by": "at", "detect_dates": True, "history": True}, {}),
     "history of texts": (TEXT_ORDERED, {"key": ["id"], "sequence_by": "at", "history": True}, {}),
-    "history of decimals": (ORDERED, {"key": ["id"], "numbers": "decimal", "history": True, **BY}, {}),
+    "history of decimals": ([OPS, *ORDERED], {"key": ["id"], "numbers": "decimal", "history": True, **BY}, {}),
     "history of ties": (TIES, {"key": ["id"], "history": True, **BY}, {}),
     "escaped keys": ([text.replace('"id"', '"my.id `x`"') for text in DRIFTING], {"key": ["`my.id ``x```"], **BY}, {}),
 }

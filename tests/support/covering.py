@@ -1,7 +1,7 @@
 """Which combinations a run tries: all of them where everything runs on Spark, else each case and each layout.
 
-`make test` asks each case in one layout, and each layout several cases. `make settings`, `make matrix` and
-WIDEN_TEST_FAULTS=1 ask every case in every layout.
+`make test` asks each case in one layout, and each layout several cases. `make test-spark`, `make settings`, `make
+matrix` and WIDEN_TEST_FAULTS=1 ask every case in every layout.
 """
 
 from __future__ import annotations

@@ -33,6 +33,7 @@ from widen.protocol.table_features import MIN_READER_VERSION, MIN_WRITER_VERSION
 from widen.protocol.table_properties import FEATURE_PREFIX, canonical_key
 from widen.schema.source_metadata import COMMENT
 from widen.spark.iceberg.table_scan import LINEAGE
+from widen.spark.read.scan import may_have_list, read_snapshot
 from widen.spark.spark_types import DataFrame, SparkSession, spark_errors
 from widen.sql_commands.grammar import Token, TokenReader, refused_message, split_list, to_table_reference, tokenize
 from widen.sql_commands.iceberg_statements import IcebergCatalog, iceberg_codes
@@ -198,7 +199,8 @@ class QueryRunner:
             return table.changes(begin, self._version(table, last[0]) if last else None, spark=self.spark)
         version = None if reference.version is None else _number(text, reference)
         moment = None if reference.timestamp is None else self._moment(reference.timestamp)
-        return table.read(version=version, timestamp=moment, spark=self.spark)
+        snapshot = table._past(version, moment)
+        return read_snapshot(self.spark, table.store, snapshot, has_lists=may_have_list(text))
 
     def _read_iceberg(self, reference: _Reference) -> DataFrame:
         """Return the rows of a table of the catalog; a version may also be a branch or a tag."""

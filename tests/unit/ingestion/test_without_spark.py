@@ -567,6 +567,22 @@ for number in range(6):
 """
 
 
+@pytest.mark.parametrize("is_iceberg", [False, True], ids=["delta", "iceberg"])
+def test_versions_of_equal_orders_after_a_deletion_are_proved_without_spark(tmp_path: Path, is_iceberg: bool) -> None:
+    """What the proof looks at one by one, since more than orders decide, beside a deletion that the table remembers."""
+    batches = [
+        [{"id": 1, "at": 5, "op": "u"}],
+        [{"id": 1, "at": 6, "op": "d"}],
+        [{"id": 1, "at": 7, "n": 1}, {"id": 1, "at": 7, "n": 2}, {"id": 1, "at": 8, "n": 3}],
+    ]
+    words = {"sequence_by": "at", "delete_when": "op = 'd'", "history": True, "verify": True}
+    done = load_by_key(tmp_path, "shop.t" if is_iceberg else str(tmp_path / "t"), batches, words)
+    assert done[-1] == "0 inserted, 2 updated, 0 deleted, 1 late"
+    rows = iceberg_rows(tmp_path) if is_iceberg else widen.Table(tmp_path / "t").to_arrow().to_pylist()
+    versions = sorted((row["at"], row.get("n"), row.get("_valid_to")) for row in rows)
+    assert versions == [(5, None, 6), (7, 2, 8), (8, 3, None)]
+
+
 @pytest.mark.parametrize("missing", ["null", "keep"])
 def test_processes_that_race_leave_one_row_of_each_key(tmp_path: Path, missing: str) -> None:
     dice, newest = random.Random(missing), dict[int, tuple[int, str]]()
@@ -706,6 +722,40 @@ print(json.dumps([done.metrics, done.table.table.scan().to_arrow().to_pylist()])
     metrics, rows = values(code, str(tmp_path / "a.json"), str(tmp_path / "c.db"))
     assert metrics["numDeletedRows"] == 1
     assert rows == [{"id": 1, "v": "a!"}, {"id": 3, "v": None}]
+
+
+@pytest.mark.parametrize("has_feed", ["true", "false"])
+def test_a_full_disk_is_no_reason_to_start_spark(tmp_path: Path, has_feed: str) -> None:
+    code = """
+import errno
+from widen.spark.write.arrow_writer import PartWriter
+place, table, batch, has_feed = sys.argv[1:]
+words = {"key": ["id"], "sequence_by": "at"}
+widen.ingest(place, table, **words)
+widen.Table(table).set_properties({"delta.enableChangeDataFeed": has_feed})
+def fill(writer):
+    raise OSError(errno.ENOSPC, "No space left on device")
+PartWriter._finish = fill
+failures = []
+for change in (
+    lambda: widen.Table(table).update({"v": "concat(v, '!')"}, where="id < 3"),
+    lambda: widen.Table(table).delete("id < 3"),
+    lambda: widen.ingest(batch, table, **words),
+):
+    try:
+        change()
+    except widen.errors.StorageError as error:
+        failures.append(str(error.fields["reason"]))
+print(json.dumps([failures, widen.Table(table).version]))
+"""
+    (tmp_path / "a.json").write_text("".join(f'{{"id": {n}, "at": 1, "v": "{n}"}}\n' for n in range(9)))
+    (tmp_path / "b.json").write_text('{"id": 1, "at": 2, "v": "c"}\n')
+    places = [str(tmp_path / name) for name in ("a.json", "t", "b.json")]
+    failures, version = values(code, *places, has_feed)
+    assert len(failures) == 3
+    assert {failure.lower() for failure in failures} <= {"the disk is full", "no space left on device"}
+    assert version == 1
+    assert len(list((tmp_path / "t").rglob("*.parquet"))) == 1
 
 
 def test_an_iceberg_table_that_needs_spark(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
+from errno import EDQUOT, ENOSPC
 from functools import partial, reduce
 from typing import TypeAlias
 
@@ -20,9 +21,9 @@ import msgspec
 import pyarrow as pa
 from pyroaring import BitMap64
 
-from widen.errors import CorruptFile, EngineUnsuitable, InvalidOption
+from widen.errors import CorruptFile, EngineUnsuitable, InvalidOption, StorageError
 from widen.log.commit_outcome import discard_folder
-from widen.log.log_store import percent_encode
+from widen.log.log_store import LogStore, percent_encode
 from widen.model.types import StructType, quote_name
 from widen.protocol.actions import Add, AddCdc
 from widen.protocol.column_mapping import CHANGE_TYPE, NONE, to_physical
@@ -569,6 +570,18 @@ def _copy_partition(
             for batch in pa.Table.from_arrays(rows.columns, schema=layout.schema).to_batches():
                 writer.write(batch)
         return writer.close()
-    except (NotLocal, CorruptFile, OSError, pa.ArrowException):  # Spark may read the file, or says what is wrong
+    except (NotLocal, CorruptFile, OSError, pa.ArrowException) as error:
         writer.discard()
-        return None
+        ensure_space(scan.store, error)
+        return None  # Spark may read the file, or says what is wrong
+
+
+def ensure_space(store: LogStore, error: Exception) -> None:
+    """Check that an error is not a full disk, on which Spark could not write either.
+
+    Raises:
+        StorageError: it is.
+    """
+    if isinstance(error, OSError) and error.errno in (ENOSPC, EDQUOT):
+        fix = "Nothing was committed. Free some space and try again."
+        raise StorageError(location=store.location, reason="the disk is full", fix=fix) from error

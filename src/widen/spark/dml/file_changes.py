@@ -42,7 +42,7 @@ from widen.spark.dml.change_context import (
     count_written_rows,
     ensure_same_count,
 )
-from widen.spark.dml.change_rows import remove_positions
+from widen.spark.dml.change_rows import ensure_space, remove_positions
 from widen.spark.dml.rows_and_changes import put_vectors, to_bitmaps
 from widen.spark.engine import is_local
 from widen.spark.errors import translate_spark_errors
@@ -74,7 +74,7 @@ MOST_ROWS = 64 * BROADCAST_ROWS
 """The number of rows of the files up to which Spark returns the positions of those that match to this process."""
 
 _REFUSALS = (NotLocal, CorruptFile, StorageError, OSError, pa.ArrowException)
-"""After these, Spark makes the change, or says what is wrong."""
+"""After these, Spark makes the change, or says what is wrong; but see `ensure_space`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +220,7 @@ def _record_inserts(plan: _FileChange, added: Sequence[Add]) -> list[PartFile]:
         return writer.close()
     except _REFUSALS as error:
         writer.discard()
+        ensure_space(plan.store, error)
         raise NotLocal(str(error)) from error
 
 
@@ -405,7 +406,7 @@ def _change_in_task(plan: _FileChange, batches: Iterable[pa.RecordBatch]) -> Ite
     for text in (text for batch in batches for text in batch.column(0).to_pylist()):
         try:
             outcome = _change_group(plan, _groups.decode(text))
-        except RowRefused as error:
+        except (RowRefused, StorageError) as error:
             outcome = _Outcome(refusal=str(error))
         yield pa.RecordBatch.from_pydict({"outcome": [msgspec.json.encode(outcome).decode()]})
 
@@ -418,6 +419,7 @@ def _change_group(plan: _FileChange, adds: Mapping[str, Add]) -> _Outcome:
 
     Raises:
         RowRefused: a new row breaks a rule of the table.
+        StorageError: the disk is full.
     """
     writers = [sink.open(pa.schema([])) for sink in plan.sinks]
     try:
@@ -436,6 +438,7 @@ def _change_group(plan: _FileChange, adds: Mapping[str, Add]) -> _Outcome:
         raise
     except _REFUSALS as error:
         _discard(writers)
+        ensure_space(plan.store, error)
         return _Outcome(refusal=str(error))
     rows, changes = (tuple(parts.pop(0)) if sink else () for sink in (plan.rows, plan.changes))
     return _Outcome(tuple(files), rows, changes)

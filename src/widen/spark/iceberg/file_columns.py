@@ -22,8 +22,8 @@ from pyroaring import BitMap64
 from widen.errors import CorruptFile
 from widen.errors.tables import first_line
 from widen.iceberg.metadata_files import ensure_regular
-from widen.model.column_path import ELEMENT, KEY, VALUE, Path, format_path, map_fields
-from widen.model.types import LONG, STRING, ArrayType, DataType, DecimalType, Field, MapType, StructType
+from widen.model.column_path import ELEMENT, KEY, VALUE, Path, format_path, is_struct_path, map_fields, resolve
+from widen.model.types import INTEGER, LONG, STRING, ArrayType, DataType, DecimalType, Field, MapType, StructType
 from widen.protocol.actions import Add
 from widen.protocol.column_mapping import COLUMN_ID, NAME, PHYSICAL_NAME, physical_name
 from widen.protocol.parquet_files import is_legacy
@@ -45,7 +45,7 @@ class FileColumns:
 
     Args:
         names: The names that columns have in the file instead of their own, by path.
-        stored: The decimals that have fewer digits in the file, by path.
+        stored: The decimals that have fewer digits in the file, and integers with fewer bits, by path.
         missing: The columns that the file does not have.
         has_similar_names: Whether columns of the file have names that differ only in case.
     """
@@ -78,7 +78,7 @@ def locate_columns(columns: pa.Schema, schema: StructType, mapping: NameMapping 
             raise CorruptFile(path=path, reason=reason, fix=_FIX_FORMAT)
     return FileColumns(
         names=tuple(names_of_columns(fields, schema)),
-        stored=tuple(sorted((at, old) for at, stored, wanted in leaves if (old := _old_decimal(stored, wanted)))),
+        stored=tuple(sorted((at, old) for at, stored, wanted in leaves if (old := _old_type(schema, at, stored)))),
         missing=tuple(at for at, stored, _ in leaves if stored is None),
         has_similar_names=_has_similar_names(fields),
     )
@@ -167,14 +167,17 @@ def _fields_below(data_type: pa.DataType) -> Sequence[pa.Field]:
     return [data_type.field(at) for at in range(data_type.num_fields)]
 
 
-def _old_decimal(stored: pa.DataType | None, wanted: DataType) -> DecimalType | None:
-    """Return the type of a decimal that must be read with fewer digits.
+def _old_type(schema: StructType, path: Path, stored: pa.DataType | None) -> DataType | None:
+    """Return the type in which a column must be read, if it is not that of the table.
 
-    Source: docs/spark-facts.md#pushed-filters
+    Source: docs/spark-facts.md#pushed-filters; Spark pushes no filters on values inside arrays and maps
     """
-    if stored is None or not isinstance(wanted, DecimalType) or stored.precision == wanted.precision:
+    wanted = resolve(schema, path)[1]
+    if stored is None:
         return None
-    return DecimalType(stored.precision, stored.scale)
+    if isinstance(wanted, DecimalType) and stored.precision != wanted.precision:
+        return DecimalType(stored.precision, stored.scale)
+    return INTEGER if wanted == LONG and _is_integer(stored, 32) and is_struct_path(schema, path) else None
 
 
 def _map_names(fields: Iterable[pa.Field], mapped: Iterable[MappedField]) -> Iterator[pa.Field]:

@@ -612,7 +612,8 @@ class _Judge:
         rows: list[dict[str, Any]] = []
         for kind, table in ((BEFORE, self.before), (AFTER, self.after), (DELETED, self.deleted)):
             some = table.filter(doubtful.take(one_array(table[_CODE]))) if len(names) else table
-            rows += [{**_NO_ROW, **row, KIND: kind, KEY: names[row[_CODE]]} for row in some.to_pylist()]
+            facts = {**_NO_ROW, KIND: kind, IS_DELETE: kind == DELETED}
+            rows += [{**facts, **row, KEY: names[row[_CODE]]} for row in some.to_pylist()]
         is_asked = pc.fill_null(doubtful.take(one_array(self.records[_CODE])), True) if len(names) else None
         records = self.records if is_asked is None else self.records.filter(is_asked)
         rows += [

@@ -23,6 +23,7 @@ from widen.model.schema_json import parse_type
 from widen.model.types import (
     BYTE,
     INTEGER,
+    LONG,
     SHORT,
     STRING,
     VOID,
@@ -71,8 +72,7 @@ def data_columns(scan: ScanPlan, group: ScanGroup) -> dict[str, DataColumn]:
         schema = replace_type(schema, path, old)
     named = map_fields(schema, lambda at, f: replace(f, name=group.renamed.get(at) or physical_name(f, scan.mode)))
     read = as_nullable(visible_schema(respell_declared(named)))
-    unsafe = unsafe_decimals(scan.schema, scan.partition_by) if group.stored is None else ()
-    guarded = [path_in_files(scan, group, path) for path in unsafe]
+    guarded = [path_in_files(scan, group, path) for path in scan.unsafe if group.stored is None]
     return {
         shown.name: DataColumn(in_file, shown, tuple(path[1:] for path in guarded if path[0] == in_file.name))
         for in_file, shown in zip(read, as_nullable(visible_schema(scan.schema)), strict=True)
@@ -211,9 +211,14 @@ class ScanGroup:
 
 @dataclass(frozen=True)
 class ScanPlan(FileSelection):
-    """What a scan reads, planned without Spark: the files of a selection, in groups."""
+    """What a scan reads, planned without Spark: the files of a selection, in groups.
+
+    Args:
+        unsafe: The leaves on which filters are not pushed to files that may store an old type.
+    """
 
     groups: tuple[ScanGroup, ...] = ()
+    unsafe: frozenset[Path] = frozenset()
 
 
 def partition_values(files: pa.Table) -> list[dict[str, str | None]]:
@@ -287,16 +292,16 @@ def _is_hive(directory: tuple[str | None, ...], columns: Sequence[str]) -> bool:
     return _ABSOLUTE.match(path) is None and is_hive_path(path, columns, dict(zip(columns, texts, strict=True)))
 
 
-# Widened decimals, whose old types a scan has to know file by file.
+# Widened columns whose old types a scan has to know file by file.
 #
 # Spark's Parquet reader converts every old type to the new one. But it pushes the literal of a filter on a widened
-# decimal to an old file in the type of that file, without a range check: rows are lost, or the read fails. And the
+# decimal to an old file in the type of that file, without a range check: rows are lost, or the read fails. Of a list
+# of integers it checks the first one only, so that NOT IN loses rows of a column that was widened to bigint. And the
 # reader takes several times as long as a cast to make a decimal of more than 18 digits. So Widen reads files with
 # such a column in the old type and casts, which also lets filters through, and reads all other files directly.
 #
 # The old types come from the footers and are cached for as long as the schema stays the same. If too many footers
-# would have to be opened, the files are read in the new type, and filters on widened decimals are not pushed to
-# them.
+# would have to be opened, the files are read in the new type, and filters on these columns are not pushed to them.
 #
 # Source: Spark's ParquetFilters and ParquetVectorUpdaterFactory
 
@@ -317,36 +322,45 @@ StoredTypes: TypeAlias = tuple[tuple[Path, DataType], ...]
 """The leaves that a file stores in an old type, sorted by logical path; empty if all are new."""
 
 
-def unsafe_decimals(schema: StructType, partition_by: tuple[str, ...]) -> frozenset[Path]:
-    """Return the logical paths of the widened decimals on which Spark pushes filters.
+def unsafe_columns(schema: StructType, partition_by: tuple[str, ...], *, has_lists: bool) -> frozenset[Path]:
+    """Return the logical paths of the widened columns of which pushed filters lose rows: decimals, or integers.
 
-    Source: Spark's ParquetFilters, which compares the literal in the type of the file and pushes no filters on values
-        inside arrays and maps.
+    Args:
+        has_lists: Whether a filter may have a list of values; without one, integers are safe.
+
+    Source: docs/spark-facts.md#pushed-filters; Spark pushes no filters on values inside arrays and maps
     """
     return frozenset(
         path
-        for path, (old, _) in _widened_to_decimals(schema, partition_by).items()
-        if any(isinstance(data_type, DecimalType) for data_type in old) and is_struct_path(schema, path)
+        for path, (old, new) in _widened(schema, partition_by).items()
+        if is_struct_path(schema, path)
+        and (
+            any(isinstance(data_type, DecimalType) for data_type in old)
+            or (has_lists and new == LONG and not _INTEGERS.isdisjoint(old))
+        )
     )
 
 
-def decimals_to_know(schema: StructType, partition_by: tuple[str, ...]) -> frozenset[Path]:
-    """Return the leaves whose old types a scan has to know: unsafe decimals, and those slow to read as a new type."""
-    widened = _widened_to_decimals(schema, partition_by)
-    slow = frozenset(path for path, (_, new) in widened.items() if new.precision > LONG_DIGITS)
-    return slow | unsafe_decimals(schema, partition_by)
+_INTEGERS = frozenset({BYTE, SHORT, INTEGER})
+"""What Parquet stores in 32 bits."""
 
 
-def _widened_to_decimals(
-    schema: StructType, partition_by: tuple[str, ...]
-) -> Mapping[Path, tuple[list[DataType], DecimalType]]:
-    """Return the leaves that were widened to a decimal, with their old types and the new one."""
+def slow_decimals(schema: StructType, partition_by: tuple[str, ...]) -> frozenset[Path]:
+    """Return the logical paths of the widened decimals that are slow to read in the new type."""
+    return frozenset(
+        path
+        for path, (_, new) in _widened(schema, partition_by).items()
+        if isinstance(new, DecimalType) and new.precision > LONG_DIGITS
+    )
+
+
+def _widened(schema: StructType, partition_by: tuple[str, ...]) -> Mapping[Path, tuple[list[DataType], DataType]]:
+    """Return the leaves that were widened, with their old types and the new one."""
     current = dict(leaves(schema))
-    widened: dict[Path, tuple[list[DataType], DecimalType]] = {}
+    widened: dict[Path, tuple[list[DataType], DataType]] = {}
     for path, change in all_type_changes(schema):
-        new = current.get(path)
-        if isinstance(new, DecimalType) and path[0] not in partition_by:
-            widened.setdefault(path, ([], new))[0].append(change.old)
+        if path in current and path[0] not in partition_by:
+            widened.setdefault(path, ([], current[path]))[0].append(change.old)
     return widened
 
 
@@ -358,7 +372,7 @@ def stored_types(
     Args:
         spark: The session, whose executors read the footers of many files.
         files: Rows of its list of files.
-        wanted: The leaves, as `decimals_to_know` returns them.
+        wanted: The leaves, as `unsafe_columns` and `slow_decimals` return them.
     """
     cache = _cached_types(snapshot.location, snapshot.metadata.schema_string)
     keys = list(zip(files["path"].to_pylist(), files["modification_time_ms"].to_pylist(), strict=True))
@@ -366,11 +380,15 @@ def stored_types(
     if 0 < new.num_rows <= MOST_FOOTERS:
         if len(cache) + new.num_rows > CACHED_FILES:
             cache.clear()
-        old_types = _find_stored_types(spark, snapshot, new, wanted)
+        old_types = _find_stored_types(spark, snapshot, new)
         cache.update(
             {key: old_types.get(key[0], ()) for key in keys if key not in cache} if old_types is not None else {}
         )
-    return [cache.get(key) for key in keys]
+    return [_among(wanted, cache.get(key)) for key in keys]
+
+
+def _among(wanted: frozenset[Path], stored: StoredTypes | None) -> StoredTypes | None:
+    return stored and tuple(leaf for leaf in stored if leaf[0] in wanted)
 
 
 @lru_cache(CACHED_SCHEMAS)
@@ -379,9 +397,7 @@ def _cached_types(location: str, schema_string: str) -> dict[tuple[str, int], St
     return {}
 
 
-def _find_stored_types(
-    spark: SparkSession, snapshot: Snapshot, files: pa.Table, wanted: frozenset[Path]
-) -> dict[str, StoredTypes] | None:
+def _find_stored_types(spark: SparkSession, snapshot: Snapshot, files: pa.Table) -> dict[str, StoredTypes] | None:
     """Return the old types of the files that have any, or None if the footers cannot be read.
 
     Unreadable footers are not an error here: Spark may have credentials that this process lacks, and reports
@@ -394,7 +410,7 @@ def _find_stored_types(
     layouts: dict[StoredTypes, StoredTypes] = {}
     by_path = {}
     for file in old_files:
-        types = {path: _read_as(parse_type(text)) for path, text in file.types.items() if path in wanted}
+        types = {path: _read_as(parse_type(text)) for path, text in file.types.items()}
         layout = tuple((path, types[path]) for path in sorted(types))
         by_path[file.path] = layouts.setdefault(layout, layout)
     return by_path

@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import hashlib
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -47,12 +48,13 @@ from widen.spark.read.projection import (
     ScanGroup,
     ScanPlan,
     data_columns,
-    decimals_to_know,
     group_files,
     partition_values,
     projection,
+    slow_decimals,
     split_group,
     stored_types,
+    unsafe_columns,
 )
 from widen.spark.session import READ_OPTIONS, hadoop_options, with_own_client
 from widen.spark.source.source_files import FILE_SOURCES, as_literal
@@ -87,12 +89,15 @@ def read_snapshot(
     snapshot: Snapshot,
     where: str | Column | None = None,
     only: Collection[str] | None = None,
+    *,
+    has_lists: bool = False,
 ) -> DataFrame:
     """Return the rows of a version in its current types, with the columns in the order of the schema, all nullable.
 
     Args:
         where: The condition on rows. Spark SQL also skips files by partition values and statistics; a Column does not.
         only: The files to read, by their paths in the log; by default all files of the version.
+        has_lists: Whether another condition on the rows may have a list of values.
 
     Raises:
         InvalidCondition: Spark cannot use the condition.
@@ -100,7 +105,9 @@ def read_snapshot(
         CorruptLog: the schema violates the rules of column mapping.
     """
     predicate = parse_predicate(where, snapshot.schema) if isinstance(where, str) else UnknownPredicate()
-    scan = _with_old_types(spark, snapshot, plan_read(snapshot, predicate, only))
+    scan = _with_old_types(
+        spark, snapshot, plan_read(snapshot, predicate, only), has_lists=has_lists or may_have_list(where)
+    )
     whole = _union(spark, store, scan, is_located=False)
     return filter_frame(whole, where)
 
@@ -135,7 +142,8 @@ def read_with_locations(spark: SparkSession, store: LogStore, snapshot: Snapshot
         UnsupportedTypeChange: the schema records a change that is not in the matrix.
         CorruptLog: the schema violates the rules of column mapping.
     """
-    return _union(spark, store, _with_old_types(spark, snapshot, _scan(snapshot, files)), is_located=True)
+    scan = _with_old_types(spark, snapshot, _scan(snapshot, files), has_lists=True)
+    return _union(spark, store, scan, is_located=True)
 
 
 def read_data_files(spark: SparkSession, store: LogStore, snapshot: Snapshot, files: pa.Table) -> DataFrame:
@@ -221,11 +229,24 @@ def _scan(snapshot: Snapshot, files: pa.Table, predicate: Predicate = _EVERYTHIN
     return replace(scan, groups=tuple(group_files(scan, files)))
 
 
-def _with_old_types(spark: SparkSession, snapshot: Snapshot, scan: ScanPlan) -> ScanPlan:
-    """Return the scan with its groups split by column names and old types in the files, where these matter."""
+def may_have_list(where: str | Column | None) -> bool:
+    """Return whether a condition or a query may have a list of values, of which Spark checks only the first one.
+
+    Source: docs/spark-facts.md#pushed-filters
+    """
+    return re.search(r"\bin\b", str(where), re.IGNORECASE) is not None
+
+
+def _with_old_types(spark: SparkSession, snapshot: Snapshot, scan: ScanPlan, *, has_lists: bool = False) -> ScanPlan:
+    """Return the scan with its groups split by column names and old types in the files, where these matter.
+
+    Args:
+        has_lists: Whether a condition on the rows may have a list of values.
+    """
     if scan.mode == ID:
         scan = replace(scan, groups=tuple(split_by_names(spark, snapshot, scan.groups)))
-    wanted = decimals_to_know(scan.schema, scan.partition_by)
+    scan = replace(scan, unsafe=unsafe_columns(scan.schema, scan.partition_by, has_lists=has_lists))
+    wanted = scan.unsafe | slow_decimals(scan.schema, scan.partition_by)
     if not wanted or not scan.groups:
         return scan
     files = pa.concat_tables(group.files for group in scan.groups)

@@ -10,7 +10,7 @@ from widen.model.column_path import parse_path
 from widen.model.schema_json import from_json, parse_type, to_json
 from widen.model.types import INTEGER, LONG, DecimalType, StructType
 from widen.protocol.type_widening import record_type_changes
-from widen.spark.read.projection import LAYOUTS, ScanGroup, decimals_to_know, split_group, unsafe_decimals
+from widen.spark.read.projection import LAYOUTS, ScanGroup, slow_decimals, split_group, unsafe_columns
 
 SHAPES = {
     "a": "{t}",
@@ -59,14 +59,37 @@ def test_a_scan_has_to_know_unsafe_and_slow_decimals(
     """Spark pushes no filters on leaves inside arrays and maps."""
     schema, leaf = changed(SHAPES[path], *types), parse_path(path)
     is_unsafe = is_unsafe and path in STRUCT_PATHS
-    assert unsafe_decimals(schema, ()) == ({leaf} if is_unsafe else set())
-    assert decimals_to_know(schema, ()) == ({leaf} if is_unsafe or is_slow else set())
-    assert decimals_to_know(schema, ("a",)) == set()
+    assert unsafe_columns(schema, (), has_lists=False) == ({leaf} if is_unsafe else set())
+    assert slow_decimals(schema, ()) == ({leaf} if is_slow else set())
+    assert unsafe_columns(schema, ("a",), has_lists=False) == slow_decimals(schema, ("a",)) == set()
+
+
+@pytest.mark.parametrize("path", SHAPES)
+@pytest.mark.parametrize(
+    ("types", "is_unsafe"),
+    [
+        (("int", "bigint"), True),
+        (("tinyint", "smallint", "bigint"), True),
+        (("decimal(9,2)", "decimal(18,2)"), True),
+        (("tinyint", "int"), False),  # Parquet stores both in 32 bits
+        (("int", "double"), False),
+        (("int", "decimal(20,0)"), False),
+        (("bigint",), False),
+    ],
+)
+def test_a_list_of_values_is_unsafe_where_the_file_has_fewer_bits(
+    path: str, types: tuple[str, ...], is_unsafe: bool
+) -> None:
+    schema, leaf = changed(SHAPES[path], *types), parse_path(path)
+    expected = {leaf} if is_unsafe and path in STRUCT_PATHS else set()
+    assert unsafe_columns(schema, (), has_lists=True) == expected
+    assert unsafe_columns(schema, ("a",), has_lists=True) == set()
 
 
 def test_the_history_of_a_dropped_field_does_not_matter() -> None:
     text = to_json(changed("array<{t}>", "decimal(9,2)", "decimal(19,2)"))
-    assert decimals_to_know(from_json(text.replace('"element"', '"key.element"')), ()) == set()
+    schema = from_json(text.replace('"element"', '"key.element"'))
+    assert unsafe_columns(schema, (), has_lists=True) == slow_decimals(schema, ()) == set()
 
 
 def listed(count: int) -> pa.Table:

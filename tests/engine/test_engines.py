@@ -248,6 +248,21 @@ DECIDING_ROWS: list[dict[str, Any]] = [
     {"a": 2**62, "b": Decimal("-0.50"), "d": 1_700_000_000_000_000_001, "e": Decimal("1.5000"), "f": -(2**24)},
 ]
 
+UNSIGNED = {
+    "a": pa.uint8(),
+    "b": pa.list_(pa.uint16()),
+    "c": pa.uint32(),
+    "d": pa.struct({"x": pa.uint64()}),
+    "e": pa.map_(pa.string(), pa.uint64()),
+    "f": pa.binary(2),
+}
+"""Types that Spark reads in wider ones."""
+UNSIGNED_ROWS: list[dict[str, Any]] = [
+    {"a": 0, "b": [2**16 - 1, None], "c": 2**32 - 1, "d": {"x": 2**64 - 1}, "e": [("k", 2**63)], "f": b"\0\xff"},
+    {"a": 255, "b": [], "d": {"x": None}, "e": [("k", None)]},
+    {"d": {"x": 0}},
+]
+
 FIXED_ROWS: list[dict[str, Any]] = [
     {"id": 1, "p": "a", "r": {"a": 0.5}},
     {"id": None, "p": "b", "r": {"a": 1e300}},
@@ -353,6 +368,9 @@ CASES = {
                 "e.parquet": b"",
             }
         ]
+    ),
+    "unsigned numbers in parquet": Case(
+        [{"a.parquet": parquet(UNSIGNED_ROWS, UNSIGNED)}, {"b.parquet": parquet([{"c": -1}], {"c": pa.int32()})}]
     ),
     "parquet files that do not merge": Case(
         [

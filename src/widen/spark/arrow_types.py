@@ -114,7 +114,13 @@ def to_arrow_schema(schema: StructType) -> pa.Schema:
 
 
 def stored_type(found: pa.DataType) -> pa.DataType:
-    """Return the type of values as Parquet stores them: views, dictionaries and 64-bit offsets are Arrow's own."""
+    """Return the type of values of a Parquet file as Spark has it.
+
+    Views, dictionaries and 64-bit offsets are Arrow's own. Unsigned numbers are in the next wider type, and bytes have
+    any length.
+
+    Source: Spark's ParquetSchemaConverter
+    """
     if pa.types.is_struct(found):
         return pa.struct([each.with_type(stored_type(each.type)) for each in found])
     if pa.types.is_map(found):
@@ -125,7 +131,17 @@ def stored_type(found: pa.DataType) -> pa.DataType:
         return stored_type(found.value_type)
     if pa.types.is_large_string(found) or pa.types.is_string_view(found):
         return pa.string()
-    return pa.binary() if pa.types.is_large_binary(found) or pa.types.is_binary_view(found) else found
+    if pa.types.is_large_binary(found) or pa.types.is_binary_view(found) or pa.types.is_fixed_size_binary(found):
+        return pa.binary()
+    return _UNSIGNED.get(found, found)
+
+
+_UNSIGNED: Mapping[pa.DataType, pa.DataType] = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+}
 
 
 # Variants as text: Arrow has them as two binary values, with which nobody can do anything.

@@ -50,6 +50,13 @@ def test_schemas_merge_in_the_order_of_the_names(tmp_path: Path) -> None:
     assert parts(source(tmp_path, files)) == [(["a", "b", "c"], merged)]
 
 
+def test_unsigned_numbers_are_wider_and_bytes_have_any_length(tmp_path: Path) -> None:
+    columns = {"a": pa.uint8(), "b": pa.list_(pa.uint16()), "c": pa.uint32(), "d": pa.map_(TEXT, pa.uint64())}
+    found = source(tmp_path, {"a": {**columns, "e": pa.binary(3)}})
+    read = "struct<a: smallint, b: array<int>, c: bigint, d: map<string,decimal(20,0)>, e: binary>"
+    assert parts(found) == [(["a"], read)]
+
+
 def test_elements_may_have_the_name_that_arrow_gave_them(tmp_path: Path) -> None:
     found = source(tmp_path, {"a": {"v": pa.list_(pa.list_(INT))}}, use_compliant_nested_type=False)
     assert parts(found) == [(["a"], "struct<v: array<array<int>>>")]
@@ -98,8 +105,6 @@ def test_a_schema_of_spark_with_the_same_types_needs_no_spark(tmp_path: Path) ->
 
 NOT_HERE: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any], str]] = {
     "nanoseconds": ({"a": {"v": pa.timestamp("ns")}}, {}, "timestamp.ns. of the column v"),
-    "an unsigned number": ({"a": {"v": pa.list_(pa.uint32())}}, {}, "uint32 of the column v"),
-    "bytes of a fixed length": ({"a": {"v": pa.binary(3)}}, {}, "fixed_size_binary"),
     "times of a day": ({"a": {"v": pa.time64("us")}}, {}, "time64"),
     "durations": ({"a": {"v": pa.duration("us")}}, {}, "duration"),
     "nulls": ({"a": {"v": pa.null()}}, {}, "null of the column v"),

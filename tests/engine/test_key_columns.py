@@ -411,9 +411,13 @@ PROVED_ON_SPARK = (
 """The loads whose proof is compared, too, and that go to Iceberg tables."""
 
 
-QUICK = ("keys", "ties", "partial records that split", "nested keys", "without an order", "history of ties")
-QUICK += ("orders that are doubles", "history in a partition") if TRIES_ALL else ()
-"""The loads into Delta tables that a run has which is not asked for more; some of them `make matrix` alone."""
+QUICK: tuple[str, ...] = ("keys", "partial records that split", "history of ties")
+QUICK += (
+    ("ties", "nested keys", "without an order", "orders that are doubles", "history in a partition")
+    if TRIES_ALL
+    else ()
+)
+"""The loads into Delta tables; the first three in `make test`, and all of these where everything runs on Spark."""
 
 CHOSEN = [(name, "delta") for name in (LOADS if FULL in os.environ else QUICK)]
 CHOSEN += [(name, "iceberg") for name in (PROVED_ON_SPARK if FULL in os.environ else PROVED_ON_SPARK[-1:])]

@@ -33,7 +33,7 @@ from widen.protocol.actions import Add, AddCdc, DeletionVector
 from widen.protocol.column_mapping import CHANGE_FOLDER, CHANGE_TYPE, with_change_type
 from widen.protocol.file_statistics import FileStatistics, with_loose_bounds
 from widen.schema.table_state import referenced_columns
-from widen.spark.arrow_types import count_up
+from widen.spark.arrow_types import count_up, one_array
 from widen.spark.dml.change_context import (
     ChangeContext,
     ChangeFiles,
@@ -457,13 +457,9 @@ def _find_rows(plan: _FileChange, key: str, add: Add) -> tuple[_ChangedFile, Bit
     marked, live = BitMap64(), 0
     for positions, rows in plan.narrow.read_located(add):
         live += len(positions)
-        chosen = positions if plan.test is None else positions.filter(_flat(plan.test(rows)))
+        chosen = positions if plan.test is None else positions.filter(one_array(plan.test(rows)))
         marked |= to_bitmap(chosen)
     return _ChangedFile(key, len(marked), live, live + count_deleted_rows(add)), marked
-
-
-def _flat(flags: pa.Array | pa.ChunkedArray) -> pa.Array:
-    return flags.combine_chunks() if isinstance(flags, pa.ChunkedArray) else flags
 
 
 def _write_rows(
@@ -500,7 +496,7 @@ def _with_columns(rows: pa.Table, values: Mapping[str, pa.Array]) -> pa.Table:
 
 def _in_place(rows: pa.Table, is_changed: pa.Array, values: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
     """Return columns of which some rows have new values."""
-    return {name: _put(_flat(rows[name]), is_changed, new) for name, new in values.items()}
+    return {name: _put(one_array(rows[name]), is_changed, new) for name, new in values.items()}
 
 
 def _put(column: pa.Array, is_changed: pa.Array, new: pa.Array) -> pa.Array:

@@ -22,7 +22,7 @@ from pyroaring import BitMap64
 from widen.errors import CorruptFile
 from widen.errors.tables import first_line
 from widen.iceberg.metadata_files import ensure_regular
-from widen.model.column_path import ELEMENT, KEY, VALUE, Path, format_path, is_struct_path, map_fields, resolve
+from widen.model.column_path import ELEMENT, KEY, VALUE, Path, format_path, is_struct_path, map_fields
 from widen.model.types import INTEGER, LONG, STRING, ArrayType, DataType, DecimalType, Field, MapType, StructType
 from widen.protocol.actions import Add
 from widen.protocol.column_mapping import COLUMN_ID, NAME, PHYSICAL_NAME, physical_name
@@ -78,7 +78,9 @@ def locate_columns(columns: pa.Schema, schema: StructType, mapping: NameMapping 
             raise CorruptFile(path=path, reason=reason, fix=_FIX_FORMAT)
     return FileColumns(
         names=tuple(names_of_columns(fields, schema)),
-        stored=tuple(sorted((at, old) for at, stored, wanted in leaves if (old := _old_type(schema, at, stored)))),
+        stored=tuple(
+            sorted((at, old) for at, stored, wanted in leaves if (old := _old_type(schema, at, stored, wanted)))
+        ),
         missing=tuple(at for at, stored, _ in leaves if stored is None),
         has_similar_names=_has_similar_names(fields),
     )
@@ -167,12 +169,11 @@ def _fields_below(data_type: pa.DataType) -> Sequence[pa.Field]:
     return [data_type.field(at) for at in range(data_type.num_fields)]
 
 
-def _old_type(schema: StructType, path: Path, stored: pa.DataType | None) -> DataType | None:
+def _old_type(schema: StructType, path: Path, stored: pa.DataType | None, wanted: DataType) -> DataType | None:
     """Return the type in which a column must be read, if it is not that of the table.
 
     Source: docs/spark-facts.md#pushed-filters; Spark pushes no filters on values inside arrays and maps
     """
-    wanted = resolve(schema, path)[1]
     if stored is None:
         return None
     if isinstance(wanted, DecimalType) and stored.precision != wanted.precision:

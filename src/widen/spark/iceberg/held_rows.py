@@ -323,12 +323,8 @@ class RowSearch:
         for key, file in zip(self._keys, to_plain_adds(self.source, self.scan, self.schema), strict=True):
             try:
                 for positions, rows in files.read_located(file):
-                    chosen = pa.repeat(pa.scalar(True), len(rows)) if test is None else _flat(test(rows))
+                    chosen = pa.repeat(pa.scalar(True), len(rows)) if test is None else one_array(test(rows))
                     if pc.any(chosen).as_py():
                         yield key, positions.filter(chosen), rows.filter(chosen)
             except (CorruptFile, InvalidOption, pa.ArrowException) as error:
                 raise NotLocal(f"Arrow cannot read {file.path}") from error
-
-
-def _flat(flags: pa.Array | pa.ChunkedArray) -> pa.Array:
-    return flags.combine_chunks() if isinstance(flags, pa.ChunkedArray) else flags

@@ -333,11 +333,11 @@ def unsafe_columns(schema: StructType, partition_by: tuple[str, ...], *, has_lis
     return frozenset(
         path
         for path, (old, new) in _widened(schema, partition_by).items()
-        if is_struct_path(schema, path)
-        and (
+        if (
             any(isinstance(data_type, DecimalType) for data_type in old)
             or (has_lists and new == LONG and not _INTEGERS.isdisjoint(old))
         )
+        and is_struct_path(schema, path)
     )
 
 

@@ -59,6 +59,7 @@ from widen.spark.ingest.verification import MAX_TASKS, UNREADABLE, TaskReader
 from widen.spark.ingest.write_files import TaskFiles, cast_array, read_file
 from widen.spark.read.local_rows import NotLocal, record_texts
 from widen.spark.spark_types import SparkSession
+from widen.spark.typed.column_expressions import document_type
 from widen.spark.typed.record_rebuild import family_of, own_fields
 
 # An example. The source has an integer n, and the table the columns n (int) and n_string, since other files have texts
@@ -108,7 +109,7 @@ class RecordProof:
     @cached_property
     def digested(self) -> StructType:
         """The types by which values are digested: keys of maps are texts."""
-        types = _with_text_keys(self.records if self.forms is None else self.forms)
+        types = document_type(self.records if self.forms is None else self.forms)
         assert isinstance(types, StructType)
         return types
 
@@ -719,19 +720,8 @@ def _expand(lists: pa.Array, items: pa.Array, lengths: pa.Array) -> pa.Array:
 # ---- keys of maps, which are digested as texts -----------------------------------------------------
 
 
-def _with_text_keys(data_type: DataType) -> DataType:
-    match data_type:
-        case StructType(fields):
-            return StructType(tuple(Field(each.name, _with_text_keys(each.type)) for each in fields))
-        case ArrayType(element):
-            return ArrayType(_with_text_keys(element))
-        case MapType(_, value):
-            return MapType(STRING, _with_text_keys(value))
-    return data_type
-
-
 def _with_keys_as_text(values: pa.Array, data_type: DataType) -> pa.Array:
-    if _with_text_keys(data_type) == data_type:
+    if document_type(data_type) == data_type:
         return values
     match data_type:
         case StructType(fields):

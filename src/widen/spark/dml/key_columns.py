@@ -368,7 +368,7 @@ def values_of_order(orders: pa.Array, data_type: DataType) -> pa.Array | None:
         orders: As `OrderColumns.comparable` returns them.
 
     Returns:
-        None for types that are no orders.
+        None for a type whose values have no order.
 
     Raises:
         NotLocal: the digits of a double depend on the version of Java.

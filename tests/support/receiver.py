@@ -14,14 +14,23 @@ class Receiver:
 
     def __init__(self) -> None:
         self.answers: list[int] = []
+        self.headers: dict[str, str] = {}
         self.requests: list[tuple[dict[str, str], bytes]] = []
         receiver = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
+                self.answer(body)
+
+            def do_GET(self) -> None:
+                self.answer(b"")
+
+            def answer(self, body: bytes) -> None:
                 receiver.requests.append((dict(self.headers), body))
                 self.send_response(receiver.answers.pop(0) if receiver.answers else 204)
+                for name, value in receiver.headers.items():
+                    self.send_header(name, value)
                 self.end_headers()
 
             def log_message(self, *words: object) -> None:

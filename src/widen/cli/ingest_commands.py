@@ -25,7 +25,7 @@ from rich.text import Text
 from widen.cli import output, shared_options
 from widen.cli.output import note, progress, show, show_json
 from widen.cli.shared_options import Catalog, Shown, pairs
-from widen.errors import OptionConflict, OptionMissing
+from widen.errors import InvalidOption, OptionConflict, OptionMissing
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -598,6 +598,9 @@ def to_listener(
     """
     given = {"--dead-letter": dead_letter, "--events-required": must_deliver or None}
     is_url = [event.partition("://")[0].lower() in ("http", "https") for event in events or ()]
+    for event, sends in zip(events or (), is_url, strict=True):
+        if "://" in event and not sends:
+            raise InvalidOption(option="--events", value=event, expected="Must be a file, or a URL with http or https.")
     if not any(is_url):
         for option, value in given.items():
             if value is not None:

@@ -47,7 +47,7 @@ class WidenError(Exception):
     def __init__(self, **fields: object) -> None:
         self.fields = fields
         self.committed: tuple[str, int] | None = None
-        super().__init__(_FORMATTER.format(self.template, **fields))
+        super().__init__(mask_credentials(_FORMATTER.format(self.template, **fields)))
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (type(self), self.fields), {"committed": self.committed}
@@ -63,7 +63,7 @@ class WidenError(Exception):
     @property
     def advice(self) -> str:
         """What to do about it; empty if the message is enough."""
-        return _FORMATTER.format(self.hint, **self.fields)
+        return mask_credentials(_FORMATTER.format(self.hint, **self.fields))
 
     def __str__(self) -> str:
         text = f"[{self.code}] {self.message}"
@@ -106,6 +106,38 @@ class InternalError(WidenError):
     code = "WIDEN_INTERNAL"
     template = "{reason}"
     hint = "This is a defect of Widen; please report it with the text above."
+
+
+# Credentials in addresses. Messages, events and records of loads end up in tickets and chats.
+
+
+_ADDRESS = re.compile(r"(?!file:)\b[a-z][a-z0-9+.-]+:/[^\s'\"`<>]*[^\s'\"`<>:;,.]", re.IGNORECASE)
+_PASSWORD = re.compile(r"(:/+)[^/?#]*:[^/?#]*@")  # up to the last @, since a password may contain one
+_SECRET_PARAMETER = re.compile(
+    r"([?&;][^=&]*(?:sig|signature|token|secret|password|passwd|pwd|credential|key|keyid|auth)=)[^&#;]+", re.IGNORECASE
+)
+
+
+def mask_credentials(text: str) -> str:
+    """Return a text with the credentials in its addresses replaced by ``***``.
+
+    These are a user name with a password, and the parameters that sign a request or name a secret. A user name alone
+    stays: in ``abfss://container@account`` it is the container.
+
+    Example:
+        >>> mask_credentials("s3://KEY:SECRET@bucket/t: denied, see https://h/f?sv=1&sig=a%2Bb")
+        's3://***@bucket/t: denied, see https://h/f?sv=1&sig=***'
+    """
+    return _ADDRESS.sub(_mask_address, text) if ":/" in text else text
+
+
+def has_credentials(address: str) -> bool:
+    """Return whether an address contains what `mask_credentials` would mask."""
+    return mask_credentials(address) != address
+
+
+def _mask_address(match: re.Match[str]) -> str:
+    return _SECRET_PARAMETER.sub(r"\1***", _PASSWORD.sub(r"\1***@", match[0]))
 
 
 # Escaping of text for terminals: names and values in the data could otherwise move the cursor or reverse the text.

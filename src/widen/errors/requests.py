@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from widen.errors.family import ContentionError, RequestError, TableError
+from widen.errors.family import ContentionError, RequestError, TableError, has_credentials
 
 
 class InvalidOption(RequestError):
@@ -11,6 +11,20 @@ class InvalidOption(RequestError):
     code = "WIDEN_INVALID_OPTION"
     template = "{option} cannot be {value!r}."
     hint = "{expected}"
+
+
+def ensure_without_credentials(option: str, address: str) -> None:
+    """Check that an address has no credentials: it is shown, and recorded in tables that many can read.
+
+    Args:
+        option: What the caller names the address.
+
+    Raises:
+        InvalidOption: it has.
+    """
+    if has_credentials(address):
+        expected = "Must not contain credentials: pass them as storage options, or set them in the environment."
+        raise InvalidOption(option=option, value=address, expected=expected)
 
 
 class OptionMissing(InvalidOption):

@@ -38,6 +38,8 @@ URGENT = frozenset({"failure", "badFile"})
 RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
 """Answers that a later attempt may not get. Every other one below 200 or from 300 on is final."""
 
+REDIRECTS = range(300, 400)
+
 PAUSE_SECONDS = 60.0
 """How long a webhook that has failed is not tried again. A wide drift has hundreds of events: each of them would wait
 for all its attempts, and hold up a stream for minutes."""
@@ -126,6 +128,9 @@ class Webhook:
         parts = urllib.parse.urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise InvalidOption(option="url", value=parts.scheme, expected="Must be a URL with http or https.")
+        if parts.username is not None:
+            expected = "Must not contain credentials: pass them as headers, such as Authorization."
+            raise InvalidOption(option="url", value=self.host, expected=expected)
         if self.grade not in GRADES:
             raise InvalidOption(option="grade", value=self.grade, expected=f"Must be one of {', '.join(GRADES)}.")
         if self.attempts < 1 or self.timeout_seconds <= 0:
@@ -171,17 +176,25 @@ class Webhook:
         import urllib.error
         import urllib.request  # with TLS, it takes as long to import as a small load to commit
 
+        class NoRedirects(urllib.request.HTTPRedirectHandler):
+            # A redirect is followed with a GET without the body, and with the headers, which may hold a secret.
+            def redirect_request(self, *_: object) -> None:
+                return None
+
+        opener = urllib.request.build_opener(NoRedirects)
         request = urllib.request.Request(self.url, body, {**_HEADERS, **self.headers}, method="POST")
         reason = ""
         for attempt in range(self.attempts):
             if attempt:
                 time.sleep(0.5 * 2 ** (attempt - 1))
             try:
-                with urllib.request.urlopen(request, timeout=self.timeout_seconds):
+                with opener.open(request, timeout=self.timeout_seconds):
                     return None
             except urllib.error.HTTPError as error:
                 error.close()
                 reason = f"HTTP {error.code}"
+                if error.code in REDIRECTS:
+                    reason += ", a redirect, which is not followed: name the receiver that it leads to"
                 if error.code not in RETRIED:
                     break
             except (OSError, ValueError) as error:  # no connection, a time limit, an answer that is not HTTP

@@ -22,6 +22,7 @@ from obstore import exceptions
 from obstore import store as stores
 
 from widen.errors import FileMissing, InvalidOption, StorageError, StorageRefused, UnsafeStore
+from widen.errors.requests import ensure_without_credentials
 from widen.errors.tables import first_line
 from widen.log.local_files import FileEntry, FileStore
 
@@ -97,6 +98,7 @@ class ObjectStoreFiles(FileStore):
     """
 
     def __init__(self, url: str, options: Mapping[str, str]) -> None:
+        ensure_without_credentials("location", url)
         self._url = url
         # Whether writes are conditional depends on the endpoint and the bucket, not on the path or the credentials.
         self._key = (*urlsplit(url)[:2], *sorted(f"{k}={v}" for k, v in options.items() if "endpoint" in k.lower()))

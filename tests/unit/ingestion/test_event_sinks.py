@@ -109,6 +109,26 @@ def test_a_refusal_is_final_and_goes_to_the_dead_letters(receiver: Receiver, tmp
     assert [(line["event"], line["grade"]) for line in lines] == [("change", "structural")] * 2
 
 
+@pytest.mark.parametrize("answer", [301, 302, 303, 307, 308])
+def test_a_redirect_is_a_failure_and_takes_no_secret_to_another_host(answer: int, tmp_path: Path) -> None:
+    with listening() as receiver, listening() as other:
+        receiver.answers, receiver.headers = [answer], {"Location": other.url}
+        headers = {"Authorization": "Bearer t"}
+        Webhook(url=receiver.url, headers=headers, dead_letter=tmp_path / "dead")(event(change(Grade.STRUCTURAL)))
+        assert (len(receiver.requests), other.requests) == (1, [])
+        assert '"grade":"structural"' in (tmp_path / "dead").read_text()
+        receiver.answers = [answer]
+        hook = Webhook(url=receiver.url, must_deliver=True)
+        with pytest.raises(StorageError, match=f"HTTP {answer}, a redirect"):
+            hook(event(change(Grade.STRUCTURAL)))
+
+
+def test_a_url_with_credentials_is_refused_without_showing_them() -> None:
+    with pytest.raises(InvalidOption, match="headers") as caught:
+        Webhook(url="https://user:s3cret@h/x?token=s3cret")
+    assert "s3cret" not in str(caught.value)
+
+
 def test_it_is_tried_again_after_the_pause(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_sinks, "PAUSE_SECONDS", 0.0)
     receiver.answers = [404]

@@ -16,6 +16,7 @@ from typing import TypeAlias
 from urllib.parse import quote, unquote
 
 from widen.errors import CorruptFile, InvalidOption, SourceChanged, SourceError, StorageError, WidenError
+from widen.errors.requests import ensure_without_credentials
 from widen.log.local_files import absolute_path
 from widen.spark.engine import can_start, is_local, require_spark
 from widen.spark.errors import (
@@ -541,13 +542,20 @@ def to_paths(paths: FilePath | Sequence[FilePath]) -> list[str]:
 
     Args:
         paths: One path or several. URLs and absolute paths stay unchanged.
+
+    Raises:
+        InvalidOption: a URL contains credentials.
     """
-    return [_absolute(os.fspath(path)) for path in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)]
+    given = [os.fspath(path) for path in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)]
+    for path in given:
+        ensure_without_credentials("source", path)
+    return [_absolute(path) for path in given]
 
 
 def to_place(path: FilePath) -> str:
     """Return the location of a directory from a caller; see `to_paths`. No character is part of a pattern."""
     path = os.fspath(path)
+    ensure_without_credentials("location", path)
     return path if _URL.match(path) else absolute_path(path)
 
 

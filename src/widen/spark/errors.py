@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -46,6 +48,77 @@ CLOSE_QUOTE = (
 CONVERT_FILE = "Convert the file, or exclude it."
 """What to do about a file whose records cannot be read."""
 
+# Errors of the operating system while a file of a source is read: they say nothing about its content.
+
+
+_READABLE = "Run as a user who may read it, or change the permissions."
+_MORE_FILES = "Raise the limit of open files (ulimit -n), and repeat the call."
+_MORE_MEMORY = "Free some memory, and repeat the call."
+_CHECK_DISK = "Check the disk or the network, and repeat the call."
+
+_ENVIRONMENT: Mapping[int, str] = {
+    errno.EACCES: _READABLE,
+    errno.EPERM: _READABLE,
+    errno.EMFILE: _MORE_FILES,
+    errno.ENFILE: _MORE_FILES,
+    errno.ENOMEM: _MORE_MEMORY,
+    errno.ENOBUFS: _MORE_MEMORY,
+    **dict.fromkeys(
+        (errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EAGAIN, errno.EBUSY, errno.EINTR, errno.ENXIO, errno.ENODEV)
+        + (errno.ENOTCONN, errno.ECONNRESET, errno.ECONNREFUSED, errno.ECONNABORTED, errno.EPIPE)
+        + (errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETDOWN, errno.ENETUNREACH, errno.ENETRESET),
+        _CHECK_DISK,
+    ),
+}
+"""What to do about an error of the environment, by its number."""
+
+_ABOUT_THE_FILE = frozenset(
+    (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EINVAL, errno.EOVERFLOW)
+)
+"""The errors about the file itself: it is not there, is not a file, or a damaged part of it points to a wrong place."""
+
+_LASTING = frozenset((errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS))
+"""The errors that would come again at once."""
+
+
+def may_pass(error: OSError) -> bool:
+    """Return whether the same call may succeed if it is made again at once."""
+    return error.errno is not None and error.errno not in _ABOUT_THE_FILE | _LASTING
+
+
+def environment_error(location: str, error: BaseException) -> StorageError | None:
+    """Return the error for a file that the environment keeps from being read; None if the file itself is at fault.
+
+    Args:
+        location: The path or URI of the file.
+        error: What the operating system, or Arrow, has raised.
+    """
+    if isinstance(error, MemoryError):
+        size = _ALLOCATED.search(str(error))
+        if size is not None and int(size[1]) > _MOST_ALLOCATED:  # a damaged file asks for more than any file needs
+            return None
+        return StorageError(location=location, reason=os.strerror(errno.ENOMEM), fix=_MORE_MEMORY)
+    if not isinstance(error, OSError) or error.errno is None or error.errno in _ABOUT_THE_FILE:
+        return None
+    fix = _ENVIRONMENT.get(error.errno, _CHECK_DISK)
+    return StorageError(location=location, reason=error.strerror or os.strerror(error.errno), fix=fix)
+
+
+_ALLOCATED = re.compile(r"of size (\d+)")
+_MOST_ALLOCATED = 2**33
+
+_NUMBERS = {os.strerror(number): number for number in _ENVIRONMENT}
+_TEXTS = "|".join(map(re.escape, _NUMBERS))
+"""What Java says of these errors: the texts of the operating system."""
+
+
+def environment_error_of_java(location: str, text: str) -> StorageError | None:
+    """Return the error for a file that the environment keeps Spark from reading; None if the text of Java has none."""
+    found = re.search(_TEXTS, text)
+    fix = None if found is None else _ENVIRONMENT[_NUMBERS[found[0]]]
+    return None if found is None else StorageError(location=location, reason=found[0], fix=fix)
+
+
 NO_CREDENTIALS = "Spark has no credentials for it"
 SET_CREDENTIALS = "Pass storage_options, or set spark.hadoop.fs.s3a.access.key and secret.key in the session."
 """What to do about a store in S3 that Spark has no credentials for."""
@@ -64,6 +137,8 @@ _UNREADABLE_RANGE = re.compile(
     + ")"
 )
 _UNUSABLE_SOURCE = re.compile(r"\[WIDEN_SOURCE_UNUSABLE\] (.+?): ([^.\n]+)\. ([^\n]+)")
+_UNREADABLE_STORE = re.compile(r"\[WIDEN_STORAGE\] (.+?): ([^\n]+?)\. ([^\n]+)")
+_ENVIRONMENT_FAILURE = re.compile(rf"\[FAILED_READ_FILE[.\w]*\].*?file (\S+?)\.?(?=\s|$).*?({_TEXTS})", re.DOTALL)
 _SENT_ERROR = re.compile(_SENT + r" (\w+) ")
 _REFUSED_ROW = re.compile(_REFUSED + r" (\w+) (\{.*?\}) VALUE (.*?) END", re.DOTALL)
 _DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded")
@@ -219,6 +294,14 @@ def _range_error(match: re.Match[str]) -> WidenError:
     return CorruptFile(path=match[1], reason=match[2], fix=match[3])
 
 
+def _store_error(match: re.Match[str]) -> WidenError:
+    return StorageError(location=match[1], reason=match[2], fix=match[3])
+
+
+def _environment_failure(match: re.Match[str]) -> WidenError:
+    return StorageError(location=match[1], reason=match[2], fix=_ENVIRONMENT[_NUMBERS[match[2]]])
+
+
 def _source_error(match: re.Match[str]) -> WidenError:
     return SourceError(source=match[1], reason=match[2], fix=match[3])
 
@@ -285,6 +368,8 @@ def _compression_error(match: re.Match[str]) -> WidenError:
 _TRANSLATIONS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], WidenError]], ...] = (
     (_SENT_ERROR, _sent_error),
     (_REFUSED_ROW, _row_error),
+    (_UNREADABLE_STORE, _store_error),
+    (_ENVIRONMENT_FAILURE, _environment_failure),
     (_CREDENTIALS, _no_credentials_error),
     (_NO_STORE, _no_store_error),
     (_DISK_FULL, _disk_full_error),

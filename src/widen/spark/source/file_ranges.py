@@ -21,6 +21,7 @@ from functools import partial
 from itertools import groupby, pairwise
 from math import ceil
 from typing import Any, BinaryIO, TypeAlias
+from urllib.parse import unquote
 
 import msgspec
 import pyarrow as pa
@@ -31,9 +32,9 @@ from widen.model.column_path import Path
 from widen.model.types import ArrayType, DataType, Field, MapType, StructType, similarity_key
 from widen.rows.native_decoder import find_kernel
 from widen.spark.engine import is_local
-from widen.spark.errors import CONVERT_FILE, RESTORE_FILE
+from widen.spark.errors import CONVERT_FILE, RESTORE_FILE, environment_error
 from widen.spark.session import is_driver
-from widen.spark.source.remote_files import is_store_url, open_store_file
+from widen.spark.source.remote_files import is_store_url, open_local_file, open_store_file
 from widen.spark.source.source_files import SNIFFED_BYTES, SourceFile, SourceFiles, find_other_format, local_path
 from widen.spark.spark_types import Column, DataFrame, SparkSession
 
@@ -373,17 +374,20 @@ def open_file(uri: str) -> Iterator[BinaryIO]:
     """Open a file; one with the ending of a compression is decompressed while it is read.
 
     Raises:
-        CorruptFile: it cannot be read.
-        StorageError: its store cannot be read.
+        CorruptFile: its content is damaged, or it does not exist.
+        StorageError: its store, or the environment, keeps it from being read.
     """
     try:
-        with open_store_file(uri) if is_store_url(uri) else open(local_path(uri) or uri, "rb") as stored:
+        with open_store_file(uri) if is_store_url(uri) else open_local_file(local_path(uri) or uri) as stored:
             if not is_packed(uri):
                 yield stored
                 return
             with _decompress(stored, uri) as file:
                 yield file
     except (OSError, EOFError, zlib.error) as error:
+        failure = environment_error(unquote(uri), error)
+        if failure is not None:
+            raise failure from error
         reason = (getattr(error, "strerror", None) or str(error)).partition("\n")[0].rstrip(".")
         raise CorruptFile(path=uri, reason=reason, fix=RESTORE_FILE) from error
 

@@ -1,4 +1,4 @@
-"""Source files in an object store, read by this process: they are listed, opened and compared without Spark.
+"""How this process opens files of a source, on the local disk and in an object store; those of stores are also listed.
 
 The tasks of Spark leave other stores to its file systems, since its workers have no credentials. Tasks of this process
 take the storage options of the call, or what the environment says.
@@ -21,6 +21,7 @@ from urllib.parse import unquote
 from widen.errors import StorageError
 from widen.log.log_store import LogStore
 from widen.spark.engine import SOURCE_OPTIONS
+from widen.spark.errors import may_pass
 
 MAX_REMOTE_FILES = 256
 """The most files of another store that this process reads: each takes some requests, one after the other."""
@@ -99,6 +100,66 @@ def _split(url: str) -> tuple[str, str]:
     match = _STORE.fullmatch(url)
     assert match is not None
     return match[1], match[2]
+
+
+def open_local_file(path: str) -> BinaryIO:
+    """Open a local file. If an error may pass, it is opened, or read from the same place, once again.
+
+    Raises:
+        OSError: the operating system reported an error.
+    """
+    return io.BufferedReader(_LocalFile(path))
+
+
+class _LocalFile(io.RawIOBase):
+    """A local file that is opened again after an error that may pass, e.g. of a network file system."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self._path = path
+        self._file = self._open()
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        return self._file.seek(offset, whence)
+
+    def readinto(self, target: Any) -> int | None:
+        return self._retry(lambda: self._file.readinto(target))
+
+    def readall(self) -> bytes:
+        return self._retry(lambda: self._file.readall())
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+    def _open(self) -> io.FileIO:
+        try:
+            return open(self._path, "rb", buffering=0)
+        except OSError as error:
+            if not may_pass(error):
+                raise
+            return open(self._path, "rb", buffering=0)
+
+    def _retry(self, read: Callable[[], Answer]) -> Answer:
+        at = self._file.tell()
+        try:
+            return read()
+        except OSError as error:
+            if not may_pass(error):
+                raise
+            self._file.close()
+            self._file = self._open()
+            self._file.seek(at)
+            return read()
 
 
 def open_store_file(uri: str) -> BinaryIO:

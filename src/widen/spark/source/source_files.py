@@ -23,12 +23,20 @@ from widen.spark.errors import (
     ADD_STORE,
     NO_CREDENTIALS,
     SET_CREDENTIALS,
+    environment_error,
+    environment_error_of_java,
     lacks_credentials,
     missing_store,
     translate_spark_errors,
 )
 from widen.spark.session import is_driver
-from widen.spark.source.remote_files import find_states, is_store_url, list_store_files, open_store_file
+from widen.spark.source.remote_files import (
+    find_states,
+    is_store_url,
+    list_store_files,
+    open_local_file,
+    open_store_file,
+)
 from widen.spark.source.source_places import (
     ensure_no_table,
     expand_local,
@@ -355,12 +363,26 @@ def list_local_files(places: Iterable[str]) -> list[SourceFile]:
 
 def _find_local_file(path: str) -> SourceFile | None:
     """Return a local file; None if it does not exist, or no longer."""
-    try:
-        state = os.stat(path)
-    except FileNotFoundError:
+    state = _find_state(path)
+    if state is None:
         return None
     uri = f"file:{_ESCAPED.sub(_escape, path)}"
     return SourceFile(f"file:{path}", state.st_size, state.st_mtime_ns // 1_000_000, uri)
+
+
+def _find_state(path: str) -> os.stat_result | None:
+    """Return size and time of a local file; None if it does not exist, or no longer.
+
+    Raises:
+        StorageError: the environment keeps this process from looking.
+    """
+    try:
+        return os.stat(path)
+    except OSError as error:
+        failure = environment_error(f"file:{path}", error)
+        if failure is not None:
+            raise failure from error
+        return None
 
 
 _ESCAPED = re.compile("[\x00-\x7f\x80-\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")
@@ -494,10 +516,13 @@ def _hash_file(file: SourceFile) -> str:
     path = to_local(file.path)
     hashed = hashlib.sha256()
     try:
-        with open_store_file(file.uri) if path is None else open(path, "rb") as content:
+        with open_store_file(file.uri) if path is None else open_local_file(path) as content:
             while block := content.read(_HASHED_BYTES):
                 hashed.update(block)
     except OSError as error:
+        failure = environment_error(file.path, error)
+        if failure is not None:
+            raise failure from error
         raise unusable_source(file.path, error.strerror or str(error), "Check the permission to read it.") from error
     return hashed.hexdigest()[:HASH_DIGITS]
 
@@ -733,11 +758,9 @@ def _local_states(files: Sequence[SourceFile], *, may_be_remote: bool) -> dict[s
             if may_be_remote and is_store_url(file.uri):
                 continue
             return None
-        try:
-            found = os.stat(path)
-        except OSError:
-            continue
-        states[file.path] = found.st_size, found.st_mtime_ns // 1_000_000
+        found = _find_state(path)
+        if found is not None:
+            states[file.path] = found.st_size, found.st_mtime_ns // 1_000_000
     return states
 
 
@@ -746,7 +769,10 @@ def _states(spark: SparkSession, files: Sequence[SourceFile]) -> dict[str, tuple
     paths = [as_literal(file.path) for file in files]
     try:
         listed = to_source_files(list_source_files(spark.read.format("binaryFile").load(paths))) if paths else []
-    except spark_errors():
+    except spark_errors() as error:
+        failure = environment_error_of_java(files[0].path if len(files) == 1 else "The source", str(error))
+        if failure is not None:
+            raise failure from error
         if len(files) <= 1:
             return {}
         middle = len(files) // 2  # the listing fails for a missing file

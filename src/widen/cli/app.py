@@ -12,7 +12,7 @@ import gc
 import inspect
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial, wraps
 from typing import Annotated, Any
@@ -31,7 +31,15 @@ from widen.cli import (
     show_commands,
 )
 from widen.cli.output import STDOUT, discard_output, note, prepare_streams, show_error, show_line
-from widen.errors import LimitExceeded, NotForIceberg, PostCommitFailed, StorageError, TableNotFound, WidenError
+from widen.errors import (
+    InternalError,
+    LimitExceeded,
+    NotForIceberg,
+    PostCommitFailed,
+    StorageError,
+    TableNotFound,
+    WidenError,
+)
 from widen.errors.tables import notes_of
 from widen.model.display import recorded_commits
 from widen.model.lazy_module import import_lazily, spark_required
@@ -376,4 +384,41 @@ def _outcome(call: Callable[[], object]) -> int:
         return 1
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
+    except Exception as error:
+        if os.environ.get(DEBUG):
+            raise
+        return _explain(error)
     return code if isinstance(code, int) else 0
+
+
+def _explain(error: Exception) -> int:
+    """Show an error that no part of the program has translated, and return the exit code.
+
+    What went wrong first is the reason: the handling of an error may fail with another one.
+    """
+    first: BaseException = error
+    for each in _chain(error):
+        if isinstance(each, KeyboardInterrupt):
+            return INTERRUPTED
+        if isinstance(each, (WidenError, OSError)):
+            first = each
+    if isinstance(first, WidenError):
+        show_error(first)
+    elif isinstance(first, OSError):
+        place = first.filename or "the system"
+        fix = f"Mend this and repeat the command. {DEBUG}=1 shows where it happened."
+        show_error(StorageError(location=os.fsdecode(place), reason=first.strerror or str(first), fix=fix))
+    else:
+        reason = f"{type(error).__name__}: {error}"
+        show_error(InternalError(reason=f"{reason}. {DEBUG}=1 shows where it happened."))
+    return 1
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error, what it was raised from, or while handling which it was raised, and so on."""
+    seen: set[int] = set()
+    each: BaseException | None = error
+    while each is not None and id(each) not in seen:
+        seen.add(id(each))
+        yield each
+        each = each.__cause__ or each.__context__

@@ -27,7 +27,6 @@ from widen.spark.source.source_files import (
     list_local_files,
     list_source_files,
     to_source_error,
-    unusable_source,
 )
 from widen.spark.source.source_places import expand_local
 from widen.spark.spark_types import DataFrame, SparkSession, spark_errors
@@ -296,11 +295,7 @@ class _LocalQuery:
     def _list(self, path: str) -> list[SourceFile]:
         # Spark tells files apart by their paths in this form.
         places = [f"/{os.path.normpath(place).lstrip('/')}" for place in expand_local(path) or ()]
-        try:
-            return list_local_files(places)
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise unusable_source(path, reason, "Check the path and the permission to read it.") from error
+        return list_local_files(places)
 
 
 _POLL_SECONDS = 1.0

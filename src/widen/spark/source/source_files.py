@@ -43,6 +43,7 @@ from widen.spark.source.source_places import (
     has_linked_folder,
     is_elsewhere,
     is_hidden,
+    looking_at,
     to_local,
     walk_files,
 )
@@ -356,7 +357,11 @@ def list_linked_files(paths: Sequence[str]) -> list[SourceFile] | None:
 
 
 def list_local_files(places: Iterable[str]) -> list[SourceFile]:
-    """Return the files in local places and below that have bytes, by name, as Spark lists them."""
+    """Return the files in local places and below that have bytes, by name, as Spark lists them.
+
+    Raises:
+        StorageError: the environment keeps this process from looking at a folder or a file.
+    """
     found = (_find_local_file(path) for path in walk_files(places) if not is_hidden(os.path.basename(path)))
     return sorted((file for file in found if file is not None and file.size_bytes), key=lambda file: file.path)
 
@@ -376,13 +381,9 @@ def _find_state(path: str) -> os.stat_result | None:
     Raises:
         StorageError: the environment keeps this process from looking.
     """
-    try:
+    with looking_at(path):
         return os.stat(path)
-    except OSError as error:
-        failure = environment_error(f"file:{path}", error)
-        if failure is not None:
-            raise failure from error
-        return None
+    return None
 
 
 _ESCAPED = re.compile("[\x00-\x7f\x80-\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")

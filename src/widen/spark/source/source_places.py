@@ -12,6 +12,7 @@ import os
 import re
 import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from urllib.parse import unquote, urlsplit
@@ -19,6 +20,7 @@ from urllib.parse import unquote, urlsplit
 from widen.errors import InvalidOption, SourceError, StorageRefused
 from widen.log.local_files import absolute_path
 from widen.spark.engine import is_local
+from widen.spark.errors import environment_error
 from widen.spark.session import is_driver, will_run_here
 from widen.spark.source.remote_files import find_folders, matches_part
 from widen.spark.spark_types import SparkSession, spark_errors
@@ -104,11 +106,12 @@ def _ensure_files(path: str, *, may_be_elsewhere: bool) -> None:
         is_input = os.path.basename(path) == "-"  # as other commands name what they get from a pipe
         raise SourceError(source=path, reason="the path does not exist", fix=_READ_AGAIN if is_input else _CHECK_PATH)
     for each in named:
-        try:
+        mode = 0
+        with looking_at(each):
             mode = os.stat(each).st_mode
-        except OSError as error:
-            reason = "the link leads to nothing" if os.path.islink(each) else str(error.strerror)
-            raise SourceError(source=each, reason=reason, fix=_CHECK_PATH) from error
+        if not mode:
+            reason = "the link leads to nothing" if os.path.islink(each) else "the path does not exist"
+            raise SourceError(source=each, reason=reason, fix=_CHECK_PATH)
         for is_kind, reason in _IS_NO_FILE:
             if is_kind(mode):
                 raise SourceError(source=each, reason=reason, fix=_READ_AGAIN)
@@ -147,10 +150,7 @@ def _matches(folder: str, part: str) -> list[str]:
     if not _PATTERN & set(part):
         path = os.path.join(folder, part)
         return [path] if os.path.lexists(path) else []
-    try:
-        names = sorted(os.listdir(folder))
-    except OSError:
-        return []
+    names = sorted(entry.name for entry in _list_folder(folder))
     return [os.path.join(folder, name) for name in names if matches_part(name, part)]
 
 
@@ -393,9 +393,14 @@ def has_linked_folder(place: str) -> bool:
 
 
 def _linked_folders(place: str) -> Iterator[str]:
-    for folder, folders, _ in os.walk(place):
+    for folder, folders, _ in os.walk(place, onerror=_refuse):
         folders[:] = [name for name in folders if not is_hidden(name)]
         yield from (path for name in folders if os.path.islink(path := os.path.join(folder, name)))
+
+
+def _refuse(error: OSError) -> None:
+    with looking_at(error.filename):
+        raise error
 
 
 def ensure_distinct(paths: Sequence[str]) -> None:
@@ -421,29 +426,63 @@ def walk_files(places: Iterable[str]) -> Iterator[str]:
     """Yield the files in local places and below, and links to files; links to folders are followed once.
 
     Folders without a link come first, so that a file has its own path rather than that of a linked folder.
+
+    Raises:
+        StorageError: the environment keeps this process from looking at a folder or an entry of one. Its files must not
+            be left out as if they were not there.
     """
-    pending, linked = list(places), list[str]()
+    pending, linked = [(place, _is_folder(place)) for place in places], list[tuple[str, bool]]()
     seen: set[str] = set()
     while pending or linked:
-        place = pending.pop() if pending else linked.pop(0)
-        if not os.path.isdir(place):
+        place, is_inside = pending.pop() if pending else linked.pop(0)
+        if not is_inside:
             yield place
             continue
         real = os.path.realpath(place)
         if real in seen:
             continue
         seen.add(real)
-        for name in sorted(_list_folder(place), reverse=True):
-            path = os.path.join(place, name)
-            if not is_hidden(name) and (os.path.isdir(path) or os.path.isfile(path)):
-                (linked if os.path.islink(path) else pending).append(path)
+        for entry in sorted(_list_folder(place), key=lambda entry: entry.name, reverse=True):
+            with looking_at(entry.path):
+                if not is_hidden(entry.name) and (entry.is_dir() or entry.is_file()):
+                    (linked if entry.is_symlink() else pending).append((entry.path, entry.is_dir()))
 
 
-def _list_folder(place: str) -> list[str]:
+def _is_folder(place: str) -> bool:
+    """Return whether a local place is a folder, or a link to one.
+
+    Raises:
+        StorageError: the environment keeps this process from looking.
+    """
+    with looking_at(place):
+        return stat.S_ISDIR(os.stat(place).st_mode)
+    return False
+
+
+def _list_folder(place: str) -> list[os.DirEntry[str]]:
+    """Return the entries of a local folder; none if it is not there, or no longer.
+
+    Raises:
+        StorageError: the environment keeps this process from looking.
+    """
+    with looking_at(place), os.scandir(place) as entries:
+        return list(entries)
+    return []
+
+
+@contextmanager
+def looking_at(place: str) -> Iterator[None]:
+    """Translate the errors of looking at a local place; what is not there, or no longer, is passed over.
+
+    Raises:
+        StorageError: the environment keeps this process from looking.
+    """
     try:
-        return os.listdir(place)
-    except FileNotFoundError:  # deleted meanwhile
-        return []
+        yield
+    except OSError as error:
+        failure = environment_error(f"file:{place}", error)
+        if failure is not None:
+            raise failure from error
 
 
 def is_hidden(name: str) -> bool:

@@ -570,7 +570,8 @@ class PartWriter:
         if self._file is not None:
             paths.append(self._path)
             # On a full disk the writer fails again, or there is none, because not even the first bytes were written.
-            with suppress(OSError, pa.ArrowException), self._file:
+            # A file whose close has failed is closed, so that it takes nothing more.
+            with suppress(OSError, pa.ArrowException, ValueError), self._file:
                 if self._writer is not None:
                     self._writer.close()
             self._file = None

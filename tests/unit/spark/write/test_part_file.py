@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 from pathlib import Path
 
@@ -91,6 +92,21 @@ def test_on_a_full_disk_the_files_are_deleted_and_the_error_stays(
         writer.discard()
     assert refused.value.errno == errno.ENOSPC
     assert [*tmp_path.rglob("*.parquet")] == []
+
+
+def test_a_file_whose_close_fails_does_not_hide_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Failing(io.BytesIO):
+        def close(self) -> None:
+            if not self.closed:
+                super().close()
+                raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(LocalFiles, "create", lambda *_: Failing())
+    writer = PartWriter(PartSink(LogStore(str(tmp_path)), "job", "snappy", describe_columns(LEAVES)), SCHEMA)
+    writer.write(rows(1.5))
+    with pytest.raises(OSError, match="Input/output error"):
+        writer.close()
+    writer.discard()
 
 
 def test_files_that_cannot_be_deleted_do_not_hide_why_they_should_be(

@@ -101,11 +101,12 @@ AROUND_COMMITS = {
     "log/commit_outcome.py",
     "spark/engine.py",
     "spark/ingest/streaming_query.py",
+    "cli/app.py",
 }
 """Where a commit may be visible: every kind of error must end as an outcome there, none as a failure of the commit.
 And where an Iceberg catalog or a client of lineage is called, which may raise errors of any library that it uses; and
 where one step of many fails, which must not end the others; and where the error of a task goes to another process or
-thread, which raises it again."""
+thread, which raises it again; and where the command line shows an error that nothing has translated."""
 
 
 def test_no_except_catches_everything_and_keeps_it() -> None:

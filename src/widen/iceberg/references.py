@@ -152,7 +152,7 @@ def fast_forward(name: TableName, branch: str, source: str) -> Table:
         return table
     number, target = new.snapshot_id, None if branch == MAIN_BRANCH else branch
     # What the other branch has loaded, this one has loaded now.
-    marks = {} if source == MAIN_BRANCH else marks_of_branch(metadata, source)
+    marks = {} if source == MAIN_BRANCH else marks_of_branch(table, source)
     moved = {key: value for app_id, last in marks.items() for key, value in stream_mark(app_id, last, target).items()}
 
     def change(transaction: Transaction) -> None:

@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -181,29 +182,44 @@ def ancestors(metadata: TableMetadata, newest: Snapshot | None = None) -> Iterat
         snapshot = None if parent is None else by_id.get(parent)
 
 
-def ancestors_since(
-    metadata: TableMetadata, io: FileIO, time_ms: int, newest: Snapshot | None = None
-) -> list[Snapshot]:
-    """Return a snapshot and those before it, newest first, up to the first one that is not after a time.
-
-    Expired ones are found in older metadata files, as far as these exist.
+class OlderSnapshots:
+    """The snapshots in the older metadata files of a table, which also have those that have expired since.
 
     Args:
-        io: Reads older metadata files.
+        io: Reads the files, newest first, each when it is needed.
+    """
+
+    def __init__(self, metadata: TableMetadata, io: FileIO) -> None:
+        self._files, self._io = [entry.metadata_file for entry in metadata.metadata_log], io
+        self.by_id: dict[int, Snapshot] = {}
+
+    def read_more(self) -> bool:
+        """Read the next file; return False if there is none."""
+        if not self._files:
+            return False
+        self.by_id |= _snapshots_in(self._files.pop(), self._io)
+        return True
+
+
+def all_ancestors(metadata: TableMetadata, older: OlderSnapshots, newest: Snapshot | None = None) -> Iterator[Snapshot]:
+    """Yield a snapshot and those before it, newest first, also expired ones that older metadata files have.
+
+    Args:
         newest: The snapshot; by default the current one.
     """
-    line, older_snapshots = list(ancestors(metadata, newest)), dict[int, "Snapshot"]()
-    older = [entry.metadata_file for entry in metadata.metadata_log]
-    while line and line[-1].timestamp_ms > time_ms:
+    last, seen = None, set[int]()
+    for last in ancestors(metadata, newest):
+        seen.add(last.snapshot_id)
+        yield last
+    while last is not None:
         # PyIceberg takes the parent from a snapshot when it expires the parent, so older metadata may know better.
-        parent = older_snapshots.get(line[-1].snapshot_id, line[-1]).parent_snapshot_id
-        if parent in older_snapshots:
-            line.append(older_snapshots[parent])
-        elif older and line[-1].sequence_number != 1:
-            older_snapshots |= _snapshots_in(older.pop(), io)
-        else:
-            break
-    return line
+        parent = older.by_id.get(last.snapshot_id, last).parent_snapshot_id
+        if parent in older.by_id and parent not in seen:
+            last = older.by_id[parent]
+            seen.add(last.snapshot_id)
+            yield last
+        elif last.sequence_number == 1 or not older.read_more():
+            return
 
 
 def _snapshots_in(file: str, io: FileIO) -> dict[int, Snapshot]:
@@ -260,11 +276,12 @@ def stream_marks_at(metadata: TableMetadata, snapshot_id: int, newest: Snapshot 
     return {app_id: first - 1 if first > 0 else None for app_id, first in undone.items()}
 
 
-def find_last_interval(metadata: TableMetadata, app_id: str, branch: str | None = None) -> int | None:
+def find_last_interval(table: Table, app_id: str, branch: str | None = None) -> int | None:
     """Return the number of the last interval of a stream that a branch has; None if it has none.
 
-    A property outlives the snapshots that it speaks of. If another writer moves a branch to what a second one has
-    loaded, only the summaries of the snapshots tell it.
+    The interval belongs to a snapshot, and counts if that is an ancestor of the newest one: another client may move a
+    branch back, or to what a second branch has loaded, and leaves the table properties as they are. A property counts
+    for snapshots that have expired. Older metadata files show whether they were ancestors.
 
     Args:
         branch: The branch; None for the main branch.
@@ -273,27 +290,48 @@ def find_last_interval(metadata: TableMetadata, app_id: str, branch: str | None 
         VersionNotFound: the table does not have the branch.
         CorruptMetadata: a property is not a number.
     """
+    metadata = table.metadata
     newest = find_read_point(metadata, SnapshotReference(branch=branch)).snapshot
+    recorded = {each: names.last_interval(metadata.properties, app_id, each) for each in {None, branch}}
     if newest is None:
-        return names.last_interval(metadata.properties, app_id)
-    found = [names.last_interval(metadata.properties, app_id, branch)]
-    if branch is not None:
-        main = names.last_interval(metadata.properties, app_id)
-        found.append(stream_marks_at(metadata, newest.snapshot_id).get(app_id, main))
-    for snapshot in ancestors(metadata, newest):
-        summary = summary_of(snapshot)
-        if summary.get(names.APP_ID) == app_id:
-            if branch is not None or names.BRANCH in summary:
-                found.append(summary_count(snapshot, names.INTERVAL))
-            break
-    return max((each for each in found if each is not None), default=None)
+        return recorded[None]
+    older, line = OlderSnapshots(metadata, table.io), set[int]()
+    wanted = {number for number in recorded.values() if number is not None}
+    for snapshot in all_ancestors(metadata, older, newest) if wanted else ancestors(metadata, newest):
+        line.add(snapshot.snapshot_id)
+        if _app_of(snapshot) == app_id:
+            return summary_count(snapshot, names.INTERVAL)
+
+    def others() -> Iterator[Snapshot]:
+        known = {**older.by_id, **{each.snapshot_id: each for each in metadata.snapshots}}
+        return (each for number, each in known.items() if number not in line and _app_of(each) == app_id)
+
+    while wanted.difference(summary_count(each, names.INTERVAL) for each in others()) and older.read_more():
+        pass
+    undone: dict[str | None, list[int]] = {}
+    for snapshot in others():
+        own = summary_of(snapshot).get(names.BRANCH)
+        undone.setdefault(own, []).append(summary_count(snapshot, names.INTERVAL))
+    found = []
+    for each, number in recorded.items():
+        if number is None:
+            continue
+        if number in undone.get(each, ()):
+            # The numbers of a stream grow, so all before the first one that is undone are in the table.
+            number = min(undone[each]) - 1
+        found.append(number)
+    return max((number for number in found if number >= 0), default=None)
 
 
-def marks_of_branch(metadata: TableMetadata, branch: str) -> dict[str, int]:
+def _app_of(snapshot: Snapshot) -> str | None:
+    return summary_of(snapshot).get(names.APP_ID)
+
+
+def marks_of_branch(table: Table, branch: str) -> dict[str, int]:
     """Return the last intervals of streams that a branch has beside those of the main branch, by the ids of streams."""
     prefix = names.branch_prefix(branch)
-    own = {key.removeprefix(prefix) for key in metadata.properties if key.startswith(prefix)}
-    found = ((app_id, find_last_interval(metadata, app_id, branch)) for app_id in own)
+    own = {key.removeprefix(prefix) for key in table.properties if key.startswith(prefix)}
+    found = ((app_id, find_last_interval(table, app_id, branch)) for app_id in own)
     return {app_id: number for app_id, number in found if number is not None}
 
 
@@ -509,7 +547,13 @@ def _current(table: Table, loads: Sequence[Load], newest: Snapshot | None = None
         newest: The snapshot; by default the current one.
     """
     metadata = table.metadata
-    line = ancestors_since(metadata, table.io, max((load.loaded_ms for load in loads), default=0), newest)
+    line, newest_ms = list(ancestors(metadata, newest)), max((load.loaded_ms for load in loads), default=0)
+    if line and line[-1].timestamp_ms > newest_ms:
+        every = all_ancestors(metadata, OlderSnapshots(metadata, table.io), newest)
+        for expired_one in islice(every, len(line), None):
+            line.append(expired_one)
+            if expired_one.timestamp_ms <= newest_ms:
+                break
     kept = {each.snapshot_id for each in line}
     kept |= {summary_count(each, _CHERRY_PICKED) for each in line}
     oldest_ms = line[-1].timestamp_ms if line else 0

@@ -302,7 +302,7 @@ class IcebergTarget(IngestTarget):
         return last is not None and last.number >= interval.number
 
     def last_interval(self, app_id: str) -> TransactionId | None:
-        number = None if self.table is None else find_last_interval(self.table.metadata, app_id, self.place.branch)
+        number = None if self.table is None else find_last_interval(self.table, app_id, self.place.branch)
         return None if number is None else TransactionId(app_id, number)
 
     def loads(self, *, is_required: bool = False) -> tuple[Load, ...]:
@@ -1029,7 +1029,7 @@ def _columns(table: Table) -> StructType:
 
 
 def _has_interval(table: Table, interval: TransactionId) -> bool:
-    number = names.last_interval(table.properties, interval.app_id)
+    number = find_last_interval(table, interval.app_id)
     return number is not None and number >= interval.number
 
 

@@ -6,7 +6,7 @@ Source: Iceberg's table specification, "Partitioning", "Partition Transforms".
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
@@ -55,7 +55,8 @@ class PartitionField:
 
     Args:
         source: The path of the column, through structs only; empty if the column was dropped.
-        transform: The name of the transform: identity, void, bucket, truncate, year, month, day or hour.
+        transform: The name of the transform: identity, void, bucket, truncate, year, month, day or hour; or of one of
+            another writer, with which only reading is possible.
         size: The number of buckets, or the width of a truncation; else 0.
     """
 
@@ -74,27 +75,40 @@ class PartitionField:
         """What the field is made of, to be compared without regard to case."""
         return tuple(name_key(step) for step in self.source), self.transform, self.size
 
+    def is_of(self, columns: Container[str]) -> bool:
+        """Return whether the field is made of one of these columns of the table; a void field is not."""
+        return bool(self.source) and self.source[0] in columns
+
 
 def read_partition_fields(metadata: TableMetadata) -> tuple[PartitionField, ...]:
-    """Return the fields of the partition specification that new files get.
-
-    Raises:
-        InvalidOption: a transform is unknown.
-    """
+    """Return the fields of the partition specification that new files get."""
     schema = metadata.schema()
     return tuple(_to_field(field, schema) for field in metadata.spec().fields)
 
 
 def _to_field(field: iceberg_partitioning.PartitionField, schema: iceberg_schema.Schema) -> PartitionField:
-    text = str(field.transform)
-    name, _, rest = text.partition("[")
+    name, _, rest = str(field.transform).partition("[")
     if name == VOID:
         return PartitionField(field.name, (), VOID)
-    if name not in (IDENTITY, *_SIZED, *_TIMES):
-        expected = "This version of Widen cannot write tables with this partition transform."
-        raise InvalidOption(option=f"the partition field {field.name}", value=text, expected=expected)
+    if isinstance(field.transform, iceberg_transforms.UnknownTransform):
+        return PartitionField(field.name, _path_of(schema, field.source_id), _unknown_name(field.transform))
     source = _path_of(schema, field.source_id)
     return PartitionField(field.name, source, name, int(rest.rstrip("]")) if rest else 0)
+
+
+def _unknown_name(transform: Any) -> str:
+    return str(transform._transform)
+
+
+def unknown_transforms(metadata: TableMetadata) -> list[str]:
+    """Return the transforms of the current partition specification and sort order that PyIceberg does not know.
+
+    Source: Iceberg's table specification, "Partition Transforms": readers ignore them, writers must not write.
+    """
+    transforms = [each.transform for each in metadata.spec().fields]
+    transforms += [each.transform for each in metadata.sort_order().fields]
+    unknown = iceberg_transforms.UnknownTransform
+    return list(dict.fromkeys(_unknown_name(each) for each in transforms if isinstance(each, unknown)))
 
 
 def _path_of(schema: iceberg_schema.Schema, number: int) -> Path:
@@ -330,13 +344,13 @@ def _parse_sort_key(text: str) -> SortKey:
 def read_sort_keys(metadata: TableMetadata) -> tuple[SortKey, ...]:
     """Return the columns by which new files are sorted; empty if the table has no order, or one by a bucket.
 
-    Every other transform keeps the order of the values, so rows that are sorted by the values are sorted by it, too.
+    Every other known transform keeps the order of the values: rows that are sorted by the values are sorted by it, too.
 
     Source: Iceberg's table specification, "Sorting"
     """
     schema, keys = metadata.schema(), []
     for field in metadata.sort_order().fields:
-        if isinstance(field.transform, iceberg_transforms.BucketTransform):
+        if isinstance(field.transform, (iceberg_transforms.BucketTransform, iceberg_transforms.UnknownTransform)):
             return ()
         source = _path_of(schema, field.source_id)
         if source:

@@ -8,16 +8,17 @@ property of the same commit, because snapshots expire.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
 import msgspec
 
-from widen.errors import CorruptMetadata
+from widen.errors import CorruptMetadata, InvalidOption
 from widen.model.column_path import Path, format_path
 from widen.model.types import ArrayType, DataType, Field, MapType, StructType
 from widen.protocol.column_mapping import COLUMN_ID
+from widen.protocol.table_properties import AllowedValues
 from widen.schema.source_metadata import EVOLVED_FROM, FORM, ROLE, SOURCE
 
 SOURCES = "widen.sources"
@@ -252,6 +253,85 @@ def report_summary(
 def is_cut(summary: Mapping[str, str]) -> bool:
     """Return whether a summary from `report_summary` has only a part of the events."""
     return EVENTS in summary and len(msgspec.json.decode(summary[EVENTS])) < int(summary[EVENT_COUNT])
+
+
+# Properties that users set.
+
+
+FORMAT_VERSION = "format-version"
+"""The property by which Iceberg's clients choose the format version of a table; it is not stored."""
+
+_READ_ONLY = "Iceberg reserves this name for what the metadata say themselves. {}"
+_SIZE = AllowedValues("[0-9]{1,18}", "Must be an integer.")
+SETTINGS: Mapping[str, AllowedValues] = {
+    FORMAT_VERSION: AllowedValues("[12]", "Widen writes the format versions 1 and 2 of Iceberg, not yet version 3."),
+    **{
+        name: AllowedValues("(?!)", _READ_ONLY.format(fix))
+        for name, fix in {
+            **dict.fromkeys(("current-snapshot-id", "current-snapshot-summary"), "To go back, restore a snapshot."),
+            "current-snapshot-timestamp-ms": "To go back, restore a snapshot.",
+            "cherry-pick-snapshot-id": "Iceberg for Spark can cherry-pick a snapshot.",
+            "snapshot-count": "To remove snapshots, vacuum the table.",
+            "uuid": "It cannot be changed.",
+            "location": "The catalog chooses the location of a table.",
+            "provider": "The table is an Iceberg table.",
+            **dict.fromkeys(("current-schema", "identifier-fields"), "To change columns, use ALTER TABLE."),
+            "default-partition-spec": "To change it, use ALTER TABLE … ADD or DROP PARTITION FIELD.",
+            **dict.fromkeys(("default-sort-order", "sort-order"), "To change it, use ALTER TABLE … WRITE ORDERED BY."),
+        }.items()
+    },
+    "write.format.default": AllowedValues("(?i:parquet)", "Must be parquet, the only format that Widen writes."),
+    "write.delete.format.default": AllowedValues("(?i:parquet)", "Must be parquet: Widen reads no other delete files."),
+    **dict.fromkeys(
+        (
+            "write.target-file-size-bytes",
+            "write.summary.partition-limit",
+            "write.metadata.previous-versions-max",
+            "write.metadata.metrics.max-inferred-column-defaults",
+            "commit.manifest.target-size-bytes",
+            "commit.manifest.min-count-to-merge",
+            "commit.retry.num-retries",
+            "history.expire.max-snapshot-age-ms",
+            "history.expire.min-snapshots-to-keep",
+            "history.expire.max-ref-age-ms",
+        ),
+        _SIZE,
+    ),
+    **dict.fromkeys(
+        ("gc.enabled", "commit.manifest-merge.enabled", "write.metadata.delete-after-commit.enabled"),
+        AllowedValues("(?i:true|false)", "Must be true or false."),
+    ),
+}
+"""The values that users can give to properties which every writer of a table reads, or which are reserved.
+
+Source: Iceberg's configuration, "Write properties", "Table behavior properties", "Reserved table properties"
+"""
+
+
+def ensure_settable(properties: Mapping[str, str]) -> None:
+    """Check that properties of an Iceberg table can be set to values.
+
+    Raises:
+        InvalidOption: a name is reserved, a property records what Widen has done, or a value is not valid.
+    """
+    ensure_not_own(properties)
+    for key, value in properties.items():
+        allowed = SETTINGS.get(key)
+        if not isinstance(value, str):
+            raise InvalidOption(option=key, value=value, expected="Must be a string, e.g. 'true'.")
+        if allowed is not None and not allowed.is_valid(value.strip()):
+            raise InvalidOption(option=key, value=value, expected=allowed.expected)
+
+
+def ensure_not_own(keys: Iterable[str]) -> None:
+    """Check that no property records what Widen has done.
+
+    Raises:
+        InvalidOption: one does.
+    """
+    own = next((key for key in keys if key == SOURCES or key.startswith((STREAM, BRANCH_STREAM))), None)
+    if own is not None:
+        raise InvalidOption(option="properties", value=own, expected="Widen keeps its records there.")
 
 
 def encode_events(events: list[Any]) -> bytes:

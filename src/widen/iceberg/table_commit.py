@@ -38,8 +38,9 @@ from widen.iceberg.partitions import (
     read_sort_keys,
     rounded_sources,
     to_partition_spec,
+    unknown_transforms,
 )
-from widen.iceberg.properties import read_sources, stream_key
+from widen.iceberg.properties import FORMAT_VERSION, read_sources, stream_key
 from widen.iceberg.scan_plan import ReplacedDeletes
 from widen.iceberg.schema_conversion import from_model, to_model
 from widen.iceberg.snapshots import MAIN_BRANCH, SnapshotReference, find_read_point, stream_marks_at
@@ -69,7 +70,7 @@ else:
 CommitResult: TypeAlias = int | Conflicted
 """The id of the new snapshot, or the commit of another writer that contradicts ours."""
 
-NEW_PROPERTIES: Mapping[str, str] = {"format-version": "2"}
+NEW_PROPERTIES: Mapping[str, str] = {FORMAT_VERSION: "2"}
 """The properties of a table that an ingestion creates."""
 
 WRITABLE_VERSIONS = (1, 2)
@@ -87,15 +88,19 @@ _MERGE_INTEGERS = ("commit.manifest.target-size-bytes", "commit.manifest.min-cou
 
 
 def ensure_table_writable(name: TableName, table: Table) -> None:
-    """Check that PyIceberg can write tables of this format version.
+    """Check that PyIceberg can write the table.
 
     Raises:
-        UnsupportedIcebergVersion: it cannot.
+        UnsupportedIcebergVersion: it cannot write this format version.
+        UnsupportedFeatureForWrite: the table is partitioned or sorted by a transform that it does not know.
     """
     version = table.format_version
     if version not in WRITABLE_VERSIONS:
         reason = "PyIceberg writes the versions 1 and 2"
         raise UnsupportedIcebergVersion(location=str(name), version=version, reason=reason)
+    if unknown := unknown_transforms(table.metadata):
+        features = f"partitioning or sorting by the transform {' or '.join(unknown)}"
+        raise UnsupportedFeatureForWrite(verb="write to", location=str(name), features=features)
 
 
 def open_transaction(
@@ -244,6 +249,7 @@ def commit_properties(name: TableName, properties: Mapping[str, str], removed: S
     """Set and remove properties of a table in one commit, and return its newest version.
 
     Raises:
+        InvalidOption: the format version would become lower.
         UnsupportedIcebergVersion: the table has a format version that PyIceberg does not write.
         TableChanged: another writer changed the table first.
         ColumnChangeUnknown: the catalog did not say whether it has the change.
@@ -251,15 +257,25 @@ def commit_properties(name: TableName, properties: Mapping[str, str], removed: S
     """
     table = name.load()
     ensure_table_writable(name, table)
+    stored = {key: value for key, value in properties.items() if key != FORMAT_VERSION}
+    version = int(properties.get(FORMAT_VERSION, table.format_version))
+    if version < table.format_version:
+        expected = f"The table has format version {table.format_version}, which cannot be lowered."
+        raise InvalidOption(option=FORMAT_VERSION, value=properties[FORMAT_VERSION], expected=expected)
+    if version == table.format_version and not stored and not removed:
+        return table
     with translate_catalog_errors(str(name)):
         transaction = table.transaction()
-        if properties:
-            transaction.set_properties(dict(properties))
+        if version != table.format_version:
+            transaction.upgrade_table_version(2)
+        if stored:
+            transaction.set_properties(stored)
         if removed:
             transaction.remove_properties(*removed)
 
     def has_changed(metadata: TableMetadata) -> bool:
-        return properties.items() <= metadata.properties.items() and metadata.properties.keys().isdisjoint(removed)
+        is_set = metadata.format_version >= version and stored.items() <= metadata.properties.items()
+        return is_set and metadata.properties.keys().isdisjoint(removed)
 
     return _commit_metadata(name, transaction, has_changed)
 
@@ -391,11 +407,7 @@ class IcebergTransaction:
 
     @property
     def partition_fields(self) -> tuple[PartitionField, ...]:
-        """The partition fields that new files get.
-
-        Raises:
-            InvalidOption: a transform is unknown.
-        """
+        """The partition fields that new files get."""
         return read_partition_fields(self.metadata)
 
     @property

@@ -13,7 +13,7 @@ from typing import Any
 from widen.errors import ColumnAlreadyExists, InvalidOption, NotForIceberg, TableAlreadyExists, WidenError
 from widen.iceberg.catalog import CatalogSource, TableName, to_catalog
 from widen.iceberg.partitions import IDENTITY, parse_partition_by, read_partition_fields, resolve_partition_fields
-from widen.iceberg.properties import APPEND, OPERATION
+from widen.iceberg.properties import APPEND, OPERATION, ensure_settable
 from widen.iceberg.schema_conversion import to_model
 from widen.iceberg.table_commit import NewTable, create_iceberg_table, open_transaction
 from widen.log.commit_files import time_text
@@ -239,7 +239,7 @@ def create(
         rows: The rows of CREATE TABLE AS; None for an empty table.
 
     Raises:
-        InvalidOption: the statement has a location, or a column that is not in the table.
+        InvalidOption: the statement has a location, an unknown column, or a property that cannot be set.
         TableAlreadyExists: the catalog has the table.
     """
     name = catalog.name(statement.table)
@@ -266,6 +266,7 @@ def create(
         # The columns of a table bring its ids and its defaults with them.
         schema = map_fields(as_nullable(from_spark(rows.schema)), lambda _, field: field.only_metadata(COMMENT))
     fields = resolve_partition_fields(parse_partition_by(statement.partition_by), schema)
+    ensure_settable(statement.properties)
     comment = {} if statement.comment is None else {_COMMENT: statement.comment}
     new = NewTable(schema, fields, {**statement.properties, **comment})
     if rows is None:

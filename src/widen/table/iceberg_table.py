@@ -13,7 +13,7 @@ from widen.errors import InvalidOption, OptionMissing
 from widen.evolution.unify import FoldResult, Rest
 from widen.iceberg.catalog import CatalogSource, open_store, to_table_name
 from widen.iceberg.metadata_files import has_row_lineage
-from widen.iceberg.properties import BRANCH_STREAM, SOURCES, STREAM, read_sources
+from widen.iceberg.properties import ensure_not_own, ensure_settable, read_sources
 from widen.iceberg.schema_conversion import to_model
 from widen.iceberg.snapshots import (
     FILE_COLUMNS,
@@ -414,15 +414,16 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
         """Set properties in one commit, and return the table.
 
         Args:
-            properties: The values by name, e.g. ``{"write.target-file-size-bytes": "134217728"}``.
+            properties: The values by name, e.g. ``{"write.target-file-size-bytes": "134217728"}``. ``format-version``
+                upgrades the table from version 1 to 2.
 
         Raises:
-            InvalidOption: a property records what Widen has done, and is not to be set by hand.
+            InvalidOption: a property records what Widen has done, its name is reserved, or its value is not valid.
             UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
             ContentionError: another writer changed the table first, or the outcome is unknown.
             StorageError: the catalog returned an error.
         """
-        _ensure_not_own(properties)
+        ensure_settable(properties)
         self._table = commit_properties(self._name, properties)
         return self
 
@@ -440,7 +441,7 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
             StorageError: the catalog returned an error.
         """
         removed = list(dict.fromkeys(keys))
-        _ensure_not_own(removed)
+        ensure_not_own(removed)
         missing = next((key for key in removed if key not in self.refresh().properties), None)
         if missing is not None:
             raise InvalidOption(option="keys", value=missing, expected="Must be a property that is set.")
@@ -626,9 +627,3 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
 
     def _columns(self, point: ReadPoint) -> StructType:
         return to_model(point.schema, read_sources(self._table.properties, self.name))
-
-
-def _ensure_not_own(keys: Iterable[str]) -> None:
-    own = next((key for key in keys if key == SOURCES or key.startswith((STREAM, BRANCH_STREAM))), None)
-    if own is not None:
-        raise InvalidOption(option="properties", value=own, expected="Widen keeps its records there.")

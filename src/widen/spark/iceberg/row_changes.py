@@ -227,7 +227,7 @@ class SelectedRows:
         if not can_copy_here(self._source, writer, scan):
             raise NotLocal("it copies the files of the table")
         columns = StructType(tuple(field for field in self.schema if field.name in texts))
-        fields = [field for field in transaction.partition_fields if field.source[0] in texts]
+        fields = [field for field in transaction.partition_fields if field.is_of(texts)]
         is_plain = all(is_fully_nullable(field.type) for field in columns) and not has_length_rules(columns)
         if not is_plain or _limits(fields, columns):
             raise NotLocal("the columns have rules for what is in a value")
@@ -420,7 +420,7 @@ class SelectedRows:
         if not can_copy_here(self._source, writer, scan):
             return None
         columns = StructType(tuple(field for field in writer.schema if field.name in names))
-        fields = [field for field in transaction.partition_fields if field.source[0] in names]
+        fields = [field for field in transaction.partition_fields if field.is_of(names)]
         limits = _limits(fields, columns)
         with translate_spark_errors():
             rows = read_iceberg_files(self._source, self.schema, scan, UnknownPredicate(), place=(FILE, ROW))

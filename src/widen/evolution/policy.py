@@ -137,7 +137,8 @@ class FixedColumn:
 
     Args:
         can_widen: Whether its type may be widened in place.
-        is_required: Whether it is NOT NULL, and the table does not fill it itself.
+        is_required: Whether it is NOT NULL, and the table does not fill it where a record says null.
+        is_filled: Whether the table fills it where a record has no field for it.
         takes_values: Whether it takes values of records; an identity column that is always generated does not.
     """
 
@@ -145,6 +146,7 @@ class FixedColumn:
     reason: str
     can_widen: bool = True
     is_required: bool = False
+    is_filled: bool = False
     takes_values: bool = True
 
 
@@ -209,7 +211,8 @@ class Policy:
         """Whether the table may refuse a row in which all source fields are null."""
         # A condition, such as `a IS NOT NULL`, may be false for such a row. Only columns with conditions cannot be
         # widened.
-        return any(fixed.is_required or not fixed.can_widen for fixed in self.fixed_columns.values())
+        columns = self.fixed_columns.values()
+        return any(not fixed.can_widen or (fixed.is_required and not fixed.is_filled) for fixed in columns)
 
     def mode_of(self, source: Path) -> Mode:
         """Return the mode of a field: its own pin, else the pin of its nearest pinned ancestor, else the default.

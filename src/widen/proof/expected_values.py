@@ -45,6 +45,7 @@ from widen.proof.rules import (
     TimestampString,
     build_proof_rules,
     merge_record_fields,
+    read_defaults,
     source_columns_by_key,
     widest_record_column,
 )
@@ -96,6 +97,11 @@ class ExpectedRecord:
         self.rules: ProofRule = build_proof_rules(schema, policy)
         self.is_rescuing = role_field(schema, RESCUED) is not None
         self._part = _Part.RESCUED_FIELD if self.is_rescuing else _Part.FIELD
+        defaults = read_defaults(schema)
+        self.defaults = {
+            key: _expected_field(self.fields.get(key, ()), value, ValueCounts(), self._part)
+            for key, value in defaults.items()
+        }
 
     def expect(self, record: Mapping[str, Json]) -> tuple[Form, ValueCounts]:
         """Return the form that the row of a record must have, and the counts of its values.
@@ -104,7 +110,10 @@ class ExpectedRecord:
             record: A record from `widen.proof.json_reader.read_records`.
         """
         counts = ValueCounts()
-        return _expected_record(self.fields, self.rules.apply_to_record(record), counts, self._part), counts
+        ruled = self.rules.apply_to_record(record)
+        form = _expected_record(self.fields, ruled, counts, self._part)
+        missing = {key: value for key, value in self.defaults.items() if key not in ruled}
+        return {**form, **missing}, counts
 
 
 def _expected_record(fields: ColumnsByKey, record: Mapping[str, Json], counts: ValueCounts, part: _Part) -> Any:

@@ -33,6 +33,7 @@ from widen.proof.rules import (
     ProofRule,
     SourceColumn,
     build_proof_rules,
+    read_defaults,
     source_columns_by_key,
 )
 from widen.proof.source_reader import BLOCK_BYTES, FileValues, SourceEncoder
@@ -230,8 +231,9 @@ class SourceDigester:
     def __init__(self, schema: StructType, policy: Policy, layout: RecordLayout, limit: int = ALL) -> None:
         self._copy = partial(SourceDigester, schema, policy, layout, limit)
         self._make_encoder, self._sum = partial(SourceEncoder, schema, policy, layout), DigestSum(limit)
-        # Python reads what the native reader does not know: a sample of the fields, and envelopes.
-        readers = None if layout.has_sample or policy.envelope is not None else find_native_readers()
+        # Python reads what the native reader does not know: a sample of the fields, envelopes, and defaults.
+        is_plain = not layout.has_sample and policy.envelope is None and not read_defaults(schema)
+        readers = find_native_readers() if is_plain else None
         self._native = readers and readers.SourceReader(
             build_plan(source_columns_by_key(schema, policy), build_proof_rules(schema, policy)),
             role_field(schema, RESCUED) is not None,

@@ -6,17 +6,17 @@ Source: docs/evolution-rules.md#d6, #d10, #d13
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 from widen.evolution.policy import EpochUnit, Mode, Numbers, Policy, TextForm
 from widen.model.column_path import ELEMENT, VALUE, Path, format_path
-from widen.model.types import STRING, ArrayType, DataType, DecimalType, MapType, StructType, similarity_key
-from widen.proof.json_reader import DeepJson, Json, read_json, to_text
-from widen.protocol.column_metadata import is_computed
+from widen.model.types import STRING, ArrayType, DataType, DecimalType, Field, MapType, StructType, similarity_key
+from widen.proof.json_reader import DeepJson, Json, NumberToken, read_json, to_text
+from widen.protocol.column_metadata import DEFAULT, find_default, find_generation, find_identity, is_computed
 from widen.schema.source_metadata import FORM, role_of, source_key
 
 MASK = "***"
@@ -416,11 +416,69 @@ ColumnsByKey: TypeAlias = dict[str, FieldColumns]
 
 
 def computed_keys(schema: StructType) -> frozenset[str]:
-    """Return the fields whose columns the table fills itself where a record has no value; the proof leaves them out.
+    """Return the fields whose columns the table fills with values that the proof cannot tell; it leaves them out.
 
     The table has either the value of the source there or a computed one, and it does not say which.
     """
-    return frozenset(source_key(field) for field in schema if is_computed(field))
+    return frozenset(source_key(field) for field in schema if _is_left_out(field))
+
+
+def _is_left_out(field: Field) -> bool:
+    return is_computed(field) and read_default(field) is UNKNOWN
+
+
+UNKNOWN: Final = object()
+"""The value of a column that only the table computes."""
+
+
+def read_default(field: Field) -> Json | object:
+    """Return the value that a column has where its field is missing, as JSON; `UNKNOWN` if it is no plain literal.
+
+    Source: PROTOCOL.md#default-columns; Spark's literals
+    """
+    text = find_default(field)
+    if text is None or find_generation(field) is not None or find_identity(field) is not None:
+        return UNKNOWN
+    for pattern, read in _LITERALS.get(str(field.type).partition("(")[0], ()):
+        match = pattern.fullmatch(text.strip())
+        if match is not None:
+            return read(match[match.lastindex or 0])
+    return None if text.strip().upper() == "NULL" else UNKNOWN
+
+
+_WHOLE_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,18})")
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,15})?")
+_TEXT = re.compile(r"'([^'\\]*)'")
+_LITERALS: Mapping[str, Sequence[tuple[re.Pattern[str], Callable[[str], Json]]]] = {
+    **dict.fromkeys(("byte", "short", "integer", "long"), ((_WHOLE_NUMBER, NumberToken),)),
+    **dict.fromkeys(("double", "decimal"), ((_NUMBER, NumberToken),)),
+    "string": ((_TEXT, str), (_WHOLE_NUMBER, str)),
+    "boolean": ((re.compile("(?i:true)"), lambda _: True), (re.compile("(?i:false)"), lambda _: False)),
+    "date": ((re.compile(rf"(?i:date)?\s*'({_DATE.pattern})'"), DateString),),
+}
+"""By type the literals of which the proof knows the value."""
+
+
+def read_defaults(schema: StructType) -> dict[str, Json]:
+    """Return what the table has where a record has no field, by field; nulls are left out."""
+    found = {source_key(field): read_default(field) for field in schema if find_default(field) is not None}
+    return {key: cast(Json, value) for key, value in found.items() if value is not UNKNOWN and value is not None}
+
+
+def leave_out(schema: StructType, keys: Collection[str]) -> StructType:
+    """Return a schema in which the proof leaves out the columns of some fields that have a default."""
+    # An expression of which the proof does not know the value.
+    unknown = {DEFAULT: "current_user()"}
+    is_meant = (find_default(field) is not None and source_key(field) in keys for field in schema)
+    pairs = zip(schema, is_meant, strict=True)
+    return StructType(tuple(field.with_metadata(**unknown) if meant else field for field, meant in pairs))
+
+
+def without_defaults(schema: StructType) -> StructType:
+    """Return a schema in which a missing field is null in the columns whose default the proof knows."""
+    return StructType(
+        tuple(field if read_default(field) is UNKNOWN else field.without_metadata(DEFAULT) for field in schema)
+    )
 
 
 def source_columns_by_key(schema: StructType, policy: Policy) -> ColumnsByKey:
@@ -438,7 +496,7 @@ def _columns_by_key(struct: StructType, policy: Policy, path: Path, above: Path)
     by_key: dict[str, list[SourceColumn]] = {}
     for position, each in enumerate(struct):
         # Only columns at the top can have a role; a field of a record that is called _rescued is data.
-        if above or (role_of(each) is None and not is_computed(each)):
+        if above or (role_of(each) is None and not _is_left_out(each)):
             key = source_key(each)
             column = _source_column((*path, each.name), position, each.type, policy, (*above, key))
             if column is not None:

@@ -41,6 +41,7 @@ from widen.proof.rules import (
     FieldColumns,
     ProofRule,
     SourceColumn,
+    read_defaults,
     widest_record_column,
 )
 
@@ -123,8 +124,9 @@ class SourceEncoder:
     def __init__(self, schema: StructType, policy: Policy, layout: RecordLayout) -> None:
         self._reader, self._layout = SourceReader(schema, policy), layout
         matcher = LayoutMatcher(self._reader.fields, layout)
-        # The row of an envelope is only a part of its text.
-        self._match = matcher.match if policy.envelope is None else _no_match
+        # The row of an envelope is only a part of its text, and a default is not in it.
+        is_own_form = policy.envelope is None and not read_defaults(schema)
+        self._match = matcher.match if is_own_form else _no_match
 
     def encode(self, text: bytes, file_values: FileValues = ()) -> Iterable[EncodedRecord]:
         """Return the encoded row of each record in a text; see `SourceReader.read`.
@@ -219,6 +221,8 @@ class FastReader:
     def __init__(self, expectation: ExpectedRecord) -> None:
         self._counts = ValueCounts()
         self._spelling_changes = 0
+        self._defaults = expectation.defaults.keys()
+        self._fills_excluded = any(expectation.rules.rule_of(key).is_excluded for key in self._defaults)
         self._has_redaction, self._is_rescuing = expectation.rules.has_redaction, expectation.is_rescuing
         self._scan = json.JSONDecoder(
             object_pairs_hook=reject_duplicate_keys, parse_float=self._float, parse_constant=reject_constant
@@ -240,6 +244,8 @@ class FastReader:
             if records is None or len(records) != 1 or text.lstrip()[:1] == b"[":
                 return None
             record = add_file_values(records[0], file_values) if file_values else records[0]
+            if self._fills_excluded or not self._defaults <= record.keys():
+                return None
             form = self._read_record(self._handlers, record)
         # A KeyError is a key without a column, or a value of a type that its columns do not take.
         except (_NeedsExactPathError, KeyError):

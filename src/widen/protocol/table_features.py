@@ -15,7 +15,7 @@ from widen.errors import CorruptLog, FeatureRequired, UnsupportedFeatureForRead,
 from widen.model.column_path import fields, leaves
 from widen.model.types import StructType
 from widen.protocol.actions import Protocol
-from widen.protocol.column_metadata import DEFAULT, GENERATION, INVARIANT, START
+from widen.protocol.column_metadata import DEFAULT, GENERATION, INVARIANT, START, find_default
 from widen.protocol.table_properties import (
     CHECKPOINT_POLICY,
     CONSTRAINT_PREFIX,
@@ -394,3 +394,10 @@ def ensure_writable(protocol: Protocol, location: str) -> None:
 def _needed_features(version: int, newest: int, listed: tuple[str, ...] | None, role: str) -> list[str]:
     unknown = [f"{role} version {version}"] if version > newest else []
     return unknown + sorted(listed or ())
+
+
+def default_columns(schema: StructType, protocol: Protocol) -> frozenset[str]:
+    """Return the columns with a default; none if the table does not support defaults."""
+    if "allowColumnDefaults" not in supported_features(protocol):
+        return frozenset()
+    return frozenset(field.name for field in schema if find_default(field) is not None)

@@ -308,8 +308,9 @@ def find_violations(
     for key, slots in route.items():
         value = record.get(key)
         for slot in slots:
-            if slot.guard is not None and not _fits(slot, slot.guard, value):
-                yield FixedColumnViolation(location, key, slot, slot.guard, value)
+            guard = slot.guard
+            if guard is not None and (key in record or not guard.is_filled) and not _fits(slot, guard, value):
+                yield FixedColumnViolation(location, key, slot, guard, value)
             yield from _violations_inside(slot, value, location, key, ())
 
 

@@ -17,7 +17,16 @@ import msgspec
 
 from widen.evolution.policy import Policy, build_field_rules, unseen_hidden_fields
 from widen.json.document import BOM, InvalidJson, JsonDocument, parse_document, split_records
-from widen.json.field_rules import IS_CURRENT, VALID_FROM, VALID_TO, VERSION_FIELDS, FileFields, merge_file_fields
+from widen.json.field_rules import (
+    IS_CURRENT,
+    VALID_FROM,
+    VALID_TO,
+    VERSION_FIELDS,
+    FieldRule,
+    FieldRules,
+    FileFields,
+    merge_file_fields,
+)
 from widen.json.kinds import DOUBLE_WORD, INT_WORD, LONG_WORD, RECORD_WORD, Kind
 from widen.json.observation import (
     FieldObservation,
@@ -90,6 +99,29 @@ class OriginColumn:
 
 
 @dataclass(frozen=True, slots=True)
+class MissingColumn:
+    """The column that lists, of some columns of the table, those whose field a record does not have.
+
+    A null that a record says is no missing field, but both are null in the columns of the table.
+
+    Args:
+        names: The columns of the table.
+    """
+
+    column: str
+    names: frozenset[str]
+
+    def names_by_key(self, route: RecordRoute, rules: FieldRules) -> dict[str, frozenset[str]]:
+        """Return which of the columns each field of a record is for; an excluded field counts as missing."""
+        found = {
+            key: self.names.intersection(slot.name for slot in slots)
+            for key, slots in route.items()
+            if rules.at(key).take is not FieldRule.LEFT_OUT
+        }
+        return {key: names for key, names in found.items() if names}
+
+
+@dataclass(frozen=True, slots=True)
 class DecodedChunk:
     """Natively decoded records of one shape."""
 
@@ -124,12 +156,14 @@ class RowBuilder:
         base: StructType | None = None,
         origin: OriginColumn | None = None,
         file_fields: FileFields | None = None,
+        missing: MissingColumn | None = None,
     ) -> None:
         policy = policy or Policy()
-        self.schema, self._policy, self._base_schema = schema, policy, base
+        self.schema, self._policy, self._base_schema, self.missing = schema, policy, base, missing
         self.observation, self.origin, self._file_fields = Observation(), origin, file_fields
         self._file_prefixes: dict[str, bytes] = {}  # by file
         self._route, self._rules = build_routes(schema, policy), build_field_rules(schema, policy)
+        self._missing_names = {} if missing is None else missing.names_by_key(self._route, self._rules)
         self._fixed_route, self._refuses_nulls = fixed_column_route(self._route), policy.refuses_nulls
         self._redactor = Redactor(policy, schema)
         self._roles = {role: field.name for role in ROLES if (field := role_field(schema, role)) is not None}
@@ -144,7 +178,7 @@ class RowBuilder:
 
         Call it only when no texts are waiting.
         """
-        builder = RowBuilder(schema, self._policy, self._base_schema, self.origin, self._file_fields)
+        builder = RowBuilder(schema, self._policy, self._base_schema, self.origin, self._file_fields, self.missing)
         builder.observation, builder._search_budgets = self.observation, self._search_budgets
         builder.adapt()
         return builder
@@ -152,7 +186,8 @@ class RowBuilder:
     @property
     def takes_columns(self) -> bool:
         """Whether records of scalars may become columns without their texts."""
-        return self.origin is None and not self._search_budgets and self._policy.history is None
+        is_plain = self.origin is None and self.missing is None and self._policy.history is None
+        return is_plain and not self._search_budgets
 
     def scalar_field(self, key: str) -> ScalarField:
         """Return a field of records of scalars."""
@@ -335,6 +370,7 @@ class RowBuilder:
             self.observation.unclosed = min(at, self.observation.unclosed or at)
         values = {CORRUPT: kept, CORRUPT_AT: position_text(at) + (f" ({why})" if why else "")}
         row = {self._roles[role]: value for role, value in values.items() if role in self._roles}
+        row |= self._missing_cell(())
         yield row | self._origin_cell(kept, at) if self._has_origin(row) else row
 
     def _quarantined_records(self, text: str, at: RecordPosition, reason: str) -> Iterator[Row]:
@@ -364,8 +400,23 @@ class RowBuilder:
         row = to_row(self._route, ruled)
         if RESCUED in self._roles:
             row[self._roles[RESCUED]] = rescue(self._route, ruled)
+        row |= self._missing_cell(record)
         has_origin = self._has_origin(row)
         yield row | self._origin_cell(self._redactor.redact_record(record, text), at) if has_origin else row
+
+    def _missing_cell(self, keys: Iterable[str]) -> Row:
+        if self.missing is None:
+            return {}
+        found = frozenset().union(*(self._missing_names.get(key, frozenset()) for key in keys))
+        return {self.missing.column: sorted(self.missing.names - found)}
+
+    def missing_cells(self, texts: Sequence[bytes], positions: Sequence[RecordPosition]) -> list[list[str]]:
+        """Return the column of missing fields for decoded records."""
+        cells: list[list[str]] = []
+        for text, (file, _) in zip(texts, positions, strict=True):
+            keys = (*_fields(text.removeprefix(BOM)), *self.file_fields(file))
+            cells += self._missing_cell(keys).values()
+        return cells
 
     def _has_origin(self, row: Row) -> bool:
         return self.origin is not None and self.origin.is_for(row)

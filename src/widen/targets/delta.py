@@ -53,7 +53,7 @@ from widen.protocol.column_metadata import find_identity, is_computed
 from widen.protocol.data_skipping import UnknownPredicate
 from widen.protocol.file_statistics import HIDDEN_FIELDS, NO_STATS, split_paths
 from widen.protocol.table_configuration import TableConfiguration
-from widen.protocol.table_features import ensure_writable, supported_features
+from widen.protocol.table_features import default_columns, ensure_writable, supported_features
 from widen.protocol.table_properties import ENABLE_TYPE_WIDENING
 from widen.schema.alter import DROP_COLUMNS, with_operations
 from widen.schema.checks import table_format_of
@@ -81,7 +81,7 @@ from widen.spark.engine import Rows, is_local, require_spark
 from widen.spark.expression import ensure_deterministic_condition
 from widen.spark.ingest.batch import Batch, BatchResult, with_original_positions, with_quarantine_time
 from widen.spark.ingest.text_tasks import BatchWriteSpec
-from widen.spark.ingest.verification import Verification
+from widen.spark.ingest.verification import Side, Verification
 from widen.spark.ingest.write_files import DeltaRows, DeltaWriter
 from widen.spark.read.local_rows import plan_local_scan
 from widen.spark.read.scan import read_data_files, read_snapshot, select_files
@@ -89,6 +89,7 @@ from widen.spark.session import default_properties, find_active
 from widen.spark.source.source_files import to_place
 from widen.spark.spark_types import Column, DataFrame, SparkSession
 from widen.spark.write.parquet_writer import write_parquet
+from widen.spark.write.physical_layout import default_values_of
 from widen.targets.table_format import (
     NO_PARAMETERS,
     CommitResult,
@@ -234,7 +235,12 @@ class DeltaTarget(IngestTarget):
 
     def with_keys(self, rules: KeyRules | None) -> DeltaTarget:
         rules = match_recorded_keys(rules, self.key_rules, self.schema)
-        return replace(self, keys=rules, policy=policy_of_keys(self.policy, rules))
+        policy = policy_of_keys(self.policy, rules)
+        if rules is not None and rules.keeps_missing:
+            # What a partial record lacks is what its row has, and only a new row takes defaults.
+            fixed = {path: replace(each, is_filled=False) for path, each in policy.fixed_columns.items()}
+            policy = replace(policy, fixed_columns=fixed)
+        return replace(self, keys=rules, policy=policy)
 
     def interval_parameters(self, interval: TransactionId) -> Mapping[str, Any] | None:
         expected = (interval.app_id, str(interval.number))
@@ -256,7 +262,7 @@ class DeltaTarget(IngestTarget):
     def _verify_keys(
         self, rules: KeyRules, batch: Batch, snapshot: Snapshot, quarantine: QuarantineWrite | None, share: float
     ) -> Verification:
-        from widen.spark.ingest.keyed_verification import KeyedProof
+        from widen.spark.ingest.keyed_verification import KeyedProof, schema_of_records
 
         # Other commits may lie between the version that was read and this one, so the proof looks at the one before.
         before = open_snapshot(self.store, snapshot.version - 1) if snapshot.version else None
@@ -266,15 +272,16 @@ class DeltaTarget(IngestTarget):
             if here is not None:
                 return here
         view = None if before is None else before.with_metadata(snapshot.metadata)
+        schema = DeltaRows(self.store, snapshot).schema
         return KeyedProof(
             rules,
-            snapshot.schema,
+            schema,
             self.policy,
             None if view is None else read_snapshot(batch.spark, self.store, view),
             read_snapshot(batch.spark, self.store, snapshot),
             None if lists is None else lists.read(batch.spark),
             cast("DataFrame | None", quarantined_texts_of(quarantine, batch.spark)),
-        ).verify(batch.source_digests(snapshot.schema, self.policy), share)
+        ).verify(batch.source_digests(schema_of_records(schema, rules), self.policy), share)
 
     def _verify_keys_here(
         self,
@@ -287,9 +294,11 @@ class DeltaTarget(IngestTarget):
     ) -> Verification | None:
         """Do the same in this process; None if that takes Spark, which has then started."""
         from widen.spark.dml.keyed_files import DeltaFiles
+        from widen.spark.ingest.keyed_verification import schema_of_records
         from widen.spark.ingest.local_keyed_verification import LocalKeyedProof, TableVersions, prove_here
 
         before, after = versions
+        schema = DeltaRows(self.store, after).schema
 
         def build() -> LocalKeyedProof:
             plan_local_scan(after)
@@ -299,9 +308,12 @@ class DeltaTarget(IngestTarget):
                 to_adds(after.files()),
             )
             texts = cast("LocalFrame | None", quarantined_texts_of(quarantine, batch.spark))
-            return LocalKeyedProof(rules, after.schema, self.policy, files, lists, texts)
+            return LocalKeyedProof(rules, schema, self.policy, files, lists, texts)
 
-        return prove_here(batch.spark, build, lambda: batch.source_digests(after.schema, self.policy), share)
+        def read_source() -> Side:
+            return batch.source_digests(schema_of_records(schema, rules), self.policy)
+
+        return prove_here(batch.spark, build, read_source, share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,7 +415,8 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
         deleted = lists.read(spark) if rules.sequence_by else None
         if rules.is_strict and rules.sequence_by:
             ensure_no_equal_sequences(rows, old, deleted, rules)
-        with decide_changes(rows, old, deleted, rules, schema) as change:
+        defaults = default_values_of(schema, self.configuration.protocol) if rules.keeps_missing else {}
+        with decide_changes(rows, old, deleted, rules, schema, defaults) as change:
             written_rows = DeltaWriter(self.target.store, self.configuration).count_rows(_adds(result))
             ensure_same_count(change.records, written_rows)
             merged = result
@@ -490,7 +503,8 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
     def _write(
         self, batch: Batch, spec: BatchWriteSpec, rule: Column | None = None, condition: KeyCondition | None = None
     ) -> BatchResult:
-        writer = DeltaWriter(self.target.store, self.configuration, rule, condition)
+        keeps_missing = self.target.keys is not None and self.target.keys.keeps_missing
+        writer = DeltaWriter(self.target.store, self.configuration, rule, condition, fills_defaults=not keeps_missing)
         result = batch.write(spec, writer)
         # The statistics of the files count rows independently of the observation.
         rows = writer.count_rows(_adds(result))
@@ -1215,6 +1229,7 @@ def find_fixed_columns(state: TableState) -> Mapping[Path, FixedColumn]:
             f"{old.reason} and {new.reason}" if old.reason else new.reason,
             old.can_widen and new.can_widen,
             old.is_required or new.is_required,
+            old.is_filled or new.is_filled,
             old.takes_values and new.takes_values,
         )
     return columns
@@ -1225,8 +1240,10 @@ def _reasons(state: TableState) -> Iterator[tuple[Path, FixedColumn]]:
         yield (name,), FixedColumn(name, "a partition column")
     for path, column in fields(state.schema):
         if not column.nullable:
-            # The table fills a computed column itself, so a record need not have it.
-            yield path, FixedColumn(column.name, "NOT NULL", is_required=not is_computed(column))
+            # The table fills a computed column itself, so a record need not have it; of a default it may not say null.
+            has_default = path == (column.name,) and column.name in default_columns(state.schema, state.protocol)
+            is_required = has_default or not is_computed(column)
+            yield path, FixedColumn(column.name, "NOT NULL", is_required=is_required, is_filled=has_default)
         identity = find_identity(column)
         if identity is not None:
             takes_values = identity.allows_explicit

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial, reduce
+from types import MappingProxyType
 from typing import Any
 
 from widen.json.document import InvalidJson, document_to_json, parse_document
@@ -110,7 +111,12 @@ def _version_text(key: Column, number: Column, text: Column) -> Column:
 
 @contextmanager
 def decide_changes(
-    rows: DataFrame, old: DataFrame | None, deleted: DataFrame | None, rules: KeyRules, schema: StructType
+    rows: DataFrame,
+    old: DataFrame | None,
+    deleted: DataFrame | None,
+    rules: KeyRules,
+    schema: StructType,
+    defaults: Mapping[str, Column] = MappingProxyType({}),
 ) -> Iterator[KeyedChange]:
     """Find out what a batch does; the frames are good as long as this is open.
 
@@ -118,6 +124,7 @@ def decide_changes(
         rows: Its records, as `widen.spark.dml.keyed_rows.with_order` returns them.
         old: The rows of the table that may have one of the keys, likewise.
         deleted: The keys that were deleted, with their order; with history, each of their deletions.
+        defaults: What a new row has in columns of which its partial records say nothing.
     """
     if rules.history:
         with persist_source(_versions(rows, old, deleted, rules, schema)) as events:
@@ -134,7 +141,7 @@ def decide_changes(
             rest = None if new == records else rows_of_keys(newest, written, schema.names)
             yield KeyedChange(counts, records, rest, new, removed, gone)
             return
-        with persist_source(_patched(rows, old, deleted, written, rules, schema)) as patched:
+        with persist_source(_patched(rows, old, deleted, written, rules, schema, defaults)) as patched:
             with translate_spark_errors():
                 applied = patched.agg(F.coalesce(F.sum(_APPLIED), F.lit(0))).collect()[0][0]
             merged = int(applied) - new
@@ -154,6 +161,7 @@ def _patched(
     written: DataFrame,
     rules: KeyRules,
     schema: StructType,
+    defaults: Mapping[str, Column],
 ) -> DataFrame:
     """Return the new row of each key in `_ROW`, with the number of records of the batch that it is made of."""
     rescue = _RescueColumn.of(schema)
@@ -180,6 +188,10 @@ def _patched(
         new = event.getField(_ROW)
         rescued = {} if rescue is None else rescue.by_path(event.getField(_RESCUED))
         merged = F.struct(*_merge(state.getField(_ROW), new, schema, rescued)).cast(type_to_spark(schema))
+        is_new = state.getField(_ROW).isNull()
+        for name, value in defaults.items():
+            is_empty = is_new & merged.getField(name).isNull()
+            merged = merged.withField(quote_name(name), F.when(is_empty, value).otherwise(merged.getField(name)))
         is_reset = event.getField(IS_DELETE) | (event.getField(_SIDE) != _BATCH)
         is_gone = event.getField(IS_DELETE)
         result = F.when(is_gone, F.lit(None).cast(type_to_spark(schema))).when(is_reset, new).otherwise(merged)

@@ -33,6 +33,7 @@ from widen.model.types import (
 )
 from widen.protocol.actions import Add
 from widen.protocol.column_mapping import to_physical_path
+from widen.protocol.column_metadata import find_default
 from widen.protocol.data_skipping import And, Compare, IsNull, Not, Or, Predicate, UnknownPredicate
 from widen.protocol.file_statistics import FileStatistics
 from widen.schema.source_metadata import RESCUED, role_field, role_of, source_key
@@ -185,6 +186,8 @@ def _plan(table: KeyedTable, rules: KeyRules) -> _Plan | None:
     schema = table.schema
     if rules.keeps_missing and not (rules.sequence_by is not None and can_merge(schema)):
         return None
+    if rules.keeps_missing and any(find_default(field) is not None for field in schema):
+        return None  # Spark evaluates the defaults that a new row takes
     if not (rules.is_plain or table.can_write_rows):
         return None
     keys = [each for each in (KeyColumns.of(schema, path) for path in rules.key) if each is not None]

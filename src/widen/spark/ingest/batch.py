@@ -30,10 +30,11 @@ from widen.json.observation import Observation, RecordPosition
 from widen.log.commit_outcome import discard_folder
 from widen.model.types import StructType
 from widen.proof.source_reader import FileTasks, FileValueReader
-from widen.rows.row_builder import ORIGIN_FIELDS, OriginColumn
+from widen.rows.row_builder import ORIGIN_FIELDS, MissingColumn, OriginColumn
 from widen.spark.engine import LocalFrame, Rows, is_local, require_spark
 from widen.spark.errors import is_out_of_memory, translate_spark_errors
 from widen.spark.ingest.text_tasks import (
+    MISSING_FIELDS,
     NOTE,
     NOTES,
     ORIGIN,
@@ -502,17 +503,20 @@ def write_fitting(texts: RawTexts, spec: BatchWriteSpec, writer: TableWriter) ->
         RowRefused: the table cannot hold a row, and no rule foresaw it.
     """
     rule = writer.violated_rule()
+    if writer.defaults:
+        spec = replace(spec, missing=MissingColumn(MISSING_FIELDS, writer.defaults))
     if rule is None and not spec.policy.fixed_columns:
         metrics = _new_metrics()
         # Notes travel in rows of their own. They are observed before the filter drops these rows.
-        rows = writer.fill(build_rows(texts, spec)).observe(metrics, notes_aggregate().alias(NOTES))
+        rows = _fill(build_rows(texts, spec), spec, writer).observe(metrics, notes_aggregate().alias(NOTES))
         with observable_jobs(rows.sparkSession):
             files = writer.write(rows.where(F.col(NOTE).isNull()).drop(NOTE))
         return BatchResult(files, _to_observation(metrics.get))
     # Where only some values violate the rule, the other rows need not carry their texts.
     named = writer.find_text_partitions() if rule is not None else ()
     origin = OriginColumn(ORIGIN, is_for_all=named is None, partition_by=named or ())
-    rows = writer.fill(build_rows(texts, replace(spec, origin=origin)))
+    spec = replace(spec, origin=origin)
+    rows = _fill(build_rows(texts, spec), spec, writer)
     reason = F.col(f"{ORIGIN}.{_REASON}")
     # A row with a note has no data, and would violate most rules.
     broken = F.coalesce(reason, F.lit(None).cast("string") if rule is None else F.when(F.col(NOTE).isNull(), rule))
@@ -530,6 +534,16 @@ def write_fitting(texts: RawTexts, spec: BatchWriteSpec, writer: TableWriter) ->
         files,
         with_rule_violations(seen, quarantined_count - seen.quarantined),
         quarantined_records if quarantined_count else None,
+    )
+
+
+def _fill(rows: DataFrame, spec: BatchWriteSpec, writer: TableWriter) -> DataFrame:
+    if spec.missing is None:
+        return writer.fill(rows, lambda _: F.lit(True))
+    missing = F.col(spec.missing.column)
+    # The row with the note of a task is no record.
+    return writer.fill(rows, lambda name: F.coalesce(F.array_contains(missing, name), F.lit(False))).drop(
+        spec.missing.column
     )
 
 

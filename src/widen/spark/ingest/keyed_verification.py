@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from functools import partial, reduce
@@ -49,10 +49,10 @@ from widen.proof.canonical import (
     digest,
     encode_form,
 )
-from widen.proof.expected_values import NOT_STORED, expected_value
+from widen.proof.expected_values import NOT_STORED, ExpectedRecord, expected_value
 from widen.proof.json_reader import NumberToken
 from widen.proof.row_reader import RowReader
-from widen.proof.rules import DateString, SourceColumn, source_columns_by_key, to_temporal
+from widen.proof.rules import DateString, SourceColumn, source_columns_by_key, to_temporal, without_defaults
 from widen.proof.source_reader import SourceReader
 from widen.schema.source_metadata import source_key
 from widen.schema.table_state import referenced_columns
@@ -192,6 +192,11 @@ class KeyedProof:
         return records.select(kept, *columns).select(f"{_PROOF}.*", is_delete)
 
 
+def schema_of_records(schema: StructType, rules: KeyRules) -> StructType:
+    """Return the schema by which records are read: only a new row takes defaults where partial records say nothing."""
+    return without_defaults(schema) if rules.keeps_missing else schema
+
+
 _PROOF = "__widen_proof"
 
 
@@ -233,18 +238,21 @@ class KeyReader:
     Args:
         family: Whether sequences are numbers, times or texts; empty without a sequence.
         columns: The columns of the sequence outside of arrays, which may hold a number as a time, and a time as one.
+        defaults: What a new row has where its partial records say nothing.
     """
 
     rules: KeyRules
     family: str
     columns: tuple[SourceColumn, ...] = ()
+    defaults: Mapping[str, Any] = field(default_factory=dict)
 
     @staticmethod
     def of(rules: KeyRules, schema: StructType, policy: Policy) -> KeyReader:
         """Return the reader for a table: the first column of the sequence says which of the three it is."""
         places = [] if rules.sequence_by is None else find_places(schema, rules.sequence_by)
+        defaults = ExpectedRecord(schema, policy).defaults if rules.keeps_missing else {}
         if rules.sequence_by is None or not places:
-            return KeyReader(rules, "")
+            return KeyReader(rules, "", (), defaults)
         first = places[0][0]
         family = "text" if first == STRING else "time" if _is_time(first) else "number"
         levels = [source_columns_by_key(schema, policy)]
@@ -253,7 +261,7 @@ class KeyReader:
             wanted = fold_path((name,))
             columns = [each for level in levels for key in level if fold_path((key,)) == wanted for each in level[key]]
             levels = [each.fields for each in columns if each.fields is not None]
-        return KeyReader(rules, family, tuple(each for each in columns if each.dim == 0))
+        return KeyReader(rules, family, tuple(each for each in columns if each.dim == 0), defaults)
 
     def key(self, form: Form) -> bytes | None:
         """Return the key, None if a field of it is missing, null or not a scalar."""
@@ -416,7 +424,7 @@ def quarantined_rows(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the keys and the digests of quarantined texts."""
     freeze_imports()
-    source = SourceReader(schema, policy)
+    source = SourceReader(schema_of_records(schema, reader.rules), policy)
 
     def rows() -> Iterator[dict[str, Any]]:
         for text in chain.from_iterable(batch.column(0).to_pylist() for batch in batches):
@@ -659,7 +667,8 @@ def _has_merged(
     for order in islice(product(*ties), _MAX_TRIES):
         form = base
         for row in chain.from_iterable(order):
-            form = None if row[IS_DELETE] else _merge_forms(form, msgspec.msgpack.decode(row[FORM]))
+            base_form = dict(reader.defaults) if form is None else form
+            form = None if row[IS_DELETE] else _merge_forms(base_form, msgspec.msgpack.decode(row[FORM]))
         if now == ([] if form is None else [digest(form)]):
             for row in records[:1] if now else ():
                 _count_kept(totals, row)

@@ -35,11 +35,19 @@ from widen.json.observation import (
     observation_signature,
 )
 from widen.model.column_path import as_nullable
-from widen.model.types import BINARY, LONG, STRING, Field, StructType
+from widen.model.types import BINARY, LONG, STRING, ArrayType, Field, StructType
 from widen.protocol.partition_values import NUL, NULL_TEXTS, has_no_partition, limit_of_partition
 from widen.rows.column_assembler import ColumnAssembler
 from widen.rows.native_decoder import NativeDecoder
-from widen.rows.row_builder import ORIGIN_FIELDS, REASON, DecodedChunk, OriginColumn, RowBuilder, RowCondition
+from widen.rows.row_builder import (
+    ORIGIN_FIELDS,
+    REASON,
+    DecodedChunk,
+    MissingColumn,
+    OriginColumn,
+    RowBuilder,
+    RowCondition,
+)
 from widen.rows.shape import RecordShape
 from widen.spark.arrow_types import to_arrow_schema
 from widen.spark.errors import find_known_failure
@@ -67,6 +75,9 @@ from widen.spark.write.arrow_writer import PartFile, Sink
 
 ORIGIN = "_widen_origin"
 """The origin column of rows; see `widen.rows.row_builder.OriginColumn`."""
+
+MISSING_FIELDS = "_widen_missing"
+"""The column of missing fields of rows; see `widen.rows.row_builder.MissingColumn`."""
 
 NOTE = "_widen_note"
 """The column with the note of a task. Rows with a note have no data."""
@@ -103,6 +114,7 @@ class BatchWriteSpec:
         is_exhaustive: Whether tasks read everything even if they know that the plan will change.
         sink: Where tasks write the rows; None if they return them.
         origin: The column with the texts of quarantined records. Tasks that write the rows leave these records out.
+        missing: The column that says which columns with a default a record has no field for.
     """
 
     base: StructType | None
@@ -112,6 +124,7 @@ class BatchWriteSpec:
     is_exhaustive: bool = False
     sink: Sink | None = None
     origin: OriginColumn | None = None
+    missing: MissingColumn | None = None
     file_fields: FileFields | None = None
     max_record_bytes: int = MAX_RECORD_BYTES
 
@@ -119,7 +132,8 @@ class BatchWriteSpec:
     def row_schema(self) -> StructType:
         """The schema of the rows that tasks make."""
         origin = () if self.origin is None else (Field(self.origin.column, _ORIGIN),)
-        return StructType((*self.schema.fields, *origin))
+        missing = () if self.missing is None else (Field(self.missing.column, ArrayType(STRING)),)
+        return StructType((*self.schema.fields, *origin, *missing))
 
     def next_schema(self, seen: Observation) -> StructType:
         """Return the schema of the plan for the prior and a new observation."""
@@ -315,7 +329,7 @@ class _TextTask:
 
     def __init__(self, spec: BatchWriteSpec, schema: pa.Schema, *, makes_rows: bool = True) -> None:
         self._spec, self._schema, self._makes_rows = spec, schema, makes_rows
-        self._builder = RowBuilder(spec.schema, spec.policy, spec.base, spec.origin, spec.file_fields)
+        self._builder = RowBuilder(spec.schema, spec.policy, spec.base, spec.origin, spec.file_fields, spec.missing)
         self._rows, self._next_check, self._next_schema_rows = 0, EARLY_CHECKS[0], MIN_COUNTED_RECORDS
         self._size_bytes = self._counted_bytes = 0  # of the texts that wait, and of those before
         self._columns: list[pa.RecordBatch] = []  # the rows of the records that needed no text
@@ -557,10 +571,10 @@ def _decode_natively(builder: RowBuilder, native: NativeDecoder, schema: pa.Sche
     batch = native.decode(schema)
     builder.finish_native(batch)
     if batch.rows is not None:
-        if builder.origin is None:
+        if builder.origin is None and builder.missing is None:
             yield batch.rows
         else:
-            arrays = _with_origins(builder, list(batch.rows.columns), schema, *batch.kept())
+            arrays = _with_own_columns(builder, list(batch.rows.columns), schema, *batch.kept())
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
     rows = builder.pop_rows()
     if rows:
@@ -584,19 +598,22 @@ def observe_chunk(builder: RowBuilder) -> None:
 def _root_arrays(
     assembler: ColumnAssembler, builder: RowBuilder, chunk: DecodedChunk, schema: pa.Schema
 ) -> list[pa.Array]:
-    """Return the arrays of the columns, and of the origin column if the rows have one."""
+    """Return the arrays of the columns, and of the columns that are not of the table if the rows have some."""
     arrays = _struct(assembler, chunk.shape, chunk.records, list(schema))
-    return _with_origins(builder, arrays, schema, chunk.texts, chunk.positions)
+    return _with_own_columns(builder, arrays, schema, chunk.texts, chunk.positions)
 
 
-def _with_origins(
+def _with_own_columns(
     builder: RowBuilder,
     arrays: list[pa.Array],
     schema: pa.Schema,
     texts: Sequence[bytes],
     positions: Sequence[RecordPosition],
 ) -> list[pa.Array]:
-    """Return columns with the origin column of their records, if the rows have one."""
+    """Return columns with the origin of their records and with their missing fields, if the rows have these columns."""
+    if builder.missing is not None:
+        at = schema.get_field_index(builder.missing.column)
+        arrays[at] = pa.array(builder.missing_cells(texts, positions), schema.field(at).type)
     if builder.origin is not None:
         at = schema.get_field_index(builder.origin.column)
         is_wanted = _has_origin(builder.origin, pa.RecordBatch.from_arrays(arrays, schema=schema))

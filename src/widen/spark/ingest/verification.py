@@ -36,7 +36,7 @@ from widen.proof.json_reader import split_into_parts, split_lines
 from widen.proof.record_digests import DigestSum, RowDigester, SourceDigester, find_native_readers, read_csv_texts
 from widen.proof.row_encoder import LayoutMatcher, RecordLayout, learn_layout
 from widen.proof.row_reader import RowReader
-from widen.proof.rules import build_proof_rules
+from widen.proof.rules import build_proof_rules, read_defaults
 from widen.proof.source_reader import (
     FilePart,
     FileTasks,
@@ -438,7 +438,7 @@ def build_text_side(source: TextSource, schema: StructType, policy: Policy) -> S
     fields, tasks = source.fields, source.tasks
     # Where a key may be data, or be rescued, a null is not the same as nothing, so that a layout does not fit.
     # Records that get fields from their files are always parsed.
-    is_plain = build_proof_rules(schema, policy).is_plain and policy.envelope is None
+    is_plain = build_proof_rules(schema, policy).is_plain and policy.envelope is None and not read_defaults(schema)
     has_layout = is_plain and fields is None and role_field(schema, RESCUED) is None
     # Where this process would read the texts for a sample, it parses all of them in the same time.
     has_layout = has_layout and not (tasks is None and is_local(source.spark))

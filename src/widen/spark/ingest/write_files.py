@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -30,6 +30,7 @@ from widen.protocol.column_metadata import DEFAULT, is_computed
 from widen.protocol.file_statistics import private_columns
 from widen.protocol.partition_values import partition_limits
 from widen.protocol.table_configuration import TableConfiguration
+from widen.protocol.table_features import default_columns, supported_features
 from widen.rows.row_builder import RowCondition
 from widen.spark.arrow_types import to_arrow_schema
 from widen.spark.dml.change_context import count_written_rows
@@ -91,8 +92,16 @@ class TableWriter(Interface):
     def from_parts(self, parts: Sequence[PartFile]) -> Sequence[WrittenFile]:
         """Return the files that tasks have written to the sink."""
 
-    def fill(self, rows: DataFrame) -> DataFrame:
-        """Return rows with a value in the null columns that the table computes; they may have further columns."""
+    @property
+    def defaults(self) -> frozenset[str]:
+        """The columns with a default."""
+
+    def fill(self, rows: DataFrame, is_missing: Callable[[str], Column]) -> DataFrame:
+        """Return rows with a value in the columns that the table computes; they may have further columns.
+
+        Args:
+            is_missing: Returns of a column with a default whether a record has no field for it.
+        """
 
     def violated_rule(self) -> Column | None:
         """Return the message of the first rule that a row violates, or null; None if the table has no rules.
@@ -187,12 +196,14 @@ class DeltaWriter(TableWriter):
         table: The configuration of the table when the files are committed.
         rule: The message of a rule of the ingestion that a row violates, or null; None if it has none.
         condition: The same rule for tasks of this process.
+        fills_defaults: Whether a missing field takes the default of its column.
     """
 
     store: LogStore
     table: TableConfiguration
     rule: Column | None = None
     condition: RowCondition | None = None
+    fills_defaults: bool = True
 
     def find_sink(self, spark: SparkSession) -> Sink | None:
         if self.rule is not None:
@@ -216,9 +227,14 @@ class DeltaWriter(TableWriter):
         names = [physical_name(by_name[name], self.table.mapping) for name in self.table.partition_columns]
         return [to_partitioned_add(names, part) if part.partition else part.to_add() for part in parts]
 
-    def fill(self, rows: DataFrame) -> DataFrame:
+    @property
+    def defaults(self) -> frozenset[str]:
+        return default_columns(self.table.schema, self.table.protocol) if self.fills_defaults else frozenset()
+
+    def fill(self, rows: DataFrame, is_missing: Callable[[str], Column]) -> DataFrame:
         """Return rows with defaults, generated values and identities."""
-        return fill_computed_columns(rows, self.table.schema, self.table.protocol)
+        fills = is_missing if self.fills_defaults else lambda _: F.lit(False)
+        return fill_computed_columns(rows, self.table.schema, self.table.protocol, fills)
 
     def violated_rule(self) -> Column | None:
         """Return the message of the first rule that a row violates, or of the first value that no partition holds.
@@ -264,7 +280,9 @@ class DeltaRows(TableRows):
 
     @property
     def schema(self) -> StructType:
-        return self.snapshot.schema
+        # Without the feature nobody applies the defaults that a schema has.
+        schema, is_used = self.snapshot.schema, "allowColumnDefaults" in supported_features(self.snapshot.protocol)
+        return schema if is_used else StructType(tuple(field.without_metadata(DEFAULT) for field in schema))
 
     @property
     def size_bytes(self) -> int:
@@ -360,7 +378,12 @@ class IcebergWriter(TableWriter):
         is_sorted = bool(self.sort_by)
         return [IcebergFile(part.path, part.size_bytes, part.stats, part.partition, is_sorted) for part in parts]
 
-    def fill(self, rows: DataFrame) -> DataFrame:
+    @property
+    def defaults(self) -> frozenset[str]:
+        """No columns: see `fill`."""
+        return frozenset()
+
+    def fill(self, rows: DataFrame, is_missing: Callable[[str], Column]) -> DataFrame:
         """Return the rows unchanged: Iceberg tables have no computed columns."""
         return rows
 

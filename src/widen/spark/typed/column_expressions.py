@@ -537,14 +537,18 @@ class TypedViolation:
 
 
 def find_typed_violations(
-    fields: Mapping[str, Typed], route: RecordRoute, samples: Samples = Samples.MASKED
+    fields: Mapping[str, Typed],
+    route: RecordRoute,
+    samples: Samples = Samples.MASKED,
+    missing: Mapping[str, Column] | None = None,
 ) -> list[TypedViolation]:
     """Return the violations that records may have; empty if the table has no fixed columns.
 
     Args:
         samples: How reasons show values.
+        missing: Of the columns that the table fills, whether a record has no field for them.
     """
-    return list(_find_violations(fields, fixed_column_route(route), (), samples))
+    return list(_find_violations(fields, fixed_column_route(route), (), samples, missing or {}))
 
 
 def violation_reason(violations: Sequence[TypedViolation]) -> Column:
@@ -574,23 +578,31 @@ def observe_violations(violations: Sequence[TypedViolation], counts: Sequence[in
 
 
 def _find_violations(
-    fields: Mapping[str, Typed], route: RecordRoute, above: Path, samples: Samples
+    fields: Mapping[str, Typed], route: RecordRoute, above: Path, samples: Samples, missing: Mapping[str, Column]
 ) -> Iterator[TypedViolation]:
     for key, slots in route.items():
         values, data_type = fields.get(key, (F.lit(None), None))
         for slot in slots:
             if slot.guard is not None:
-                yield from _column_violations((*above, key), values, data_type, slot, slot.guard, samples)
+                is_missing = missing.get(slot.name) if slot.guard.is_filled else None
+                yield from _column_violations((*above, key), values, data_type, slot, slot.guard, samples, is_missing)
             if slot.record is not None and not slot.dim and isinstance(data_type, StructType):
-                yield from _find_violations(fields_of(values, data_type), slot.record, (*above, key), samples)
+                yield from _find_violations(fields_of(values, data_type), slot.record, (*above, key), samples, {})
 
 
 def _column_violations(
-    source: Path, values: Column, data_type: DataType | None, slot: ColumnSlot, guard: FixedColumn, samples: Samples
+    source: Path,
+    values: Column,
+    data_type: DataType | None,
+    slot: ColumnSlot,
+    guard: FixedColumn,
+    samples: Samples,
+    is_missing: Column | None,
 ) -> Iterator[TypedViolation]:
     path, column = format_path(source), f"and column {slot.name} is {guard.reason}"
     if guard.is_required:
-        yield TypedViolation(source, Kind(NULL_WORD), values.isNull(), F.lit(f"{path} is null, {column}"))
+        is_null = values.isNull() if is_missing is None else values.isNull() & ~is_missing
+        yield TypedViolation(source, Kind(NULL_WORD), is_null, F.lit(f"{path} is null, {column}"))
     if not guard.takes_values and data_type is not None:
         text = F.lit(f"{path} has a value, but column {slot.name} is {guard.reason}")
         yield TypedViolation(source, kind_of(data_type), values.isNotNull(), text)

@@ -51,9 +51,10 @@ from widen.model.types import (
     Field,
     MapType,
     StructType,
+    quote_name,
     similarity_key,
 )
-from widen.proof.rules import ColumnsByKey, computed_keys, source_columns_by_key
+from widen.proof.rules import ColumnsByKey, computed_keys, leave_out, read_defaults, source_columns_by_key
 from widen.rows.row import RecordRoute, build_routes
 from widen.rows.row_builder import ORIGIN_FIELDS
 from widen.spark.engine import Rows
@@ -75,7 +76,7 @@ from widen.spark.ingest.verification import (
 from widen.spark.ingest.write_files import TableRows, TableWriter
 from widen.spark.read.local_rows import java_float, java_number
 from widen.spark.source.file_ranges import Typed, field_steps, fields_of
-from widen.spark.source.source_files import SourceFile
+from widen.spark.source.source_files import SourceFile, file_key_column
 from widen.spark.spark_types import Column, DataFrame, F, SparkSession
 from widen.spark.typed.column_copy import SourceFooter, find_column_copy, read_first_rows, read_source_footers
 from widen.spark.typed.column_expressions import (
@@ -224,11 +225,13 @@ class TypedBatch:
             for number, part in enumerate(prepared):
                 part_paths = [path for path in paths if self._homes.get(path.partition("/")[0]) == number]
                 rows = cast(DataFrame, table.read(part.records.frame.sparkSession, part_paths))
-                sides.append(_row_digests(rows, part.schema, table.schema, policy))
+                # Where a part lacks a field, its column has the default, which the fields say nothing of.
+                lacking = read_defaults(table.schema).keys() - {*part.schema.names}
+                sides.append(_row_digests(rows, part.schema, leave_out(table.schema, lacking), policy))
             if quarantined_records is not None:
                 # A quarantined text has the computed fields, too.
                 schemas = [part.schema for part in self._prepare_parts(table.schema, policy)]
-                computed, columns = computed_keys(table.schema), source_columns_by_key(table.schema, policy)
+                computed, columns = self._left_out(table.schema), source_columns_by_key(table.schema, policy)
                 quarantined = cast(DataFrame, quarantined_records())
                 text = F.col(quarantined.columns[0])
                 text = _comparable_quarantined_records(text, schemas, computed, columns)
@@ -242,8 +245,17 @@ class TypedBatch:
         )
 
     def _prepare_for_proof(self, schema: StructType, policy: Policy) -> list[PreparedRecords]:
-        computed = computed_keys(schema)
+        computed = self._left_out(schema)
         return [part.without(computed) for part in self._prepare_parts(schema, policy)]
+
+    def _left_out(self, schema: StructType) -> frozenset[str]:
+        """Return the fields that the proof does not compare: also those that only some files of a part have."""
+        left_out = set(computed_keys(schema))
+        for key in read_defaults(schema):
+            by_file = (each.names_by_file().values() for each in self.parts if each.names_by_file is not None)
+            if any(len({key in names for names in files}) > 1 for files in by_file):
+                left_out.add(key)
+        return frozenset(left_out)
 
     def _prepare_parts(self, base: StructType | None, policy: Policy) -> list[PreparedRecords]:
         return [prepare_records(part, self.name, base, policy) for part in self.parts]
@@ -327,14 +339,33 @@ class _Writing:
         if copied is not None:
             return copied
         columns = to_columns(self.part.fields, schema, policy)
-        violations = find_typed_violations(self.part.fields, route, policy.samples)
+        marks = self._missing_marks(route)
+        violations = find_typed_violations(self.part.fields, route, policy.samples, marks)
         if rule is None and not violations:
             records = self.part.records
-            # Only quarantined records need their position, which costs Spark a row index.
-            rows = records.frame if records.unplaced is None else records.unplaced
-            files = self.writer.write(self.writer.fill(rows.select(*columns)))
+            # Only quarantined records need their position, which costs Spark a row index, and files with different
+            # fields.
+            rows = records.frame if records.unplaced is None or marks else records.unplaced
+            files = self.writer.write(self._fill(rows.select(*columns, *_alias_marks(marks))).drop(*map(_mark, marks)))
             return BatchResult(files, Observation(records=self.writer.count_rows(files)))
-        return self._write_fitting(columns, violations, rule)
+        return self._write_fitting(columns, violations, rule, marks)
+
+    def _missing_marks(self, route: RecordRoute) -> dict[str, Column]:
+        """Return of each column with a default whether a record has no field for it: its file says so."""
+        records, defaults = self.part.records, sorted(self.writer.defaults)
+        names_by_file = records.names_by_file() if defaults and records.names_by_file is not None else {}
+        marks: dict[str, Column] = {}
+        for name in defaults:
+            columns = (*self.part.fields, *self.part.pending)
+            keys = [key for key in columns if any(slot.name == name for slot in route.get(key, ()))]
+            lacking = [file for file, names in names_by_file.items() if names.isdisjoint(keys)]
+            marks[name] = F.lit(not keys)
+            if keys and lacking and records.place is not None:
+                marks[name] = file_key_column(records.place.getField("file")).isin(lacking)
+        return marks
+
+    def _fill(self, rows: DataFrame) -> DataFrame:
+        return self.writer.fill(rows, lambda name: F.col(quote_name(_mark(name))))
 
     def _copy(self, route: RecordRoute) -> BatchResult | None:
         """Let tasks copy the files, if nothing in them has to be converted; see `widen.spark.typed.column_copy`."""
@@ -351,25 +382,42 @@ class _Writing:
         return BatchResult(files, Observation(records=self.writer.count_rows(files)))
 
     def _write_fitting(
-        self, columns: Sequence[Column], violations: Sequence[TypedViolation], rule: Column | None
+        self,
+        columns: Sequence[Column],
+        violations: Sequence[TypedViolation],
+        rule: Column | None,
+        marks: Mapping[str, Column],
     ) -> BatchResult:
         flags = [f"{_VIOLATION}{number}" for number in range(len(violations))]
         conditions = [violation.is_violated.alias(flag) for violation, flag in zip(violations, flags, strict=True)]
         rows = self.part.records.frame.select(
-            *columns, *conditions, _origin(self.part, violation_reason(violations)).alias(_ORIGIN)
+            *columns,
+            *_alias_marks(marks),
+            *conditions,
+            _origin(self.part, violation_reason(violations)).alias(_ORIGIN),
         )
         reason = F.col(f"{_ORIGIN}.{ORIGIN_FIELDS[-1]}")
         # Rules may be about computed columns, so these are filled first.
-        rows = self.writer.fill(rows).withColumn(_BROKEN, reason if rule is None else F.coalesce(reason, rule))
+        rows = self._fill(rows).withColumn(_BROKEN, reason if rule is None else F.coalesce(reason, rule))
         with translate_spark_errors():
             number, *counts = rows.agg(F.count(_BROKEN), *map(F.count_if, flags)).collect()[0]
-        files = self.writer.write(rows.where(F.col(_BROKEN).isNull()).drop(_BROKEN, _ORIGIN, *flags))
+        helpers = (_BROKEN, _ORIGIN, *flags, *map(_mark, marks))
+        files = self.writer.write(rows.where(F.col(_BROKEN).isNull()).drop(*helpers))
         origin = (F.col(f"{_ORIGIN}.{name}").alias(name) for name in ORIGIN_FIELDS[:-1])
         quarantined_records = rows.where(F.col(_BROKEN).isNotNull()).select(
             *origin, F.col(_BROKEN).alias(ORIGIN_FIELDS[-1])
         )
         seen = Observation(self.writer.count_rows(files), 0, {}, number, observe_violations(violations, counts))
         return BatchResult(files, seen, quarantined_records if number else None)
+
+
+def _alias_marks(marks: Mapping[str, Column]) -> list[Column]:
+    return [column.alias(_mark(name)) for name, column in marks.items()]
+
+
+def _mark(name: str) -> str:
+    """Return the column that says whether the records have no field for a column of the table."""
+    return f"_widen_missing_{name}"
 
 
 def _origin(part: PreparedRecords, reason: Column) -> Column:

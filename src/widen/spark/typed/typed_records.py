@@ -73,6 +73,7 @@ from widen.spark.source.source_files import (
     decode_uri,
     file_key_column,
     source_error_reason,
+    source_file_key,
     unusable_source,
 )
 from widen.spark.spark_types import (
@@ -109,6 +110,7 @@ class TypedRecords:
         head: Returns the first records of the first file, or some records of a DataFrame; None if that takes long.
         is_head_all: Whether a head with fewer than `HEAD_RECORDS` has all records.
         files: The Parquet files whose columns these are, if tasks can read them; empty if the records have more fields.
+        names_by_file: Returns the fields of each of several files with different schemas, by `source_file_key`.
     """
 
     frame: DataFrame
@@ -118,6 +120,7 @@ class TypedRecords:
     head: Callable[[], DataFrame] | None = None
     is_head_all: bool = False
     files: tuple[SourceFile, ...] = ()
+    names_by_file: Callable[[], Mapping[str, frozenset[str]]] | None = None
 
     def coalesce(self, partitions: int) -> TypedRecords:
         """Return the records in at most so many partitions."""
@@ -278,7 +281,19 @@ def _records(frame: DataFrame, source: SourceFiles, paths: Sequence[str], file_f
     names = map(str, range(len(named)))
     files = () if from_files else _find_task_files(frame.sparkSession, source, paths)
     unplaced, is_one = frame.select("*", *fields).toDF(*names), len(paths) == 1
-    return replace(add_fields(frame), unplaced=unplaced, head=head, is_head_all=is_one, files=files)
+    found = add_fields(frame)
+    # Spark finds one schema for all of them, except of Avro.
+    names_by_file = None
+    if not (is_one or source.format is FileFormat.AVRO):
+        names_by_file = partial(_names_by_file, _reader(frame.sparkSession, source), paths, found.schema)
+    return replace(found, unplaced=unplaced, head=head, is_head_all=is_one, files=files, names_by_file=names_by_file)
+
+
+def _names_by_file(reader: DataFrameReader, paths: Sequence[str], schema: StructType) -> dict[str, frozenset[str]]:
+    own = {path: frozenset(_load(reader, [path]).columns) for path in paths}
+    # The fields that records get from their files are in none of these.
+    added = frozenset(schema.names).difference(*own.values())
+    return {source_file_key(path): names | added for path, names in own.items()}
 
 
 def _find_task_files(spark: SparkSession, source: SourceFiles, paths: Sequence[str]) -> tuple[SourceFile, ...]:
@@ -410,7 +425,8 @@ class PreparedRecords:
 
     def without(self, keys: Collection[str]) -> PreparedRecords:
         """Return the records without some of their fields."""
-        return replace(self, fields={key: value for key, value in self.fields.items() if key not in keys})
+        fields = {key: value for key, value in self.fields.items() if key not in keys}
+        return replace(self, fields=fields, is_untouched=self.is_untouched and len(fields) == len(self.fields))
 
     def observation(self, *, assume_exact: bool = False) -> RecordObservation:
         """Return what the types alone say about the records.

@@ -36,7 +36,7 @@ from widen.protocol.column_metadata import (
 )
 from widen.protocol.parquet_files import without_void
 from widen.protocol.table_configuration import TableConfiguration
-from widen.protocol.table_features import is_supported, supported_features
+from widen.protocol.table_features import default_columns, is_supported, supported_features
 from widen.protocol.type_widening import is_widening
 from widen.schema.table_state import referenced_columns, row_conditions
 from widen.spark.errors import SHOWN_CHARACTERS, raise_expression, refusal_text, show_values
@@ -148,21 +148,38 @@ def fill_missing_columns(frame: DataFrame, schema: StructType, protocol: Protoco
     return _with_generated(rows, schema, generated) if generated else rows
 
 
-def fill_computed_columns(rows: DataFrame, schema: StructType, protocol: Protocol) -> DataFrame:
-    """Return rows with a value where a column with a default, an identity or a generated column is null.
+def default_values_of(schema: StructType, protocol: Protocol) -> dict[str, Column]:
+    """Return the defaults of the columns that have one."""
+    supported = supported_features(protocol)
+    names = default_columns(schema, protocol)
+    return {field.name: default_value(field, supported) for field in schema if field.name in names}
 
-    In the records of an ingestion, null and a missing field are the same.
+
+def fill_computed_columns(
+    rows: DataFrame, schema: StructType, protocol: Protocol, is_missing: Callable[[str], Column]
+) -> DataFrame:
+    """Return rows with a value where a field is missing, and where an identity or a generated column is null.
+
+    A null that a record says stays in a column with a default. An identity column has no null, and in a generated
+    column it would contradict the expression.
 
     Args:
         rows: All columns of the table, and maybe others.
         schema: The schema of the table, in logical names, with all metadata.
         protocol: The protocol of the table: a rule of a column applies only if its feature is supported.
+        is_missing: Returns of a column with a default whether a record has no field for it.
 
     Source: PROTOCOL.md#default-columns, #generated-columns, #identity-columns
     """
     filler = _ColumnFiller(protocol, rows.sparkSession)
     computed = [field for field in schema if is_computed(field)]
-    values = {field.name: filler.fill(field) for field in computed}
+    with_default = default_columns(schema, protocol)
+    values = {
+        field.name: F.when(is_missing(field.name), filler.fill(field))
+        if field.name in with_default
+        else filler.fill(field)
+        for field in computed
+    }
     expressions = [filler.generation(field) for field in computed]
     generated = {
         field.name: F.expr(text).cast(type_to_spark(field.type))

@@ -62,7 +62,11 @@ def alter(
         _show_plan(opened, opened.plan_columns(operations), json=json)
         return
     before = opened.version
-    session = output.spark_session() if default is not None or nullable is False else None
+    session = (
+        output.spark_session("it evaluates a rule or a default on the rows")
+        if default is not None or nullable is False
+        else None
+    )
     report_change(before, opened.change_columns(operations, spark=session), json=json)
 
 
@@ -197,7 +201,7 @@ STDIN = "-"
 def _run_statement(text: str, settings: dict[str, str], limit: int | None, catalog: str | None, *, json: bool) -> None:
     from widen.report import terminal
     from widen.spark.engine import is_local
-    from widen.sql_commands.execute import may_need_no_session, needs_session, run_statement
+    from widen.sql_commands.execute import find_session_need, may_need_no_session, run_statement
     from widen.sql_commands.parser import parse_sql
     from widen.sql_commands.statements import ChangedTable, Query, QueryResult
     from widen.table import Table
@@ -214,7 +218,8 @@ def _run_statement(text: str, settings: dict[str, str], limit: int | None, catal
         if not is_local(session):
             output.note_engine(session)
     else:
-        spark = output.spark_session() if needs_session(statement, catalog) else None
+        reason = find_session_need(statement, catalog)
+        spark = output.spark_session(reason) if reason else None
         done = run_statement(statement, spark, settings, catalog)
     if isinstance(done, ChangedTable):
         if isinstance(done.table, Table):
@@ -240,20 +245,21 @@ def _query_here(
     """
     from widen.iceberg.snapshots import SnapshotReference
     from widen.spark.read.local_rows import NotLocal
+    from widen.sql_commands.execute import HAS_CATALOG, QUERIES
     from widen.sql_commands.iceberg_statements import IcebergCatalog
     from widen.sql_commands.queries import find_plain_select
     from widen.table import Table
 
     select = find_plain_select(text)
     if select is None:
-        raise NotLocal("the query does more than to select rows of one table")
+        raise NotLocal(QUERIES)
     most = min((each for each in (limit, select.limit) if each is not None), default=None)
     found = None if catalog is None else IcebergCatalog(catalog).find(select.table)
     if found is not None:
         wanted = SnapshotReference(select.version, branch=found.branch)
         return query_iceberg_table(found, wanted, select.where, select.columns, most, unified=False, row_lineage=False)
     if select.table.location is None:
-        raise NotLocal("it knows where the table is")
+        raise NotLocal(HAS_CATALOG)
     table = Table(select.table.location, settings)
     return query_table(table, select.where, select.columns, most, unified=False, version=select.version, timestamp=None)
 
@@ -278,7 +284,7 @@ def start_unmapping(table: TableVersion, update: StepDisplay) -> SparkSession | 
         return None
     size = text_format.count_noun(len(sizes), "file")
     note(f"rewriting {size} ({text_format.size_text(sum(sizes))}) with the names of the columns")
-    return update.watch(output.spark_session())
+    return update.watch(output.spark_session("the files are rewritten"))
 
 
 def report_change(

@@ -341,11 +341,57 @@ _NOT_FOR_ICEBERG: Mapping[str, str] = {
 """Why these commands do not take the table of a ``--catalog``, each in a line."""
 
 
+_MAY_START_SPARK = (
+    *(
+        "ingest",
+        "plan",
+        "replay",
+        "run",
+        "flow",
+        "show",
+        "report",
+        "read",
+        "alter",
+        "properties",
+        "rewrite",
+        "optimize",
+    ),
+    *("drop-feature", "handover", "sql", "fold"),
+)
+"""The commands with the option ``--engine``."""
+
+
+def with_engine(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command with the option ``--engine``, which holds for all that the command does."""
+    signature = inspect.signature(command, eval_str=True)
+    is_own = "engine" in signature.parameters
+    option = inspect.Parameter("engine", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=shared_options.Engine)
+
+    @wraps(command)
+    def wrapper(**given: Any) -> None:
+        engine = given.get("engine") if is_own else given.pop("engine")
+        if engine is None:
+            command(**given)
+            return
+        from widen.spark.session import asking_for
+
+        with asking_for(engine.value):
+            command(**given)
+
+    parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in signature.parameters.values()]
+    every = parameters if is_own else [*parameters, option]
+    wrapper.__signature__ = inspect.Signature(every)  # type: ignore[attr-defined]
+    wrapper.__annotations__ = {each.name: each.annotation for each in every}
+    return wrapper
+
+
 def _command_of(name: str) -> Callable[..., None]:
     command = _COMMANDS[name]
     if name in _NOT_FOR_ICEBERG:
-        return for_delta_only(command, name, _NOT_FOR_ICEBERG[name])
-    return for_both_formats(command, _FOR_ICEBERG[name]) if name in _FOR_ICEBERG else command
+        command = for_delta_only(command, name, _NOT_FOR_ICEBERG[name])
+    elif name in _FOR_ICEBERG:
+        command = for_both_formats(command, _FOR_ICEBERG[name])
+    return with_engine(command) if name in _MAY_START_SPARK else command
 
 
 for _name in _COMMANDS:

@@ -126,7 +126,7 @@ def flow_command(
 
 def _run(start: Callable[..., Flow], *, once: bool) -> None:
     with progress("starting Spark") as update:
-        spark = update.watch(output.spark_session())
+        spark = update.watch(output.spark_session("flows run on it"))
         if once:
             running = start(spark=spark, progress=update, once=True)
         else:

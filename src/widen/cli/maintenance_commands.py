@@ -135,9 +135,9 @@ def optimize(
     opened = Table(table, shared_options.storage(storage_option))
     before = opened.version
     run = partial(opened.optimize, where, target_bytes=target_bytes or TARGET_BYTES, zorder_by=zorder_by or ())
-    change = run(dry_run=True, spark=None if where is None else output.spark_session())
+    change = run(dry_run=True, spark=None if where is None else output.spark_session("it evaluates the condition"))
     if change.metrics and not dry_run:
-        session = output.spark_session()
+        session = output.spark_session("the files are rewritten")
         with progress("writing"):
             change = run(spark=session)
     if not json and not change.metrics:
@@ -237,7 +237,7 @@ def session_for(table: Table, update: StepDisplay, *, all_files: bool = False) -
     files, _ = show_commands.find_old_types(table.snapshot)
     if files == []:
         return None
-    spark = update.watch(output.spark_session())
+    spark = update.watch(output.spark_session("the files are rewritten"))
     # A file with several old types counts once.
     update(Step("rewriting files", max((old.size_bytes for old in files or ()), default=0)))
     return spark
@@ -368,7 +368,7 @@ def run_fold(
 
     column, into, rest = wanted
     with progress("starting Spark") as update:
-        session = update.watch(output.spark_session())
+        session = update.watch(output.spark_session("it converts the values of a column"))
         update(Step("reading the values", size_bytes))
         result = opened.plan_fold(column, into, spark=session)
     shown = [text for text in map(sample_formatter(samples.value), result.samples) if text]
@@ -565,8 +565,8 @@ def _prove(table: Table, client: str, asked: Mapping[str, object]) -> tuple[int,
     with progress("comparing values") as update:
         try:
             expected = digest_locally(table.snapshot)
-        except NotLocal:
-            spark = update.watch(output.spark_session())
+        except NotLocal as error:
+            spark = update.watch(output.spark_session(str(error)))
             expected = digest_with_spark(spark, table.snapshot)
     readers = find_readers(client, expected.rows)
     for reader in readers:

@@ -326,16 +326,20 @@ def redirect_stderr() -> None:
     warnings.filterwarnings("ignore", module=r"pyspark\.")
 
 
-def spark_session() -> SparkSession:
+def spark_session(reason: str) -> SparkSession:
     """Return the session.
 
+    Args:
+        reason: Why Spark is needed; the end of a sentence that begins with "This call needs Spark, because".
+
     Raises:
+        EngineUnsuitable: there is no session, and the engine is local.
         SparkUnavailable: Spark or Java is not installed, or does not start.
     """
     from widen.spark.session import find_session
 
     with explain_start():
-        return find_session()
+        return find_session(None, reason)
 
 
 @contextmanager
@@ -356,10 +360,12 @@ def choose_session(engine: str | None, update: StepDisplay) -> SparkSession:
         update: Shows the progress of the jobs of Spark.
     """
     from widen.spark.engine import is_local, open_session
+    from widen.spark.session import find_active, start_spark
 
     def start(reason: str) -> SparkSession:
         update(f"starting Spark, because {reason}")
-        return update.watch(spark_session())
+        with explain_start():
+            return update.watch(start_spark(find_active()))
 
     session = open_session(None, engine, start)
     if not is_local(session):

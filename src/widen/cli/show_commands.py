@@ -229,7 +229,7 @@ def scan_rows(report: Report, schema: StructType, read: Callable[[SparkSession],
     from widen.report.build_report import scan_report
 
     with progress("starting Spark") as update:
-        spark = update.watch(output.spark_session())
+        spark = update.watch(output.spark_session("it counts values in all rows"))
         update(Step("reading the rows", report.size_bytes, report.rows or 0))
         return scan_report(read(spark), schema, report)
 
@@ -341,7 +341,9 @@ def query_iceberg_table(
         raise NotLocal("it reads row ids")
     point = find_read_point(table.table.metadata, wanted)
     schema = to_model(point.schema, read_sources(table.properties, table.name))
-    source = IcebergSource(output.spark_session, table.table.io, point)
+    source = IcebergSource(
+        partial(output.spark_session, "the table has deletes that only Spark applies"), table.table.io, point
+    )
     return query_files(schema, partial(open_queried_files, source, schema), where, select, limit, unified=unified)
 
 
@@ -352,9 +354,9 @@ def show_query(query: Callable[[int | None], tuple[StructType, pa.Table]], limit
         query: Returns rows of a table, at most a number of them. It raises `NotLocal` if only Spark reads them exactly.
     """
     from widen.spark.read.local_rows import NotLocal, json_lines
-    from widen.spark.session import find_active
+    from widen.spark.session import Engine, ensure_spark_wanted, find_active, parse_engine
 
-    if find_active() is not None:
+    if find_active() is not None or parse_engine(None) is Engine.SPARK:
         return False
     output.skip_pandas()
     most = limit if json or limit else SHOWN_ROWS
@@ -363,6 +365,7 @@ def show_query(query: Callable[[int | None], tuple[StructType, pa.Table]], limit
             columns, rows = query(None if most is None else most + 1)  # one more tells whether there are others
             lines = list(json_lines(columns, rows))
         except NotLocal as error:
+            ensure_spark_wanted(str(error))
             note(f"on Spark, because {error}")
             return False
     show_lines(columns.names, lines, limit, json=json)
@@ -409,7 +412,9 @@ def find_old_types(snapshot: Snapshot) -> tuple[list[OldType] | None, str]:
     from widen.spark.read.physical_types import find_old_files, summarize_old_types
 
     try:
-        old_files = find_old_files(output.spark_session, snapshot, snapshot.files(), FILES_WITHOUT_SPARK)
+        old_files = find_old_files(
+            partial(output.spark_session, "it looks into many files"), snapshot, snapshot.files(), FILES_WITHOUT_SPARK
+        )
         return summarize_old_types(old_files), ""
     except (TableError, SparkUnavailable) as error:
         return None, error.message
@@ -450,7 +455,7 @@ def select_rows(
     """
     from widen.spark.spark_types import spark_errors
 
-    spark, failures = output.spark_session(), spark_errors()
+    spark, failures = output.spark_session("it evaluates expressions of SQL"), spark_errors()
     try:
         frame = table.read(where, unified=unified, spark=spark, **point)
         chosen = frame.selectExpr(*select) if select else frame

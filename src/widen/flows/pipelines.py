@@ -27,7 +27,7 @@ from widen.ingestion.options import parse_keys, parse_limits, parse_options
 from widen.ingestion.result import IngestResult
 from widen.model.argument_types import check_arguments, ensure_argument_types
 from widen.model.display import Progress, html_table, list_lines, no_progress
-from widen.spark.engine import LocalSession, open_session, require_spark
+from widen.spark.engine import Engine, LocalSession, open_session, require_spark
 from widen.spark.session import activate_session
 from widen.spark.source.source_files import to_place
 from widen.spark.spark_types import SparkSession
@@ -283,6 +283,8 @@ def _execute(step: PipelineStep, shared: Mapping[str, Any]) -> StepResult:
 
 def _find_session(step: PipelineStep, shared: SparkSession) -> SparkSession:
     """Return the session of a step: loads may need no Spark, and each of them finds that out for itself."""
+    if step.arguments.get("engine") == Engine.LOCAL.value:  # also where the environment asks for Spark
+        return open_session(None, Engine.LOCAL.value)
     if isinstance(shared, LocalSession) and step.kind is StepKind.LOAD:
         if shared.started is not None:
             activate_session(shared.started)

@@ -126,7 +126,7 @@ def flow(
     step = ChainStep(**{name: given[name] for name in ChainStep.__struct_fields__})
     settings = _to_settings(step, FlowQuery(transform, sql), storage_options, progress, on_event)
     settings.source.newest()  # a table that does not exist must not start Spark
-    flow_step = FlowStep(find_session(spark), settings, rebuild=rebuild)
+    flow_step = FlowStep(find_session(spark, "flows run on it"), settings, rebuild=rebuild)
     return _run([flow_step], on_batch, every_seconds, once=once)
 
 
@@ -167,7 +167,7 @@ def flow_chain(
     """
     flows = read_chain(chain)
     every = [_to_settings(each, FlowQuery(sql=each.sql), storage_options, progress, on_event) for each in flows]
-    session, steps = find_session(spark), []
+    session, steps = find_session(spark, "flows run on it"), []
     targets: set[str] = set()
     for each, settings in zip(flows, every, strict=True):
         waits = to_place(each.source) in targets

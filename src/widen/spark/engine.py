@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from enum import Enum
 from functools import partial
 from importlib.util import find_spec
 from itertools import pairwise
@@ -34,7 +33,8 @@ import pyarrow as pa
 
 from widen.errors import EngineUnsuitable, InvalidOption, JobFailed, StorageError, WidenError
 from widen.model.display import size_text
-from widen.spark.session import find_active, find_session, is_driver
+from widen.spark.session import Engine as Engine
+from widen.spark.session import find_active, is_driver, parse_engine, start_spark
 from widen.spark.spark_types import DataFrame, SparkSession
 
 MAX_LOCAL_BYTES = 10**9
@@ -50,9 +50,6 @@ _SLOWER = 4
 MIN_POOL_BYTES = 32 * 2**20
 """The size of a source from which on several processes are worth their start."""
 
-ENGINE_VARIABLE = "WIDEN_ENGINE"
-"""The environment variable with the engine where the caller names none."""
-
 SOURCE_OPTIONS: ContextVar[Mapping[str, str]] = ContextVar("SOURCE_OPTIONS", default=MappingProxyType({}))
 """The storage options with which tasks of this process open the files of a source in an object store."""
 
@@ -63,29 +60,6 @@ _SPARK_VARIABLES = ("SPARK_REMOTE", "MASTER")
 """Environment variables that say where Spark runs, and so that it is wanted."""
 
 
-class Engine(str, Enum):
-    """Where an ingestion runs."""
-
-    AUTO = "auto"
-    """By the rule of this module."""
-    LOCAL = "local"
-    """In this process, whatever the size; what needs Spark is an error."""
-    SPARK = "spark"
-
-
-def parse_engine(text: str | None) -> Engine:
-    """Return the engine that a caller names; by default that of the environment, else `Engine.AUTO`.
-
-    Raises:
-        InvalidOption: it is not one of auto, local or spark.
-    """
-    value = text or os.environ.get(ENGINE_VARIABLE) or Engine.AUTO.value
-    if value not in set(Engine):
-        option = "engine" if text else ENGINE_VARIABLE
-        raise InvalidOption(option=option, value=value, expected="Must be auto, local or spark.")
-    return Engine(value)
-
-
 def open_session(
     given: SparkSession | None = None,
     engine: str | None = None,
@@ -94,7 +68,7 @@ def open_session(
     """Return the session to work in: the given one, else the active one, else what the engine says.
 
     Args:
-        on_start: Starts Spark, given the reason; by default `widen.spark.session.find_session` does.
+        on_start: Starts Spark, given the reason; by default `widen.spark.session.start_spark` does.
 
     Raises:
         InvalidOption: the engine does not exist, or contradicts the session.
@@ -129,7 +103,7 @@ def _prefer_local(session: SparkSession) -> SparkSession:
 
 
 def _start(_: str) -> SparkSession:
-    return find_session()
+    return start_spark()
 
 
 def is_local(spark: object) -> bool:
@@ -195,10 +169,13 @@ class LocalSession:
 
     def require(self, reason: str) -> SparkSession:
         """Return a session of Spark; see `require_spark`."""
+        if self.started is None and self.engine is Engine.LOCAL:
+            raise EngineUnsuitable(reason=reason)
+        return self._start_once(reason)
+
+    def _start_once(self, reason: str) -> SparkSession:
         with self._lock:
             if self.started is None:
-                if self.engine is Engine.LOCAL:
-                    raise EngineUnsuitable(reason=reason)
                 self.close()
                 self.started, self.reason = self.prepare(self.start(reason)), reason
             return self.started
@@ -211,7 +188,7 @@ class LocalSession:
         """
         wanted = engine or self.engine
         if self.started is None or wanted is Engine.LOCAL:
-            return LocalSession(wanted, self.require)
+            return LocalSession(wanted, self._start_once)
         return self
 
     def accept(self, source_bytes: int) -> None:

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from enum import Enum
 from hashlib import sha256
 from subprocess import Popen
 from threading import Event, Thread
@@ -16,7 +17,7 @@ from traceback import walk_tb
 from typing import Any
 from urllib.parse import urlsplit
 
-from widen.errors import SparkUnavailable, UnsupportedSpark
+from widen.errors import EngineUnsuitable, InvalidOption, SparkUnavailable, UnsupportedSpark
 from widen.errors.tables import first_line
 from widen.iceberg.catalog import open_store
 from widen.log.local_files import absolute_path
@@ -60,8 +61,86 @@ def _major_minor(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
 
 
-def find_session(given: SparkSession | None = None) -> SparkSession:
+ENGINE_VARIABLE = "WIDEN_ENGINE"
+"""The environment variable with the engine where the caller names none."""
+
+_asked: list[str] = []
+
+
+@contextmanager
+def asking_for(engine: str | None) -> Iterator[None]:
+    """Let an engine be the default of everything that runs in the block, in any thread; it wins over the environment.
+
+    Args:
+        engine: None to leave the default as it is.
+    """
+    if engine is None:
+        yield
+        return
+    _asked.append(engine)
+    try:
+        yield
+    finally:
+        _asked.pop()
+
+
+class Engine(str, Enum):
+    """Where an ingestion runs."""
+
+    AUTO = "auto"
+    """By the rule of `widen.spark.engine`."""
+    LOCAL = "local"
+    """In this process, whatever the size; what needs Spark is an error."""
+    SPARK = "spark"
+
+
+def parse_engine(text: str | None) -> Engine:
+    """Return the engine that a caller names; by default that of `asking_for`, of the environment, or `Engine.AUTO`.
+
+    Raises:
+        InvalidOption: it is not one of auto, local or spark.
+    """
+    asked = text or next(reversed(_asked), None)
+    value = asked or os.environ.get(ENGINE_VARIABLE) or Engine.AUTO.value
+    if value not in set(Engine):
+        option = "engine" if asked else ENGINE_VARIABLE
+        raise InvalidOption(option=option, value=value, expected="Must be auto, local or spark.")
+    return Engine(value)
+
+
+def ensure_spark_wanted(reason: str) -> None:
+    """Check that Spark may start.
+
+    Args:
+        reason: Why it must; the end of a sentence that begins with "This call needs Spark, because".
+
+    Raises:
+        EngineUnsuitable: the engine of the command or of the environment is local.
+    """
+    if parse_engine(None) is Engine.LOCAL:
+        raise EngineUnsuitable(reason=reason)
+
+
+def find_session(given: SparkSession | None = None, reason: str = "it works on a session of Spark") -> SparkSession:
     """Return the given session, else the active one, else a new local one.
+
+    Args:
+        reason: Why Spark is needed; see `ensure_spark_wanted`.
+
+    Raises:
+        EngineUnsuitable: there is no session, and the engine is local.
+        SparkUnavailable: Spark or Java does not start.
+        UnsupportedSpark: the Spark server of the session is too old.
+        StorageError: the current directory, in which Java would start, has been deleted.
+    """
+    existing = given or find_active()
+    if existing is None:
+        ensure_spark_wanted(reason)
+    return start_spark(existing)
+
+
+def start_spark(existing: SparkSession | None = None) -> SparkSession:
+    """Return a session, by default a new local one, whose version is supported.
 
     The environment variables ``SPARK_REMOTE`` and ``MASTER`` override where a new session runs. Its executors use the
     Python interpreter of this process, so that they find the same packages.
@@ -75,7 +154,6 @@ def find_session(given: SparkSession | None = None) -> SparkSession:
 
     # Older versions give wrong results instead of errors, so check before any job runs.
     ensure_supported(pyspark.__version__)
-    existing = given or find_active()
     try:
         session = existing or _start_session()
         version = session.version

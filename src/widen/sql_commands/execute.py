@@ -111,7 +111,11 @@ def sql(
     result = run_statement(parse_sql(text), spark, storage_options, catalog)
     if isinstance(result, ChangedTable):
         return result.table
-    return result.to_frame(find_session(spark)) if isinstance(result, QueryResult) else result
+    return (
+        result.to_frame(find_session(spark, "it returns a DataFrame of Spark"))
+        if isinstance(result, QueryResult)
+        else result
+    )
 
 
 def run_statement(
@@ -132,12 +136,16 @@ def run_statement(
     """
     tables = None if catalog is None else IcebergCatalog(catalog)
     if isinstance(statement, Query):
-        return QueryRunner(find_session(spark), storage_options, tables).run(statement.text)
+        return QueryRunner(find_session(spark, QUERIES), storage_options, tables).run(statement.text)
     if isinstance(statement, (CreateTableStatement, CreateTableAs)):
         if _is_iceberg(statement, tables):
             assert tables is not None
             query = statement.query if isinstance(statement, CreateTableAs) else None
-            rows = None if query is None else QueryRunner(find_session(spark), storage_options, tables).run(query)
+            rows = (
+                None
+                if query is None
+                else QueryRunner(find_session(spark, "it evaluates a query"), storage_options, tables).run(query)
+            )
             with iceberg_codes():
                 return iceberg_statements.create(statement, tables, rows)
         return _create(statement, spark, storage_options, tables)
@@ -152,7 +160,7 @@ def run_statement(
     if isinstance(statement, Question):
         return run_query(statement, table)
     if isinstance(statement, RowStatement):
-        session = open_session(spark) if may_need_no_session(statement) else find_session(spark)
+        session = open_session(spark) if may_need_no_session(statement) else find_session(spark, WRITES_QUERY)
         runner = QueryRunner(session, storage_options, tables)
         return ChangedTable(change_rows(statement, table, runner), before)
     if isinstance(statement, Upkeep):
@@ -190,7 +198,7 @@ def _run_in_catalog(
     if isinstance(statement, Question):
         return iceberg_statements.answer(statement, table)
     if isinstance(statement, (Insert, Update, Delete, Merge)):
-        session = open_session(spark) if isinstance(statement, (Update, Delete)) else find_session(spark)
+        session = open_session(spark) if isinstance(statement, (Update, Delete)) else find_session(spark, WRITES_QUERY)
         runner = QueryRunner(session, options, tables)
         return ChangedTable(change_rows(statement, table, runner), before)
     if isinstance(statement, Upkeep):
@@ -199,12 +207,22 @@ def _run_in_catalog(
     return ChangedTable(iceberg_statements.execute(statement, table), before)
 
 
-def needs_session(statement: Statement | RowStatement, catalog: CatalogSource | None = None) -> bool:
-    """Return whether a statement surely needs a session: for rows, or to find a table in the catalog of the session."""
+QUERIES = "the query is more than a SELECT from one table"
+WRITES_QUERY = "it writes the rows of a query, or joins rows"
+HAS_CATALOG = "its catalog knows where the table is"
+"""Why a statement needs a session."""
+
+
+def find_session_need(statement: Statement | RowStatement, catalog: CatalogSource | None = None) -> str:
+    """Return why a statement needs a session: for rows, or to find a table in its catalog; empty if it needs none."""
+    if isinstance(statement, Query):
+        return QUERIES
     if isinstance(statement, RowStatement):
-        return True
+        return WRITES_QUERY
     is_named = statement.table.location is None
-    return is_named and (catalog is None or IcebergCatalog(catalog).find(statement.table) is None)
+    return (
+        HAS_CATALOG if is_named and (catalog is None or IcebergCatalog(catalog).find(statement.table) is None) else ""
+    )
 
 
 def may_need_no_session(statement: Statement | RowStatement, catalog: CatalogSource | None = None) -> bool:
@@ -231,7 +249,11 @@ def _keep_up(statement: Upkeep, table: Table, spark: SparkSession | None) -> Cha
 
 
 def _locate_table(name: TableReference, spark: SparkSession | None) -> str:
-    return name.location if name.location is not None else find_table_location(find_session(spark), name.parts)
+    return (
+        name.location
+        if name.location is not None
+        else find_table_location(find_session(spark, HAS_CATALOG), name.parts)
+    )
 
 
 def _execute(statement: Alteration | Restore, table: Table, spark: SparkSession | None) -> Table:
@@ -274,7 +296,7 @@ def _create(
 ) -> ChangedTable:
     """Create a table; a catalog name is checked first, and registered after the table exists."""
     name, place = statement.table.parts, _new_table_location(statement)
-    session = None if statement.table.location else find_session(spark)
+    session = None if statement.table.location else find_session(spark, "its catalog registers the table")
     if session is not None:
         ensure_registers(session, name)
         # Before the table is made, so that no table without a name is left behind.
@@ -307,7 +329,7 @@ def _make(
     }
     if isinstance(statement, CreateTableStatement):
         return create_table(place, statement.schema, spark=spark, **details)
-    rows = QueryRunner(find_session(spark), options, tables).run(statement.query)
+    rows = QueryRunner(find_session(spark, "it evaluates a query"), options, tables).run(statement.query)
     return create_table_as(place, rows, **details)
 
 

@@ -155,7 +155,7 @@ class ColumnChangesMixin(ColumnMethodsMixin, TableVersion):
 
         path, _ = resolve(self.refresh()._snapshot.schema, to_path(column))
         identity = identity_at(self._snapshot.schema, path)
-        session = find_session(spark)
+        session = find_session(spark, "it looks for the highest value")
         last = column_bound(session, self._store, self._snapshot, path, is_lowest=identity.step < 0)
         mark = synchronize_high_water_mark(identity, last)
         return self if mark is None else self.change_columns([SyncIdentity(path, mark)], spark=session)
@@ -237,7 +237,7 @@ class ColumnChangesMixin(ColumnMethodsMixin, TableVersion):
             from widen.spark.row_checks import check_operations
             from widen.spark.session import find_session
 
-            session = find_session(spark)
+            session = find_session(spark, "it evaluates a rule or a default on the rows")
             metrics = check_operations(session, self._store, self._snapshot, operations)
         return self._at(
             commit(
@@ -302,7 +302,7 @@ class PropertyChangesMixin(TableVersion):
         plan_mapping_removal(self._state)
         from widen.spark.session import find_session
 
-        remove_column_mapping(self._store, lambda: find_session(spark), explicit=explicit)
+        remove_column_mapping(self._store, lambda: find_session(spark, "the files are rewritten"), explicit=explicit)
         self.refresh()
 
     @check_arguments

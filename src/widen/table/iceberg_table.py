@@ -175,7 +175,7 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
         wanted = SnapshotReference(version, timestamp_ms, branch, tag)
         point = find_read_point(self._table.metadata, wanted) if wanted.given else self._point(None)
         schema = self._columns(point)
-        source = IcebergSource(partial(find_session, spark), self._table.io, point)
+        source = IcebergSource(partial(find_session, spark, "it returns a DataFrame of Spark"), self._table.io, point)
         if row_lineage:
             return self._read_lineage(source, schema, where, unified=unified)
         rows = read_iceberg(source, schema, where)

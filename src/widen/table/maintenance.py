@@ -250,7 +250,9 @@ class MaintenanceMixin(PropertyChangesMixin):
         """
         from widen.spark.read.physical_types import find_old_files, summarize_old_types
 
-        return summarize_old_types(find_old_files(_session(spark), self._snapshot, self._snapshot.files()))
+        return summarize_old_types(
+            find_old_files(_session(spark, "it looks into many files"), self._snapshot, self._snapshot.files())
+        )
 
     @check_arguments
     def restore(self, version: int | None = None, *, timestamp: datetime | str | None = None) -> TableChange[Self]:
@@ -293,10 +295,10 @@ class MaintenanceMixin(PropertyChangesMixin):
         return TableChange(self, RESTORE, self.version, back.metrics)
 
 
-def _session(spark: SparkSession | None) -> Callable[[], SparkSession]:
+def _session(spark: SparkSession | None, reason: str = "the files are rewritten") -> Callable[[], SparkSession]:
     from widen.spark.session import find_session
 
-    return partial(find_session, spark)
+    return partial(find_session, spark, reason)
 
 
 # RESTORE: plan the commit that restores an earlier version.

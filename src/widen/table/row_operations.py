@@ -441,7 +441,11 @@ class FoldMixin(ABC):
         """
         from widen.spark.session import find_session
 
-        return self._preview_fold(to_path(column), None if into is None else to_path(into), find_session(spark))
+        return self._preview_fold(
+            to_path(column),
+            None if into is None else to_path(into),
+            find_session(spark, "it compares the values of two columns"),
+        )
 
     @check_arguments
     def fold(
@@ -488,7 +492,7 @@ class FoldMixin(ABC):
         from widen.spark.session import find_session
 
         path, target = to_path(column), None if into is None else to_path(into)
-        return self._fold(path, target, parse_rest(rest), find_session(spark))
+        return self._fold(path, target, parse_rest(rest), find_session(spark, "it converts the values of a column"))
 
     @abstractmethod
     def _preview_fold(self, column: Path, into: Path | None, spark: SparkSession) -> FoldResult:

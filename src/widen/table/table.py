@@ -85,7 +85,12 @@ class ReadAndAppendMixin(TableVersion):
         from widen.spark.session import find_session
 
         snapshot = self._past(version, timestamp)
-        rows = read_snapshot(find_session(spark), self._store, snapshot, where)
+        rows = read_snapshot(
+            find_session(spark, "it returns a DataFrame of Spark; to_arrow, to_pandas and to_polars need none"),
+            self._store,
+            snapshot,
+            where,
+        )
         return unify_rows(rows, snapshot.schema) if unified else rows
 
     @check_arguments
@@ -116,7 +121,11 @@ class ReadAndAppendMixin(TableVersion):
         from widen.spark.session import find_session
 
         end = self.version if last is None else last
-        return read_changed_rows(find_session(spark), self._snapshot, load_changes(self._snapshot, first, end))
+        return read_changed_rows(
+            find_session(spark, "it returns a DataFrame of Spark"),
+            self._snapshot,
+            load_changes(self._snapshot, first, end),
+        )
 
     @check_arguments
     def append(
@@ -254,14 +263,15 @@ class LocalFramesMixin(TableVersion):
             if isinstance(where, str):
                 _, rows = local_query.query_locally(self._snapshot, where, limit=row_limit)
                 return rows.cast(to_arrow_schema(self.schema))
-        except local_rows.NotLocal:
-            pass  # Spark reads what Arrow cannot read exactly
+            reason = "the condition is a Column of Spark"
+        except local_rows.NotLocal as error:  # Spark reads what Arrow cannot read exactly
+            reason = str(error)
         from widen.spark.errors import translate_spark_errors
         from widen.spark.read.scan import read_snapshot
         from widen.spark.session import find_session
 
         rows, schema = variants_to_text(
-            read_snapshot(find_session(spark), self._store, self._snapshot, where), self._snapshot.schema
+            read_snapshot(find_session(spark, reason), self._store, self._snapshot, where), self._snapshot.schema
         )
         with translate_spark_errors():
             found = (rows if row_limit > _LARGEST_LIMIT else rows.limit(row_limit)).toArrow()
@@ -364,7 +374,7 @@ def create_table(
         from widen.spark.row_checks import ensure_expressions_valid
         from widen.spark.session import find_session
 
-        ensure_expressions_valid(find_session(spark), wanted)
+        ensure_expressions_valid(find_session(spark, "it checks expressions of SQL"), wanted)
     wished = {**_default_properties(spark), **canonical_properties(properties or {})}
     clustered_by = [to_path(each) for each in cluster_by]
     change = plan_create_table(wanted, tuple(partition_by), wished, now_ms, description, clustered_by)

@@ -103,7 +103,7 @@ COMMA = ,
 SPACE = $(subst x,,x x)
 
 # The files in which `make test` asks each case in one layout; see tests/support/covering.py.
-COVERED = $(shell grep -l support.covering tests/engine/*.py)
+COVERED = $(shell grep -rl --include=*.py support.covering tests/engine tests/unit)
 
 .PHONY: test-spark
 test-spark: setup $(WORK)/spark-classes.stamp ## engine tests of which `make test` runs some cases: all cases, on Spark

@@ -500,7 +500,8 @@ def _plan_parts(planned: Plan | None) -> Iterator[RenderableType]:
         yield Text(f"Rows change by key: {text_format.printable(planned.keyed_by)}")
     if planned.is_empty:
         yield Text("Nothing to change." if not planned.keyed_by else "The schema does not change.")
-    if not planned.is_empty or planned.rescued or planned.quarantined or planned.pending:
+    has_notes = planned.rescued or planned.quarantined or planned.pending or planned.lost_sources
+    if not planned.is_empty or has_notes:
         yield from terminal.plan_parts(planned)
         yield Text(f"hash {planned.hash}", "dim")
 

@@ -205,6 +205,8 @@ class Plan:
         keyed_by: How rows change by key; empty if the batch only adds rows.
         enables_widening: Whether the commit turns on type widening, which the table does not have yet.
         widenable: The type changes that the batch would get if type widening were on.
+        lost_sources: What was done about the columns of the table, if another client had removed from its schema which
+            fields they hold; empty if they have that.
     """
 
     operations: tuple[Operation, ...]
@@ -222,6 +224,7 @@ class Plan:
     keyed_by: str = ""
     enables_widening: bool = False
     widenable: tuple[Operation, ...] = ()
+    lost_sources: str = ""
 
     @property
     def rounded_values(self) -> int:
@@ -291,6 +294,7 @@ class Plan:
             **({"keyedBy": self.keyed_by} if self.keyed_by else {}),
             **({"enablesTypeWidening": True} if self.enables_widening else {}),
             **({"widenable": [each.to_value() for each in self.widenable]} if self.widenable else {}),
+            **({"lostSources": self.lost_sources} if self.lost_sources else {}),
         }
 
 
@@ -331,6 +335,8 @@ HOW_TO_TURN_ON = (
     "Clients that do not support the table feature typeWidening then refuse the table.",
 )
 
+LOST_SOURCES = "The schema of the table has lost which fields its columns hold"
+
 MAX_LINES = 40
 """The maximum number of lines of each list."""
 
@@ -354,6 +360,7 @@ def _lines(plan: Plan) -> Iterator[str]:
         ("Refused by the policy:", plan.refused),
         (f"{TURNED_ON}:", (OLDER_READERS,) if plan.enables_widening else ()),
         (f"{WOULD_WIDEN}:", (*plan.widenable, *HOW_TO_TURN_ON) if plan.widenable else ()),
+        (f"{LOST_SOURCES}:", (plan.lost_sources,) if plan.lost_sources else ()),
         ("Rows change:", (plan.keyed_by,) if plan.keyed_by else ()),
         ("Because:", tuple(map(_explain_event, plan.events))),
         ("Stored in the rescue column:", tuple(map(_explain_rescued, plan.rescued))),

@@ -224,13 +224,47 @@ def all_ancestors(metadata: TableMetadata, older: OlderSnapshots, newest: Snapsh
 
 def _snapshots_in(file: str, io: FileIO) -> dict[int, Snapshot]:
     """Return the snapshots in a metadata file; none if it was deleted or is damaged."""
+    metadata = _read_older(file, io)
+    return {} if metadata is None else {each.snapshot_id: each for each in metadata.snapshots}
+
+
+def _read_older(file: str, io: FileIO) -> TableMetadata | None:
+    """Return the content of a metadata file; None if it was deleted or is damaged."""
     try:
         with translate_file_errors(file):
             ensure_regular(file)
-            metadata = ice_serializers.FromInputFile.table_metadata(io.new_input(file))
+            metadata: TableMetadata = ice_serializers.FromInputFile.table_metadata(io.new_input(file))
     except CorruptFile:
-        return {}
-    return {each.snapshot_id: each for each in metadata.snapshots}
+        return None
+    return metadata
+
+
+def find_sources(metadata: TableMetadata, io: FileIO, location: str) -> tuple[Mapping[int, names.ColumnSource], str]:
+    """Return the source field of each column, by field id, and what to say if a client has removed the record of them.
+
+    The record is then taken from the newest metadata file that has it, since a column keeps its field id.
+
+    Raises:
+        CorruptMetadata: as `read_sources`.
+    """
+    if names.SOURCES in metadata.properties or not any(_is_of_load(each) for each in metadata.snapshots):
+        return names.read_sources(metadata.properties, location), ""
+    for entry in reversed(metadata.metadata_log):
+        older = _read_older(entry.metadata_file, io)
+        if older is not None and names.SOURCES in older.properties:
+            return names.read_sources(older.properties, location), _SOURCES_FOUND
+    return {}, _SOURCES_LOST
+
+
+_SOURCES_FOUND = f"A client removed the property {names.SOURCES}. It is taken from older metadata of the table."
+_SOURCES_LOST = (
+    f"A client removed the property {names.SOURCES}, and no older metadata has it. "
+    "Fields are matched with columns by name."
+)
+
+
+def _is_of_load(snapshot: Snapshot) -> bool:
+    return snapshot.summary is not None and names.MODE in snapshot.summary.additional_properties
 
 
 # The history and the files of an Iceberg table, as its metadata has them.

@@ -484,6 +484,7 @@ def write_until_plan_is_stable(
             draft.check()
             plan = _with_widening(plan, target, observed)
             plan = replace(plan, unmatched=find_unmatched(target.policy, target.schema, plan.schema, observed))
+            plan = replace(plan, lost_sources=target.lost_sources)
             plan = _with_bounds(plan, result.seen)
             return WrittenBatch(target=target, plan=plan, draft=draft, result=result)
         draft.discard(result)

@@ -500,3 +500,21 @@ class Snapshot:
         times = commit_times_ms(commits, [{}] * first + infos, self.properties)
         rows = zip(commits[first:], times[first:], infos, strict=True)
         return [(commit.first, time, info) for commit, time, info in rows][::-1]
+
+    def metadata_history(self, limit: int) -> Iterator[tuple[int, Metadata]]:
+        """Yield the metadata of this version and of the last commits before it that have some, newest first.
+
+        Args:
+            limit: The maximum number of commits to read.
+        """
+        commits = [commit for commit in find_versions(self.store) if commit.first <= self.version][-limit:][::-1]
+        for start in range(0, len(commits), _COMMITS_PER_READ):
+            paths = [commit.entry.path for commit in commits[start : start + _COMMITS_PER_READ]]
+            for commit, data in zip(commits[start:], self.store.read_many(paths), strict=False):
+                for line in read_non_file_actions(commit.entry.path, data, METADATA):
+                    if line.meta_data is not None:
+                        yield commit.first, line.meta_data
+
+
+_COMMITS_PER_READ = 32
+"""How many commits are read at once where the first of them may be enough."""

@@ -91,7 +91,7 @@ def field_from_value(value: dict[str, Any]) -> Field:
     name, metadata = value["name"], value.get("metadata") or {}
     if not isinstance(name, str) or not isinstance(metadata, dict):
         raise InvalidType(text=str(name), reason="the name of a field must be a string, and its metadata an object")
-    return Field(name, type_from_value(value["type"]), value.get("nullable", True), metadata)
+    return Field(name, type_from_value(value["type"]), value.get("nullable", True), _restore_metadata(metadata))
 
 
 def type_to_value(data_type: DataType) -> Any:
@@ -122,6 +122,75 @@ def field_to_value(item: Field) -> dict[str, Any]:
         "nullable": item.nullable,
         "metadata": dict(item.metadata),
     }
+
+
+# Metadata of columns whose values are not texts.
+#
+# Arrow keeps metadata of fields as texts. A client that passes a schema through Arrow, as deltalake does when it merges
+# schemas, writes `"widen.source": ["id"]` back as `"widen.source": "[\"id\"]"`. The value in the text is what it means.
+#
+# Source: PROTOCOL.md#column-metadata, which gives the types of these values; Spark's keys for collations and field ids.
+
+
+COLUMN_ID, NESTED_IDS = "delta.columnMapping.id", "delta.columnMapping.nested.ids"
+TYPE_CHANGES = "delta.typeChanges"
+START, STEP = "delta.identity.start", "delta.identity.step"
+HIGH_WATER_MARK, ALLOWS_EXPLICIT = "delta.identity.highWaterMark", "delta.identity.allowExplicitInsert"
+COLLATIONS = "__COLLATIONS"
+"""The key under which Spark stores the collations of texts in a column."""
+FIELD_ID = "parquet.field.id"
+"""The metadata key from which Spark takes the field id that it writes into Parquet."""
+SOURCE = "widen.source"
+"""Metadata key: the path of the source field from the root, as a list of keys without array steps."""
+
+TYPES_OF_METADATA: Mapping[str, type] = {
+    COLUMN_ID: int,
+    NESTED_IDS: dict,
+    TYPE_CHANGES: list,
+    START: int,
+    STEP: int,
+    HIGH_WATER_MARK: int,
+    ALLOWS_EXPLICIT: bool,
+    COLLATIONS: dict,
+    FIELD_ID: int,
+    SOURCE: list,
+}
+"""The metadata keys whose values are not texts, and the types of their values. All other keys are kept as they are."""
+
+_AS_TEXT = re.compile(rf'"(?:{"|".join(map(re.escape, TYPES_OF_METADATA))})"\s*:\s*"')
+
+
+def has_metadata_as_text(schema_string: str) -> bool:
+    """Return whether a schema has values as text that are not texts, so that other clients could not read them."""
+    # Inside a string of JSON every quote has a backslash before it, so only a key can match.
+    return _AS_TEXT.search(schema_string) is not None
+
+
+def _restore_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
+    """Return metadata with values instead of the texts of values; a text of anything else is kept.
+
+    A source that is not a path is left out: only Widen reads it, and a column without one is matched by name.
+    """
+    wrong = {key: value for key, value in metadata.items() if isinstance(value, str) and key in TYPES_OF_METADATA}
+    if wrong:
+        metadata = {**metadata, **{key: _restore_value(key, text) for key, text in wrong.items()}}
+    if SOURCE in metadata and not _is_path(metadata[SOURCE]):
+        metadata = {key: value for key, value in metadata.items() if key != SOURCE}
+    return metadata
+
+
+def _is_path(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(key, str) for key in value)
+
+
+def _restore_value(key: str, text: str) -> Any:
+    value: Any = text
+    try:
+        while isinstance(value, str):  # each client that takes the value for a text may have quoted it once more
+            value = msgspec.json.decode(value)
+    except msgspec.DecodeError:
+        return text
+    return value if type(value) is TYPES_OF_METADATA[key] else text
 
 
 # String literals and quoted identifiers of Spark SQL.

@@ -12,14 +12,15 @@ import msgspec
 
 from widen.errors import CorruptLog, InvalidOption
 from widen.model.column_path import Path, children, fields, map_fields
+from widen.model.schema_json import COLUMN_ID as COLUMN_ID
+from widen.model.schema_json import NESTED_IDS as NESTED_IDS
 from widen.model.schema_json import from_json, to_json
 from widen.model.types import LONG, STRING, DataType, Field, StructType
 from widen.protocol.actions import Metadata
 from widen.protocol.table_features import COLUMN_MAPPING
 
 MODE, MAX_COLUMN_ID = "delta.columnMapping.mode", "delta.columnMapping.maxColumnId"
-COLUMN_ID, PHYSICAL_NAME = "delta.columnMapping.id", "delta.columnMapping.physicalName"
-NESTED_IDS = "delta.columnMapping.nested.ids"
+PHYSICAL_NAME = "delta.columnMapping.physicalName"
 FEATURE = COLUMN_MAPPING
 NONE, NAME, ID = "none", "name", "id"
 MODES = (NONE, NAME, ID)

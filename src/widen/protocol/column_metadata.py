@@ -12,17 +12,16 @@ import msgspec
 
 from widen.errors import CorruptLog, InvalidType
 from widen.model.column_path import Path, leaves, map_children, map_fields
+from widen.model.schema_json import ALLOWS_EXPLICIT as ALLOWS_EXPLICIT
+from widen.model.schema_json import COLLATIONS as COLLATIONS
+from widen.model.schema_json import HIGH_WATER_MARK as HIGH_WATER_MARK
+from widen.model.schema_json import SOURCE as SOURCE
+from widen.model.schema_json import START as START
+from widen.model.schema_json import STEP as STEP
 from widen.model.schema_json import parse_type
 from widen.model.types import STRING, ArrayType, AtomicType, DataType, Field, MapType, StructType, compact_sql
 
 INVARIANT, GENERATION, DEFAULT = "delta.invariants", "delta.generationExpression", "CURRENT_DEFAULT"
-START, STEP = "delta.identity.start", "delta.identity.step"
-HIGH_WATER_MARK, ALLOWS_EXPLICIT = "delta.identity.highWaterMark", "delta.identity.allowExplicitInsert"
-COLLATIONS = "__COLLATIONS"
-"""The key under which Spark stores the collations of texts in a column."""
-SOURCE = "widen.source"
-"""Metadata key: the path of the source field from the root, as a list of keys without array steps."""
-
 ROLE = "widen.role"
 """Metadata key: the role of a column that does not hold a source field, one of
 `widen.schema.source_metadata.ROLES`."""

@@ -13,10 +13,10 @@ from typing import Any
 
 from widen.errors import CorruptLog, InvalidType, UnsupportedTypeChange
 from widen.model.column_path import Path, children, fields, format_path, map_fields
+from widen.model.schema_json import TYPE_CHANGES as TYPE_CHANGES
 from widen.model.schema_json import parse_type
 from widen.model.types import STRING, DataType, DecimalType, Field, OpaqueType, StructType, is_atomic, plain_name
 
-TYPE_CHANGES = "delta.typeChanges"
 FROM_TYPE, TO_TYPE, FIELD_PATH, TABLE_VERSION = "fromType", "toType", "fieldPath", "tableVersion"
 
 _TEXT = re.compile(r"(?:var)?char\(\d+\)|string collate \w+", re.IGNORECASE)

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from widen.evolution.plan import (
     HOW_TO_TURN_ON,
+    LOST_SOURCES,
     OLDER_READERS,
     TURNED_ON,
     WOULD_WIDEN,
@@ -201,6 +202,9 @@ def plan_parts(plan: Plan) -> Iterator[RenderableType]:
         if warnings:
             yield heading_part(title)
             yield from (Text(f"  {printable(str(each))}", "bold red") for each in warnings)
+    if plan.lost_sources:
+        yield heading_part(LOST_SOURCES)
+        yield Text(f"  {printable(plan.lost_sources)}")
     if plan.enables_widening:
         yield heading_part(TURNED_ON)
         yield Text(f"  {OLDER_READERS}")

@@ -15,7 +15,7 @@ from typing import Any
 
 from widen.errors import InvalidOption
 from widen.json.field_rules import SIGN
-from widen.model.column_path import KEY, Path, as_nullable, format_path, map_children, map_fields
+from widen.model.column_path import KEY, Path, as_nullable, fields, format_path, map_children, map_fields
 from widen.model.types import (
     DATE,
     DOUBLE,
@@ -280,6 +280,39 @@ def _with_sources(data_type: DataType, source: Path) -> DataType:
     if isinstance(data_type, StructType):
         return StructType(tuple(_with_source(item, source) for item in data_type))
     return map_children(data_type, lambda step, child: child if step == KEY else _with_sources(child, source))
+
+
+def has_sources(schema: StructType) -> bool:
+    """Return whether any column has the path of its source field."""
+    return any(SOURCE in field.metadata for _, field in fields(schema))
+
+
+def restore_sources(schema: StructType, earlier: StructType) -> StructType:
+    """Return columns that have lost their sources with those that columns of the same names had.
+
+    A client that writes a whole new schema keeps the names of columns, but not their metadata.
+
+    Args:
+        earlier: The columns when they had their sources.
+    """
+    before = dict(fields(earlier))
+
+    def restore(path: Path, field: Field) -> Field:
+        old = before.get(path)
+        if old is None:
+            return field
+        kept = {key: value for key, value in old.metadata.items() if key.startswith(_OURS)}
+        if field.type != STRING:
+            kept.pop(FORM, None)
+        if COMMENT not in field.metadata and str(old.metadata.get(COMMENT, "")).startswith(_COMMENTS):
+            kept[COMMENT] = old.metadata[COMMENT]
+        return field.with_metadata(**kept)
+
+    return map_fields(schema, restore)
+
+
+_COMMENTS = ("evolved_from:", "source_path:")
+"""How the comments begin that `source_field` writes."""
 
 
 def role_field(schema: StructType, role: str) -> Field | None:

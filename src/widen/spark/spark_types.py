@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from widen.errors import InvalidOption, SimilarStoredNames, UnsupportedColumnType
 from widen.model.column_path import as_nullable, format_path, map_fields
 from widen.model.lazy_module import import_class_lazily, import_lazily
-from widen.model.schema_json import type_from_value, type_to_value
+from widen.model.schema_json import FIELD_ID, type_from_value, type_to_value
 from widen.model.types import DataType, Field, StructType
 from widen.protocol.column_mapping import COLUMN_ID, similar_stored_names
 from widen.protocol.column_metadata import parse_columns, visible_schema
@@ -59,9 +59,6 @@ __all__ = [
 
 SchemaLike: TypeAlias = StructType | SparkStruct | str
 """A schema as a value, as Spark's, or as SQL: ``"id bigint not null, tags array<string>"``."""
-
-FIELD_ID = "parquet.field.id"
-"""The metadata key from which Spark takes the field id that it writes into Parquet."""
 
 
 def spark_errors() -> tuple[type[Exception], ...]:

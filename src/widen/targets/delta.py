@@ -40,12 +40,13 @@ from widen.log.commit_files import current_ms
 from widen.log.commit_outcome import discard, discard_folder
 from widen.log.conflict import ReadSet
 from widen.log.file_list import canonical_path, concat_files, filter_files, from_adds, to_adds, to_remove
+from widen.log.loads import APP_ID as LOADS_APP_ID
 from widen.log.loads import Load, commit_with_loads, find_head, read_loads
 from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot, new_snapshot, open_snapshot
 from widen.log.version_changes import VersionChanges, missing_files, removed_file, version_changes
 from widen.model.column_path import Path, fields, find_field, format_path, leaves, parse_path
-from widen.model.schema_json import from_json
+from widen.model.schema_json import from_json, has_metadata_as_text
 from widen.model.types import LONG, STRING, TIMESTAMP, VARIANT, Field, StructType, quote_name
 from widen.protocol.actions import Action, Add, Metadata, Protocol, Txn
 from widen.protocol.column_mapping import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
@@ -58,10 +59,19 @@ from widen.protocol.table_properties import ENABLE_TYPE_WIDENING
 from widen.schema.alter import DROP_COLUMNS, with_operations
 from widen.schema.checks import table_format_of
 from widen.schema.growth import ensure_types_unreferenced, is_readable_in
-from widen.schema.source_metadata import COMMENT, CORRUPT, TableFormat, role_field, with_sources
+from widen.schema.source_metadata import (
+    COMMENT,
+    CORRUPT,
+    TableFormat,
+    has_sources,
+    restore_sources,
+    role_field,
+    with_sources,
+)
 from widen.schema.table_definition import advance_identities, plan_add_feature, plan_create_table, plan_set_properties
 from widen.schema.table_state import TableState, referenced_columns, row_conditions, to_table_state
 from widen.spark.dml.change_context import ChangeContext, ChangeResult, count_written_rows, ensure_same_count
+from widen.spark.dml.deleted_keys import APP_ID as KEYS_APP_ID
 from widen.spark.dml.deleted_keys import KeyLists, record_deleted_keys
 from widen.spark.dml.key_columns import KeyCondition, key_condition
 from widen.spark.dml.keyed_changes import decide_changes, match_text
@@ -137,6 +147,7 @@ class DeltaTarget(IngestTarget):
         snapshot: The version; None if the table does not exist yet.
         keys: The rules of an ingestion by key; None for one that only adds rows.
         widening: The state of the table with type widening turned on, if the commit turns it on.
+        logged: The metadata as they are in the log, if the columns had lost their sources and have them again here.
     """
 
     store: LogStore
@@ -144,6 +155,8 @@ class DeltaTarget(IngestTarget):
     policy: Policy = field()
     keys: KeyRules | None = None
     widening: TableState | None = None
+    logged: Metadata | None = None
+    lost_sources: str = ""
 
     @property
     def location(self) -> str:
@@ -156,6 +169,11 @@ class DeltaTarget(IngestTarget):
     @property
     def schema(self) -> StructType | None:
         return None if self.snapshot is None else self.snapshot.schema
+
+    @property
+    def logged_metadata(self) -> Metadata | None:
+        """The metadata of the version in the log; None if the table does not exist yet."""
+        return self.logged or (None if self.snapshot is None else self.snapshot.metadata)
 
     def with_file_fields(self, names: frozenset[str]) -> DeltaTarget:
         return replace(self, policy=for_file_fields(replace(self.policy, file_fields=names)))
@@ -202,7 +220,7 @@ class DeltaTarget(IngestTarget):
             ensure_types_unreferenced(state, plan.operations)
             metadata = with_operations(state, plan.operations)
         metadata = self._with_privacy(_with_sources(metadata, plan.schema), plan)
-        pairs = ((metadata, before.metadata), (state.protocol, before.protocol))
+        pairs = ((metadata, self.logged_metadata), (state.protocol, before.protocol))
         actions = tuple(new for new, old in pairs if new != old)
         return DeltaDraft(self, TableConfiguration(state.protocol, metadata), actions)
 
@@ -587,9 +605,8 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
         # Only the plan of the whole batch says which fields it has: files are written as if it had all.
         metadata = self.target._with_privacy(metadata, plan)
         others = [action for action in self.actions if not isinstance(action, Metadata)]
-        snapshot = self.target.snapshot
         # A commit can have only one metadata action.
-        return others if snapshot is not None and metadata == snapshot.metadata else [metadata, *others]
+        return others if metadata == self.target.logged_metadata else [metadata, *others]
 
     def _parameters(self, plan: Plan) -> dict[str, object]:
         """Return the parameters of every interval, for the history."""
@@ -681,7 +698,32 @@ def _with_sources(metadata: Metadata, planned: StructType) -> Metadata:
     """Return the metadata with the source path of every column; see `widen.schema.source_metadata`."""
     schema = from_json(metadata.schema_string)
     with_paths = with_sources(schema, planned)
-    return metadata if with_paths == schema else metadata.with_schema(with_paths)
+    is_right = with_paths == schema and not has_metadata_as_text(metadata.schema_string)
+    return metadata if is_right else metadata.with_schema(with_paths)
+
+
+def _find_lost_sources(snapshot: Snapshot) -> tuple[StructType, str]:
+    """Return the schema of a table with the sources that its columns had before a client removed them, and what to say.
+
+    The schema is as it is, and there is nothing to say, if no load had given the columns sources.
+    """
+    if has_sources(snapshot.schema):
+        return snapshot.schema, ""
+    removed = snapshot.version
+    for version, metadata in snapshot.metadata_history(MOST_COMMITS):
+        if has_sources(earlier := from_json(metadata.schema_string)):
+            return restore_sources(snapshot.schema, earlier), _LOST.format(removed)
+        removed = version
+    is_known = KEYS in snapshot.properties or not snapshot.transactions.keys().isdisjoint(_APP_IDS)
+    return snapshot.schema, _LOST_FOR_GOOD if is_known else ""
+
+
+_LOST = (
+    "Version {} removed it, as a client does that writes a whole new schema. Columns whose names are the same as "
+    "before hold the same fields again; all others are matched by name."
+)
+_LOST_FOR_GOOD = "No version in the log has it, so fields are matched with columns by name."
+_APP_IDS = {LOADS_APP_ID, KEYS_APP_ID}
 
 
 def _ensure_remembers_loads(snapshot: Snapshot | None) -> None:
@@ -737,10 +779,14 @@ class DeltaLocation(TableLocation):
         except TableNotFound:
             _ensure_location_empty(self.store)
             return DeltaTarget(self.store, None, for_file_fields(policy))
-        state = to_table_state(snapshot)
-        ensure_writable(state.protocol, self.location)
-        _ensure_types_ingestible(state.schema)
+        ensure_writable(snapshot.protocol, self.location)
+        _ensure_types_ingestible(snapshot.schema)
         snapshot.ensure_checksum_agrees()
+        schema, lost_sources = _find_lost_sources(snapshot)
+        logged = None if schema == snapshot.schema else snapshot.metadata
+        if logged is not None:
+            snapshot = snapshot.with_metadata(logged.with_schema(schema))
+        state = to_table_state(snapshot)
         policy = replace(
             policy,
             table_format=table_format_of(state),
@@ -749,7 +795,13 @@ class DeltaLocation(TableLocation):
         )
         # File fields come last: a field of a file gets the rules of the column of its name, also those that the schema
         # adds.
-        target = DeltaTarget(self.store, snapshot, for_file_fields(with_time_fields(policy, state.schema)))
+        target = DeltaTarget(
+            self.store,
+            snapshot,
+            for_file_fields(with_time_fields(policy, state.schema)),
+            logged=logged,
+            lost_sources=lost_sources,
+        )
         return (target.with_widening() or target) if policy.enables_widening else target
 
     def not_found(self) -> TableNotFound:

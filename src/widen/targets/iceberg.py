@@ -46,6 +46,7 @@ from widen.iceberg.snapshots import (
     ancestors,
     find_last_interval,
     find_read_point,
+    find_sources,
     read_snapshot_loads,
     record_load,
     summary_count,
@@ -188,7 +189,7 @@ class IcebergLocation(TableLocation):
             return IcebergTarget(self, None, None, for_file_fields(policy))
         ensure_table_writable(self.name, table)
         find_read_point(table.metadata, SnapshotReference(branch=self.branch))
-        sources = names.read_sources(table.properties, self.location)
+        sources, lost_sources = find_sources(table.metadata, table.io, self.location)
         schema = to_model(table.schema(), sources)
         ensure_names_distinct(schema, self.location)
         partition_fields = read_partition_fields(table.metadata)
@@ -201,7 +202,8 @@ class IcebergLocation(TableLocation):
             reserved_names=reserved,
             known_fields=frozenset(split_paths(table.properties.get(HIDDEN_FIELDS, ""))),
         )
-        return IcebergTarget(self, table, schema, for_file_fields(with_time_fields(policy, schema)))
+        policy = for_file_fields(with_time_fields(policy, schema))
+        return IcebergTarget(self, table, schema, policy, lost_sources=lost_sources)
 
     def not_found(self) -> IcebergTableNotFound:
         return self.name.not_found()
@@ -252,6 +254,7 @@ class IcebergTarget(IngestTarget):
     schema: StructType | None = field()
     policy: Policy = field()
     keys: KeyRules | None = None
+    lost_sources: str = ""
 
     @property
     def location(self) -> str:

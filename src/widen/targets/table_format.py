@@ -184,6 +184,10 @@ class IngestTarget(Protocol):
     def turns_on_widening(self) -> bool:
         """Whether a commit to this target turns on type widening."""
 
+    @property
+    def lost_sources(self) -> str:
+        """What was done about columns that had lost their sources, as a sentence; empty if they have them."""
+
     def with_widening(self) -> IngestTarget | None:
         """Return the same target with type widening turned on; None if it is on, or the format needs no switch."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from support.drift import batches
@@ -52,6 +52,13 @@ def test_every_record_is_in_its_row_under_every_policy(
 
 
 @given(batches, batches, modes)
+@example([b'{"a":{"b":0.0}}'], [b'{"a":[{"a":0}],"a_string":0}', b'{"a":{"b":9007199254740993}}'], Mode.WIDEN)
+@example([b'{"a":{"b":0.0}}'], [b'{"a":[{"a":0}]}', b'{"a":{"b":{"c":9007199254740993}}}'], Mode.WIDEN)
+@example([b'{"a":{"b":[0.5]}}'], [b'{"a":[{"a":0}]}', b'{"a":{"b":[9007199254740993]}}'], Mode.WIDEN)
+@example([b'{"a":[{"b":0.5}]}', b'{"a":{"b":1}}'], [b'{"a":{"b":9007199254740993}}'], Mode.WIDEN)
+@example([b'{"a":[{"b":0.5}]}', b'{"a":{"b":"x"}}'], [b'{"a":{"b":0.12345678901234567891}}'], Mode.WIDEN)
+@example([b'{"a":{"b":{"c":0.5}}}'], [b'{"a":[{"a":0}]}', b'{"a":{"b":{"c":9007199254740993}}}'], Mode.WIDEN)
+@example([b'{"a":{"b":0}}', b'{"a":{"b":[-0.0]}}'], [b'{"a":{"b":[9007199254740993.0]}}'], Mode.WIDEN)
 def test_rounded_numbers_are_in_their_rows_and_only_where_the_plan_says(
     history: list[bytes], batch: list[bytes], mode: Mode
 ) -> None:

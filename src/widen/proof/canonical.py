@@ -141,13 +141,18 @@ def canonical_number(number: Decimal) -> Canonical:
     return Ext(LONG_NUMBER, str(number.normalize(_EXACT)).encode())
 
 
-def canonical_number_kind(number: Decimal) -> str:
-    """Return the kind of a number that is not a double; a string, if a decimal of 38 digits cannot hold it."""
+def number_kind_of(token: str, number: Decimal) -> str:
+    """Return the kind of a number that is not a double; a string, if a decimal of 38 digits cannot hold it.
+
+    Only a number without a point and an exponent is a long: ``5.0`` is no integer, whatever its value.
+
+    Source: docs/evolution-rules.md#d1
+    """
     exponent = number.normalize(_EXACT).as_tuple().exponent
     assert isinstance(exponent, int)
     if max(0, number.adjusted() + 1) + max(0, -exponent) > MAX_DIGITS:
         return "string"
-    return "long" if exponent >= 0 and -(2**63) <= number < 2**63 else "decimal"
+    return "long" if token.lstrip("-").isdecimal() and -(2**63) <= number < 2**63 else "decimal"
 
 
 def canonical_double(value: float) -> Canonical:

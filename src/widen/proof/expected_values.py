@@ -22,12 +22,12 @@ from widen.proof.canonical import (
     canonical_double,
     canonical_instant,
     canonical_number,
-    canonical_number_kind,
     canonical_spelling,
     canonical_time,
     count_values,
     exact_double,
     has_canonical_spelling,
+    number_kind_of,
     to_decimal,
 )
 from widen.proof.json_reader import DeepJson, Json, NumberToken, read_json
@@ -388,7 +388,7 @@ def _to_decimal_number(column: SourceColumn, token: str, number: Decimal) -> Any
 
 
 def _to_double(column: SourceColumn, token: str, number: Decimal) -> Any:
-    is_stored = exact_double(number) is not None or (column.rounds and canonical_number_kind(number) in column.rounds)
+    is_stored = exact_double(number) is not None or (column.rounds and number_kind_of(token, number) in column.rounds)
     return canonical_double(float(number)) if is_stored else NOT_STORED
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
-from itertools import repeat
+from functools import partial
+from itertools import chain, permutations, repeat
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -23,6 +24,7 @@ from widen.proof.canonical import (
     BINARY_CODE,
     CONTRADICTION,
     EXACT_WHOLE,
+    LONG_NUMBER,
     Form,
     canonical_double,
     canonical_number,
@@ -301,7 +303,7 @@ def _reconcile(first: Any, source_column: SourceColumn | None, parts: ColumnValu
         if value is CONTRADICTION:
             return CONTRADICTION
         if source_column is not None and source_column.type_name == column.type_name == RECORD:
-            first = _merge_record_columns(value, first)
+            first = _merge_record_columns(column, value, source_column, first)
         elif not (
             _is_same_value(column, first, value)
             or _is_rounded(source_column, first, value)
@@ -335,30 +337,61 @@ def _is_epoch(value: Any, *, has_dates: bool) -> bool:
     return type(value) is int and not has_dates
 
 
-def _merge_record_columns(wide: Any, narrow: Any) -> Any:
+def _merge_record_columns(wide_column: SourceColumn, wide: Any, narrow_column: SourceColumn, narrow: Any) -> Any:
     """Return the record that two columns hold; the one with more arrays has all fields (U17)."""
     if not isinstance(wide, dict) or not isinstance(narrow, dict):
         return CONTRADICTION
-    both = wide.keys() & narrow.keys()
-    is_same = all(is_consistent(wide[key], narrow[key]) or is_consistent(narrow[key], wide[key]) for key in both)
-    return {**narrow, **wide} if is_same else CONTRADICTION
+    for key in wide.keys() & narrow.keys():
+        # One of the records may have a column that holds a number exactly, where the other has only one that rounds.
+        columns = [(column.fields or {}).get(key, ()) for column in (wide_column, narrow_column)]
+        rounds = any(map(_has_rounding, chain.from_iterable(columns)))
+        if not any(is_consistent(*pair, rounds=rounds) for pair in permutations((wide[key], narrow[key]))):
+            return CONTRADICTION
+    return {**narrow, **wide}
 
 
-def is_consistent(first: Any, other: Any) -> bool:
-    """Return whether two columns of a field may hold these values for one source value."""
+def _has_rounding(column: SourceColumn) -> bool:
+    """Return whether a column, or one below it, rounds numbers."""
+    below = chain.from_iterable((column.fields or {}).values())
+    return bool(column.rounds) or any(map(_has_rounding, below)) or bool(column.value and _has_rounding(column.value))
+
+
+def is_consistent(first: Any, other: Any, *, rounds: bool = False) -> bool:
+    """Return whether two columns of a field may hold these values for one source value.
+
+    Args:
+        rounds: Whether one of them may hold the double that is nearest to the number in the other.
+    """
     if first is None or other is None:
         return True
     if isinstance(first, dict) and isinstance(other, dict):
-        return all(is_consistent(first[key], other[key]) for key in first.keys() & other.keys())
+        return all(is_consistent(first[key], other[key], rounds=rounds) for key in first.keys() & other.keys())
     if isinstance(first, list) or isinstance(other, list):
         items, other_items = (value if isinstance(value, list) else [value] for value in (first, other))
-        return len(items) == len(other_items) and all(map(is_consistent, items, other_items))
+        is_same = partial(is_consistent, rounds=rounds)
+        return len(items) == len(other_items) and all(map(is_same, items, other_items))
+    if rounds and (_is_nearest_double(first, other) or _is_nearest_double(other, first)):
+        return True
     if type(first) is type(other):
         return bool(first == other) or (isinstance(first, str) and is_same_timestamp(first, other))
     if isinstance(first, str) or isinstance(other, str):
         text, value = (first, other) if isinstance(first, str) else (other, first)
         return _is_text_of(text, value)
     return bool(first == other)
+
+
+def _is_nearest_double(double: Any, number: Any) -> bool:
+    """Return whether a number is the double that is nearest to another number, or to the number in a text."""
+    if isinstance(double, str):
+        return False
+    number = _parse_number(number) if isinstance(number, str) else number
+    if isinstance(number, Ext) and number.code == LONG_NUMBER:
+        number = Decimal(bytes(number.data).decode())
+    return _is_number(number) and bool(canonical_double(float(number)) == double)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float, Decimal)) and not isinstance(value, bool)
 
 
 def _is_text_of(text: str, value: Any) -> bool:

@@ -253,7 +253,7 @@ def corrupt_text_to_bytes(text: str) -> bytes:
 
 # Split a whole file into records: JSON lines, an array of records, one document, or concatenated documents.
 #
-# Source: RFC 8259; JSON Lines.
+# Source: RFC 8259; JSON Lines; docs/guide/json.md#documents
 
 
 _array = msgspec.json.Decoder(list[msgspec.Raw])
@@ -267,9 +267,10 @@ _BLANKS, _SPACES, _LINE_END = re.compile(r"[ \t]*"), re.compile(r"[ \t\r\n]*"), 
 def split_records(data: bytes) -> Iterator[bytes]:
     r"""Yield the JSON texts of a file in order, unchanged.
 
-    A file that is one JSON value yields that value, or its elements if it is an array. Any other file yields its
-    records, whether a line has one record, several, or a part of one. Each line between records that is not part of a
-    record is a text too, so that nothing is lost. A file without a record is one text. An empty file yields nothing.
+    A file that is one JSON value yields that value, or its elements if it is an array, also one with damaged elements
+    or without its end. Any other file yields its records, whether a line has one record, several, or a part of one.
+    Each line between records that is not part of a record is a text too, so that nothing is lost. A file without a
+    record is one text. An empty file yields nothing.
 
     Args:
         data: The content of the file; a leading byte order mark is ignored.
@@ -277,18 +278,118 @@ def split_records(data: bytes) -> Iterator[bytes]:
     Example:
         >>> list(split_records(b'[{"a": 1}, 2]'))
         [b'{"a": 1}', b'2']
+        >>> list(split_records(b'[{"a": NaN}, {"a": 2}]'))
+        [b'{"a": NaN}', b'{"a": 2}']
         >>> list(split_records(b'{"a":1}{"a":2}\n{\n"a":3}'))
         [b'{"a":1}', b'{"a":2}', b'{\n"a":3}']
     """
     data = data.removeprefix(BOM)
     content = data.strip(_JSON_SPACE)
-    elements = _try_decode(_array, content) if content.startswith(b"[") else None
+    elements = split_array(content)
     if elements is not None:
-        yield from map(bytes, elements)
-    elif _try_decode(_value, content) is not None:
+        yield from elements
+    elif _is_value(content):
         yield content
     elif content:
         yield from _split_documents(data) or [content]
+
+
+def split_text(text: bytes) -> list[bytes]:
+    r"""Return the parts of a text that is not one record: records and what is between them, or elements of an array.
+
+    A text without a record has one part, the text itself.
+
+    Example:
+        >>> split_text(b'{"a":1} {"a":2}'), split_text(b'[{"a":1},2]'), split_text(b"[1,2]")
+        ([b'{"a":1}', b'{"a":2}'], [b'{"a":1}', b'2'], [b'[1,2]'])
+    """
+    content = text.removeprefix(BOM).strip(_JSON_SPACE)
+    if not content.startswith(b"["):
+        parts = list(split_records(text))
+        return parts if len(parts) > 1 else [text]
+    elements = split_array(content) or []
+    return elements if any(isinstance(parse_document(each), dict) for each in elements) else [text]
+
+
+def split_array(content: bytes) -> list[bytes] | None:
+    r"""Return the texts of the elements of an array, None if the content is not one array.
+
+    Elements are between the commas outside of strings and of inner brackets, whether they are JSON or not. An element
+    that is not closed goes on to the end of the array.
+
+    Args:
+        content: A text without space around it.
+    """
+    if not content.startswith(b"["):
+        return None
+    elements = _try_decode(_array, content)
+    if elements is not None:
+        return list(map(bytes, elements))
+    found = _scan_array(content)
+    if found is None or found[1]:
+        return found and found[0]
+    # Quotes or brackets do not match. Where elements have lines of their own, those without a fault are still found.
+    return _elements_on_lines(content) or found[0] or None
+
+
+_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*("?)|[\[\]{},]', re.DOTALL)
+_OPENING = {b"]": b"[", b"}": b"{"}
+
+
+def _scan_array(content: bytes) -> tuple[list[bytes], bool] | None:
+    """Return the elements of an array, and whether its quotes and brackets match; None if text follows its end."""
+    elements: list[bytes] = []
+    open_brackets, counts, is_clean, start = [b"["], {b"[": 0, b"{": 0}, True, 1
+    for token in _TOKEN.finditer(content, 1):
+        sign = token[0]
+        if sign == b"," and len(open_brackets) == 1:
+            elements.append(content[start : token.start()])
+            start = token.end()
+        elif sign in counts:
+            open_brackets.append(sign)
+            counts[sign] += 1
+        elif sign in _OPENING:
+            is_last = token.end() == len(content)
+            if sign == b"]" and (is_last or len(open_brackets) == 1):
+                if not is_last:
+                    return None
+                elements.append(content[start : token.start()])
+                return _without_blank(elements), is_clean and len(open_brackets) == 1
+            # A bracket closes the last one of its kind and all that are open inside of it, else the last one.
+            opening = _OPENING[sign]
+            is_clean &= open_brackets[-1] == opening
+            has_kind = counts[opening] > 0
+            while len(open_brackets) > 1:
+                closed = open_brackets.pop()
+                counts[closed] -= 1
+                if closed == opening or not has_kind:
+                    break
+        elif sign != b",":
+            is_clean &= bool(token[1]) and b"\n" not in sign and b"\r" not in sign
+    # The array has no end. What follows its last comma may be lines of a file that was never an array.
+    rest = content[start:].strip(_JSON_SPACE)
+    return _without_blank([*elements, *(_split_documents(rest) or [rest])]), False
+
+
+def _elements_on_lines(content: bytes) -> list[bytes] | None:
+    """Return the elements of an array that has objects on each line; None if the lines are not like that.
+
+    The last line of an array without an end may be anything.
+    """
+    is_closed = content.endswith(b"]")
+    lines = _without_blank(content[1:].removesuffix(b"]").splitlines())
+    if len(lines) < 2 or not all(line.endswith(b",") for line in lines[:-1]):
+        return None
+    objects = [line.removesuffix(b",").rstrip(_JSON_SPACE) for line in lines]
+    if not all(map(_has_outer_braces, objects if is_closed else objects[:-1])):
+        return None
+    # A line may have several elements, too.
+    return [element for line in objects for element in (_scan_array(b"[" + line) or ([line], False))[0]]
+
+
+def _without_blank(texts: list[bytes]) -> list[bytes]:
+    """Return texts without the space around them, and without those that are only space."""
+    return [text for each in texts if (text := each.strip(_JSON_SPACE))]
 
 
 def _split_documents(data: bytes) -> list[bytes]:
@@ -306,7 +407,20 @@ def _has_outer_braces(line: bytes) -> bool:
 
 
 def _is_record(line: bytes) -> bool:
-    return line.lstrip().startswith((b"{", b"[")) and _try_decode(_value, line) is not None
+    return line.lstrip().startswith((b"{", b"[")) and _is_value(line)
+
+
+def _is_value(text: bytes) -> bool:
+    """Return whether a text is one JSON value. Python's parser also takes NaN, bytes that are not UTF-8, and half of a
+    surrogate pair: no table can hold such a value, but its end is known.
+    """
+    if _try_decode(_value, text) is not None:
+        return True
+    value = text.strip(_JSON_SPACE).decode("latin-1")
+    try:
+        return bool(value) and _scanner.raw_decode(value)[1] == len(value)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _scan(data: bytes) -> Iterator[tuple[bytes, bool]]:

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from widen.errors import SourceError
-from widen.json.document import BOM, split_records
+from widen.json.document import BOM, split_text
 
 PREFIX = "_"
 """Stands before the names of what the envelope says beside the row."""
@@ -110,24 +110,14 @@ class EnvelopeReader:
         except _NotAnEnvelopeError as error:
             if error.reason:
                 yield text, error.reason
-        except msgspec.ValidationError:
-            yield from self._read_items(text)
         except msgspec.DecodeError as error:
-            parts = list(split_records(text))
-            if len(parts) > 1:
-                for part in parts:
-                    yield from self.read(part)
-            else:
-                yield text, f"not JSON: {error}"
-
-    def _read_items(self, text: bytes) -> Iterator[tuple[bytes, str]]:
-        try:
-            items = _ITEMS.decode(text)
-        except msgspec.ValidationError:
-            yield text, "not an envelope: it is not an object"
-            return
-        for item in items:
-            yield from self.read(bytes(item))
+            is_json = isinstance(error, msgspec.ValidationError)
+            parts = split_text(text)
+            if parts == [text]:
+                yield text, "not an envelope: it is not an object" if is_json else f"not JSON: {error}"
+                return
+            for part in parts:
+                yield from self.read(part)
 
     def _record(self, fields: dict[str, msgspec.Raw]) -> bytes:
         envelope = self._envelope
@@ -166,7 +156,6 @@ class EnvelopeReader:
 
 
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_ITEMS = msgspec.json.Decoder(list[msgspec.Raw])
 _TRUNCATE = (
     "Widen does not truncate a table. Delete the rows with Table.delete or `widen sql`, take the event out of "
     "the source, and load the rest. Debezium leaves such events out with skipped.operations=t, which is its default."

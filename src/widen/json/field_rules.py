@@ -202,6 +202,9 @@ VALID_FROM, VALID_TO, IS_CURRENT = VERSION_FIELDS = ("_valid_from", "_valid_to",
 
 _PART = re.compile(r" from byte \d+$")
 
+LOCAL_URI, PLAIN_LOCAL_URI = "^file:/+", "file:/"
+"""The beginning of the URI of a local file, and how it is stored. Some readers write one slash, and others three."""
+
 
 @dataclass(frozen=True, slots=True)
 class FileFields:
@@ -224,7 +227,7 @@ class FileFields:
         folders = _fields_of(file.rpartition("/")[0]) if self.has_folders else {}
         if self.loaded_at is None:
             return folders
-        uri = _PART.sub("", file) or None
+        uri = re.sub(LOCAL_URI, PLAIN_LOCAL_URI, _PART.sub("", file)) or None
         source_fields: dict[str, str | None] = {SOURCE_FILE + SIGN: uri, LOADED_AT + SIGN: self.loaded_at}
         return merge_file_fields(folders, source_fields)
 

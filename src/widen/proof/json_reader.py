@@ -122,9 +122,9 @@ def split_into_parts(data: bytes) -> Iterator[bytes]:
     data = data.removeprefix(_BOM.encode())
     content = data.strip(_SPACE.encode())
     # An array is one document too, and one document may take several lines, so lines come last.
-    spans = _array_items(content)
-    if spans is not None:
-        yield from spans
+    items = array_items(content)
+    if items is not None:
+        yield from items
     elif _is_json(content):
         yield content
     elif content:
@@ -132,12 +132,30 @@ def split_into_parts(data: bytes) -> Iterator[bytes]:
         yield from [text for text, _ in texts] if any(is_record for _, is_record in texts) else [content]
 
 
+def split_into_records(text: bytes) -> list[bytes]:
+    """Return the texts in a text that is not one record: those of several records, or the items of an array.
+
+    A text without a record is one text. An array is one, too, unless one of its items is an object.
+    """
+    content = text.removeprefix(_BOM.encode()).strip(_SPACE.encode())
+    if content[:1] != b"[":
+        parts = list(split_into_parts(text))
+        return parts if len(parts) > 1 else [text]
+    items = array_items(content) or []
+    # Without its square bracket, what is read is one record.
+    objects = [item for item in items if not item.removeprefix(_BOM.encode()).lstrip(_SPACE.encode()).startswith(b"[")]
+    return items if any(read_whole_records(item) is not None for item in objects) else [text]
+
+
 def split_lines(data: bytes) -> list[bytes]:
     """Return the lines of a file if each looks like one record, else nothing.
 
     If one of them is a record, `split_into_parts` yields the same texts; it parses each.
     """
-    data = data.removeprefix(_BOM.encode())
+    return _object_lines(data.removeprefix(_BOM.encode()))
+
+
+def _object_lines(data: bytes) -> list[bytes]:
     lines = [line for line in data.splitlines() if line.strip()]
     return lines if all(map(_is_object_line, lines)) and not _RECORDS_ON_A_LINE.search(data) else []
 
@@ -146,10 +164,28 @@ def split_lines(data: bytes) -> list[bytes]:
 _any_json = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
 
 
-def _array_items(data: bytes) -> list[bytes] | None:
-    """Return the texts of the items of an array, or None if the data is not an array."""
+def array_items(data: bytes) -> list[bytes] | None:
+    """Return the texts of the items of an array, or None if the data is not an array.
+
+    Items that are not JSON are items, too, where commas and brackets still say where they end.
+
+    Args:
+        data: The text of the array without space around it.
+
+    Source: docs/guide/json.md#documents
+    """
     if not data.startswith(b"["):
         return None
+    items = _json_items(data)
+    if items is None:
+        scan = _ArrayScan(data)
+        if scan.has_text_behind:
+            return None
+        items = scan.items if scan.is_sound else _items_on_lines(data) or scan.items or None
+    return items
+
+
+def _json_items(data: bytes) -> list[bytes] | None:
     try:
         text = data.decode()
         items: list[bytes] = []
@@ -172,6 +208,83 @@ def _array_items(data: bytes) -> list[bytes] | None:
     return items if at == len(text) - 1 else None
 
 
+class _ArrayScan:
+    """The items of an array that is not JSON, from one look at each of its characters.
+
+    Args:
+        is_sound: Whether every quote and bracket has its counterpart.
+        has_text_behind: Whether the array ends before the data does.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self.items: list[bytes] = []
+        self.is_sound, self.has_text_behind = True, False
+        # Latin-1 has one character for each byte.
+        text, last = data.decode("latin-1"), len(data) - 1
+        begin, at, inside = 1, 1, ""  # the brackets that are open inside of the array
+        while at <= last:
+            char = text[at]
+            if char == '"':
+                at = self._end_of_string(text, at)
+            elif char in "[{":
+                inside += char
+            elif char == "," and not inside:
+                self._add(data[begin:at])
+                begin = at + 1
+            elif char == "]" and (at == last or not inside):
+                self.has_text_behind = at < last
+                self.is_sound &= not inside
+                self._add(data[begin:at])
+                return
+            elif char in "]}":
+                begins = "[" if char == "]" else "{"
+                place = inside.rfind(begins)
+                self.is_sound &= inside[-1:] == begins
+                # Without a counterpart, it closes what was opened last.
+                inside = inside[:place] if place >= 0 else inside[:-1]
+            at += 1
+        self.is_sound = False
+        rest = data[begin:].strip(_SPACE.encode())
+        texts = list(_scan_lines(rest)) if rest else []
+        for each in [text for text, _ in texts] if any(is_record for _, is_record in texts) else [rest]:
+            self._add(each)
+
+    def _add(self, item: bytes) -> None:
+        if item.strip(_SPACE.encode()):
+            self.items.append(item.strip(_SPACE.encode()))
+
+    def _end_of_string(self, text: str, at: int) -> int:
+        """Return where the quote is that ends a string, or the last character if none does."""
+        begin = at
+        while (at := text.find('"', at + 1)) >= 0:
+            slashes = 0
+            while text[at - 1 - slashes] == "\\":
+                slashes += 1
+            if slashes % 2 == 0:
+                # JSON has no line ends in strings: another quote is missing.
+                self.is_sound &= max(text.find(end, begin, at) for end in "\r\n") < 0
+                return at
+        self.is_sound = False
+        return len(text) - 1
+
+
+def _items_on_lines(data: bytes) -> list[bytes] | None:
+    """Return the items of an array with whole objects on each of its lines, or None if it is not like that."""
+    space, has_end = _SPACE.encode(), data[-1:] == b"]"
+    lines = [line.strip(space) for line in data[1 : len(data) - has_end].splitlines() if line.strip(space)]
+    whole = lines if has_end else lines[:-1]
+    if len(lines) < 2 or any(line[-1:] != b"," for line in lines[:-1]):
+        return None
+    if not all(_is_object_line(line[:-1] if line[-1:] == b"," else line) for line in whole):
+        return None
+    items = []
+    for line in lines:
+        item = line[:-1].rstrip(space) if line[-1:] == b"," else line
+        scan = _ArrayScan(b"[" + item)
+        items += [item] if scan.has_text_behind else scan.items
+    return items
+
+
 def _after_space(text: str, at: int) -> int:
     while text[at] in _SPACE:
         at += 1
@@ -179,8 +292,9 @@ def _after_space(text: str, at: int) -> int:
 
 
 def _is_json(data: bytes) -> bool:
+    """Return whether data is one JSON value; NaN, and bytes that are not UTF-8, may be in it."""
     try:
-        _any_json.decode(data.decode())
+        _any_json.decode(data.decode("latin-1"))
     except (ValueError, RecursionError):
         return False
     return True
@@ -188,7 +302,7 @@ def _is_json(data: bytes) -> bool:
 
 def _scan_lines(data: bytes) -> Iterator[tuple[bytes, bool]]:
     """Yield texts, each with whether it is a record or an array; other text ends at the end of its line."""
-    if lines := split_lines(data):
+    if lines := _object_lines(data):
         yield from ((line, _is_json(line)) for line in lines)
         return
     # Latin-1 has one character for each byte, so offsets in the text are offsets in the data.

@@ -30,6 +30,7 @@ from widen.proof.json_reader import (
     reject_constant,
     reject_duplicate_keys,
     split_into_parts,
+    split_into_records,
     split_lines,
 )
 from widen.proof.row_encoder import LayoutMatcher, RecordLayout
@@ -44,8 +45,6 @@ from widen.proof.rules import (
     read_defaults,
     widest_record_column,
 )
-
-_BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +94,10 @@ class SourceReader:
     def read_exactly(self, text: bytes, file_values: FileValues = ()) -> Iterator[ExpectedRow]:
         """Yield the rows of a text without the fast path."""
         records = read_records(text)
-        is_array = text.removeprefix(_BOM).lstrip().startswith(b"[")
-        # A text that is not one record may be several, one after the other.
-        if records is None and not is_array and len(parts := list(split_into_parts(text))) > 1:
+        # A text that is not one record may be several, one after the other or in an array.
+        if records is None and (parts := split_into_records(text)) != [text]:
             for part in parts:
-                yield from self.read_exactly(part, file_values)
+                yield from self.read(part, file_values)
         elif records is None:
             yield from self.read_refused(text)
         else:
@@ -518,7 +516,10 @@ class FileValueReader:
             name, text = (_hive(unquote(each)) for each in (key, value))
             values.append((f"{name}=", None if text in _NULLS else text))
         if self.loaded_at is not None:
-            values.append(("_source_file=", _PART.sub("", file) or None))
+            # The URI of one file has one slash or three, by who lists the files.
+            scheme, slashes, path = _PART.sub("", file).partition("file:/")
+            uri = slashes + path.lstrip("/") if slashes and not scheme else scheme + slashes + path
+            values.append(("_source_file=", uri or None))
             values.append(("_loaded_at=", self.loaded_at))
         return values
 
@@ -540,19 +541,20 @@ def _hive(text: str) -> str:
 
 def read_envelopes(text: bytes, envelope: Envelope) -> Iterator[dict[str, Json] | bytes]:
     """Yield the row of each envelope in a text; a text that is not an envelope as it is, a tombstone not at all."""
-    parts = [text.removeprefix(b"\xef\xbb\xbf").strip()] if text.strip() else []
-    if parts and read_records(text) is None:
-        parts = list(split_into_parts(text))
-    for part in parts:
-        documents = read_records(part)
-        if documents is None:
-            if part.strip() != b"null":
-                yield part.strip()
-            continue
-        for document in documents:
-            row = _row_of(document, envelope)
-            if row is not None:
-                yield part if row is _REFUSED else row
+    text = text.removeprefix(b"\xef\xbb\xbf").strip()
+    if not text or text == b"null":
+        return
+    documents = read_records(text) if text[:1] == b"{" else None
+    if documents is not None:
+        row = _row_of(documents[0], envelope)
+        if row is not None:
+            yield text if row is _REFUSED else row
+        return
+    parts = split_into_records(text)
+    for part in parts if parts != [text] else ():
+        yield from read_envelopes(part, envelope)
+    if parts == [text]:
+        yield text
 
 
 def is_row_of(envelope: Envelope, record: Mapping[str, Json]) -> bool:

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import msgspec
 
 from widen.evolution.policy import Policy, build_field_rules, unseen_hidden_fields
-from widen.json.document import BOM, InvalidJson, JsonDocument, parse_document, split_records
+from widen.json.document import BOM, InvalidJson, JsonDocument, parse_document, split_text
 from widen.json.field_rules import (
     IS_CURRENT,
     VALID_FROM,
@@ -263,7 +263,7 @@ class RowBuilder:
 
     def _find_hidden(self, text: bytes) -> frozenset[Path]:
         """Return the masked and excluded fields that the records of a text have."""
-        documents = list(map(parse_document, _split_text(text)))
+        documents = list(map(parse_document, split_text(text)))
         items = [item for document in documents for item in (document if isinstance(document, list) else [document])]
         return frozenset(path for item in items if isinstance(item, dict) for path in self._rules.find_hidden(item))
 
@@ -344,8 +344,9 @@ class RowBuilder:
             case [*records] if all(isinstance(record, dict) for record in records):
                 for record in records:
                     yield from self._exact_row(self._with_file_fields(record, at), at)
-            # Some sources write several records on one line, which is not one JSON value.
-            case InvalidJson() if len(parts := _split_text(text)) > 1:
+            # Some sources write several records on one line, which is not one JSON value. Of an array, each element is
+            # a text of its own if one of them is a record.
+            case InvalidJson() | list() if (parts := split_text(text)) != [text]:
                 for part in parts:
                     yield from self._exact_rows(part, at)
             case _:
@@ -446,11 +447,6 @@ _BEGINS_RECORD = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{(?:\s*"[^"\\]*"\s*:.*[,{\[]
 
 def _origin(text: str, at: RecordPosition, reason: str | None = None) -> Row:
     return dict(zip(ORIGIN_FIELDS, (text, *at, reason), strict=True))
-
-
-def _split_text(text: bytes) -> list[bytes]:
-    """Return the records of a text that has several, and what is between them; an array is not split."""
-    return [text] if text.removeprefix(BOM).lstrip().startswith(b"[") else list(split_records(text))
 
 
 def _with_prefix(text: bytes, prefix: bytes) -> bytes:

@@ -18,7 +18,9 @@ from widen.evolution.policy import Policy, build_typed_field_rules
 from widen.json.field_rules import (
     JSON_BEGIN,
     LOADED_AT,
+    LOCAL_URI,
     MASK,
+    PLAIN_LOCAL_URI,
     SIGN,
     SOURCE_FILE,
     FieldRule,
@@ -316,7 +318,8 @@ def _fields_from_files(path: Column, paths: Sequence[str], file_fields: FileFiel
             columns = merge_file_fields(columns, {unescape_folder(key) + SIGN: _folder(path, key, turn)})
     if file_fields.loaded_at is not None:
         loaded_at = F.lit(file_fields.loaded_at).cast("timestamp")
-        columns = merge_file_fields(columns, {SOURCE_FILE + SIGN: path, LOADED_AT + SIGN: loaded_at})
+        uri = F.regexp_replace(path, LOCAL_URI, PLAIN_LOCAL_URI)
+        columns = merge_file_fields(columns, {SOURCE_FILE + SIGN: uri, LOADED_AT + SIGN: loaded_at})
     return columns
 
 

@@ -132,7 +132,7 @@ def test_a_wrong_row_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, p
             for found, positions in right(self, group):
                 at = place.randrange(len(found)) if found else 0
                 wrong = found[at : at + 1]
-                has_value = any(each.strip(b" \t\r\n[]{},") for each in wrong)
+                has_value = any(each.strip(b" \t\r\n\x0b\x0c[]{},") for each in wrong)
                 if not has_value or wrong == [b"{}"]:
                     yield found, positions
                     continue

@@ -182,25 +182,30 @@ def _without_ambiguous(statistics: ColumnStatistics) -> ColumnStatistics:
 
 
 def leaf_paths(fields: Iterable[Any], path: Path = ()) -> Iterator[Path]:
-    """Yield the path of every leaf in the order of the file; dotted paths would be ambiguous for names with dots.
+    """Return the path of every leaf in the order of the file; dotted paths would be ambiguous for names with dots.
 
     Args:
         fields: Arrow fields.
     """
+    return (leaf for leaf, _ in leaf_types(fields, path))
+
+
+def leaf_types(fields: Iterable[Any], path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Yield the path and the Arrow type of every leaf; see `leaf_paths`."""
     for field in fields:
         yield from _leaves_below(field.type, (*path, field.name))
 
 
-def _leaves_below(data_type: Any, path: Path) -> Iterator[Path]:
+def _leaves_below(data_type: Any, path: Path) -> Iterator[tuple[Path, Any]]:
     if pa.types.is_struct(data_type):
-        yield from leaf_paths((data_type.field(i) for i in range(data_type.num_fields)), path)
+        yield from leaf_types((data_type.field(i) for i in range(data_type.num_fields)), path)
     elif pa.types.is_map(data_type):
         yield from _leaves_below(data_type.key_type, (*path, "key"))
         yield from _leaves_below(data_type.item_type, (*path, "value"))
     elif pa.types.is_nested(data_type):
         yield from _leaves_below(data_type.value_type, (*path, "element"))
     else:
-        yield path
+        yield path, data_type
 
 
 def _merge_row_groups(metadata: Any, index: int) -> ColumnStatistics | None:

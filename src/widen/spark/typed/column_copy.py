@@ -389,6 +389,8 @@ def to_source_footer(uri: str, footer: pq.FileMetaData, columns: pa.Schema) -> S
 
 def _is_read_as(found: pa.DataType, data_type: DataType, path: Path, int96: set[Path]) -> bool:
     """Return whether Arrow reads values of a type as Spark does."""
+    if pa.types.is_null(found):
+        return True
     match data_type:
         case StructType(fields):
             types = {each.name: each.type for each in fields}

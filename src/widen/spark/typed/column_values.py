@@ -206,6 +206,8 @@ def apply_rules(fields: Mapping[str, TypedArray], rules: FieldRules) -> dict[str
 
 
 def _apply_rules(values: pa.Array, data_type: DataType, rules: FieldRules) -> TypedArray:
+    if is_void(data_type):
+        return values, data_type
     if rules.take is FieldRule.MASKED:
         return _mask_values(values), STRING
     is_nested = isinstance(data_type, (ArrayType, MapType, StructType))
@@ -752,8 +754,8 @@ def _sums(marks: pa.Array, lengths: pa.Array) -> pa.Array:
 
 def fit(values: pa.Array | None, wanted: pa.DataType, rows: int) -> pa.Array:
     """Return values in the type of a column, which may be wider and have more fields; null if there are none."""
-    if values is None:
-        return pa.nulls(rows, wanted)
+    if values is None or pa.types.is_null(values.type):
+        return pa.nulls(rows if values is None else len(values), wanted)
     if values.type == wanted:
         return values
     is_null = values.is_null() if values.null_count else None

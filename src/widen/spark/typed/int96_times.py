@@ -1,8 +1,9 @@
-"""Times that Spark would cut: INT96 in Parquet counts nanoseconds, and Spark reads it as microseconds.
+"""What Spark does not read as it is in Parquet files: times in INT96, and columns of the type null.
 
-A record with such a time has it as text, so that no digit is lost. Times in whole microseconds stay timestamps.
+INT96 counts nanoseconds, and Spark reads it as microseconds. A record with such a time has it as text, so that no digit
+is lost. Times in whole microseconds stay timestamps. Spark reads a column of the type null as one of integers.
 
-Source: docs/evolution-rules.md#d2, #d16; Spark's ParquetRowConverter
+Source: docs/evolution-rules.md#d2, #d7, #d16; Spark's ParquetRowConverter and ParquetSchemaConverter
 """
 
 from __future__ import annotations
@@ -22,25 +23,50 @@ import pyarrow.parquet as pq
 from pyarrow.fs import FileSystem
 
 from widen.model.column_path import ELEMENT, KEY, VALUE, Path, map_children
-from widen.model.types import LONG, STRING, ArrayType, DataType, Field, MapType, StructType
+from widen.model.types import (
+    INTEGER,
+    LONG,
+    STRING,
+    ArrayType,
+    DataType,
+    Field,
+    MapType,
+    StructType,
+    quote_name,
+)
 from widen.spark.arrow_types import to_arrow_schema
 from widen.spark.errors import ignore_failed_cleanup
-from widen.spark.read.physical_types import DRIVER_FILES, leaf_paths
+from widen.spark.read.physical_types import DRIVER_FILES, leaf_types
 from widen.spark.source.source_files import as_literal, source_file_key
-from widen.spark.spark_types import DataFrame, SparkSession, spark_errors, to_spark
+from widen.spark.spark_types import Column, DataFrame, F, SparkSession, from_spark, spark_errors, to_spark
 
 CutTimes: TypeAlias = frozenset[Path]
 """The paths of the leaves with times that Spark would cut."""
 
 _THREADS, _ROWS = 16, 16_384
-_FILE, _NUMBER, _LEAVES, _CONTENT = "file", "number", "leaves", "content"
+_FILE, _NUMBER, _LEAVES, _NULLS, _INTEGERS, _CONTENT = "file", "number", "leaves", "nulls", "integers", "content"
 _AS_TIMES = "spark.sql.parquet.int96AsTimestamp"
 _SPARK_KEYS = frozenset({b"org.apache.spark.version", b"org.apache.spark.sql.parquet.row.metadata"})
 """Keys in the footers of files from Spark, whose times are whole microseconds."""
 
 
-def find_cut_times(spark: SparkSession, paths: Sequence[str]) -> dict[str, CutTimes]:
-    """Return the Parquet files with times that Spark would cut, and the leaves that hold them.
+@dataclass(frozen=True, slots=True)
+class OddLeaves:
+    """The leaves of a file that Spark may read in another way.
+
+    Args:
+        int96: Those of INT96, in a file that Spark did not write; once the times are read, those that it would cut.
+        nulls: Those of the type null.
+        integers: Those of integers, which Spark merges with the ones of the type null in other files.
+    """
+
+    int96: CutTimes = frozenset()
+    nulls: frozenset[Path] = frozenset()
+    integers: frozenset[Path] = frozenset()
+
+
+def find_odd_leaves(spark: SparkSession, paths: Sequence[str]) -> dict[str, OddLeaves]:
+    """Return the leaves of Parquet files with times that Spark would cut, and those of the type null.
 
     The times are looked at only in files with INT96 that Spark did not write.
 
@@ -51,15 +77,46 @@ def find_cut_times(spark: SparkSession, paths: Sequence[str]) -> dict[str, CutTi
         PySparkException: a file that only Spark can open is larger than the 2 GB that it reads as bytes.
     """
     by_key, hidden = {source_file_key(path): path for path in paths}, list[str]()
+    odd: dict[str, OddLeaves] = {}
     if len(paths) <= DRIVER_FILES:
-        leaves_by_path = _leaves_on_driver(paths)
-        hidden = [path for path in paths if leaves_by_path[path] is None]
-        paths = [path for path in paths if leaves_by_path[path]]
-    leaves_by_key = _scan_files(_distribute(spark, paths)) if paths else {}
-    hidden += [by_key[key] for key, leaves in leaves_by_key.items() if leaves is None]
-    if hidden and _has_int96(spark, hidden):
-        leaves_by_key |= _scan_files(_read_bytes(spark, hidden))
-    return {by_key[key]: leaves for key, leaves in leaves_by_key.items() if leaves}
+        on_driver = _leaves_on_driver(paths)
+        hidden = [path for path, each in on_driver.items() if each is None]
+        odd = {path: replace(each, int96=frozenset()) for path, each in on_driver.items() if each is not None}
+        paths = [path for path, each in on_driver.items() if each is not None and each.int96]
+    scanned = _scan_files(_distribute(spark, paths)) if paths else {}
+    hidden += [by_key[key] for key, each in scanned.items() if each is None]
+    if hidden and (_has_int96(spark, hidden) or _lacks_integers(spark, hidden)):
+        scanned |= _scan_files(_read_bytes(spark, hidden))
+    return odd | {by_key[key]: each for key, each in scanned.items() if each is not None}
+
+
+def void_leaves(files: Iterable[OddLeaves]) -> frozenset[Path]:
+    """Return the leaves that are of the type null in all files that have them."""
+    each = list(files)
+    return frozenset().union(*(file.nulls for file in each)) - frozenset().union(*(file.integers for file in each))
+
+
+def with_void_leaves(frame: DataFrame, voids: frozenset[Path]) -> list[Column]:
+    """Return the columns of files, with void in the place of some leaves."""
+    columns = []
+    for field in from_spark(frame.schema):
+        values, roots = F.col(quote_name(field.name)), [path for path in voids if path[0] == field.name]
+        columns.append((_void(values, field.type, (field.name,), voids) if roots else values).alias(field.name))
+    return columns
+
+
+def _void(values: Column, data_type: DataType, path: Path, voids: frozenset[Path]) -> Column:
+    if path in voids:
+        return F.lit(None)
+    match data_type:
+        case StructType(fields):
+            inner = [_void(values.getField(f.name), f.type, (*path, f.name), voids).alias(f.name) for f in fields]
+            return F.when(values.isNotNull(), F.struct(*inner))
+        case ArrayType(element):
+            return F.transform(values, lambda item: _void(item, element, (*path, ELEMENT), voids))
+        case MapType(_, value):
+            return F.transform_values(values, lambda _, item: _void(item, value, (*path, VALUE), voids))
+    return values
 
 
 def read_cut_times(
@@ -85,9 +142,9 @@ def read_cut_times(
     return rows, texts
 
 
-def _leaves_on_driver(paths: Sequence[str]) -> dict[str, set[Path] | None]:
+def _leaves_on_driver(paths: Sequence[str]) -> dict[str, OddLeaves | None]:
     with ThreadPoolExecutor(_THREADS, "widen-int96") as pool:
-        return dict(zip(paths, pool.map(_int96_leaves, paths), strict=True))
+        return dict(zip(paths, pool.map(_find_odd, paths), strict=True))
 
 
 def _distribute(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
@@ -115,6 +172,36 @@ def _has_int96(spark: SparkSession, paths: Sequence[str]) -> bool:
             spark.conf.set(_AS_TIMES, before)
 
 
+def _lacks_integers(spark: SparkSession, paths: Sequence[str]) -> bool:
+    """Return whether a file has a leaf of integers without a value, which may be of the type null."""
+    for path in paths:
+        frame = spark.read.parquet(as_literal(path))
+        values = [each for f in from_spark(frame.schema) for each in _has_integer(F.col(quote_name(f.name)), f.type)]
+        columns = [F.max(each).alias(str(at)) for at, each in enumerate(values)]
+        if columns and not all(frame.select(*columns).collect()[0]):
+            return True
+    return False
+
+
+def _has_integer(values: Column, data_type: DataType) -> Iterator[Column]:
+    """Yield, for each leaf of integers in a type, whether a record has a value there."""
+    match data_type:
+        case StructType(fields):
+            for field in fields:
+                yield from _has_integer(values.getField(field.name), field.type)
+        case ArrayType(element):
+            for number, _ in enumerate(_has_integer(F.lit(None), element)):
+                yield F.coalesce(F.exists(values, partial(_has_nth_integer, element, number)), F.lit(False))
+        case MapType(_, value):
+            yield from _has_integer(F.map_values(values), ArrayType(value))
+        case _ if data_type == INTEGER:
+            yield values.isNotNull()
+
+
+def _has_nth_integer(data_type: DataType, number: int, values: Column) -> Column:
+    return list(_has_integer(values, data_type))[number]
+
+
 def _open(path: str, content: bytes | None = None, unit: str = "us") -> pq.ParquetFile:
     if content is not None:
         return pq.ParquetFile(pa.BufferReader(content), coerce_int96_timestamp_unit=unit)
@@ -124,16 +211,20 @@ def _open(path: str, content: bytes | None = None, unit: str = "us") -> pq.Parqu
     return pq.ParquetFile(files.open_input_file(place), coerce_int96_timestamp_unit=unit)
 
 
-def _int96_leaves(path: str, content: bytes | None = None) -> set[Path] | None:
-    """Return the leaves with INT96 in a file, none if Spark wrote it; None if pyarrow cannot open it."""
+def _find_odd(path: str, content: bytes | None = None) -> OddLeaves | None:
+    """Return the odd leaves of a file; None if pyarrow cannot open it."""
     try:
         with _open(path, content) as file:
-            if _SPARK_KEYS & (file.metadata.metadata or {}).keys():
-                return set()
-            leaves = enumerate(leaf_paths(file.schema_arrow))
-            return {leaf for at, leaf in leaves if file.schema.column(at).physical_type == "INT96"}
+            stored = list(leaf_types(file.schema_arrow))
+            int96 = {leaf for at, (leaf, _) in enumerate(stored) if file.schema.column(at).physical_type == "INT96"}
+            is_of_spark = _SPARK_KEYS & (file.metadata.metadata or {}).keys()
     except (OSError, pa.ArrowException):
         return None
+    return OddLeaves(
+        frozenset() if is_of_spark else frozenset(int96),
+        frozenset(leaf for leaf, found in stored if pa.types.is_null(found)),
+        frozenset(leaf for leaf, found in stored if found == pa.int32()),
+    )
 
 
 def _batches(path: str, content: bytes | None, roots: Iterable[str]) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
@@ -146,20 +237,26 @@ def _batches(path: str, content: bytes | None, roots: Iterable[str]) -> Iterator
 # ---- which leaves have such times ------------------------------------------------------------------
 
 
-def _scan_files(files: DataFrame) -> dict[str, CutTimes | None]:
-    """Return the leaves with times that Spark would cut, by the key of the file; None if it cannot be opened."""
-    rows = files.mapInArrow(_scan_batches, f"{_FILE} string, {_LEAVES} string").collect()
+def _scan_files(files: DataFrame) -> dict[str, OddLeaves | None]:
+    """Return the odd leaves by the key of the file, with the times that Spark would cut; None if it is not opened."""
+    names = (_FILE, _LEAVES, _NULLS, _INTEGERS)
+    rows = files.mapInArrow(_scan_batches, ", ".join(f"{name} string" for name in names)).collect()
     return {
-        row[_FILE]: None if row[_LEAVES] is None else frozenset(map(tuple, json.loads(row[_LEAVES]))) for row in rows
+        row[_FILE]: None if row[_LEAVES] is None else OddLeaves(*(_to_leaves(row[name]) for name in names[1:]))
+        for row in rows
     }
+
+
+def _to_leaves(text: str) -> frozenset[Path]:
+    return frozenset(map(tuple, json.loads(text)))
 
 
 def _scan_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for path, content in _files_of(batches):
-        leaves = _scan(path, content)
-        values = [source_file_key(path), None if leaves is None else json.dumps(sorted(leaves))]
-        columns = [pa.array([value], pa.string()) for value in values]
-        yield pa.RecordBatch.from_arrays(columns, names=[_FILE, _LEAVES])
+        odd = _scan(path, content)
+        found = [None] * 3 if odd is None else [json.dumps(sorted(e)) for e in (odd.int96, odd.nulls, odd.integers)]
+        columns = [pa.array([value], pa.string()) for value in (source_file_key(path), *found)]
+        yield pa.RecordBatch.from_arrays(columns, names=[_FILE, _LEAVES, _NULLS, _INTEGERS])
 
 
 def _files_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, bytes | None]]:
@@ -168,15 +265,16 @@ def _files_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, bytes | 
     )
 
 
-def _scan(path: str, content: bytes | None) -> set[Path] | None:
-    candidates, cut = _int96_leaves(path, content), set[Path]()
-    if candidates is None:
+def _scan(path: str, content: bytes | None) -> OddLeaves | None:
+    odd, cut = _find_odd(path, content), set[Path]()
+    if odd is None:
         return None
+    candidates = odd.int96
     for batches in _batches(path, content, {leaf[0] for leaf in candidates}) if candidates else ():
         micros, nanos = (dict(_flatten_columns(batch)) for batch in batches)
         open_leaves = (candidates & nanos.keys()) - cut
         cut |= {leaf for leaf in open_leaves if pc.any(pc.not_equal(_rest(micros[leaf], nanos[leaf]), 0)).as_py()}
-    return cut
+    return replace(odd, int96=frozenset(cut))
 
 
 def _rest(micros: pa.Array, nanos: pa.Array) -> pa.Array:

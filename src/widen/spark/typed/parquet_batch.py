@@ -41,6 +41,7 @@ from widen.json.observation import (
     Observation,
     RecordObservation,
     merge_observations,
+    merge_records,
     observe_schema,
     type_facts,
     unknown_types,
@@ -60,6 +61,7 @@ from widen.model.types import (
     STRING,
     TIMESTAMP,
     TIMESTAMP_NTZ,
+    VOID,
     ArrayType,
     DataType,
     DecimalType,
@@ -119,7 +121,14 @@ from widen.spark.typed.typed_batch import (
     kinds_of,
     observe_types,
 )
-from widen.spark.typed.typed_records import HEAD_RECORDS, is_untouched
+from widen.spark.typed.typed_records import (
+    HEAD_RECORDS,
+    fill_voids,
+    is_untouched,
+    is_void,
+    pending_fields,
+    without_voids,
+)
 from widen.spark.write.arrow_writer import TableSink
 
 _CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"})
@@ -139,15 +148,26 @@ class ColumnPart:
     """Files that are read with one schema.
 
     Args:
-        own: The columns of the files.
+        read: The columns of the files. Some may be of the type void.
         footers: What the footer of each file says.
         given: The fields that records get from their files.
     """
 
     files: tuple[SourceFile, ...]
-    own: StructType
+    read: StructType
     footers: tuple[SourceFooter, ...]
     given: PathFields = field(default_factory=PathFields)
+
+    @property
+    def own(self) -> StructType:
+        """The columns of the files without those of the type void."""
+        return without_voids(self.read)
+
+    def filled(self, schema: StructType, policy: Policy) -> ColumnPart:
+        """Return the part as its records go to a table with a schema; see `fill_voids`."""
+        if self.own == self.read:
+            return self
+        return replace(self, read=fill_voids(self.read, build_routes(schema, policy)))
 
     @property
     def schema(self) -> StructType:
@@ -174,7 +194,8 @@ class PreparedPart:
 
     def root(self, *, assume_exact: bool) -> RecordObservation:
         """Return what the types say; see `observe_schema`."""
-        return observe_schema(self.schema, assume_exact=assume_exact)
+        pending = observe_schema(pending_fields(self.part.read, self.rules))
+        return merge_records(pending, observe_schema(self.schema, assume_exact=assume_exact))
 
 
 def prepare_part(part: ColumnPart, base: StructType | None, policy: Policy) -> PreparedPart:
@@ -254,7 +275,8 @@ class ParquetBatch:
                 observation = merge_observations(map(count, parts))
         except NotLocal as error:
             return self._use_spark(str(error)).prior_observation(base, policy)
-        hidden = find_fields([part.schema for part in self.parts], sorted(policy.excluded | policy.masked))
+        schemas = [StructType((*part.read.fields, *part.given.schema.fields)) for part in self.parts]
+        hidden = find_fields(schemas, sorted(policy.excluded | policy.masked))
         return msgspec.structs.replace(observation, excluded_seen=[[*path] for path in hidden])
 
     def observe(self, attempt: BatchWriteSpec) -> Observation:
@@ -350,14 +372,15 @@ class ParquetBatch:
         """Return how this process compares the values; None if Spark does, which has then started."""
         if not is_local(self.spark):
             return None
-        parts = [ColumnFiles(part.files, part.schema, _value_reader(part.given)) for part in self.parts]
+        own = [part.filled(schema, policy) for part in self.parts]
+        parts = [ColumnFiles(part.files, part.schema, _value_reader(part.given)) for part in own]
         hides = policy.excluded or policy.masked
         columnar = None if hides else find_column_files(parts, schema, policy)
         if columnar is not None:
-            pairs = zip(self.parts, columnar, strict=True)
+            pairs = zip(own, columnar, strict=True)
             proofs = [RecordProof(part.schema, schema, policy, each.schema) for part, each in pairs]
             return _LocalProof(columnar, proofs)
-        proofs = [RecordProof(part.schema, schema, policy) for part in self.parts]
+        proofs = [RecordProof(part.schema, schema, policy) for part in own]
         try:
             files = [
                 replace(part, prepare=proof.prepare, digested=proof.digested)
@@ -390,7 +413,8 @@ class ParquetBatch:
         """
         schema, policy = attempt.schema, attempt.policy
         route, copies = build_routes(schema, policy), []
-        for prepared in self._prepare(attempt.base, policy):
+        for each in self.parts:
+            prepared = prepare_part(each.filled(schema, policy), attempt.base, policy)
             part, sink = prepared.part, writer.find_sink(self.spark)
             if sink is None:
                 raise NotLocal(f"of the table: {writer.find_obstacle()}")
@@ -692,6 +716,8 @@ def _read_schema(file: SourceFile) -> tuple[StructType, SourceFooter]:
         raise NotLocal(f"of the type {unknown[1].sql} of {format_path(unknown[0])}")
     if len(set(schema.names)) < len(schema.names):
         raise NotLocal(f"{file.path} has two columns with the same name")
+    if schema.fields and is_void(schema):
+        raise NotLocal(f"{file.path} has columns of the type null only")
     _ensure_row_metadata(file, (footer.metadata or {}).get(_ROW_METADATA), schema)
     return schema, to_source_footer(file.uri, footer, stored_columns)
 
@@ -728,7 +754,7 @@ def _to_type(found: pa.DataType, name: str) -> DataType:
         return DecimalType(found.precision, found.scale)
     if pa.types.is_timestamp(found) and found.unit in ("ms", "us"):
         return TIMESTAMP_NTZ if found.tz is None else TIMESTAMP
-    known = _TYPES.get(found)
+    known = VOID if pa.types.is_null(found) else _TYPES.get(found)
     if known is None:
         raise NotLocal(f"of the type {found} of the column {name}")
     return known
@@ -780,6 +806,8 @@ def _merge(one: DataType, other: DataType) -> DataType:
             return MapType(_merge(one.key, other.key), _merge(one.value, other.value))
         case DecimalType(), DecimalType() if one.scale == other.scale:
             return DecimalType(max(one.precision, other.precision), one.scale)
+    if VOID in (one, other):
+        return other if one == VOID else one
     if one != other:
         raise _NotMerged
     return one

@@ -173,7 +173,7 @@ class TypedBatch:
         """Write the records, part by part; see `Batch`."""
         results = []
         with ExitStack() as undo:
-            for number, part in enumerate(self._prepare_parts(attempt.base, attempt.policy)):
+            for number, part in enumerate(self._prepare_parts(attempt.base, attempt.policy, attempt.schema)):
                 result = _Writing(part, attempt, writer).run()
                 undo.callback(writer.discard, result.files)
                 # Parts differ in their schemas, and the proof rebuilds the rows of a file with the schema that it was
@@ -230,7 +230,7 @@ class TypedBatch:
                 sides.append(_row_digests(rows, part.schema, leave_out(table.schema, lacking), policy))
             if quarantined_records is not None:
                 # A quarantined text has the computed fields, too.
-                schemas = [part.schema for part in self._prepare_parts(table.schema, policy)]
+                schemas = [part.schema for part in self._prepare_parts(table.schema, policy, table.schema)]
                 computed, columns = self._left_out(table.schema), source_columns_by_key(table.schema, policy)
                 quarantined = cast(DataFrame, quarantined_records())
                 text = F.col(quarantined.columns[0])
@@ -246,7 +246,7 @@ class TypedBatch:
 
     def _prepare_for_proof(self, schema: StructType, policy: Policy) -> list[PreparedRecords]:
         computed = self._left_out(schema)
-        return [part.without(computed) for part in self._prepare_parts(schema, policy)]
+        return [part.without(computed) for part in self._prepare_parts(schema, policy, schema)]
 
     def _left_out(self, schema: StructType) -> frozenset[str]:
         """Return the fields that the proof does not compare: also those that only some files of a part have."""
@@ -257,8 +257,10 @@ class TypedBatch:
                 left_out.add(key)
         return frozenset(left_out)
 
-    def _prepare_parts(self, base: StructType | None, policy: Policy) -> list[PreparedRecords]:
-        return [prepare_records(part, self.name, base, policy) for part in self.parts]
+    def _prepare_parts(
+        self, base: StructType | None, policy: Policy, schema: StructType | None = None
+    ) -> list[PreparedRecords]:
+        return [prepare_records(part, self.name, base, policy, schema) for part in self.parts]
 
 
 def find_fields(schemas: Collection[StructType], paths: Iterable[Path]) -> list[Path]:

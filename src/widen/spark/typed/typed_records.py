@@ -31,11 +31,11 @@ from widen.json.field_rules import (
     unescape_folder,
 )
 from widen.json.observation import (
-    FieldObservation,
     RecordObservation,
     TemporalString,
     merge_records,
     observe_schema,
+    type_facts,
     unknown_types,
 )
 from widen.model.column_path import Path, fold_path, format_path, map_children
@@ -55,6 +55,7 @@ from widen.model.types import (
     similarity_key,
 )
 from widen.protocol.partition_values import HIVE_NULL
+from widen.rows.row import ColumnSlot, RecordRoute, build_routes, widest_record_route
 from widen.spark.errors import find_known_failure
 from widen.spark.expression import join_columns
 from widen.spark.session import SKIP_NO_FILE, is_driver
@@ -91,12 +92,20 @@ from widen.spark.spark_types import (
     type_to_spark,
 )
 from widen.spark.typed.column_expressions import json_text_column, to_document
-from widen.spark.typed.int96_times import CutTimes, find_cut_times, read_cut_times
+from widen.spark.typed.int96_times import (
+    CutTimes,
+    OddLeaves,
+    find_odd_leaves,
+    read_cut_times,
+    void_leaves,
+    with_void_leaves,
+)
 
 PLACE_TYPE = "struct<file: string, number: bigint>"
 """The type of the location of a record."""
 
 _PLACE = "_widen_place"
+_NO_FIELDS = StructType()
 HEAD_RECORDS = 1000
 
 
@@ -168,17 +177,18 @@ def read_columnar(spark: SparkSession, source: SourceFiles, file_fields: FileFie
     reader = _reader(spark, source)
     paths = [file.path for file in source.files if file.size_bytes]
     try:
-        cut_times = find_cut_times(spark, paths) if source.format is FileFormat.PARQUET else {}
+        odd = find_odd_leaves(spark, paths) if source.format is FileFormat.PARQUET else {}
+        cut_times = {path: each.int96 for path, each in odd.items() if each.int96}
         frames = _frames(reader, source.format, [path for path in paths if path not in cut_times])
         records = []
         for frame, group in frames:
             if source.format is FileFormat.ORC:
                 ensure_uncut(spark, frame, group)
-            records.append(_records(frame, source, group, file_fields))
+            records.append(_records(frame, source, group, file_fields, odd))
         for leaves, group in _group_paths(cut_times):
             for frame, members in _frames(reader, source.format, group):
                 read = partial(read_cut_times, spark, members, leaves=leaves)
-                records += _split_cut_times(_records(frame, source, members, file_fields), read)
+                records += _split_cut_times(_records(frame, source, members, file_fields, odd), read)
         return records
     except spark_errors() as error:
         failure = find_known_failure(error)
@@ -263,8 +273,15 @@ def _load(reader: DataFrameReader, paths: Sequence[str]) -> DataFrame:
     return reader.load([as_literal(path) for path in paths])
 
 
-def _records(frame: DataFrame, source: SourceFiles, paths: Sequence[str], file_fields: FileFields) -> TypedRecords:
+def _records(
+    frame: DataFrame,
+    source: SourceFiles,
+    paths: Sequence[str],
+    file_fields: FileFields,
+    odd: Mapping[str, OddLeaves],
+) -> TypedRecords:
     """Return the records with the fields from their files and their locations; only Parquet has row numbers."""
+    own = with_void_leaves(frame, void_leaves(odd[path] for path in paths if path in odd))
     path = F.col("_metadata.file_path")
     from_files = _fields_from_files(path, paths, file_fields)
     number = F.col("_metadata.row_index") + F.lit(1) if source.format is FileFormat.PARQUET else F.lit(0)
@@ -273,7 +290,7 @@ def _records(frame: DataFrame, source: SourceFiles, paths: Sequence[str], file_f
     fields = [value.alias(key) for key, value in named.items()][len(frame.columns) :]
 
     def add_fields(rows: DataFrame) -> TypedRecords:
-        return to_typed_records(rows.select("*", *fields, place.alias(_PLACE)), source.name, is_placed=True)
+        return to_typed_records(rows.select(*own, *fields, place.alias(_PLACE)), source.name, is_placed=True)
 
     def head() -> DataFrame:
         # One task reads the file from its start, and ends early.
@@ -282,7 +299,7 @@ def _records(frame: DataFrame, source: SourceFiles, paths: Sequence[str], file_f
 
     names = map(str, range(len(named)))
     files = () if from_files else _find_task_files(frame.sparkSession, source, paths)
-    unplaced, is_one = frame.select("*", *fields).toDF(*names), len(paths) == 1
+    unplaced, is_one = frame.select(*own, *fields).toDF(*names), len(paths) == 1
     found = add_fields(frame)
     # Spark finds one schema for all of them, except of Avro.
     names_by_file = None
@@ -412,13 +429,13 @@ class PreparedRecords:
     """Records with the field rules applied.
 
     Args:
-        pending: The fields of type void.
+        pending: The fields of type void, and what they are in.
         is_untouched: Whether no rule changes a value, so that the fields are the columns of the source.
     """
 
     records: TypedRecords
     fields: Mapping[str, Typed]
-    pending: tuple[str, ...] = ()
+    pending: StructType = _NO_FIELDS
     is_untouched: bool = False
 
     @property
@@ -437,20 +454,29 @@ class PreparedRecords:
         Args:
             assume_exact: Whether to assume that values are exact where their type leaves it open.
         """
-        pending: RecordObservation = {name: FieldObservation(nulls={0: 1}) for name in self.pending}
-        return merge_records(pending, observe_schema(self.schema, assume_exact=assume_exact))
+        return merge_records(observe_schema(self.pending), observe_schema(self.schema, assume_exact=assume_exact))
 
 
-def prepare_records(records: TypedRecords, name: str, base: StructType | None, policy: Policy) -> PreparedRecords:
+def prepare_records(
+    records: TypedRecords, name: str, base: StructType | None, policy: Policy, schema: StructType | None = None
+) -> PreparedRecords:
     """Return records with the field rules of a policy applied.
 
     Args:
         base: The schema of the table; None if the table does not exist yet.
+        schema: The schema of the rows, for `fill_voids`; None if they are not written yet.
 
     Raises:
         SourceError: values have an unsupported type, or the policy masks or excludes a field inside a variant.
     """
     columns, rules = records.columns, build_typed_field_rules(base or StructType(), policy)
+    pending = pending_fields(records.schema, rules)
+    if schema is not None and pending.fields:
+        filled = fill_voids(records.schema, build_routes(schema, policy))
+        for own, new in zip(records.schema, filled, strict=True):
+            if own != new:
+                columns = {**columns, own.name: columns[own.name].cast(type_to_spark(with_field_steps(new.type)))}
+        records = replace(records, schema=filled)
     opaque = next(opaque_rule_paths(records.schema, rules), None)
     if opaque is not None:
         reason = f"a field inside the variants of {format_path(opaque)} cannot be masked or excluded"
@@ -459,7 +485,7 @@ def prepare_records(records: TypedRecords, name: str, base: StructType | None, p
     prepared = PreparedRecords(
         records,
         apply_field_rules(fields, rules),
-        tuple(field.name for field in records.schema if field.type == VOID),
+        pending,
         is_untouched(records.schema, rules),
     )
     unsupported = next(unknown_types(prepared.schema), None)
@@ -507,6 +533,8 @@ def opaque_rule_paths(data_type: DataType, rules: FieldRules, at: Path = ()) -> 
 
 def _apply_rules(values: Column, data_type: DataType, rules: FieldRules) -> Typed:
     is_scalar = not isinstance(data_type, (ArrayType, MapType, StructType))
+    if is_void(data_type):
+        return values, data_type
     if rules.take is FieldRule.MASKED:
         return _mask_values(values), STRING
     if data_type == VARIANT:
@@ -643,6 +671,85 @@ def is_untouched(data_type: DataType, rules: FieldRules) -> bool:
         case MapType(_, value):
             return is_untouched(value, rules)
     return data_type not in (VARIANT, VOID) and not (data_type == STRING and rules.reads_times)
+
+
+def pending_fields(schema: StructType, rules: FieldRules) -> StructType:
+    """Return the part of a schema that is of type void, without what field rules hide or make texts of."""
+    return StructType(
+        tuple(
+            replace(field, type=found)
+            for field in schema
+            if _is_as_is(rules.at(field.name))
+            and (found := _pending_type(field.type, rules.at(field.name))) is not None
+        )
+    )
+
+
+def _pending_type(data_type: DataType, rules: FieldRules) -> DataType | None:
+    match data_type:
+        case StructType():
+            inner = pending_fields(data_type, rules)
+            return inner if inner.fields else None
+        case ArrayType(element):
+            found = _pending_type(element, rules)
+            return None if found is None else ArrayType(found)
+        case MapType(key, value):
+            found = _pending_type(value, rules)
+            return None if found is None else MapType(key, found)
+    return data_type if data_type == VOID else None
+
+
+def fill_voids(source: StructType, route: RecordRoute) -> StructType:
+    """Return a schema with the types of columns in the place of void.
+
+    So what is around a null keeps its place in these columns: an empty list stays one. Void without a column stays.
+
+    Source: docs/evolution-rules.md#d7
+    """
+    return StructType(tuple(replace(each, type=_fill(each.type, route.get(each.name, ()), 0)) for each in source))
+
+
+def _fill(data_type: DataType, slots: Sequence[ColumnSlot], dim: int) -> DataType:
+    wide = [slot for slot in slots if slot.dim >= dim]
+    match data_type:
+        case ArrayType(element):
+            return ArrayType(_fill(element, slots, dim + 1))
+        case StructType():
+            route = widest_record_route(wide)
+            filled = data_type if route is None else fill_voids(data_type, route)
+            if route is None or not is_void(filled) or not filled.fields:
+                return filled
+            # The record has a place, though none of its fields has one.
+            return StructType((replace(filled.fields[0], type=STRING), *filled.fields[1:]))
+        case MapType(key, value):
+            entries = [slot.entries for slot in wide if slot.entries is not None]
+            return MapType(key, _fill(value, entries, 0))
+        case _ if data_type == VOID:
+            return next((found for slot in wide if (found := _type_of_null(slot)) is not None), VOID)
+    return data_type
+
+
+def _type_of_null(slot: ColumnSlot) -> DataType | None:
+    """Return a type of a source whose nulls a column takes."""
+    if slot.record is not None:
+        inner = ((key, _fill(VOID, slots, 0)) for key, slots in slot.record.items())
+        return next((StructType((Field(key, found),)) for key, found in inner if found != VOID), None)
+    if slot.entries is not None:
+        found = _fill(VOID, [slot.entries], 0)
+        return None if found == VOID else MapType(STRING, found)
+    return None if type_facts(slot.type) is None else slot.type
+
+
+def without_voids(schema: StructType) -> StructType:
+    """Return a schema without what is of type void."""
+    return cast(StructType, _without_voids(schema))
+
+
+def _without_voids(data_type: DataType) -> DataType:
+    mapped = map_children(data_type, lambda _, child: _without_voids(child))
+    if isinstance(mapped, StructType):
+        return StructType(tuple(field for field in mapped if not is_void(field.type)))
+    return mapped
 
 
 def is_void(data_type: DataType) -> bool:

@@ -107,7 +107,7 @@ NOT_HERE: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any], str]] = {
     "nanoseconds": ({"a": {"v": pa.timestamp("ns")}}, {}, "timestamp.ns. of the column v"),
     "times of a day": ({"a": {"v": pa.time64("us")}}, {}, "time64"),
     "durations": ({"a": {"v": pa.duration("us")}}, {}, "duration"),
-    "nulls": ({"a": {"v": pa.null()}}, {}, "null of the column v"),
+    "nulls": ({"a": {"v": pa.null()}}, {}, "columns of the type null only"),
     "half floats": ({"a": {"v": pa.float16()}}, {}, "halffloat"),
     "INT96": ({"a": {"v": pa.timestamp("us")}}, {"use_deprecated_int96_timestamps": True}, "timestamp.ns."),
     "another compression": ({"a": pa.table({"v": [1]})}, {"compression": "brotli"}, "has the compression BROTLI"),

@@ -8,8 +8,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 import widen
-from widen.errors import SourceError
+from widen.errors import CorruptFile, SourceError
+from widen.proof.csv_reader import CsvForm, read_csv_head
 from widen.spark.source import open_source
+from widen.spark.source.csv import guess_encoding
 from widen.table import Table
 
 FIRST = "Order ID,total\n1,2.5\n"
@@ -66,3 +68,73 @@ def test_a_stream_stops_at_a_file_without_its_header(spark: SparkSession, tmp_pa
     (landing / "2.csv").write_text("total\n3.5\n")
     widen.ingest_stream(str(landing), **arguments).wait()
     assert sorted(row.total for row in Table(place).read(spark=spark).collect()) == ["2.5", "3.5"]
+
+
+LATIN = "id,Größe,Grüße\n1,5,6\n".encode("latin-1")
+
+
+@pytest.mark.parametrize("lane", ["tasks", "lines", "large"])
+def test_a_header_in_another_encoding_makes_the_file_unreadable(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lane: str
+) -> None:
+    """With replaced bytes both names would be one, and the fields would merge."""
+    bad, good, table = tmp_path / "bad.csv", tmp_path / "good.csv", str(tmp_path / "table")
+    bad.write_bytes(LATIN + b"2,7,8\n" * (2**22 if lane == "large" else 0))
+    good.write_text("id\n3\n")
+    if lane == "lines":
+        monkeypatch.setattr(open_source, "can_read", lambda *_: False)
+    for work in (widen.plan, widen.ingest):
+        with pytest.raises(CorruptFile, match=r"bad\.csv.*line 1 is not UTF-8; it is windows-1252: set encoding="):
+            work(str(bad), into=table, spark=spark)
+    done = widen.ingest([str(bad), str(good)], into=table, spark=spark, skip_bad_files=True, verify=True)
+    assert [each.path.rpartition("/")[2] for each in done.bad_files] == ["bad.csv"]
+    assert done.records == 1
+
+
+@pytest.mark.parametrize("lane", ["tasks", "lines"])
+def test_the_encoding_of_a_header_is_an_option(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lane: str
+) -> None:
+    place = str(tmp_path / "table")
+    (tmp_path / "a.csv").write_bytes(LATIN)
+    if lane == "lines":
+        monkeypatch.setattr(open_source, "can_read", lambda *_: False)
+    done = widen.ingest(
+        str(tmp_path / "a.csv"), into=place, spark=spark, options={"encoding": "windows-1252"}, verify=True
+    )
+    assert done.verification is not None
+    assert done.verification.is_clean
+    assert set(Table(place).schema.names) == {"id", "Größe", "Grüße"}
+
+
+def test_without_a_header_only_a_row_in_another_encoding_is_corrupt(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(LATIN)
+    done = widen.ingest(
+        str(tmp_path / "a.csv"), into=str(tmp_path / "t"), spark=spark, options={"header": "false"}, verify=True
+    )
+    assert (done.records, done.corrupt) == (1, 1)
+    assert done.verification is not None
+    assert done.verification.is_clean
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding", "guess"),
+    [
+        ("id,Größe", "latin-1", "windows-1252"),
+        ("prénom,âge", "windows-1252", "windows-1252"),
+        ("à,è", "latin-1", None),  # in windows-1250 these are other letters
+        ("имя,цена", "windows-1251", None),
+        ("名前,価格", "shift-jis", None),
+        ("preis €", "windows-1252", None),
+        ("größe,Ã", "utf-8", None),
+    ],
+)
+def test_an_encoding_is_guessed_only_where_it_is_sure(text: str, encoding: str, guess: str | None) -> None:
+    data = text.encode(encoding)
+    assert guess_encoding(data if encoding != "utf-8" else data[:-1]) == guess
+
+
+def test_the_proof_does_not_read_a_header_in_another_encoding() -> None:
+    with pytest.raises(CorruptFile, match="a name in its header is not UTF-8"):
+        read_csv_head(LATIN, CsvForm())
+    assert read_csv_head(LATIN, CsvForm(has_header=False)).names == ("_c0", "_c1", "_c2")

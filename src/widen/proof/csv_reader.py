@@ -16,6 +16,8 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
+from widen.errors import CorruptFile
+
 HEAD_LINES, HEAD_BYTES = 1_000, 2**20
 """Number of lines, and of their bytes, that tell how the rows of a file look."""
 
@@ -110,13 +112,16 @@ def read_csv_head(text: bytes, form: CsvForm) -> CsvHead:
 
     Args:
         text: At least the first `HEAD_BYTES` in UTF-8, or the whole file.
+
+    Raises:
+        CorruptFile: the names are not in the encoding of the file, so that two of them could become one.
     """
     start = text.removeprefix(_BOM)
     size = len(text) - len(start.lstrip(b"\r\n"))
     lines = text[size : size + HEAD_BYTES].splitlines(keepends=True)
     walker = _RowWalker(form)
     first = next(walker.rows(lines, is_end=True), _Row())
-    names = [(value or b"").decode(errors="replace").replace("\0", "") for value in first.values]
+    names = [_to_name(value or b"", form) for value in first.values]
     # The text of null is a name in a header: no field is called null.
     if form.null:
         names = [form.null.decode() if value is None else name for value, name in zip(first.values, names, strict=True)]
@@ -126,6 +131,16 @@ def read_csv_head(text: bytes, form: CsvForm) -> CsvHead:
     else:
         names = [f"_c{number}" for number in range(len(names))]
     return CsvHead(tuple(names), _learn_kinds(text[size:], len(names), form), size)
+
+
+def _to_name(value: bytes, form: CsvForm) -> str:
+    try:
+        return value.decode().replace("\0", "")
+    except UnicodeDecodeError as error:
+        if form.has_header:
+            reason, fix = f"a name in its header is not {form.encoding.upper()}", "Set the option encoding."
+            raise CorruptFile(path="a CSV file of the source", reason=reason, fix=fix) from error
+        return ""
 
 
 def _tell_apart(names: Sequence[str]) -> list[str]:

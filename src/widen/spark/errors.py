@@ -46,6 +46,7 @@ CLOSE_QUOTE = (
     "quotes are ordinary characters, set the option quote to an empty string."
 )
 CONVERT_FILE = "Convert the file, or exclude it."
+SET_ENCODING = "Set the option encoding to that of the file (--option encoding=...), or convert it to UTF-8."
 """What to do about a file whose records cannot be read."""
 
 # Errors of the operating system while a file of a source is read: they say nothing about its content.
@@ -133,7 +134,7 @@ _MISSING_PATH = re.compile(r"\[PATH_NOT_FOUND\] Path does not exist: (.+?)\.(?: 
 _READ_FAILURE = re.compile(r"\[(FAILED_READ_FILE[.\w]*)\].*?file (\S+?)\.?(?:\s|$)(.*)")
 _UNREADABLE_RANGE = re.compile(
     r"\[WIDEN_FILE_UNREADABLE\] The file (\S+) cannot be read: ([^\n]*?)\. ("
-    + "|".join(map(re.escape, (RESTORE_FILE, CLOSE_QUOTE, SHORTEN_RECORD, CONVERT_FILE)))
+    + "|".join(map(re.escape, (RESTORE_FILE, CLOSE_QUOTE, SHORTEN_RECORD, CONVERT_FILE, SET_ENCODING)))
     + ")"
 )
 _UNUSABLE_SOURCE = re.compile(r"\[WIDEN_SOURCE_UNUSABLE\] (.+?): ([^.\n]+)\. ([^\n]+)")

@@ -21,7 +21,7 @@ import pyarrow.csv
 
 from widen.errors import CorruptFile, InvalidOption, SourceError
 from widen.json.document import BOM, MAX_RECORD_BYTES
-from widen.spark.errors import CLOSE_QUOTE
+from widen.spark.errors import CLOSE_QUOTE, SET_ENCODING
 from widen.spark.source.file_ranges import RefusedTexts, TextGroup, as_raw_records, record_too_long, size_limit_text
 
 _BOOLEANS = {"true": True, "false": False}
@@ -456,7 +456,7 @@ def read_header(data: bytes, dialect: CsvDialect, path: str) -> Header:
 
     Raises:
         SourceError: the table has none of the fields, so that the line is probably a record of a file without header.
-        CorruptFile: a quote of the header is not closed.
+        CorruptFile: a quote of the header is not closed, or the header is not in the encoding.
     """
     data = data.removeprefix(BOM)
     start = len(data) - len(data.lstrip(b"\r\n"))
@@ -466,8 +466,12 @@ def read_header(data: bytes, dialect: CsvDialect, path: str) -> Header:
     first = data if line_end is None else data[: line_end.start()]
     if len(first) > dialect.max_record_bytes:
         raise record_too_long(path, 0, dialect.max_record_bytes)
+    # With replaced bytes, two names could become one, and their fields would merge.
+    if dialect.header and not is_utf8(first):
+        raise CorruptFile(path=path, reason=_explain_encoding(first, line, dialect), fix=SET_ENCODING)
     # The reader of Python has a limit of its own, and needs the line breaks of a name.
     csv.field_size_limit(max(csv.field_size_limit(), len(first) + 1))
+    # Without a header, only the number of fields counts; the row itself is then refused.
     text = first.decode(errors="replace").replace("\0", "")
     reader = csv.reader(
         [text],
@@ -510,6 +514,32 @@ def look_at_head(text: bytes, dialect: CsvDialect, path: str) -> tuple[Header, R
 def _complete_lines(data: bytes) -> bytes:
     """Return a long beginning of a file without its last line, which may be cut."""
     return data[: max(data.rfind(b"\n"), data.rfind(b"\r")) + 1] or data if len(data) > STYLE_BYTES // 2 else data
+
+
+def _explain_encoding(header: bytes, line: int, dialect: CsvDialect) -> str:
+    reason = f"the header in line {line} is not {dialect.encoding.upper()}"
+    guess = guess_encoding(to_source_encoding(header, dialect))
+    return reason if guess is None else f"{reason}; it is {guess}: set encoding={guess}"
+
+
+_WORD = re.compile(rb"[A-Za-z\x80-\xff]+")
+
+
+def guess_encoding(text: bytes) -> str | None:
+    """Return the encoding of a text that is not UTF-8, where its bytes leave no doubt; else None.
+
+    There is no doubt where words of ASCII letters have a few letters in between that all encodings of Europe with these
+    letters share. A word without ASCII letters may be of any script.
+    """
+    words = [word for word in _WORD.findall(text) if not word.isascii()]
+    is_latin = all(2 * sum(byte > 127 for byte in word) < len(word) for word in words)
+    try:
+        readings = {text.decode(name) for name in ("windows-1252", "iso-8859-15", "windows-1250")}
+    except UnicodeDecodeError:
+        return None
+    others = [sign for reading in readings for sign in reading if sign > "\x7f"]
+    is_sure = bool(words) and is_latin and len(readings) == 1 and all(map(str.isalpha, others))
+    return "windows-1252" if is_sure else None
 
 
 _HEADER_FIX = (

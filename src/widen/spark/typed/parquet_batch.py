@@ -126,7 +126,7 @@ from widen.spark.typed.typed_records import (
     fill_voids,
     is_untouched,
     is_void,
-    pending_fields,
+    void_fields,
     without_voids,
 )
 from widen.spark.write.arrow_writer import TableSink
@@ -194,7 +194,7 @@ class PreparedPart:
 
     def root(self, *, assume_exact: bool) -> RecordObservation:
         """Return what the types say; see `observe_schema`."""
-        pending = observe_schema(pending_fields(self.part.read, self.rules))
+        pending = observe_schema(void_fields(self.part.read, self.rules))
         return merge_records(pending, observe_schema(self.schema, assume_exact=assume_exact))
 
 

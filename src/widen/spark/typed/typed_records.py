@@ -470,7 +470,7 @@ def prepare_records(
         SourceError: values have an unsupported type, or the policy masks or excludes a field inside a variant.
     """
     columns, rules = records.columns, build_typed_field_rules(base or StructType(), policy)
-    pending = pending_fields(records.schema, rules)
+    pending = void_fields(records.schema, rules)
     if schema is not None and pending.fields:
         filled = fill_voids(records.schema, build_routes(schema, policy))
         for own, new in zip(records.schema, filled, strict=True):
@@ -673,7 +673,7 @@ def is_untouched(data_type: DataType, rules: FieldRules) -> bool:
     return data_type not in (VARIANT, VOID) and not (data_type == STRING and rules.reads_times)
 
 
-def pending_fields(schema: StructType, rules: FieldRules) -> StructType:
+def void_fields(schema: StructType, rules: FieldRules) -> StructType:
     """Return the part of a schema that is of type void, without what field rules hide or make texts of."""
     return StructType(
         tuple(
@@ -688,7 +688,7 @@ def pending_fields(schema: StructType, rules: FieldRules) -> StructType:
 def _pending_type(data_type: DataType, rules: FieldRules) -> DataType | None:
     match data_type:
         case StructType():
-            inner = pending_fields(data_type, rules)
+            inner = void_fields(data_type, rules)
             return inner if inner.fields else None
         case ArrayType(element):
             found = _pending_type(element, rules)

@@ -368,12 +368,11 @@ def ingest_command(
         "--plan-hash": plan_hash,
         "--new": new or None,
         "--park-over-limit": park_over_limit or None,
-        "--new-by": new_by.value if new_by is shared_options.NewBy.CONTENT else None,
+        **_given_with_new(new_by, changed),
     }
     ensure_options_apply(alone, limits, follows=follow or once)
     parse_limits(**gate)
-    if park_over_limit and not new:
-        raise OptionMissing(option="--new", expected="--park-over-limit needs it.")
+    ensure_new(new, {**_given_with_new(new_by, changed), "--park-over-limit": park_over_limit or None})
     if (follow or once) and checkpoint is None:
         raise OptionMissing(option="--checkpoint", expected="Name a directory that outlives the process.")
     ensure_options_valid(source, into, options, settings, checkpoint=checkpoint, is_new=new, follows=follow or once)
@@ -459,6 +458,7 @@ def plan_command(
     if into is None and contract is None:
         raise typer.BadParameter("Name the table, or a contract.", param_hint="--into")
     settings = shared_options.storage(storage_option)
+    ensure_new(new, _given_with_new(new_by, changed))
     if contract is not None:
         read_contract(contract)
     ensure_options_valid(source, into, options, settings, is_new=new, writes=False)
@@ -619,6 +619,24 @@ def to_listener(
     if lineage:
         sinks.append(OpenLineage(inputs=list(inputs), must_deliver=must_deliver))
     return sinks[0] if len(sinks) == 1 else EventSinks(sinks)
+
+
+def _given_with_new(new_by: shared_options.NewBy, changed: shared_options.ChangedChoice) -> dict[str, object]:
+    return {
+        "--new-by": None if new_by is shared_options.NewBy.PATH else new_by.value,
+        "--changed": None if changed is shared_options.ChangedChoice.FAIL else changed.value,
+    }
+
+
+def ensure_new(new: bool, options: Mapping[str, object]) -> None:
+    """Check that no option about new files is given without ``--new``.
+
+    Raises:
+        OptionMissing: one is.
+    """
+    for option, value in options.items():
+        if value is not None and not new:
+            raise OptionMissing(option="--new", expected=f"{option} needs it.")
 
 
 def ensure_options_apply(alone: Mapping[str, object], followed: Mapping[str, object], *, follows: bool) -> None:

@@ -26,7 +26,7 @@ from widen.ingestion.interval import ingest
 from widen.ingestion.options import parse_keys, parse_limits, parse_options
 from widen.ingestion.result import IngestResult
 from widen.model.argument_types import check_arguments, ensure_argument_types
-from widen.model.display import Progress, html_table, list_lines, no_progress
+from widen.model.display import Progress, did_you_mean, html_table, list_lines, no_progress
 from widen.spark.engine import Engine, LocalSession, open_session, require_spark
 from widen.spark.session import activate_session
 from widen.spark.source.source_files import to_place
@@ -399,7 +399,8 @@ class _FileReader:
         given = {key: value for key, value in entry.items() if key not in _Entry.__struct_fields__}
         known = LOAD_SETTINGS if kind is StepKind.LOAD else FLOW_SETTINGS
         for key in (given.keys() | (defaults.keys() if kind is StepKind.LOAD else set())) - known:
-            expected = f"Valid settings: {', '.join(sorted({*known, *_Entry.__struct_fields__}))}."
+            valid = sorted({*known, *_Entry.__struct_fields__})
+            expected = f"{did_you_mean(key, valid)}Valid settings: {', '.join(valid)}."
             raise InvalidConfig(place=place, reason=f"unknown setting {key}", expected=expected)
         arguments = {**defaults, **given} if kind is StepKind.LOAD else given
         sources = (head.source,) if isinstance(head.source, str) else tuple(head.source)
@@ -442,7 +443,9 @@ class _FileReader:
         try:
             return msgspec.convert(entry, kind)
         except msgspec.ValidationError as error:
-            raise InvalidConfig(place=place, reason=str(error), expected=_EXPECTED) from error
+            known = {*LOAD_SETTINGS, *FLOW_SETTINGS, *kind.__struct_fields__}
+            near = "".join(did_you_mean(key, kind.__struct_fields__) for key in entry if key not in known)
+            raise InvalidConfig(place=place, reason=str(error), expected=near + _EXPECTED) from error
 
 
 def _table_key(place: str, catalog: object) -> str:

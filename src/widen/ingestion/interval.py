@@ -32,7 +32,7 @@ from widen.ingestion.commit_batch import (
     persist_if_reread,
     write_until_plan_is_stable,
 )
-from widen.ingestion.new_files import FileChoice, is_by_content, open_batch, parse_changed
+from widen.ingestion.new_files import Changed, FileChoice, is_by_content, open_batch, parse_changed
 from widen.ingestion.options import check_places, parse_keys, parse_limits, parse_options, to_quarantine
 from widen.ingestion.result import IngestResult
 from widen.json.contract import ensure_contract, is_odcs, read_odcs
@@ -416,6 +416,9 @@ def _build_choice(
 ) -> FileChoice:
     hashes = partial(hash_files, session) if is_by_content(new_by) else None
     changes = parse_changed(changed)
+    if not new and (hashes is not None or changes is not Changed.FAIL):
+        option = "changed" if hashes is None else "new_by"
+        raise OptionMissing(option="new", expected=f"{option} needs new=True (--new).")
     return FileChoice(target, is_new=new, changed=changes, skips_bad=skips_bad, hash_files=hashes, own=own)
 
 

@@ -24,6 +24,7 @@ from widen.evolution.policy import ANYWHERE, Numbers, Policy, Samples, parse_mod
 from widen.json.envelope import ENVELOPES, POSITION, Envelope
 from widen.json.observation import Observation, RecordPosition, position_text
 from widen.model.column_path import Path, fold_path, format_path
+from widen.model.display import did_you_mean
 from widen.model.types import StructType, quote_name
 from widen.schema.source_metadata import to_layout
 from widen.spark.dml.keyed_rows import KeyRules, parse_key_rules
@@ -274,7 +275,8 @@ def _read(name: str) -> _PolicySource:
     for key in values:
         if key not in SETTINGS:
             valid = "; ".join(f"{name} ({accepted})" for name, accepted in SETTINGS.items())
-            raise InvalidConfig(place=given.place(key), reason="unknown setting", expected=f"Valid settings: {valid}.")
+            expected = f"{did_you_mean(key, SETTINGS)}Valid settings: {valid}."
+            raise InvalidConfig(place=given.place(key), reason="unknown setting", expected=expected)
     return given
 
 
@@ -438,11 +440,14 @@ def _parse_key_table(given: _PolicySource) -> dict[str, Any]:
     if not isinstance(table, Mapping):
         raise InvalidOption(option=given.place("keys"), value=table, expected=f"Must be {SETTINGS['keys']}.")
     for name, value in table.items():
-        is_valid = isinstance(value, _KEY_TYPES.get(name, str))
-        if name not in _KEY_OPTIONS or not is_valid:
-            raise InvalidOption(
-                option=given.place("keys", name), value=value, expected=f"Must be in {SETTINGS['keys']}."
-            )
+        place, valid = given.place("keys", name), f"Valid settings of keys: {', '.join(_KEY_OPTIONS)}."
+        if name not in _KEY_OPTIONS:
+            expected = f"{did_you_mean(name, _KEY_OPTIONS)}{valid}"
+            raise InvalidConfig(place=place, reason="unknown setting", expected=expected)
+        if name == "key" and isinstance(value, str):
+            raise InvalidOption(option=place, value=value, expected=f'Must be a list of fields: key = ["{value}"]')
+        if not isinstance(value, _KEY_TYPES.get(name, str)):
+            raise InvalidOption(option=place, value=value, expected=f"Must be in {SETTINGS['keys']}.")
     return dict(table)
 
 
@@ -570,5 +575,8 @@ def _parse_limit(option: str, value: int | str | None) -> Limit | None:
     match = _NUMBER.fullmatch(str(value).strip())
     share = Fraction(match[1]) / 100 if match and match[1] else Fraction(0)
     if match is None or share > 1:
-        raise InvalidOption(option=option, value=value, expected="Must be a number >= 0, or a share from 0% to 100%.")
+        expected = "Must be a whole number >= 0, or a share from 0% to 100%"
+        is_share = _NUMBER.fullmatch(f"{str(value).strip()}%") is not None
+        expected += f"; a share has its sign: {str(value).strip()}%." if is_share else "."
+        raise InvalidOption(option=option, value=value, expected=expected)
     return Limit(str(value).strip(), int(match[2]) if match[2] else None, share)

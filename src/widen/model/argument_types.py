@@ -57,7 +57,10 @@ def ensure_argument_types(function: Callable[..., object], arguments: Mapping[st
     """
     for name, (parameter, expected) in _parameter_types(function).items():
         if name in arguments and not has_type(arguments[name], expected):
-            raise InvalidOption(option=name, value=arguments[name], expected=_requirement(parameter, expected))
+            requirement = _requirement(parameter, expected)
+            if isinstance(arguments[name], str) and has_type([arguments[name]], expected):
+                requirement += f" A list has brackets: {name}={[arguments[name]]}."
+            raise InvalidOption(option=name, value=arguments[name], expected=requirement)
         if name in arguments and _has_surrogate(arguments[name]) and not _is_path(expected):
             raise InvalidOption(option=name, value=arguments[name], expected="Must be Unicode text.")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from difflib import get_close_matches
 from html import escape
 from itertools import islice
 from typing import TypeAlias
@@ -98,3 +99,14 @@ def record_commit(location: str, version: int) -> None:
     """Tell all open `recorded_commits` of a commit; called as soon as it is known to be visible."""
     for made in _recorders.get():
         made.append((location, version))
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return a question with the nearest of the known words, and a space after it; empty if none is near.
+
+    Example:
+        >>> did_you_mean("evolv", ["evolve", "mask"])
+        'Did you mean evolve? '
+    """
+    nearest = get_close_matches(word, list(known), 1, 0.7)
+    return f"Did you mean {nearest[0]}? " if nearest else ""

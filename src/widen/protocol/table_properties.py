@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from string import whitespace
 
 from widen.errors import InvalidOption
+from widen.model.display import did_you_mean
 
 CONSTRAINT_PREFIX, FEATURE_PREFIX = "delta.constraints.", "delta.feature."
 _FREE_PREFIXES = (CONSTRAINT_PREFIX, FEATURE_PREFIX)
@@ -192,8 +192,7 @@ def _ensure_known(key: str, value: str) -> None:
     folded = key.lower()
     if not folded.startswith("delta.") or folded.startswith(_FREE_PREFIXES) or folded in _BY_FOLDED:
         return
-    nearest = get_close_matches(folded, _BY_FOLDED, 1, 0.75)
-    advice = f"Did you mean {_BY_FOLDED[nearest[0]]}?" if nearest else "Custom keys must not begin with delta."
+    advice = did_you_mean(key, _BY_FOLDED.values()).rstrip() or "Custom keys must not begin with delta."
     raise InvalidOption(option=key, value=value, expected=f"Delta Lake does not know this property. {advice}")
 
 

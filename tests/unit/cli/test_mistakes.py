@@ -23,6 +23,10 @@ FILES = {
     "bad3.toml": 'evolv = "widen"\n',
     "bad5.toml": '[[step]]\nsource = "orders"\n',
     "bad4.toml": '[pins]\ntotal = "decmal(3)"\n',
+    "keys.toml": '[keys]\nkey = "id"\n',
+    "keys2.toml": '[keys]\nkeys = ["id"]\n',
+    "run.toml": '[[load]]\nsources = "a.json"\ninto = "t"\n',
+    "run2.toml": '[[load]]\nsource = "a.json"\ninto = "t"\nenigne = "local"\n',
 }
 TRANSCRIPT = Path(__file__).with_name("mistakes.txt").read_text(encoding="utf-8")
 MISTAKES = dict(part.split("\n", 1) for part in TRANSCRIPT.rstrip("\n").removeprefix("$ ").split("\n\n$ "))

@@ -465,6 +465,11 @@ def ensure_rules_apply(schema: StructType, rules: KeyRules) -> None:
     expected = "Neither the table nor the batch has scalar values in this field."
     for path in rules.key:
         if not any(is_key_type(data_type) for data_type, _ in find_places(schema, path)):
+            if "," in path[0]:
+                each = [name.strip() for name in path[0].split(",")]
+                expected += (
+                    f" Name each field of a key on its own: {' '.join(f'--key {name}' for name in each)}, key={each}."
+                )
             raise InvalidOption(option="key", value=format_path(path), expected=expected)
     if rules.sequence_by is not None:
         types = [data_type for data_type, _ in find_places(schema, rules.sequence_by)]

@@ -41,10 +41,10 @@ from widen.json.field_rules import LOADED_AT, SOURCE_FILE
 from widen.json.observation import Observation, position_text
 from widen.model.column_path import ELEMENT, KEY, VALUE, format_path
 from widen.model.display import Progress, Step, no_progress
-from widen.model.types import similarity_key
+from widen.model.types import StructType, similarity_key
 from widen.schema.operations import WidenType
 from widen.spark.engine import is_local, require_spark
-from widen.spark.ingest.batch import Batch, BatchResult
+from widen.spark.ingest.batch import Batch, BatchResult, identify_records
 from widen.spark.ingest.text_tasks import MIN_COUNTED_RECORDS, BatchWriteSpec
 from widen.spark.source.file_ranges import is_small
 from widen.spark.source.open_source import IngestSource, persist_source, with_bad_files
@@ -294,7 +294,7 @@ def _find_refusal(batch: Batch, request: BatchRequest, target: IngestTarget) -> 
     target = target.with_file_fields(batch.names)
     with unchanged_files(batch.spark, batch.files):
         observed = batch.prior_observation(target.schema, target.policy)
-        planned = write_until_plan_is_stable(target, observed, lambda spec, _: BatchResult([], batch.observe(spec)))
+        planned = plan_batch(batch, target, observed)
     try:
         ensure_plan_allowed(planned.plan, replace(request, plan_hash=None, is_strict=False))
         request.limits.ensure_fulfilled(planned.plan, planned.result.seen)
@@ -432,7 +432,7 @@ def ensure_matched(plan: Plan, policy: Policy, *, is_strict: bool) -> None:
 # Source: docs/evolution-rules.md#one-interval
 
 
-PATIENT_FROM, MAX_PASSES = 1, 8
+PATIENT_FROM, MAX_PASSES = 1, 16
 """From this pass on, each task reads all its records even if it knows that the plan will change; and the most passes.
 The first pass finds all kinds but rare ones. Looking for those one pass after another would take longer."""
 
@@ -460,10 +460,34 @@ class WrittenBatch:
     key_counts: KeyCounts | None = None
 
 
+def plan_batch(batch: Batch, target: IngestTarget, observed: Observation) -> WrittenBatch:
+    """Return what a load of a batch would write; nothing is written.
+
+    Args:
+        observed: What is known of the batch already.
+
+    Raises:
+        InvalidOption: a new table cannot be partitioned as the caller wants.
+    """
+
+    def observe(spec: BatchWriteSpec, draft: TableDraft) -> BatchResult:
+        seen = batch.observe(spec)
+        is_stable, grows = spec.next_schema(seen) == spec.schema, spec.schema != (target.schema or StructType())
+        if not is_stable or not spec.schema.fields or not (spec.refused or grows):
+            return BatchResult([], seen)
+        quarantined = draft.find_broken(batch, spec, by_rules=False) if spec.refused else None
+        return BatchResult([], seen, quarantined, broken=draft.find_broken(batch, spec))
+
+    return write_until_plan_is_stable(target, observed, observe)
+
+
 def write_until_plan_is_stable(
     target: IngestTarget, observed: Observation, write: Callable[[BatchWriteSpec, TableDraft], BatchResult]
 ) -> WrittenBatch:
     """Pass over a batch until a pass confirms its plan and has written every record.
+
+    The schema grows from the records that the table takes, and from no other. Which records violate a rule is only
+    known once their rows are made. If some do, and the plan changes columns, further passes do not observe them.
 
     Args:
         observed: What is known of the batch already.
@@ -472,15 +496,29 @@ def write_until_plan_is_stable(
         InvalidOption: a new table cannot be partitioned as the caller wants.
         InternalError: the plan changed in every pass, which should not happen; the files of all passes are deleted.
     """
+    known, refused, may_refuse = observed, frozenset[bytes](), True
     plan = evolve(target.schema, observed, target.policy)
     for number in range(MAX_PASSES):
-        spec = BatchWriteSpec(target.schema, observed.to_json(), plan.schema, target.policy, number >= PATIENT_FROM)
+        is_patient = number >= PATIENT_FROM
+        prior = observed.to_json()
+        spec = BatchWriteSpec(target.schema, prior, plan.schema, target.policy, is_patient, refused=refused)
         draft = target.draft(plan)
         result = write(spec, draft)
         observed = observed.merged(result.seen, max)
         plan = evolve(target.schema, observed, target.policy)
         # Schemas and not plans: counts and samples grow with every pass, and do not change what was written.
-        if plan.schema == spec.schema and result.is_complete:
+        is_stable = plan.schema == spec.schema and result.is_complete
+        grows = plan.schema != (target.schema or StructType())
+        if is_stable and may_refuse and (refused or (grows and result.broken is not None)):
+            # A record that the table takes after all, where others do not count, must not be lost: then all count.
+            may_refuse = refused <= (identify_records(result.quarantined_records) if refused else refused)
+            found = refused | identify_records(result.broken) if may_refuse else frozenset[bytes]()
+            if found != refused:
+                draft.discard(result)
+                observed, refused = known, found
+                plan = evolve(target.schema, observed, target.policy)
+                continue
+        if is_stable:
             draft.check()
             plan = _with_widening(plan, target, observed)
             plan = replace(plan, unmatched=find_unmatched(target.policy, target.schema, plan.schema, observed))

@@ -30,7 +30,7 @@ from widen.ingestion.commit_batch import (
     park_files,
     parse_share,
     persist_if_reread,
-    write_until_plan_is_stable,
+    plan_batch,
 )
 from widen.ingestion.new_files import Changed, FileChoice, is_by_content, open_batch, parse_changed
 from widen.ingestion.options import check_places, parse_keys, parse_limits, parse_options, to_quarantine
@@ -41,7 +41,7 @@ from widen.model.display import Progress, no_progress
 from widen.model.types import StructType
 from widen.spark.dml.keyed_rows import ensure_rules_apply
 from widen.spark.engine import SOURCE_OPTIONS, LocalSession, is_local, open_session, require_spark
-from widen.spark.ingest.batch import Batch, BatchResult, ContractReport
+from widen.spark.ingest.batch import Batch, ContractReport
 from widen.spark.session import with_store_settings
 from widen.spark.source.open_source import IngestSource
 from widen.spark.source.remote_files import is_store_url
@@ -135,7 +135,7 @@ def plan(
     target = target.with_file_fields(batch.names)
     with unchanged_files(session, batch.files):
         observed = batch.prior_observation(target.schema, target.policy)
-        planned = write_until_plan_is_stable(target, observed, lambda spec, _: BatchResult([], batch.observe(spec)))
+        planned = plan_batch(batch, target, observed)
     ensure_has_records(batch, planned)
     ensure_matched(planned.plan, policy, is_strict=strict)
     if keys is not None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from typing import Any, Protocol
 
 import msgspec
@@ -137,6 +138,11 @@ class DecodedChunk:
         return DecodedChunk(self.shape, records, texts, [self.positions[index] for index in kept])
 
 
+def record_digest(text: str, at: RecordPosition) -> bytes:
+    """Return the digest of a record of a batch: of its text, as a quarantine keeps it, and of its position."""
+    return blake2b(f"{at[0]}\0{at[1]}\0{text}".encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
 class RowBuilder:
     """Makes rows from texts and observes what does not fit.
 
@@ -146,6 +152,8 @@ class RowBuilder:
     Args:
         schema: Schema of the table to write; it says where each key goes.
         base: Schema before the interval; None if the table does not exist yet.
+        refused: The records that a rule of the table refuses; see `record_digest`. Their rows are made, because another
+            step finds out which of them to keep in the quarantine, but they are not observed: no column is for them.
         origin: Column for the source text of each row; None for no such column, and no rows of quarantined records.
     """
 
@@ -157,10 +165,12 @@ class RowBuilder:
         origin: OriginColumn | None = None,
         file_fields: FileFields | None = None,
         missing: MissingColumn | None = None,
+        refused: Collection[bytes] = frozenset(),
     ) -> None:
         policy = policy or Policy()
         self.schema, self._policy, self._base_schema, self.missing = schema, policy, base, missing
         self.observation, self.origin, self._file_fields = Observation(), origin, file_fields
+        self._refused = refused
         self._file_prefixes: dict[str, bytes] = {}  # by file
         self._route, self._rules = build_routes(schema, policy), build_field_rules(schema, policy)
         self._missing_names = {} if missing is None else missing.names_by_key(self._route, self._rules)
@@ -178,7 +188,9 @@ class RowBuilder:
 
         Call it only when no texts are waiting.
         """
-        builder = RowBuilder(schema, self._policy, self._base_schema, self.origin, self._file_fields, self.missing)
+        builder = RowBuilder(
+            schema, self._policy, self._base_schema, self.origin, self._file_fields, self.missing, self._refused
+        )
         builder.observation, builder._search_budgets = self.observation, self._search_budgets
         builder.adapt()
         return builder
@@ -187,7 +199,7 @@ class RowBuilder:
     def takes_columns(self) -> bool:
         """Whether records of scalars may become columns without their texts."""
         is_plain = self.origin is None and self.missing is None and self._policy.history is None
-        return is_plain and not self._search_budgets
+        return is_plain and not (self._search_budgets or self._refused)
 
     def scalar_field(self, key: str) -> ScalarField:
         """Return a field of records of scalars."""
@@ -388,8 +400,11 @@ class RowBuilder:
         # Fixed columns come before everything else: a quarantined record must not be observed, or the plan would add
         # columns for values that the table never gets.
         violations = list(find_violations(self._fixed_route, ruled))
+        is_refused = bool(self._refused) and (
+            record_digest(self._redactor.redact_record(record, text), at) in self._refused
+        )
         if violations:
-            for violation in violations:
+            for violation in () if is_refused else violations:
                 violation.observe(self.observation.quarantined_records, at)
             # The quarantine keeps the record as the source has it, not as the field rules read it, so that a replay
             # under other rules gets the same input.
@@ -397,7 +412,8 @@ class RowBuilder:
             yield from self._quarantined_records(self._redactor.redact_record(record, text), at, reason)
             return
         self.observation.records += 1
-        observe_record(self.observation.root, ruled, at)
+        if not is_refused:
+            observe_record(self.observation.root, ruled, at)
         row = to_row(self._route, ruled)
         if RESCUED in self._roles:
             row[self._roles[RESCUED]] = rescue(self._route, ruled)

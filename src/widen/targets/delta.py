@@ -386,9 +386,20 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
         self.discard(result)
         return self._write(batch, spec, rule).without_keyless()
 
+    def find_broken(self, batch: Batch, spec: BatchWriteSpec, *, by_rules: bool = True) -> Rows | None:
+        keys, schema, condition, rule = self.target.keys, self.configuration.schema, None, None
+        if keys is not None:
+            condition = key_condition(schema, keys) if is_local(batch.spark) else None
+            rule = broken_rule(schema, keys) if condition is None else None
+        return batch.find_broken(spec, self._writer(rule, condition), by_rules=by_rules)
+
     @property
     def is_keyed(self) -> bool:
         return self.target.keys is not None
+
+    def _writer(self, rule: Column | None, condition: KeyCondition | None) -> DeltaWriter:
+        keeps_missing = self.target.keys is not None and self.target.keys.keeps_missing
+        return DeltaWriter(self.target.store, self.configuration, rule, condition, fills_defaults=not keeps_missing)
 
     @property
     def _view(self) -> Snapshot:
@@ -521,8 +532,7 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
     def _write(
         self, batch: Batch, spec: BatchWriteSpec, rule: Column | None = None, condition: KeyCondition | None = None
     ) -> BatchResult:
-        keeps_missing = self.target.keys is not None and self.target.keys.keeps_missing
-        writer = DeltaWriter(self.target.store, self.configuration, rule, condition, fills_defaults=not keeps_missing)
+        writer = self._writer(rule, condition)
         result = batch.write(spec, writer)
         # The statistics of the files count rows independently of the observation.
         rows = writer.count_rows(_adds(result))

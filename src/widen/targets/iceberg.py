@@ -524,6 +524,18 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
         writer = replace(writer, rule=rule, condition=condition if rule is None else None)
         return self._with_count(writer, batch.write(spec, writer)).without_keyless()
 
+    def find_broken(self, batch: Batch, spec: BatchWriteSpec, *, by_rules: bool = True) -> Rows | None:
+        try:
+            self.check()
+        except InvalidOption:  # the partition columns of a new table are not known yet
+            return None
+        keys, writer = self.target.keys, replace(self.writer, keeps_calendar=bool(self.writer.partition_by))
+        if keys is not None and is_local(batch.spark):
+            writer = replace(writer, condition=key_condition(self.schema, keys))
+        elif keys is not None:
+            writer = replace(writer, rule=broken_rule(self.schema, keys))
+        return batch.find_broken(spec, writer, by_rules=by_rules)
+
     def _with_count(self, writer: IcebergWriter, result: BatchResult) -> BatchResult:
         rows = writer.count_rows(_files(result))
         return replace(result, is_complete=rows == result.seen.records + result.seen.corrupt)

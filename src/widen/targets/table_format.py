@@ -261,6 +261,16 @@ class TableDraft(Protocol):
             TableError: the files cannot be written.
         """
 
+    def find_broken(self, batch: Batch, spec: BatchWriteSpec, *, by_rules: bool = True) -> Rows | None:
+        """Return the records of a batch that violate a rule of the table; writes nothing.
+
+        Args:
+            by_rules: Whether to leave out those that do not fit a fixed column.
+
+        Returns:
+            None if there are no such rules, or if the types of the source decide what columns there are.
+        """
+
     def discard(self, result: BatchResult) -> None:
         """Delete files that were written and will not be committed, as far as the store allows."""
 

@@ -30,7 +30,7 @@ from widen.json.observation import Observation, RecordPosition
 from widen.log.commit_outcome import discard_folder
 from widen.model.types import StructType
 from widen.proof.source_reader import FileTasks, FileValueReader
-from widen.rows.row_builder import ORIGIN_FIELDS, MissingColumn, OriginColumn
+from widen.rows.row_builder import ORIGIN_FIELDS, MissingColumn, OriginColumn, record_digest
 from widen.spark.engine import LocalFrame, Rows, is_local, require_spark
 from widen.spark.errors import is_out_of_memory, translate_spark_errors
 from widen.spark.ingest.text_tasks import (
@@ -55,7 +55,7 @@ from widen.spark.ingest.write_files import TableRows, TableWriter, WrittenFile
 from widen.spark.session import observable_jobs
 from widen.spark.source.file_ranges import FILE, PART, RAW_SCHEMA, TEXT, WHOLE, RawTexts, is_small, to_frame
 from widen.spark.source.source_files import SourceFile, unusable_source
-from widen.spark.spark_types import DataFrame, F, Metrics, SparkSession
+from widen.spark.spark_types import Column, DataFrame, F, Metrics, SparkSession
 from widen.spark.write.arrow_writer import Sink
 
 
@@ -122,6 +122,16 @@ class Batch(Interface):
         Raises:
             RowRefused: a row violates a rule of the table that quarantine does not cover.
             CorruptFile: a file cannot be read.
+        """
+
+    def find_broken(self, attempt: BatchWriteSpec, writer: TableWriter, *, by_rules: bool = True) -> Rows | None:
+        """Return the records that violate a rule of the table, with the columns of `ORIGIN_FIELDS`; writes nothing.
+
+        Args:
+            by_rules: Whether to leave out those that do not fit a fixed column.
+
+        Returns:
+            None if the table has no such rules, or if the types of the source decide what columns there are.
         """
 
     def check_contract(self, contract: object) -> ContractReport:
@@ -223,6 +233,21 @@ class TextBatch:
             origin = OriginColumn(ORIGIN, partition_by=named, rules=rules) if has_origin else None
             return self._write_in_tasks(replace(attempt, sink=sink, origin=origin), sink, writer)
 
+    def find_broken(self, attempt: BatchWriteSpec, writer: TableWriter, *, by_rules: bool = True) -> Rows | None:
+        """Return the records that violate a rule of the table; see `Batch`."""
+        attempt, sink = self._with_file_fields(attempt), writer.find_sink(self.spark)
+        if sink is not None:
+            origin = OriginColumn(ORIGIN, partition_by=sink.text_partitions, rules=sink.rules)
+            has_rules = origin.partition_by or origin.rules
+            attempt = replace(attempt, origin=origin)
+            return keep_refused(self.texts, attempt, by_rules=by_rules) if has_rules else None
+        require_spark(self.spark, f"of the table: {writer.find_obstacle()}")
+        rule = writer.violated_rule()
+        if rule is None:
+            return None
+        is_meant = _is_broken() if by_rules else F.col(_REASON_COLUMN).isNotNull()
+        return _select_origins(_with_reasons(self.texts, attempt, writer, rule), is_meant)
+
     def prepare_proof(self) -> None:
         """Start Spark if this process cannot read the records again, and ensure that Spark can; see `Batch`."""
         read_again, find_tasks = self.readers.read_again, self.readers.find_tasks
@@ -293,7 +318,9 @@ class TextBatch:
             discard_folder(sink.store, sink.job, but=[part.path for part in parts])
         seen = merge_notes(notes)
         refused = keep_refused(self.texts, attempt) if attempt.origin is not None and seen.quarantined else None
-        return BatchResult(writer.from_parts(parts), seen, refused)
+        is_broken = refused is not None and any(note.refused for note in notes)
+        broken = keep_refused(self.texts, attempt, by_rules=True) if is_broken else None
+        return BatchResult(writer.from_parts(parts), seen, refused, broken=broken)
 
 
 @contextmanager
@@ -472,12 +499,15 @@ class BatchResult:
         quarantined_records: Those records, with the columns of `ORIGIN_FIELDS`; None if there are none. The
             batch is read again where it is used.
         is_complete: Whether every record is in the files or quarantined, or the pass only observed.
+        broken: Those of the quarantined records that violate a rule, which is known only after they are observed;
+            None if there are none, or if the types of the source decide what columns there are.
     """
 
     files: Sequence[WrittenFile]
     seen: Observation
     quarantined_records: Rows | None = None
     is_complete: bool = True
+    broken: Rows | None = None
 
     def without_keyless(self) -> BatchResult:
         """Return the result of a pass that has quarantined the records without a key.
@@ -488,9 +518,9 @@ class BatchResult:
         return replace(self, seen=seen)
 
 
-def keep_refused(texts: RawTexts, spec: BatchWriteSpec) -> Rows:
+def keep_refused(texts: RawTexts, spec: BatchWriteSpec, *, by_rules: bool = False) -> Rows:
     """Return the quarantined records of a batch whose other records the tasks have written; see `BatchResult`."""
-    return texts.mapInArrow(partial(read_refused_records, spec), _ORIGIN_DDL)
+    return texts.mapInArrow(partial(read_refused_records, spec, by_rules=by_rules), _ORIGIN_DDL)
 
 
 _ORIGIN_DDL = "{} string, {} string, {} bigint, {} string".format(*ORIGIN_FIELDS)
@@ -503,38 +533,71 @@ def write_fitting(texts: RawTexts, spec: BatchWriteSpec, writer: TableWriter) ->
         RowRefused: the table cannot hold a row, and no rule foresaw it.
     """
     rule = writer.violated_rule()
-    if writer.defaults:
-        spec = replace(spec, missing=MissingColumn(MISSING_FIELDS, writer.defaults))
     if rule is None and not spec.policy.fixed_columns:
         metrics = _new_metrics()
         # Notes travel in rows of their own. They are observed before the filter drops these rows.
+        if writer.defaults:
+            spec = replace(spec, missing=MissingColumn(MISSING_FIELDS, writer.defaults))
         rows = _fill(build_rows(texts, spec), spec, writer).observe(metrics, notes_aggregate().alias(NOTES))
         with observable_jobs(rows.sparkSession):
             files = writer.write(rows.where(F.col(NOTE).isNull()).drop(NOTE))
         return BatchResult(files, _to_observation(metrics.get))
-    # Where only some values violate the rule, the other rows need not carry their texts.
-    named = writer.find_text_partitions() if rule is not None else ()
-    origin = OriginColumn(ORIGIN, is_for_all=named is None, partition_by=named or ())
-    spec = replace(spec, origin=origin)
-    rows = _fill(build_rows(texts, spec), spec, writer)
-    reason = F.col(f"{ORIGIN}.{_REASON}")
-    # A row with a note has no data, and would violate most rules.
-    broken = F.coalesce(reason, F.lit(None).cast("string") if rule is None else F.when(F.col(NOTE).isNull(), rule))
-    rows, metrics = rows.withColumn(_REASON_COLUMN, broken), _new_metrics()
+    rows, metrics = _with_reasons(texts, spec, writer, rule), _new_metrics()
     counts = (notes_aggregate().alias(NOTES), F.count(_REASON_COLUMN).alias(_QUARANTINED_RECORDS))
     fitting = rows.observe(metrics, *counts).where(F.col(NOTE).isNull() & F.col(_REASON_COLUMN).isNull())
     with observable_jobs(rows.sparkSession):
         files = writer.write(fitting.drop(NOTE, ORIGIN, _REASON_COLUMN))
     seen, quarantined_count = _to_observation(metrics.get), metrics.get[_QUARANTINED_RECORDS]
-    quarantined_records = rows.where(F.col(_REASON_COLUMN).isNotNull()).select(
+    broken = quarantined_count - seen.quarantined
+    return BatchResult(
+        files,
+        with_rule_violations(seen, broken),
+        _select_origins(rows, F.col(_REASON_COLUMN).isNotNull()) if quarantined_count else None,
+        broken=_select_origins(rows, _is_broken()) if broken else None,
+    )
+
+
+def _with_reasons(texts: RawTexts, spec: BatchWriteSpec, writer: TableWriter, rule: Column | None) -> DataFrame:
+    """Return rows with their origins, and why they are quarantined in `_REASON_COLUMN`."""
+    if writer.defaults:
+        spec = replace(spec, missing=MissingColumn(MISSING_FIELDS, writer.defaults))
+    # Where only some values violate the rule, the other rows need not carry their texts.
+    named = writer.find_text_partitions() if rule is not None else ()
+    spec = replace(spec, origin=OriginColumn(ORIGIN, is_for_all=named is None, partition_by=named or ()))
+    rows = _fill(build_rows(texts, spec), spec, writer)
+    reason = F.col(f"{ORIGIN}.{_REASON}")
+    # A row with a note has no data, and would violate most rules.
+    broken = F.coalesce(reason, F.lit(None).cast("string") if rule is None else F.when(F.col(NOTE).isNull(), rule))
+    return rows.withColumn(_REASON_COLUMN, broken)
+
+
+def _is_broken() -> Column:
+    """Return whether rows of `_with_reasons` violate a rule, and not a fixed column."""
+    return F.col(_REASON_COLUMN).isNotNull() & F.col(f"{ORIGIN}.{_REASON}").isNull()
+
+
+def _select_origins(rows: DataFrame, condition: Column) -> DataFrame:
+    return rows.where(condition).select(
         *(F.col(f"{ORIGIN}.{name}").alias(name) for name in (_TEXT, _FILE, _POSITION)),
         F.col(_REASON_COLUMN).alias(_REASON),
     )
-    return BatchResult(
-        files,
-        with_rule_violations(seen, quarantined_count - seen.quarantined),
-        quarantined_records if quarantined_count else None,
-    )
+
+
+def identify_records(records: Rows | None) -> frozenset[bytes]:
+    """Return the digests of quarantined records; see `widen.rows.row_builder.record_digest`."""
+    if records is None:
+        return frozenset()
+    with translate_spark_errors():
+        found = records.mapInArrow(_digest_origins, "digest binary").toArrow()
+    return frozenset(found["digest"].to_pylist()) if found.num_columns else frozenset()
+
+
+def _digest_origins(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        texts, files, numbers = (batch.column(name).to_pylist() for name in (_TEXT, _FILE, _POSITION))
+        places = zip(files, numbers, strict=True)
+        digests = [record_digest(text or "", place) for text, place in zip(texts, places, strict=True)]
+        yield pa.RecordBatch.from_arrays([pa.array(digests, pa.binary())], names=["digest"])
 
 
 def _fill(rows: DataFrame, spec: BatchWriteSpec, writer: TableWriter) -> DataFrame:

@@ -114,6 +114,8 @@ class BatchWriteSpec:
         is_exhaustive: Whether tasks read everything even if they know that the plan will change.
         sink: Where tasks write the rows; None if they return them.
         origin: The column with the texts of quarantined records. Tasks that write the rows leave these records out.
+        refused: The records that a rule refuses, and for which there are no columns; see
+            `widen.rows.row_builder.record_digest`.
         missing: The column that says which columns with a default a record has no field for.
     """
 
@@ -126,6 +128,7 @@ class BatchWriteSpec:
     origin: OriginColumn | None = None
     missing: MissingColumn | None = None
     file_fields: FileFields | None = None
+    refused: frozenset[bytes] = frozenset()
     max_record_bytes: int = MAX_RECORD_BYTES
 
     @property
@@ -258,18 +261,24 @@ def _run_quiet_task(spec: BatchWriteSpec, batches: Iterable[pa.RecordBatch]) -> 
 # holds some texts.
 
 
-def read_refused_records(spec: BatchWriteSpec, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def read_refused_records(
+    spec: BatchWriteSpec, batches: Iterable[pa.RecordBatch], *, by_rules: bool = False
+) -> Iterator[pa.RecordBatch]:
     """Yield the quarantined records of a batch, with the columns of `ORIGIN_FIELDS`.
 
     Args:
         spec: With an origin column.
+        by_rules: Whether to yield only those that violate a rule, and fit the fixed columns.
     """
     origin = spec.origin
     assert origin is not None
     schema = to_arrow_schema(spec.row_schema)
     with without_garbage_collection():
         for batch in _TextTask(spec, schema).run(batches):
-            rows = batch.filter(_find_refused(batch, origin))
+            is_refused = _find_refused(batch, origin)
+            if by_rules:
+                is_refused = pc.and_(is_refused, pc.is_null(_reasons(batch, origin)))
+            rows = batch.filter(is_refused)
             fields = dict(zip(ORIGIN_FIELDS, rows.column(origin.column).flatten(), strict=True))
             broken = [find_broken_partition(row, origin.partition_by) for row in _partition_values(rows, origin)]
             of_rules = [_explain_broken(rows, rule) for rule in origin.rules]
@@ -329,7 +338,9 @@ class _TextTask:
 
     def __init__(self, spec: BatchWriteSpec, schema: pa.Schema, *, makes_rows: bool = True) -> None:
         self._spec, self._schema, self._makes_rows = spec, schema, makes_rows
-        self._builder = RowBuilder(spec.schema, spec.policy, spec.base, spec.origin, spec.file_fields, spec.missing)
+        self._builder = RowBuilder(
+            spec.schema, spec.policy, spec.base, spec.origin, spec.file_fields, spec.missing, spec.refused
+        )
         self._rows, self._next_check, self._next_schema_rows = 0, EARLY_CHECKS[0], MIN_COUNTED_RECORDS
         self._size_bytes = self._counted_bytes = 0  # of the texts that wait, and of those before
         self._columns: list[pa.RecordBatch] = []  # the rows of the records that needed no text

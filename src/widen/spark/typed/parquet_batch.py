@@ -299,6 +299,9 @@ class ParquetBatch:
                 require_spark(self.spark, str(error.fields["reason"]))
         return self._on_spark.write(attempt, writer)
 
+    def find_broken(self, attempt: BatchWriteSpec, writer: TableWriter, *, by_rules: bool = True) -> None:
+        """Return None: the types of the source decide what columns there are, whatever records have."""
+
     def check_contract(self, contract: object) -> ContractReport:
         """Return where the records break a contract; see `Batch`."""
         if is_local(self.spark):

@@ -190,6 +190,9 @@ class TypedBatch:
             reduce(DataFrame.unionAll, quarantined_records) if quarantined_records else None,
         )
 
+    def find_broken(self, attempt: BatchWriteSpec, writer: TableWriter, *, by_rules: bool = True) -> None:
+        """Return None: the types of the source decide what columns there are, whatever records have."""
+
     def check_contract(self, contract: object) -> ContractReport:
         """Return where the records break a contract; see `Batch`."""
         report = ContractReport()

@@ -63,7 +63,11 @@ class WidenError(Exception):
     @property
     def advice(self) -> str:
         """What to do about it; empty if the message is enough."""
-        return mask_credentials(_FORMATTER.format(self.hint, **self.fields))
+        text = mask_credentials(_FORMATTER.format(self.hint, **self.fields))
+        if self.committed is not None:
+            for untrue in _NOTHING_COMMITTED:
+                text = text.replace(untrue, "")
+        return text
 
     def __str__(self) -> str:
         text = f"[{self.code}] {self.message}"
@@ -90,14 +94,9 @@ class ContentionError(WidenError):
     template = "Version {version} of {location} was committed by another writer in the meantime: {reason}."
     hint = "Nothing of this attempt is visible. Open the table again and repeat the call."
 
-    @property
-    def advice(self) -> str:
-        """What to do about it."""
-        return super().advice if self.committed is None else super().advice.replace(_NOT_VISIBLE, "")
 
-
-_NOT_VISIBLE = "Nothing of this attempt is visible. "
-"""The part of the hint that is not true of a call whose earlier steps are committed."""
+_NOTHING_COMMITTED = ("Nothing of this attempt is visible. ", "Nothing was committed. ", "Nothing was written. ")
+"""The parts of hints that are not true of a call whose earlier steps are committed."""
 
 
 class InternalError(WidenError):

@@ -125,13 +125,28 @@ class CatalogReference:
                 return self.kind(self.name, **self.properties)  # type: ignore[no-any-return]
             assert self.source is not None
             if self.is_embedded:
-                return _open_embedded(self.source)
+                return _after_races(partial(_open_embedded, self.source))
             try:
-                return iceberg_catalog.load_catalog(self.source)
+                return _after_races(partial(iceberg_catalog.load_catalog, self.source))
             except ValueError as error:
                 # PyIceberg's own text names an option of its command line.
                 reason = _NO_URI if str(error).startswith("URI missing") else first_line(error)
                 raise CatalogNotFound(catalog=self.source, reason=reason) from error
+
+
+def _after_races(open_catalog: Callable[[], iceberg_catalog.Catalog]) -> iceberg_catalog.Catalog:
+    """Return a catalog whose tables several processes may create at the same time, each in a transaction of its own."""
+    for _ in range(_CREATED_TABLES):
+        try:
+            return open_catalog()
+        except Exception as error:  # an error of any database driver
+            if "already exists" not in str(error):
+                raise
+    return open_catalog()
+
+
+_CREATED_TABLES = 2
+"""How many tables PyIceberg creates for a catalog in a database."""
 
 
 def to_catalog(source: CatalogSource) -> CatalogReference:
@@ -286,7 +301,11 @@ class TableName:
                 if length > 1 and catalog.table_exists(part):
                     expected = f"{'.'.join(part)} is a table, so it cannot hold tables. Choose another name."
                     raise InvalidOption(option="into", value=str(self), expected=expected)
-                catalog.create_namespace_if_not_exists(part)
+                try:
+                    catalog.create_namespace_if_not_exists(part)
+                except Exception:  # an error of any catalog, also if another process was first
+                    if not catalog.namespace_exists(part):
+                        raise
 
 
 _METADATA_FIX = "Restore the file from a backup, or register an older metadata file of the table in the catalog."

@@ -6,6 +6,7 @@ Source: docs/evolution-rules.md#one-interval
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -13,6 +14,8 @@ from functools import partial
 from typing import Any, TypeAlias, TypeVar, cast
 
 from widen.errors import (
+    CorruptLog,
+    CorruptMetadata,
     EvolutionRefused,
     InternalError,
     InvalidOption,
@@ -54,6 +57,7 @@ from widen.targets.table_format import (
     IngestTarget,
     KeyCounts,
     KeyRules,
+    LoadedFile,
     NewFiles,
     QuarantineWrite,
     StagedFiles,
@@ -158,6 +162,7 @@ def commit_batch(
     """
     batch: Batch | None = None
     observed = Observation()
+    left: list[QuarantineWrite] = []
 
     def attempt(conflict: Conflicted | None) -> tuple[Batch, WrittenBatch] | Conflicted | None:
         nonlocal batch, observed
@@ -194,9 +199,11 @@ def commit_batch(
             request.progress("committing")
             # The quarantine is committed first, so that every record is in one of the two tables at any time.
             quarantine = _write_quarantine(batch, written, request)
+            if batch.files:
+                left.clear()  # this attempt has replaced what an earlier one could not undo
             if quarantine is not None and request.interval is None:
                 # An interval of a stream keeps its quarantined records: its next attempt recognizes them.
-                staged.add_undo(quarantine.undo)
+                staged.add_undo(partial(_undo_quarantine, quarantine, left))
             loaded = to_load_record(batch, written.result.seen, is_exclusive=request.is_new)
             draft = request.commit_guard.prepare_draft(written.draft, plan)
             draft, result, counts = merge_if_keyed(draft, written.result, batch.spark, staged)
@@ -209,8 +216,26 @@ def commit_batch(
         return batch, replace(written, version=version, quarantine=quarantine if is_quarantined else None)
 
     started = time.monotonic()
-    committed = retry_conflicts(attempt)
+    with naming_what_is_left(left):
+        committed = retry_conflicts(attempt)
     return None if committed is None else finish_batch(*committed, request, after, _ms_since(started))
+
+
+def _undo_quarantine(quarantine: QuarantineWrite, left: list[QuarantineWrite]) -> None:
+    left.append(quarantine)
+    quarantine.undo()
+    left.remove(quarantine)
+
+
+@contextmanager
+def naming_what_is_left(left: Sequence[QuarantineWrite]) -> Iterator[None]:
+    """Let an error say which commit to the quarantine could not be undone; a repeat of the call replaces it."""
+    try:
+        yield
+    except WidenError as error:
+        for each in left:
+            error.committed = (each.location, each.version)
+        raise
 
 
 def ensure_has_texts(batch: Batch, keys: KeyRules | None, *, verifies: bool = False) -> None:
@@ -323,12 +348,24 @@ def _write_quarantine(batch: Batch, written: WrittenBatch, request: BatchRequest
     quarantined_records = with_bad_files(written.result.quarantined_records, batch.spark, batch.bad_files)
     new_files = None
     files = batch.files or batch.bad_files
-    if request.is_new and request.interval is None and files:
-        new_files = NewFiles(request.table.location, tuple(map(to_loaded_file, files)))
+    if request.interval is None and files and (request.is_new or quarantined_records is not None):
+        loaded = tuple(map(to_loaded_file, files))
+        new_files = NewFiles(
+            request.table.location, loaded, () if request.is_new else _count_loads(written.target, loaded)
+        )
     if quarantined_records is None and new_files is None:
         return None
     version = -1 if written.target.version is None else written.target.version
     return request.table.quarantine(request.quarantine).write(quarantined_records, version, request.interval, new_files)
+
+
+def _count_loads(target: IngestTarget, files: Sequence[LoadedFile]) -> tuple[int, ...]:
+    """Return how often the table has loaded each file as it is now."""
+    try:
+        known = Counter((file.key, file.stamp) for load in target.loads() for file in load.files)
+    except (CorruptMetadata, CorruptLog):  # a load by names needs no record, and begins a new one
+        return (0,) * len(files)
+    return tuple(known[file.key, file.stamp] for file in files)
 
 
 def write_pass(batch: Batch, progress: Progress, spec: BatchWriteSpec, draft: TableDraft) -> BatchResult:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import random
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,8 +27,11 @@ from widen.protocol.actions import Add
 _Result = TypeVar("_Result")
 _log = logging.getLogger(__name__)
 
-MAX_CONFLICTS = 10
+MAX_CONFLICTS = 20
 """How many times a change is planned, written and committed if each commit conflicts with another writer's."""
+
+MAX_PAUSE_SECONDS = 0.5
+"""The longest pause before another attempt. Writers that all try again at once would lose again."""
 
 
 @dataclass(frozen=True)
@@ -97,9 +102,11 @@ def retry_conflicts(attempt: Callable[[Conflicted | None], _Result | Conflicted]
         TableAlreadyExists: as above, where the change creates the table.
     """
     result = attempt(None)
-    for _ in range(MAX_CONFLICTS - 1):
+    for number in range(MAX_CONFLICTS - 1):
         if not isinstance(result, Conflicted):
             break
+        if number:  # most conflicts are with a single commit
+            time.sleep(random.uniform(0, min(MAX_PAUSE_SECONDS, 0.01 * 2**number)))
         result = attempt(result)
     return result.or_raise() if isinstance(result, Conflicted) else result
 

@@ -987,7 +987,12 @@ class DeltaQuarantineWrite(QuarantineWrite):
         removes = [to_remove(add, now_ms, data_change=True) for add in self.adds]
         # A removed file stays on disk until a vacuum, so adding it again brings its records back.
         actions: list[Action] = [*removes, *self.replaced]
-        commit(self.store, open_snapshot(self.store), actions, "DELETE", {"predicate": "[]"}).or_raise()
+
+        def attempt(_: Conflicted | None) -> int | Conflicted:
+            outcome = commit(self.store, open_snapshot(self.store), actions, "DELETE", {"predicate": "[]"})
+            return outcome if isinstance(outcome, Conflicted) else outcome.or_raise().version
+
+        retry_conflicts(attempt)
 
 
 @dataclass(frozen=True, slots=True)
@@ -1052,9 +1057,10 @@ def _remaining_files(target: IngestTarget, replayed: TransactionId) -> list[Add]
 #
 # In Delta a tag is on each data file, in Iceberg in the summary of the snapshot that added it.
 #
-# A process may be killed after the commit to the quarantine and before the commit to the table. Then the table does
-# not have these source files, so they are new again; the next load of them replaces the records of the interrupted
-# one.
+# A process may be killed after the commit to the quarantine and before the commit to the table, or a full disk may
+# keep it from both the commit to the table and undoing the one to the quarantine. Then the table has loaded these
+# source files no more often than before, which is a part of the tag; the next load of them replaces the records of the
+# interrupted one.
 #
 # Source: docs/evolution-rules.md#d12; PROTOCOL.md#add-file-and-remove-file
 
@@ -1083,7 +1089,7 @@ def encode_tag(files: NewFiles) -> str:
 def find_interrupted(
     items: Iterable[_Item], tag_of: Callable[[_Item], str | None], files: NewFiles | None
 ) -> list[_Item]:
-    """Return the files of a quarantine whose load was of some of these source files, which the table does not have.
+    """Return the files of a quarantine whose load was of some of these source files, and was not committed.
 
     Args:
         tag_of: Returns the tag of one, if it has one.
@@ -1131,7 +1137,11 @@ def _tag_of(files: NewFiles) -> _Tag:
 
 
 def _texts(files: NewFiles) -> list[str]:
-    return sorted(f"{file.key}|{file.size_bytes}|{file.modified_ms}" for file in files.files)
+    loads = files.loads or (0,) * len(files.files)
+    return sorted(
+        f"{file.key}|{file.size_bytes}|{file.modified_ms}{f'|{count}' if count else ''}"
+        for file, count in zip(files.files, loads, strict=True)
+    )
 
 
 def _digest(text: str) -> str:

@@ -810,10 +810,14 @@ class IcebergQuarantine(Quarantine):
             version = transaction.commit(staged)
         if isinstance(version, Conflicted):
             return version
-        return IcebergQuarantineWrite(self, tuple(files), tuple(replaced))
+        return IcebergQuarantineWrite(self, tuple(files), version, tuple(replaced))
 
     def _find_interrupted(self, table: Table, new_files: NewFiles) -> list[LiveFile]:
         digests, store = file_digests(new_files), self.store(table)
+        # Reading all manifests would make each load take longer than the one before.
+        tags = (summary_of(each).get(names.NEW_FILES) for each in table.snapshots())
+        if new_files.loads and not find_interrupted(tags, lambda tag: tag, new_files):
+            return []
         # The name of the folder spares reading the footers of all files whose snapshot has expired.
         files = [each for each in live_files(table) if each.snapshot is not None or each.path[:DIGEST] in digests]
         return find_interrupted(files, lambda file: find_tag(store, file), new_files)
@@ -914,6 +918,7 @@ class IcebergQuarantineWrite(QuarantineWrite):
 
     quarantine: IcebergQuarantine
     files: tuple[IcebergFile, ...]
+    version: int
     replaced: tuple[LiveFile, ...] = ()
 
     @property

@@ -89,10 +89,15 @@ class TransactionId:
 
 @dataclass(frozen=True, slots=True)
 class NewFiles:
-    """The source files of a batch, none of which the table has loaded."""
+    """The source files of a batch, by which the records of an interrupted load of them are found in a quarantine.
+
+    Args:
+        loads: How often the table has loaded each file already, as it is now; empty if it has loaded none.
+    """
 
     table: str
     files: tuple[LoadedFile, ...]
+    loads: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,8 +377,8 @@ class Quarantine(Protocol):
             quarantined_records: The records; None if there are none. See
                 `widen.spark.ingest.batch.BatchResult`.
             table_version: The version of the table that cannot hold them; -1 if the table does not exist yet.
-            new_files: The source files, if the table has loaded none of them. Records that an interrupted load of them
-                has left in the quarantine are removed in the same commit.
+            new_files: The source files. Records that an interrupted load of them has left in the quarantine are
+                removed in the same commit.
 
         Returns:
             None if the quarantine has the interval already, or if there is nothing to write or to remove.
@@ -410,6 +415,10 @@ class QuarantineWrite(Protocol):
     @property
     def location(self) -> str:
         """The location of the quarantine."""
+
+    @property
+    def version(self) -> int:
+        """The version of the quarantine that has added them."""
 
     def rows(self, spark: SparkSession) -> Rows:
         """Return the records as rows of the quarantine.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from widen.errors import AttemptsExhausted
-from widen.log.commit_outcome import MAX_CONFLICTS, Conflicted, retry_conflicts
+from widen.log.commit_outcome import MAX_CONFLICTS, MAX_PAUSE_SECONDS, Conflicted, retry_conflicts
 
 
 def conflict(version: int) -> Conflicted:
@@ -24,8 +24,10 @@ def test_the_result_of_the_first_attempt_without_a_conflict_is_returned() -> Non
     assert before == [None, *conflicts]
 
 
-def test_the_last_conflict_is_raised_after_the_last_attempt() -> None:
+def test_the_last_conflict_is_raised_after_the_last_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
     attempts: list[Conflicted] = []
+    pauses: list[float] = []
+    monkeypatch.setattr("widen.log.commit_outcome.time.sleep", pauses.append)
 
     def attempt(_: Conflicted | None) -> str | Conflicted:
         attempts.append(conflict(len(attempts)))
@@ -33,5 +35,7 @@ def test_the_last_conflict_is_raised_after_the_last_attempt() -> None:
 
     with pytest.raises(AttemptsExhausted) as raised:
         retry_conflicts(attempt)
-    assert len(attempts) == MAX_CONFLICTS == 10
+    assert len(attempts) == MAX_CONFLICTS == 20
+    assert len(pauses) == 18
+    assert all(0 <= pause <= MAX_PAUSE_SECONDS for pause in pauses)
     assert raised.value is attempts[-1].error

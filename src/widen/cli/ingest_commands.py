@@ -300,7 +300,7 @@ def ensure_options_valid(
     if into is not None:
         found = find_table(into, settings, **table)
         kept_in = to_quarantine(options["quarantine"], found)
-    check_places(source, found, quarantine=kept_in, **how)
+    check_places(source, found, quarantine=kept_in, storage_options=settings, **how)
 
 
 _DEFAULTS: Mapping[str, object] = {

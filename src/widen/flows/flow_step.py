@@ -38,6 +38,7 @@ from widen.ingestion.commit_batch import (
 from widen.ingestion.options import parse_limits
 from widen.ingestion.result import IngestResult
 from widen.log.log_store import LogStore
+from widen.log.vacuum import FLOW_FILE
 from widen.model.display import html_table
 from widen.model.types import is_same_name
 from widen.schema.source_metadata import source_key
@@ -514,7 +515,6 @@ class FlowBatch:
 # Source: docs/guide/flow.md#exactly-once
 
 
-_FILE = "flow.json"
 _FORMAT = 1
 
 
@@ -565,7 +565,7 @@ class FlowCheckpoint:
             InvalidConfig: the file is damaged, or a later version of Widen has written it.
         """
         try:
-            data = self.store.read(_FILE)
+            data = self.store.read(FLOW_FILE)
         except FileMissing:
             return None
         try:
@@ -584,20 +584,20 @@ class FlowCheckpoint:
         Raises:
             InvalidConfig: the other one cannot be read.
         """
-        is_first = self.store.put_if_absent(_FILE, msgspec.json.encode(progress))
+        is_first = self.store.put_if_absent(FLOW_FILE, msgspec.json.encode(progress))
         return progress if is_first else self.read() or progress
 
     def write(self, progress: FlowProgress) -> FlowProgress:
         """Write the progress, and return it."""
-        self.store.put(_FILE, msgspec.json.encode(progress))
+        self.store.put(FLOW_FILE, msgspec.json.encode(progress))
         return progress
 
     def remove(self) -> None:
         """Delete the progress."""
-        self.store.delete([_FILE])
+        self.store.delete([FLOW_FILE])
 
     def _unusable(self, reason: str, expected: str) -> InvalidConfig:
-        return InvalidConfig(place=f"{self.location}/{_FILE}", reason=reason, expected=expected)
+        return InvalidConfig(place=f"{self.location}/{FLOW_FILE}", reason=reason, expected=expected)
 
 
 def to_flow_id(source_id: str, query: str, keys: dict[str, str]) -> str:

@@ -29,6 +29,7 @@ from widen.model.types import quote_name, similarity_key
 from widen.spark.flow_rows import FlowKeys, FlowQuery
 from widen.spark.session import find_session
 from widen.spark.source.source_files import to_place
+from widen.spark.source.source_places import ensure_outlives_vacuum
 from widen.spark.spark_types import DataFrame, SparkSession
 from widen.targets import find_flow_source, find_table
 from widen.targets.table_format import after_commit
@@ -225,13 +226,16 @@ def _to_settings(
     if source.is_at(table):
         raise InvalidOption(option="into", value=fspath(step.into), expected="Must not be the source.")
     quarantine = to_quarantine(step.quarantine, table)
+    checkpoint = to_place(step.checkpoint)
+    tables = (source.location, table.location, table.quarantine(quarantine).location)
+    ensure_outlives_vacuum(checkpoint, tables, storage_options)
     return FlowSettings(
         source=source,
         query=query,
         keys=FlowKeys(table.location, expressions) if expressions else None,
         request=BatchRequest(table=table, policy=policy, may_be_empty=True, progress=progress, quarantine=quarantine),
         reader=reader,
-        checkpoint=FlowCheckpoint(LogStore(to_place(step.checkpoint), storage_options)),
+        checkpoint=FlowCheckpoint(LogStore(checkpoint, storage_options)),
         after=AfterCommit(parse_share(step.verify), on_event),
         max_bytes=step.max_bytes,
         skips_removed=step.removed == SKIP,

@@ -25,7 +25,7 @@ from widen.iceberg.snapshots import ancestors
 from widen.iceberg.table_commit import commit_metadata, ensure_table_writable
 from widen.log.commit_files import current_ms
 from widen.log.log_segment import LOG
-from widen.log.vacuum import CLOCK_SKEW_MS, HOUR_MS
+from widen.log.vacuum import CLOCK_SKEW_MS, HOUR_MS, in_checkpoints
 from widen.model.lazy_module import import_lazily
 
 if TYPE_CHECKING:
@@ -127,7 +127,8 @@ def plan_expiry(name: TableName, request: ExpiryRequest) -> ExpiryPlan:
     expired = {each.snapshot_id for each in table.metadata.snapshots} - kept
     needed = _NeededFiles.of(table, kept)
     old = (entry for entry in entries if entry.modified_ms < cutoff_ms and visible.may_delete(entry.path))
-    files = [entry for entry in old if not needed.has(entry)]
+    progress = in_checkpoints([entry.path for entry in entries])
+    files = [entry for entry in old if not needed.has(entry) and entry.path not in progress]
     names = needed.names
     outside = (path for path in _files_of(table, expired, with_table=False) if not names.is_below(path))
     return ExpiryPlan(

@@ -31,7 +31,7 @@ from widen.spark.dml.keyed_rows import KeyRules, parse_key_rules
 from widen.spark.source.csv import EXACT_VALUES, WRITTEN_VALUES
 from widen.spark.source.open_source import BatchReader, IngestSource
 from widen.spark.source.source_files import parse_format, to_paths
-from widen.spark.source.source_places import check_source, ensure_place_writable
+from widen.spark.source.source_places import check_source, ensure_outlives_vacuum, ensure_place_writable
 from widen.spark.spark_types import DataFrame, SparkSession
 from widen.targets import find_table
 from widen.targets.table_format import TableLocation
@@ -338,6 +338,7 @@ def check_places(
     is_new: bool = False,
     follows: bool = False,
     writes: bool = True,
+    storage_options: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """Check the places of an ingestion before Spark starts, and return those that it writes, by their options.
 
@@ -348,7 +349,7 @@ def check_places(
 
     Raises:
         SourceError: a path of the source does not exist, or is not one of files.
-        InvalidOption: the ingestion would read what it writes.
+        InvalidOption: the ingestion would read what it writes, or a vacuum would delete the checkpoint.
         StorageRefused: the table cannot be written there.
     """
     places = {"checkpoint": checkpoint}
@@ -358,6 +359,8 @@ def check_places(
     own = {option: place for option, place in places.items() if place and "/" in place}
     if not isinstance(source, DataFrame):
         check_source(to_paths(source), own, spark=spark, is_new=is_new, follows=follows)
+    if checkpoint is not None and table is not None:
+        ensure_outlives_vacuum(checkpoint, [table.folder(), own.get("quarantine")], storage_options)
     if writes:
         for option in own.keys() - {"quarantine"}:
             ensure_place_writable(own[option])

@@ -155,7 +155,15 @@ def ingest_stream(
     checkpoint = to_place(checkpoint)
     table = find_table(into, storage_options, to=to, catalog=catalog, partition_by=partition_by, branch=branch)
     kept_in = to_quarantine(quarantine, table)
-    check_places(source, table, quarantine=kept_in, checkpoint=checkpoint, spark=spark, follows=True)
+    check_places(
+        source,
+        table,
+        quarantine=kept_in,
+        checkpoint=checkpoint,
+        spark=spark,
+        follows=True,
+        storage_options=storage_options,
+    )
     given = source.sparkSession if isinstance(source, DataFrame) and spark is None else spark
     session = open_session(given, engine)
     request = BatchRequest(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import pyarrow.compute as pc
@@ -115,6 +115,8 @@ def plan_vacuum(
     in_log_ms = min(cutoff_ms, now_ms - DAY_MS)  # a commit that is being written must not lose its staged file
     ages = ((entry, in_log_ms if entry.path.startswith(f"{LOG}/") else cutoff_ms) for entry in entries)
     old = [entry for entry, since_ms in ages if entry.modified_ms < since_ms and visible.may_delete(entry.path)]
+    kept = in_checkpoints([entry.path for entry in entries])
+    old = [entry for entry in old if entry.path not in kept]
     folders = {entry.path.rpartition("/")[0] for entry in entries} | {""}
     plan = VacuumPlan(head, retention_ms, requested_ms, cutoff_ms, tuple(old), len(folders))
     return _without_needed(plan, open_snapshot(store))
@@ -237,6 +239,38 @@ def _data_path(path: str) -> str:
     """Return the path of the file that a checksum file of Hadoop belongs to; any other path unchanged."""
     match = _CHECKSUM.fullmatch(path)
     return f"{match[1]}{match[2]}" if match else path
+
+
+# ---- checkpoints of streams and flows --------------------------------------------------------------
+
+
+METADATA, OFFSETS, COMMITS, SOURCES, STATE = "metadata", "offsets", "commits", "sources", "state"
+"""What Spark calls the file and the folders of a checkpoint."""
+
+FLOW_FILE = "flow.json"
+"""The file of the checkpoint of a flow."""
+
+_PROGRESS = re.compile(
+    rf"(?P<root>.*/|)(?:(?:{OFFSETS}|{COMMITS})/\d+|{SOURCES}/\d+/\d+(?:\.compact)?|{METADATA}|{FLOW_FILE})"
+)
+_OF_CHECKPOINT = re.compile(rf"(?:{METADATA}|{FLOW_FILE}|(?:{OFFSETS}|{COMMITS}|{SOURCES}|{STATE})/.*)")
+
+
+def has_progress(paths: Iterable[str]) -> bool:
+    """Return whether files are those of a checkpoint that has begun."""
+    return any(match is not None and not match["root"] for match in map(_PROGRESS.fullmatch, paths))
+
+
+def in_checkpoints(paths: Collection[str]) -> set[str]:
+    """Return which files of a listing belong to checkpoints: without them a stream loads everything again."""
+    plain = {path: _data_path(path) for path in paths}
+    roots = {match["root"] for match in map(_PROGRESS.fullmatch, plain.values()) if match}
+    return {
+        path
+        for root in roots
+        for path, name in plain.items()
+        if name.startswith(root) and _OF_CHECKPOINT.fullmatch(name, len(root))
+    }
 
 
 # ---- which files a version within the retention needs ----------------------------------------------

@@ -44,6 +44,7 @@ from widen.log.loads import APP_ID as LOADS_APP_ID
 from widen.log.loads import Load, commit_with_loads, find_head, read_loads
 from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot, new_snapshot, open_snapshot
+from widen.log.vacuum import in_checkpoints
 from widen.log.version_changes import VersionChanges, missing_files, removed_file, version_changes
 from widen.model.column_path import Path, fields, find_field, format_path, leaves, parse_path
 from widen.model.schema_json import from_json, has_metadata_as_text
@@ -765,6 +766,9 @@ class DeltaLocation(TableLocation):
     def location(self) -> str:
         return self.store.location
 
+    def folder(self) -> str:
+        return self.location
+
     @property
     def keeps_types(self) -> bool:
         return True
@@ -822,12 +826,14 @@ class DeltaLocation(TableLocation):
 
 
 def _ensure_location_empty(store: LogStore) -> None:
-    other = next((entry for entry in store.list("") if not _LEFTOVER.match(entry.path)), None)
+    paths = [entry.path for entry in store.list("")]
+    progress = in_checkpoints(paths)
+    other = next((path for path in paths if not _LEFTOVER.match(path) and path not in progress), None)
     if other is not None:
         raise InvalidOption(
             option="into",
             value=store.location,
-            expected=f"Must be a table or an empty location; it has no table but other files, e.g. {other.path}.",
+            expected=f"Must be a table or an empty location; it has no table but other files, e.g. {other}.",
         )
 
 

@@ -169,6 +169,10 @@ class IcebergLocation(TableLocation):
     def location(self) -> str:
         return str(self.name)
 
+    def folder(self) -> str | None:
+        table = self.name.find()
+        return None if table is None else table.location()
+
     @property
     def keeps_types(self) -> bool:
         return False

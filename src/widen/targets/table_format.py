@@ -120,6 +120,9 @@ class TableLocation(Protocol):
     def location(self) -> str:
         """The path or URL."""
 
+    def folder(self) -> str | None:
+        """Return the folder of the files of the table; None if it does not exist yet and its catalog chooses one."""
+
     @property
     def keeps_types(self) -> bool:
         """Whether a new table can have every type of Spark."""

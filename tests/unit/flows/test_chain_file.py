@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from widen.errors import InvalidConfig
-from widen.flows.run_flow import read_chain
+from widen.errors import InvalidConfig, InvalidOption
+from widen.flows.run_flow import check_chain, read_chain
 
 STEP = '[[step]]\nsource = "a"\ninto = "b"\ncheckpoint = "c"\n'
 
@@ -43,3 +43,16 @@ def test_what_is_wrong_with_a_file_is_told(tmp_path: Path, text: str, reason: st
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(InvalidConfig, match="No such file"):
         read_chain(tmp_path / "chain.toml")
+
+
+@pytest.mark.parametrize("checkpoint", ["a/cp", "b", "b/x/cp", "b_quarantine/cp"])
+def test_a_checkpoint_in_a_table_is_refused(tmp_path: Path, checkpoint: str) -> None:
+    file, folder = tmp_path / "chain.toml", tmp_path / checkpoint
+    file.write_text(
+        STEP.replace('"a"', f'"{tmp_path}/a"').replace('"b"', f'"{tmp_path}/b"').replace('"c"', f'"{folder}"')
+    )
+    with pytest.raises(InvalidOption, match="a vacuum deletes"):
+        check_chain(file, None)
+    folder.mkdir(parents=True)
+    (folder / "flow.json").write_text("{}")
+    check_chain(file, None)

@@ -22,6 +22,7 @@ import widen
 from widen.errors import (
     CorruptFile,
     EngineUnsuitable,
+    InvalidOption,
     LimitExceeded,
     OptionConflict,
     SourceChanged,
@@ -29,6 +30,7 @@ from widen.errors import (
     SparkUnavailable,
     StreamTaken,
 )
+from widen.ingestion import options
 from widen.log.local_files import LocalFiles
 from widen.log.log_store import LogStore
 from widen.spark import engine
@@ -437,3 +439,115 @@ def test_a_kill_loses_nothing(tmp_path: Path) -> None:
             killed.kill()
     stream(tmp_path)
     assert numbers(tmp_path) == Counter(range(40))
+
+
+# ---- a checkpoint in the folder of the table -------------------------------------------------------
+
+OLD = 1_700_000_000
+"""A time before every retention."""
+
+
+def begin_inside(place: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start a stream as before such places were refused, and load one file."""
+    put(place / "in", "a.json", {"n": 1})
+    with monkeypatch.context() as patch:
+        patch.setattr(options, "ensure_outlives_vacuum", lambda *_: None)
+        assert stream(place, checkpoint=checkpoint) == [(0, 1)]
+
+
+INSIDE = [".", "cp", "a/cp", "_delta_log/cp", "_change_data/cp", "_x=1/cp"]
+
+
+@pytest.mark.parametrize("inside", [*INSIDE, "../table_quarantine/cp"])
+@pytest.mark.parametrize("exists", [False, True])
+def test_a_new_checkpoint_in_the_table_is_refused(tmp_path: Path, inside: str, exists: bool) -> None:
+    put(tmp_path / "in", "a.json", {"n": 1})
+    if exists:
+        assert stream(tmp_path) == [(0, 1)]
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(InvalidOption, match="a vacuum deletes"):
+        start(tmp_path, checkpoint=tmp_path / "table" / inside)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("beside", ["table/_checkpoint", "table/.cp/a", "table/a/_b", "table_checkpoint", "."])
+def test_a_checkpoint_that_no_vacuum_deletes(tmp_path: Path, beside: str) -> None:
+    put(tmp_path / "in", "a.json", {"n": 1})
+    place = tmp_path / beside if beside != "." else tmp_path / "x"
+    assert stream(tmp_path, checkpoint=place) == [(0, 1)]
+    assert stream(tmp_path, checkpoint=place) == []
+
+
+def test_a_link_to_the_table_is_the_table(tmp_path: Path) -> None:
+    put(tmp_path / "in", "a.json", {"n": 1})
+    (tmp_path / "table").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "table")
+    with pytest.raises(InvalidOption, match="a vacuum deletes"):
+        start(tmp_path, checkpoint=tmp_path / "link" / "cp")
+
+
+@pytest.mark.parametrize("inside", [".", "cp", "a/cp"])
+def test_a_checkpoint_in_the_table_goes_on_and_is_not_vacuumed(
+    tmp_path: Path, inside: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint = (tmp_path / "table" / inside).resolve()
+    begin_inside(tmp_path, checkpoint, monkeypatch)
+    stray = put(tmp_path / "table", "stray.parquet", "x")
+    for path in (tmp_path / "table").rglob("*"):
+        os.utime(path, (OLD, OLD))
+    kept = {path for path in checkpoint.rglob("*") if path.is_file()} - {stray}
+    widen.Table(tmp_path / "table").vacuum(0, force=True)
+    assert not stray.exists()
+    assert all(path.exists() for path in kept)
+    assert stream(tmp_path, checkpoint=checkpoint) == []
+    put(tmp_path / "in", "b.json", {"n": 2})
+    assert stream(tmp_path, checkpoint=checkpoint) == [(1, 1)]
+    assert numbers(tmp_path) == {1: 1, 2: 1}
+
+
+WRITTEN = {
+    "metadata": ("metadata",),
+    "sources": ("metadata", "sources"),
+    "offsets": ("metadata", "sources", "offsets"),
+}
+
+
+@pytest.mark.parametrize("written", WRITTEN)
+@pytest.mark.parametrize("inside", [".", "cp"])
+def test_a_stream_that_was_killed_before_its_table_exists(
+    tmp_path: Path, inside: str, written: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint = (tmp_path / "table" / inside).resolve()
+    begin_inside(tmp_path / "other", tmp_path / "other" / "table" / inside, monkeypatch)
+    for path in sorted((tmp_path / "other" / "table" / inside).resolve().rglob("*")):
+        name = str(path.relative_to((tmp_path / "other" / "table" / inside).resolve()))
+        if path.is_file() and name.startswith(WRITTEN[written]):
+            (checkpoint / name).parent.mkdir(parents=True, exist_ok=True)
+            (checkpoint / name).write_bytes(path.read_bytes())
+    assert start(tmp_path, source=tmp_path / "other" / "in", checkpoint=checkpoint).wait()
+    assert numbers(tmp_path) == {1: 1}
+
+
+def test_other_files_at_the_place_of_a_new_table_are_refused(tmp_path: Path) -> None:
+    put(tmp_path / "in", "a.json", {"n": 1})
+    put(tmp_path / "table", "notes.txt", "x")
+    with pytest.raises(InvalidOption, match=r"no table but other files, e\.g\. notes\.txt"):
+        start(tmp_path)
+
+
+def test_a_checkpoint_in_an_iceberg_table(tmp_path: Path) -> None:
+    catalog = SqlCatalog("c", uri=f"sqlite:///{tmp_path / 'c.db'}", warehouse=f"file://{tmp_path / 'w'}")
+    put(tmp_path / "in", "a.json", {"n": 1})
+    words: dict[str, Any] = {"catalog": catalog, "engine": "local", "once": True}
+    assert widen.ingest_stream(tmp_path / "in", "shop.t", checkpoint=tmp_path / "cp", **words).wait()
+    table = Path(catalog.load_table("shop.t").location().removeprefix("file://"))
+    with pytest.raises(InvalidOption, match="a vacuum deletes"):
+        widen.ingest_stream(tmp_path / "in", "shop.t", checkpoint=table / "cp", **words)
+    (tmp_path / "cp").rename(table / "cp")
+    stray = put(table, "data/stray.parquet", "x")
+    for path in table.rglob("*"):
+        os.utime(path, (OLD, OLD))
+    widen.IcebergTable("shop.t", catalog).vacuum(0, force=True)
+    assert not stray.exists()
+    assert widen.ingest_stream(tmp_path / "in", "shop.t", checkpoint=table / "cp", **words).wait()
+    assert catalog.load_table("shop.t").scan().to_arrow().num_rows == 1

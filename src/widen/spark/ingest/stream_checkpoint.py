@@ -31,9 +31,9 @@ import msgspec
 
 from widen.errors import CorruptFile, FileMissing, SourceError, StreamTaken
 from widen.log.log_store import LogStore
+from widen.log.vacuum import COMMITS, METADATA, OFFSETS, SOURCES
 from widen.spark.source.source_files import SourceFile, source_file_key
 
-_METADATA, _OFFSETS, _COMMITS, _SOURCES = "metadata", "offsets", "commits", "sources"
 _VERSION, _NONE_YET, _COMPACT = b"v1", b"-", ".compact"
 _COMMIT = b'{"nextBatchWatermarkMs":0}'
 _COMPACT_EVERY = 10
@@ -86,15 +86,15 @@ class StreamCheckpoint:
             CorruptFile: a file is damaged.
         """
         logs = [_log_folder(at) for at in range(self.paths)]
-        for folder in (_OFFSETS, _COMMITS, *logs):
+        for folder in (OFFSETS, COMMITS, *logs):
             names = self.numbered(folder)
             if folder in logs and any(name != _log_name(number) for number, name in names.items()):
                 return f"the checkpoint is not compacted every {_COMPACT_EVERY} intervals"
             version = next((self.lines(folder, names[last])[0] for last in reversed(names)), _VERSION)
             if version != _VERSION:
                 return f"the checkpoint has files of the version {version.decode()}"
-        last = self.last(_OFFSETS)
-        ends = [] if last is None else self.lines(_OFFSETS, str(last))[2:]
+        last = self.last(OFFSETS)
+        ends = [] if last is None else self.lines(OFFSETS, str(last))[2:]
         if any(b"logOffset" not in end for end in ends if end != _NONE_YET):
             return "the checkpoint is one of another kind of source"
         if last is not None and len(ends) != self.paths:
@@ -103,8 +103,8 @@ class StreamCheckpoint:
 
     def open_id(self) -> str:
         """Return the id of the stream, which stays the same for the life of the checkpoint."""
-        self.store.put_if_absent(_METADATA, msgspec.json.encode(_StreamId(str(uuid.uuid4()))))
-        return self.decode(_METADATA, self.store.read(_METADATA), _StreamId).id
+        self.store.put_if_absent(METADATA, msgspec.json.encode(_StreamId(str(uuid.uuid4()))))
+        return self.decode(METADATA, self.store.read(METADATA), _StreamId).id
 
     def open(self) -> StreamProgress:
         """Return how far the stream is.
@@ -113,9 +113,9 @@ class StreamCheckpoint:
             CorruptFile: a file is damaged or missing.
         """
         logs = [_FileLog(self, _log_folder(at)) for at in range(self.paths)]
-        last, committed = self.last(_OFFSETS), self.last(_COMMITS)
+        last, committed = self.last(OFFSETS), self.last(COMMITS)
         if committed is not None and (last is None or committed > last):
-            raise self.corrupt(f"{_OFFSETS}/{committed}", "it is missing")
+            raise self.corrupt(f"{OFFSETS}/{committed}", "it is missing")
         none = (-1,) * self.paths
         if last is None:
             return StreamProgress(self, logs, {"batchWatermarkMs": 0, "batchTimestampMs": 0, "conf": {}}, 0, none)
@@ -128,8 +128,8 @@ class StreamCheckpoint:
         return StreamProgress(self, logs, metadata, last, self._read_offsets(last - 1)[1] if last else none, ends)
 
     def _read_offsets(self, number: int) -> tuple[dict[str, Any], tuple[int, ...]]:
-        lines = self.lines(_OFFSETS, str(number))
-        path = f"{_OFFSETS}/{number}"
+        lines = self.lines(OFFSETS, str(number))
+        path = f"{OFFSETS}/{number}"
         metadata: dict[str, Any] = self.decode(path, b"".join(lines[1:2]), dict)
         ends = [-1 if line == _NONE_YET else self.decode(path, line, _LogOffset).log_offset for line in lines[2:]]
         if len(ends) != self.paths:
@@ -300,7 +300,7 @@ class StreamProgress:
                 return None
             self.metadata["batchTimestampMs"] = time.time_ns() // 1_000_000
             lines = [_NONE_YET if end < 0 else msgspec.json.encode(_LogOffset(end)) for end in ends]
-            self.checkpoint.create(f"{_OFFSETS}/{self.number}", msgspec.json.encode(self.metadata), *lines)
+            self.checkpoint.create(f"{OFFSETS}/{self.number}", msgspec.json.encode(self.metadata), *lines)
             self.ends = ends
         spans = zip(self.logs, self.starts, self.ends, strict=True)
         return [uri for log, start, end in spans for offset in range(start + 1, end + 1) for uri in log.read(offset)]
@@ -312,9 +312,9 @@ class StreamProgress:
             StreamTaken: another process has done so.
         """
         assert self.ends is not None
-        self.checkpoint.create(f"{_COMMITS}/{self.number}", _COMMIT)
+        self.checkpoint.create(f"{COMMITS}/{self.number}", _COMMIT)
         self.number, self.starts, self.ends = self.number + 1, self.ends, None
-        for folder in (_OFFSETS, _COMMITS):
+        for folder in (OFFSETS, COMMITS):
             names = self.checkpoint.numbered(folder)
             old = [name for number, name in names.items() if number < self.number - _KEPT_INTERVALS]
             self.checkpoint.store.delete(f"{folder}/{name}" for name in old)
@@ -323,7 +323,7 @@ class StreamProgress:
 
 
 def _log_folder(at: int) -> str:
-    return f"{_SOURCES}/{at}"
+    return f"{SOURCES}/{at}"
 
 
 def _log_name(offset: int) -> str:

@@ -19,6 +19,8 @@ from urllib.parse import unquote, urlsplit
 
 from widen.errors import InvalidOption, SourceError, StorageRefused
 from widen.log.local_files import absolute_path
+from widen.log.log_store import LogStore
+from widen.log.vacuum import has_progress
 from widen.spark.engine import is_local
 from widen.spark.errors import environment_error
 from widen.spark.session import is_driver, will_run_here
@@ -257,6 +259,39 @@ def ensure_separate(paths: Sequence[str], own: Mapping[str, str]) -> None:
             # Spark ignores files and folders whose names begin with a dot or an underscore.
             if f"{_real(place)}/".startswith(root) and not below.startswith((".", "_")):
                 raise InvalidOption(option=option, value=place, expected=f"Must not be below the source {path}.")
+
+
+def ensure_outlives_vacuum(
+    checkpoint: str, tables: Iterable[str | None], storage_options: Mapping[str, str] | None
+) -> None:
+    """Check that a new checkpoint is not where the vacuum of a table would delete it.
+
+    Vacuums leave hidden folders alone, such as `TABLE/_checkpoint`, except for those that belong to the table. A
+    checkpoint that exists may stay, and our own vacuum leaves it alone.
+
+    Args:
+        tables: The folders of tables; None, or the name of a table in a catalog, for one that is not known.
+
+    Raises:
+        InvalidOption: it is there.
+    """
+    store = LogStore(to_local(checkpoint) or checkpoint, storage_options)
+    for table in (each for each in tables if each and "/" in each):
+        root, place = f"{_real(table)}/", f"{_real(checkpoint)}/"
+        below = place.removeprefix(root).strip("/").split("/")
+        is_hidden = any(part.startswith((".", "_")) and "=" not in part for part in below)
+        if not place.startswith(root) or (is_hidden and below[0] not in _OF_TABLE):
+            continue
+        if not has_progress(entry.path for entry in store.list("")):
+            expected = (
+                f"Must not be in the folder of the table {table}: a vacuum deletes what no version of it needs. Choose "
+                f"a folder beside it, e.g. {table.rstrip('/')}_checkpoint."
+            )
+            raise InvalidOption(option="checkpoint", value=checkpoint, expected=expected)
+
+
+_OF_TABLE = frozenset({"_delta_log", "_change_data", "_delta_index", "_widen"})
+"""The hidden folders that belong to a table."""
 
 
 def _real(place: str) -> str:

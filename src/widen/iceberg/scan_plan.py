@@ -26,7 +26,7 @@ from widen.model.column_path import Path, leaves
 from widen.model.lazy_module import import_lazily
 from widen.model.types import DataType, DecimalType, StructType, plain_name
 from widen.protocol.column_mapping import to_physical_path
-from widen.protocol.data_skipping import NEGATED, And, Compare, IsNull, Not, Or, Predicate
+from widen.protocol.data_skipping import NEGATED, And, Compare, ConstantUnlessNull, IsNull, Not, Or, Predicate
 from widen.protocol.file_statistics import value_at
 from widen.protocol.partition_values import Scalar, is_float32, parse_timestamp
 
@@ -446,6 +446,8 @@ def _weaken(predicate: Predicate, schema: Schema, *, truth: bool) -> BooleanExpr
             # A required field of a null struct is null, but PyIceberg takes every required field for not null.
             is_unsure = name is not None and truth and len(path) > 1 and schema.find_field(name).required
             return None if name is None or is_unsure else ice.IsNull(name) if truth else ice.NotNull(name)
+        case ConstantUnlessNull(path, data_type, result):
+            return _weaken(IsNull(path, data_type), schema, truth=False) if result is truth else ice.AlwaysFalse()
         case Compare(path, data_type, operator, value):
             name, literal = _name(path, schema), _to_literal(value, data_type)
             return None if name is None or literal is None else _compare(name, data_type, operator, literal, truth)
@@ -474,7 +476,7 @@ def _to_literal(value: Scalar, data_type: DataType) -> Any:
 
 
 def _integer(value: Scalar, _: DataType) -> Any:
-    return literals.LongLiteral(int(value)) if isinstance(value, (int, Decimal)) and value == int(value) else None
+    return literals.LongLiteral(value) if isinstance(value, int) else None
 
 
 def _double(value: Scalar, data_type: DataType) -> Any:
@@ -483,20 +485,8 @@ def _double(value: Scalar, data_type: DataType) -> Any:
     return literals.DoubleLiteral(value) if str(data_type) == "double" or is_float32(value) else None
 
 
-def _decimal(value: Scalar, data_type: DataType) -> Any:
-    assert isinstance(data_type, DecimalType)
-    if not isinstance(value, (int, Decimal)):
-        return None
-    sign, digits, exponent = Decimal(value).as_tuple()
-    unscaled = int("".join(map(str, digits))) * 10 ** max(int(exponent) + data_type.scale, 0)
-    cut = -(int(exponent) + data_type.scale)
-    if cut > 0:
-        unscaled, rest = divmod(unscaled, 10**cut)
-        if rest:
-            return None
-    if len(str(unscaled)) > data_type.precision:
-        return None
-    return literals.DecimalLiteral(Decimal((sign, tuple(map(int, str(unscaled))), -data_type.scale)))
+def _decimal(value: Scalar, _: DataType) -> Any:
+    return literals.DecimalLiteral(value) if isinstance(value, Decimal) else None
 
 
 def _string(value: Scalar, _: DataType) -> Any:

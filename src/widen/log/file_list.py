@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from itertools import accumulate
-from math import ceil, floor
 from urllib.parse import unquote
 
 import msgspec
@@ -27,7 +26,9 @@ from widen.protocol.actions import Add, DeletionVector, Remove
 from widen.protocol.data_skipping import (
     NEGATED,
     And,
+    ColumnCondition,
     Compare,
+    ConstantUnlessNull,
     FileSelection,
     IsNull,
     Not,
@@ -36,7 +37,6 @@ from widen.protocol.data_skipping import (
     UnknownPredicate,
 )
 from widen.protocol.file_statistics import MAX_VALUES, MIN_VALUES, NULL_COUNT, NUM_RECORDS, TICK
-from widen.protocol.partition_values import Scalar
 
 pc = import_lazily("pyarrow.compute")
 
@@ -409,7 +409,7 @@ def _mask(rows: pa.RecordBatch, selection: FileSelection) -> pa.Array:
     return pa.array([selection.can_match(*pair) for pair in pairs], pa.bool_())
 
 
-def _is_partition(condition: Compare | IsNull, selection: FileSelection) -> bool:
+def _is_partition(condition: ColumnCondition, selection: FileSelection) -> bool:
     return condition.path[0] in selection.partition_by
 
 
@@ -420,7 +420,7 @@ class _Evaluation:
         pa.ArrowException: the statistics of a file are not what Arrow decodes exactly.
     """
 
-    def __init__(self, rows: pa.RecordBatch, selection: FileSelection, conditions: Iterable[Compare | IsNull]) -> None:
+    def __init__(self, rows: pa.RecordBatch, selection: FileSelection, conditions: Iterable[ColumnCondition]) -> None:
         self._rows, self._selection = rows, selection
         stored = [each for each in conditions if not _is_partition(each, selection)]
         types = {selection.to_physical(each.path): _FORMS[str(each.type)][0] for each in stored}
@@ -441,10 +441,13 @@ class _Evaluation:
             case IsNull(path):
                 other = 0 if truth else self._column(NUM_RECORDS)
                 return _unless(pc.not_equal(self._column(NULL_COUNT, *self._selection.to_physical(path)), other))
+            case ConstantUnlessNull(path, data_type, result):
+                is_possible = self.can_be(IsNull(path, data_type), truth=False)
+                return is_possible if result is truth else pa.repeat(False, self._rows.num_rows)
             case Compare():
                 return self._compare(predicate, predicate.operator if truth else NEGATED[predicate.operator])
 
-    def _in_partitions(self, condition: Compare | IsNull, *, truth: bool) -> pa.Array:
+    def _in_partitions(self, condition: ColumnCondition, *, truth: bool) -> pa.Array:
         key = self._selection.to_physical(condition.path)[0]
         texts = pc.map_lookup(self._rows["partition_values"], pa.scalar(key), "first").dictionary_encode("encode")
         matches = [self._selection.can_be(condition, {key: text}, truth=truth) for text in texts.dictionary.to_pylist()]
@@ -456,7 +459,7 @@ class _Evaluation:
         if _FORMS[str(condition.type)] is _FLOAT and operator in (">", ">=", "<>"):  # a NaN is above every number
             return has_value
         low, high = (self._bound(key, path, condition.type) for key in (MIN_VALUES, MAX_VALUES))
-        return pc.and_(has_value, _OPERATORS[operator](low, high, *_as_scalars(condition.value, low.type)))
+        return pc.and_(has_value, _OPERATORS[operator](low, high, pa.scalar(condition.value, low.type)))
 
     def _bound(self, key: str, path: Path, data_type: DataType) -> pa.Array:
         array, (_, cast) = self._column(key, *path), _FORMS[str(data_type)]
@@ -474,43 +477,36 @@ class _Evaluation:
         return pc.struct_field(self._stats, list(path))
 
 
-def _as_scalars(value: Scalar, data_type: pa.DataType) -> tuple[pa.Scalar, pa.Scalar]:
-    """Return a constant in the type of the bounds: the largest one that is at most it, and the smallest at least it."""
-    if pa.types.is_integer(data_type):
-        return pa.scalar(floor(value), data_type), pa.scalar(ceil(value), data_type)  # type: ignore[arg-type]
-    return (pa.scalar(value, data_type),) * 2
-
-
 def _unless(array: pa.Array) -> pa.Array:
     """Return the array with true for null: what is unknown is possible."""
     return pc.fill_null(array, True)
 
 
-def _less(low: pa.Array, high: pa.Array, below: pa.Scalar, above: pa.Scalar) -> pa.Array:
-    return _unless(pc.less(low, above))
+def _less(low: pa.Array, high: pa.Array, value: pa.Scalar) -> pa.Array:
+    return _unless(pc.less(low, value))
 
 
-def _at_most(low: pa.Array, high: pa.Array, below: pa.Scalar, above: pa.Scalar) -> pa.Array:
-    return _unless(pc.less_equal(low, below))
+def _at_most(low: pa.Array, high: pa.Array, value: pa.Scalar) -> pa.Array:
+    return _unless(pc.less_equal(low, value))
 
 
-def _greater(low: pa.Array, high: pa.Array, below: pa.Scalar, above: pa.Scalar) -> pa.Array:
-    return _unless(pc.greater(high, below))
+def _greater(low: pa.Array, high: pa.Array, value: pa.Scalar) -> pa.Array:
+    return _unless(pc.greater(high, value))
 
 
-def _differs(low: pa.Array, high: pa.Array, below: pa.Scalar, above: pa.Scalar) -> pa.Array:
-    return pc.or_(_less(low, high, below, above), _greater(low, high, below, above))
+def _at_least(low: pa.Array, high: pa.Array, value: pa.Scalar) -> pa.Array:
+    return _unless(pc.greater_equal(high, value))
 
 
-def _equals(low: pa.Array, high: pa.Array, below: pa.Scalar, above: pa.Scalar) -> pa.Array:
-    return pc.and_(_at_most(low, high, below, above), _at_least(low, high, below, above))
+def _differs(low: pa.Array, high: pa.Array, value: pa.Scalar) -> pa.Array:
+    return pc.or_(_less(low, high, value), _greater(low, high, value))
 
 
-def _at_least(low: pa.Array, high: pa.Array, below: pa.Scalar, above: pa.Scalar) -> pa.Array:
-    return _unless(pc.greater_equal(high, above))
+def _equals(low: pa.Array, high: pa.Array, value: pa.Scalar) -> pa.Array:
+    return pc.and_(_at_most(low, high, value), _at_least(low, high, value))
 
 
-_OPERATORS: Mapping[str, Callable[[pa.Array, pa.Array, pa.Scalar, pa.Scalar], pa.Array]] = {
+_OPERATORS: Mapping[str, Callable[[pa.Array, pa.Array, pa.Scalar], pa.Array]] = {
     "=": _equals,
     "<>": _differs,
     "<": _less,

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import date, datetime
-from decimal import Decimal
 from typing import TypeAlias
 
 from widen.model.column_path import Path
-from widen.model.types import DataType, DecimalType, StructType, plain_name
+from widen.model.types import DataType, StructType
 from widen.protocol.column_mapping import physical_name, to_physical_path
 from widen.protocol.file_statistics import Bounds, FileStatistics, partition_bounds
-from widen.protocol.partition_values import UNKNOWN, Scalar, UnknownValue
+from widen.protocol.partition_values import UNKNOWN, Scalar
 
 
 @dataclass(frozen=True)
@@ -41,9 +39,9 @@ class FileSelection:
         return isinstance(self.predicate, UnknownPredicate)
 
     @property
-    def conditions(self) -> Iterator[Compare | IsNull]:
+    def conditions(self) -> Iterator[ColumnCondition]:
         """The conditions on single columns that the predicate is made of."""
-        return _conditions(self.predicate)
+        return column_conditions(self.predicate)
 
     def can_match(self, values: Mapping[str, str | None], stats: str | None) -> bool:
         """Return whether a file may have a matching row.
@@ -85,14 +83,15 @@ class FileSelection:
         return tuple(physical_name(columns[name], self.mode) for name in self.partition_by)
 
 
-def _conditions(predicate: Predicate) -> Iterator[Compare | IsNull]:
+def column_conditions(predicate: Predicate) -> Iterator[ColumnCondition]:
+    """Yield the conditions on single columns that a predicate is made of."""
     match predicate:
         case And(left, right) | Or(left, right):
-            yield from _conditions(left)
-            yield from _conditions(right)
+            yield from column_conditions(left)
+            yield from column_conditions(right)
         case Not(inner):
-            yield from _conditions(inner)
-        case Compare() | IsNull():
+            yield from column_conditions(inner)
+        case Compare() | IsNull() | ConstantUnlessNull():
             yield predicate
 
 
@@ -175,7 +174,7 @@ class Compare:
     Args:
         path: The path of the column, spelled as in the schema.
         operator: A key of `NEGATED`.
-        value: The constant, as `to_comparable` returns it.
+        value: The constant, a value of the type; see `widen.protocol.comparison`.
     """
 
     path: Path
@@ -191,51 +190,26 @@ class Compare:
         )
 
 
-Predicate: TypeAlias = UnknownPredicate | And | Or | Not | IsNull | Compare
+@dataclass(frozen=True, slots=True)
+class ConstantUnlessNull:
+    """A comparison that has the same result for all values of a column; for null it is null.
 
-
-def to_comparable(value: Scalar, data_type: DataType) -> Scalar | UnknownValue:
-    """Return a constant in the type in which Spark compares it with a column, or `UNKNOWN` if that is not certain.
-
-    The comparison of a string with another type, or of a timestamp without a zone, depends on the session.
-
-    Source: Spark's type coercion
+    Args:
+        result: The result; None if it is null for values, too.
     """
-    name = plain_name(data_type)
-    if isinstance(value, bool) or name == "boolean":
-        return value if isinstance(value, bool) and name == "boolean" else UNKNOWN
-    if name in ("float", "double"):
-        return float(value) if isinstance(value, (int, float, Decimal)) and _is_number(value) else UNKNOWN
-    if name in ("byte", "short", "integer", "long", "decimal"):
-        return _exact(value, data_type)
-    zoned = isinstance(value, datetime) and value.tzinfo is not None
-    kind = _KINDS.get(name)
-    fits = kind is type(value) and zoned == (name == "timestamp")
-    return value if fits else UNKNOWN
+
+    path: Path
+    type: DataType
+    result: bool | None
+
+    def can_be(self, bounds_of: BoundsLookup, *, truth: bool) -> bool:
+        """Return whether the result may be ``truth`` for some row."""
+        return self.result is truth and bounds_of(self.path, self.type).may_be_value
 
 
-def _exact(value: Scalar, data_type: DataType) -> Scalar | UnknownValue:
-    """Return a number that Spark compares exactly, without rounding the column to double first.
-
-    An integer out of range for long is `UNKNOWN`: Spark replaces such a comparison by a constant, also for null.
-    """
-    if not isinstance(value, (int, Decimal)):
-        return UNKNOWN
-    if not isinstance(data_type, DecimalType) and not _LONGS[0] <= value <= _LONGS[1]:
-        return UNKNOWN
-    number = Decimal(value)
-    scale = max(-int(number.as_tuple().exponent), 0) if number.is_finite() else 99
-    digits = max(number.adjusted() + 1, 1) if number.is_finite() else 99
-    column = (data_type.precision - data_type.scale, data_type.scale) if isinstance(data_type, DecimalType) else (20, 0)
-    return value if max(digits, column[0]) + max(scale, column[1]) <= _MAX_PRECISION else UNKNOWN
-
-
-_MAX_PRECISION = 38
-_LONGS = (-(2**63), 2**63 - 1)
-
-
-def _is_number(value: float | Decimal) -> bool:
-    return value == value
+Predicate: TypeAlias = UnknownPredicate | And | Or | Not | IsNull | Compare | ConstantUnlessNull
+ColumnCondition: TypeAlias = IsNull | Compare | ConstantUnlessNull
+"""A condition on one column."""
 
 
 def _can_compare(bounds: Bounds, operator: str, value: Scalar) -> bool:
@@ -253,6 +227,3 @@ def _can_compare(bounds: Bounds, operator: str, value: Scalar) -> bool:
         ">": greater,
         ">=": at_least,
     }[operator]
-
-
-_KINDS: Mapping[str, type] = {"string": str, "date": date, "timestamp": datetime, "timestamp_ntz": datetime}

@@ -61,8 +61,9 @@ from widen.model.types import (
 from widen.protocol.actions import Metadata
 from widen.protocol.column_mapping import COLUMN_ID, NONE, PHYSICAL_NAME
 from widen.protocol.column_metadata import find_generation, find_identity, has_generated_values
-from widen.protocol.data_skipping import And, Compare, IsNull, Or, Predicate, UnknownPredicate, to_comparable
-from widen.protocol.partition_values import UnknownValue, parse_partition_value
+from widen.protocol.comparison import bind_comparison
+from widen.protocol.data_skipping import And, IsNull, Or, Predicate
+from widen.protocol.partition_values import parse_partition_value
 from widen.protocol.type_widening import is_widening
 from widen.schema.alter import ensure_types, with_operations, with_schema
 from widen.schema.checks import ensure_names_allowed, table_format_of
@@ -551,12 +552,8 @@ def partition_predicate(
 
 def _equals(field: Field, text: str | None) -> Predicate:
     value = parse_partition_value(text, field.type)
-    if value is None:
-        return IsNull((field.name,), field.type)
-    constant = value if isinstance(value, UnknownValue) else to_comparable(value, field.type)
-    return (
-        UnknownPredicate() if isinstance(constant, UnknownValue) else Compare((field.name,), field.type, "=", constant)
-    )
+    path = (field.name,)
+    return IsNull(path, field.type) if value is None else bind_comparison(path, field.type, "=", value)
 
 
 def _combine(kind: type[And] | type[Or], parts: list[Predicate]) -> Predicate:

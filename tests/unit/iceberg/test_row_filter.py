@@ -42,7 +42,9 @@ SCHEMA = Schema(
     ("where", "filter_"),
     [
         ("i = 5", "EqualTo(term=Reference(name='i'), literal=LongLiteral(5))"),
-        ("i > 2.5", "AlwaysTrue()"),
+        ("i > 2.5", "GreaterThanOrEqual(term=Reference(name='i'), literal=LongLiteral(3))"),
+        ("i = 2.5", "AlwaysFalse()"),
+        ("i <> 2.5", "NotNull(term=Reference(name='i'))"),
         ("i is not null", "NotNull(term=Reference(name='i'))"),
         ("not (i is not null)", "IsNull(term=Reference(name='i'))"),
         ("not (i < 5)", "GreaterThanOrEqual(term=Reference(name='i'), literal=LongLiteral(5))"),
@@ -63,8 +65,8 @@ SCHEMA = Schema(
         ("day > date'9999-12-30'", "GreaterThan(term=Reference(name='day'), literal=DateLiteral(2932895))"),
         ("at < timestamp_ntz'0001-01-01 00:00:00'", "AlwaysTrue()"),
         ("tz > timestamp'9999-12-31 23:59:59.999999Z'", "AlwaysTrue()"),
-        ("p < 1.501", "AlwaysTrue()"),
-        ("p < 1000", "AlwaysTrue()"),  # more digits than the column
+        ("p < 1.501", "LessThanOrEqual(term=Reference(name='p'), literal=DecimalLiteral(Decimal('1.50')))"),
+        ("p < 1000", "NotNull(term=Reference(name='p'))"),  # more digits than the column
         ("day = '1970-01-02'", "EqualTo(term=Reference(name='day'), literal=DateLiteral(1))"),
         (
             "at < timestamp_ntz'1969-12-31 23:59:59.999999'",

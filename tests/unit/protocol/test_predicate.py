@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -9,8 +11,9 @@ import pytest
 
 from widen.model.column_path import Path
 from widen.model.schema_json import parse_type
-from widen.model.types import INTEGER, DataType, Field, StructType
-from widen.protocol.data_skipping import Compare, UnknownPredicate, to_comparable
+from widen.model.types import INTEGER, LONG, DataType, Field, StructType
+from widen.protocol.comparison import bind_comparison
+from widen.protocol.data_skipping import And, Compare, ConstantUnlessNull, UnknownPredicate
 from widen.protocol.file_statistics import Bounds
 from widen.protocol.partition_values import UNKNOWN
 from widen.spark.read.predicates import parse_predicate
@@ -65,10 +68,8 @@ def matches(text: str) -> bool:
         "i = 12.0",
         "i = 10L",
         "i = cast(300 as tinyint)",
-        "i = 9D",
         "f = 1.5D",
         "f < cast(1.25 as double)",
-        "f = cast(9 as float)",
         "i = 1e1",
         "i = '15'",
         "i + 1 = 100",
@@ -129,6 +130,14 @@ def test_kept(text: str) -> None:
         "i = 9.5",
         "i = -15",
         "i = 9L",
+        "i = 9D",
+        "f = cast(9 as float)",
+        "i = 10.5",
+        "i = 10.5D",
+        "i > 20.5",
+        "i <> 10 and i = double('NaN')",
+        "i = null",
+        "not i = null",
         "i = cast(9 as int)",
         "f = 2.5D",
         "f < -0.5D",
@@ -151,28 +160,75 @@ def test_skipped(text: str) -> None:
     assert not matches(text)
 
 
-@pytest.mark.parametrize(
-    ("value", "type_text", "expected"),
-    [
-        (5, "int", 5),
-        (Decimal("5.5"), "bigint", Decimal("5.5")),
-        (5.0, "bigint", UNKNOWN),
-        (2**63 - 1, "int", 2**63 - 1),
-        (2**63, "int", UNKNOWN),
-        (Decimal("-9223372036854775808.5"), "bigint", UNKNOWN),
-        (2**63, "decimal(20,0)", 2**63),
-        (5, "double", 5.0),
-        (Decimal("0.1"), "double", 0.1),
-        (True, "int", UNKNOWN),
-        ("x", "int", UNKNOWN),
-        (5, "string", UNKNOWN),
-        (Decimal("0.1"), "decimal(38,0)", UNKNOWN),
-        (Decimal("0.1"), "decimal(37,0)", Decimal("0.1")),
-    ],
-)
-def test_a_constant_is_compared_only_where_spark_would_compare_it_so(value: Any, type_text: str, expected: Any) -> None:
-    found = to_comparable(value, parse_type(type_text))
-    assert (type(found), found) == (type(expected), expected)
+COLUMN = ("c",)
+TWO_53 = 2**53
+BOUND: dict[tuple[str, str, Any], Any] = {
+    ("int", "<", 5): ("<", 5),
+    ("int", "<", Decimal("5.5")): ("<=", 5),
+    ("int", "<=", Decimal("5.5")): ("<=", 5),
+    ("int", ">", Decimal("5.5")): (">=", 6),
+    ("int", ">=", Decimal("-5.5")): (">=", -5),
+    ("int", "=", Decimal("5.5")): False,
+    ("int", "<>", Decimal("5.5")): True,
+    ("int", "=", Decimal("5.0")): ("=", 5),
+    ("int", "=", 5.5): False,
+    ("int", ">", 5.5): (">=", 6),
+    ("int", "<", 2**31): True,
+    ("int", ">=", 2**31): False,
+    ("int", "<", -(2**31)): ("<", -(2**31)),
+    ("int", ">", math.inf): False,
+    ("int", "<=", math.nan): ("<=", 2**31 - 1),
+    ("int", ">=", math.nan): False,
+    ("int", "=", None): None,
+    ("int", "=", True): UNKNOWN,
+    ("int", "=", "x"): UNKNOWN,
+    ("tinyint", "<>", 128): True,
+    ("bigint", "=", Decimal("5.5")): False,
+    ("bigint", ">", 2**63): UNKNOWN,  # Spark compares null, too
+    ("bigint", "<", float(TWO_53)): ("<=", TWO_53 - 1),
+    ("bigint", ">", float(TWO_53)): (">=", TWO_53 + 2),
+    ("bigint", "<=", float(TWO_53)): ("<=", TWO_53 + 1),
+    ("bigint", "=", float(TWO_53)): And(Compare(COLUMN, LONG, ">=", TWO_53), Compare(COLUMN, LONG, "<=", TWO_53 + 1)),
+    ("bigint", "<", 2.0**63): ("<=", 2**63 - 513),
+    ("decimal(20,0)", "=", 2**63): ("=", Decimal(2**63)),
+    ("decimal(5,2)", "<", Decimal("1.255")): ("<=", Decimal("1.25")),
+    ("decimal(5,2)", "=", Decimal("1.255")): False,
+    ("decimal(5,2)", "<", 10**6): True,
+    ("decimal(5,2)", "=", 1.1): ("=", Decimal("1.10")),
+    ("decimal(37,0)", "=", Decimal("0.1")): False,
+    ("decimal(38,0)", "=", Decimal("0.1")): UNKNOWN,
+    ("double", "=", 5): ("=", 5.0),
+    ("double", "=", Decimal("0.1")): ("=", 0.1),
+    ("double", "=", math.nan): (">", math.inf),
+    ("double", "<", math.nan): ("<=", math.inf),
+    ("double", "<=", math.nan): True,
+    ("double", ">", math.nan): False,
+    ("float", "<", 2**24): ("<", 2.0**24),
+    ("float", "<", 2**24 + 1): UNKNOWN,
+    ("date", "=", datetime(2024, 1, 1)): ("=", date(2024, 1, 1)),
+    ("date", "<", datetime(2024, 1, 1, 1)): ("<=", date(2024, 1, 1)),
+    ("date", ">=", datetime(2024, 1, 1, 1)): (">", date(2024, 1, 1)),
+    ("date", "<>", datetime(2024, 1, 1, 1)): True,
+    ("timestamp_ntz", "=", date(2024, 1, 1)): UNKNOWN,
+    ("boolean", "=", True): ("=", True),
+    ("boolean", "<>", 1): UNKNOWN,
+    ("string", "=", 5): UNKNOWN,
+}
+"""For a type, an operator and a constant: the operator and the constant in that type, or the result for all values."""
+
+
+@pytest.mark.parametrize(("type_text", "operator", "value"), BOUND)
+def test_a_constant_becomes_a_value_of_the_column(type_text: str, operator: str, value: Any) -> None:
+    data_type, expected = parse_type(type_text), BOUND[type_text, operator, value]
+    if expected is None or isinstance(expected, bool):
+        expected = ConstantUnlessNull(COLUMN, data_type, expected)
+    elif isinstance(expected, tuple):
+        expected = Compare(COLUMN, data_type, *expected)
+    elif expected is UNKNOWN:
+        expected = UnknownPredicate()
+    found = bind_comparison(COLUMN, data_type, operator, value)
+    assert found == expected
+    assert not isinstance(found, Compare) or type(found.value) is type(expected.value)
 
 
 def test_what_is_not_understood_keeps_every_file() -> None:

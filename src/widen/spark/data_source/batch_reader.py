@@ -23,8 +23,8 @@ from widen.log.version_changes import INSERT, ChangeSlice, change_slices
 from widen.model.column_path import Path
 from widen.model.types import LONG, STRING, TIMESTAMP, DataType, Field, StructType
 from widen.protocol.column_mapping import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, with_change_type
-from widen.protocol.data_skipping import And, Compare, IsNull, Not, Or, Predicate, UnknownPredicate, to_comparable
-from widen.protocol.partition_values import UnknownValue
+from widen.protocol.comparison import bind_comparison
+from widen.protocol.data_skipping import And, IsNull, Not, Or, Predicate, UnknownPredicate
 from widen.spark.arrow_types import to_arrow_schema
 from widen.spark.dml.changed_rows import load_changes
 from widen.spark.read.local_rows import LocalScan, NotLocal, RowSlice, plan_local_scan
@@ -142,10 +142,7 @@ def _find(schema: StructType, names: Sequence[str]) -> tuple[Path, DataType] | N
 
 
 def _compare(path: Path, data_type: DataType, operator: str, value: Any) -> Predicate:
-    if value is None:
-        return _UNKNOWN
-    comparable = to_comparable(value, data_type)
-    return _UNKNOWN if isinstance(comparable, UnknownValue) else Compare(path, data_type, operator, comparable)
+    return bind_comparison(path, data_type, operator, value)
 
 
 def _comparison(operator: str) -> Callable[[Path, DataType, Any], Predicate]:

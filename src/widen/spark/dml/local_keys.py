@@ -34,7 +34,7 @@ from widen.model.types import (
 from widen.protocol.actions import Add
 from widen.protocol.column_mapping import to_physical_path
 from widen.protocol.column_metadata import find_default
-from widen.protocol.data_skipping import And, Compare, IsNull, Not, Or, Predicate, UnknownPredicate
+from widen.protocol.data_skipping import And, Or, Predicate, UnknownPredicate, column_conditions
 from widen.protocol.file_statistics import FileStatistics
 from widen.schema.source_metadata import RESCUED, role_field, role_of, source_key
 from widen.spark.arrow_types import count_up, one_array, to_arrow
@@ -201,7 +201,9 @@ def _plan(table: KeyedTable, rules: KeyRules) -> _Plan | None:
     if deletes is not None:
         ensure_exact(deletes)
     places = [place for each in (*keys, order, until) if each is not None for place in each.places]
-    wanted = {place[0] for place in places} | {path[0] for path in _paths(deletes)}
+    wanted = {place[0] for place in places} | {
+        each.path[0] for each in ([] if deletes is None else column_conditions(deletes))
+    }
     fields = tuple(field for field in schema if any(is_same_name(field.name, name) for name in wanted))
     scan = table.scan(StructType(fields))
     try:
@@ -210,17 +212,6 @@ def _plan(table: KeyedTable, rules: KeyRules) -> _Plan | None:
         return None
     content, whole = table.scan(StructType(content_fields(schema))), table.scan(schema)
     return _Plan(scan, tuple(keys), order, until, deletes, content, whole, rules)
-
-
-def _paths(predicate: Predicate | None) -> Iterator[tuple[str, ...]]:
-    match predicate:
-        case And(left, right) | Or(left, right):
-            yield from _paths(left)
-            yield from _paths(right)
-        case Not(inner):
-            yield from _paths(inner)
-        case IsNull(path, _) | Compare(path, _, _, _):
-            yield path
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,8 @@ from widen.log.version_changes import INSERT
 from widen.model.types import BYTE, DATE, INTEGER, LONG, SHORT, STRING, DataType, DecimalType, Field, quote_name
 from widen.protocol.actions import Add, Metadata
 from widen.protocol.column_mapping import CHANGE_TYPE
-from widen.protocol.data_skipping import And, Compare, IsNull, Or, Predicate, UnknownPredicate, to_comparable
+from widen.protocol.comparison import bind_comparison
+from widen.protocol.data_skipping import And, IsNull, Or, Predicate, UnknownPredicate
 from widen.protocol.partition_values import UNKNOWN, Scalar, UnknownValue
 from widen.spark.dml.assignment import BEFORE, CLAUSE, ChangeKind
 from widen.spark.dml.change_context import ChangeContext, ChangeFiles, ChangeResult, remove_whole_files
@@ -175,16 +176,13 @@ def within_bounds(field: Field, low: Scalar | None, high: Scalar | None, *, has_
     path, is_null = (field.name,), IsNull((field.name,), field.type)
     if low is None or high is None:
         return is_null
-    between: Predicate = UnknownPredicate()
-    constants = [_to_constant(each, field.type) for each in (low, high)]
-    first, last = constants
-    if not isinstance(first, UnknownValue) and not isinstance(last, UnknownValue):
-        between = And(Compare(path, field.type, ">=", first), Compare(path, field.type, "<=", last))
+    first, last = (_to_constant(each, field.type) for each in (low, high))
+    between = And(bind_comparison(path, field.type, ">=", first), bind_comparison(path, field.type, "<=", last))
     return Or(is_null, between) if has_null else between
 
 
 def _to_constant(value: Scalar, data_type: DataType) -> Scalar | UnknownValue:
     if data_type != DATE or not isinstance(value, int):
-        return to_comparable(value, data_type)
+        return value
     day = value + _EPOCH_DAY
     return date.fromordinal(day) if date.min.toordinal() <= day <= date.max.toordinal() else UNKNOWN

@@ -420,6 +420,8 @@ class _Evaluator:
                 return self._repeat(bool(node.this), BOOLEAN)
             case sql.Cast():
                 return self._cast(node)
+            case sql.Neg() if isinstance(node.this, sql.Literal) and node.this.name in _SMALLEST:
+                return self._repeat(*_SMALLEST[node.this.name])
             case sql.Neg():
                 return _negate(self.value(node.this), node)
             case sql.Add() | sql.Sub() | sql.Mul() | sql.Div():
@@ -483,9 +485,11 @@ class _Evaluator:
     def _cast(self, node: Any) -> _Computed:
         new = parse_type(node.to.sql("spark"))
         if isinstance(node.this, sql.Literal):
-            if node.this.is_string or not (node.this.name.isdecimal() and new in (INTEGER, LONG)):
+            text = node.this.name
+            limit = 2**31 if new == INTEGER else 2**63 if new == LONG else 0
+            if node.this.is_string or not text.isdecimal() or int(text) >= limit:
                 raise _unknown(node)
-            return self._repeat(int(node.this.name), new)
+            return self._repeat(int(text), new)
         return _cast(self.value(node.this), new, node)
 
     def _coalesce(self, node: Any) -> _Computed:
@@ -560,6 +564,13 @@ def _literal(node: Any) -> tuple[Any, DataType]:
         if 0 <= scale <= precision <= 38:
             return value, DecimalType(precision, scale)
     raise _unknown(node)
+
+
+_SMALLEST: Mapping[str, tuple[int, DataType]] = {
+    str(2**31): (-(2**31), INTEGER),
+    str(2**63): (-(2**63), LONG),
+}
+"""Literals that Spark takes for a number of this type after a minus, by their text."""
 
 
 # ---- arithmetic ------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ from widen.model.types import (
 from widen.proof.column_digests import TableDigest, digest_batches
 from widen.protocol.actions import Add
 from widen.protocol.column_mapping import ID, NONE, physical_name
-from widen.protocol.data_skipping import And, Compare, IsNull, Not, Or, Predicate, UnknownPredicate
+from widen.protocol.data_skipping import And, Compare, ConstantUnlessNull, IsNull, Not, Or, Predicate, UnknownPredicate
 from widen.protocol.parquet_files import is_legacy, is_legacy_int96
 from widen.protocol.partition_values import UnknownValue, parse_partition_value
 from widen.protocol.type_widening import ensure_changes_readable
@@ -455,6 +455,8 @@ _COMPARE: Mapping[str, Callable[[Any, Any], pa.ChunkedArray]] = {
     ">=": pc.greater_equal,
 }
 _FLOATING = frozenset({"float", "double"})
+_COMPARED = _FLOATING | {"boolean", "byte", "short", "integer", "long", "decimal", "string"}
+_COMPARED |= {"date", "timestamp", "timestamp_ntz"}
 
 
 def ensure_exact(predicate: Predicate) -> None:
@@ -469,27 +471,10 @@ def ensure_exact(predicate: Predicate) -> None:
             ensure_exact(right)
         case Not(inner):
             ensure_exact(inner)
-        case Compare(_, data_type, _, value):
-            if plain_name(data_type) == "binary":
-                raise NotLocal("the condition compares values of the type binary")
-            _constant(value, data_type)
+        case Compare(_, data_type) if plain_name(data_type) not in _COMPARED:
+            raise NotLocal(f"the condition compares values of the type {data_type.sql}")
         case UnknownPredicate():
             raise NotLocal("the condition is not a comparison of columns with constants")
-
-
-def _constant(value: Any, data_type: DataType) -> pa.Scalar:
-    """Return a constant in the type in which it is compared with values of a type."""
-    try:
-        kind = pa.float64() if plain_name(data_type) in _FLOATING else to_arrow(data_type)
-        if pa.types.is_integer(kind) and type(value) is int and value.bit_length() >= kind.bit_width:
-            kind = _ANY_INTEGER
-        return pa.scalar(value, kind)
-    except (InvalidOption, pa.ArrowException, OverflowError, ValueError, TypeError) as error:
-        raise NotLocal(f"the condition compares {data_type.sql} with a value that it cannot hold") from error
-
-
-_ANY_INTEGER = pa.decimal128(38, 0)
-"""Holds every integer, also a constant that the column does not."""
 
 
 def evaluate(predicate: Predicate, rows: pa.Table) -> pa.ChunkedArray:
@@ -508,13 +493,15 @@ def evaluate(predicate: Predicate, rows: pa.Table) -> pa.ChunkedArray:
             return pc.invert(evaluate(inner, rows))
         case IsNull(path, _):
             return pc.is_null(find_leaf(rows, path))
-        case Compare(path, data_type, operator, value):
-            values, constant = find_leaf(rows, path), _constant(value, data_type)
-            if plain_name(data_type) not in _FLOATING:
-                return _COMPARE[operator](values.cast(constant.type), constant)
+        case ConstantUnlessNull(path, _, result):
+            return pc.if_else(pc.is_valid(find_leaf(rows, path)), pa.scalar(result, pa.bool_()), None)
+        case Compare(path, data_type, operator, value) if plain_name(data_type) not in _FLOATING:
+            constant = pa.scalar(value, to_arrow(data_type))
+            return _COMPARE[operator](find_leaf(rows, path).cast(constant.type), constant)
+        case Compare(path, _, operator, value):
             # Spark compares floats as doubles, and NaN is above every number for it.
-            doubles = values.cast(pa.float64())
-            result = _COMPARE[operator](doubles, constant)
+            doubles = find_leaf(rows, path).cast(pa.float64())
+            result = _COMPARE[operator](doubles, pa.scalar(value, pa.float64()))
             return pc.or_(result, pc.is_nan(doubles)) if operator in (">", ">=") else result
     raise NotLocal("the condition is not a comparison of columns with constants")
 

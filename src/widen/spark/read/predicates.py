@@ -5,6 +5,7 @@ Source: Spark SQL's grammar, as sqlglot reads it.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ from widen.model.column_path import Path, is_struct_path, nearest_field, resolve
 from widen.model.lazy_module import import_lazily
 from widen.model.types import (
     DATE,
+    DOUBLE,
+    FLOAT,
     STRING,
     TIMESTAMP,
     TIMESTAMP_NTZ,
@@ -32,18 +35,19 @@ from widen.model.types import (
     quote_name,
 )
 from widen.protocol.column_metadata import COLLATIONS
+from widen.protocol.comparison import Constant, bind_comparison, bind_list
 from widen.protocol.data_skipping import (
     NEGATED,
     And,
     Compare,
+    ConstantUnlessNull,
     IsNull,
     Not,
     Or,
     Predicate,
     UnknownPredicate,
-    to_comparable,
 )
-from widen.protocol.partition_values import UNKNOWN, Scalar, UnknownValue, parse_partition_value
+from widen.protocol.partition_values import UNKNOWN, Scalar, UnknownValue, is_float32, parse_partition_value
 from widen.schema.table_state import parse_expression, referenced_columns
 from widen.spark.errors import translate_spark_errors
 from widen.spark.expression import Expression, to_column
@@ -68,6 +72,9 @@ _OPERATORS: Mapping[str, str] = {"EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=",
 """The operators by the names of sqlglot's classes."""
 
 _MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_TIMES = frozenset({DATE, TIMESTAMP, TIMESTAMP_NTZ})
+_MOST_DIGITS = 38
 _PLAIN_NUMBER = re.compile(r"\d+(\.\d*)?|\.\d+")
 
 
@@ -167,10 +174,16 @@ def _between(node: sql.Between, scope: PredicateScope) -> Predicate:
 def _in(node: sql.In, scope: PredicateScope) -> Predicate:
     if not node.expressions:
         return UnknownPredicate()
-    result, *others = (_compare(node.this, "=", item, scope) for item in node.expressions)
-    for other in others:
-        result = Or(result, other)
-    return result
+    column = _column(node.this, scope)
+    if column is None:
+        return UnknownPredicate()
+    path, data_type = column
+    items = node.expressions
+    has_texts = data_type in _TIMES and any(isinstance(item, sql.Literal) for item in items)
+    # Without ANSI mode, Spark compares these as texts, which is the same for days that are written as it writes them.
+    if has_texts and not (data_type == DATE and all(_DAY.fullmatch(item.name) for item in items)):
+        return UnknownPredicate()
+    return bind_list(path, data_type, [_constant(item, data_type) for item in items])
 
 
 def _compare(left: Any, sign: str, right: Any, scope: PredicateScope) -> Predicate:
@@ -180,9 +193,7 @@ def _compare(left: Any, sign: str, right: Any, scope: PredicateScope) -> Predica
     if column is None:
         return UnknownPredicate()
     path, data_type = column
-    value = _constant(constant, data_type)
-    comparable = UNKNOWN if isinstance(value, UnknownValue) else to_comparable(value, data_type)
-    return UnknownPredicate() if isinstance(comparable, UnknownValue) else Compare(path, data_type, sign, comparable)
+    return bind_comparison(path, data_type, sign, _constant(constant, data_type))
 
 
 def _column(node: Any, scope: PredicateScope) -> tuple[Path, DataType] | None:
@@ -205,51 +216,90 @@ def _names(node: Any) -> Iterator[str]:
             yield ""
 
 
-def _constant(node: Any, data_type: DataType) -> Scalar | UnknownValue:
+def _constant(node: Any, data_type: DataType) -> Constant:
     match node:
         case sql.Paren():
             return _constant(node.this, data_type)
         case sql.Neg():
-            value = _constant(node.this, data_type)
-            return -value if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool) else UNKNOWN
+            return _negate(_constant(node.this, data_type))
+        case sql.Null():
+            return None
         case sql.Boolean():
             return bool(node.this)
         case sql.Literal():
             return _quoted_constant(node.name, data_type) if node.is_string else _number(node.name)
         case sql.Cast() if isinstance(node.this, sql.Literal):
-            return _typed_constant(node.this, node.to.this, data_type)
+            return _typed_constant(node.this, node.to, data_type)
     return UNKNOWN
+
+
+def _negate(value: Constant) -> Constant:
+    if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)) or value in _SMALLEST:
+        return UNKNOWN
+    return value.copy_negate() if isinstance(value, Decimal) else -value
+
+
+_SMALLEST = (-(2**31), -(2**63))
+"""The integers whose negation is no integer of the same type."""
 
 
 def _number(text: str) -> int | float | Decimal | UnknownValue:
     """Return an integer or a decimal; with an exponent, Spark parses a double."""
     if _PLAIN_NUMBER.fullmatch(text):
-        return int(text) if text.isdecimal() else Decimal(text)
+        plain = Decimal(text)
+        if len(plain.as_tuple().digits) > _MOST_DIGITS or -int(plain.as_tuple().exponent) > _MOST_DIGITS:
+            return UNKNOWN
+        return int(text) if text.isdecimal() else plain
     try:
-        return float(text)
+        number = float(text)
     except ValueError:
         return UNKNOWN
+    return number if math.isfinite(number) else UNKNOWN
 
 
-def _quoted_constant(text: str, data_type: DataType) -> Scalar | UnknownValue:
+def _quoted_constant(text: str, data_type: DataType) -> Constant:
     """Return a quoted constant in the type of the column, if Spark would cast it to that type."""
     return _parse_constant(text, data_type) if str(data_type) in _QUOTED else UNKNOWN
 
 
-def _typed_constant(literal: sql.Literal, kind: object, data_type: DataType) -> Scalar | UnknownValue:
-    """Return a typed constant: 3L, 3.5D, DATE '2024-01-01', TIMESTAMP '2024-01-01T00:00:00Z'."""
+def _typed_constant(literal: sql.Literal, target: sql.DataType, data_type: DataType) -> Constant:
+    """Return a typed constant: 3L, 3.5D, double('NaN'), DATE '2024-01-01', TIMESTAMP '2024-01-01T00:00:00Z'."""
+    kind, text = target.this, literal.name
+    if kind is sql.DataType.Type.DOUBLE:
+        return _double(text)
+    if kind is sql.DataType.Type.FLOAT:
+        number = _double(text)
+        is_exact = isinstance(number, float) and (is_float32(number) or not math.isfinite(number))
+        return number if is_exact and str(data_type) in ("float", "double") else UNKNOWN
+    if kind is sql.DataType.Type.DECIMAL:
+        return _decimal(text, [each.name for each in target.expressions])
     if not literal.is_string:
-        number = _number(literal.name)
-        if kind is sql.DataType.Type.DOUBLE and not isinstance(number, UnknownValue):
-            return float(number)
-        return number if isinstance(number, int) and number < _INTEGERS.get(getattr(kind, "name", ""), 0) else UNKNOWN
+        whole = _number(text)
+        return whole if isinstance(whole, int) and whole < _INTEGERS.get(getattr(kind, "name", ""), 0) else UNKNOWN
     if kind is sql.DataType.Type.DATE:
-        day = _parse_constant(literal.name, DATE)
+        day = _parse_constant(text, DATE)
         is_kept = data_type == DATE or isinstance(day, UnknownValue)
         return day if is_kept else _parse_constant(f"{day} 00:00:00", TIMESTAMP_NTZ)
     if kind is sql.DataType.Type.TIMESTAMPNTZ:
-        return _parse_constant(literal.name, TIMESTAMP_NTZ)
-    return _parse_constant(literal.name, TIMESTAMP) if kind is sql.DataType.Type.TIMESTAMPTZ else UNKNOWN
+        return _parse_constant(text, TIMESTAMP_NTZ)
+    return _parse_constant(text, TIMESTAMP) if kind is sql.DataType.Type.TIMESTAMPTZ else UNKNOWN
+
+
+def _double(text: str) -> float | UnknownValue:
+    if text == "NaN":
+        return math.nan
+    number = parse_partition_value(text, DOUBLE)
+    return number if isinstance(number, float) and (math.isfinite(number) or "inf" in text.lower()) else UNKNOWN
+
+
+def _decimal(text: str, parameters: Sequence[str]) -> Decimal | UnknownValue:
+    """Return a decimal with a suffix, 5.50BD: its type has as many digits as it shows."""
+    if not _PLAIN_NUMBER.fullmatch(text):
+        return UNKNOWN
+    number = Decimal(text)
+    _, digits, exponent = number.as_tuple()
+    scale = -int(exponent)
+    return number if [*parameters] == [str(max(len(digits), scale)), str(scale)] else UNKNOWN
 
 
 def _parse_constant(text: str, data_type: DataType) -> Scalar | UnknownValue:
@@ -284,8 +334,8 @@ _LONGS = range(-(2**63), 2**63)
 def filter_stored_rows(frame: DataFrame, scan: ScanPlan, group: ScanGroup) -> DataFrame:
     """Return the rows of files without some that the caller's condition drops, unless Spark pushes that condition."""
     columns = data_columns(scan, group)
-    paths = (condition.path for condition in scan.conditions)
-    if not any(len(path) > 1 and path[0] in columns and columns[path[0]].is_rebuilt for path in paths):
+    used = ((condition.path, columns.get(condition.path[0])) for condition in scan.conditions)
+    if not any(column and (column.guarded or (len(path) > 1 and column.is_rebuilt)) for path, column in used):
         return frame
     condition = _push_predicate(scan, group, columns, scan.predicate, truth=True)
     return frame if condition is None else frame.filter(condition)
@@ -307,9 +357,13 @@ def _push_predicate(
         case IsNull(path, data_type):
             column = _pushed_column(scan, group, columns, path, data_type)
             return column if column is None else column.isNull() if truth else column.isNotNull()
-        case Compare(path, data_type, sign, value):
+        case ConstantUnlessNull(path, data_type, result):
             column = _pushed_column(scan, group, columns, path, data_type)
-            return column if column is None else _COMPARISONS[sign if truth else NEGATED[sign]](column, _literal(value))
+            return column if column is None else column.isNotNull() if result is truth else F.lit(False)
+        case Compare(path, data_type, sign, value):
+            column, operator = _pushed_column(scan, group, columns, path, data_type), sign if truth else NEGATED[sign]
+            may_be_nan = data_type in (FLOAT, DOUBLE) and operator in (">", ">=", "<>")
+            return None if column is None or may_be_nan else _COMPARISONS[operator](column, _literal(value))
         case UnknownPredicate():
             return None
 
@@ -324,7 +378,7 @@ def _pushed_column(
     if path[0] not in columns:
         return None
     stored = path_in_files(scan, group, path)
-    if stored[1:] in columns[path[0]].guarded:
+    if data_type not in (FLOAT, DOUBLE) and stored[1:] in columns[path[0]].guarded:
         return None
     return F.col(".".join(map(quote_name, stored))).cast(type_to_spark(data_type))
 

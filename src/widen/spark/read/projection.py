@@ -22,6 +22,8 @@ from widen.model.column_path import Path, fields, is_struct_path, leaves, map_fi
 from widen.model.schema_json import parse_type
 from widen.model.types import (
     BYTE,
+    DOUBLE,
+    FLOAT,
     INTEGER,
     LONG,
     SHORT,
@@ -72,12 +74,21 @@ def data_columns(scan: ScanPlan, group: ScanGroup) -> dict[str, DataColumn]:
         schema = replace_type(schema, path, old)
     named = map_fields(schema, lambda at, f: replace(f, name=group.renamed.get(at) or physical_name(f, scan.mode)))
     read = as_nullable(visible_schema(respell_declared(named)))
-    guarded = [path_in_files(scan, group, path) for path in scan.unsafe if group.stored is None]
+    paths = [*floating_leaves(scan.schema), *(scan.unsafe if group.stored is None else ())]
+    guarded = [path_in_files(scan, group, path) for path in paths if path[0] not in scan.partition_by]
     return {
         shown.name: DataColumn(in_file, shown, tuple(path[1:] for path in guarded if path[0] == in_file.name))
         for in_file, shown in zip(read, as_nullable(visible_schema(scan.schema)), strict=True)
         if shown.name not in scan.partition_by and shown.type != VOID
     }
+
+
+def floating_leaves(schema: StructType) -> list[Path]:
+    """Return the paths of the leaves outside lists and maps that may be NaN, which some statistics leave out.
+
+    Source: docs/spark-facts.md#signed-zeros
+    """
+    return [path for path, leaf in leaves(schema) if leaf in (FLOAT, DOUBLE) and is_struct_path(schema, path)]
 
 
 def path_in_files(scan: ScanPlan, group: ScanGroup, path: Path) -> Path:
@@ -141,7 +152,7 @@ def _convert_column(column: Column, have: DataType, want: DataType, guarded: Col
         guarded: The leaves below the column, by their names in the files, on which Spark must not push filters.
     """
     if () in guarded:  # Spark does not push filters through a function, and this one returns its argument
-        return F.greatest(column, column)
+        column, guarded = F.greatest(column, column), ()
     if have == want and not guarded:
         return column
     if not isinstance(have, StructType) or not isinstance(want, StructType) or _is_tangled(have, want):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from widen.model.types import DATE, LONG, STRING, TIMESTAMP, DecimalType, Field, StructType
-from widen.protocol.data_skipping import Compare, IsNull, Not, Or, Predicate, UnknownPredicate
+from widen.protocol.data_skipping import Compare, ConstantUnlessNull, IsNull, Not, Or, Predicate, UnknownPredicate
 from widen.spark.data_source.batch_reader import to_predicate
 
 SCHEMA = StructType(
@@ -21,6 +21,7 @@ SCHEMA = StructType(
     )
 )
 UNKNOWN = UnknownPredicate()
+NULL = ConstantUnlessNull(("id",), LONG, None)
 
 
 def pushed(name: str, *values: Any) -> Any:
@@ -45,7 +46,7 @@ def pushed(name: str, *values: Any) -> Any:
             Compare(("at",), TIMESTAMP, "<", datetime(2024, 1, 1, tzinfo=timezone.utc)),
         ),
         (pushed("In", ("id",), (1, 2)), Or(Compare(("id",), LONG, "=", 1), Compare(("id",), LONG, "=", 2))),
-        (pushed("In", ("id",), (1, None)), Or(Compare(("id",), LONG, "=", 1), UNKNOWN)),
+        (pushed("In", ("id",), (1, None)), Or(Compare(("id",), LONG, "=", 1), NULL)),
         (pushed("In", ("id",), ()), UNKNOWN),
         (pushed("IsNull", ("id",)), IsNull(("id",), LONG)),
         (pushed("IsNotNull", ("deep",)), Not(IsNull(("deep",), SCHEMA.fields[4].type))),
@@ -55,7 +56,7 @@ def pushed(name: str, *values: Any) -> Any:
         (pushed("StringStartsWith", ("deep", "name"), "a"), UNKNOWN),
         (pushed("EqualTo", ("other",), 7), UNKNOWN),
         (pushed("EqualTo", ("id",), "7"), UNKNOWN),
-        (pushed("EqualTo", ("id",), None), UNKNOWN),
+        (pushed("EqualTo", ("id",), None), NULL),
     ],
 )
 def test_what_spark_pushes_is_a_predicate_or_skips_nothing(given: Any, expected: Predicate) -> None:

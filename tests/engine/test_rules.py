@@ -24,7 +24,7 @@ from widen.errors import (
     StringTooLong,
 )
 from widen.model.schema_json import parse_type
-from widen.model.types import Field, StructType
+from widen.model.types import ArrayType, Field, StructType
 from widen.table import Table
 
 FEATURES = {
@@ -189,6 +189,39 @@ def test_missing_columns_get_their_defaults_and_given_nulls_stay(spark: SparkSes
     assert_same(table.read(spark=spark).collect(), expected)
     with pytest.raises(NotNullViolated, match="Column a"):
         table.append(spark.createDataFrame([(3, None)], "id int, a int"))
+
+
+NOT_NULL_INSIDE = StructType(
+    (
+        Field("id", parse_type("int")),
+        Field("r", StructType((Field("a", parse_type("int"), False), Field("s", parse_type("struct<x: int>"))))),
+        Field("items", ArrayType(StructType((Field("a", parse_type("int"), False),)))),
+    )
+)
+
+
+def test_a_null_struct_with_a_not_null_field_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """As in Delta Lake, which refuses to update tables that have such rows; Iceberg allows them."""
+    place = str(tmp_path / "t")
+    table = new_table(tmp_path / "t", *NOT_NULL_INSIDE)
+    name, full = f"delta.`{place}`", "named_struct('a', 1, 's', null)"
+    widen.sql(f"INSERT INTO {name} VALUES (1, {full}, array(null))", spark=spark)
+    for statement in (
+        f"INSERT INTO {name} VALUES (2, null, null)",
+        f"UPDATE {name} SET r = null",
+        f"INSERT OVERWRITE {name} SELECT 3, null, null",
+        f"MERGE INTO {name} t USING (SELECT 1 id) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET r = null",
+        f"MERGE INTO {name} t USING (SELECT 9 id) s ON t.id = s.id WHEN NOT MATCHED THEN INSERT (id) VALUES (s.id)",
+    ):
+        with pytest.raises(NotNullViolated, match=r"r\.a"):
+            widen.sql(statement, spark=spark)
+    with pytest.raises(NotNullViolated, match=r"r\.a"):
+        table.append(spark.createDataFrame([(2, None)], "id int, r struct<a: int>"))
+    source = tmp_path / "source.json"
+    source.write_text('{"id": 2, "r": null}\n{"id": 3}\n{"id": 4, "r": {"s": {"x": 1}}}\n{"id": 5, "r": {"a": 1}}\n')
+    done = widen.ingest(str(source), place, spark=spark)
+    assert done.quarantined == 3
+    assert sorted(row.id for row in Table(place).read(spark=spark).collect()) == [1, 5]
 
 
 # ---- generated columns -----------------------------------------------------------------------------

@@ -46,7 +46,7 @@ from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot, new_snapshot, open_snapshot
 from widen.log.vacuum import in_checkpoints
 from widen.log.version_changes import VersionChanges, missing_files, removed_file, version_changes
-from widen.model.column_path import Path, fields, find_field, format_path, leaves, parse_path
+from widen.model.column_path import Path, fields, find_field, format_path, is_struct_path, leaves, parse_path
 from widen.model.schema_json import from_json, has_metadata_as_text
 from widen.model.types import LONG, STRING, TIMESTAMP, VARIANT, Field, StructType, quote_name
 from widen.protocol.actions import Action, Add, Metadata, Protocol, Txn
@@ -1313,6 +1313,14 @@ def find_fixed_columns(state: TableState) -> Mapping[Path, FixedColumn]:
     return columns
 
 
+def _nullable_parents(schema: StructType, path: Path) -> Iterator[Path]:
+    """Yield the structs around a field, outside lists and maps, that the schema allows to be null."""
+    for end in range(1, len(path)):
+        parent = find_field(schema, path[:end])
+        if is_struct_path(schema, path) and parent is not None and parent.nullable:
+            yield path[:end]
+
+
 def _reasons(state: TableState) -> Iterator[tuple[Path, FixedColumn]]:
     for name in state.metadata.partition_columns:
         yield (name,), FixedColumn(name, "a partition column")
@@ -1322,6 +1330,9 @@ def _reasons(state: TableState) -> Iterator[tuple[Path, FixedColumn]]:
             has_default = path == (column.name,) and column.name in default_columns(state.schema, state.protocol)
             is_required = has_default or not is_computed(column)
             yield path, FixedColumn(column.name, "NOT NULL", is_required=is_required, is_filled=has_default)
+            for parent in _nullable_parents(state.schema, path):
+                # Delta Lake takes a null struct for a null in each of its fields.
+                yield parent, FixedColumn(parent[-1], f"{format_path(path)} is NOT NULL", is_required=True)
         identity = find_identity(column)
         if identity is not None:
             takes_values = identity.allows_explicit

@@ -84,6 +84,7 @@ from widen.spark.read.predicates import PredicateScope, parse_predicate
 from widen.spark.read.scan import location_key
 from widen.spark.spark_types import Column, DataFrame, F, SparkSession, from_spark, to_spark, visible_schema
 from widen.spark.write.physical_layout import (
+    NO_PROTOCOL,
     breaks_a_rule,
     check_rows,
     fill_missing_columns,
@@ -97,8 +98,6 @@ if TYPE_CHECKING:
     from widen.iceberg.catalog import Table
     from widen.iceberg.file_metrics import IcebergFile
     from widen.spark.ingest.write_files import IcebergWriter
-
-_NO_FEATURES = Protocol(min_reader_version=1, min_writer_version=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +286,7 @@ class SelectedRows:
         transaction = self._open(merge_schema(self.schema, from_spark(frame.schema), options))
         schema = self._new_schema(transaction)
         writer = open_iceberg_writer(transaction, schema)
-        filled = fill_missing_columns(frame, schema, _NO_FEATURES)
+        filled = fill_missing_columns(frame, schema, NO_PROTOCOL)
         rows = filled if self.where is None else rows_within(filled, schema, self.where)
         with StagedFiles() as staged:
             added = writer.write(_check(transaction, rows, schema))
@@ -426,7 +425,7 @@ class SelectedRows:
             rows = read_iceberg_files(self._source, self.schema, scan, UnknownPredicate(), place=(FILE, ROW))
             decided = decide(columns, rows).select(FILE, ROW, CLAUSE, *map(quote_name, columns.names))
             keys = [location_key(uri) for uri in to_uris(file.path for file in scan.files)]
-            is_broken = breaks_a_rule(columns, _NO_FEATURES, {}, limits)
+            is_broken = breaks_a_rule(columns, NO_PROTOCOL, {}, limits)
             return hold_rows(decided, columns, kinds, is_broken, keys, at_most)
 
     def _write_held(
@@ -460,7 +459,7 @@ class SelectedRows:
         marked = words.where(F.col(MASK).isNotNull())
         rows = read_iceberg_files(self._source, self.schema, scan, UnknownPredicate(), place=(FILE, ROW))
         kept = without_marked(rows, F.broadcast(marked) if count <= BROADCAST_ROWS else marked).drop(FILE, ROW)
-        return fill_missing_columns(kept, schema, _NO_FEATURES).select(*map(quote_name, schema.names))
+        return fill_missing_columns(kept, schema, NO_PROTOCOL).select(*map(quote_name, schema.names))
 
     def _merge_candidates(self, merge: ResolvedMerge) -> IcebergScan:
         """Return the files that may have rows that a merge changes."""
@@ -573,7 +572,7 @@ class SelectedRows:
             return self._ensure_complete(writer, copies, removes=self.count)
         if is_local(self.spark):
             raise NotLocal("it copies the files of the table")
-        rest = fill_missing_columns(self._rows.where(~self._is_match), schema, _NO_FEATURES)
+        rest = fill_missing_columns(self._rows.where(~self._is_match), schema, NO_PROTOCOL)
         return self._write(writer, staged, rest, removes=self.count)
 
     def _copy_rest(self, writer: IcebergWriter, staged: StagedFiles) -> list[IcebergFile] | None:
@@ -667,7 +666,7 @@ class _MergeTarget:
     spark: SparkSession
     before: StructType
     schema: StructType
-    protocol: Protocol = _NO_FEATURES
+    protocol: Protocol = NO_PROTOCOL
     tracking: TrackingColumns | None = None
 
 
@@ -726,7 +725,7 @@ def _sum_words(words: DataFrame, held: pa.Table | None, kinds: Sequence[ChangeKi
 
 def _check(transaction: IcebergTransaction, rows: DataFrame, schema: StructType) -> DataFrame:
     """Return rows of which one that violates a rule of the table fails the job."""
-    return check_rows(rows, schema, _NO_FEATURES, {}, limits=_limits(transaction.partition_fields, schema))
+    return check_rows(rows, schema, NO_PROTOCOL, {}, limits=_limits(transaction.partition_fields, schema))
 
 
 def _limits(fields: Sequence[PartitionField], schema: StructType) -> Mapping[str, str]:

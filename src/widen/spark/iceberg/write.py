@@ -38,7 +38,7 @@ from widen.iceberg.table_commit import (
 from widen.log.commit_outcome import StagedFiles, discard_folder
 from widen.model.column_path import Path, find_field
 from widen.model.types import StructType, quote_name
-from widen.protocol.actions import Add, Protocol
+from widen.protocol.actions import Add
 from widen.protocol.column_mapping import COLUMN_ID
 from widen.protocol.data_skipping import Predicate, UnknownPredicate
 from widen.schema.growth import SchemaChangeOptions, merge_schema
@@ -68,7 +68,7 @@ from widen.spark.ship import freeze_imports
 from widen.spark.spark_types import DataFrame, F, SparkSession, from_spark
 from widen.spark.write.arrow_writer import PARTS, PartFile, struct_leaf, to_part_rows
 from widen.spark.write.iceberg_writer import IcebergLayout, IcebergWriters
-from widen.spark.write.physical_layout import check_rows, fill_missing_columns
+from widen.spark.write.physical_layout import NO_PROTOCOL, check_rows, fill_missing_columns
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -76,9 +76,6 @@ if TYPE_CHECKING:
 
     from widen.iceberg.catalog import Table
     from widen.iceberg.snapshots import DataFile
-
-
-_NO_FEATURES = Protocol(min_reader_version=1, min_writer_version=1)
 
 
 def append_rows(
@@ -110,7 +107,7 @@ def append_rows(
     schema = to_model(transaction.schema, sources)
     fields = transaction.partition_fields
     limits = {**truncation_limits(fields, schema), **calendar_limits(fields, schema)}
-    rows = check_rows(fill_missing_columns(frame, schema, _NO_FEATURES), schema, _NO_FEATURES, {}, limits=limits)
+    rows = check_rows(fill_missing_columns(frame, schema, NO_PROTOCOL), schema, NO_PROTOCOL, {}, limits=limits)
     with StagedFiles() as staged:
         writer = open_iceberg_writer(transaction, schema)
         files = writer.write(rows)

@@ -24,7 +24,7 @@ from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot
 from widen.model.column_path import format_path
 from widen.model.types import BINARY, STRING, StructType, quote_name
-from widen.protocol.actions import Add, Protocol
+from widen.protocol.actions import Add
 from widen.protocol.column_mapping import ID, physical_name
 from widen.protocol.column_metadata import DEFAULT, is_computed
 from widen.protocol.file_statistics import private_columns
@@ -56,6 +56,7 @@ from widen.spark.write.iceberg_writer import IcebergLayout, describe_metrics, wr
 from widen.spark.write.parquet_encoding import read_size, to_encoding
 from widen.spark.write.parquet_writer import find_obstacle, table_sink, write_parquet
 from widen.spark.write.physical_layout import (
+    NO_PROTOCOL,
     fill_computed_columns,
     first_violated_rule,
     has_value_rules,
@@ -327,8 +328,6 @@ FILE_SIZE = "write.target-file-size-bytes"
 FILE_BYTES = 512 * 2**20
 """Iceberg's default of `FILE_SIZE`."""
 
-_NO_PROTOCOL = Protocol(min_reader_version=1, min_writer_version=1)
-
 
 @dataclass(frozen=True, slots=True)
 class IcebergWriter(TableWriter):
@@ -392,7 +391,7 @@ class IcebergWriter(TableWriter):
         limits = truncation_limits(self.partition_by, self.schema)
         if self.keeps_calendar:
             limits = {**limits, **calendar_limits(self.partition_by, self.schema)}
-        violated = first_violated_rule(self.schema, _NO_PROTOCOL, {}, limits)
+        violated = first_violated_rule(self.schema, NO_PROTOCOL, {}, limits)
         if self.rule is None:
             return violated
         return self.rule if violated is None else F.coalesce(violated, self.rule)

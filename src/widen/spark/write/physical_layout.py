@@ -71,6 +71,10 @@ def to_physical_layout(frame: DataFrame, table: TableConfiguration) -> DataFrame
     return rows.select(*columns)
 
 
+NO_PROTOCOL = Protocol(min_reader_version=1, min_writer_version=1)
+"""What rows of Iceberg tables are checked with: no feature of Delta Lake."""
+
+
 def to_checked_rows(frame: DataFrame, table: TableConfiguration) -> DataFrame:
     """Return rows in the names and types of the table, with missing columns filled in and all rules checked.
 
@@ -372,7 +376,7 @@ def check_rows(
     stored = [field for field in schema if field.type != VOID]
     columns = []
     for field in schema:
-        breaches = [*_column_breaches(field)]
+        breaches = [*_column_breaches(field, protocol)]
         # A void column is not written, so Spark would drop a check that it carries.
         if stored and field is stored[-1]:
             breaches += _row_breaches(schema, protocol, properties, limits)
@@ -417,7 +421,7 @@ def breaks_a_rule(
     schema: StructType, protocol: Protocol, properties: Mapping[str, str], limits: Mapping[str, str] = NO_LIMITS
 ) -> Column | None:
     """Return the condition that a row violates one of the rules of `check_rows`; None if there are none."""
-    breaches = [breach for field in schema for breach in _column_breaches(field)]
+    breaches = [breach for field in schema for breach in _column_breaches(field, protocol)]
     breaches += _row_breaches(schema, protocol, properties, limits)
     return reduce(or_, (is_violated for is_violated, _ in breaches)) if breaches else None
 
@@ -461,12 +465,15 @@ def _row_excerpt(text: str, schema: StructType) -> Column:
 # ---- rules of a column -----------------------------------------------------------------------------
 
 
-def _column_breaches(field: Field) -> Iterator[RuleBreach]:
-    """Yield the breaches of rules on one column: nulls that the schema forbids, and values of a wrong length."""
+def _column_breaches(field: Field, protocol: Protocol) -> Iterator[RuleBreach]:
+    """Yield the breaches of rules on one column: nulls that the schema forbids, and values of a wrong length.
+
+    Delta Lake refuses a null struct with a NOT NULL field, which Iceberg allows.
+    """
     column = F.col(quote_name(field.name))
     if not field.nullable:
         yield column.isNull(), _null_refusal((field.name,))
-    for path, is_null in _nulls(field.type):
+    for path, is_null in _nulls(field.type, allows_null_structs=protocol == NO_PROTOCOL):
         yield _anywhere(field.type, path[:-1], is_null)(column), _null_refusal((field.name, *path))
     yield from _length_breaches(field)
 
@@ -527,17 +534,27 @@ def _has_other_length(size: int, column: Column) -> Column:
     return F.octet_length(column) != size
 
 
-def _nulls(data_type: DataType, path: Path = ()) -> Iterator[tuple[Path, Check]]:
-    """Yield the path of everything inside a type that must not be null, with a check of its parent for nulls."""
+def _nulls(data_type: DataType, path: Path = (), *, allows_null_structs: bool = True) -> Iterator[tuple[Path, Check]]:
+    """Yield the path of everything inside a type that must not be null, with a check of its parent for nulls.
+
+    Args:
+        allows_null_structs: Whether a struct with such a field may be null; one in a list or a map always may.
+    """
     match data_type:
         case StructType(items):
-            yield from (((*path, f.name), partial(_lacks, f.name)) for f in items if not f.nullable)
+            check = _lacks if allows_null_structs else _is_field_null
+            yield from (((*path, f.name), partial(check, f.name)) for f in items if not f.nullable)
         case ArrayType(_, False):
             yield (*path, ELEMENT), lambda column: F.exists(column, F.isnull)
         case MapType(_, _, False):
             yield (*path, VALUE), lambda column: F.exists(F.map_values(column), F.isnull)
     for step, child in children(data_type):
-        yield from _nulls(child, (*path, step))
+        allows = allows_null_structs or not isinstance(data_type, StructType)
+        yield from _nulls(child, (*path, step), allows_null_structs=allows)
+
+
+def _is_field_null(name: str, column: Column) -> Column:
+    return column.getField(name).isNull()
 
 
 def _lacks(name: str, column: Column) -> Column:

@@ -398,7 +398,7 @@ def filter_files(files: pa.Table, selection: FileSelection) -> pa.Table:
 
 def _mask(rows: pa.RecordBatch, selection: FileSelection) -> pa.Array:
     conditions = list(selection.conditions)
-    if all(str(each.type) in _FORMS or _is_partition(each, selection) for each in conditions):
+    if all(_is_partition(each, selection) or _has_plain_bounds(each, selection) for each in conditions):
         try:
             return _Evaluation(rows, selection, conditions).can_be(selection.predicate, truth=True)
         except (pa.ArrowException, UnicodeError):
@@ -411,6 +411,10 @@ def _mask(rows: pa.RecordBatch, selection: FileSelection) -> pa.Array:
 
 def _is_partition(condition: ColumnCondition, selection: FileSelection) -> bool:
     return condition.path[0] in selection.partition_by
+
+
+def _has_plain_bounds(condition: ColumnCondition, selection: FileSelection) -> bool:
+    return str(condition.type) in _FORMS and condition.path not in selection.char_lengths
 
 
 class _Evaluation:

@@ -6,6 +6,7 @@ Source: PROTOCOL.md#column-invariants, #generated-columns, #default-columns, #id
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -179,10 +180,24 @@ def text_limits(field: Field) -> dict[Path, int]:
     Raises:
         CorruptLog: the declared type in the metadata cannot be parsed.
     """
-    if TEXT_LIMIT not in field.metadata:
-        return {}
-    limits = ((path, text_limit(leaf)) for path, leaf in leaves(to_declared(field).type))
-    return {path: limit[1] for path, limit in limits if limit}
+    return {path: length for path, (_, length) in _limits(field)}
+
+
+def char_lengths(schema: StructType) -> dict[Path, int]:
+    """Return n of each char(n) by its path: readers pad its texts with spaces to n characters.
+
+    Raises:
+        CorruptLog: the declared type in the metadata cannot be parsed.
+
+    Source: Spark's read-side padding of char(n), which Delta Lake leaves to it; files may have shorter texts
+    """
+    limits = ((field, path, limit) for field in schema for path, limit in _limits(field))
+    return {(field.name, *path): length for field, path, (word, length) in limits if word == "char"}
+
+
+def _limits(field: Field) -> Iterator[tuple[Path, tuple[str, int]]]:
+    found = leaves(to_declared(field).type) if TEXT_LIMIT in field.metadata else ()
+    return ((path, limit) for path, limit in ((path, text_limit(leaf)) for path, leaf in found) if limit)
 
 
 def to_declared(field: Field) -> Field:

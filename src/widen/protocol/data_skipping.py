@@ -8,12 +8,14 @@ Source: PROTOCOL.md#per-file-statistics
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TypeAlias
 
 from widen.model.column_path import Path
 from widen.model.types import DataType, StructType
 from widen.protocol.column_mapping import physical_name, to_physical_path
+from widen.protocol.column_metadata import char_lengths
 from widen.protocol.file_statistics import Bounds, FileStatistics, partition_bounds
 from widen.protocol.partition_values import UNKNOWN, Scalar
 
@@ -37,6 +39,11 @@ class FileSelection:
     def is_everything(self) -> bool:
         """Whether no file can be skipped."""
         return isinstance(self.predicate, UnknownPredicate)
+
+    @cached_property
+    def char_lengths(self) -> Mapping[Path, int]:
+        """The lengths to which texts of char(n) columns are padded, by path."""
+        return char_lengths(self.schema)
 
     @property
     def conditions(self) -> Iterator[ColumnCondition]:
@@ -62,11 +69,15 @@ class FileSelection:
         statistics: list[FileStatistics] = []
 
         def find_bounds(path: Path, data_type: DataType) -> Bounds:
+            length = self.char_lengths.get(path)
             if path[0] in self.partition_by:
-                return partition_bounds(values.get(self.to_physical(path)[0]), data_type)
+                text = values.get(self.to_physical(path)[0])
+                return partition_bounds(text.ljust(length) if text and length else text, data_type)
             if not statistics:
                 statistics.append(FileStatistics(stats))
-            return statistics[0].bounds(self.to_physical(path), data_type)
+            found = statistics[0].bounds(self.to_physical(path), data_type)
+            # Padded texts may be in another order than those in files.
+            return found if length is None else replace(found, low=UNKNOWN, high=UNKNOWN)
 
         return condition.can_be(find_bounds, truth=truth)
 

@@ -60,7 +60,7 @@ from widen.model.types import (
 )
 from widen.protocol.actions import Metadata
 from widen.protocol.column_mapping import COLUMN_ID, NONE, PHYSICAL_NAME
-from widen.protocol.column_metadata import find_generation, find_identity, has_generated_values
+from widen.protocol.column_metadata import char_lengths, find_generation, find_identity, has_generated_values
 from widen.protocol.comparison import bind_comparison
 from widen.protocol.data_skipping import And, IsNull, Or, Predicate
 from widen.protocol.partition_values import parse_partition_value
@@ -551,8 +551,10 @@ def partition_predicate(
 
 
 def _equals(field: Field, text: str | None) -> Predicate:
-    value = parse_partition_value(text, field.type)
     path = (field.name,)
+    value = parse_partition_value(text, field.type)
+    if isinstance(value, str):
+        value = value.ljust(char_lengths(StructType((field,))).get(path, 0))
     return IsNull(path, field.type) if value is None else bind_comparison(path, field.type, "=", value)
 
 

@@ -42,9 +42,10 @@ FILES = [
     (STRING, ("b", "c", False), Bounds("ca", "d"), False),
     (DATE, (19723, 19724, False), Bounds(date(2024, 1, 3), date(2024, 1, 4)), False),
     (DATE, (19723, 19724, False), Bounds(date(2024, 1, 2), date(2024, 1, 4)), True),
-    (DATE, (-800_000, 19724, False), Bounds(date(2025, 1, 3), date(2025, 1, 4)), True),
+    (DATE, (-800_000, 19724, False), Bounds(date(2023, 1, 3), date(2023, 1, 4)), True),
+    (DATE, (-800_000, 19724, False), Bounds(date(2025, 1, 3), date(2025, 1, 4)), False),
 ]
-"""The last one has a key before the year 1, which Python does not have: nothing is known of the keys."""
+"""The last two have a key before the year 1, which Python does not have: only the last key is known."""
 
 
 @pytest.mark.parametrize(("data_type", "keys", "bounds", "expected"), FILES)

@@ -41,6 +41,7 @@ from widen.model.types import (
 from widen.proof.column_digests import TableDigest, digest_batches
 from widen.protocol.actions import Add
 from widen.protocol.column_mapping import ID, NONE, physical_name
+from widen.protocol.column_metadata import char_lengths, has_limits, text_limit, to_declared
 from widen.protocol.data_skipping import And, Compare, ConstantUnlessNull, IsNull, Not, Or, Predicate, UnknownPredicate
 from widen.protocol.parquet_files import is_legacy, is_legacy_int96
 from widen.protocol.partition_values import UnknownValue, parse_partition_value
@@ -95,6 +96,12 @@ class LocalScan:
     def arrow_schema(self) -> pa.Schema:
         """The schema of the batches."""
         return to_arrow_schema(self.schema)
+
+    @cached_property
+    def _padded(self) -> Mapping[str, DataType]:
+        """The declared types of columns with char(n), by name."""
+        names = {path[0] for path in char_lengths(self.schema)}
+        return {field.name: to_declared(field).type for field in self.schema if field.name in names}
 
     def read(self, rows: RowSlice) -> Iterator[pa.Table]:
         """Yield the rows of a slice, in the order of the file.
@@ -174,6 +181,9 @@ class LocalScan:
         stored = _with_zones(file, stored)
         values = {name: add.partition_values.get(key) for name, key in self.partition_keys.items()}
         columns = [_column(field, stored, self.mode, values, count) for field in self.schema]
+        columns = [
+            pad_texts(column, self._padded.get(field.name)) for column, field in zip(columns, self.schema, strict=True)
+        ]
         return pa.Table.from_arrays(columns, schema=self.arrow_schema)
 
 
@@ -367,6 +377,26 @@ def convert_column(values: pa.Array, data_type: DataType, mode: str = NONE) -> p
         case MapType(key, value):
             return _map(values, key, value, mode)
     return _cast(values, to_arrow(data_type))
+
+
+def pad_texts(values: pa.Array, declared: DataType | None) -> pa.Array:
+    """Return a column whose texts of char(n) have at least n characters.
+
+    Args:
+        declared: The type of the column as it was declared; None if nothing is padded.
+    """
+    match declared:
+        case StructType(fields) if has_limits(declared):
+            parts = [pad_texts(part, field.type) for part, field in zip(values.flatten(), fields, strict=True)]
+            return pa.StructArray.from_arrays(parts, fields=[*values.type], mask=pc.is_null(values))
+        case ArrayType(element) if has_limits(declared):
+            lengths = pc.fill_null(pc.list_value_length(values), 0)
+            items = pad_texts(values.flatten(), element)
+            return pa.ListArray.from_arrays(_offsets(lengths), items, mask=pc.is_null(values))
+        case MapType() if has_limits(declared):
+            raise NotLocal("it has maps with char(n)")
+    limit = None if declared is None else text_limit(declared)
+    return pc.utf8_rpad(values, limit[1], " ") if limit and limit[0] == "char" else values
 
 
 def _struct(values: pa.Array, fields: tuple[Field, ...], mode: str) -> pa.Array:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from functools import reduce
+from functools import cached_property, reduce
 from operator import and_, eq, ge, gt, le, lt, ne
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -34,7 +34,7 @@ from widen.model.types import (
     name_key,
     quote_name,
 )
-from widen.protocol.column_metadata import COLLATIONS
+from widen.protocol.column_metadata import COLLATIONS, char_lengths
 from widen.protocol.comparison import Constant, bind_comparison, bind_list
 from widen.protocol.data_skipping import (
     NEGATED,
@@ -78,7 +78,7 @@ _MOST_DIGITS = 38
 _PLAIN_NUMBER = re.compile(r"\d+(\.\d*)?|\.\d+")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PredicateScope:
     """The columns that a condition may use.
 
@@ -91,6 +91,21 @@ class PredicateScope:
     schema: StructType
     alias: str | None = None
     other: str | None = None
+
+    @cached_property
+    def char_lengths(self) -> Mapping[Path, int]:
+        """The lengths of columns of char(n)."""
+        return {path: length for path, length in char_lengths(self.schema).items() if len(path) == 1}
+
+    def pad(self, path: Path, value: Constant) -> Constant:
+        """Return a constant as Spark compares it with a column: as long as char(n), but not beside a field of a struct.
+
+        A constant that is longer is compared with longer texts, which is the same if the rest is spaces.
+        """
+        length = self.char_lengths.get(path)
+        if length is None or not isinstance(value, str):
+            return value
+        return UNKNOWN if value[length:].strip(" ") else value[:length].ljust(length)
 
     def find(self, names: tuple[str, ...]) -> tuple[Path, DataType] | None:
         """Return a leaf column that is not inside an array or a map, and not collated, or None."""
@@ -167,6 +182,9 @@ def _is_null(node: sql.Is, scope: PredicateScope) -> Predicate:
 def _between(node: sql.Between, scope: PredicateScope) -> Predicate:
     if node.args.get("symmetric"):
         return UnknownPredicate()
+    column = _column(node.this, scope)
+    if column is not None and column[0] in scope.char_lengths:
+        return UnknownPredicate()  # Spark does not pad these constants
     low = _compare(node.this, ">=", node.args["low"], scope)
     return And(low, _compare(node.this, "<=", node.args["high"], scope))
 
@@ -183,7 +201,10 @@ def _in(node: sql.In, scope: PredicateScope) -> Predicate:
     # Without ANSI mode, Spark compares these as texts, which is the same for days that are written as it writes them.
     if has_texts and not (data_type == DATE and all(_DAY.fullmatch(item.name) for item in items)):
         return UnknownPredicate()
-    return bind_list(path, data_type, [_constant(item, data_type) for item in items])
+    constants = [scope.pad(path, _constant(item, data_type)) for item in items]
+    if None in constants and path in scope.char_lengths:
+        return UnknownPredicate()
+    return bind_list(path, data_type, constants)
 
 
 def _compare(left: Any, sign: str, right: Any, scope: PredicateScope) -> Predicate:
@@ -193,7 +214,7 @@ def _compare(left: Any, sign: str, right: Any, scope: PredicateScope) -> Predica
     if column is None:
         return UnknownPredicate()
     path, data_type = column
-    return bind_comparison(path, data_type, sign, _constant(constant, data_type))
+    return bind_comparison(path, data_type, sign, scope.pad(path, _constant(constant, data_type)))
 
 
 def _column(node: Any, scope: PredicateScope) -> tuple[Path, DataType] | None:
@@ -375,7 +396,7 @@ def _pushed_column(
 
     A cast to the leaf's own type changes nothing. Spark unwraps the cast from an older type by its own rules.
     """
-    if path[0] not in columns:
+    if path[0] not in columns or path in scan.char_lengths:
         return None
     stored = path_in_files(scan, group, path)
     if data_type not in (FLOAT, DOUBLE) and stored[1:] in columns[path[0]].guarded:
@@ -458,9 +479,10 @@ def _partition_rows(spark: SparkSession, snapshot: Snapshot, partitions: Sequenc
     columns = [pa.array(column, pa.string()) for column in zip(*partitions, strict=True)]
     numbers = pa.array(range(len(partitions)), pa.int64())
     raw = spark.createDataFrame(pa.table([numbers, *columns], names=[_NUMBER, *map(str, range(len(columns)))]))
-    types = {field.name: field.type for field in snapshot.schema}
+    fields = {field.name: field for field in snapshot.schema}
     values = [
-        from_partition_text(F.col(str(at)), types[name]).alias(name)
+        # Spark pads the constants beside a column of char(n), which it finds in its metadata.
+        from_partition_text(F.col(str(at)), fields[name]).alias(name, metadata=dict(fields[name].metadata))
         for at, name in enumerate(snapshot.partition_columns)
     ]
     return raw.select(_NUMBER, *values)

@@ -37,7 +37,7 @@ from widen.model.types import (
     similarity_key,
 )
 from widen.protocol.column_mapping import physical_name
-from widen.protocol.column_metadata import COLLATIONS, respell_declared
+from widen.protocol.column_metadata import COLLATIONS, char_lengths, respell_declared
 from widen.protocol.data_skipping import FileSelection
 from widen.protocol.partition_values import is_hive_path
 from widen.protocol.type_widening import all_type_changes
@@ -115,12 +115,15 @@ def projection(scan: ScanPlan, group: ScanGroup) -> list[Column]:
     return columns
 
 
-def from_partition_text(text: Column, data_type: DataType) -> Column:
-    """Return partition texts as values of a type.
+def from_partition_text(text: Column, field: Field) -> Column:
+    """Return partition texts as values of a column.
 
     Source: PROTOCOL.md#partition-value-serialization; Delta Spark: a text that is not a value of the type is null.
     """
-    return text if data_type == STRING else text.try_cast(type_to_spark(data_type))
+    if field.type != STRING:
+        return text.try_cast(type_to_spark(field.type))
+    length = char_lengths(StructType((field,))).get((field.name,))
+    return text if length is None else F.rpad(text, F.greatest(F.length(text), F.lit(length)), F.lit(" "))
 
 
 def _partition_column(scan: ScanPlan, group: ScanGroup, field: Field) -> Column:
@@ -133,7 +136,7 @@ def _partition_column(scan: ScanPlan, group: ScanGroup, field: Field) -> Column:
         text = F.lit(group.values.get(name) or None).cast("string")
     if COLLATIONS in field.metadata:
         return text.cast(to_spark(StructType((field,)))[0].dataType)
-    return from_partition_text(text, field.type)
+    return from_partition_text(text, field)
 
 
 def _convert_data_column(column: DataColumn) -> Column:

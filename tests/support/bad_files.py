@@ -6,19 +6,25 @@ import bz2
 import gzip
 import io
 import json
+import os
+import re
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, time, timedelta, timezone
+from datetime import time
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.orc as orc
 import pyarrow.parquet as pq
+import pytest
+
+import widen
+from widen.errors import EngineUnsuitable, WidenError
 
 SYNC = bytes(range(16))
-TEXTS = [f"text {number}" for number in range(40)]
 
 
 def json_lines(first: int) -> bytes:
@@ -108,7 +114,6 @@ def column(values: list[Any], data_type: pa.DataType) -> pa.Table:
     return pa.table({"n": pa.array([7]), "x": pa.array(values, data_type)})
 
 
-NANOS = datetime(2024, 1, 1, tzinfo=timezone.utc)
 NAN_TIMES = column([1_704_067_200_000_000_001], pa.timestamp("ns"))
 
 
@@ -120,10 +125,9 @@ class BadKind:
         ending: The ending of its name, which that of the good files has, too.
         good: Makes a good file with three records, whose numbers begin with the argument.
         bad: The content of the bad file.
-        words: What the reason must say.
+        words: A pattern of what the reason says.
         is_bad: Whether the file cannot be read as a whole; else only lines of it are corrupt.
         limits: Settings of loads with which the file is over a limit.
-        engines: The engines that read the format.
     """
 
     ending: str
@@ -150,12 +154,12 @@ RECURSIVE = {
     "name": "r",
     "fields": [{"name": "n", "type": "long"}, {"name": "r", "type": ["null", "r"]}],
 }
-KEYS = json.dumps({"n": 7, "x": {f"user_{number}": number for number in range(20_000)}}).encode()
+KEYS = json.dumps({"n": 7, "x": {f"user_{number}": number for number in range(200)}}).encode()
 
 KINDS: Mapping[str, BadKind] = {
     # CSV
-    "another separator": _text("csv", b"n;s\n7;text\n", "separator"),
-    "no header": _text("csv", b"7,text\n8,text\n", "header"),
+    "another separator": _text("csv", b"n;s\n7;text\n", "none of the fields"),
+    "no header": _text("csv", b"7,text\n8,text\n", "none of the fields"),
     "an open quote": _text("csv", b'n,s\n7,"text\n8,text\n', "quote"),
     "Latin-1 in CSV": _text("csv", "n,s\n7,größe\n".encode("latin-1"), is_bad=False, limits=NO_CORRUPT),
     "UTF-16 in CSV": _text("csv", "n,s\n7,text\n".encode("utf-16"), "UTF-16"),
@@ -173,7 +177,7 @@ KINDS: Mapping[str, BadKind] = {
     "HTML as JSON": _text("json", b"<html><head></head></html>", "HTML"),
     "Parquet as JSON": _text("json", PARQUET, "Parquet"),
     "gzip without its ending": _text("json", gzip.compress(json_lines(7)), "gzip"),
-    "keys that are data": _text("json", KEYS, "keys"),
+    "keys that are data": _text("json", KEYS, "keys", limits={"max_keys": 100}),
     # Compression
     "half of gzip": BadKind("json.gz", packed(gzip.compress), half(gzip.compress(MANY))),
     "half of bzip2": BadKind("json.bz2", packed(bz2.compress), half(bz2.compress(MANY))),
@@ -185,9 +189,9 @@ KINDS: Mapping[str, BadKind] = {
     "text as Parquet": _parquet(b"n,s\n7,text\n"),
     "a damaged footer": _parquet(PARQUET[:-60] + b"\xff" * 40 + PARQUET[-20:]),
     "a damaged page": _parquet(PARQUET[:4] + b"\xff" * 64 + PARQUET[68:]),
-    "nanoseconds in Parquet": _parquet(parquet(NAN_TIMES, version="2.6"), "ns"),
-    "times of day in Parquet": _parquet(parquet(column([time(1)], pa.time64("us"))), "x"),
-    "durations in Parquet": _parquet(parquet(column([timedelta(1)], pa.duration("us"))), "x"),
+    "nanoseconds in Parquet": _parquet(parquet(NAN_TIMES, version="2.6"), r"\[ns\] of x|NANOS"),
+    "times of day in Parquet": _parquet(parquet(column([time(1)], pa.time64("us"))), r"time64|TIME"),
+    "halves of floats": _parquet(parquet(column([1.5], pa.float16())), "halffloat|FLOAT16"),
     "a wide decimal": _parquet(parquet(column([Decimal("1.00")], HUGE_DECIMAL)), "x"),
     # Other formats with types
     "half of ORC": BadKind("orc", orc_good, half(ORC)),
@@ -198,3 +202,70 @@ KINDS: Mapping[str, BadKind] = {
     "a damaged block of Avro": BadKind("avro", avro, AVRO[:-20] + b"\xff" * 20),
     "a recursive record in Avro": BadKind("avro", avro, avro(0, RECURSIVE, (b"\x02\0") * 3)),
 }
+
+
+# ---- a folder with a bad file ----------------------------------------------------------------------
+
+MODES: Mapping[str, Mapping[str, Any]] = {
+    "skip": {"skip_bad_files": True},
+    "park": {"park_over_limit": True},
+    "neither": {},
+}
+
+
+def load_folder_with(kind: BadKind, mode: str, place: Path, *, is_alone: bool, **engine: Any) -> None:
+    """Load a folder with a good file into a table, then a bad one, alone or with another good one, and repair it."""
+    folder, table = place / "in", str(place / "t")
+    folder.mkdir(parents=True)
+
+    def write(name: str, content: bytes) -> str:
+        path = folder / f"{name}.{kind.ending}"
+        path.write_bytes(content)
+        return path.name
+
+    def load(**more: Any) -> widen.IngestResult:
+        return widen.ingest(folder, table, new=True, **limits, **MODES[mode], **engine, **more)
+
+    is_bad = kind.is_bad or mode == "park"
+    limits = dict(kind.limits) if is_bad else {}
+    write("a", kind.good(0))
+    assert load().records == 3
+    bad, others = write("b", kind.bad), 0 if is_alone else 3
+    if others:
+        write("c", kind.good(10))
+    if is_bad and mode != "neither":
+        done = load()
+        assert done.records == others
+        # What cannot be read at all is left out with either option, and is not over a limit.
+        _ensure_named(done, table, bad, kind.words, is_parked=mode == "park" and bool(limits))
+        assert load().is_unchanged
+    elif is_bad or is_alone:
+        with pytest.raises(WidenError) as found:
+            load()
+        assert f"/{bad}" in found.value.message
+        assert not any(f"/{name}.{kind.ending}" in found.value.message for name in "ac")
+        assert re.search(kind.words, found.value.message)
+        assert not isinstance(found.value, EngineUnsuitable)
+        assert widen.Table(table).version == 0
+    else:
+        done = load()
+        assert (done.records, done.corrupt, done.bad_files) == (others, 1, ())
+    write("b", kind.good(20))
+    later = (folder / bad).stat().st_mtime_ns + 10**9
+    os.utime(folder / bad, ns=(later, later))
+    done = load(changed="load")
+    was_refused = is_bad and mode == "neither"
+    assert (done.records, done.bad_files) == (3 + others * (was_refused or (mode == "neither" and is_alone)), ())
+
+
+def _ensure_named(done: widen.IngestResult, table: str, bad: str, words: str, *, is_parked: bool) -> None:
+    """Check that the result, the record of loads and the quarantine name the bad file, and no other."""
+    [file] = done.bad_files
+    assert (os.path.basename(file.path), file.is_parked) == (bad, is_parked)
+    assert re.search(words, file.reason)
+    load = widen.Table(table).loads()[-1]
+    assert [each.path for each in load.bad_files] == [file.path]
+    assert bool(load.bad_files[0].parked) == is_parked
+    [row] = widen.Table(f"{table}_quarantine").to_arrow().to_pylist()
+    assert (row["text"], row["file"]) == (None, file.path)
+    assert row["reason"].endswith(file.reason)

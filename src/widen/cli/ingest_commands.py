@@ -108,7 +108,9 @@ OPTIONS: Mapping[str, Any] = {
     ],
     "source_columns": _option(bool, "--source-columns", "Add the columns _source_file and _loaded_at."),
     "skip_bad_files": _option(
-        bool, "--skip-bad-files", "Skip files that cannot be read, and name them in the quarantine, instead of failing."
+        bool,
+        "--skip-bad-files",
+        "Skip files that cannot be loaded, e.g. damaged ones, and name them in the quarantine, instead of failing.",
     ),
     "evolve": _option(
         Evolve | None,

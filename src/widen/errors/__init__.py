@@ -51,6 +51,7 @@ WidenError
 │   ├── SparkUnavailable · UnsupportedSpark · PackageMissing   Spark or a package is missing or too old
 │   ├── EngineUnsuitable    the call needs Spark, and the caller does not want it
 │   ├── SourceError         the source of an ingestion cannot be used
+│   │   ├── SourceContentError   what a file holds cannot be loaded
 │   │   └── SourceChanged   a file changed while it was read
 │   ├── FilesChanged        files have changed since they were loaded
 │   ├── EvolutionRefused · LimitExceeded · TooManyKeys   the policy or a limit does not allow what a batch needs

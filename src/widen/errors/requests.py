@@ -162,6 +162,12 @@ class SourceError(RequestError):
     hint = "{fix}"
 
 
+class SourceContentError(SourceError):
+    """What a file of the source holds cannot be loaded: another separator, or a type that no column can have."""
+
+    code = "WIDEN_SOURCE_CONTENT"
+
+
 class SourceChanged(SourceError):
     """A file of the source changed between its listing and the end of the reading."""
 
@@ -192,16 +198,21 @@ class TooManyKeys(RequestError):
     """The objects of a field have so many keys that these are data and not names."""
 
     code = "WIDEN_TOO_MANY_KEYS"
-    template = "{place} more than {limit} keys in this batch ({keys} so far): they are probably data and not names."
+    template = "{place} more than {limit} keys in this batch ({keys}): they are probably data and not names."
     hint = "Nothing was written. {fix}"
 
 
-def too_many_keys(field: str, keys: int, limit: int) -> TooManyKeys:
-    """Return the error for a field, or for the records themselves if the name is empty."""
+def too_many_keys(field: str, keys: int, limit: int, file: str = "") -> TooManyKeys:
+    """Return the error for a field, or for the records themselves if the name is empty.
+
+    Args:
+        file: The file that has most of the keys; empty if that is not known.
+    """
     place = f"The objects of field {field} have" if field else "The records have"
     ways = f"--detect-maps or --pin '{field}=map' reads them as a map, or --exclude leaves it out" if field else ""
     fix = f"{ways}; or raise max_keys (--max-keys)." if ways else "Raise max_keys (--max-keys), or correct the source."
-    return TooManyKeys(place=place, keys=f"{keys:,}", limit=f"{limit:,}", fix=fix)
+    found = f"{keys:,} so far" + (f", most of them in {file}" if file else "")
+    return TooManyKeys(place=place, keys=found, limit=f"{limit:,}", fix=fix)
 
 
 class EvolutionRefused(RequestError):

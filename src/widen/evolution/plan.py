@@ -650,7 +650,20 @@ def find_map(source: Path, observed: FieldObservation) -> MapCandidate | None:
     return MapCandidate(source, len(names), objects)
 
 
-def find_excess_keys(root: RecordObservation, policy: Policy) -> MapCandidate | None:
+@dataclass(frozen=True, slots=True)
+class ExcessKeys:
+    """A field whose objects have more keys than the policy allows.
+
+    Args:
+        file: The file in which most of the keys were seen first; empty if that is not known.
+    """
+
+    source: Path
+    keys: int
+    file: str
+
+
+def find_excess_keys(root: RecordObservation, policy: Policy) -> ExcessKeys | None:
     """Return the first field whose objects have more keys than the policy allows and do not become maps.
 
     In mode freeze no key becomes a column.
@@ -659,7 +672,7 @@ def find_excess_keys(root: RecordObservation, policy: Policy) -> MapCandidate | 
     while levels:
         source, record = levels.pop()
         if len(record) > policy.max_keys and policy.mode_of(source) is not Mode.FREEZE:
-            return MapCandidate(source, len(record), 0)
+            return ExcessKeys(source, len(record), _most_frequent_file(record))
         for key, seen in record.items():
             if seen.records:
                 path = (*source, key)
@@ -667,6 +680,12 @@ def find_excess_keys(root: RecordObservation, policy: Policy) -> MapCandidate | 
                     levels += [(path, inner) for inner in seen.records.values()]
             levels += [((*source, key), inner) for each in seen.maps.values() for inner in each.records.values()]
     return None
+
+
+def _most_frequent_file(record: RecordObservation) -> str:
+    firsts = (seen.first for field in record.values() for seen in field.kinds.values())
+    files = Counter(position[0] for position in firsts if position is not None)
+    return files.most_common(1)[0][0] if files else ""
 
 
 def ensure_keys_are_names(root: RecordObservation, policy: Policy) -> None:
@@ -677,7 +696,7 @@ def ensure_keys_are_names(root: RecordObservation, policy: Policy) -> None:
     """
     excess = find_excess_keys(root, policy)
     if excess is not None:
-        raise too_many_keys(format_path(excess.source), excess.keys, policy.max_keys)
+        raise too_many_keys(format_path(excess.source), excess.keys, policy.max_keys, excess.file)
 
 
 def to_maps(observed: FieldObservation) -> FieldObservation:

@@ -22,7 +22,10 @@ from widen.errors import (
     LimitExceeded,
     PlanChanged,
     PostCommitFailed,
+    SourceChanged,
+    SourceContentError,
     SourceError,
+    TooManyKeys,
     UnmatchedFields,
     WidenError,
 )
@@ -276,56 +279,108 @@ def _has_rows(batch: Batch, written: WrittenBatch, request: BatchRequest) -> boo
     return has_content(written) or (has_table and (bool(batch.bad_files) or request.replaces_rows))
 
 
-def park_files(
-    batch: Batch, request: BatchRequest, target: IngestTarget, open_some: Callable[[Sequence[SourceFile]], Batch]
+def commit_good_files(
+    open_batch: OpenBatch,
+    open_some: Callable[[Sequence[SourceFile]], Batch],
+    request: BatchRequest,
+    target: IngestTarget,
+    after: AfterCommit,
+    *,
+    parks: bool,
+) -> IngestResult | None:
+    """Load a batch as `commit_batch` does, without the files because of which it would be refused.
+
+    Args:
+        open_some: Opens some files of the batch as a batch.
+        parks: Whether a file also stays away that breaks a limit or needs a change that the policy refuses.
+    """
+    is_searched, has_files = parks, False
+
+    def open_good(table: IngestTarget) -> Batch | None:
+        nonlocal has_files
+        batch = open_batch(table)
+        has_files = batch is not None and bool(batch.files)
+        if batch is None or not has_files or not is_searched:
+            return batch
+        return _leave_out_files(batch, request, table, open_some, parks=parks)
+
+    try:
+        return commit_batch(open_good, request, target, after)
+    except (TooManyKeys, SourceContentError):
+        if is_searched or not has_files:
+            raise
+        is_searched = True  # most batches need no search, which takes several passes
+    return commit_batch(open_good, request, request.open_target(), after)
+
+
+def _leave_out_files(
+    batch: Batch,
+    request: BatchRequest,
+    target: IngestTarget,
+    open_some: Callable[[Sequence[SourceFile]], Batch],
+    *,
+    parks: bool,
 ) -> Batch:
     """Return a batch without the files because of which it would be refused; those become bad files of it.
 
     The halves of a refused batch are observed in turn, so that one file among n takes about 2 log n passes. A file
     stays if the batch of all files before it that stay is not refused with it.
 
-    Args:
-        open_some: Opens some files of the batch as a batch.
-
     Raises:
-        LimitExceeded: no file stays, and there is no table yet that could record that.
+        TooManyKeys: the files have too many keys together, but none of them has by itself.
+        WidenError: no file stays, and there is no table yet that could record that.
     """
     staying: list[SourceFile] = []
-    parked: list[BadFile] = []
+    bad: list[BadFile] = []
     first: WidenError | None = None
     pending = [list(batch.files)]
     while pending:
         files = pending.pop()
-        refusal = _find_refusal(open_some([*staying, *files]), request, target) if files else None
+        refusal = _find_refusal(open_some([*staying, *files]), request, target, parks=parks) if files else None
         if refusal is None:
             staying += files
         elif len(files) > 1:
             pending += [files[len(files) // 2 :], files[: len(files) // 2]]
         else:
+            is_alone = not (isinstance(refusal, TooManyKeys) and staying)
+            if not is_alone and _find_refusal(open_some(files), request, target, parks=False) is None:
+                raise refusal  # no file has too many keys, but all together
             first = first or refusal
-            file, reason = files[0], refusal.message.rstrip(".")
-            parked.append(BadFile(file.path, reason, file.size_bytes, file.modified_ms, file.content, is_parked=True))
+            file, reason = files[0], _find_reason(refusal)
+            bad.append(BadFile(file.path, reason, file.size_bytes, file.modified_ms, file.content, is_parked=parks))
     if first is None:
         return batch
-    if not staying and target.version is None:
+    if not staying and target.version is None and not request.may_be_empty:
         raise first
     rest = open_some(staying)
-    return cast(Batch, replace(cast(Any, rest), bad_files=(*batch.bad_files, *parked)))
+    return cast(Batch, replace(cast(Any, rest), bad_files=(*batch.bad_files, *bad)))
 
 
-def _find_refusal(batch: Batch, request: BatchRequest, target: IngestTarget) -> WidenError | None:
+def _find_reason(refusal: WidenError) -> str:
+    """Return why a file is left out, without its name."""
+    return str(refusal.fields["reason"]) if isinstance(refusal, SourceContentError) else refusal.message.rstrip(".")
+
+
+def _find_refusal(batch: Batch, request: BatchRequest, target: IngestTarget, *, parks: bool) -> WidenError | None:
     """Return why a batch would be refused; None if it would not. Nothing is written."""
     ensure_paths_hide_nothing(batch, request.policy)
     target = target.with_file_fields(batch.names)
-    with unchanged_files(batch.spark, batch.files):
-        observed = batch.prior_observation(target.schema, target.policy)
-        planned = plan_batch(batch, target, observed)
     try:
-        ensure_plan_allowed(planned.plan, replace(request, plan_hash=None, is_strict=False))
-        request.limits.ensure_fulfilled(planned.plan, planned.result.seen)
-        if batch.files and planned.result.seen.corrupt:
-            ensure_has_records(batch, planned)
+        with unchanged_files(batch.spark, batch.files):
+            observed = batch.prior_observation(target.schema, target.policy)
+            planned = plan_batch(batch, target, observed)
+        if parks:
+            ensure_plan_allowed(planned.plan, replace(request, plan_hash=None, is_strict=False))
+            request.limits.ensure_fulfilled(planned.plan, planned.result.seen)
+            if batch.files and planned.result.seen.corrupt:
+                ensure_has_records(batch, planned)
+    except SourceChanged:
+        raise
+    except (TooManyKeys, SourceContentError) as error:
+        return error
     except (EvolutionRefused, LimitExceeded, SourceError) as error:
+        if not parks:
+            raise
         return error
     return None
 

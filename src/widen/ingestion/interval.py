@@ -23,11 +23,11 @@ from widen.ingestion.commit_batch import (
     BatchRequest,
     OnEvent,
     commit_batch,
+    commit_good_files,
     ensure_has_records,
     ensure_has_texts,
     ensure_matched,
     ensure_paths_hide_nothing,
-    park_files,
     parse_share,
     persist_if_reread,
     plan_batch,
@@ -250,8 +250,9 @@ def ingest(
             also a folder above the given path. If records already have a field ``key``, the field of the folder gets
             another name.
         source_columns: Whether to add the columns ``_source_file`` and ``_loaded_at``.
-        skip_bad_files: Whether to leave out files that cannot be read (damaged Parquet, truncated gzip) and name them
-            in the quarantine; otherwise the first such file is an error.
+        skip_bad_files: Whether to leave out files that cannot be loaded (damaged Parquet, truncated gzip, a CSV file
+            with another separator, keys that are data) and name them in the quarantine; otherwise such a file is an
+            error.
         evolve: ``widen`` changes columns in place where that is exact and otherwise adds columns; ``split`` only adds
             columns; ``freeze`` adds nothing and keeps what does not fit as JSON text; ``fail`` refuses a batch that
             needs changes. The default is ``widen``.
@@ -358,12 +359,12 @@ def ingest(
 
         def choose_files(table: IngestTarget) -> Batch | None:
             choice.target = table
-            batch = open_batch(reader, session, persisted, choice)
-            if batch is not None and park_over_limit and choice.open_some is not None:
-                batch = park_files(batch, request, table, choice.open_some)
-            return batch
+            return open_batch(reader, session, persisted, choice)
 
-        result = commit_batch(choose_files, request, target, after)
+        if reader.skips_bad_files:
+            result = commit_good_files(choose_files, choice.open_some, request, target, after, parks=park_over_limit)
+        else:
+            result = commit_batch(choose_files, request, target, after)
         if result is None:
             target = choice.target
             plan = Plan((), target.schema or StructType())

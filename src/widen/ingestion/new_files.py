@@ -155,7 +155,7 @@ class FileChoice:
             tried again.
         hash_files: Adds hashes of their contents to files, by which they are compared; None to compare size and time.
         own: What the ingestion writes, by the name of the option; see `check_source`.
-        open_some: Opens some of the files as a batch; None before the files are chosen, or without files.
+        open_chosen: Opens some of the files as a batch; None before the files are chosen, or without files.
     """
 
     target: IngestTarget
@@ -165,7 +165,7 @@ class FileChoice:
     hash_files: Callable[[SourceFiles], SourceFiles] | None = None
     comparison: FileComparison = NO_COMPARISON
     own: Mapping[str, str] = field(default_factory=dict)
-    open_some: Callable[[Sequence[SourceFile]], Batch] | None = None
+    open_chosen: Callable[[Sequence[SourceFile]], Batch] | None = None
 
     def __call__(self, source: SourceFiles) -> SourceFiles:
         """Return the files to load.
@@ -189,6 +189,11 @@ class FileChoice:
             return source
         # Without roots Spark reads exactly these files; a root would bring back the others below it.
         return replace(source, roots=(), files=tuple(file for file in source.files if file.path not in skipped))
+
+    def open_some(self, files: Sequence[SourceFile]) -> Batch:
+        """Return some of the files that were chosen as a batch."""
+        assert self.open_chosen is not None
+        return self.open_chosen(files)
 
     def _loads(self) -> Sequence[Load]:
         """Return the loads of the table; where the choice does not depend on them, a damaged record has none."""
@@ -219,7 +224,7 @@ def open_batch(reader: BatchReader, spark: SparkSession, source: IngestSource, c
     files = choice(reader.find_files(spark, source, may_be_empty=choice.is_new))
     if choice.is_new and not any(file.size_bytes for file in files.files):
         return None
-    choice.open_some = lambda some: reader.open_files(spark, replace(files, roots=(), files=tuple(some)))
+    choice.open_chosen = lambda some: reader.open_files(spark, replace(files, roots=(), files=tuple(some)))
     return reader.open_files(spark, files)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from os import PathLike
 from typing import Any, TypeAlias
 
@@ -21,6 +22,7 @@ from widen.ingestion.commit_batch import (
     BatchRequest,
     OnEvent,
     commit_batch,
+    commit_good_files,
     parse_share,
     persist_if_reread,
 )
@@ -246,7 +248,11 @@ class _StreamWork:
         with nullcontext(rows) if self.lists_files else persist_if_reread(rows, target, self.after) as source:
             reader = self.reader.for_table(target.schema)
             batch = reader.open_new_files(spark, source) if self.lists_files else reader.open(spark, source)
-            result = commit_batch(lambda _: batch, request, target, self.after)
+            if reader.skips_bad_files and batch is not None and batch.files:
+                open_some = partial(reader.open_some, spark)
+                result = commit_good_files(lambda _: batch, open_some, request, target, self.after, parks=False)
+            else:
+                result = commit_batch(lambda _: batch, request, target, self.after)
             if self.on_interval and result is not None and result.version is not None:
                 with after_commit(request.table.location, result.version):
                     self.on_interval(result)

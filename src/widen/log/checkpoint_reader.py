@@ -34,6 +34,7 @@ from widen.log.file_list import (
 from widen.log.log_replay import FileActionReader, LogPiece, split_into_pieces, vector_column
 from widen.log.log_segment import SIDECARS, Checkpoint, is_classic_name
 from widen.log.log_store import FileEntry, LogStore
+from widen.log.parquet_footers import ensure_chunks_readable, read_statistics
 from widen.model.lazy_module import import_lazily
 from widen.model.types import AtomicType, DataType, DecimalType, Field, StructType
 from widen.protocol.actions import Remove, Sidecar
@@ -174,6 +175,7 @@ def _open_parquet(store: LogStore, path: str) -> Iterator[pq.ParquetFile]:
                 pre_buffer=False,
                 coerce_int96_timestamp_unit=INT96.unit,
             )
+            ensure_chunks_readable(file.metadata)
             ensure_form(path, file, source.seek(0, io.SEEK_END))
             yield file
         except _UNREADABLE as error:
@@ -184,10 +186,10 @@ def _leaves(file: pq.ParquetFile, *columns: str) -> list[str]:
     """Return the leaves below columns; none below one without a value in any row group."""
     metadata, found = file.metadata, list[str]()
     paths = _paths(file)
-    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    groups = range(metadata.num_row_groups)
     for column in columns:
         below = {number: path for number, path in enumerate(paths) if _is_below(path, column)}
-        if any(_has_values(group.column(number)) for number in below for group in groups):
+        if any(_has_values(metadata, group, number) for number in below for group in groups):
             found += below.values()
     return found
 
@@ -201,8 +203,8 @@ def _groups(file: pq.ParquetFile, leaves: Collection[str]) -> list[int]:
     """Return the numbers of the row groups that have a value in any of these leaves."""
     metadata = file.metadata
     columns = [number for number, path in enumerate(_paths(file)) if path in leaves]
-    groups = ((number, metadata.row_group(number)) for number in range(metadata.num_row_groups))
-    return [number for number, group in groups if any(_has_values(group.column(n)) for n in columns)]
+    groups = range(metadata.num_row_groups)
+    return [group for group in groups if any(_has_values(metadata, group, number) for number in columns)]
 
 
 def _all_leaves(file: pq.ParquetFile, column: str) -> list[str]:
@@ -213,10 +215,11 @@ def _is_below(path: str, column: str) -> bool:
     return path == column or path.startswith(column + ".")
 
 
-def _has_values(chunk: pq.ColumnChunkMetaData) -> bool:
-    statistics = chunk.statistics
-    has_count = statistics is not None and statistics.has_null_count
-    return not has_count or statistics.null_count < chunk.num_values
+def _has_values(metadata: pq.FileMetaData, group: int, number: int) -> bool:
+    statistics = read_statistics(metadata, group, number)
+    if statistics is None or not statistics.has_null_count:
+        return True
+    return bool(statistics.null_count < metadata.row_group(group).column(number).num_values)
 
 
 def _rows(file: pq.ParquetFile, *columns: str) -> Iterator[dict[str, Any]]:
@@ -271,8 +274,7 @@ def _lacks_stats(file: pq.ParquetFile) -> bool:
     if "add.stats" not in numbers or "add.path" not in numbers:
         return True
     for number in range(metadata.num_row_groups):
-        group = metadata.row_group(number)
-        paths, stats = (group.column(numbers[name]).statistics for name in ("add.path", "add.stats"))
+        paths, stats = (read_statistics(metadata, number, numbers[name]) for name in ("add.path", "add.stats"))
         if paths is None or stats is None or stats.null_count != paths.null_count:
             return True
     return False

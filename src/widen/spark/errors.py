@@ -20,6 +20,7 @@ from widen.errors import (
     JobFailed,
     NotNullViolated,
     ReplaceWhereMismatch,
+    SourceContentError,
     SourceError,
     StorageError,
     StringTooLong,
@@ -137,7 +138,7 @@ _UNREADABLE_RANGE = re.compile(
     + "|".join(map(re.escape, (RESTORE_FILE, CLOSE_QUOTE, SHORTEN_RECORD, CONVERT_FILE, SET_ENCODING)))
     + ")"
 )
-_UNUSABLE_SOURCE = re.compile(r"\[WIDEN_SOURCE_UNUSABLE\] (.+?): ([^.\n]+)\. ([^\n]+)")
+_UNUSABLE_SOURCE = re.compile(r"\[WIDEN_SOURCE_(UNUSABLE|CONTENT)\] (.+?): ([^.\n]+)\. ([^\n]+)")
 _UNREADABLE_STORE = re.compile(r"\[WIDEN_STORAGE\] (.+?): ([^\n]+?)\. ([^\n]+)")
 _ENVIRONMENT_FAILURE = re.compile(rf"\[FAILED_READ_FILE[.\w]*\].*?file (\S+?)\.?(?=\s|$).*?({_TEXTS})", re.DOTALL)
 _SENT_ERROR = re.compile(_SENT + r" (\w+) ")
@@ -304,7 +305,8 @@ def _environment_failure(match: re.Match[str]) -> WidenError:
 
 
 def _source_error(match: re.Match[str]) -> WidenError:
-    return SourceError(source=match[1], reason=match[2], fix=match[3])
+    kind = SourceContentError if match[1] == "CONTENT" else SourceError
+    return kind(source=match[2], reason=match[3], fix=match[4])
 
 
 def _disk_full_error(match: re.Match[str]) -> WidenError:

@@ -8,6 +8,7 @@ import os
 import random
 import re
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from pyiceberg.catalog.sql import SqlCatalog
 
 import widen
+from support.bad_files import column, parquet
 from support.iceberg_files import append_deletes, deletion_vector, position_deletes
 from support.without_spark import run_without_spark as run
 from widen.errors import CorruptFile, InvalidOption, StorageError
@@ -813,7 +815,7 @@ def test_an_error_in_another_process_arrives(tmp_path: Path) -> None:
     [
         ("a.json.lz4", b"packed", "the files have an unusual compression"),
         ("a.orc", b"ORC", "its readers read orc files"),
-        ("a.parquet", b"PAR1", "Arrow cannot read file:"),
+        ("a.parquet", parquet(column([timedelta(1)], pa.duration("us"))), "of the type duration"),
     ],
 )
 def test_what_needs_spark_says_why(tmp_path: Path, name: str, content: bytes, reason: str) -> None:

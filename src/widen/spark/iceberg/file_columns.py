@@ -28,6 +28,7 @@ from widen.protocol.actions import Add
 from widen.protocol.column_mapping import COLUMN_ID, NAME, PHYSICAL_NAME, physical_name
 from widen.protocol.parquet_files import is_legacy
 from widen.spark.arrow_types import count_up, to_arrow_schema
+from widen.spark.errors import environment_error
 from widen.spark.read.deleted_rows import ROW, to_bitmap
 from widen.spark.read.local_rows import NotLocal, convert_column, position_flags
 from widen.spark.read.physical_types import Names, field_id, names_of_columns, read_files, with_field_id
@@ -478,18 +479,29 @@ def _open_batches(
     """Yield the batches of a file, each with the position of its first row.
 
     Args:
-        is_exact: Whether to refuse dates and times that Spark counts in the Julian calendar.
+        is_exact: Whether to refuse what Spark reads in another way: dates and times that it counts in the Julian
+            calendar, and what only it reads.
         choose: Returns the columns to read, by those of the file; None for all.
+
+    Raises:
+        NotLocal: only Spark can read the file exactly.
+        CorruptFile: the file is missing, or damaged.
     """
     first = 0
-    ensure_regular(path)
-    with io.new_input(path).open() as stream:
-        file = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
-        if is_exact and (is_legacy(file.metadata.metadata) or _has_int96(file.metadata)):
-            raise NotLocal(f"{path} may have dates of the Julian calendar")
-        for batch in file.iter_batches(_BATCH_ROWS, columns=choose(file.schema_arrow)):
-            yield first, batch
-            first += batch.num_rows
+    try:
+        ensure_regular(path)
+        with io.new_input(path).open() as stream:
+            file = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
+            if is_exact and (is_legacy(file.metadata.metadata) or _has_int96(file.metadata)):
+                raise NotLocal(f"{path} may have dates of the Julian calendar")
+            for batch in file.iter_batches(_BATCH_ROWS, columns=choose(file.schema_arrow)):
+                yield first, batch
+                first += batch.num_rows
+    except (pa.ArrowException, OSError) as error:
+        if is_exact and isinstance(error, pa.ArrowNotImplementedError):
+            raise NotLocal(f"Arrow cannot read {path}") from error
+        damage = CorruptFile(path=path, reason=_reason(error), fix=_FIX_FILE)
+        raise environment_error(path, error) or damage from error
 
 
 def _has_int96(metadata: pq.FileMetaData) -> bool:

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from widen.errors import CorruptFile, InvalidOption
+from widen.errors import InvalidOption
 from widen.iceberg.scan_plan import IcebergScan
 from widen.model.column_path import leaves
 from widen.model.display import size_text
@@ -326,5 +326,5 @@ class RowSearch:
                     chosen = pa.repeat(pa.scalar(True), len(rows)) if test is None else one_array(test(rows))
                     if pc.any(chosen).as_py():
                         yield key, positions.filter(chosen), rows.filter(chosen)
-            except (CorruptFile, InvalidOption, pa.ArrowException) as error:
+            except (InvalidOption, pa.ArrowException) as error:
                 raise NotLocal(f"Arrow cannot read {file.path}") from error

@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 
 from widen.errors import WidenError
 from widen.evolution.policy import Policy
+from widen.log.parquet_footers import ensure_chunks_readable
 from widen.model.types import StructType
 from widen.proof.canonical import (
     EXTENSION_MARK,
@@ -718,6 +719,8 @@ def _read_columns(
         given: The fields that the records get from their file, with the value that all of them have.
     """
     footer = file.metadata
+    if footer.num_row_groups > 1:
+        ensure_chunks_readable(footer)
     # The first row group begins at the start of the file, whatever stands before it.
     begins = [0, *(_begin_of(footer.row_group(number)) for number in range(1, footer.num_row_groups))]
     groups = [number for number, begin in enumerate(begins[: footer.num_row_groups]) if start <= begin < end]

@@ -27,6 +27,7 @@ from pyroaring import BitMap64
 from widen.errors import EngineUnsuitable, InvalidOption
 from widen.log.file_list import to_adds
 from widen.log.log_store import LogStore
+from widen.log.parquet_footers import ensure_chunks_readable
 from widen.log.snapshot import Snapshot
 from widen.model.types import (
     ArrayType,
@@ -166,7 +167,10 @@ class LocalScan:
             file = pq.ParquetFile(opened, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
             if is_legacy(file.metadata.metadata):
                 raise NotLocal(f"{add.path} has dates of the Julian calendar")
-            yield file
+            try:
+                yield file
+            except pa.ArrowNotImplementedError as error:
+                raise NotLocal(f"Arrow cannot read {add.path}") from error
 
     def _stored_names(self, file: pq.ParquetFile) -> list[str] | None:
         """Return the names of the columns to read; None for all, because PyArrow takes a dot for a path."""
@@ -265,10 +269,12 @@ def digest_locally(snapshot: Snapshot) -> TableDigest:
 
 def _batches(file: pq.ParquetFile, rows: RowSlice) -> Iterator[tuple[int, pa.Table]]:
     """Yield the batches of the row groups of a slice, each with the position of its first row in the file."""
-    position = 0
+    position, is_whole = 0, not rows.first_byte and rows.end_byte is None
+    if not is_whole:
+        ensure_chunks_readable(file.metadata)
     for number in range(file.metadata.num_row_groups):
         group = file.metadata.row_group(number)
-        begin, first = _first_byte(group), position
+        begin, first = 0 if is_whole else _first_byte(group), position
         position += group.num_rows
         if begin < rows.first_byte or (rows.end_byte is not None and begin >= rows.end_byte):
             continue

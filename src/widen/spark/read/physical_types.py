@@ -23,6 +23,7 @@ import pyarrow as pa
 from widen.errors import CorruptFile, FileMissing, WidenError
 from widen.errors.tables import first_line, missing_data_file
 from widen.log.log_store import LogStore
+from widen.log.parquet_footers import ensure_chunks_readable, read_statistics
 from widen.log.snapshot import Snapshot
 from widen.model.column_path import ELEMENT, KEY, VALUE, Path
 from widen.model.lazy_module import import_lazily
@@ -53,6 +54,7 @@ from widen.protocol.column_mapping import COLUMN_ID, ID, PHYSICAL_NAME, physical
 from widen.protocol.file_statistics import ColumnStatistics, encode_statistics
 from widen.protocol.parquet_files import file_tag, is_ambiguous, is_legacy
 from widen.protocol.type_widening import is_widening
+from widen.spark.errors import environment_error
 from widen.spark.ship import freeze_imports
 
 if TYPE_CHECKING:
@@ -118,7 +120,7 @@ def read_footer(store: LogStore, columns: frozenset[Path], path: str) -> Footer:
         CorruptFile: the file is not Parquet.
     """
     with open_data_file(store, path) as file:
-        return footer_of(pq.read_metadata(file), columns)
+        return footer_of(_read_metadata(file), columns)
 
 
 def read_leaf_footer(store: LogStore, path: str) -> LeafFooter:
@@ -131,11 +133,17 @@ def read_leaf_footer(store: LogStore, path: str) -> LeafFooter:
         CorruptFile: the file is not Parquet.
     """
     with open_data_file(store, path) as file:
-        metadata = pq.read_metadata(file)
-    all_leaves = list(leaf_paths(metadata.schema.to_arrow_schema()))
-    counts = ((leaf, count_non_null(metadata, index)) for index, leaf in enumerate(all_leaves))
-    values = {leaf: count for leaf, count in counts if count is not None}
-    return LeafFooter(footer_of(metadata, frozenset(all_leaves)).stats, values)
+        metadata = _read_metadata(file)
+        all_leaves = list(leaf_paths(metadata.schema.to_arrow_schema()))
+        counts = ((leaf, count_non_null(metadata, index)) for index, leaf in enumerate(all_leaves))
+        values = {leaf: count for leaf, count in counts if count is not None}
+        return LeafFooter(footer_of(metadata, frozenset(all_leaves)).stats, values)
+
+
+def _read_metadata(file: BinaryIO) -> pq.FileMetaData:
+    metadata = pq.read_metadata(file)
+    ensure_chunks_readable(metadata)
+    return metadata
 
 
 def footer_of(metadata: pq.FileMetaData, columns: frozenset[Path], partition_by: Collection[str] = ()) -> Footer:
@@ -168,10 +176,10 @@ def count_non_null(metadata: pq.FileMetaData, index: int) -> int | None:
     """
     total = 0
     for group in range(metadata.num_row_groups):
-        chunk = metadata.row_group(group).column(index)
-        if chunk.statistics is None or not chunk.statistics.has_null_count:
+        statistics = read_statistics(metadata, group, index)
+        if statistics is None or not statistics.has_null_count:
             return None
-        total += chunk.num_values - chunk.statistics.null_count
+        total += metadata.row_group(group).column(index).num_values - statistics.null_count
     return total
 
 
@@ -210,9 +218,10 @@ def _leaves_below(data_type: Any, path: Path) -> Iterator[tuple[Path, Any]]:
 
 def _merge_row_groups(metadata: Any, index: int) -> ColumnStatistics | None:
     """Return the statistics of one leaf over all row groups; None if the file has no rows."""
-    parts = [metadata.row_group(group).column(index).statistics for group in range(metadata.num_row_groups)]
-    if not parts or any(part is None for part in parts):
-        return ColumnStatistics() if parts else None
+    groups = range(metadata.num_row_groups)
+    parts = [part for group in groups if (part := read_statistics(metadata, group, index)) is not None]
+    if len(parts) < len(groups) or not groups:
+        return ColumnStatistics() if groups else None
     nulls = sum(part.null_count for part in parts) if all(part.has_null_count for part in parts) else None
     filled = [part for part in parts if part.num_values]
     if not filled or not all(part.has_min_max for part in filled):
@@ -247,9 +256,10 @@ def open_data_file(store: LogStore, path: str) -> Iterator[BinaryIO]:
             yield file
     except FileMissing as error:
         raise missing_data_file(path) from error
-    except pa.ArrowException as error:
+    except (pa.ArrowException, OSError) as error:  # Arrow has errors of both kinds for damaged files
         fix = "Restore the file from a backup; its content is unknown."
-        raise CorruptFile(path=path, reason=first_line(error), fix=fix) from error
+        damage = CorruptFile(path=path, reason=first_line(error), fix=fix)
+        raise environment_error(path, error) or damage from error
 
 
 def read_files(

@@ -19,9 +19,9 @@ import msgspec
 import pyarrow as pa
 import pyarrow.csv
 
-from widen.errors import CorruptFile, InvalidOption, SourceError
+from widen.errors import CorruptFile, InvalidOption, SourceContentError
 from widen.json.document import BOM, MAX_RECORD_BYTES
-from widen.spark.errors import CLOSE_QUOTE, SET_ENCODING
+from widen.spark.errors import CLOSE_QUOTE, RESTORE_FILE, SET_ENCODING
 from widen.spark.source.file_ranges import RefusedTexts, TextGroup, as_raw_records, record_too_long, size_limit_text
 
 _BOOLEANS = {"true": True, "false": False}
@@ -129,11 +129,11 @@ def ensure_splittable(path: str, dialect: CsvDialect) -> None:
     """Check that a large file can be read in parts.
 
     Raises:
-        SourceError: a line break is not a single byte in its encoding.
+        SourceContentError: a line break is not a single byte in its encoding.
     """
     if not is_splittable(dialect):
         reason = f"the file is too large to be read in {dialect.encoding}"
-        raise SourceError(source=path, reason=reason, fix="Convert it to UTF-8, or split it.")
+        raise SourceContentError(source=path, reason=reason, fix="Convert it to UTF-8, or split it.")
 
 
 def to_utf8(data: bytes, dialect: CsvDialect) -> bytes | None:
@@ -455,8 +455,9 @@ def read_header(data: bytes, dialect: CsvDialect, path: str) -> Header:
         path: The file, for errors.
 
     Raises:
-        SourceError: the table has none of the fields, so that the line is probably a record of a file without header.
-        CorruptFile: a quote of the header is not closed, or the header is not in the encoding.
+        SourceContentError: the table has none of the fields, so that the line is probably a record of a file without
+            header.
+        CorruptFile: a quote of the header is not closed, the header is not in the encoding, or it has only NULs.
     """
     data = data.removeprefix(BOM)
     start = len(data) - len(data.lstrip(b"\r\n"))
@@ -473,6 +474,8 @@ def read_header(data: bytes, dialect: CsvDialect, path: str) -> Header:
     csv.field_size_limit(max(csv.field_size_limit(), len(first) + 1))
     # Without a header, only the number of fields counts; the row itself is then refused.
     text = first.decode(errors="replace").replace("\0", "")
+    if first and not text:
+        raise CorruptFile(path=path, reason="its first line has only NULs", fix=RESTORE_FILE)
     reader = csv.reader(
         [text],
         delimiter=dialect.separator,
@@ -485,7 +488,8 @@ def read_header(data: bytes, dialect: CsvDialect, path: str) -> Header:
     if not dialect.header:
         return Header([f"_c{at}" for at in range(len(fields))], data, line)
     if dialect.known and fields and dialect.known.isdisjoint(map(fold_name, fields)):
-        raise SourceError(source=path, reason="the table has none of the fields in its first line", fix=_HEADER_FIX)
+        reason = "the table has none of the fields in its first line"
+        raise SourceContentError(source=path, reason=reason, fix=_HEADER_FIX)
     rest = b"" if line_end is None else data[line_end.end() :]
     return Header(_unique_names(fields), rest, line + count_lines(data[: len(data) - len(rest)]))
 

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from widen.errors import CorruptFile, InvalidOption
+from widen.errors import CorruptFile, InvalidOption, SourceContentError, WidenError
 from widen.evolution.plan import BadFile
 from widen.json.document import MAX_RECORD_BYTES
 from widen.json.field_rules import LOADED_AT, SIGN, FileFields
@@ -41,7 +41,15 @@ from widen.spark.source.csv_texts import (
     read_csv_ranges,
     small_csv_ranges,
 )
-from widen.spark.source.file_ranges import RAW_SCHEMA, RawTexts, can_read, is_small, small_ranges
+from widen.spark.source.file_ranges import (
+    RAW_SCHEMA,
+    RawTexts,
+    are_few,
+    can_read,
+    is_small,
+    read_here,
+    small_ranges,
+)
 from widen.spark.source.json_texts import (
     JsonFiles,
     ensure_json_options,
@@ -173,6 +181,11 @@ class BatchReader:
         source = choose_files(listed, self.format, self.options) or SourceFiles((), tuple(listed))
         return self.open_files(spark, source) if any(file.size_bytes for file in source.files) else None
 
+    def open_some(self, spark: SparkSession, files: Sequence[SourceFile]) -> Batch:
+        """Return some of the files of a micro-batch as a batch."""
+        source = choose_files(files, self.format, self.options) or SourceFiles((), tuple(files))
+        return self.open_files(spark, source)
+
     def open_files(self, spark: SparkSession, source: SourceFiles) -> Batch:
         """Return files as a batch.
 
@@ -218,26 +231,34 @@ class BatchReader:
             max_record_bytes=self.max_record_bytes,
         )
 
-    def _find_probe(self, spark: SparkSession, source: SourceFiles) -> Callable[[SourceFiles], None] | None:
-        """Return what reads all of the files once, to find those that cannot be read; None if Spark does."""
+    def _find_probe(self, spark: SparkSession, source: SourceFiles) -> Probe:
+        """Return what reads all of the files once, to find those that cannot be read."""
         if not source.format.is_typed:
             return partial(self._probe, spark)
         if not (is_local(spark) and source.format is FileFormat.PARQUET and can_read(spark, source.files)):
-            return None
-        from widen.spark.typed.parquet_batch import can_read_all
+            return partial(_probe_columns, spark)
+        return partial(_probe_parquet, spark)
 
-        if can_read_all(source.files):
-            return lambda _: None
-        require_spark(spark, "its readers say what is wrong with a file")
-        return None
+    def _probe(self, spark: SparkSession, source: SourceFiles) -> dict[str, WidenError]:
+        """Return why files cannot be read, by their paths: all of them in this process, else the first one."""
+        is_few = all(map(is_small, source.files)) and are_few(spark, source.files)
+        faults: dict[str, WidenError] = {}
+        for files in [(file,) for file in source.files] if is_few else [source.files]:
+            some = replace(source, roots=(), files=files)
+            faults |= _find_fault(some, partial(self._read_texts, spark, some, source))
+        return faults
 
-    def _probe(self, spark: SparkSession, source: SourceFiles) -> None:
-        """Read all texts of files once.
+    def _read_texts(self, spark: SparkSession, source: SourceFiles, whole: SourceFiles) -> None:
+        """Read all texts of some files once.
+
+        Args:
+            whole: All files of the source, which are read alike.
 
         Raises:
             CorruptFile: one of them cannot be read.
+            SourceContentError: one of them is not like the others.
         """
-        readers = self._text_readers(spark, source)
+        readers = self._text_readers(spark, source, whole)
         if readers.ranges is not None:
             for _ in read_record_groups([readers.ranges], self.max_record_bytes):
                 pass
@@ -248,10 +269,10 @@ class BatchReader:
             return
         checked.write.format("noop").mode("overwrite").save()
 
-    def _text_readers(self, spark: SparkSession, source: SourceFiles) -> TextReaders:
+    def _text_readers(self, spark: SparkSession, source: SourceFiles, whole: SourceFiles | None = None) -> TextReaders:
         is_few = all(map(is_small, source.files))
         if source.format is FileFormat.CSV:
-            is_tabbed = all(".tsv" in file.path.lower() for file in source.files)
+            is_tabbed = all(".tsv" in file.path.lower() for file in (whole or source).files)
             dialect = parse_dialect(
                 self.options,
                 detects=self.detects,
@@ -379,8 +400,10 @@ def _read_all(limit: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Reco
 
 
 def _empty_batch(spark: SparkSession, source: SourceFiles) -> TextBatch:
-    readers = TextReaders(partial(spark.createDataFrame, [], RAW_SCHEMA))
-    return TextBatch(spark, readers, source.name, source.left_out)
+    def read() -> RawTexts:
+        return read_here(spark, ()) if is_local(spark) else spark.createDataFrame([], RAW_SCHEMA)
+
+    return TextBatch(spark, TextReaders(read), source.name, source.left_out)
 
 
 @contextmanager
@@ -427,41 +450,76 @@ _ORIGIN = pa.schema(zip(ORIGIN_FIELDS, (pa.string(), pa.string(), pa.int64(), pa
 _COLUMNS = "{} string, {} string, {} bigint, {} string".format(*ORIGIN_FIELDS)
 
 
-def split_bad_files(
-    spark: SparkSession, source: SourceFiles, probe: Callable[[SourceFiles], None] | None = None
-) -> tuple[SourceFiles, tuple[BadFile, ...]]:
+Probe: TypeAlias = Callable[[SourceFiles], Mapping[str, WidenError]]
+"""Reads files once, and returns why some of them cannot be read, by their paths; empty if all can."""
+
+
+def split_bad_files(spark: SparkSession, source: SourceFiles, probe: Probe) -> tuple[SourceFiles, tuple[BadFile, ...]]:
     """Return the files that can be read, and those that cannot. All files that may be damaged are read once.
 
     A file that changed since it was listed cannot be read.
 
     Args:
-        probe: Reads all texts of files once, to find those that cannot be read; None for files with types.
+        probe: Reads the files. Where it finds only the first bad one, the others are read again without it.
 
     Raises:
         SourceError: the files cannot be used for another reason.
     """
     bad: dict[str, BadFile] = {}
     while True:
-        # Spark names only the first file that it cannot read, so the others are read again without it.
         left = [file for file in source.files if file.path not in bad]
-        suspects = [file for file in left if file.size_bytes]
-        try:
-            with translate_spark_errors():
-                some = replace(source, files=tuple(suspects))
-                if suspects and probe is not None:
-                    probe(some)
-                for rows in _rows(spark, some) if suspects and probe is None else ():
-                    rows.write.format("noop").mode("overwrite").save()
-        except CorruptFile as error:
-            key = decode_file_key(str(error.fields["path"]))
-            file = next((file for file in suspects if source_file_key(file.path) == key), None)
-            if file is None:
-                raise
-            # A file that is still being written looks damaged as well. That it changed is the true reason.
-            bad |= _changed_files(spark, [file]) or {file.path: _bad_file(file, str(error.fields["reason"]))}
-            continue
-        bad |= _changed_files(spark, left)
-        return replace(source, files=tuple(file for file in left if file.path not in bad)), tuple(bad.values())
+        suspects = tuple(file for file in left if file.size_bytes)
+        faults = probe(replace(source, files=suspects)) if suspects else {}
+        found = [file for file in left if file.path in faults]
+        if not found:
+            break
+        # A file that is still being written looks damaged as well. That it changed is the true reason.
+        bad |= {file.path: _bad_file(file, str(faults[file.path].fields["reason"])) for file in found}
+        bad |= _changed_files(spark, found)
+    bad |= _changed_files(spark, left)
+    return replace(source, files=tuple(file for file in left if file.path not in bad)), tuple(bad.values())
+
+
+def _find_fault(source: SourceFiles, read: Callable[[], object]) -> dict[str, WidenError]:
+    """Return why the first file that a call cannot read is bad, by its path; empty if it reads all files.
+
+    Raises:
+        CorruptFile: a file cannot be read that is not one of the source.
+        SourceContentError: the files cannot be used together.
+    """
+    try:
+        with translate_spark_errors():
+            read()
+    except (CorruptFile, SourceContentError) as error:
+        key = decode_file_key(str(error.fields["path" if isinstance(error, CorruptFile) else "source"]))
+        file = next((file for file in source.files if source_file_key(file.path) == key), None)
+        if file is None:
+            raise
+        return {file.path: error}
+    return {}
+
+
+def _probe_parquet(spark: SparkSession, source: SourceFiles) -> Mapping[str, WidenError]:
+    """Return why Parquet files cannot be read, as this process finds it, or Spark where Arrow cannot tell."""
+    from widen.spark.typed.parquet_batch import find_bad_parquet
+
+    try:
+        return find_bad_parquet(source.files) if is_local(spark) else _probe_columns(spark, source)
+    except NotLocal as error:
+        require_spark(spark, str(error))
+        return _probe_columns(spark, source)
+
+
+def _probe_columns(spark: SparkSession, source: SourceFiles) -> Mapping[str, WidenError]:
+    """Return why files cannot be read, as Spark finds it: those whose schemas it cannot read, or the first one."""
+    from widen.spark.typed.typed_records import find_bad_schemas, read_columnar
+
+    def read() -> None:
+        for records in read_columnar(spark, source, FileFields(False, None)):
+            records.frame.write.format("noop").mode("overwrite").save()
+
+    found = _find_fault(source, read)
+    return found and {**find_bad_schemas(spark, source), **found}
 
 
 def _changed_files(spark: SparkSession, files: Sequence[SourceFile]) -> dict[str, BadFile]:
@@ -472,13 +530,6 @@ def _changed_files(spark: SparkSession, files: Sequence[SourceFile]) -> dict[str
 
 def _bad_file(file: SourceFile, reason: str) -> BadFile:
     return BadFile(file.path, reason, file.size_bytes, file.modified_ms, file.content)
-
-
-def _rows(spark: SparkSession, source: SourceFiles) -> Iterator[DataFrame]:
-    from widen.spark.typed.typed_records import read_columnar
-
-    for records in read_columnar(spark, source, FileFields(False, None)):
-        yield records.frame
 
 
 def with_bad_files(quarantined_records: Rows | None, spark: SparkSession, files: tuple[BadFile, ...]) -> Rows | None:

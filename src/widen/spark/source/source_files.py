@@ -626,12 +626,15 @@ _SCHEME = re.compile("^([A-Za-z][A-Za-z0-9+.-]*):/+")
 
 def source_error_reason(error: Exception) -> str:
     """Return the first line of an error from Spark about a source that says something."""
-    text = _CALL.sub("", str(error))
-    return text.strip().partition("\n")[0].rstrip(".")[:300]
+    text = _CLASS.sub("", _CALL.sub("", str(error)).strip())
+    return text.strip().partition("\n")[0].strip().rstrip(".")[:300]
 
 
 _CALL = re.compile(r"^An error occurred while calling \S+\n:")
 """What py4j says before an error of Java that Spark does not translate."""
+
+_CLASS = re.compile(r"^[a-z]\w*(?:\.\w+)+(?:Exception|Error): ")
+"""The class of an error of Java, before what it says."""
 
 
 def to_source_error(source: str, error: Exception, fix: str) -> SourceError:

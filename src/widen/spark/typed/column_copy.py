@@ -28,6 +28,7 @@ from widen.errors.tables import first_line
 from widen.json.field_rules import FileFields
 from widen.json.observation import TemporalString, type_facts
 from widen.log.commit_outcome import discard_folder
+from widen.log.parquet_footers import ensure_chunks_readable
 from widen.model.column_path import Path, leaves
 from widen.model.types import STRING, TIMESTAMP, ArrayType, DataType, DecimalType, MapType, StructType
 from widen.protocol.parquet_files import is_legacy, is_legacy_int96
@@ -35,7 +36,7 @@ from widen.protocol.type_widening import is_widening
 from widen.rows.row import ColumnSlot, RecordRoute, is_excluded_kind
 from widen.spark.arrow_types import stored_type, to_arrow, to_arrow_schema
 from widen.spark.engine import is_local, translate_os_errors
-from widen.spark.errors import RESTORE_FILE, translate_spark_errors
+from widen.spark.errors import RESTORE_FILE, environment_error, translate_spark_errors
 from widen.spark.read.local_rows import NotLocal
 from widen.spark.read.physical_types import DRIVER_FILES, count_non_null, leaf_paths
 from widen.spark.ship import without_garbage_collection
@@ -353,8 +354,12 @@ def _read_footer(source: StructType, file: SourceFile) -> SourceFooter | None:
     try:
         with open_file(file.uri) as content:
             parquet = pq.ParquetFile(content, coerce_int96_timestamp_unit="us")
+            ensure_chunks_readable(parquet.metadata)
             footer, columns = parquet.metadata, parquet.schema_arrow
-    except (CorruptFile, pa.ArrowException):
+    except (CorruptFile, pa.ArrowException) as error:
+        failure = environment_error(file.path, error)
+        if failure is not None:
+            raise failure from error
         return None  # Spark says what is wrong with it
     paths = list(leaf_paths(columns))
     physical = [footer.schema.column(at).physical_type for at in range(footer.num_columns)]
@@ -501,7 +506,8 @@ def _read_batches(
                 columns = [fit(found.get(each.name), each.type, len(batch)) for each in schema]
                 yield pa.RecordBatch.from_arrays(columns, schema=schema)
     except pa.ArrowException as error:
-        raise CorruptFile(path=uri, reason=first_line(error), fix=RESTORE_FILE) from error
+        damage = CorruptFile(path=uri, reason=first_line(error), fix=RESTORE_FILE)
+        raise environment_error(uri, error) or damage from error
 
 
 def _names_to_read(file: pq.ParquetFile, schema: pa.Schema, copied: frozenset[str]) -> list[str] | None:

@@ -11,17 +11,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from widen.errors import CorruptFile, EngineUnsuitable, InvalidType
+from widen.errors import CorruptFile, EngineUnsuitable, InvalidType, SourceContentError, WidenError
+from widen.errors.tables import first_line
 from widen.evolution.plan import BadFile
 from widen.evolution.policy import Policy, build_typed_field_rules
 from widen.json.field_rules import (
@@ -46,6 +47,7 @@ from widen.json.observation import (
     type_facts,
     unknown_types,
 )
+from widen.log.parquet_footers import find_damaged_footers
 from widen.model.column_path import as_nullable, fields, format_path
 from widen.model.schema_json import type_from_value, type_to_value
 from widen.model.types import (
@@ -76,6 +78,7 @@ from widen.rows.row import RecordRoute, build_routes
 from widen.rows.row_builder import ORIGIN_FIELDS
 from widen.spark.arrow_types import count_up, stored_type, to_arrow, to_arrow_schema
 from widen.spark.engine import Rows, is_local, require_spark, to_local_frame
+from widen.spark.errors import RESTORE_FILE, environment_error
 from widen.spark.ingest.batch import PLACED_TEXT, BatchResult, ContractReport, check_contract_rows
 from widen.spark.ingest.text_tasks import MIN_COUNTED_RECORDS, BatchWriteSpec
 from widen.spark.ingest.verification import (
@@ -123,6 +126,7 @@ from widen.spark.typed.typed_batch import (
 )
 from widen.spark.typed.typed_records import (
     HEAD_RECORDS,
+    WRITE_MICROSECONDS,
     fill_voids,
     is_untouched,
     is_void,
@@ -627,13 +631,18 @@ def find_file_parts(source: SourceFiles, file_fields: FileFields) -> list[Column
 
     Raises:
         NotLocal: Spark may read a file in another way than Arrow.
+        CorruptFile: a file is damaged.
+        SourceContentError: a column has a type that neither Spark reads nor a table has.
     """
     if source.options:
         raise NotLocal("the options are those of its reader")
     files = sorted((file for file in source.files if file.size_bytes), key=lambda file: file.path.encode("utf-16-be"))
-    read = dict(zip((file.path for file in files), map_files(_read_schema, files), strict=True))
-    schemas = {path: schema for path, (schema, _) in read.items()}
-    footers = {path: footer for path, (_, footer) in read.items()}
+    schemas: dict[str, StructType] = {}
+    footers: dict[str, SourceFooter] = {}
+    for file, stored in _read_stored(files):
+        if isinstance(stored, WidenError):
+            raise stored
+        schemas[file.path], footers[file.path] = _read_schema(file, *stored)
     _ensure_distinct(schemas.values())
     merged: DataType | None = None
     try:
@@ -648,20 +657,90 @@ def find_file_parts(source: SourceFiles, file_fields: FileFields) -> list[Column
     return [_to_part(tuple(files), merged, footers, file_fields)]
 
 
-def can_read_all(files: Sequence[SourceFile]) -> bool:
-    """Return whether Arrow reads every value of Parquet files."""
-    return all(map_files(_can_read, [file for file in files if file.size_bytes]))
+def find_bad_parquet(files: Sequence[SourceFile]) -> dict[str, WidenError]:
+    """Return why each file that cannot be read is bad, by its path. All values of the files are read.
+
+    Raises:
+        NotLocal: Spark may read a file in another way than Arrow.
+        StorageError: the environment keeps a file from being read.
+    """
+    faults: dict[str, WidenError] = {}
+    good = []
+    for file, stored in _read_stored([file for file in files if file.size_bytes]):
+        try:
+            if isinstance(stored, WidenError):
+                raise stored
+            _read_schema(file, *stored)
+            good.append(file)
+        except (CorruptFile, SourceContentError) as error:
+            faults[file.path] = error
+    found = zip(good, map_files(_find_fault, good), strict=True)
+    return faults | {file.path: fault for file, fault in found if fault is not None}
 
 
-def _can_read(file: SourceFile) -> bool:
+def _find_fault(file: SourceFile) -> WidenError | None:
     try:
-        with open_file(file.uri) as content:
-            parquet = pq.ParquetFile(content, page_checksum_verification=True)
+        with _open_parquet(file) as parquet:
             for _ in parquet.iter_batches(use_threads=False):
                 pass
-    except (CorruptFile, pa.ArrowException):
-        return False
-    return True
+    except CorruptFile as error:
+        return error
+    return None
+
+
+_Stored: TypeAlias = tuple[pq.FileMetaData, pa.Schema]
+"""The footer of a file, which PyArrow can be asked for all chunks, and its columns."""
+
+
+def _read_stored(files: Sequence[SourceFile]) -> Iterator[tuple[SourceFile, _Stored | WidenError]]:
+    """Yield the footer of each file, or why it cannot be read.
+
+    Raises:
+        NotLocal: Arrow lacks what Spark may have.
+        StorageError: the environment keeps a file from being read.
+    """
+    for start in range(0, len(files), _FOOTERS_AT_ONCE):
+        some = files[start : start + _FOOTERS_AT_ONCE]
+        read = map_files(_try_footer, some)
+        whole = [(at, stored[0]) for at, stored in enumerate(read) if not isinstance(stored, WidenError)]
+        damaged = find_damaged_footers([footer for _, footer in whole])
+        faults = {whole[place][0]: error for place, error in damaged.items()}
+        for at, (file, stored) in enumerate(zip(some, read, strict=True)):
+            yield file, _damaged(file.path, faults[at]) if at in faults else stored
+
+
+_FOOTERS_AT_ONCE = 64
+"""How many footers are in memory: those of wide files are large."""
+
+
+def _try_footer(file: SourceFile) -> _Stored | WidenError:
+    try:
+        with _open_parquet(file) as parquet:
+            return parquet.metadata, parquet.schema_arrow
+    except CorruptFile as error:
+        return error
+
+
+@contextmanager
+def _open_parquet(file: SourceFile) -> Iterator[pq.ParquetFile]:
+    """Open a file with Arrow.
+
+    Raises:
+        CorruptFile: it is damaged.
+        NotLocal: Arrow lacks what Spark may have, e.g. its compression.
+        StorageError: the environment keeps it from being read.
+    """
+    try:
+        with open_file(file.uri) as content:
+            yield pq.ParquetFile(content, page_checksum_verification=True)
+    except pa.ArrowNotImplementedError as error:
+        raise NotLocal(f"Arrow cannot read {file.path}") from error
+    except pa.ArrowException as error:
+        raise environment_error(file.path, error) or _damaged(file.path, error) from error
+
+
+def _damaged(path: str, error: Exception) -> CorruptFile:
+    return CorruptFile(path=path, reason=first_line(error), fix=RESTORE_FILE)
 
 
 def _to_part(
@@ -686,19 +765,24 @@ def _given_fields(files: Sequence[SourceFile], file_fields: FileFields) -> Struc
     return StructType(tuple(Field(name, data_type) for name, data_type in found.items()))
 
 
-def _read_schema(file: SourceFile) -> tuple[StructType, SourceFooter]:
+def _read_schema(
+    file: SourceFile, footer: pq.FileMetaData, stored_columns: pa.Schema
+) -> tuple[StructType, SourceFooter]:
     """Return the schema of a file as Spark reads it, and what else its footer says.
 
     Raises:
-        NotLocal: Arrow may read the file in another way, or not at all.
+        NotLocal: Arrow may read the file in another way than Spark.
+        CorruptFile: the file is damaged.
+        SourceContentError: a column has a type that neither Spark reads nor a table has.
     """
+    columns = [each.with_type(stored_type(each.type)) for each in stored_columns]
     try:
-        with open_file(file.uri) as content:
-            parquet = pq.ParquetFile(content)
-            footer, stored_columns = parquet.metadata, parquet.schema_arrow
-            columns = [each.with_type(stored_type(each.type)) for each in stored_columns]
-    except (CorruptFile, pa.ArrowException) as error:
-        raise NotLocal(f"Arrow cannot read {file.path}") from error
+        counts = to_source_footer(file.uri, footer, stored_columns)
+    except pa.ArrowException as error:
+        raise _damaged(file.path, error) from error
+    # Arrow reads INT96 as nanoseconds; Spark reads it.
+    if not any(footer.schema.column(at).physical_type == "INT96" for at in range(footer.num_columns)):
+        _ensure_types_exist(file, stored_columns)
     if is_legacy(footer.metadata) or is_legacy_int96(footer.metadata):
         raise NotLocal(f"{file.path} has dates of the Julian calendar")
     schema = StructType(tuple(Field(each.name, _to_type(each.type, each.name)) for each in columns))
@@ -722,7 +806,38 @@ def _read_schema(file: SourceFile) -> tuple[StructType, SourceFooter]:
     if schema.fields and is_void(schema):
         raise NotLocal(f"{file.path} has columns of the type null only")
     _ensure_row_metadata(file, (footer.metadata or {}).get(_ROW_METADATA), schema)
-    return schema, to_source_footer(file.uri, footer, stored_columns)
+    return schema, counts
+
+
+def _ensure_types_exist(file: SourceFile, columns: Iterable[pa.Field]) -> None:
+    """Check that no column has a type for which there is no column: Spark refuses the file, too.
+
+    Raises:
+        SourceContentError: one has.
+    """
+    for column in columns:
+        for inner in _inner_types(column.type):
+            fix = next((fix for is_such, fix in _WITHOUT_COLUMN if is_such(inner)), None)
+            if fix is not None:
+                reason = f"no column of a table has the type {inner} of {column.name}"
+                raise SourceContentError(source=file.path, reason=reason, fix=fix)
+
+
+def _inner_types(found: pa.DataType) -> Iterator[pa.DataType]:
+    yield found
+    for at in range(found.num_fields):
+        yield from _inner_types(found.field(at).type)
+
+
+_MOST_DIGITS = 38
+
+_WITHOUT_COLUMN: Sequence[tuple[Callable[[pa.DataType], bool], str]] = (
+    (lambda found: pa.types.is_timestamp(found) and found.unit == "ns", WRITE_MICROSECONDS),
+    (pa.types.is_time, "Write times of day as strings or integers."),
+    (lambda found: pa.types.is_decimal(found) and found.precision > _MOST_DIGITS, "Write at most 38 digits, or text."),
+    (pa.types.is_float16, "Write floats of 32 bits."),
+)
+"""The types of Parquet that neither Spark reads nor a table has, and what to do about them."""
 
 
 def _ensure_row_metadata(file: SourceFile, text: bytes | None, schema: StructType) -> None:

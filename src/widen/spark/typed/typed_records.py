@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from itertools import groupby
@@ -14,6 +15,7 @@ from types import MappingProxyType
 from typing import cast
 from urllib.parse import quote, unquote
 
+from widen.errors import SourceContentError, StorageError, WidenError
 from widen.evolution.policy import Policy, build_typed_field_rules
 from widen.json.field_rules import (
     JSON_BEGIN,
@@ -56,7 +58,7 @@ from widen.model.types import (
 )
 from widen.protocol.partition_values import HIVE_NULL
 from widen.rows.row import ColumnSlot, RecordRoute, build_routes, widest_record_route
-from widen.spark.errors import find_known_failure
+from widen.spark.errors import environment_error_of_java, find_known_failure
 from widen.spark.expression import join_columns
 from widen.spark.session import SKIP_NO_FILE, is_driver
 from widen.spark.source.file_ranges import (
@@ -172,7 +174,9 @@ def read_columnar(spark: SparkSession, source: SourceFiles, file_fields: FileFie
     """Return the records of Parquet, Avro or ORC files.
 
     Raises:
-        SourceError: a file cannot be read, or this Spark cannot read the format.
+        CorruptFile: a file is damaged.
+        SourceContentError: a file has a type that Spark does not read.
+        SourceError: this Spark cannot read the format, or the files do not fit together.
     """
     reader = _reader(spark, source)
     paths = [file.path for file in source.files if file.size_bytes]
@@ -195,18 +199,66 @@ def read_columnar(spark: SparkSession, source: SourceFiles, file_fields: FileFie
         if failure is not None:
             raise failure from error
         reason, name = source_error_reason(error), source.format.value
-        if "Failed to find data source" in reason or "DATA_SOURCE_NOT_FOUND" in reason:
+        if _lacks_reader(reason):
             package = f"org.apache.spark:spark-{name}_2.13:{spark.version}"
             fix = f"Start Spark with its package: spark.jars.packages={package}"
             raise unusable_source(source.name, f"this Spark has no reader for {name}", fix) from error
-        fix = next((fix for code, fix in _FIXES.items() if code in reason), "Use files in a supported format.")
-        raise unusable_source(source.name, reason, fix) from error
+        # Spark seldom says which file it was. Each is asked alone, so that no other is blamed.
+        for fault in find_bad_schemas(spark, source).values():
+            raise fault from error
+        raise unusable_source(source.name, reason, _find_fix(reason)) from error
+
+
+def find_bad_schemas(spark: SparkSession, source: SourceFiles) -> dict[str, WidenError]:
+    """Return why Spark cannot read the schema of each file in which it cannot, by the path of the file.
+
+    Raises:
+        StorageError: the environment keeps Spark from reading a file.
+    """
+    reader = _reader(spark, source)
+
+    def find_fault(path: str) -> WidenError | None:
+        try:
+            _ = _load(reader, [path]).schema
+        except spark_errors() as error:
+            failure = environment_error_of_java(path, str(error)) or find_known_failure(error)
+            if failure is None:
+                reason = source_error_reason(error)
+                failure = SourceContentError(source=path, reason=reason, fix=_find_fix(reason))
+            if isinstance(failure, StorageError):
+                raise failure from error
+            return failure
+        return None
+
+    paths = [file.path for file in source.files if file.size_bytes]
+    with ThreadPoolExecutor(_SCHEMAS_AT_ONCE, "widen-schemas") as pool:
+        faults = zip(paths, pool.map(find_fault, paths), strict=True)
+        return {path: fault for path, fault in faults if fault is not None}
+
+
+_SCHEMAS_AT_ONCE = 8
+
+
+def _lacks_reader(reason: str) -> bool:
+    return "Failed to find data source" in reason or "DATA_SOURCE_NOT_FOUND" in reason
+
+
+def _find_fix(reason: str) -> str:
+    return next((fix for code, fix in _FIXES.items() if code in reason), "Use files in a supported format.")
+
+
+WRITE_MICROSECONDS = (
+    "Write times in microseconds (pyarrow: coerce_timestamps='us'), or set spark.sql.legacy.parquet.nanosAsLong in a "
+    "Spark session to read them as integers."
+)
 
 
 _FIXES: Mapping[str, str] = MappingProxyType(
     {
-        "NANOS": "Write times in microseconds (pyarrow: coerce_timestamps='us'), or set "
-        "spark.sql.legacy.parquet.nanosAsLong to read them as integers.",
+        "NANOS": WRITE_MICROSECONDS,
+        "UNSUPPORTED_TIME_TYPE": "Write times of day as strings or integers.",
+        "DECIMAL_PRECISION": "Write at most 38 digits, or text.",
+        "FLOAT16": "Write floats of 32 bits.",
         "COLUMN_ALREADY_EXISTS": "Set spark.sql.caseSensitive, so that names may differ in case only.",
     }
 )
@@ -380,7 +432,7 @@ def ensure_uncut(spark: SparkSession, frame: DataFrame, paths: Sequence[str]) ->
     """Check that no time in ORC files has nanoseconds, which no column can hold.
 
     Raises:
-        SourceError: a time has nanoseconds; the error names its file.
+        SourceContentError: a time has nanoseconds; the error names its file.
     """
     timed = [field for field in from_spark(frame.schema) if _as_text(field.type) != field.type]
     checks = [check for field in timed for check in _checks(F.col(quote_name(field.name)), field.type)]
@@ -390,7 +442,8 @@ def ensure_uncut(spark: SparkSession, frame: DataFrame, paths: Sequence[str]) ->
     rows = spark.read.schema(to_spark(texts)).orc(list(map(as_literal, paths)))
     is_cut = join_columns(lambda one, two: one | two, checks)
     for row in rows.where(is_cut).select("_metadata.file_path").limit(1).collect():
-        raise unusable_source(unquote(row[0]), "it has times with nanoseconds, which Spark would cut", _FIX)
+        reason = "it has times with nanoseconds, which Spark would cut"
+        raise SourceContentError(source=unquote(row[0]), reason=reason, fix=_FIX)
 
 
 def _as_text(data_type: DataType) -> DataType:
@@ -467,7 +520,8 @@ def prepare_records(
         schema: The schema of the rows, for `fill_voids`; None if they are not written yet.
 
     Raises:
-        SourceError: values have an unsupported type, or the policy masks or excludes a field inside a variant.
+        SourceContentError: values have an unsupported type.
+        SourceError: the policy masks or excludes a field inside a variant.
     """
     columns, rules = records.columns, build_typed_field_rules(base or StructType(), policy)
     pending = void_fields(records.schema, rules)
@@ -492,7 +546,8 @@ def prepare_records(
     if unsupported is not None:
         path, data_type = unsupported
         fix = "Cast the column, e.g. to string. The keys of a map must be scalars."
-        raise unusable_source(name, f"the type {data_type.sql} of {format_path(path)} is not supported", fix)
+        reason = f"the type {data_type.sql} of {format_path(path)} is not supported"
+        raise SourceContentError(source=name, reason=reason, fix=fix)
     return prepared
 
 

@@ -12,12 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import widen
+from widen.errors import CorruptFile, SourceContentError
 from widen.json.field_rules import FileFields
 from widen.spark.read.local_rows import NotLocal
 from widen.spark.source.source_files import FileFormat, SourceFile, SourceFiles
 from widen.spark.typed import column_copy, parquet_batch
 from widen.spark.typed.column_copy import SourceFooter, to_source_footer
-from widen.spark.typed.parquet_batch import can_read_all, find_file_parts
+from widen.spark.typed.parquet_batch import find_bad_parquet, find_file_parts
 
 INT, LONG, TEXT = pa.int32(), pa.int64(), pa.string()
 
@@ -104,11 +105,8 @@ def test_a_schema_of_spark_with_the_same_types_needs_no_spark(tmp_path: Path) ->
 
 
 NOT_HERE: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any], str]] = {
-    "nanoseconds": ({"a": {"v": pa.timestamp("ns")}}, {}, "timestamp.ns. of the column v"),
-    "times of a day": ({"a": {"v": pa.time64("us")}}, {}, "time64"),
     "durations": ({"a": {"v": pa.duration("us")}}, {}, "duration"),
     "nulls": ({"a": {"v": pa.null()}}, {}, "columns of the type null only"),
-    "half floats": ({"a": {"v": pa.float16()}}, {}, "halffloat"),
     "INT96": ({"a": {"v": pa.timestamp("us")}}, {"use_deprecated_int96_timestamps": True}, "timestamp.ns."),
     "another compression": ({"a": pa.table({"v": [1]})}, {"compression": "brotli"}, "has the compression BROTLI"),
     "names that differ in case": ({"a": {"v": INT}, "b": {"V": INT}}, {}, "are spelled"),
@@ -133,12 +131,33 @@ def test_what_spark_reads_in_another_way_is_left_to_it(tmp_path: Path, case: str
         find_file_parts(found, FileFields(False))
 
 
-def test_files_that_are_not_parquet_are_left_to_spark(tmp_path: Path) -> None:
+WITHOUT_COLUMN = {
+    "nanoseconds": pa.timestamp("ns"),
+    "nanoseconds in UTC": pa.timestamp("ns", "UTC"),
+    "times of a day": pa.time64("us"),
+    "times of a day in ms": pa.time32("ms"),
+    "half floats": pa.float16(),
+    "many digits": pa.decimal256(39, 2),
+    "nanoseconds in records of arrays": pa.list_(pa.struct({"t": pa.timestamp("ns")})),
+}
+
+
+@pytest.mark.parametrize("kind", WITHOUT_COLUMN)
+def test_a_type_that_neither_spark_nor_a_table_has_needs_no_spark(tmp_path: Path, kind: str) -> None:
+    found = source(tmp_path, {"a": {"v": INT}, "b": {"v": INT, "w": WITHOUT_COLUMN[kind]}})
+    with pytest.raises(SourceContentError, match=rf"{tmp_path}/b: no column of a table has the type .* of w"):
+        find_file_parts(found, FileFields(False))
+    [(path, error)] = find_bad_parquet(found.files).items()
+    assert (path, type(error)) == (f"file:{tmp_path}/b", SourceContentError)
+
+
+def test_damaged_files_are_named(tmp_path: Path) -> None:
     found = source(tmp_path, {"a": {"v": INT}, "b": {"v": INT}})
-    assert can_read_all(found.files)
+    assert find_bad_parquet(found.files) == {}
     (tmp_path / "b").write_bytes(b"PAR1")
-    assert not can_read_all(found.files)
-    with pytest.raises(NotLocal, match="Arrow cannot read file:"):
+    [(path, error)] = find_bad_parquet(found.files).items()
+    assert (path, type(error)) == (f"file:{tmp_path}/b", CorruptFile)
+    with pytest.raises(CorruptFile, match=rf"{tmp_path}/b cannot be read"):
         find_file_parts(found, FileFields(False))
 
 

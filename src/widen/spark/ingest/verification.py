@@ -417,6 +417,9 @@ MAX_FILES, MAX_TASKS = 10_000, 200
 UNREADABLE: EncodedRecord = (EXTENSION_MARK.encode(), 0, 0)
 """Matches no record, so that every digest is compared, with the rows as Spark reads them."""
 
+_UNREADABLE_SOURCE: EncodedRecord = (EXTENSION_MARK.encode() * 2, 0, 0)
+"""Stands for a file of a source; not even a file of the table that cannot be read matches it."""
+
 
 @dataclass(frozen=True, slots=True)
 class TextSource:
@@ -692,18 +695,19 @@ def _sum_column_files(
         # Records in columns are digested as rows are, by the types and names that the source gives them.
         digester = RowDigester(part.digested or part.schema, Policy(), layout, limit)
         arrow = to_arrow_schema(part.schema)
+        left_out = {file.uri: frozenset(file.left_out) for file in part.files}
         for share in find_parts(files, task, tasks):
             try:
                 with open_file(share.file.uri) as source:
                     file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
                     if is_legacy(file.metadata.metadata) or is_legacy_int96(file.metadata.metadata):
-                        digester.add_encoded(UNREADABLE)  # Spark reads its dates in another calendar
+                        digester.add_encoded(_UNREADABLE_SOURCE)  # Spark reads its dates in another calendar
                         continue
                     given = add_file_values({}, part.fields.read(share.file.uri)) if part.fields else {}
-                    for rows in _read_columns(file, share.start, share.end, arrow, given):
+                    for rows in _read_columns(file, share.start, share.end, arrow, given, left_out[share.file.uri]):
                         digester.add(rows if part.prepare is None else part.prepare(rows))
-            except (WidenError, KeyError, pa.ArrowException):
-                digester.add_encoded(UNREADABLE)
+            except (WidenError, KeyError, UnicodeDecodeError, pa.ArrowException):
+                digester.add_encoded(_UNREADABLE_SOURCE)
         found = digester.sum()
         # The sum of the rows has their values.
         total.merge(found.digest, found.records, 0, 0)
@@ -711,12 +715,18 @@ def _sum_column_files(
 
 
 def _read_columns(
-    file: pq.ParquetFile, start: int, end: int, schema: pa.Schema, given: Mapping[str, str | None]
+    file: pq.ParquetFile,
+    start: int,
+    end: int,
+    schema: pa.Schema,
+    given: Mapping[str, str | None],
+    left_out: Collection[int] = (),
 ) -> Iterator[pa.StructArray]:
     """Yield the rows of the row groups that begin in a range of a file; a column that it lacks is null.
 
     Args:
         given: The fields that the records get from their file, with the value that all of them have.
+        left_out: The rows of the file that are not read.
     """
     footer = file.metadata
     if footer.num_row_groups > 1:
@@ -725,6 +735,7 @@ def _read_columns(
     begins = [0, *(_begin_of(footer.row_group(number)) for number in range(1, footer.num_row_groups))]
     groups = [number for number, begin in enumerate(begins[: footer.num_row_groups]) if start <= begin < end]
     names = [name for name in schema.names if name in file.schema_arrow.names]
+    at = sum(footer.row_group(number).num_rows for number in range(groups[0])) if groups and left_out else 0
     for batch in file.iter_batches(BATCH_ROWS, groups, columns=names, use_threads=False) if groups else ():
         columns = [
             cast_array(batch.column(field.name), field.type)
@@ -732,7 +743,11 @@ def _read_columns(
             else _repeat(given.get(field.name), field.type, len(batch))
             for field in schema
         ]
-        yield pa.StructArray.from_arrays(columns, fields=list(schema))
+        rows = pa.StructArray.from_arrays(columns, fields=list(schema))
+        if left_out:
+            rows = rows.take(pa.array([each for each in range(len(rows)) if at + each not in left_out], pa.int64()))
+            at += len(batch)
+        yield rows
 
 
 def _repeat(text: str | None, data_type: pa.DataType, count: int) -> pa.Array:

@@ -77,6 +77,7 @@ from widen.spark.source.source_places import FoundTable, ensure_no_table, find_t
 from widen.spark.spark_types import DataFrame, F, SparkSession
 
 if TYPE_CHECKING:
+    from widen.spark.typed.checked_batch import CheckedBatch
     from widen.spark.typed.parquet_batch import ParquetBatch
     from widen.spark.typed.typed_batch import TypedBatch
 
@@ -206,7 +207,7 @@ class BatchReader:
         with explain_changes(spark, source.files):
             return replace(self._open_good_files(spark, source), bad_files=bad_files)
 
-    def _open_good_files(self, spark: SparkSession, source: SourceFiles) -> TextBatch | TypedBatch | ParquetBatch:
+    def _open_good_files(self, spark: SparkSession, source: SourceFiles) -> TextBatch | CheckedBatch:
         self._ensure_json(source.format)
         file_fields = self._file_fields()
         names = file_fields.names([quote(file.path) for file in source.files])
@@ -215,7 +216,7 @@ class BatchReader:
             here = None
             if is_local(spark):
                 here = _open_columns_here(spark, source, file_fields, names, open_on_spark)
-            return here or open_on_spark({})
+            return self._check(here or open_on_spark({}), file_fields if names else None)
         readers = self._text_readers(spark, source)
         read = readers.read
         readers = replace(readers, read=lambda: _coalesce(read(), count_partitions(spark, source)))
@@ -330,15 +331,21 @@ class BatchReader:
         self._ensure_json(None)
         return self._open_typed_rows(rows)
 
-    def _open_typed_rows(self, rows: DataFrame) -> TypedBatch:
+    def _open_typed_rows(self, rows: DataFrame) -> CheckedBatch:
         from widen.spark.typed.typed_batch import TypedBatch
         from widen.spark.typed.typed_records import to_typed_records
 
         loaded_at = self._file_fields().loaded_at
         if loaded_at is None:
-            return TypedBatch([to_typed_records(rows, _DATA_FRAME)], _DATA_FRAME)
+            return self._check(TypedBatch([to_typed_records(rows, _DATA_FRAME)], _DATA_FRAME))
         rows = rows.withColumn(f"{LOADED_AT}{SIGN}", F.lit(loaded_at).cast("timestamp"))
-        return TypedBatch([to_typed_records(rows, _DATA_FRAME)], _DATA_FRAME, (), frozenset([LOADED_AT]))
+        typed = TypedBatch([to_typed_records(rows, _DATA_FRAME)], _DATA_FRAME, (), frozenset([LOADED_AT]))
+        return self._check(typed, self._file_fields())
+
+    def _check(self, typed: TypedBatch | ParquetBatch, file_fields: FileFields | None = None) -> CheckedBatch:
+        from widen.spark.typed.checked_batch import CheckedBatch
+
+        return CheckedBatch(typed, typed.name, file_fields)
 
 
 def _open_columns(

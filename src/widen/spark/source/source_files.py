@@ -195,6 +195,7 @@ class SourceFile:
         path: Its URI, without escapes.
         uri: Its URI as Spark writes it.
         content: A hash of its content; empty if it was not computed.
+        left_out: The rows of a Parquet file that are not read, as indexes in it: they are corrupt.
     """
 
     path: str
@@ -202,6 +203,7 @@ class SourceFile:
     modified_ms: int = 0
     uri: str = ""
     content: str = ""
+    left_out: tuple[int, ...] = ()
 
     @property
     def is_compressed(self) -> bool:

@@ -44,6 +44,7 @@ from widen.spark.source.file_ranges import are_few, open_file, task_bytes
 from widen.spark.source.source_files import SourceFile, SourceFiles, count_partitions
 from widen.spark.spark_types import SparkSession
 from widen.spark.typed.column_values import QuarantinedRecord, RowConversion, fit
+from widen.spark.typed.corrupt_texts import ensure_utf8, find_corrupt_rows
 from widen.spark.write.arrow_writer import PartFile, Sink
 
 _T = TypeVar("_T")
@@ -69,11 +70,13 @@ class RowGroup(msgspec.Struct, frozen=True, array_like=True):
 
     Args:
         first: The number of the first of them in the file, from 0.
+        left_out: The rows that are not read, as indexes in the group.
     """
 
     uri: str
     number: int
     first: int = 0
+    left_out: tuple[int, ...] = ()
 
 
 class CopiedRows(msgspec.Struct, frozen=True):
@@ -288,6 +291,22 @@ class SourceFooter:
     rows: int
     values: Mapping[Path, int | None]
 
+    def without_rows(self, left_out: Sequence[int]) -> SourceFooter:
+        """Return the footer for a file of which some rows are not read. It then knows no number of values."""
+        if not left_out:
+            return self
+        ends = [*(group.first for group, _ in self.groups[1:]), self.rows]
+        groups = [
+            (
+                msgspec.structs.replace(
+                    group, left_out=tuple(at - group.first for at in left_out if group.first <= at < end)
+                ),
+                size,
+            )
+            for (group, size), end in zip(self.groups, ends, strict=True)
+        ]
+        return SourceFooter(groups, self.rows, dict.fromkeys(self.values))
+
 
 def read_source_footers(files: Sequence[SourceFile], source: StructType) -> list[SourceFooter] | None:
     """Return the footers of files; None if these are many, or Arrow may not read one of them as Spark does."""
@@ -310,7 +329,7 @@ def read_first_rows(file: SourceFile, source: StructType, rows: int) -> pa.Recor
         CorruptFile: the file cannot be read.
     """
     batches, count = [], 0
-    for batch in read_rows(file, source, rows):
+    for _, batch in read_rows(file, source, rows):
         batches.append(batch)
         count += batch.num_rows
         if count >= rows:
@@ -319,8 +338,10 @@ def read_first_rows(file: SourceFile, source: StructType, rows: int) -> pa.Recor
     return whole.to_batches()[0] if whole.num_rows else batches[0]
 
 
-def read_rows(file: SourceFile, source: StructType, rows: int = _ROWS) -> Iterator[pa.RecordBatch]:
+def read_rows(file: SourceFile, source: StructType, rows: int = _ROWS) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield the rows of a file, with some or all columns of a source; a file without rows yields a batch without any.
+
+    Each batch comes with the index of its first row in the file.
 
     Args:
         rows: How many rows a batch has at most.
@@ -330,15 +351,18 @@ def read_rows(file: SourceFile, source: StructType, rows: int = _ROWS) -> Iterat
     """
     schema = to_arrow_schema(source)
     is_empty = True
-    for batch in _read_batches(file.uri, None, schema, frozenset(source.names), rows=rows):
+    names = frozenset(source.names)
+    for first, batch in _read_batches(file.uri, None, schema, names, rows=rows, left_out=file.left_out):
         is_empty = False
-        yield batch
+        yield first, batch
     if is_empty:
-        yield pa.RecordBatch.from_arrays([pa.nulls(0, each.type) for each in schema], schema=schema)
+        yield 0, pa.RecordBatch.from_arrays([pa.nulls(0, each.type) for each in schema], schema=schema)
 
 
-def read_group(group: RowGroup, schema: pa.Schema, given: Mapping[str, pa.Scalar]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a row group as records.
+def read_group(
+    group: RowGroup, schema: pa.Schema, given: Mapping[str, pa.Scalar]
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield the rows of a row group as records, each batch with the index of its first row in the file.
 
     Args:
         schema: The fields of the records.
@@ -347,7 +371,18 @@ def read_group(group: RowGroup, schema: pa.Schema, given: Mapping[str, pa.Scalar
     Raises:
         CorruptFile: the file cannot be read.
     """
-    yield from _read_batches(group.uri, [group.number], schema, frozenset(schema.names), given)
+    names = frozenset(schema.names)
+    for start, rows in _read_batches(group.uri, [group.number], schema, names, given, left_out=group.left_out):
+        yield group.first + start, rows
+
+
+def find_corrupt(file: SourceFile, source: StructType) -> list[tuple[int, bytes]]:
+    """Return the rows of a file with a text that is not UTF-8: their indexes, and the records as texts."""
+    schema, found = to_arrow_schema(source), []
+    names = frozenset(schema.names)
+    for start, rows in _read_batches(file.uri, None, schema, names, is_checked=False):
+        found += [(start + at, text) for at, text in find_corrupt_rows(rows.columns, schema.names)]
+    return found
 
 
 def _read_footer(source: StructType, file: SourceFile) -> SourceFooter | None:
@@ -466,13 +501,12 @@ class _TaskCopy:
         """Yield the rows of a row group, and the records that do not fit the table."""
         constants, conversion = self.constants.get(group.uri), self.conversion
         schema = self.schema if conversion is None else to_arrow_schema(conversion.source)
-        first = group.first
-        for batch in _read_batches(group.uri, [group.number], schema, self.copied, constants):
+        read = _read_batches(group.uri, [group.number], schema, self.copied, constants, left_out=group.left_out)
+        for start, batch in read:
             if conversion is None:
                 yield batch, CopiedRows()
                 continue
-            rows, quarantined, counts = conversion.convert(batch, self.schema, group.uri, first)
-            first += batch.num_rows
+            rows, quarantined, counts = conversion.convert(batch, self.schema, group.uri, group.first + start)
             yield rows, CopiedRows([], quarantined, counts)
 
 
@@ -493,21 +527,50 @@ def _read_batches(
     copied: frozenset[str],
     constants: Mapping[str, pa.Scalar] | None = None,
     rows: int = _ROWS,
-) -> Iterator[pa.RecordBatch]:
-    same = constants or {}
+    left_out: Sequence[int] = (),
+    *,
+    is_checked: bool = True,
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield rows, each batch with the index of its first one among those of the row groups.
+
+    Args:
+        left_out: The indexes of rows that are not read.
+        is_checked: Whether the texts are checked; see `widen.spark.typed.corrupt_texts.ensure_utf8`.
+    """
+    same, start = constants or {}, 0
     try:
         with open_file(uri) as content:
             file = pq.ParquetFile(content, coerce_int96_timestamp_unit="us")
             for batch in file.iter_batches(rows, groups, _names_to_read(file, schema, copied), use_threads=False):
                 found = dict(zip(batch.schema.names, map(_without_width, batch.columns), strict=True))
+                if is_checked and not left_out:
+                    ensure_utf8((values for name, values in found.items() if name in copied), uri)
                 found = {name: pa.repeat(value, len(batch)) for name, value in same.items()} | {
                     name: values for name, values in found.items() if name in copied
                 }
                 columns = [fit(found.get(each.name), each.type, len(batch)) for each in schema]
-                yield pa.RecordBatch.from_arrays(columns, schema=schema)
+                whole = pa.RecordBatch.from_arrays(columns, schema=schema)
+                yield from without_rows(whole, start, left_out) if left_out else ((start, whole),)
+                start += len(batch)
     except pa.ArrowException as error:
         damage = CorruptFile(path=uri, reason=first_line(error), fix=RESTORE_FILE)
         raise environment_error(uri, error) or damage from error
+
+
+def without_rows(batch: pa.RecordBatch, start: int, left_out: Sequence[int]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield the rows between those that are left out, each batch with the index of its first one.
+
+    Args:
+        start: The index of the first row.
+        left_out: The indexes that are left out, in order.
+    """
+    end = start + batch.num_rows
+    begin = start
+    for stop in [*(at for at in left_out if start <= at < end), end]:
+        if begin < stop:
+            # Copies: a slice would still have the bytes of the other rows.
+            yield begin, batch.take(pa.array(range(begin - start, stop - start), pa.int64()))
+        begin = stop + 1
 
 
 def _names_to_read(file: pq.ParquetFile, schema: pa.Schema, copied: frozenset[str]) -> list[str] | None:

@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from itertools import groupby
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import msgspec
 import pyarrow as pa
@@ -91,7 +91,7 @@ from widen.spark.ingest.verification import (
 )
 from widen.spark.ingest.write_files import TableRows, TableWriter
 from widen.spark.read.local_rows import NotLocal, record_texts
-from widen.spark.source.file_ranges import open_file
+from widen.spark.source.file_ranges import RawTexts, RefusedTexts, open_file
 from widen.spark.source.source_files import SourceFile, SourceFiles
 from widen.spark.spark_types import DataFrame, SparkSession
 from widen.spark.typed.column_copy import (
@@ -100,6 +100,7 @@ from widen.spark.typed.column_copy import (
     RowGroup,
     SourceFooter,
     find_column_copy,
+    find_corrupt,
     is_copied,
     map_files,
     pack_row_groups,
@@ -116,6 +117,7 @@ from widen.spark.typed.column_rebuild import (
     sum_rebuilt_batches,
 )
 from widen.spark.typed.column_values import FactsOfKind, QuarantinedRecord, RowConversion, apply_rules
+from widen.spark.typed.corrupt_texts import REASON
 from widen.spark.typed.typed_batch import (
     TypedBatch,
     add_values,
@@ -324,6 +326,25 @@ class ParquetBatch:
         numbers = self.spark.range(0, len(tasks), 1, len(tasks))
         return check_contract_rows(numbers.mapInArrow(partial(_place_texts, part, tasks), ""), contract)
 
+    def split_corrupt(self) -> tuple[TypedBatch | ParquetBatch, RawTexts]:
+        """Return the batch without the records with a text that is not UTF-8, and these as a raw batch."""
+        if not is_local(self.spark):
+            return self._on_spark.split_corrupt()
+        parts, raw = [], []
+        for part in self.parts:
+            files, footers = [], []
+            for file, footer in zip(part.files, part.footers, strict=True):
+                found = find_corrupt(file, part.own)
+                if found:
+                    texts, numbers = [text for _, text in found], [at + 1 for at, _ in found]
+                    raw.append(RefusedTexts(0, texts, numbers, [REASON] * len(found)).to_raw(file.uri))
+                left_out = tuple(at for at, _ in found)
+                files.append(replace(file, left_out=left_out))
+                footers.append(footer.without_rows(left_out))
+            parts.append(replace(part, files=tuple(files), footers=tuple(footers)))
+        (batch,) = pa.Table.from_batches(raw).combine_chunks().to_batches()
+        return replace(self, parts=parts), cast(RawTexts, to_local_frame(self.spark, batch))
+
     def prepare_proof(self) -> None:
         """Do nothing: this process compares all values that it writes; see `Batch`."""
 
@@ -469,15 +490,13 @@ def _place_texts(
     """Yield the records of row groups as JSON, with their places; see `PLACED_TEXT`."""
     schema = to_arrow_schema(part.schema)
     for group in (group for batch in batches for task in batch.column(0).to_pylist() for group in tasks[task]):
-        first = group.first + 1
-        for rows in read_group(group, schema, part.given.values_of(group.uri)):
+        for first, rows in read_group(group, schema, part.given.values_of(group.uri)):
             try:
                 texts = record_texts(part.schema, pa.Table.from_batches([rows]))
             except NotLocal as error:
                 raise EngineUnsuitable(reason=str(error)) from error
-            files, numbers = pa.repeat(pa.scalar(group.uri), rows.num_rows), count_up(rows.num_rows, first)
+            files, numbers = pa.repeat(pa.scalar(group.uri), rows.num_rows), count_up(rows.num_rows, first + 1)
             yield pa.RecordBatch.from_arrays([pa.array(texts, pa.string()), files, numbers], names=[*PLACED_TEXT])
-            first += rows.num_rows
 
 
 def _value_reader(given: PathFields) -> FileValueReader | None:
@@ -568,8 +587,8 @@ def _add_files(
     # The first value of a kind is that of the first file by its URI, as Spark compares texts.
     for file in sorted(prepared.part.files, key=lambda file: file.uri.encode()):
         count = 0
-        for rows in read_rows(file, wanted):
-            _add_rows(prepared, seen, rows, count, file.uri, names, facts)
+        for first, rows in read_rows(file, wanted):
+            _add_rows(prepared, seen, rows, first, file.uri, names, facts)
             count += rows.num_rows
         total += count
     return total

@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from decimal import Decimal
-from functools import reduce
+from functools import partial, reduce
 from operator import and_
 from typing import Any, cast
 
@@ -75,7 +75,7 @@ from widen.spark.ingest.verification import (
 )
 from widen.spark.ingest.write_files import TableRows, TableWriter
 from widen.spark.read.local_rows import java_float, java_number
-from widen.spark.source.file_ranges import Typed, field_steps, fields_of
+from widen.spark.source.file_ranges import RAW_SCHEMA, RawTexts, Typed, field_steps, fields_of
 from widen.spark.source.source_files import SourceFile, file_key_column
 from widen.spark.spark_types import Column, DataFrame, F, SparkSession
 from widen.spark.typed.column_copy import SourceFooter, find_column_copy, read_first_rows, read_source_footers
@@ -90,6 +90,7 @@ from widen.spark.typed.column_expressions import (
     to_columns,
     violation_reason,
 )
+from widen.spark.typed.corrupt_texts import ensure_utf8_record, is_utf8_record, to_refused_texts
 from widen.spark.typed.record_rebuild import (
     columns_agree,
     comparable_fields,
@@ -202,6 +203,26 @@ class TypedBatch:
             columns = (value.alias(name) for value, name in zip(values, PLACED_TEXT, strict=True))
             report = report.merged(check_contract_rows(part.records.frame.select(*columns), contract))
         return report
+
+    def split_corrupt(self) -> tuple[TypedBatch, RawTexts]:
+        """Return the batch without the records with a text that is not UTF-8, and these as a raw batch."""
+        parts, corrupt = [], []
+        for part in self.parts:
+            is_utf8 = is_utf8_record(part.columns.values(), part.schema)
+            if is_utf8 is None:
+                parts.append(part)
+                continue
+            rest = part.frame.where(is_utf8)
+            parts.append(replace(part, frame=rest, unplaced=None, head=None, files=(), is_utf8=True))
+            fields = [F.col(str(at)) for at, _ in enumerate(part.schema)]
+            place = F.lit(None).cast(PLACE_TYPE) if part.place is None else part.place
+            rows = part.frame.where(~is_utf8).select(
+                F.struct(*fields).alias("record"),
+                place.getField("file").alias("file"),
+                place.getField("number").alias("number"),
+            )
+            corrupt.append(rows.mapInArrow(partial(to_refused_texts, part.schema.names), RAW_SCHEMA))
+        return replace(self, parts=parts), reduce(DataFrame.unionAll, corrupt)
 
     def prepare_proof(self) -> None:
         """Do nothing: there is a session."""
@@ -351,6 +372,7 @@ class _Writing:
             # Only quarantined records need their position, which costs Spark a row index, and files with different
             # fields.
             rows = records.frame if records.unplaced is None or marks else records.unplaced
+            rows = _checked(records, rows)
             files = self.writer.write(self._fill(rows.select(*columns, *_alias_marks(marks))).drop(*map(_mark, marks)))
             return BatchResult(files, Observation(records=self.writer.count_rows(files)))
         return self._write_fitting(columns, violations, rule, marks)
@@ -361,7 +383,7 @@ class _Writing:
         names_by_file = records.names_by_file() if defaults and records.names_by_file is not None else {}
         marks: dict[str, Column] = {}
         for name in defaults:
-            columns = (*self.part.fields, *self.part.pending)
+            columns = (*self.part.fields, *self.part.pending.names)
             keys = [key for key in columns if any(slot.name == name for slot in route.get(key, ()))]
             lacking = [file for file, names in names_by_file.items() if names.isdisjoint(keys)]
             marks[name] = F.lit(not keys)
@@ -395,7 +417,7 @@ class _Writing:
     ) -> BatchResult:
         flags = [f"{_VIOLATION}{number}" for number in range(len(violations))]
         conditions = [violation.is_violated.alias(flag) for violation, flag in zip(violations, flags, strict=True)]
-        rows = self.part.records.frame.select(
+        rows = _checked(self.part.records, self.part.records.frame).select(
             *columns,
             *_alias_marks(marks),
             *conditions,
@@ -423,6 +445,12 @@ def _alias_marks(marks: Mapping[str, Column]) -> list[Column]:
 def _mark(name: str) -> str:
     """Return the column that says whether the records have no field for a column of the table."""
     return f"_widen_missing_{name}"
+
+
+def _checked(records: TypedRecords, rows: DataFrame) -> DataFrame:
+    """Return the rows of records; the job fails where a text is not UTF-8. See `widen.spark.typed.corrupt_texts`."""
+    is_utf8 = None if records.is_utf8 else is_utf8_record(records.columns.values(), records.schema)
+    return rows if is_utf8 is None else rows.where(ensure_utf8_record(is_utf8))
 
 
 def _origin(part: PreparedRecords, reason: Column) -> Column:

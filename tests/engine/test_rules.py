@@ -296,6 +296,28 @@ def test_identity_values_are_unique_and_go_on_where_they_ended(
         table.append(spark.createDataFrame([(1, 2)], "n bigint, UP bigint"))
 
 
+@pytest.mark.parametrize("way", ["append", "INSERT", "MERGE", "replaceWhere", "ingest"])
+def test_more_tasks_than_shuffle_partitions_leave_small_gaps(spark: SparkSession, tmp_path: Path, way: str) -> None:
+    table = new_table(tmp_path / "t", field("n", "bigint"), identity("i"))
+    rows = spark.range(0, 40, numPartitions=7).withColumnRenamed("id", "n")
+    if way == "append":
+        table.append(rows)
+    elif way == "replaceWhere":
+        table.overwrite(rows, where="n >= 0")
+    elif way == "ingest":
+        widen.ingest(rows, table.location, spark=spark)
+    else:
+        rows.createOrReplaceTempView("seven_tasks")
+        place = f"delta.`{table.location}`"
+        merge = f"MERGE INTO {place} t USING seven_tasks s ON t.n = s.n WHEN NOT MATCHED THEN INSERT (n) VALUES (s.n)"
+        widen.sql(f"INSERT INTO {place} (n) SELECT n FROM seven_tasks" if way == "INSERT" else merge, spark=spark)
+    values = [row.i for row in Table(table.location).read(spark=spark).collect()]
+    lanes = int(spark.conf.get("spark.sql.shuffle.partitions"))
+    assert len(set(values)) == 40
+    assert (min(values), max(values) <= 40 * lanes) == (1, True)
+    assert marks(Table(table.location)) == [max(values)]
+
+
 def test_identity_values_end_with_bigint(spark: SparkSession, tmp_path: Path) -> None:
     table = new_table(tmp_path, field("n", "int"), identity("i", mark=9223372036854775806))
     table.append(spark.createDataFrame([(1,)], "n int").coalesce(1))

@@ -239,7 +239,9 @@ class MergeDecision:
         sides = Sides(merge.target_alias, names, merge.source_alias, merge.source.columns)
         evaluated_rows = evaluate_clauses(rows, sides, merge.clauses, merge.values)
         old = [F.col(quote_name(old_column(name))).alias(name) for name in names] or [F.lit(None)]
-        next_values = next_identity_values(context.schema, context.protocol, context.spark, self._numbering)
+        evaluated_rows, next_values = next_identity_values(
+            evaluated_rows, context.schema, context.protocol, self._numbering
+        )
         # One column for all clauses, since the values are unique only within one expression.
         identities = [
             F.when(F.col(CLAUSE).isin(self._numbering[name]), value).alias(_identity_column(name))

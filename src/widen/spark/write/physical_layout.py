@@ -120,6 +120,9 @@ def partition_text(column: Column, data_type: DataType) -> Column:
 LANES = "spark.sql.shuffle.partitions"
 """The setting for the number of lanes of identity values, one for each task."""
 
+_EARLIER_TASK = "__widen_earlier_task"
+"""The column with the task that a row was in before it got a lane, a number >= 0."""
+
 _ROW_BITS = 33
 """The bits of Spark's monotonically increasing ids that count the rows of one task."""
 
@@ -148,7 +151,7 @@ def fill_missing_columns(frame: DataFrame, schema: StructType, protocol: Protoco
             column = filler.fill(field)
             generated.update(filler.generation(field))
         columns.append(column.alias(field.name))
-    rows = frame.select(*columns)
+    rows = filler.in_lanes(frame).select(*columns)
     return _with_generated(rows, schema, generated) if generated else rows
 
 
@@ -190,21 +193,23 @@ def fill_computed_columns(
         for field, texts in zip(computed, expressions, strict=True)
         for text in texts.values()
     }
+    rows = filler.in_lanes(rows)
     # Two steps, because the expression of a generated column may read a column that has got its default.
     for step in filter(None, (values, generated)):  # Spark Connect refuses an empty step
         rows = rows.withColumns({name: F.coalesce(F.col(quote_name(name)), value) for name, value in step.items()})
-    return rows
+    return rows.drop(_EARLIER_TASK)
 
 
 def next_identity_values(
-    schema: StructType, protocol: Protocol, spark: SparkSession, names: Collection[str]
-) -> dict[str, Column]:
-    """Return the next values of some identity columns, unique for each row.
+    rows: DataFrame, schema: StructType, protocol: Protocol, names: Collection[str]
+) -> tuple[DataFrame, dict[str, Column]]:
+    """Return the next values of some identity columns, unique for each row, and the rows to select them from.
 
     Source: PROTOCOL.md#identity-columns
     """
-    filler = _ColumnFiller(protocol, spark)
-    return {field.name: filler.fill(field) for field in schema if field.name in names}
+    filler = _ColumnFiller(protocol, rows.sparkSession)
+    values = {field.name: filler.fill(field) for field in schema if field.name in names}
+    return filler.in_lanes(rows), values
 
 
 def missing_identities(frame: DataFrame, schema: StructType) -> list[Field]:
@@ -219,6 +224,15 @@ class _ColumnFiller:
     def __init__(self, protocol: Protocol, spark: SparkSession) -> None:
         self._supported = supported_features(protocol)
         self.lanes = int(str(spark.conf.get(LANES, "200")))
+        self._has_identities = False
+
+    def in_lanes(self, rows: DataFrame) -> DataFrame:
+        """Return rows in at most as many tasks as there are lanes, if identity values have been made for them."""
+        if not self._has_identities:
+            return rows
+        # Without a shuffle. Spark replaces one coalesce that follows another, so that rows which the caller has brought
+        # into one task would get several again; a column between them that the values need prevents that.
+        return rows.withColumn(_EARLIER_TASK, F.spark_partition_id()).coalesce(self.lanes)
 
     def generation(self, field: Field) -> dict[str, str]:
         text = find_generation(field) if "generatedColumns" in self._supported else None
@@ -230,6 +244,7 @@ class _ColumnFiller:
     def fill(self, field: Field) -> Column:
         identity = self.identity(field)
         if identity is not None:
+            self._has_identities = True
             return _identity_values(field, identity, self.lanes)
         return default_value(field, self._supported)
 
@@ -248,12 +263,12 @@ def _identity_values(field: Field, identity: Identity, lanes: int) -> Column:
     """Return identity values, unique for each row.
 
     Tasks know nothing of each other, so every task takes the values of its own lane, interleaved with the other lanes
-    to leave few gaps. Tasks beyond the number of lanes use values above all lanes.
+    to leave few gaps. There must not be more tasks than lanes: see `_ColumnFiller.in_lanes`.
     """
     task, number = F.spark_partition_id(), F.monotonically_increasing_id()
     row = number.bitwiseAND(F.lit((1 << _ROW_BITS) - 1))
     # With 200 lanes, the rows of task 3 have the positions 3, 203, 403 and so on.
-    position = F.when(task < lanes, row * lanes + task).otherwise(number + (lanes << _ROW_BITS))
+    position = row * lanes + task + F.least(F.col(_EARLIER_TASK), F.lit(0))
     high_water_mark = identity.high_water_mark
     last, steps = (identity.start, position) if high_water_mark is None else (high_water_mark, position + 1)
     # An overflow must not wrap around to values that are used already.

@@ -197,7 +197,8 @@ def read_columnar(spark: SparkSession, source: SourceFiles, file_fields: FileFie
                 records += _split_cut_times(_records(frame, source, members, file_fields, odd), read)
         return records
     except spark_errors() as error:
-        failure = find_known_failure(error)
+        environment = environment_error_of_java(source.name, str(error))
+        failure = find_known_failure(error) if environment is None else None
         if failure is not None:
             raise failure from error
         reason, name = source_error_reason(error), source.format.value
@@ -208,7 +209,7 @@ def read_columnar(spark: SparkSession, source: SourceFiles, file_fields: FileFie
         # Spark seldom says which file it was. Each is asked alone, so that no other is blamed.
         for fault in find_bad_schemas(spark, source).values():
             raise fault from error
-        raise unusable_source(source.name, reason, _find_fix(reason)) from error
+        raise environment or unusable_source(source.name, reason, _find_fix(reason)) from error
 
 
 def find_bad_schemas(spark: SparkSession, source: SourceFiles) -> dict[str, WidenError]:

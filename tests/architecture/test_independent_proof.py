@@ -46,6 +46,21 @@ def test_no_module_of_the_proof_imports_what_makes_rows(path: Path) -> None:
     assert not shared
 
 
+KEYED_PROOF = [
+    ROOT / f"src/widen/spark/ingest/{name}.py" for name in ("keyed_verification", "local_keyed_verification")
+]
+
+EVALUATORS = ("sqlglot", "widen.spark.read.predicates", "widen.spark.read.local_query", "widen.protocol.data_skipping")
+"""What parses conditions and evaluates them for the writer."""
+
+
+@pytest.mark.parametrize("path", [*PROOF, *KEYED_PROOF], ids=lambda path: path.stem)
+def test_the_proof_evaluates_conditions_itself(path: Path) -> None:
+    assert not {name for name in imports_of(path) if name.startswith(EVALUATORS)}
+    text = path.read_text(encoding="utf-8")
+    assert not {"parse_expression", "parse_predicate", "evaluate", "ensure_exact"} & set(re.findall(r"\w+", text))
+
+
 def test_the_writer_imports_of_the_proof_only_what_runs_it() -> None:
     """What reads records and makes rows does not use the readers of the proof."""
     for package in ("json", "rows"):

@@ -111,6 +111,11 @@ class KeyLists:
         """
         return bool(self._lists.files)
 
+    @property
+    def list_path(self) -> str:
+        """The newest list, if a key was deleted."""
+        return self._path(self.head)
+
     def read(self, spark: SparkSession) -> DataFrame | None:
         """Return the keys with the order of their deletions; None if there are none."""
         if not self.has_keys:

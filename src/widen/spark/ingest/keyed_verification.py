@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -49,6 +49,7 @@ from widen.proof.canonical import (
     digest,
     encode_form,
 )
+from widen.proof.conditions import Condition, Undecided, UnsupportedCondition, build_condition
 from widen.proof.expected_values import NOT_STORED, ExpectedRecord, expected_value
 from widen.proof.json_reader import NumberToken
 from widen.proof.row_reader import RowReader
@@ -70,6 +71,12 @@ RECORD, QUARANTINED, BEFORE, AFTER, DELETED, _OTHERS, _UNCHOSEN = range(7)
 """What a row of the proof is about."""
 
 KEY, SEQUENCE, KIND, _JSON, IS_DELETE, _HASH, _COUNT = "key", "sequence", "kind", "json", "is_delete", "hash", "n"
+_FLAG = "flag"
+"""Whether a record deletes: 0 or 1, or `UNDECIDED`."""
+
+UNDECIDED = 2
+"""Of a record: only Spark says whether it deletes."""
+
 UNTIL = "until"
 """Of a version of a row the order until which it is valid, empty if it is the current one; `BROKEN` otherwise."""
 
@@ -78,7 +85,8 @@ BROKEN = "broken"
 
 _DDL = (
     f"{KIND} int, {KEY} binary, {SEQUENCE} string, {DIGEST} binary, {VALUES} bigint, {CONVERTED} bigint, "
-    f"{PLACE} string, {_JSON} string, {_HASH} decimal(38,0), {_COUNT} bigint, {UNTIL} string, {FORM} binary"
+    f"{PLACE} string, {_JSON} string, {_HASH} decimal(38,0), {_COUNT} bigint, "
+    f"{UNTIL} string, {FORM} binary, {_FLAG} tinyint"
 )
 _SCHEMA = pa.schema(
     {
@@ -94,6 +102,7 @@ _SCHEMA = pa.schema(
         _COUNT: pa.int64(),
         UNTIL: pa.string(),
         FORM: pa.binary(),
+        _FLAG: pa.int8(),
     }
 )
 TOTALS = ("records", "values", "exact", "converted", "lost", "extra")
@@ -140,12 +149,15 @@ class KeyedProof:
             share: The share of the keys to compare.
         """
         reader, limit = KeyReader.of(self.rules, self.schema, self.policy), int(share * 2**32)
-        records = source.digests().mapInArrow(partial(_record_rows, reader, limit), _DDL).persist()
+        records = source.digests().mapInArrow(self._read_records(reader, limit), _DDL).persist()
         try:
             with translate_spark_errors():
                 return self._compare(reader, records, limit, share)
         finally:
             records.unpersist()
+
+    def _read_records(self, reader: KeyReader, limit: int) -> Callable[[Iterable[pa.RecordBatch]], Any]:
+        return partial(_record_rows, reader, limit, self.rules.delete_when, self.schema)
 
     def _compare(self, reader: KeyReader, records: DataFrame, limit: int, share: float) -> Verification:
         keys = records.where(F.col(KEY).isNotNull()).select(KEY).distinct().limit(MAX_KEYS + 1).collect()
@@ -164,7 +176,7 @@ class KeyedProof:
         if self.deleted is not None:
             listed = self.deleted.mapInArrow(partial(_deleted_rows, reader, limit, wanted), _DDL)
             frames.append(listed.withColumn(IS_DELETE, F.lit(True)))
-        rows = reduce(DataFrame.unionAll, frames).drop(_JSON).repartition(KEY).sortWithinPartitions(KEY)
+        rows = reduce(DataFrame.unionAll, frames).drop(_JSON, _FLAG).repartition(KEY).sortWithinPartitions(KEY)
         judged = rows.mapInArrow(partial(_judge_task, reader), _JUDGED)
         sums = [F.coalesce(F.sum(name), F.lit(0)) for name in (*TOTALS, *_OTHER_TOTALS)]
         *totals, was, was_count, now, now_count, wrong = judged.agg(*sums, F.count("place")).collect()[0]
@@ -181,14 +193,20 @@ class KeyedProof:
         return Verification(count, values, exact, converted, lost, tuple(places), extra, share)
 
     def _with_deletes(self, records: DataFrame) -> DataFrame:
-        """Add whether a record deletes; Spark's own reader of JSON reads the columns of the condition."""
+        """Add whether a record deletes: what the proof finds, and where it cannot tell, what Spark does.
+
+        Spark's own reader of JSON then reads the columns of the condition.
+        """
         condition = self.rules.delete_when
-        if condition is None:
-            return records.withColumn(IS_DELETE, F.lit(False))
+        is_known = F.col(_FLAG) == F.lit(1)
+        if condition is None or not records.where(F.col(_FLAG) == F.lit(UNDECIDED)).head(1):
+            return records.withColumn(IS_DELETE, is_known)
         names = {path[0].lower() for path in referenced_columns(condition, self.schema)}
         columns = [_parse(each).alias(each.name) for each in self.schema if each.name.lower() in names]
         kept = F.struct(*records.columns).alias(_PROOF)
-        is_delete = F.coalesce(F.expr(condition).cast("boolean"), F.lit(False)).alias(IS_DELETE)
+        by_spark = F.coalesce(F.expr(condition).cast("boolean"), F.lit(False))
+        is_delete = F.when(F.col(f"{_PROOF}.{_FLAG}") == F.lit(UNDECIDED), by_spark)
+        is_delete = is_delete.otherwise(F.col(f"{_PROOF}.{_FLAG}") == F.lit(1)).alias(IS_DELETE)
         return records.select(kept, *columns).select(f"{_PROOF}.*", is_delete)
 
 
@@ -403,7 +421,11 @@ def is_chosen(key: bytes | None, limit: int) -> bool:
     return limit >= 2**32 or crc32(key or b"") < limit
 
 
-def _record_rows(reader: KeyReader, limit: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _record_rows(
+    reader: KeyReader, limit: int, condition: str | None, schema: StructType, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    flag_of = delete_flags(condition, schema)
+
     def rows() -> Iterator[dict[str, Any]]:
         for row in chain.from_iterable(batch.to_pylist() for batch in batches):
             form = msgspec.msgpack.decode(row[FORM])
@@ -414,9 +436,36 @@ def _record_rows(reader: KeyReader, limit: int, batches: Iterable[pa.RecordBatch
                 text = encode_form(form).decode() if isinstance(form, dict) else None
                 counts = {VALUES: row[VALUES], CONVERTED: row[CONVERTED], PLACE: row[PLACE]}
                 ours = {KEY: key, SEQUENCE: reader.sequence(form), DIGEST: row[DIGEST], _JSON: text}
-                yield _row(RECORD, **ours, **counts, **{FORM: reader.kept_form(form)})
+                yield _row(RECORD, **ours, **counts, **{FORM: reader.kept_form(form), _FLAG: flag_of(form)})
 
     return _batches(rows())
+
+
+def delete_flags(condition: str | None, schema: StructType) -> Callable[[Form], int]:
+    """Return what says of the form of a record whether it deletes: 0 or 1, or `UNDECIDED`."""
+    if condition is None:
+        return _never
+    try:
+        is_delete = build_condition(condition, schema)
+    except UnsupportedCondition:
+        return _undecided
+    return partial(_delete_flag, is_delete)
+
+
+def _never(_: Form) -> int:
+    return 0
+
+
+def _undecided(form: Form) -> int:
+    # A text that is not a record has a row without values.
+    return UNDECIDED if isinstance(form, dict) else 0
+
+
+def _delete_flag(is_delete: Condition, form: Form) -> int:
+    try:
+        return int(bool(is_delete(form))) if isinstance(form, dict) else 0
+    except Undecided:
+        return UNDECIDED
 
 
 def quarantined_rows(

@@ -35,16 +35,17 @@ from widen.model.types import (
 )
 from widen.proof.canonical import Form, count_form, digest
 from widen.proof.column_digests import hash_values
+from widen.proof.conditions import UnsupportedCondition, build_condition
+from widen.proof.deleted_keys import Deletion, read_deletions
 from widen.proof.row_reader import RowReader
 from widen.protocol.actions import Add
 from widen.schema.source_metadata import FORM as TEXT_FORM
 from widen.schema.source_metadata import RESCUED, role_field, source_key
 from widen.spark.arrow_types import count_up, one_array
-from widen.spark.dml.deleted_keys import KeyLists
+from widen.spark.dml.deleted_keys import MAX_LOCAL_BYTES, KeyLists
 from widen.spark.dml.keyed_files import FileScan
-from widen.spark.dml.keyed_rows import KEY_TEXT, NUMBER, TEXT, KeyRules, find_places
+from widen.spark.dml.keyed_rows import KeyRules, find_places
 from widen.spark.engine import LocalFrame, require_spark
-from widen.spark.ingest.form_conditions import Condition, Undecided, build_condition
 from widen.spark.ingest.keyed_verification import (
     AFTER,
     BEFORE,
@@ -58,8 +59,10 @@ from widen.spark.ingest.keyed_verification import (
     RECORD,
     SEQUENCE,
     TOTALS,
+    UNDECIDED,
     UNTIL,
     KeyReader,
+    delete_flags,
     is_chosen,
     judge_key,
     listed_key,
@@ -80,9 +83,6 @@ from widen.spark.read.local_rows import NotLocal, find_leaf
 from widen.spark.spark_types import SparkSession
 
 _BATCH_ROWS = 10_000
-_UNDECIDED = 2
-"""Of a record: only Spark says whether it deletes."""
-
 _CHOSEN, _CODE, _RANK, _AT = "chosen", "code", "rank", "at"
 _RECORDS = pa.schema(
     {
@@ -162,7 +162,7 @@ class LocalKeyedProof:
             raise NotLocal(error.message) from error
 
     def _compare(self, reader: KeyReader, records: pa.Table, limit: int, share: float) -> Verification:
-        if pc.any(pc.equal(records[IS_DELETE], _UNDECIDED)).as_py():
+        if pc.any(pc.equal(records[IS_DELETE], UNDECIDED)).as_py():
             raise NotLocal("only it says of some records whether they delete")
         keys = pc.unique(records[KEY]).drop_null()
         table = _TableReader(reader, self.schema, self.policy, keys)
@@ -178,17 +178,24 @@ class LocalKeyedProof:
 
     def _deleted(self, reader: KeyReader, table: _TableReader) -> pa.Table:
         columns: dict[str, list[Any]] = {_CODE: [], SEQUENCE: []}
-        listed = None
-        if self.deleted is not None and self.deleted.has_keys:
-            listed = self.deleted.read_here()
-            if listed is None:
-                raise NotLocal("so many keys were deleted")
-        for row in () if listed is None else listed.to_pylist():
-            code = table.code_of(listed_key(row[KEY_TEXT], len(reader.rules.key)))
+        for each in self._deletions():
+            code = table.code_of(listed_key(each.key, len(reader.rules.key)))
             if code is not None:
                 columns[_CODE].append(code)
-                columns[SEQUENCE].append(row[TEXT] if row[NUMBER] is None else str(row[NUMBER]))
+                columns[SEQUENCE].append(each.text if each.number is None else str(each.number))
         return pa.table(columns, schema=pa.schema([_ROWS.field(_CODE), _ROWS.field(SEQUENCE)]))
+
+    def _deletions(self) -> list[Deletion]:
+        lists = self.deleted
+        if lists is None or not lists.has_keys:
+            return []
+        # Not by the reader of the writer, which may have missed a key.
+        store, listing = lists.store, lists.list_path
+        read = lambda path: store.read(path if path == listing else store.plain(path))  # noqa: E731
+        found = read_deletions(listing, read, MAX_LOCAL_BYTES, every=lists.every)
+        if found is None:
+            raise NotLocal("so many keys were deleted")
+        return found
 
     def _quarantined(self, reader: KeyReader, limit: int) -> list[dict[str, Any]]:
         if self.quarantined is None:
@@ -220,7 +227,7 @@ def find_proof_obstacle(rules: KeyRules, schema: StructType) -> str | None:
     if rules.delete_when is not None:
         try:
             build_condition(rules.delete_when, schema)
-        except NotLocal as error:
+        except UnsupportedCondition as error:
             return str(error)
     return None
 
@@ -231,7 +238,7 @@ def find_proof_obstacle(rules: KeyRules, schema: StructType) -> str | None:
 def _record_batches(
     reader: KeyReader, condition: str | None, schema: StructType, records: Iterable[RecordForm]
 ) -> Iterator[pa.RecordBatch]:
-    is_delete = _never if condition is None else build_condition(condition, schema)
+    flag_of = delete_flags(condition, schema)
     rest = iter(records)
     while some := list(islice(rest, _BATCH_ROWS)):
         forms = [record.form for record in some]
@@ -242,24 +249,11 @@ def _record_batches(
             [record.values for record in some],
             [record.converted for record in some],
             [record.place for record in some],
-            [_flag(is_delete, form) for form in forms],
+            list(map(flag_of, forms)),
             list(map(reader.kept_form, forms)),
         ]
         arrays = [pa.array(values, each.type) for values, each in zip(columns, _RECORDS, strict=True)]
         yield pa.RecordBatch.from_arrays(arrays, schema=_RECORDS)
-
-
-def _never(_: Form) -> bool:
-    return False
-
-
-def _flag(is_delete: Condition, form: Form) -> int:
-    if not isinstance(form, dict):  # a text that is not a record, whose row has no values
-        return 0
-    try:
-        return int(bool(is_delete(form)))
-    except Undecided:
-        return _UNDECIDED
 
 
 # ---- rows of both versions -------------------------------------------------------------------------

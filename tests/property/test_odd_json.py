@@ -24,7 +24,7 @@ from widen.json.document import parse_document, split_records, split_text
 from widen.json.observation import RecordPosition
 from widen.proof.json_reader import read_records, split_into_parts, split_into_records
 from widen.spark.ingest.text_tasks import RecordPositions
-from widen.spark.source.file_ranges import TextGroup
+from widen.spark.source.file_ranges import MAX_WHOLE_FILE_BYTES, TextGroup
 
 FIRST = int(os.environ.get("WIDEN_ODD_FIRST", "0"))
 ROUNDS, FILES = (50, 100) if FULL in os.environ else (2, 60)
@@ -149,3 +149,18 @@ def test_a_wrong_row_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, p
             continue
         assert result is None or not done, (seed, kind, list((tmp_path / str(seed) / "in").iterdir()))
     assert damaged > FILES / 8
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'[{"a":1,"p":"%b"}, 7, 8, {"a":NaN}, {"a":2}]',
+        b'{"a":1}\n{"p":"%b"}\n{\n"a":3}\n{"a":4}{"a":5}\nno record\n',
+    ],
+    ids=["array", "lines"],
+)
+def test_a_small_compressed_file_of_a_large_text_is_proved(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "a.json.gz").write_bytes(gzip.compress(data % (b"x" * MAX_WHOLE_FILE_BYTES)))
+    done = widen.ingest(str(tmp_path / "a.json.gz"), str(tmp_path / "t"), verify=True)
+    assert done.verification is not None
+    assert done.verification.is_clean

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, partial, reduce
+from io import BytesIO
 from itertools import chain, groupby, islice
 from math import ceil
 from typing import Any, BinaryIO, TypeAlias, cast
@@ -23,6 +24,7 @@ import pyarrow.parquet as pq
 
 from widen.errors import WidenError
 from widen.evolution.policy import Policy
+from widen.json.document import BOM
 from widen.log.parquet_footers import ensure_chunks_readable
 from widen.model.types import StructType
 from widen.proof.canonical import (
@@ -58,12 +60,16 @@ from widen.spark.ingest.write_files import BATCH_ROWS, TaskFiles, cast_array, re
 from widen.spark.ship import without_garbage_collection
 from widen.spark.source.file_ranges import (
     FILE,
+    HEAD_BYTES,
+    MAX_WHOLE_FILE_BYTES,
     PART,
     REFUSED_PART,
     TEXT,
     WHOLE,
     are_few,
+    begins_with_line,
     open_file,
+    read_outermost_records,
     read_refused,
     task_bytes,
 )
@@ -655,10 +661,31 @@ def _sum_texts(
                 digester.add_refused(each for text in texts for each in read_refused(text).texts)
             elif is_whole:
                 for text in texts:
-                    digester.add_file(text, values_of(file))
+                    _add_whole(digester, text, values_of(file))
             else:
                 digester.add_texts(texts, values_of(file))
     return digester.sum()
+
+
+def _add_whole(digester: SourceDigester, text: bytes, file_values: FileValues) -> None:
+    if len(text) <= MAX_WHOLE_FILE_BYTES:
+        digester.add_file(text, file_values)
+    else:
+        digester.add_texts(list(_split_whole(text)), file_values)
+
+
+def _split_whole(text: bytes) -> Iterator[bytes]:
+    """Yield the texts of a whole file. Of a large one, which was small while it was compressed, its first line tells
+    the form.
+
+    Source: docs/guide/json.md#large
+    """
+    if len(text) <= MAX_WHOLE_FILE_BYTES:
+        yield from split_into_parts(text)
+    elif begins_with_line(text[:HEAD_BYTES]):
+        yield from text.removeprefix(BOM).splitlines()
+    else:
+        yield from chain.from_iterable(read_outermost_records(BytesIO(text)))
 
 
 def _sum_files(
@@ -779,7 +806,7 @@ class _TextPositions:
                 yield from ((each, file, None) for each in read_refused(text).texts)
                 continue
             if is_whole:
-                yield from ((each, file, f"{file}:{number}") for number, each in enumerate(split_into_parts(text), 1))
+                yield from ((each, file, f"{file}:{number}") for number, each in enumerate(_split_whole(text), 1))
                 continue
             self._number = self._number + 1 if self._split == (file, part) else 1
             self._split = file, part

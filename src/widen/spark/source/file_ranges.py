@@ -311,16 +311,21 @@ def _read_whole(file: BinaryIO, part: FileRange) -> Iterator[TextGroup]:
         for lines in read_lines(joined, 0, sys.maxsize, limit=part.limit, path=part.uri):
             yield TextGroup(part.uri, 0, False, lines)
         return
-    splitter = RecordSplitter(part.uri, part.limit)
+    for texts in read_outermost_records(joined, part.uri, part.limit):
+        yield TextGroup(part.uri, 0, False, texts)
+
+
+def read_outermost_records(file: Any, path: str = "", limit: int = MAX_RECORD_BYTES) -> Iterator[list[bytes]]:
+    """Yield the records of a file that is too large to be held, and the text between them; see `RecordSplitter`."""
+    splitter = RecordSplitter(path, limit)
     rest, size = b"", 0
-    while block := joined.read(BLOCK_BYTES):
+    while block := file.read(BLOCK_BYTES):
         size += len(block)
         *pieces, rest = (rest + block).split(b"}")
-        yield TextGroup(part.uri, 0, False, [text for piece in pieces for text in splitter.records(piece)])
-        if len(rest) > part.limit:
-            raise record_too_long(part.uri, size - len(rest), part.limit)
-    last = [*(splitter.records(rest) if rest else ()), *splitter.rest(size)]
-    yield TextGroup(part.uri, 0, False, last)
+        yield [text for piece in pieces for text in splitter.records(piece)]
+        if len(rest) > limit:
+            raise record_too_long(path, size - len(rest), limit)
+    yield [*(splitter.records(rest) if rest else ()), *splitter.rest(size)]
 
 
 class JoinedFile:

@@ -36,7 +36,7 @@ from widen.model.types import (
 from widen.proof.canonical import Form, count_form, digest
 from widen.proof.column_digests import hash_values
 from widen.proof.conditions import UnsupportedCondition, build_condition
-from widen.proof.deleted_keys import Deletion, read_deletions
+from widen.proof.deletion_lists import Deletion, read_deletions
 from widen.proof.row_reader import RowReader
 from widen.protocol.actions import Add
 from widen.schema.source_metadata import FORM as TEXT_FORM

@@ -31,7 +31,7 @@ from widen.model.lazy_module import import_lazily
 from widen.model.types import DataType, Field, MapType, StructType, is_atomic
 from widen.protocol.column_mapping import COLUMN_ID
 from widen.protocol.column_metadata import TEXT_LIMIT
-from widen.schema.alter import apply_operations
+from widen.schema.alter import apply_operation
 from widen.schema.checks import ensure_field_addable
 from widen.schema.operations import (
     AddColumn,
@@ -97,14 +97,16 @@ def change_columns(transaction: Transaction, state: ColumnState, operations: Ite
         UnsupportedColumnType: Iceberg does not have the type of a new column.
     """
     schema, mapping = state.schema, transaction.table_metadata.name_mapping()
+    spelled = SpelledNames(schema)
     for group in _split_independent(operations):
         with transaction.update_schema() as update:
             for operation in group:
                 make = _CHANGES.get(type(operation))
                 if make is None:
                     raise InvalidOption(option="the change", value=str(operation), expected=_POSSIBLE)
+                spelled.apply(schema, operation)
                 make(update, ColumnState(schema, state.partition_ids, state.other_ids), operation)
-                schema = apply_operations(schema, [operation])
+                schema = apply_operation(schema, operation)
     if mapping is not None:
         _keep_names(transaction, mapping)
     return schema
@@ -171,7 +173,6 @@ def _add(update: UpdateSchema, state: ColumnState, operation: AddColumn) -> None
         if TEXT_LIMIT in item.metadata:
             expected = "Iceberg has strings without a limit only."
             raise InvalidOption(option=format_path(at), value=item.metadata[TEXT_LIMIT], expected=expected)
-    _ensure_spelled_apart(state.schema, operation)
     update.add_column(path, from_model_type(field.type, path), doc=field.metadata.get(COMMENT))
     _place(update, parent, path, operation.place)
 
@@ -184,14 +185,48 @@ def _ensure_free(parent: StructType, path: Path, field: Field | None = None) -> 
         raise InvalidColumnName(name=path[-1], reason="it is empty", fix="Choose a name.")
 
 
-def _ensure_spelled_apart(schema: StructType, operation: AddColumn | RenameColumn) -> None:
-    """Check that no two columns would have the same name with dots, as PyIceberg spells the fields of structs."""
-    seen: dict[str, Path] = {}
-    for path, _ in fields(apply_operations(schema, [operation])):
-        other = seen.setdefault(".".join(path), path)
-        if other != path:
-            reason = f"Iceberg spells it like {format_path(other)}"
-            raise InvalidColumnName(name=format_path(path), reason=reason, fix="Choose a name without dots.")
+class SpelledNames:
+    """The columns by their names with dots, as PyIceberg spells the fields of structs.
+
+    Each operation changes only the names of its own columns, so that many operations take linear time.
+    """
+
+    def __init__(self, schema: StructType) -> None:
+        self._paths = {".".join(path): path for path, _ in fields(schema)}
+
+    def apply(self, schema: StructType, operation: Operation) -> None:
+        """Follow an operation.
+
+        Args:
+            schema: The columns before it.
+
+        Raises:
+            InvalidColumnName: two columns would have the same name.
+        """
+        match operation:
+            case AddColumn():
+                parent, _ = resolve(schema, operation.parent)
+                self._add((*parent, *path) for path, _ in fields(StructType((operation.field,))))
+            case RenameColumn():
+                below = list(self._remove(schema, operation.path))
+                self._add((*operation.new_path, *path) for path in below)
+            case DropColumn():
+                for _ in self._remove(schema, operation.path):
+                    pass
+
+    def _add(self, paths: Iterable[Path]) -> None:
+        for path in paths:
+            other = self._paths.setdefault(".".join(path), path)
+            if other != path:
+                reason = f"Iceberg spells it like {format_path(other)}"
+                raise InvalidColumnName(name=format_path(path), reason=reason, fix="Choose a name without dots.")
+
+    def _remove(self, schema: StructType, path: Path) -> Iterator[Path]:
+        """Yield the paths below a column that is no longer there, beginning with its own one, which is empty."""
+        actual, data_type = resolve(schema, path)
+        for below in ((), *(inner for inner, _ in fields(data_type))):
+            self._paths.pop(".".join((*actual, *below)), None)
+            yield below
 
 
 def _ensure_outside_keys(schema: StructType, path: Path) -> None:
@@ -229,7 +264,6 @@ def _rename(update: UpdateSchema, state: ColumnState, operation: RenameColumn) -
         raise ItemRenameRefused(column=format_path(path), verb="renamed")
     _ensure_outside_keys(state.schema, path)
     _ensure_free(parent, operation.new_path, parent.find(path[-1]))
-    _ensure_spelled_apart(state.schema, operation)
     update.rename_column(path, operation.name)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from widen.errors import (
     CatalogError,
@@ -44,6 +44,7 @@ from widen.iceberg.properties import FORMAT_VERSION, read_sources, stream_key
 from widen.iceberg.scan_plan import ReplacedDeletes
 from widen.iceberg.schema_conversion import from_model, to_model
 from widen.iceberg.snapshots import MAIN_BRANCH, SnapshotReference, find_read_point, stream_marks_at
+from widen.log.commit_files import current_ms
 from widen.log.commit_outcome import Conflicted, StagedFiles
 from widen.model.display import record_commit
 from widen.model.lazy_module import import_lazily
@@ -58,12 +59,15 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table, Transaction
     from pyiceberg.table import snapshots as ice_snapshots
+    from pyiceberg.table import update as table_update
     from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.update import TableUpdate
     from pyiceberg.table.update import snapshot as snapshot_updates
     from pyiceberg.table.update.snapshot import _SnapshotProducer
 else:
     ice_snapshots = import_lazily("pyiceberg.table.snapshots")
     iceberg_errors = import_lazily("pyiceberg.exceptions")
+    table_update = import_lazily("pyiceberg.table.update")
     snapshot_updates = import_lazily("pyiceberg.table.update.snapshot")
     sql_catalog = import_lazily("pyiceberg.catalog.sql")
 
@@ -134,7 +138,7 @@ def open_transaction(
         properties = {**table.metadata.properties, _RETRIES: "0"}
         own = copy(table)  # the commit changes it to the new version
         own.metadata = table.metadata.model_copy(update={"properties": properties})
-        transaction = own.transaction()
+        transaction = with_kept_metadata(own.transaction())
         if operations:
             _change_columns(name, transaction, operations)
     return IcebergTransaction(name, transaction, branch=branch)
@@ -180,7 +184,7 @@ def _create(name: TableName, new: NewTable) -> Transaction:
 
     table = transaction._table
     table.io = with_renewal(table.io, name.catalog.open().properties, stage_again)
-    return transaction
+    return with_kept_metadata(transaction)
 
 
 def _stage(name: TableName, new: NewTable) -> Transaction:
@@ -212,9 +216,46 @@ def plan_columns(name: TableName, operations: Iterable[Operation]) -> Transactio
     """
     table = name.load()
     ensure_table_writable(name, table)
-    transaction = table.transaction()
+    transaction = with_kept_metadata(table.transaction())
     _change_columns(name, transaction, operations)
     return transaction
+
+
+def with_kept_metadata(transaction: Transaction) -> Transaction:
+    """Return a transaction that keeps its metadata until it changes.
+
+    PyIceberg applies all changes anew, and copies all metadata in depth, each time it reads them: about 40 times in a
+    load, which takes seconds for tables of a thousand columns. Nobody changes metadata in place.
+    """
+    cast(Any, transaction).__class__ = _keeping(cast(Any, type(transaction)))
+    return transaction
+
+
+@cache
+def _keeping(kind: type[Transaction]) -> type[Transaction]:
+    class Keeping(kind):  # type: ignore[valid-type, misc]
+        _kept: tuple[TableMetadata, tuple[TableUpdate, ...], TableMetadata] | None = None
+
+        @property
+        def table_metadata(self) -> TableMetadata:
+            base, updates = self._table.metadata, self._updates
+            if self._kept is None or self._kept[0] is not base or self._kept[1] is not updates:
+                self._kept = base, updates, _apply_updates(base, updates)
+            return self._kept[2]
+
+    return Keeping
+
+
+def _apply_updates(base: TableMetadata, updates: tuple[TableUpdate, ...]) -> TableMetadata:
+    """Return metadata with changes, as PyIceberg does, but without a copy in depth."""
+    context, metadata = table_update._TableMetadataUpdateContext(), base
+    for update in updates:
+        metadata = table_update._apply_table_update(update, metadata, context)
+    if context.has_changes() and metadata.last_updated_ms == base.last_updated_ms:
+        metadata = metadata.model_copy(update={"last_updated_ms": current_ms()})
+    metadata.spec().check_compatible(metadata.schema())
+    metadata.sort_order().check_compatible(metadata.schema())
+    return metadata
 
 
 def _change_columns(name: TableName, transaction: Transaction, operations: Iterable[Operation]) -> None:

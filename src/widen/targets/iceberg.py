@@ -287,6 +287,8 @@ class IcebergTarget(IngestTarget):
         dropped: dict[Path, str] = {}
         for before, after in pairwise(sorted(schemas)):
             kept = set(schemas[after].field_ids)
+            if kept.issuperset(schemas[before].field_ids):
+                continue
             with suppress(UnsupportedColumnType):
                 columns = fields(to_model(schemas[before]))
                 gone = [path for path, column in columns if column.metadata.get(COLUMN_ID) not in kept]
@@ -444,6 +446,7 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
     replaced: ReplacedRows | None = None
     _keyed: tuple[RemovedRows, int, KeyCounts] | None = field(default=None, init=False)
     _transaction: IcebergTransaction | None = field(default=None, init=False)
+    _schema: StructType | None = field(default=None, init=False)
 
     def with_replaced_rows(self, rows: ReplacedRows) -> IcebergDraft:
         """Return the draft, whose commit now also removes rows; its files have the field ids of its transaction."""
@@ -480,7 +483,10 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
     @property
     def schema(self) -> StructType:
         """The columns with their field ids and source fields."""
-        return with_sources(with_iceberg_ids(self.plan.schema, self.transaction.schema), self.plan.schema)
+        if self._schema is None:
+            numbered = with_iceberg_ids(self.plan.schema, self.transaction.schema)
+            self._schema = with_sources(numbered, self.plan.schema)
+        return self._schema
 
     @property
     def writer(self) -> IcebergWriter:

@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, TypeVar
 
 import pyarrow as pa
@@ -416,21 +417,26 @@ def with_field_id(column: Any, number: int) -> Any:
     return column.with_metadata({**(column.metadata or {}), _FIELD_ID: str(number).encode()})
 
 
-def _find_field(column: Any, fields: Iterable[Field], mode: str) -> Field | None:
-    """Return the table field of a file column: by field id in the mode ``id``, else by name.
+def _field_finder(fields: Iterable[Field], mode: str) -> Callable[[Any], Field | None]:
+    """Return what finds the table field of a file column: by field id in the mode ``id``, else by name.
 
-    A field without an id, such as a materialized row id, is matched by name in that mode, too.
+    A field without an id, such as a materialized row id, is matched by name in that mode, too. The first one counts.
 
     Source: PROTOCOL.md#reader-requirements-for-column-mapping
     """
-    for field in fields:
+    by_id: dict[str, tuple[int, Field]] = {}
+    by_name: dict[str, tuple[int, Field]] = {}
+    for at, field in enumerate(fields):
         if mode == ID and COLUMN_ID in field.metadata:
-            is_same = str(field.metadata[COLUMN_ID]) == field_id(column)
+            by_id.setdefault(str(field.metadata[COLUMN_ID]), (at, field))
         else:
-            is_same = physical_name(field, mode) == column.name
-        if is_same:
-            return field
-    return None
+            by_name.setdefault(physical_name(field, mode), (at, field))
+
+    def find(column: Any) -> Field | None:
+        found = [each for each in (by_id and by_id.get(field_id(column)), by_name.get(column.name)) if each]
+        return min(found, key=itemgetter(0))[1] if found else None
+
+    return find
 
 
 Names: TypeAlias = tuple[tuple[Path, str], ...]
@@ -460,15 +466,15 @@ def names_in_file(store: LogStore, schema: StructType, path: str) -> Names:
 
 def names_of_columns(columns: list[Any], struct: StructType, path: Path = ()) -> Iterator[tuple[Path, str]]:
     """Yield the columns that have another name in a file, as `names_in_file` returns them."""
-    by_field = {field.name: column for column in columns if (field := _find_field(column, struct, ID))}
+    find = _field_finder(struct, ID)
+    by_field = {field.name: column for column in columns if (field := find(column))}
     used_names = {similarity_key(column.name) for column in columns}
+    free_names = (name for number in itertools.count() if (name := f"__widen_none_{number}") not in used_names)
     for field in struct:
         column, physical = by_field.get(field.name), field.metadata.get(PHYSICAL_NAME, field.name)
         if column is None:
             if similarity_key(physical) in used_names:
-                name = _free_name(used_names)
-                used_names.add(name)
-                yield (*path, field.name), name
+                yield (*path, field.name), next(free_names)
             continue
         if column.name != physical:
             yield (*path, field.name), column.name
@@ -485,10 +491,6 @@ def _names_below(kind: Any, data_type: DataType, path: Path) -> Iterator[tuple[P
         yield from _names_below(kind.value_type, data_type.element, (*path, ELEMENT))
 
 
-def _free_name(used: Collection[str]) -> str:
-    return next(name for number in itertools.count() if (name := f"__widen_none_{number}") not in used)
-
-
 _Leaf: TypeAlias = tuple[Path, DataType | None]
 
 
@@ -503,9 +505,9 @@ class _SchemaWalk:
 
         The type is None if the table does not have the leaf.
         """
-        candidates = struct.fields if isinstance(struct, StructType) else ()
+        find = _field_finder(struct.fields if isinstance(struct, StructType) else (), self.mode)
         for item in fields:
-            field = _find_field(item, candidates, self.mode)
+            field = find(item)
             yield from self._below(
                 item.type, field.type if field else None, (*path, field.name if field else item.name)
             )

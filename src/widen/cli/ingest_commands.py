@@ -121,8 +121,8 @@ OPTIONS: Mapping[str, Any] = {
     "enable_type_widening": _option(
         bool | None,
         "--enable-type-widening",
-        "Turn on type widening with the commit, for an existing Delta table without it. Clients without this table "
-        "feature then refuse the table.",
+        "Turn on type widening with the commit, for an existing Delta table without it, and timestampNtz for times "
+        "without a time zone. Clients without these table features then refuse the table.",
     ),
     "config": _option(Path | None, "--config", "A TOML file with these options.", metavar="FILE"),
     "pins": _option(

@@ -256,8 +256,9 @@ def ingest(
         evolve: ``widen`` changes columns in place where that is exact and otherwise adds columns; ``split`` only adds
             columns; ``freeze`` adds nothing and keeps what does not fit as JSON text; ``fail`` refuses a batch that
             needs changes. The default is ``widen``.
-        enable_type_widening: Whether to turn on type widening with the commit, for an existing Delta table without it.
-            Clients without this table feature then refuse the table. Tables that an ingestion creates in mode ``widen``
+        enable_type_widening: Whether to turn on type widening with the commit, for an existing Delta table without it,
+            and the feature ``timestampNtz`` if a new column has times without a time zone. Clients without these table
+            features then refuse the table. Tables that an ingestion creates in mode ``widen``
             have it, and Iceberg tables need no switch.
         pins: A mode, ``text``, ``json``, ``map`` or a type for single fields, by their path.
         config: A TOML file with ``evolve`` and the options below; arguments override it.

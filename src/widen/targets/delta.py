@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import msgspec
 
 from widen.errors import (
+    FeatureRequired,
     InvalidOption,
     InvalidPath,
     QuarantineNotFound,
@@ -55,7 +56,7 @@ from widen.protocol.column_metadata import find_identity, is_computed
 from widen.protocol.data_skipping import UnknownPredicate
 from widen.protocol.file_statistics import HIDDEN_FIELDS, NO_STATS, split_paths
 from widen.protocol.table_configuration import TableConfiguration
-from widen.protocol.table_features import default_columns, ensure_writable, supported_features
+from widen.protocol.table_features import default_columns, ensure_writable, missing_type_features, supported_features
 from widen.protocol.table_properties import ENABLE_TYPE_WIDENING
 from widen.schema.alter import DROP_COLUMNS, with_operations
 from widen.schema.checks import table_format_of
@@ -131,6 +132,11 @@ from widen.targets.table_format import (
 if TYPE_CHECKING:
     from widen.spark.dml.local_keys import LocalMerge
     from widen.spark.engine import LocalFrame
+
+_ALLOW_FEATURES = (
+    "Repeat the load with --enable-type-widening (enable_type_widening=True), which adds the feature with the commit; "
+    "clients without it then refuse the table. Or pin the field to text: --pin FIELD=text."
+)
 
 NEW_PROPERTIES: Mapping[Mode, Mapping[str, str]] = {mode: {} for mode in Mode} | {
     Mode.WIDEN: {ENABLE_TYPE_WIDENING: "true"}
@@ -218,12 +224,32 @@ class DeltaTarget(IngestTarget):
         state = self.widening or before
         metadata = state.metadata
         if plan.operations:
+            state = self._with_type_features(state, plan)
+            metadata = state.metadata
             ensure_types_unreferenced(state, plan.operations)
             metadata = with_operations(state, plan.operations)
         metadata = self._with_privacy(_with_sources(metadata, plan.schema), plan)
         pairs = ((metadata, self.logged_metadata), (state.protocol, before.protocol))
         actions = tuple(new for new, old in pairs if new != old)
         return DeltaDraft(self, TableConfiguration(state.protocol, metadata), actions)
+
+    def _with_type_features(self, state: TableState, plan: Plan) -> TableState:
+        """Return the state of the table with the features that new types need, if the caller allows new features.
+
+        Raises:
+            FeatureRequired: the caller does not.
+        """
+        known = missing_type_features(state.protocol, state.schema)
+        for name in missing_type_features(state.protocol, plan.schema):
+            if name in known:
+                continue
+            if not self.policy.enables_widening:
+                supported = ", ".join(sorted(supported_features(state.protocol))) or "none"
+                raise FeatureRequired(feature=name, supported=supported, fix=_ALLOW_FEATURES)
+            change = plan_add_feature(state, name)
+            for action in () if change is None else change.actions:
+                state = replace(state, protocol=action) if isinstance(action, Protocol) else state
+        return state
 
     def _with_privacy(self, metadata: Metadata, plan: Plan) -> Metadata:
         """Return the metadata with the fields that are hidden and those without statistics."""

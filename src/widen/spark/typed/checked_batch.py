@@ -113,6 +113,10 @@ class CheckedBatch:
             result.is_complete and rest.is_complete,
         )
 
+    def find_broken(self, attempt: BatchWriteSpec, writer: TableWriter, *, by_rules: bool = True) -> Rows | None:
+        """Return the records that violate a rule; see `Batch`."""
+        return self._checked(lambda: self._split.typed.find_broken(attempt, writer, by_rules=by_rules))
+
     def check_contract(self, contract: object) -> ContractReport:
         """Return where the records break a contract; see `Batch`."""
         report = self._checked(lambda: self._split.typed.check_contract(contract))

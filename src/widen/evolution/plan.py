@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from enum import Enum
-from functools import reduce
 from hashlib import sha256
 from typing import Any
 
@@ -703,7 +702,7 @@ def to_maps(observed: FieldObservation) -> FieldObservation:
     """Return the observation of a field as if its objects had been read as maps."""
     maps, kinds = dict(observed.maps), dict(observed.kinds)
     for dim, record in observed.records.items():
-        values = reduce(FieldObservation.merged, record.values(), FieldObservation())
+        values = _merge_all([*record.values()])
         # An earlier pass may have read some of the same objects as maps already, so the counts are not added.
         maps[dim] = values.merged(maps[dim], max) if dim in maps else values
         objects = kinds.pop(Kind(RECORD_WORD, dim), None)
@@ -711,6 +710,17 @@ def to_maps(observed: FieldObservation) -> FieldObservation:
             kind = Kind(MAP_WORD, dim)
             kinds[kind] = objects.merged(kinds[kind], max) if kind in kinds else objects
     return msgspec.structs.replace(observed, records={}, maps=maps, kinds=kinds)
+
+
+def _merge_all(fields: Sequence[FieldObservation]) -> FieldObservation:
+    """Return the observation of all fields together.
+
+    In pairs of adjacent ones: one after the other, each would copy all keys of those before it.
+    """
+    while len(fields) > 1:
+        pairs = [one.merged(other) for one, other in zip(fields[::2], fields[1::2], strict=False)]
+        fields = pairs + [*fields[len(pairs) * 2 :]]
+    return fields[0] if fields else FieldObservation()
 
 
 def _value_count(field: FieldObservation) -> int:

@@ -221,7 +221,7 @@ def written_text(records: int | None, files: int, size_bytes: int, corrupt: int,
     if records is not None:
         what = f"{count_noun(records, 'record')} in {what}"
     text = f"wrote {what}, {size_text(size_bytes)}"
-    kept = f"{text}; {count_noun(corrupt, 'line')} kept whole: not a JSON record"
+    kept = f"{text}; {count_noun(corrupt, 'line')} kept whole: not a record"
     return (kept + (f" ({not_objects:,} JSON, but not an object)" if not_objects else "")) if corrupt else text
 
 

@@ -81,7 +81,7 @@ def test_a_line_that_is_not_a_record_counts_as_none(wide: Report) -> None:
     interval = load(0, 30, corrupt=1)
     assert (interval.records, interval_text(interval)[0]) == (
         29,
-        "wrote 29 records in 1 file, 1 B; 1 line kept whole: not a JSON record",
+        "wrote 29 records in 1 file, 1 B; 1 line kept whole: not a record",
     )
     assert summarize_report(with_intervals(wide, interval)).checks[0].text == "last load on 1970-01-01: 29 records"
 

@@ -30,6 +30,7 @@ from widen.errors import (
     IcebergUnavailable,
     InvalidOption,
     UnsupportedColumnType,
+    UnsupportedFeatureForRead,
     WidenError,
 )
 from widen.errors.tables import first_line
@@ -349,6 +350,7 @@ def _translate_type_errors(table: str, read: Callable[[], Any] | None) -> Iterat
 
     Raises:
         UnsupportedColumnType: a column has such a type, or a default that PyIceberg cannot read.
+        UnsupportedFeatureForRead: the table is partitioned or sorted by a transform of several columns.
         DroppedColumnType: a column of an older schema has such a type.
     """
     try:
@@ -359,11 +361,16 @@ def _translate_type_errors(table: str, read: Callable[[], Any] | None) -> Iterat
             filter(callable, (getattr(each, "errors", None) for each in (error, error.__cause__))), None
         )
         found = [] if details is None else details()
-        types = [(str(each["input"]), each["loc"]) for each in found if _UNKNOWN_TYPE in str(each.get("msg"))]
-        default = _NO_DEFAULT.search(str(error))
-        if not types and default is None:
+        types = [(str(each["input"]), each["loc"]) for each in found if _UNKNOWN_TYPE.search(str(each.get("msg")))]
+        default, unparsed = _NO_DEFAULT.search(str(error)), _NOT_PARSED.search(str(error))
+        if _SEVERAL_COLUMNS in str(error):
+            features = "partitions or sort orders by a transform of several columns"
+            raise UnsupportedFeatureForRead(verb="read", location=table, features=features) from error
+        if not types and default is None and unparsed is None:
             raise
         metadata = None if read is None else read()
+        if unparsed is not None:
+            types += [(unparsed[1], place) for place in _places_of(metadata, unparsed[1])] or [(unparsed[1], ())]
         # The first schemas are the oldest ones: a column that the table still has is named before a dropped one.
         data_type, place = next((each for each in types if _is_current(metadata, each[1])), (None, ()))
         if data_type is not None:
@@ -378,8 +385,10 @@ def _translate_type_errors(table: str, read: Callable[[], Any] | None) -> Iterat
         raise UnsupportedColumnType(column=column, type=data_type, reason=reason.format(table=table)) from error
 
 
-_UNKNOWN_TYPE = "Unsupported field type"
+_UNKNOWN_TYPE = re.compile("Unsupported field type|Type not recognized")
 _NO_DEFAULT = re.compile(r"Cannot deserialize bytes, type ([^ ]+) not supported")
+_NOT_PARSED = re.compile(r"Could not parse (.+) into a Geo\w+Type")
+_SEVERAL_COLUMNS = "Multi argument transforms are not yet supported"
 _NO_TYPE = "PyIceberg, which reads the metadata of {table}, does not have it"
 _NO_TYPE_OF_DEFAULT = "PyIceberg, which reads the metadata of {table}, cannot read the default of such a column"
 
@@ -390,6 +399,15 @@ def _is_current(metadata: Any, place: Sequence[str | int]) -> bool:
     if not numbers or not isinstance(metadata, Mapping):
         return True
     return bool(metadata["schemas"][numbers[0]].get("schema-id") == metadata.get("current-schema-id"))
+
+
+def _places_of(value: Any, data_type: str, place: tuple[str | int, ...] = ()) -> Iterator[Sequence[str | int]]:
+    """Yield the places in table metadata of the types with this text."""
+    if value == data_type:
+        yield place
+    items = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
+    for step, inner in items:
+        yield from _places_of(inner, data_type, (*place, step))
 
 
 def _places_with_default(

@@ -235,6 +235,49 @@ def test_a_default_that_pyiceberg_cannot_read_is_named_with_its_column(tmp_path:
         name.load()
 
 
+@pytest.mark.parametrize("kind", ["geometry(srid:3857)", "geography(OGC:CRS84, spherical)", "variant"])
+@pytest.mark.parametrize("place", ["field", "element", "dropped"])
+def test_a_type_that_pyiceberg_cannot_parse_is_no_damage(tmp_path: Path, kind: str, place: str) -> None:
+    from widen.errors import DroppedColumnType, UnsupportedColumnType
+    from widen.iceberg.catalog import to_table_name
+    from widen.iceberg.table_commit import NewTable, create_iceberg_table
+    from widen.model.types import LONG, Field, StructType
+
+    name = to_table_name("shop.orders", tmp_path / "lake.db")
+    made = create_iceberg_table(name, NewTable(StructType((Field("a", LONG), Field("b", LONG)))))
+    path = Path(made.metadata_location.removeprefix("file://"))
+    metadata = json.loads(path.read_text())
+    old = json.loads(json.dumps(metadata["schemas"][0]))
+    field = (old if place == "dropped" else metadata["schemas"][0])["fields"][1]
+    array = {"type": "list", "element-id": 9, "element": kind, "element-required": False}
+    field["type"] = array if place == "element" else kind
+    if place == "dropped":
+        metadata["schemas"].append({**old, "schema-id": 7})
+    path.write_text(json.dumps({**metadata, "format-version": 3, "next-row-id": 0}))
+    with pytest.raises(DroppedColumnType if place == "dropped" else UnsupportedColumnType) as refused:
+        name.load()
+    assert "column b" in refused.value.message
+    assert kind in refused.value.message
+
+
+def test_a_transform_of_several_columns_is_no_damage(tmp_path: Path) -> None:
+    from widen.errors import UnsupportedFeatureForRead
+    from widen.iceberg.catalog import to_table_name
+    from widen.iceberg.table_commit import NewTable, create_iceberg_table
+    from widen.model.types import LONG, Field, StructType
+
+    name = to_table_name("shop.orders", tmp_path / "lake.db")
+    made = create_iceberg_table(name, NewTable(StructType((Field("a", LONG), Field("b", LONG)))))
+    path = Path(made.metadata_location.removeprefix("file://"))
+    metadata = json.loads(path.read_text())
+    metadata["partition-specs"][0]["fields"] = [
+        {"source-ids": [1, 2], "field-id": 1000, "transform": "bucketV2[4]", "name": "p"}
+    ]
+    path.write_text(json.dumps(metadata))
+    with pytest.raises(UnsupportedFeatureForRead, match=r"shop\.orders: .* a transform of several columns"):
+        name.load()
+
+
 def test_remote_signing_is_named() -> None:
     from widen.errors import CatalogRefused
     from widen.iceberg.catalog import open_store

@@ -111,6 +111,7 @@ OPTION_EXAMPLES: Mapping[str, str] = {
     "--max-record-size": "256MB",
     "--missing": "keep",
     "--name": "orders_by_field",
+    "--names": "exact",
     "--new-by": "content",
     "--no-stats": "customer.name",
     "--numbers": "decimal",

@@ -273,7 +273,37 @@ FIXED_ROWS: list[dict[str, Any]] = [
 ]
 """Records of which a table with fixed columns cannot hold some."""
 
+CASED = [
+    lines({"ID": 1, "R": {"X": 1, "items": [{"k": 1}]}}, {"id": 2, "V": "a"}),
+    lines({"Id": 3, "r": {"x": 2.5, "Y": None, "ITEMS": [{"K": 2}, {"k": 3}]}}, {"id": 4, "v": 5}),
+    lines({"id": 5, "ID": 6, "v": []}, {"ID": 7, "r": {"x": 1, "X": 2}}, {"iD": 8}),
+]
+"""Names in several cases, at last two of them in one record."""
+
 CASES = {
+    "names in any case": Case([{f"{at}.json": each} for at, each in enumerate(CASED)] + [{"3.csv": b"Id,v\n9,z\n"}]),
+    "names in any case and a pin": Case(
+        [{f"{at}.json": each} for at, each in enumerate(CASED)], {"pins": {"V": "text"}}
+    ),
+    "exact names": Case([{f"{at}.json": each} for at, each in enumerate(CASED)], {"names": "exact"}),
+    "names in any case by key": Case(
+        [
+            {"a.json": lines({"ID": 1, "N": 1, "op": "u"}, {"ID": 2, "N": 1, "op": "u"})},
+            {"b.json": lines({"id": 1, "n": 2, "OP": "u", "x": "a"}, {"Id": 2, "n": 2, "Op": "d"}, {"id": 3, "n": 1})},
+        ],
+        {"key": ["id"], "sequence_by": "n", "delete_when": "op = 'd'"},
+    ),
+    "names in any case in parquet": Case(
+        [
+            {"a.parquet": parquet([{"ID": 1, "R": {"X": 1}}], {"ID": pa.int32(), "R": pa.struct({"X": pa.int32()})})},
+            {"b.parquet": parquet([{"id": 2, "r": {"x": 1}}], {"id": pa.int64(), "r": pa.struct({"x": pa.int64()})})},
+            {
+                "c.parquet": parquet(
+                    [{"Id": 2.5, "r": {"X": 1}}], {"Id": pa.float64(), "r": pa.struct({"X": pa.int8()})}
+                )
+            },
+        ]
+    ),
     "a record": Case([{"a.json": lines({"id": 1})}]),
     "kinds": Case([{"a.json": MIXED}]),
     "a type that widens": Case([{"a.json": lines({"id": 1})}, {"b.json": lines({"id": 2**40})}]),
@@ -461,6 +491,7 @@ CONVERTED = (
     "hidden fields of parquet",
     "parquet into fixed columns",
     "parquet into a partition of numbers",
+    "names in any case in parquet",
 )
 """The cases in which Spark writes the files, which therefore have other sizes."""
 
@@ -674,6 +705,7 @@ def test_generated_parquet_is_the_same_on_both_engines(
 
 
 ICEBERG_CASES = {
+    "names in any case": (CASED, {}),
     "kinds": ([MIXED, FIXED], {}),
     "partitions": ([FIXED, FIXED], {"partition_by": ["p"]}),
     "partitions by transforms": ([KEYS, KEYS], {"partition_by": ["day(at)", "bucket(4, i)"], "detect_dates": ["at"]}),

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from widen.evolution.evolve import evolve
+from widen.evolution.evolve import evolve, merge_pass
 from widen.evolution.plan import Plan, explain_plan, find_unmatched
 from widen.evolution.policy import ANY_MAP, FixedColumn, Mode, Pin, Policy, Samples, TextForm
 from widen.json.document import parse_document
@@ -171,9 +171,9 @@ def write(case: Case, base: StructType | None, texts: list[bytes]) -> tuple[Plan
     observed = Observation()
     for _ in range(8):
         plan = evolve(base, observed, case.policy)
-        builder = RowBuilder(
-            plan.schema, case.policy, base, OriginColumn(ORIGIN, is_for_all=case.random.random() < 0.5)
-        )
+        column = OriginColumn(ORIGIN, is_for_all=case.random.random() < 0.5)
+        apart = [tuple(path) for path in observed.apart]
+        builder = RowBuilder(plan.schema, case.policy, base, column, apart=apart)
         origin = Field(ORIGIN, parse_type("struct<text: string, file: string, position: bigint, reason: string>"))
         arrow = to_arrow_schema(StructType((*plan.schema.fields, origin)))
         rows: list[dict[str, Any]] = []
@@ -181,9 +181,10 @@ def write(case: Case, base: StructType | None, texts: list[bytes]) -> tuple[Plan
             builder.add([text], [("f", number)])
             rows += [row for batch in drain_arrow_batches(builder, arrow) for row in batch.to_pylist()]
             builder.adapt()
-        observed = observed.merged(observation_from_json(builder.observation.to_json()), max)
+        seen = observation_from_json(builder.observation.to_json())
+        observed, is_mixed = merge_pass(observed, seen, plan.schema, case.policy)
         confirmed = evolve(base, observed, case.policy)
-        if confirmed.schema == plan.schema:
+        if confirmed.schema == plan.schema and not is_mixed:
             return confirmed, observed, rows
     raise AssertionError("the plan still changed")
 

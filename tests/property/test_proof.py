@@ -11,7 +11,7 @@ from support.drift import batches
 from support.field_rule_policies import modes, policies
 from support.leaf import lost
 from support.proof import encode_records, encode_rows, forms_of, layouts_of, to_comparable
-from support.stable_interval import ingest_texts, records_of
+from support.stable_interval import ingest_texts, named_records
 from widen.evolution.policy import Mode, Numbers, Policy, build_field_rules
 from widen.model.schema_json import parse_type
 from widen.model.types import Field, StructType
@@ -31,7 +31,7 @@ def test_every_record_is_in_its_row(history: list[list[bytes]], mode: Mode, batc
         base = ingest_texts(base, earlier, Policy(mode)).plan.schema
     done = ingest_texts(base, batch, policy)
     for text, rows in zip(batch, done.rows, strict=True):
-        for record, row in zip(records_of(text) or (), rows, strict=False):
+        for record, row in zip(named_records(done.plan.schema, text) or (), rows, strict=False):
             assert lost(done.plan.schema, row, record) == []
     check(done.plan.schema, policy, batch, done.rows)
 
@@ -46,7 +46,7 @@ def test_every_record_is_in_its_row_under_every_policy(
     done = ingest_texts(base, batch, policy)
     reading = build_field_rules(done.plan.schema, policy)
     for text, rows in zip(batch, done.rows, strict=True):
-        for record, row in zip(records_of(text) or (), rows, strict=False):
+        for record, row in zip(named_records(done.plan.schema, text) or (), rows, strict=False):
             assert lost(done.plan.schema, row, reading.record(record)) == []
     check(done.plan.schema, policy, batch, done.rows)
 
@@ -66,7 +66,7 @@ def test_rounded_numbers_are_in_their_rows_and_only_where_the_plan_says(
     base = ingest_texts(None, history, policy).plan.schema
     done = ingest_texts(base, batch, policy)
     for text, rows in zip(batch, done.rows, strict=True):
-        for record, row in zip(records_of(text) or (), rows, strict=False):
+        for record, row in zip(named_records(done.plan.schema, text) or (), rows, strict=False):
             assert lost(done.plan.schema, row, record) == [] or done.plan.rounded
     check(done.plan.schema, policy, batch, done.rows)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.drift import batches
 from support.field_rule_policies import policies
 from support.leaf import lost
-from support.stable_interval import ingest_texts, records_of, rows_of_text, through_arrow
+from support.stable_interval import ingest_texts, named_records, records_of, rows_of_text, through_arrow
 from widen.evolution.evolve import evolve
 from widen.evolution.policy import Mode, Policy, build_field_rules
 from widen.json.document import corrupt_text_to_bytes, parse_document
@@ -58,7 +58,9 @@ def test_both_paths_give_one_row_of_a_field_of_many_forms(
         builder.add(batch, [("f", number) for number in range(len(batch))])
     observe_chunk(observed)
     rows = [row for part in drain_arrow_batches(maker, to_arrow_schema(schema)) for row in part.to_pylist()]
-    exact = [to_row(build_routes(schema, policy), record) for text in batch for record in records_of(text) or ()]
+    exact = [
+        to_row(build_routes(schema, policy), record) for text in batch for record in named_records(schema, text) or ()
+    ]
     assert sorted(map(repr, rows)) == sorted(map(repr, through_arrow(schema, exact)))
     assert observed.observation == maker.observation
 
@@ -79,7 +81,7 @@ def _check_both_paths(batch: list[bytes], length: int, mode: Mode, *, frozen: bo
     for number, text in enumerate(batch):
         before = maker.observation.corrupt
         rows = rows_of_text(maker, schema, text, ("f", number))
-        records = records_of(text)
+        records = named_records(schema, text)
         if adapts:
             maker.adapt()
         if records is None:
@@ -109,7 +111,7 @@ def test_both_paths_give_one_row_however_values_are_taken(
     maker = RowBuilder(schema, policy, base)
     for number, text in enumerate(batch):
         rows = rows_of_text(maker, schema, text, ("f", number))
-        records = records_of(text)
+        records = named_records(schema, text)
         if adapts:
             maker.adapt()
         if records is not None:

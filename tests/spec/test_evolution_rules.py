@@ -8,7 +8,7 @@ import pytest
 from support.interval import columns, interval, plan_of, run
 from widen.evolution.evolve import evolve
 from widen.evolution.plan import Grade, PendingField, Plan
-from widen.evolution.policy import Mode, Policy
+from widen.evolution.policy import Mode, Names, Policy
 from widen.json.kinds import Kind
 from widen.model.schema_json import parse_type
 from widen.model.types import LONG, STRING, Field, StructType
@@ -246,9 +246,34 @@ def test_d9_an_evolved_name_that_a_later_field_has_too() -> None:
     assert plan_of({"a_string": "string", "a": "string"}, plan.schema, SPLIT).is_empty
 
 
-def test_d9_a_key_that_differs_in_case_from_a_declared_column_is_another_field() -> None:
-    plan = plan_of({"UserID": "7"}, declared("userid: int"))
+def test_d9_a_key_that_differs_in_case_from_a_declared_column_is_its_field() -> None:
+    plan = plan_of({"UserID": "7", "r": [(0, {"X": "7"})]}, declared("userid: int, R: struct<x: int>"))
+    assert plan.is_empty
+    assert [(each.name, each.source) for each in plan.matched] == [
+        (("R", "X"), ("R", "x")),
+        (("UserID",), ("userid",)),
+        (("r",), ("R",)),
+    ]
+
+
+def test_d9_a_key_that_differs_in_case_is_another_field_where_the_names_are_exact() -> None:
+    plan = plan_of({"UserID": "7"}, declared("userid: int"), Policy(names=Names.EXACT))
     assert added(plan) == ["UserID_2"]
+    assert plan.matched == ()
+
+
+def test_d9_a_record_with_a_name_in_two_cases_has_two_fields() -> None:
+    plan = plan_of({"userid": "7", "UserID": "7"}, declared("userid: int"))
+    assert added(plan) == ["UserID_2"]
+    # From then on each goes to its own column, and a third spelling may mean either.
+    assert plan_of({"UserID": "7"}, plan.schema).is_empty
+    assert added(plan_of({"USERID": "7"}, plan.schema)) == ["USERID_3"]
+
+
+def test_d9_names_of_several_records_that_differ_in_case_are_one_field() -> None:
+    seen = interval({"ID": "7", "R": [(0, {"X": "7"})]}).merged(interval({"id": "string", "r": [(1, {"x": "7"})]}))
+    plan = evolve(None, seen, Policy())
+    assert columns(plan.schema) == ["id:string", "id_int:int", "r:record[]{x:int}", "r_record:record{x:int}"]
 
 
 def test_d10_leaves_past_the_bound_go_to_the_rescue_column() -> None:

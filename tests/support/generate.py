@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from widen.json.kinds import NO_FACTS, Kind, ValueFacts, number_kind
 from widen.json.observation import FieldObservation, Observation, RecordObservation, get_field
+from widen.schema.field_names import FieldNames, NameUse
 
 KEYS = ("a", "b", "A", "a b", "a_string", "a_b", "a_long", "_rescued", "")
 """Keys that get into each other's way."""
@@ -52,7 +53,10 @@ def observed(batch: list[dict[str, Any]], file: str = "f", corrupt: int = 0) -> 
     root: RecordObservation = {}
     for position, record in enumerate(batch):
         _observe_record(root, record, (file, position))
-    return Observation(len(batch), corrupt, root)
+    use = NameUse()
+    for record in batch:
+        FieldNames().record(record, use)
+    return Observation(len(batch), corrupt, root, apart=sorted([*path] for path in use.apart))
 
 
 def _observe_record(seen: RecordObservation, record: dict[str, Any], at: tuple[str, int]) -> None:

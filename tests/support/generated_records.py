@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from support.drift import KEYS, NUMBERS, STRINGS
-from widen.evolution.evolve import evolve
+from widen.evolution.evolve import evolve, merge_pass
 from widen.evolution.policy import EpochUnit, FixedColumn, Mode, Numbers, Policy, TextForm
 from widen.json.field_rules import FileFields
 from widen.json.observation import Observation
@@ -326,16 +326,17 @@ def plan_of(setting: Setting, texts: list[bytes]) -> tuple[StructType, StructTyp
     declared = StructType(tuple(replace(each, metadata=sources.get(each.name, {})) for each in parsed))
     observation, schema = Observation(), declared
     for _ in range(6):
-        builder = RowBuilder(schema, setting.policy, declared, None, setting.file_fields)
+        apart = [tuple(path) for path in observation.apart]
+        builder = RowBuilder(schema, setting.policy, declared, None, setting.file_fields, apart)
         for start in range(0, len(texts), 20):
             builder.add(
                 texts[start : start + 20], [(FILE, start + each) for each in range(len(texts[start : start + 20]))]
             )
             list(drain_arrow_batches(builder, to_arrow_schema(schema)))
             builder.adapt()
-        observation = observation.merged(builder.observation)
+        observation, is_mixed = merge_pass(observation, builder.observation, schema, setting.policy)
         planned = evolve(declared, observation, setting.policy).schema
-        if planned == schema:
+        if planned == schema and not is_mixed:
             break
         schema = planned
     return (declared if setting.is_new else schema), schema, observation

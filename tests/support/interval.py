@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from widen.evolution.evolve import evolve
 from widen.evolution.plan import Plan
 from widen.evolution.policy import Mode, Policy
@@ -28,7 +30,18 @@ def interval(fields: dict[str, object], file: str = "f.json", position: int = 1,
             (``9007199254740993[]``) is classified; ``null``, ``{}`` and ``empty[]`` are what has no kind. A list holds
             such texts and, for records, pairs ``(dim, sub-fields)``.
     """
-    return Observation(1, corrupt, _record(fields, (file, position)))
+    seen = _record(fields, (file, position))
+    return Observation(1, corrupt, seen, apart=[[*path] for path in _apart(seen, ())])
+
+
+def _apart(record: RecordObservation, above: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """Yield the names that a record has beside the same name in another case."""
+    folded = [key.lower() for key in record]
+    for key, field in record.items():
+        if folded.count(key.lower()) > 1:
+            yield (*above, key)
+        for below in field.records.values():
+            yield from _apart(below, (*above, key))
 
 
 def _record(fields: dict[str, object], at: tuple[str, int]) -> RecordObservation:

@@ -8,13 +8,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from widen.evolution.evolve import evolve
+from widen.evolution.evolve import evolve, merge_pass
 from widen.evolution.plan import Plan
 from widen.evolution.policy import Policy
 from widen.json.document import parse_document
 from widen.json.observation import Observation, observation_from_json
 from widen.model.types import StructType
 from widen.rows.row_builder import RowBuilder
+from widen.schema.field_names import find_field_names
 from widen.spark.arrow_types import to_arrow_schema
 from widen.spark.ingest.text_tasks import drain_arrow_batches
 
@@ -35,11 +36,12 @@ def ingest_texts(
     observed = Observation()
     for number in range(1, 9):
         plan = evolve(base, observed, policy)
-        maker = RowBuilder(plan.schema, policy, base)
+        maker = RowBuilder(plan.schema, policy, base, apart=[tuple(path) for path in observed.apart])
         rows = list(_transcribed(maker, plan.schema, texts, adapt_every))
-        observed = observed.merged(observation_from_json(maker.observation.to_json()))
+        seen = observation_from_json(maker.observation.to_json())
+        observed, is_mixed = merge_pass(observed, seen, plan.schema, policy)
         confirmed = evolve(base, observed, policy)
-        if confirmed.schema == plan.schema:
+        if confirmed.schema == plan.schema and not is_mixed:
             return StableInterval(confirmed, rows, number)
     raise AssertionError(f"the plan still changed after {number} passes")
 
@@ -70,6 +72,12 @@ def through_arrow(schema: StructType, rows: list[dict[str, Any]]) -> list[dict[s
         return [{} for _ in rows]
     back: list[dict[str, Any]] = pa.RecordBatch.from_pylist(rows, schema=to_arrow_schema(schema)).to_pylist()
     return back
+
+
+def named_records(schema: StructType, text: bytes) -> list[Any] | None:
+    """Return the records that a text stands for, with the names of the fields of a table."""
+    records = records_of(text)
+    return None if records is None else [find_field_names(schema).record(record) for record in records]
 
 
 def records_of(text: bytes) -> list[Any] | None:

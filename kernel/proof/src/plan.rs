@@ -70,6 +70,8 @@ pub struct RecordPlan {
     pub fields: Vec<FieldPlan>,
     /// Whether a key without a field may be one that the policy hides.
     pub refuses_unknown: bool,
+    /// The keys as Spark compares names; empty if a key in another case never stands for one of them.
+    pub in_any_case: Vec<String>,
 }
 
 impl ColumnPlan {

@@ -3,7 +3,7 @@
 //! For each value the columns of its field are asked in the order in which the proof reads them; the first that holds
 //! the value exactly says what the row must give back. The exact rules are `widen.proof.expected_values`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::csv::is_value;
 use crate::number::{Canonical, Token, MAX_DECIMAL_DIGITS};
@@ -63,6 +63,8 @@ struct Shape {
     fields: Vec<usize>,
     by_key: HashMap<Box<[u8]>, usize>,
     refuses_unknown: bool,
+    /// The keys as Spark compares names, if a key in another case may stand for one of them.
+    in_any_case: HashSet<Box<[u8]>>,
     /// The rank that followed each rank in the last record; the one that came first is at the end.
     following: Vec<usize>,
     /// The number of the record in which each key came last.
@@ -128,6 +130,11 @@ impl SourceReader {
             fields: ids,
             by_key,
             refuses_unknown: plan.refuses_unknown,
+            in_any_case: plan
+                .in_any_case
+                .iter()
+                .map(|key| key.as_bytes().into())
+                .collect(),
         });
         Ok(self.shapes.len() - 1)
     }
@@ -249,7 +256,7 @@ impl SourceReader {
                 }
                 None => {
                     unknown.add(key, has_escapes)?;
-                    are_all_null &= !self.unknown(cursor, shape, levels)?;
+                    are_all_null &= !self.unknown(cursor, shape, key, has_escapes, levels)?;
                 }
             }
             has_more = cursor.has_next(b'}')?;
@@ -340,7 +347,14 @@ impl SourceReader {
     }
 
     /// Pass over the value of a key without columns, and return whether it is not null.
-    fn unknown(&mut self, cursor: &mut Cursor, shape: usize, levels: usize) -> Fit<bool> {
+    fn unknown(
+        &mut self,
+        cursor: &mut Cursor,
+        shape: usize,
+        key: &[u8],
+        has_escapes: bool,
+        levels: usize,
+    ) -> Fit<bool> {
         if self.is_rescuing {
             return Err(Refused);
         }
@@ -348,7 +362,15 @@ impl SourceReader {
             cursor.word(b"null")?;
             return Ok(false);
         }
-        if self.shapes[shape].refuses_unknown {
+        let shape = &self.shapes[shape];
+        // Only Python compares other names than those of ASCII.
+        let may_be_known = !shape.in_any_case.is_empty()
+            && (has_escapes
+                || !key.is_ascii()
+                || shape
+                    .in_any_case
+                    .contains(key.to_ascii_lowercase().as_slice()));
+        if shape.refuses_unknown || may_be_known {
             return Err(Refused);
         }
         self.empty(cursor, levels)?;

@@ -70,6 +70,7 @@ def _choice(name: str, *values: str) -> Any:
 
 Evolve = _choice("Evolve", "widen", "split", "freeze", "fail")
 Numbers = _choice("Numbers", "exact", "decimal", "double")
+Names = _choice("Names", "any-case", "exact")
 Format = _choice("Format", "json", "csv", "text", "parquet", "avro", "orc")
 TableKind = _choice("TableKind", "delta", "iceberg")
 _MANY = "can be repeated."
@@ -188,6 +189,11 @@ OPTIONS: Mapping[str, Any] = {
         "--numbers",
         "What fractions become. exact: double where that is exact (default); decimal: the digits as written; "
         "double: one column of doubles, rounded where needed, but not in maps and sources with types.",
+    ),
+    "names": _option(
+        Names | None,
+        "--names",
+        "When two names mean one field. any-case: if they differ in case only (default); exact: if they are equal.",
     ),
     "quarantine": _option(
         str | None,

@@ -26,6 +26,7 @@ from widen.evolution.column_choice import (
 from widen.evolution.plan import (
     Grade,
     MapCandidate,
+    MatchedName,
     PendingField,
     Plan,
     PlanEvent,
@@ -36,7 +37,16 @@ from widen.evolution.plan import (
     find_map,
     to_maps,
 )
-from widen.evolution.policy import FixedColumn, Mode, Numbers, Policy, TextForm, sample_formatter, with_file_fields
+from widen.evolution.policy import (
+    FixedColumn,
+    Mode,
+    Numbers,
+    Policy,
+    TextForm,
+    field_names,
+    sample_formatter,
+    with_file_fields,
+)
 from widen.evolution.type_lattice import rounded_kinds
 from widen.json.document import MAX_LEVELS
 from widen.json.kinds import (
@@ -62,6 +72,7 @@ from widen.json.observation import (
 )
 from widen.model.column_path import ELEMENT, VALUE, Path, leaves, replace_type, resolve
 from widen.model.types import STRING, DataType, Field, MapType, StructType
+from widen.schema.field_names import match_observation
 from widen.schema.operations import AddColumn, CreateTable, Operation, WidenType
 from widen.schema.source_metadata import (
     CORRUPT,
@@ -100,6 +111,23 @@ def evolve(schema: StructType | None, observation: Observation, policy: Policy) 
     return _Evolution(policy, observation.quarantined_records).plan(schema, observation)
 
 
+def merge_pass(known: Observation, seen: Observation, schema: StructType, policy: Policy) -> tuple[Observation, bool]:
+    """Return what is known of a batch after one more pass, and whether it has to be observed again.
+
+    A name that turns out to be a field of its own may have stood for another field until then, in records that have
+    it alone. Of these values nobody knows any more which field they belong to.
+
+    Args:
+        schema: The columns in that pass.
+
+    Source: docs/evolution-rules.md#d9
+    """
+    merged, names = known.merged(seen, max), field_names(schema, policy)
+    new = (tuple(path) for path in seen.apart if path not in known.apart)
+    is_mixed = names is not None and any(names.path(path) != path for path in new)
+    return (Observation(apart=merged.apart), True) if is_mixed else (merged, False)
+
+
 @dataclass(slots=True)
 class _StructCursor:
     """The struct that is being evolved.
@@ -132,12 +160,13 @@ class _Evolution:
 
     def plan(self, schema: StructType | None, observation: Observation) -> Plan:
         begin = self.policy.layout if schema is None else schema
-        current = with_file_fields(begin or StructType(), observation.root, self.policy.file_fields)
-        self.room = self.policy.max_columns - leaf_count(f.type for f in current if role_of(f) is None)
         # A fixed column may be widened in place. So the values that it refuses count too, and fit in the next pass.
         root = (
             merge_records(observation.root, self.quarantined_records) if self.quarantined_records else observation.root
         )
+        root, matched = self._match_names(begin or StructType(), root, observation)
+        current = with_file_fields(begin or StructType(), root, self.policy.file_fields)
+        self.room = self.policy.max_columns - leaf_count(f.type for f in current if role_of(f) is None)
         after, operations = self._evolve_struct(current, root, _StructCursor())
         corrupt = observation.corrupt
         # What is rescued is known only after all fields.
@@ -158,7 +187,22 @@ class _Evolution:
             tuple(self.quarantined),
             maps=tuple(self.maps),
             rounded=tuple(self.rounded),
+            matched=matched,
         )
+
+    def _match_names(
+        self, begin: StructType, root: RecordObservation, observation: Observation
+    ) -> tuple[RecordObservation, tuple[MatchedName, ...]]:
+        """Return the observation with one name for each field, and the names that stand for another one."""
+        names = field_names(begin, self.policy)
+        if names is None:
+            return root, ()
+        apart = {tuple(path) for path in observation.apart}
+        matched, found = match_observation(root, names, apart)
+        self.quarantined_records, _ = match_observation(self.quarantined_records, names, apart)
+        paths = sorted({*found, *map(tuple, observation.matched)} - apart)
+        fields = ((*path[:-1], found.get(path) or names.path(path)[-1]) for path in paths)
+        return matched, tuple(map(MatchedName, paths, fields))
 
     def _with_role(
         self, schema: StructType, role: str, count: int, first: RecordPosition | None, operations: list[Operation]

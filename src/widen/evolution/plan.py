@@ -16,10 +16,17 @@ from typing import Any
 import msgspec
 
 from widen.errors import too_many_keys
-from widen.evolution.policy import ANY_MAP, ANYWHERE, Mode, Policy, TextForm
+from widen.evolution.policy import ANY_MAP, ANYWHERE, NAMES, Mode, Names, Policy, TextForm
 from widen.json.field_rules import SIGN
 from widen.json.kinds import LONG_WORD, MAP_WORD, NUMBER_WORDS, RECORD_WORD, Kind, leaf_and_dim
-from widen.json.observation import FieldObservation, Observation, RecordObservation, RecordPosition, position_text
+from widen.json.observation import (
+    FieldObservation,
+    Observation,
+    RecordObservation,
+    RecordPosition,
+    position_text,
+    records_in,
+)
 from widen.model.column_path import Path, fold_path, format_path
 from widen.model.display import html_table, list_lines, shorten
 from widen.model.schema_json import type_to_value
@@ -126,6 +133,22 @@ class RoundedField:
 
 
 @dataclass(frozen=True, slots=True)
+class MatchedName:
+    """A name in the batch that stands for a field in another case.
+
+    Args:
+        name: The path with that name.
+        source: The path of the field.
+    """
+
+    name: Path
+    source: Path
+
+    def __str__(self) -> str:
+        return f"{format_path(self.name)} is {format_path(self.source)}"
+
+
+@dataclass(frozen=True, slots=True)
 class QuarantinedField:
     """Values that do not fit a fixed column, so that their records are quarantined.
 
@@ -200,6 +223,7 @@ class Plan:
         bad_files: The files that cannot be read and are skipped.
         maps: The fields whose objects look like maps, but become records.
         rounded: The fields with numbers that are rounded to doubles.
+        matched: The names that stand for a field in another case.
         source_table: The version of a table that was read as the source; empty for other sources.
         keyed_by: How rows change by key; empty if the batch only adds rows.
         enables_widening: Whether the commit turns on type widening, which the table does not have yet.
@@ -219,6 +243,7 @@ class Plan:
     bad_files: tuple[BadFile, ...] = ()
     maps: tuple[MapCandidate, ...] = ()
     rounded: tuple[RoundedField, ...] = ()
+    matched: tuple[MatchedName, ...] = ()
     source_table: str = ""
     keyed_by: str = ""
     enables_widening: bool = False
@@ -290,6 +315,7 @@ class Plan:
             "badFiles": [_value(file) for file in self.bad_files],
             "maps": [_value(candidate) for candidate in self.maps],
             "rounded": [_value(each) for each in self.rounded],
+            **({"matched": [_value(each) for each in self.matched]} if self.matched else {}),
             **({"keyedBy": self.keyed_by} if self.keyed_by else {}),
             **({"enablesTypeWidening": True} if self.enables_widening else {}),
             **({"widenable": [each.to_value() for each in self.widenable]} if self.widenable else {}),
@@ -368,6 +394,7 @@ def _lines(plan: Plan) -> Iterator[str]:
         ("Waiting for a first value:", tuple(map(_explain_pending, plan.pending))),
         ("Options without effect:", tuple(map(str, plan.unmatched))),
         ("Skipped, because they cannot be read or are over a limit:", tuple(map(str, plan.bad_files))),
+        ('Names that differ in case only are one field (names = "exact" keeps them apart):', plan.matched),
         ("Objects that look like maps:", tuple(f"{format_path(each.source)}: {each}" for each in plan.maps)),
     ):
         if items:
@@ -564,15 +591,9 @@ def _add_observed(records: RecordObservation, parent: Path, found: _Fields) -> N
     for key, seen in records.items():
         source = (*parent, key)
         found.existing.add(source)
-        for below in _records_in(seen):
+        for below in records_in(seen):
             found.records.add(source)
             _add_observed(below, source, found)
-
-
-def _records_in(field: FieldObservation) -> Iterator[RecordObservation]:
-    yield from field.records.values()
-    for entries in field.maps.values():
-        yield from _records_in(entries)
 
 
 def _contradictions(policy: Policy, base: StructType) -> Iterator[Unmatched]:
@@ -748,8 +769,8 @@ def _share_fields(records: Sequence[set[str]]) -> bool:
     return sum(map(len, records)) >= MIN_SHARED_FIELDS * len(every) * len(records)
 
 
-def privacy_properties(policy: Policy, plan: Plan, properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the table properties that record which fields are hidden, and which have no statistics.
+def policy_properties(policy: Policy, plan: Plan, properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the table properties that record which fields are hidden or have no statistics, and when names are equal.
 
     A later load knows these fields, also if it does not have them, and later writers write no statistics of them.
 
@@ -766,4 +787,5 @@ def privacy_properties(policy: Policy, plan: Plan, properties: Mapping[str, str]
         new = [source for source in sources if fold_path(source) not in known]
         if new:
             recorded[key] = join_paths((*old, *new))
-    return recorded
+    names = properties.get(NAMES, Names.ANY_CASE.value)
+    return recorded | ({NAMES: policy.names.value} if policy.names is not None and policy.names.value != names else {})

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import partial
 from typing import TypeAlias, TypeVar
 
 from widen.errors import InvalidOption, InvalidPath, InvalidType
@@ -30,6 +31,16 @@ from widen.model.types import (
     MapType,
     StructType,
     similarity_key,
+)
+from widen.schema.field_names import (
+    FieldNames,
+    NameUse,
+    Spellings,
+    find_field_names,
+    find_spellings,
+    keys_of,
+    respell,
+    respell_path,
 )
 from widen.schema.source_metadata import EVOLVED_FROM, FORM, SOURCE, TableFormat, role_of, source_key
 
@@ -124,6 +135,15 @@ class Numbers(str, Enum):
     """A double, rounded where a double cannot hold the number, so that a field of fractions stays one column."""
 
 
+class Names(str, Enum):
+    """When two names mean one field."""
+
+    ANY_CASE = "any-case"
+    """Where they differ in case only, unless the table or a record has both."""
+    EXACT = "exact"
+    """Only where they are equal."""
+
+
 Pin: TypeAlias = Mode | TextForm | DataType
 """What a field can be pinned to."""
 
@@ -179,6 +199,7 @@ class Policy:
         enables_widening: Whether the ingestion turns on type widening for a Delta table that exists without it.
         envelope: What the documents of the source are, if they are not the records themselves.
         history: The field that orders the versions of a row, for a table that keeps them.
+        names: When two names mean one field; None if neither the caller nor an earlier load has said it.
     """
 
     mode: Mode = Mode.WIDEN
@@ -205,6 +226,12 @@ class Policy:
     enables_widening: bool = False
     envelope: Envelope | None = None
     history: Path | None = None
+    names: Names | None = None
+
+    @property
+    def matches_any_case(self) -> bool:
+        """Whether a name may stand for a field in another case."""
+        return self.names is not Names.EXACT
 
     @property
     def refuses_nulls(self) -> bool:
@@ -245,6 +272,75 @@ class Policy:
         """Return the type that a field is pinned to; None if it has no such pin."""
         pin = self.pins.get(source)
         return None if isinstance(pin, Mode) or pin == ANY_MAP else STRING if isinstance(pin, TextForm) else pin
+
+
+def field_names(schema: StructType, policy: Policy) -> FieldNames | None:
+    """Return the names of the fields of a table, and of those that a policy names; None if case counts.
+
+    Source: docs/evolution-rules.md#d9
+    """
+    if not policy.matches_any_case:
+        return None
+    named = (*policy.pins, *policy.date_fields, *policy.local_time_fields, *policy.epoch_units)
+    return find_field_names(schema, named)
+
+
+def match_names(policy: Policy, schema: StructType | None) -> Policy:
+    """Return a policy whose rules name the fields of a table as its columns do."""
+    if not policy.matches_any_case or schema is None:
+        return policy
+    return with_paths(policy, find_field_names(schema).path)
+
+
+def with_paths(policy: Policy, change: Callable[[Path], Path]) -> Policy:
+    """Return a policy with other paths of the fields that it names; masks and exclusions match in any case anyway."""
+    return replace(
+        policy,
+        pins={change(path): pin for path, pin in policy.pins.items()},
+        date_fields=frozenset(map(change, policy.date_fields)),
+        local_time_fields=frozenset(map(change, policy.local_time_fields)),
+        epoch_units={change(path): unit for path, unit in policy.epoch_units.items()},
+    )
+
+
+def spell_as(
+    schema: StructType, policy: Policy, source: StructType, use: NameUse | None = None
+) -> tuple[StructType, Policy]:
+    """Return a table and a policy with the names that a source with types has for their fields.
+
+    Args:
+        use: Grows by how the names are used.
+    """
+    names = field_names(schema, policy)
+    spellings = {} if names is None else find_spellings(names, keys_of(source), use or NameUse())
+    return respell_all(schema, policy, spellings)
+
+
+def respell_all(schema: StructType, policy: Policy, spellings: Spellings) -> tuple[StructType, Policy]:
+    """Return a table and a policy with other names of fields."""
+    if not spellings:
+        return schema, policy
+    return respell(schema, spellings), with_paths(policy, partial(respell_path, spellings=spellings))
+
+
+def parse_names(place: str, text: object) -> Names:
+    """Parse when two names mean one field.
+
+    Raises:
+        InvalidOption: the text is not one of the words.
+    """
+    return _parse_word(Names, place, text)
+
+
+NAMES = "widen.names"
+"""The table property with `Names`, which applies to later loads that do not say it."""
+
+
+def read_names(policy: Policy, properties: Mapping[str, str]) -> Policy:
+    """Return a policy with what an earlier load has said about names, if it says nothing itself."""
+    stored = properties.get(NAMES)
+    known = stored if stored in {each.value for each in Names} else None
+    return policy if policy.names is not None or known is None else replace(policy, names=Names(known))
 
 
 def with_history(policy: Policy, order: Path) -> Policy:

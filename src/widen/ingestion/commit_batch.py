@@ -29,7 +29,7 @@ from widen.errors import (
     UnmatchedFields,
     WidenError,
 )
-from widen.evolution.evolve import evolve
+from widen.evolution.evolve import evolve, merge_pass
 from widen.evolution.plan import (
     BadFile,
     Plan,
@@ -596,10 +596,10 @@ def write_until_plan_is_stable(
         spec = BatchWriteSpec(target.schema, prior, plan.schema, target.policy, is_patient, refused=refused)
         draft = target.draft(plan)
         result = write(spec, draft)
-        observed = observed.merged(result.seen, max)
+        observed, is_mixed = merge_pass(observed, result.seen, spec.schema, target.policy)
         plan = evolve(target.schema, observed, target.policy)
         # Schemas and not plans: counts and samples grow with every pass, and do not change what was written.
-        is_stable = plan.schema == spec.schema and result.is_complete
+        is_stable = plan.schema == spec.schema and result.is_complete and not is_mixed
         grows = plan.schema != (target.schema or StructType())
         if is_stable and may_refuse and (refused or (grows and result.broken is not None)):
             # A record that the table takes after all, where others do not count, must not be lost: then all count.

@@ -88,6 +88,7 @@ def plan(
     max_record_size: int | str | None = None,
     max_keys: int | None = None,
     numbers: str | None = None,
+    names: str | None = None,
     quarantine: str | PathLike[str] | None = None,
     samples: str | None = None,
     strict: bool = False,
@@ -190,6 +191,7 @@ def ingest(
     max_record_size: int | str | None = None,
     max_keys: int | None = None,
     numbers: str | None = None,
+    names: str | None = None,
     quarantine: str | PathLike[str] | None = None,
     samples: str | None = None,
     strict: bool = False,
@@ -283,6 +285,8 @@ def ingest(
         numbers: What fractions become: ``exact`` (a double where that is exact, else a decimal; the default),
             ``decimal`` (a decimal with the digits as written, so that 12.50 stays 12.50) or ``double`` (a double; where
             fractions and other numbers meet in a field, they are rounded to doubles, and the plan counts them).
+        names: When two names mean one field: ``any-case`` (where they differ in case only, unless the table or a record
+            has both; the default) or ``exact``. The table records it for later loads.
         quarantine: The table for records that violate partition, NOT NULL or CHECK columns; by default next to the
             table, with the suffix ``_quarantine``.
         samples: How plans, events and the log show values of records: ``masked`` (letters as x, digits as 9; the

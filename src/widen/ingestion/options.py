@@ -20,7 +20,17 @@ import msgspec
 from widen.errors import InvalidConfig, InvalidOption, LimitExceeded, OptionMissing
 from widen.errors.tables import open_failure
 from widen.evolution.plan import Grade, Plan
-from widen.evolution.policy import ANYWHERE, Numbers, Policy, Samples, parse_mode, parse_pin, parse_source, parse_unit
+from widen.evolution.policy import (
+    ANYWHERE,
+    Numbers,
+    Policy,
+    Samples,
+    parse_mode,
+    parse_names,
+    parse_pin,
+    parse_source,
+    parse_unit,
+)
 from widen.json.envelope import ENVELOPES, POSITION, Envelope
 from widen.json.observation import Observation, RecordPosition, position_text
 from widen.model.column_path import Path, fold_path, format_path
@@ -60,6 +70,7 @@ SETTINGS: Mapping[str, str] = {
     "no_stats": "fields without minimum and maximum in the log",
     "pins": "a table of fields, each with a mode, text, json or a type",
     "numbers": "exact, decimal or double",
+    "names": "any-case or exact",
     "samples": "masked, none or raw",
     "epoch_unit": "a table of fields, each with s, ms, us or ns",
     "envelope": "debezium, or a table with after, before, op, payload, upserts, deletes and truncates",
@@ -98,6 +109,7 @@ def parse_policy(
     max_columns: int | None = None,
     max_keys: int | None = None,
     numbers: str | None = None,
+    names: str | None = None,
     samples: str | None = None,
     max_record_size: int | str | None = None,
     envelope: str | Mapping[str, Any] | None = None,
@@ -133,6 +145,7 @@ def _override(policy: Policy, given: _PolicySource) -> Policy:
         no_stats=policy.no_stats | _parse_scalar(given, "no_stats", _NO_FIELDS, _parse_sources),
         samples=_parse_scalar(given, "samples", policy.samples, _parse_samples),
         numbers=_parse_scalar(given, "numbers", policy.numbers, _parse_numbers),
+        names=_parse_scalar(given, "names", policy.names, parse_names),
         max_record_bytes=_parse_scalar(given, "max_record_size", policy.max_record_bytes, _parse_size),
         detects_maps=_parse_scalar(given, "detect_maps", policy.detects_maps, _parse_boolean),
         enables_widening=_parse_scalar(given, "enable_type_widening", policy.enables_widening, _parse_boolean),

@@ -98,6 +98,7 @@ def ingest_stream(
     max_record_size: int | str | None = None,
     max_keys: int | None = None,
     numbers: str | None = None,
+    names: str | None = None,
     quarantine: str | PathLike[str] | None = None,
     samples: str | None = None,
     strict: bool = False,

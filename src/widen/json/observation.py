@@ -206,6 +206,8 @@ class Observation(msgspec.Struct, omit_defaults=True):
         unclosed: The position of the first corrupt text that begins a record over several lines; None if there is none.
         first_corrupt: The position of the first corrupt text.
         corrupt_reason: Why that is not a record, if its format tells.
+        matched: The paths of names that stand for a field in another case; see `widen.schema.field_names`.
+        apart: The paths of names that records have beside the same name in another case.
     """
 
     records: int = 0
@@ -218,6 +220,8 @@ class Observation(msgspec.Struct, omit_defaults=True):
     unclosed: RecordPosition | None = None
     first_corrupt: RecordPosition | None = None
     corrupt_reason: str = ""
+    matched: list[list[str]] = []
+    apart: list[list[str]] = []
 
     def merged(self, other: Observation, combine: Combine = operator.add) -> Observation:
         """Return the observation of both.
@@ -226,16 +230,20 @@ class Observation(msgspec.Struct, omit_defaults=True):
             combine: Combines the counts: ``add`` for two parts of a batch, ``max`` for two observations of one batch.
         """
         firsts = [(each.first_corrupt, each.corrupt_reason) for each in (self, other) if each.first_corrupt]
+        first_corrupt, reason = min(firsts, default=(None, ""))
         return Observation(
             combine(self.records, other.records),
             combine(self.corrupt, other.corrupt),
             merge_records(self.root, other.root, combine),
             combine(self.quarantined, other.quarantined),
             merge_records(self.quarantined_records, other.quarantined_records, combine),
-            sorted([*self.excluded_seen, *(path for path in other.excluded_seen if path not in self.excluded_seen)]),
+            _merge_paths(self.excluded_seen, other.excluded_seen),
             combine(self.not_objects, other.not_objects),
             min(filter(None, (self.unclosed, other.unclosed)), default=None),
-            *min(firsts, default=(None, "")),
+            first_corrupt,
+            reason,
+            _merge_paths(self.matched, other.matched),
+            _merge_paths(self.apart, other.apart),
         )
 
     def to_json(self) -> bytes:
@@ -301,6 +309,13 @@ def get_field(record: RecordObservation, key: str) -> FieldObservation:
     return field
 
 
+def records_in(field: FieldObservation) -> Iterator[RecordObservation]:
+    """Yield the observations of the records of a field, also of those in its maps."""
+    yield from field.records.values()
+    for entries in field.maps.values():
+        yield from records_in(entries)
+
+
 def position_text(position: RecordPosition) -> str:
     """Return the position of a record as ``file:number``."""
     return f"{position[0]}:{position[1]}"
@@ -320,6 +335,10 @@ def _first_sample(left: KindObservation, right: KindObservation) -> tuple[Record
 
 def _keys(left: Mapping[_Key, Any], right: Mapping[_Key, Any]) -> list[_Key]:
     return sorted(left.keys() | right.keys())  # type: ignore[type-var]
+
+
+def _merge_paths(left: list[list[str]], right: list[list[str]]) -> list[list[str]]:
+    return sorted(map(list, {tuple(path) for path in (*left, *right)})) if left and right else left or right
 
 
 def _combine(left: Mapping[int, int], right: Mapping[int, int], combine: Combine) -> dict[int, int]:
@@ -350,6 +369,8 @@ class _ObservationWire(msgspec.Struct):
     unclosed: RecordPosition | None = None
     first_corrupt: RecordPosition | None = None
     corrupt_reason: str = ""
+    matched: list[list[str]] = []
+    apart: list[list[str]] = []
 
 
 def _from_wire(record: dict[str, _FieldWire]) -> RecordObservation:
@@ -459,7 +480,8 @@ def observation_signature(observation: Observation) -> object:
 
     The signature has no counts, positions and samples, but it has whether there are corrupt records.
     """
-    return bool(observation.corrupt), _signature(observation.root), _signature(observation.quarantined_records)
+    fields = _signature(observation.root), _signature(observation.quarantined_records)
+    return bool(observation.corrupt), len(observation.apart), *fields
 
 
 def _signature(record: RecordObservation) -> tuple[object, ...]:

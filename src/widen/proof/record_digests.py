@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from msgspec.json import encode
 
 from widen.evolution.policy import Policy
-from widen.model.types import DecimalType, StructType
+from widen.model.types import DecimalType, StructType, name_key
 from widen.proof.canonical import EncodedRecord, digest_text
 from widen.proof.csv_reader import CsvForm, CsvHead, CsvReader, CsvText, read_csv_file, read_csv_head, recode
 from widen.proof.row_encoder import RecordLayout, RowEncoder
@@ -42,7 +42,7 @@ from widen.schema.source_metadata import CORRUPT, RESCUED, role_field, role_of
 KERNEL_VARIABLE = "WIDEN_KERNEL"
 """Environment variable of the process: ``off`` means that it uses no native code."""
 
-_VERSION = 2
+_VERSION = 3
 """The version of the interface that this module needs."""
 
 
@@ -106,10 +106,12 @@ class ProofRecord:
 
     Args:
         refuses_unknown: Whether a key without a field may be one that the policy hides.
+        in_any_case: The keys as Spark compares names; empty if a key in another case never stands for one of them.
     """
 
     fields: Sequence[ProofField]
     refuses_unknown: bool
+    in_any_case: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,18 +134,20 @@ def build_csv_plan(form: CsvForm, names: Sequence[str]) -> ProofCsv | None:
     return ProofCsv(names, form.separator[0], form.quote[0] if form.quote else None, form.null.decode(), form.spelling)
 
 
-def build_plan(fields: ColumnsByKey, rule: ProofRule) -> ProofRecord:
+def build_plan(fields: ColumnsByKey, rule: ProofRule, *, matches_any_case: bool = False) -> ProofRecord:
     """Return the plan for records."""
     keys = fields.keys() | {key for key, below in rule.below.items() if below.is_excluded}
-    plans = [_field_plan(key, fields.get(key, ()), rule.rule_of(key), 0) for key in sorted(keys)]
-    return ProofRecord(plans, bool(rule.hidden))
+    plans = [_field_plan(key, fields.get(key, ()), rule.rule_of(key), 0, matches_any_case) for key in sorted(keys)]
+    return ProofRecord(plans, bool(rule.hidden), list(map(name_key, sorted(keys))) if matches_any_case else [])
 
 
-def _field_plan(key: str, columns: FieldColumns, rule: ProofRule, maps_above: int) -> ProofField:
+def _field_plan(
+    key: str, columns: FieldColumns, rule: ProofRule, maps_above: int, matches_any_case: bool
+) -> ProofField:
     map_levels = rule.map_levels - maps_above
     return ProofField(
         key,
-        [_column_plan(column, rule, maps_above) for column in columns],
+        [_column_plan(column, rule, maps_above, matches_any_case) for column in columns],
         is_excluded=rule.is_excluded,
         is_masked=rule.is_masked,
         is_map=map_levels > 0,
@@ -154,7 +158,7 @@ def _field_plan(key: str, columns: FieldColumns, rule: ProofRule, maps_above: in
     )
 
 
-def _column_plan(column: SourceColumn, rule: ProofRule, maps_above: int) -> ProofColumn:
+def _column_plan(column: SourceColumn, rule: ProofRule, maps_above: int, matches_any_case: bool) -> ProofColumn:
     precision, scale = (column.type.precision, column.type.scale) if isinstance(column.type, DecimalType) else (0, 0)
     return ProofColumn(
         column.position,
@@ -165,8 +169,12 @@ def _column_plan(column: SourceColumn, rule: ProofRule, maps_above: int) -> Proo
         has_epochs=column.has_epochs,
         has_booleans_as_numbers=column.has_booleans_as_numbers,
         rounds=bool(column.rounds),
-        record=build_plan(column.fields or {}, rule) if column.type_name == RECORD else None,
-        entries=[] if column.value is None else [_field_plan("", (column.value,), rule, maps_above + 1)],
+        record=build_plan(column.fields or {}, rule, matches_any_case=matches_any_case)
+        if column.type_name == RECORD
+        else None,
+        entries=[]
+        if column.value is None
+        else [_field_plan("", (column.value,), rule, maps_above + 1, matches_any_case)],
     )
 
 
@@ -235,7 +243,11 @@ class SourceDigester:
         is_plain = not layout.has_sample and policy.envelope is None and not read_defaults(schema)
         readers = find_native_readers() if is_plain else None
         self._native = readers and readers.SourceReader(
-            build_plan(source_columns_by_key(schema, policy), build_proof_rules(schema, policy)),
+            build_plan(
+                source_columns_by_key(schema, policy),
+                build_proof_rules(schema, policy),
+                matches_any_case=policy.matches_any_case,
+            ),
             role_field(schema, RESCUED) is not None,
             limit,
         )

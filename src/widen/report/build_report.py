@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from difflib import SequenceMatcher
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from widen.log.log_segment import commit_path
 from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot, open_snapshot
 from widen.model.acknowledgement import read_acknowledgements
-from widen.model.column_path import Path, fields, leaves, map_fields
+from widen.model.column_path import Path, fields, format_path, leaves, map_fields
 from widen.model.lazy_module import import_lazily
 from widen.model.schema_json import from_json
 from widen.model.types import Field, StructType
@@ -30,6 +31,7 @@ from widen.protocol.file_statistics import FileStatistics
 from widen.protocol.parquet_files import read_leaf_counts, stored_leaves
 from widen.protocol.type_widening import all_type_changes
 from widen.report.table_report import (
+    QUIET_LOADS,
     ColumnCounts,
     ColumnOrigin,
     FileFacts,
@@ -39,6 +41,7 @@ from widen.report.table_report import (
     Report,
     ReportColumn,
     SourceField,
+    StoppedField,
     VersionTime,
     leaves_of,
 )
@@ -85,6 +88,56 @@ def with_interval_counts(family: SourceField, counts: Sequence[tuple[VersionTime
         if any(values):
             history.append(IntervalCount(moment.version, tuple(_own_values(family.columns, values))))
     return replace(family, history=tuple(history))
+
+
+def stopped_fields(columns: Sequence[ReportColumn], counts: CommitCounts) -> Iterator[StoppedField]:
+    """Yield the fields that had values in each of several loads, and in none of the last ones.
+
+    A field that only some records have may be missing for a few loads, so it must have been in each load before.
+    """
+    by_version = {moment.version: by_leaf for moment, by_leaf in counts.counts}
+    loads = [each.moment for each in counts.intervals if each.is_load and each.moment.version in by_version]
+    if len(loads) <= QUIET_LOADS:
+        return
+    leaves_of_field: dict[Path, list[ReportColumn]] = {}
+    for column in columns:
+        if column.source:
+            leaves_of_field.setdefault(column.source, []).append(column)
+    seen = {
+        source: [any(by_version[load.version].get(leaf.path, 0) for leaf in members) for load in loads]
+        for source, members in leaves_of_field.items()
+        if not any(leaf.path in counts.uncounted for leaf in members)
+    }
+    for source, has_values in seen.items():
+        last = max((at for at, has_value in enumerate(has_values) if has_value), default=-1)
+        before = has_values[max(0, last - QUIET_LOADS + 1) : last + 1]
+        if len(loads) - last > QUIET_LOADS and len(before) > 1 and all(before):
+            came = [each for each, values in seen.items() if values[last + 1] and not any(values[: last + 1])]
+            successor = _find_successor(source, came, leaves_of_field)
+            yield StoppedField(source, loads[last], len(loads) - last - 1, successor)
+
+
+def _find_successor(source: Path, came: Iterable[Path], leaves_of_field: Mapping[Path, Sequence[ReportColumn]]) -> Path:
+    """Return the one of the fields that came with the same types, and with values in the same range; the most similar
+    by name.
+    """
+    own = leaves_of_field[source]
+    alike = [
+        each
+        for each in came
+        if [leaf.type for leaf in leaves_of_field[each]] == [leaf.type for leaf in own]
+        and all(_may_be_same(one, other) for one, other in zip(own, leaves_of_field[each], strict=True))
+    ]
+    return max(
+        alike, key=lambda each: SequenceMatcher(None, format_path(source), format_path(each)).ratio(), default=()
+    )
+
+
+def _may_be_same(one: ReportColumn, other: ReportColumn) -> bool:
+    """Return whether the values of two columns lie in ranges that overlap, as far as these are known."""
+    lows: list[Any] = [one.low, other.low]
+    highs: list[Any] = [one.high, other.high]
+    return None in lows or None in highs or bool(max(lows) <= min(highs))
 
 
 def _own_values(columns: Sequence[ReportColumn], values: Sequence[int]) -> Iterator[int]:
@@ -246,6 +299,7 @@ def build_report(snapshot: Snapshot, footers: FooterUse = FooterUse.AUTOMATIC) -
     columns_with_counts = tuple(report_columns(snapshot.schema, count, counts))
     drifted = drifted_fields(snapshot.schema, columns_with_counts, dict(counts.origins()))
     families = tuple(with_interval_counts(family, counts.counts) for family in drifted)
+    stopped = tuple(stopped_fields(columns_with_counts, counts))
     return Report(
         snapshot.location,
         last,
@@ -258,6 +312,7 @@ def build_report(snapshot: Snapshot, footers: FooterUse = FooterUse.AUTOMATIC) -
         families=families,
         footers=from_footers,
         acknowledged=read_acknowledgements(snapshot.properties, snapshot.location),
+        stopped=stopped,
     )
 
 

@@ -21,7 +21,13 @@ from widen.model.acknowledgement import read_acknowledgements
 from widen.model.column_path import Path, is_struct_path, leaves
 from widen.model.types import StructType
 from widen.protocol.file_statistics import ColumnStatistics
-from widen.report.build_report import CommitCounts, drifted_fields, report_columns, with_interval_counts
+from widen.report.build_report import (
+    CommitCounts,
+    drifted_fields,
+    report_columns,
+    stopped_fields,
+    with_interval_counts,
+)
 from widen.report.table_report import ColumnCounts, IntervalRecord, LeafColumn, Report, VersionTime
 
 if TYPE_CHECKING:
@@ -76,6 +82,7 @@ def build_iceberg_report(table: Table, name: str, options: str = "") -> Report:
         numbers_from=METADATA,
         options=options,
         acknowledged=read_acknowledgements(metadata.properties, name),
+        stopped=tuple(stopped_fields(columns, counts)),
     )
 
 

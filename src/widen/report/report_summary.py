@@ -16,7 +16,16 @@ from widen.evolution.schema_changes import GRADES, ColumnChange
 from widen.log.commit_files import time_text
 from widen.model.acknowledgement import Acknowledgement
 from widen.model.column_path import ELEMENT, KEY, VALUE, Path, format_path
-from widen.report.table_report import IntervalRecord, Report, ReportColumn, SourceField, VersionTime
+from widen.model.types import quote_name
+from widen.report.table_report import (
+    QUIET_LOADS,
+    IntervalRecord,
+    Report,
+    ReportColumn,
+    SourceField,
+    StoppedField,
+    VersionTime,
+)
 from widen.report.text_format import count_noun, share_text
 from widen.schema.source_metadata import CORRUPT, RESCUED
 
@@ -28,9 +37,6 @@ RECENT_LOADS = 7
 
 MAX_CORRUPT_SHARE = 0.01
 """The share of corrupt records from which on the newest interval needs a decision."""
-
-QUIET_LOADS = 3
-"""The number of intervals without a value of a column after which its source looks repaired."""
 
 SHOWN_CHANGES = 10
 """The most changes in a summary."""
@@ -271,10 +277,37 @@ def _decisions(report: Report, loads: Sequence[IntervalRecord]) -> Iterator[Deci
         has_texts = column.path[0] in _STORED_WHOLE and (column.values or column.written)
         if has_texts and not report.is_acknowledged(column.path[0], last_ms):
             yield _stored_whole_decision(column, loads, table)
-    versions = [load.moment.version for load in loads]
+    for stopped in report.stopped:
+        if not report.is_acknowledged(format_path(stopped.source), stopped.last.time_ms):
+            yield _stopped_decision(stopped, table)
+    versions, silent = [load.moment.version for load in loads], {stopped.source for stopped in report.stopped}
     for family in report.families:
+        if family.source in silent:
+            continue  # nobody has repaired a field that does not come at all
         if not report.is_acknowledged(format_path(family.source), _last_change_ms(report, family)):
             yield _several_columns_decision(family, versions, table)
+
+
+def _stopped_decision(stopped: StoppedField, table: str) -> Decision:
+    """Return the decision about a field that has stopped arriving."""
+    field = format_path(stopped.source)
+    reason = (
+        f"{field} had its last value in version {stopped.last.version}, and none in the {_loads_of(stopped)} since."
+    )
+    hints = []
+    if stopped.successor:
+        new = format_path(stopped.successor)
+        reason += f" {new} came at that time, with the same type and values in the same range: likely its new name."
+        if len(stopped.source) == len(stopped.successor) == 1:
+            both = shlex.quote(f"coalesce({quote_name(new)}, {quote_name(field)}) AS {quote_name(new)}")
+            hints.append(CommandHint("To read both as one column", f"widen read {table} --select {both}"))
+    else:
+        reason += " Ask the source whether that is meant."
+    return Decision(field, "stopped arriving", reason, Status.WATCH, tuple(hints))
+
+
+def _loads_of(stopped: StoppedField) -> str:
+    return count_noun(stopped.loads, "load")
 
 
 def _last_change_ms(report: Report, family: SourceField) -> int:

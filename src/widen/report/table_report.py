@@ -155,6 +155,38 @@ class SourceField:
         }
 
 
+QUIET_LOADS = 3
+"""The number of loads without a value after which a column is quiet, or a field has stopped arriving."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoppedField:
+    """A field that had values in earlier loads, and has none any more.
+
+    Args:
+        source: The path of the field.
+        last: The last load with a value of it.
+        loads: How many loads came since.
+        successor: The field that came when this one stopped, with the same types and values in the same range: likely
+            its new name. Empty if there is none.
+    """
+
+    source: Path
+    last: VersionTime
+    loads: int
+    successor: Path = ()
+
+    def to_value(self) -> dict[str, Any]:
+        """Return the field as a JSON object."""
+        successor = format_path(self.successor) if self.successor else None
+        return {
+            "source": format_path(self.source),
+            "last": self.last.to_value(),
+            "loads": self.loads,
+            "successor": successor,
+        }
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """The contents of a table and its history.
@@ -170,6 +202,7 @@ class Report:
         numbers_from: Where the numbers are from if no rows were scanned.
         options: The options that commands for the table need, e.g. its catalog.
         acknowledged: The decisions that were acknowledged.
+        stopped: The fields that have stopped arriving, in schema order.
     """
 
     location: str
@@ -186,6 +219,7 @@ class Report:
     numbers_from: str = LOG
     options: str = ""
     acknowledged: tuple[Acknowledgement, ...] = ()
+    stopped: tuple[StoppedField, ...] = ()
 
     def is_acknowledged(self, subject: str, time_ms: int) -> bool:
         """Return whether what a commit of that time did was acknowledged under a subject."""
@@ -235,6 +269,7 @@ class Report:
             "columns": [column.to_value() for column in self.columns],
             "footers": self.footers,
             "families": [family.to_value() for family in self.families],
+            "stopped": [field.to_value() for field in self.stopped],
             "intervals": [interval.to_value() for interval in self.intervals],
         }
 

@@ -11,12 +11,13 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import blake2b
 from typing import Any, Protocol
 
 import msgspec
 
-from widen.evolution.policy import Policy, build_field_rules, unseen_hidden_fields
+from widen.evolution.policy import Policy, build_field_rules, field_names, respell_all, unseen_hidden_fields
 from widen.json.document import BOM, InvalidJson, JsonDocument, parse_document, split_text
 from widen.json.field_rules import (
     IS_CURRENT,
@@ -56,6 +57,16 @@ from widen.rows.row import (
     to_row,
 )
 from widen.rows.shape import BatchProfile, RecordShape, ScalarField, SourcePath, build_record_shape, build_scalar_field
+from widen.schema.field_names import (
+    FieldNames,
+    NameUse,
+    Spellings,
+    find_sample_spellings,
+    match_observation,
+    respell,
+    respell_path,
+    with_apart_names,
+)
 from widen.schema.source_metadata import CORRUPT, CORRUPT_AT, RESCUED, ROLES, role_field
 
 MAX_SEARCHED_TEXTS = 10_000
@@ -155,6 +166,7 @@ class RowBuilder:
         refused: The records that a rule of the table refuses; see `record_digest`. Their rows are made, because another
             step finds out which of them to keep in the quarantine, but they are not observed: no column is for them.
         origin: Column for the source text of each row; None for no such column, and no rows of quarantined records.
+        apart: The paths of names that are known to be fields of their own; see `widen.schema.field_names`.
     """
 
     def __init__(
@@ -166,6 +178,7 @@ class RowBuilder:
         file_fields: FileFields | None = None,
         missing: MissingColumn | None = None,
         refused: Collection[bytes] = frozenset(),
+        apart: Sequence[Path] = (),
     ) -> None:
         policy = policy or Policy()
         self.schema, self._policy, self._base_schema, self.missing = schema, policy, base, missing
@@ -174,6 +187,10 @@ class RowBuilder:
         self._file_prefixes: dict[str, bytes] = {}  # by file
         self._route, self._rules = build_routes(schema, policy), build_field_rules(schema, policy)
         self._missing_names = {} if missing is None else missing.names_by_key(self._route, self._rules)
+        self._names, self._name_use, self._apart = field_names(schema, policy), NameUse(), apart
+        self._observed_names = self._names and with_apart_names(self._names, apart)
+        self._spellings: Spellings = {}
+        self._noted = (0, 0)  # how many names the observation has
         self._fixed_route, self._refuses_nulls = fixed_column_route(self._route), policy.refuses_nulls
         self._redactor = Redactor(policy, schema)
         self._roles = {role: field.name for role in ROLES if (field := role_field(schema, role)) is not None}
@@ -189,7 +206,14 @@ class RowBuilder:
         Call it only when no texts are waiting.
         """
         builder = RowBuilder(
-            schema, self._policy, self._base_schema, self.origin, self._file_fields, self.missing, self._refused
+            schema,
+            self._policy,
+            self._base_schema,
+            self.origin,
+            self._file_fields,
+            self.missing,
+            self._refused,
+            self._apart,
         )
         builder.observation, builder._search_budgets = self.observation, self._search_budgets
         builder.adapt()
@@ -200,6 +224,14 @@ class RowBuilder:
         """Whether records of scalars may become columns without their texts."""
         is_plain = self.origin is None and self.missing is None and self._policy.history is None
         return is_plain and not (self._search_budgets or self._refused)
+
+    def match_names(self, keys: Sequence[str]) -> Mapping[str, str]:
+        """Return the fields that the keys of records of scalars stand for, where these have other names."""
+        if self._names is None:
+            return {}
+        matched = self._names.match(keys, self._name_use)
+        self._note_names()
+        return matched
 
     def scalar_field(self, key: str) -> ScalarField:
         """Return a field of records of scalars."""
@@ -216,13 +248,19 @@ class RowBuilder:
     def _use(self, profile: BatchProfile) -> None:
         self._scalar_fields: dict[str, ScalarField] = {}
         self._profile = profile
+        route, base, rules = self._route, self._base, self._rules
+        if self._spellings:
+            # The decoders know each field by one name. If the first records write it in another case, they get that
+            # one, and records with the name of the column take the exact path.
+            schema, policy = respell_all(self.schema, self._policy, self._spellings)
+            route, rules = build_routes(schema, policy), build_field_rules(schema, policy)
+            base = build_routes(respell(self._base_schema or StructType(), self._spellings), policy)
         kernel = find_kernel()
         self.native: NativeDecoder | None = None
         if kernel is not None:
-            plan = build_record_plan(self._route, profile, self._base, self._rules)
-            self.native = NativeDecoder(plan, kernel)
+            self.native = NativeDecoder(build_record_plan(route, profile, base, rules), kernel)
             return
-        shape = build_record_shape(self._route, profile, self._base, self._rules)
+        shape = build_record_shape(route, profile, base, rules)
         self._decoder, self._chunk = RecordDecoder(shape), DecodedChunk(shape, [], [], [])
 
     def add(self, texts: Sequence[bytes], positions: Sequence[RecordPosition]) -> None:
@@ -235,7 +273,11 @@ class RowBuilder:
             self._search_hidden(texts)
         complete_texts = self._with_version_prefixes(self._with_file_prefixes(texts, positions))
         if not self._profile.key_orders:
-            self._use(replace(self._profile, key_orders=find_key_orders(complete_texts)))
+            orders = find_key_orders(complete_texts)
+            if self._names is not None:
+                self._spellings = find_sample_spellings(self._names, orders, self._name_use)
+                self._note_names()
+            self._use(replace(self._profile, key_orders=orders))
         if self.native is not None:
             self.native.add(texts, complete_texts, positions)
             return
@@ -337,9 +379,34 @@ class RowBuilder:
 
         Call it only when no decoded records are waiting.
         """
-        profile = adapt_profile(self._profile, self._route, self.observation.root)
+        profile = self._adapt_profile()
         if profile != self._profile:
             self._use(profile)
+
+    def _adapt_profile(self) -> BatchProfile:
+        root = self.observation.root
+        if not self._spellings or self._names is None:
+            return adapt_profile(self._profile, self._route, root)
+        # Decoded records are observed by the names that they have, and others by those of the fields.
+        root, _ = match_observation(root, self._names, {tuple(path) for path in self.observation.apart})
+        found = adapt_profile(self._profile, self._route, root)
+        spell = partial(respell_path, spellings=self._spellings)
+        return replace(
+            found,
+            mixed_fields=frozenset(map(spell, found.mixed_fields)),
+            mixed_integers=frozenset(map(spell, found.mixed_integers)),
+            empty_fields={spell(path): form for path, form in found.empty_fields.items()},
+        )
+
+    def _note_names(self) -> None:
+        """Add to the observation how names have been used, if that is new."""
+        use = self._name_use
+        counts = len(use.matched), len(use.apart)
+        if counts != self._noted:
+            self._noted = counts
+            noted = Observation(matched=[[*path] for path in use.matched], apart=[[*path] for path in use.apart])
+            merged = self.observation.merged(noted)
+            self.observation.matched, self.observation.apart = merged.matched, merged.apart
 
     def _exact_rows(self, text: bytes, at: RecordPosition) -> Iterator[Row]:
         if not text.strip():
@@ -396,7 +463,8 @@ class RowBuilder:
         self, record: dict[str, JsonDocument], at: RecordPosition, text: bytes | None = None
     ) -> Iterator[Row]:
         """Yield the row of a record. Of a quarantined record yield its text if there is an origin column."""
-        ruled = self._rules.record(_with_version(record, self._policy.history))
+        versioned = _with_version(record, self._policy.history)
+        ruled = self._rules.record(self._with_field_names(versioned, self._names))
         # Fixed columns come before everything else: a quarantined record must not be observed, or the plan would add
         # columns for values that the table never gets.
         violations = list(find_violations(self._fixed_route, ruled))
@@ -412,8 +480,10 @@ class RowBuilder:
             yield from self._quarantined_records(self._redactor.redact_record(record, text), at, reason)
             return
         self.observation.records += 1
+        # A field that is known to be one of its own has no column yet, so that its row is not yet that of the table.
         if not is_refused:
-            observe_record(self.observation.root, ruled, at)
+            others = self._with_field_names(versioned, self._observed_names) if self._apart else None
+            observe_record(self.observation.root, ruled if others is None else self._rules.record(others), at)
         row = to_row(self._route, ruled)
         if RESCUED in self._roles:
             row[self._roles[RESCUED]] = rescue(self._route, ruled)
@@ -431,9 +501,17 @@ class RowBuilder:
         """Return the column of missing fields for decoded records."""
         cells: list[list[str]] = []
         for text, (file, _) in zip(texts, positions, strict=True):
-            keys = (*_fields(text.removeprefix(BOM)), *self.file_fields(file))
-            cells += self._missing_cell(keys).values()
+            keys = [*_fields(text.removeprefix(BOM)), *self.file_fields(file)]
+            names = self.match_names(keys)
+            cells += self._missing_cell(names.get(key, key) for key in keys).values()
         return cells
+
+    def _with_field_names(self, record: dict[str, JsonDocument], names: FieldNames | None) -> dict[str, JsonDocument]:
+        if names is None:
+            return record
+        named = names.record(record, self._name_use)
+        self._note_names()
+        return named
 
     def _has_origin(self, row: Row) -> bool:
         return self.origin is not None and self.origin.is_for(row)

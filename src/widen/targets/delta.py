@@ -28,12 +28,14 @@ from widen.errors import (
     VersionNotFound,
     WidenError,
 )
-from widen.evolution.plan import BAD_FILES, CORRUPT_TEXTS, QUARANTINED, REPLAY_PREFIX, ROUNDED, Plan, privacy_properties
+from widen.evolution.plan import BAD_FILES, CORRUPT_TEXTS, QUARANTINED, REPLAY_PREFIX, ROUNDED, Plan, policy_properties
 from widen.evolution.policy import (
     FixedColumn,
     Mode,
     Policy,
     for_file_fields,
+    match_names,
+    read_names,
     with_time_fields,
 )
 from widen.log.commit import MAX_ATTEMPTS, Conflicted, Outcome, StagedFiles, commit, write_metrics
@@ -255,7 +257,7 @@ class DeltaTarget(IngestTarget):
         """Return the metadata with the fields that are hidden and those without statistics."""
         old = {} if self.snapshot is None else self.snapshot.properties
         recorded = {key: old[key] for key in (HIDDEN_FIELDS, NO_STATS) if key in old}
-        recorded |= privacy_properties(self.policy, plan, old)
+        recorded |= policy_properties(self.policy, plan, old)
         if self.keys is not None:
             recorded[KEYS] = self.keys.to_property()
         others = {key: text for key, text in metadata.configuration.items() if key not in (HIDDEN_FIELDS, NO_STATS)}
@@ -279,7 +281,7 @@ class DeltaTarget(IngestTarget):
         return None if text is None else KeyRules.from_property(text)
 
     def with_keys(self, rules: KeyRules | None) -> DeltaTarget:
-        rules = match_recorded_keys(rules, self.key_rules, self.schema)
+        rules = match_recorded_keys(rules, self.key_rules, self.schema, in_any_case=self.policy.matches_any_case)
         policy = policy_of_keys(self.policy, rules)
         if rules is not None and rules.keeps_missing:
             # What a partial record lacks is what its row has, and only a new row takes defaults.
@@ -833,6 +835,7 @@ class DeltaLocation(TableLocation):
             fixed_columns=find_fixed_columns(state),
             known_fields=frozenset(split_paths(state.properties.get(HIDDEN_FIELDS, ""))),
         )
+        policy = match_names(read_names(policy, state.properties), state.schema)
         # File fields come last: a field of a file gets the rules of the column of its name, also those that the schema
         # adds.
         target = DeltaTarget(

@@ -24,8 +24,15 @@ from widen.errors import (
     UnsupportedColumnType,
     WidenError,
 )
-from widen.evolution.plan import REPLAY_PREFIX, Plan, privacy_properties
-from widen.evolution.policy import FixedColumn, Policy, for_file_fields, with_time_fields
+from widen.evolution.plan import REPLAY_PREFIX, Plan, policy_properties
+from widen.evolution.policy import (
+    FixedColumn,
+    Policy,
+    for_file_fields,
+    match_names,
+    read_names,
+    with_time_fields,
+)
 from widen.iceberg import properties as names
 from widen.iceberg.catalog import TableName, open_store, to_table_name
 from widen.iceberg.file_metrics import IcebergFile, data_location
@@ -206,6 +213,7 @@ class IcebergLocation(TableLocation):
             reserved_names=reserved,
             known_fields=frozenset(split_paths(table.properties.get(HIDDEN_FIELDS, ""))),
         )
+        policy = match_names(read_names(policy, table.properties), schema)
         policy = for_file_fields(with_time_fields(policy, schema))
         return IcebergTarget(self, table, schema, policy, lost_sources=lost_sources)
 
@@ -333,7 +341,7 @@ class IcebergTarget(IngestTarget):
     def with_keys(self, rules: KeyRules | None) -> IcebergTarget:
         if rules is not None and self.place.branch is not None:
             raise InvalidOption(option="branch", value=self.place.branch, expected=_NO_KEYS_IN_BRANCH)
-        rules = match_recorded_keys(rules, self.key_rules, self.schema)
+        rules = match_recorded_keys(rules, self.key_rules, self.schema, in_any_case=self.policy.matches_any_case)
         return replace(self, keys=rules, policy=policy_of_keys(self.policy, rules))
 
     def deleted_keys(self, store: LogStore) -> KeyLists:
@@ -495,7 +503,7 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
         metadata = transaction.metadata
         store = self.target.place.store(data_location(metadata), transaction.table.io)
         # Only the plan of the whole batch says which fields it has: files are written as if it had all.
-        hidden = privacy_properties(self.target.policy, self.plan, metadata.properties)
+        hidden = policy_properties(self.target.policy, self.plan, metadata.properties)
         properties = {**metadata.properties, **hidden}
         return IcebergWriter(
             store, self.schema, transaction.partition_fields, properties, sort_by=transaction.sort_keys
@@ -704,7 +712,7 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
         transaction.add_snapshot([*_files(result), *rewrite.written], summary, rewrite.removed)
         if loaded is not None:
             marks |= self._record(loaded.load, staged)
-        hidden = privacy_properties(self.target.policy, plan, transaction.metadata.properties)
+        hidden = policy_properties(self.target.policy, plan, transaction.metadata.properties)
         transaction.set_properties({names.SOURCES: names.encode_sources(self.schema), **marks, **hidden})
         return transaction.commit(staged)
 

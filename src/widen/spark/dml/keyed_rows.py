@@ -19,7 +19,7 @@ from widen.errors import InvalidOption, KeyRepeated, OptionConflict, OptionMissi
 from widen.evolution.policy import Policy, parse_source, with_history
 from widen.evolution.unify import EXACT_JSON
 from widen.json.field_rules import LOADED_AT, SOURCE_FILE, VERSION_FIELDS
-from widen.model.column_path import Path, format_path
+from widen.model.column_path import Path, fold_path, format_path
 from widen.model.types import (
     BINARY,
     BOOLEAN,
@@ -114,6 +114,13 @@ class KeyRules:
         order = None if self.sequence_by is None else _spell(schema, self.sequence_by)
         return replace(self, key=tuple(_spell(schema, path) for path in self.key), sequence_by=order)
 
+    def spelled_like(self, other: KeyRules) -> KeyRules:
+        """Return the rules with the fields as other rules spell them, which may be in another case."""
+        spelled = {fold_path(path): path for path in (*other.key, *([other.sequence_by] if other.sequence_by else []))}
+        key = tuple(spelled.get(fold_path(path), path) for path in self.key)
+        order = self.sequence_by and spelled.get(fold_path(self.sequence_by), self.sequence_by)
+        return replace(self, key=key, sequence_by=order)
+
     def to_property(self) -> str:
         """Return the rules as the table records them."""
         value = {
@@ -175,12 +182,13 @@ def parse_key_rules(
 
 
 def match_recorded_keys(
-    rules: KeyRules | None, recorded: KeyRules | None, schema: StructType | None
+    rules: KeyRules | None, recorded: KeyRules | None, schema: StructType | None, *, in_any_case: bool = False
 ) -> KeyRules | None:
     """Return the rules of an ingestion with the spelling of its table; see `KeyRules.spelled_as`.
 
     Args:
         recorded: The rules that the table records.
+        in_any_case: Whether names that differ in case only mean one field.
 
     Raises:
         OptionMissing: the ingestion has none, but the table records some.
@@ -190,6 +198,7 @@ def match_recorded_keys(
     if recorded is None:
         return rules
     recorded = recorded.spelled_as(schema)
+    rules = rules.spelled_like(recorded) if rules is not None and in_any_case else rules
     if rules is None:
         expected = f"The table has {recorded}: name its keys, or unset the property {PROPERTY} to only add rows."
         raise OptionMissing(option="key", expected=expected)

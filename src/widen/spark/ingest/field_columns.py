@@ -58,8 +58,9 @@ def build_columns(builder: RowBuilder, group: FieldGroup, file_name: str, schema
         return ColumnBatch(pa.RecordBatch.from_pylist([], schema), pa.array(range(group.records), pa.int64()))
     arrays: dict[str, pa.Array] = {}
     certain = pa.repeat(pa.scalar(True), group.records)
+    names = builder.match_names([*group.names, *builder.file_fields(file_name)])
     for key, texts, find_kinds in _columns(builder, group, file_name):
-        field = builder.scalar_field(key)
+        field = builder.scalar_field(names.get(key, key))
         values, is_certain = _field_columns(field, texts, find_kinds)
         arrays |= values
         certain = pc.and_(certain, is_certain)

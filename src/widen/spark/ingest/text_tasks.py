@@ -338,8 +338,9 @@ class _TextTask:
 
     def __init__(self, spec: BatchWriteSpec, schema: pa.Schema, *, makes_rows: bool = True) -> None:
         self._spec, self._schema, self._makes_rows = spec, schema, makes_rows
+        apart = [tuple(path) for path in observation_from_json(spec.prior_observation).apart]
         self._builder = RowBuilder(
-            spec.schema, spec.policy, spec.base, spec.origin, spec.file_fields, spec.missing, spec.refused
+            spec.schema, spec.policy, spec.base, spec.origin, spec.file_fields, spec.missing, spec.refused, apart
         )
         self._rows, self._next_check, self._next_schema_rows = 0, EARLY_CHECKS[0], MIN_COUNTED_RECORDS
         self._size_bytes = self._counted_bytes = 0  # of the texts that wait, and of those before
@@ -498,6 +499,7 @@ class _TextTask:
         is_corrupt = seen.corrupt and not prior.corrupt
         return (
             not is_corrupt
+            and all(path in prior.apart for path in seen.apart)
             and covers(prior.root, seen.root)
             and covers(prior.quarantined_records, seen.quarantined_records)
         )

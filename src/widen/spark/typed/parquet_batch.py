@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from widen.errors import CorruptFile, EngineUnsuitable, InvalidType, SourceContentError, WidenError
 from widen.errors.tables import first_line
 from widen.evolution.plan import BadFile
-from widen.evolution.policy import Policy, build_typed_field_rules
+from widen.evolution.policy import Policy, build_typed_field_rules, spell_as
 from widen.json.field_rules import (
     LOADED_AT,
     SIGN,
@@ -124,7 +124,10 @@ from widen.spark.typed.typed_batch import (
     find_column_files,
     find_fields,
     kinds_of,
+    observe_names,
     observe_types,
+    spell_for_all,
+    spell_for_proof,
 )
 from widen.spark.typed.typed_records import (
     HEAD_RECORDS,
@@ -273,7 +276,8 @@ class ParquetBatch:
             return self._on_spark.prior_observation(base, policy)
         try:
             parts = self._prepare(base, policy)
-            prior = observe_types([part.root for part in parts], base, policy)
+            names = observe_names(list(map(_names_of, self.parts)), base, policy)
+            prior = observe_types([part.root for part in parts], base, policy, names)
             if prior.is_enough:
                 observation = prior.observation
             else:
@@ -281,9 +285,8 @@ class ParquetBatch:
                 observation = merge_observations(map(count, parts))
         except NotLocal as error:
             return self._use_spark(str(error)).prior_observation(base, policy)
-        schemas = [StructType((*part.read.fields, *part.given.schema.fields)) for part in self.parts]
-        hidden = find_fields(schemas, sorted(policy.excluded | policy.masked))
-        return msgspec.structs.replace(observation, excluded_seen=[[*path] for path in hidden])
+        hidden = find_fields(list(map(_names_of, self.parts)), sorted(policy.excluded | policy.masked))
+        return msgspec.structs.replace(observation.merged(names), excluded_seen=[[*path] for path in hidden])
 
     def observe(self, attempt: BatchWriteSpec) -> Observation:
         """Return the observation of all values; see `Batch`."""
@@ -365,7 +368,8 @@ class ParquetBatch:
             return self._on_spark.table_digests(table, paths, policy, quarantined_records)
         if proof.is_columnar and quarantined_records is None:
             rows = partial(table.read, self.spark, paths)
-            side = build_row_side(self.spark, rows, table.schema, policy, None, table.task_files(self.spark, paths))
+            spelled = proof.records[0].schema, proof.records[0].policy
+            side = build_row_side(self.spark, rows, *spelled, None, table.task_files(self.spark, paths))
             sums, reader = side.parts, side.reader
         else:
             sums, reader = self._rebuild(proof.records, table, paths, quarantined_records)
@@ -400,15 +404,16 @@ class ParquetBatch:
         """Return how this process compares the values; None if Spark does, which has then started."""
         if not is_local(self.spark):
             return None
-        own = [part.filled(schema, policy) for part in self.parts]
+        own = [part.filled(*spell_for_proof(schema, policy, _names_of(part))) for part in self.parts]
         parts = [ColumnFiles(part.files, part.schema, _value_reader(part.given)) for part in own]
+        spelled = spell_for_all(schema, policy, [part.schema for part in own])
         hides = policy.excluded or policy.masked
-        columnar = None if hides else find_column_files(parts, schema, policy)
-        if columnar is not None:
+        columnar = None if hides or spelled is None else find_column_files(parts, *spelled)
+        if columnar is not None and spelled is not None:
             pairs = zip(own, columnar, strict=True)
-            proofs = [RecordProof(part.schema, schema, policy, each.schema) for part, each in pairs]
+            proofs = [RecordProof(part.schema, *spelled, each.schema) for part, each in pairs]
             return _LocalProof(columnar, proofs)
-        proofs = [RecordProof(part.schema, schema, policy) for part in own]
+        proofs = [RecordProof(part.schema, *spell_for_proof(schema, policy, part.schema)) for part in own]
         try:
             files = [
                 replace(part, prepare=proof.prepare, digested=proof.digested)
@@ -431,7 +436,7 @@ class ParquetBatch:
         return self._on_spark
 
     def _prepare(self, base: StructType | None, policy: Policy) -> list[PreparedPart]:
-        return [prepare_part(part, base, policy) for part in self.parts]
+        return [prepare_part(part, *spell_as(base or StructType(), policy, _names_of(part))) for part in self.parts]
 
     def _find_copies(self, attempt: BatchWriteSpec, writer: TableWriter) -> list[ColumnCopy]:
         """Return how each part is copied.
@@ -439,10 +444,12 @@ class ParquetBatch:
         Raises:
             NotLocal: the table needs Spark, or one of the parts.
         """
-        schema, policy = attempt.schema, attempt.policy
-        route, copies = build_routes(schema, policy), []
+        copies = []
         for each in self.parts:
-            prepared = prepare_part(each.filled(schema, policy), attempt.base, policy)
+            schema, policy = spell_as(attempt.schema, attempt.policy, _names_of(each))
+            base, _ = spell_as(attempt.base or StructType(), attempt.policy, _names_of(each))
+            prepared = prepare_part(each.filled(schema, policy), base, policy)
+            route = build_routes(schema, policy)
             part, sink = prepared.part, writer.find_sink(self.spark)
             if sink is None:
                 raise NotLocal(f"of the table: {writer.find_obstacle()}")
@@ -482,6 +489,11 @@ class ParquetBatch:
         types = (pa.string(), pa.string(), pa.int64(), pa.string())
         arrays = [pa.array(values, kind) for values, kind in zip(columns, types, strict=True)]
         return to_local_frame(self.spark, pa.RecordBatch.from_arrays(arrays, names=list(ORIGIN_FIELDS)))
+
+
+def _names_of(part: ColumnPart) -> StructType:
+    """Return all fields of the records of a part, also those without values."""
+    return StructType((*part.read.fields, *part.given.schema.fields))
 
 
 def _place_texts(

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from widen.evolution.evolve import evolve
 from widen.evolution.plan import BadFile
-from widen.evolution.policy import Policy
+from widen.evolution.policy import Policy, respell_all, spell_as
 from widen.json.kinds import LONG_WORD, MAP_WORD, RECORD_WORD, Kind
 from widen.json.observation import (
     SAMPLE_CHARS,
@@ -54,9 +54,11 @@ from widen.model.types import (
     quote_name,
     similarity_key,
 )
+from widen.proof.known_names import find_source_names, learn_names
 from widen.proof.rules import ColumnsByKey, computed_keys, leave_out, read_defaults, source_columns_by_key
 from widen.rows.row import RecordRoute, build_routes
 from widen.rows.row_builder import ORIGIN_FIELDS
+from widen.schema.field_names import NameUse
 from widen.spark.engine import Rows
 from widen.spark.errors import translate_spark_errors
 from widen.spark.expression import join_columns
@@ -149,9 +151,11 @@ class TypedBatch:
             SourceError: values have a type that tables do not support.
         """
         parts = self._prepare_parts(base, policy)
-        prior = observe_types([part.observation for part in parts], base, policy)
+        names = observe_names([part.schema for part in self.parts], base, policy)
+        prior = observe_types([part.observation for part in parts], base, policy, names)
         observation = prior.observation if prior.is_enough else _observe_parts(parts, counts_only=prior.is_decided)
-        return msgspec.structs.replace(observation, excluded_seen=[[*path] for path in self._hidden_fields(policy)])
+        hidden = [[*path] for path in self._hidden_fields(policy)]
+        return msgspec.structs.replace(observation.merged(names), excluded_seen=hidden)
 
     def _hidden_fields(self, policy: Policy) -> list[Path]:
         """Return the excluded and masked fields that the records have; those in keys of maps are looked up."""
@@ -175,7 +179,8 @@ class TypedBatch:
         results = []
         with ExitStack() as undo:
             for number, part in enumerate(self._prepare_parts(attempt.base, attempt.policy, attempt.schema)):
-                result = _Writing(part, attempt, writer).run()
+                schema, policy = spell_as(attempt.schema, attempt.policy, part.records.schema)
+                result = _Writing(part, replace(attempt, schema=schema, policy=policy), writer).run()
                 undo.callback(writer.discard, result.files)
                 # Parts differ in their schemas, and the proof rebuilds the rows of a file with the schema that it was
                 # written from.
@@ -232,8 +237,13 @@ class TypedBatch:
         prepared = self._prepare_for_proof(schema, policy)
 
         def digests() -> DataFrame:
-            columns = source_columns_by_key(schema, policy)
-            return reduce(DataFrame.unionAll, [_source_digests(part, columns) for part in prepared])
+            return reduce(
+                DataFrame.unionAll,
+                [
+                    _source_digests(part, source_columns_by_key(*spell_for_proof(schema, policy, part.records.schema)))
+                    for part in prepared
+                ],
+            )
 
         files = _files_of(prepared, schema, policy)
         return Side(digests, reader=None if files is None else build_column_reader(self.spark, files))
@@ -250,12 +260,14 @@ class TypedBatch:
                 part_paths = [path for path in paths if self._homes.get(path.partition("/")[0]) == number]
                 rows = cast(DataFrame, table.read(part.records.frame.sparkSession, part_paths))
                 # Where a part lacks a field, its column has the default, which the fields say nothing of.
-                lacking = read_defaults(table.schema).keys() - {*part.schema.names}
-                sides.append(_row_digests(rows, part.schema, leave_out(table.schema, lacking), policy))
+                schema, named = spell_for_proof(table.schema, policy, part.records.schema)
+                lacking = read_defaults(schema).keys() - {*part.schema.names}
+                sides.append(_row_digests(rows, part.schema, leave_out(schema, lacking), named))
             if quarantined_records is not None:
                 # A quarantined text has the computed fields, too.
                 schemas = [part.schema for part in self._prepare_parts(table.schema, policy, table.schema)]
-                computed, columns = self._left_out(table.schema), source_columns_by_key(table.schema, policy)
+                schema, named = spell_for_proof(table.schema, policy, self.parts[0].schema)
+                computed, columns = self._left_out(schema), source_columns_by_key(schema, named)
                 quarantined = cast(DataFrame, quarantined_records())
                 text = F.col(quarantined.columns[0])
                 text = _comparable_quarantined_records(text, schemas, computed, columns)
@@ -264,13 +276,14 @@ class TypedBatch:
 
         is_columnar = quarantined_records is None and _files_of(prepared, table.schema, policy) is not None
         files = table.task_files(self.spark, paths) if is_columnar else None
-        return Side(
-            digests, reader=None if files is None else build_file_reader(self.spark, files, table.schema, policy)
-        )
+        spelled = spell_for_proof(table.schema, policy, self.parts[0].schema)
+        return Side(digests, reader=None if files is None else build_file_reader(self.spark, files, *spelled))
 
     def _prepare_for_proof(self, schema: StructType, policy: Policy) -> list[PreparedRecords]:
-        computed = self._left_out(schema)
-        return [part.without(computed) for part in self._prepare_parts(schema, policy, schema)]
+        return [
+            part.without(self._left_out(spell_for_proof(schema, policy, part.records.schema)[0]))
+            for part in self._prepare_parts(schema, policy, schema)
+        ]
 
     def _left_out(self, schema: StructType) -> frozenset[str]:
         """Return the fields that the proof does not compare: also those that only some files of a part have."""
@@ -284,7 +297,27 @@ class TypedBatch:
     def _prepare_parts(
         self, base: StructType | None, policy: Policy, schema: StructType | None = None
     ) -> list[PreparedRecords]:
-        return [prepare_records(part, self.name, base, policy, schema) for part in self.parts]
+        prepared = []
+        for part in self.parts:
+            spelled, named = spell_as(base or StructType(), policy, part.schema)
+            into = None if schema is None else spell_as(schema, policy, part.schema)[0]
+            prepared.append(prepare_records(part, self.name, spelled, named, into))
+        return prepared
+
+
+def observe_names(schemas: Collection[StructType], base: StructType | None, policy: Policy) -> Observation:
+    """Return how records with types use names."""
+    use = NameUse()
+    for schema in schemas:
+        spell_as(base or StructType(), policy, schema, use)
+    matched, apart = (sorted([*path] for path in paths) for paths in (use.matched, use.apart))
+    return Observation(matched=matched, apart=apart)
+
+
+def spell_for_proof(schema: StructType, policy: Policy, source: StructType) -> tuple[StructType, Policy]:
+    """Return a table and a policy with the names of a source, as the proof finds these."""
+    found = find_source_names(learn_names(schema), source) if policy.matches_any_case else {}
+    return respell_all(schema, policy, found)
 
 
 def find_fields(schemas: Collection[StructType], paths: Iterable[Path]) -> list[Path]:
@@ -318,16 +351,20 @@ class TypeObservation:
 
 
 def observe_types(
-    roots: Sequence[Callable[..., RecordObservation]], base: StructType | None, policy: Policy
+    roots: Sequence[Callable[..., RecordObservation]],
+    base: StructType | None,
+    policy: Policy,
+    names: Observation,
 ) -> TypeObservation:
     """Return what the types of the parts of a batch say.
 
     Args:
         roots: Return the observation of each part, given whether to assume that values are exact: ``assume_exact``.
         base: The schema of the table; None if the table does not exist yet.
+        names: How the parts use names; see `observe_names`.
     """
     certain, optimistic = (
-        merge_observations(Observation(root=root(assume_exact=is_exact)) for root in roots)
+        merge_observations([names, *(Observation(root=root(assume_exact=is_exact)) for root in roots)])
         for is_exact in (False, True)
     )
     plan = evolve(base, certain, policy)
@@ -464,8 +501,18 @@ def _origin(part: PreparedRecords, reason: Column) -> Column:
 
 
 def _files_of(parts: Iterable[PreparedRecords], schema: StructType, policy: Policy) -> list[ColumnFiles] | None:
+    parts = list(parts)
     found = [ColumnFiles(part.records.files if part.is_untouched else (), part.schema) for part in parts]
-    return find_column_files(found, schema, policy)
+    spelled = spell_for_all(schema, policy, [part.records.schema for part in parts])
+    return None if spelled is None else find_column_files(found, *spelled)
+
+
+def spell_for_all(
+    schema: StructType, policy: Policy, sources: Sequence[StructType]
+) -> tuple[StructType, Policy] | None:
+    """Return a table and a policy as `spell_for_proof` does; None if the sources have several names for a field."""
+    spelled = [spell_for_proof(schema, policy, source) for source in sources]
+    return spelled[0] if all(each == spelled[0] for each in spelled) else None
 
 
 def find_column_files(parts: Sequence[ColumnFiles], schema: StructType, policy: Policy) -> list[ColumnFiles] | None:

@@ -14,7 +14,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.types import LongType
 
 import widen
-from support.command_line import run
+from support.command_line import run, run_json
 from support.covering import covering
 from widen.model.column_path import fields
 from widen.model.schema_json import has_metadata_as_text
@@ -149,6 +149,7 @@ def test_a_schema_without_sources_is_named_once(tmp_path: Path) -> None:
     load(tmp_path, FIRST, place, evolve="split")
     write_deltalake(place, ROWS, mode="overwrite", schema_mode="overwrite")
     words = (write(tmp_path / "in.json", NEXT), "--into", place)
+    assert "Version 1" in run_json("plan", *words)["lostSources"]
     for command in ("plan", "ingest"):
         done = run(command, *words)
         assert done.exit_code == 0, done.stderr

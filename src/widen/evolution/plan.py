@@ -17,6 +17,7 @@ import msgspec
 
 from widen.errors import too_many_keys
 from widen.evolution.policy import ANY_MAP, ANYWHERE, NAMES, Mode, Names, Policy, TextForm
+from widen.json.envelope import UNCHANGED
 from widen.json.field_rules import SIGN
 from widen.json.kinds import LONG_WORD, MAP_WORD, NUMBER_WORDS, RECORD_WORD, Kind, leaf_and_dim
 from widen.json.observation import (
@@ -517,7 +518,8 @@ def _rules(policy: Policy) -> Iterator[tuple[str, Path]]:
         ("detect_dates", policy.date_fields),
     ):
         for source in sources:
-            if source != ANYWHERE and not (len(source) == 1 and source[0].rstrip(SIGN) in policy.file_fields):
+            is_of_file = len(source) == 1 and source[0].rstrip(SIGN) in policy.file_fields
+            if source not in (ANYWHERE, (UNCHANGED,)) and not is_of_file:
                 yield option, source
 
 

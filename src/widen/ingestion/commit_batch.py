@@ -769,6 +769,7 @@ def _build_result(batch: Batch, written: WrittenBatch, request: BatchRequest) ->
         quarantined=result.seen.quarantined,
         quarantine=written.quarantine.location if written.quarantine else None,
         keys=written.key_counts,
+        unavailable=result.seen.unavailable,
     )
 
 

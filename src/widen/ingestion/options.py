@@ -22,6 +22,7 @@ from widen.errors.tables import open_failure
 from widen.evolution.plan import Grade, Plan
 from widen.evolution.policy import (
     ANYWHERE,
+    Mode,
     Numbers,
     Policy,
     Samples,
@@ -31,7 +32,7 @@ from widen.evolution.policy import (
     parse_source,
     parse_unit,
 )
-from widen.json.envelope import ENVELOPES, POSITION, Envelope
+from widen.json.envelope import ENVELOPES, POSITION, UNCHANGED, Envelope
 from widen.json.observation import Observation, RecordPosition, position_text
 from widen.model.column_path import Path, fold_path, format_path
 from widen.model.display import did_you_mean
@@ -73,7 +74,7 @@ SETTINGS: Mapping[str, str] = {
     "names": "any-case or exact",
     "samples": "masked, none or raw",
     "epoch_unit": "a table of fields, each with s, ms, us or ns",
-    "envelope": "debezium, or a table with after, before, op, payload, upserts, deletes and truncates",
+    "envelope": "debezium, or a table with after, before, op, payload, upserts, deletes, truncates and unavailable",
     "keys": "a table with key (a list of fields), sequence_by, delete_when, missing (null or keep) and history",
 }
 """The settings of a file, and their values."""
@@ -127,6 +128,9 @@ def parse_policy(
     for each in sources:
         policy = _override(policy, each)
     _ensure_one_rule(policy)
+    if policy.envelope is not None and policy.envelope.unavailable and policy.mode in (Mode.FREEZE, Mode.FAIL):
+        # What a row keeps must not depend on whether the mode allows columns.
+        policy = replace(policy, pins={(UNCHANGED,): Mode.WIDEN, **policy.pins})
     return policy
 
 
@@ -228,6 +232,9 @@ def _parse_numbers(place: str, value: object) -> Numbers:
 def _parse_envelope(place: str, value: Any) -> Envelope:
     if isinstance(value, str) and value in ENVELOPES:
         return ENVELOPES[value]
+    if isinstance(value, Mapping) and value.get("name") in ENVELOPES and value.keys() <= {"name", "unavailable"}:
+        known = ENVELOPES[value["name"]]
+        return replace(known, unavailable=_parse_placeholders(place, value.get("unavailable", known.unavailable)))
     if not isinstance(value, Mapping) or not {"after", "op", "deletes"} <= value.keys() <= _ENVELOPE_KEYS:
         expected = f"Must be {SETTINGS['envelope']}; after, op and deletes are required."
         raise InvalidOption(option=place, value=value, expected=expected)
@@ -235,11 +242,29 @@ def _parse_envelope(place: str, value: Any) -> Envelope:
     upserts, deletes, truncates = (_parse_words(f"{place}.{name}", value.get(name, [])) for name in _OPERATIONS)
     op = parse_source(f"{place}.op", value["op"])
     payload = parse_source(f"{place}.payload", value["payload"]) if "payload" in value else ()
-    return Envelope(format_path(op), payload, rows[1], rows[0], op, upserts, deletes, truncates)
+    unavailable = _parse_placeholders(place, value.get("unavailable", ()))
+    return Envelope(
+        format_path(op), payload, rows[1], rows[0], op, upserts, deletes, truncates, unavailable=unavailable
+    )
+
+
+def _parse_placeholders(place: str, value: Any) -> tuple[str, ...]:
+    """Return the texts that stand for a value that a change left as it was; Debezium writes one as ``hex:``, too."""
+    values = (value,) if isinstance(value, str) else value
+    expected = "Must be a text, or a list of texts, each with a character; after hex: two hexadecimal digits a byte."
+    error = InvalidOption(option=f"{place}.unavailable", value=value, expected=expected)
+    if not isinstance(values, (list, tuple)) or not all(isinstance(each, str) and each for each in values):
+        raise error
+    try:
+        return tuple(
+            bytes.fromhex(each.removeprefix("hex:")).decode() if each.startswith("hex:") else each for each in values
+        )
+    except ValueError:
+        raise error from None
 
 
 _OPERATIONS = ("upserts", "deletes", "truncates")
-_ENVELOPE_KEYS = frozenset({"payload", "before", "after", "op", *_OPERATIONS})
+_ENVELOPE_KEYS = frozenset({"payload", "before", "after", "op", "unavailable", *_OPERATIONS})
 
 
 def _parse_name(place: str, value: object) -> str:
@@ -431,11 +456,16 @@ def parse_keys(arguments: Mapping[str, Any], policy: Policy) -> KeyRules | None:
     if policy.envelope is not None:
         given = {**_rules_of(policy.envelope), **given}
     rules = parse_key_rules(given["key"], *map(given.get, _KEY_OPTIONS[1:]))
+    has_unchanged = policy.envelope is not None and bool(policy.envelope.unavailable)
+    rules = replace(rules, has_unchanged=has_unchanged)
     hidden = {fold_path(path) for path in (*policy.excluded, *policy.masked)}
     for path in (*rules.key, *([rules.sequence_by] if rules.sequence_by else [])):
         if any(fold_path(path[:length]) in hidden for length in range(1, len(path) + 1)):
             option = "key" if path in rules.key else "sequence_by"
             raise InvalidOption(option=option, value=format_path(path), expected="Must not be masked or excluded.")
+    if rules.has_unchanged and any(fold_path((UNCHANGED,)) == path for path in hidden):
+        expected = f"The field {UNCHANGED} says which values a row keeps: it must not be masked or excluded."
+        raise InvalidOption(option="exclude", value=UNCHANGED, expected=expected)
     return replace(rules, is_strict=bool(arguments.get("strict")))
 
 

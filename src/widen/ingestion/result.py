@@ -6,7 +6,7 @@ Source: docs/evolution-rules.md#one-interval, #d17
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime, timezone
 from typing import Any, TypeAlias
 
@@ -65,6 +65,7 @@ class IngestResult:
     compared: FileComparison = NO_COMPARISON
     is_unchanged: bool = False
     keys: KeyCounts | None = None
+    unavailable: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def empty_as_null(self) -> int:
@@ -95,6 +96,7 @@ class IngestResult:
         plan, multi_line = self.plan.to_value(), {} if self.multi_line is None else {"multiLine": self.multi_line}
         files = {"leftOut": list(self.left_out), "badFiles": plan["badFiles"], "sourceFiles": self.compared.to_value()}
         keys = {} if self.keys is None else {"keys": self.keys.to_value()}
+        keys |= {"unavailableValues": dict(self.unavailable)} if self.unavailable else {}
         return {"version": self.version, **number, **numbers, **keys, **multi_line, **files, "plan": plan, **proof}
 
 

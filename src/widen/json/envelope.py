@@ -9,11 +9,16 @@ Source: docs/guide/keys.md#envelopes
 
 from __future__ import annotations
 
+import base64
+import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from hashlib import md5
 from types import MappingProxyType
 from typing import Any
+from uuid import UUID
 
 import msgspec
 
@@ -25,6 +30,13 @@ PREFIX = "_"
 
 POSITION = "_position"
 """The field with the position of a change in the log of its database, as a text that sorts like the log."""
+
+UNCHANGED = "_unchanged"
+"""The field with the names of the fields whose values the source does not send, because the change left them as they
+were."""
+
+UNAVAILABLE = "__debezium_unavailable_value"
+"""What Debezium sends in the place of such a value, unless its connector is given another placeholder."""
 
 POSITIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -57,6 +69,7 @@ class Envelope:
         deletes: Those that delete it.
         truncates: Those that delete all rows, which refuse the batch.
         has_position: Whether the records get the field `POSITION`, from the field `source` of the envelope.
+        unavailable: The texts that stand for a value that the change left as it was; see `unavailable_values`.
     """
 
     name: str
@@ -68,6 +81,7 @@ class Envelope:
     deletes: frozenset[str] = frozenset()
     truncates: frozenset[str] = frozenset()
     has_position: bool = False
+    unavailable: tuple[str, ...] = ()
 
     @property
     def op_column(self) -> tuple[str, ...]:
@@ -82,10 +96,30 @@ DEBEZIUM = Envelope(
     deletes=frozenset("d"),
     truncates=frozenset("t"),
     has_position=True,
+    unavailable=(UNAVAILABLE,),
 )
 
 ENVELOPES: Mapping[str, Envelope] = MappingProxyType({DEBEZIUM.name: DEBEZIUM})
 """The shapes that a caller can name."""
+
+
+def unavailable_values(placeholder: str) -> list[Any]:
+    """Return the JSON values that stand for an unavailable value: of texts, of bytes, and of arrays and maps of these.
+
+    Bytes are in base64, also in its form for URLs, or in hexadecimal digits. Arrays of integers have the bytes, arrays
+    of UUIDs the UUID of the bytes; maps may be in a text.
+
+    Source: docs/guide/keys.md#envelopes
+    """
+    data = placeholder.encode()
+    texts = [placeholder, base64.b64encode(data).decode(), base64.urlsafe_b64encode(data).decode(), data.hex()]
+    texts = list(dict.fromkeys([*texts, data.hex().upper()]))
+    map_ = {placeholder: placeholder}
+    digest = bytearray(md5(data, usedforsecurity=False).digest())
+    digest[6], digest[8] = digest[6] & 0x0F | 0x30, digest[8] & 0x3F | 0x80
+    scalars: list[Any] = [*texts, str(UUID(bytes=bytes(digest)))]
+    in_text = [json.dumps(map_), json.dumps(map_, separators=(",", ":"))]
+    return [*texts, *([each] for each in scalars), list(data), map_, *in_text]
 
 
 class EnvelopeReader:
@@ -93,6 +127,17 @@ class EnvelopeReader:
 
     def __init__(self, envelope: Envelope) -> None:
         self._envelope = envelope
+        self.unavailable = Counter[str]()
+        """How many values of each field the source did not send."""
+        values = [value for each in envelope.unavailable for value in unavailable_values(each)]
+        self._unavailable = {msgspec.json.encode(value) for value in values}
+        # A row without any of these has no such value.
+        marks = [
+            re.escape(value.strip(b"[]")) for value in self._unavailable if value[:1] == b'"' or value[:2] == b'["'
+        ]
+        integers = (value for value in self._unavailable if value[:1] == b"[" and value[:2] != b'["')
+        marks += [value[1:-1].replace(b",", rb"\s*,\s*") for value in integers]
+        self._may_be_unavailable = re.compile(b"|".join(marks)).search if values else None
 
     def read(self, text: bytes) -> Iterator[tuple[bytes, str]]:
         """Yield the record of each envelope in a text, or the text and why it is not an envelope.
@@ -138,12 +183,27 @@ class EnvelopeReader:
         names = {key: f"{PREFIX}{key}" for key in fields if key not in (envelope.before, envelope.after)}
         added = {names[key]: bytes(raw) for key, raw in fields.items() if key in names}
         added = {key: value for key, value in added.items() if value != b"null"}
+        row, unchanged = self._without_unavailable(row)
+        if unchanged:
+            self.unavailable.update(unchanged)
+            added[UNCHANGED] = msgspec.json.encode(unchanged)
         if envelope.has_position and (position := read_position(fields)) is not None:
             added[POSITION] = msgspec.json.encode(position)
         _ensure_distinct(row, added)
         more = b",".join(msgspec.json.encode(key) + b":" + value for key, value in added.items())
         begin = row[:-1].rstrip()
         return begin + (b"," if begin != b"{" and more else b"") + more + b"}"
+
+    def _without_unavailable(self, row: bytes) -> tuple[bytes, list[str]]:
+        """Return a row without the fields whose value the source does not send, and their names."""
+        if self._may_be_unavailable is None or not self._may_be_unavailable(row):
+            return row, []
+        fields = _FIELDS.decode(row)
+        unchanged = [name for name, raw in fields.items() if _compact(raw) in self._unavailable]
+        if not unchanged:
+            return row, []
+        kept = (msgspec.json.encode(name) + b":" + bytes(raw) for name, raw in fields.items() if name not in unchanged)
+        return b"{" + b",".join(kept) + b"}", unchanged
 
     def _op(self, fields: dict[str, msgspec.Raw]) -> str:
         *above, last = self._envelope.op
@@ -179,6 +239,18 @@ def _to_fields(raw: msgspec.Raw | None, name: str) -> dict[str, msgspec.Raw]:
         return _FIELDS.decode(raw or b"null")
     except msgspec.ValidationError:
         raise _NotAnEnvelopeError(f"not an envelope: {name} is not an object") from None
+
+
+def _compact(raw: msgspec.Raw) -> bytes:
+    """Return a value of JSON without spaces, in the spelling of `unavailable_values`; other values may be cut."""
+    text = bytes(raw)
+    try:
+        return text if len(text) > _MAX_UNAVAILABLE else msgspec.json.encode(msgspec.json.decode(text))
+    except msgspec.DecodeError:  # what is wrong with the record is found later
+        return text
+
+
+_MAX_UNAVAILABLE = 4_096
 
 
 def _to_row(raw: msgspec.Raw | None, name: str, op: str) -> bytes:

@@ -208,6 +208,7 @@ class Observation(msgspec.Struct, omit_defaults=True):
         corrupt_reason: Why that is not a record, if its format tells.
         matched: The paths of names that stand for a field in another case; see `widen.schema.field_names`.
         apart: The paths of names that records have beside the same name in another case.
+        unavailable: How many values the source did not send, by field: the change has left them as they were.
     """
 
     records: int = 0
@@ -222,6 +223,7 @@ class Observation(msgspec.Struct, omit_defaults=True):
     corrupt_reason: str = ""
     matched: list[list[str]] = []
     apart: list[list[str]] = []
+    unavailable: dict[str, int] = {}
 
     def merged(self, other: Observation, combine: Combine = operator.add) -> Observation:
         """Return the observation of both.
@@ -244,6 +246,10 @@ class Observation(msgspec.Struct, omit_defaults=True):
             reason,
             _merge_paths(self.matched, other.matched),
             _merge_paths(self.apart, other.apart),
+            {
+                name: combine(self.unavailable.get(name, 0), other.unavailable.get(name, 0))
+                for name in sorted({*self.unavailable, *other.unavailable})
+            },
         )
 
     def to_json(self) -> bytes:
@@ -371,6 +377,7 @@ class _ObservationWire(msgspec.Struct):
     corrupt_reason: str = ""
     matched: list[list[str]] = []
     apart: list[list[str]] = []
+    unavailable: dict[str, int] = {}
 
 
 def _from_wire(record: dict[str, _FieldWire]) -> RecordObservation:

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import json
 import re
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import md5
 from itertools import count
 from math import copysign
 from typing import Any, BinaryIO, Final, NamedTuple, TypeAlias
 from urllib.parse import unquote
+from uuid import UUID
 
 from widen.evolution.policy import Policy
-from widen.json.envelope import OTHER_POSITION, POSITION, POSITIONS, PREFIX, Envelope
+from widen.json.envelope import OTHER_POSITION, POSITION, POSITIONS, PREFIX, UNCHANGED, Envelope
 from widen.model.types import DecimalType, StructType
 from widen.proof.canonical import EXACT_WHOLE, EncodedRecord, Form, count_form, to_corrupt_form
 from widen.proof.csv_reader import CsvForm
@@ -24,6 +27,7 @@ from widen.proof.json_reader import (
     MAX_DEPTH,
     MAX_LEVELS,
     Json,
+    NumberToken,
     read_json,
     read_records,
     read_whole_records,
@@ -586,12 +590,51 @@ def _row_of(document: Mapping[str, Json], envelope: Envelope) -> dict[str, Json]
             return _REFUSED
     if not isinstance(state, dict):
         return _REFUSED
+    left = [name for name, value in state.items() if any(_is_left_out(value, each) for each in envelope.unavailable)]
+    state = {name: value for name, value in state.items() if name not in left}
     said = {PREFIX + name: value for name, value in event.items() if name not in (envelope.before, envelope.after)}
     said = {name: value for name, value in said.items() if value is not None}
     if envelope.has_position and isinstance(event.get("source"), dict):
         position = _position(event["source"])
         said |= {} if position is None else {POSITION: position}
+    said |= {UNCHANGED: left} if left else {}
     return _REFUSED if not said.keys().isdisjoint(state) else {**state, **said}
+
+
+def _is_left_out(value: Json, placeholder: str) -> bool:
+    """Return whether a value stands for one that the source left out: the placeholder, its bytes, or a list or map."""
+    octets = placeholder.encode()
+    if isinstance(value, dict):
+        return value == {placeholder: placeholder}
+    if isinstance(value, list):
+        if len(value) == 1 and type(value[0]) is str:
+            return _is_spelled(value[0], octets) or value[0] == str(
+                UUID(bytes=md5(octets, usedforsecurity=False).digest(), version=3)
+            )
+        return [*map(str, octets)] == value and all(type(each) is NumberToken for each in value)
+    if type(value) is not str:
+        return False
+    if value[:1] == "{":
+        pair = f'"{placeholder}":"{placeholder}"'
+        return value in ("{" + pair + "}", "{" + pair.replace('":"', '": "') + "}") or value == placeholder
+    return _is_spelled(value, octets)
+
+
+def _uuid_of(octets: bytes) -> str:
+    """Return the UUID that Java makes of bytes."""
+    return str(UUID(bytes=md5(octets, usedforsecurity=False).digest(), version=3))
+
+
+def _is_spelled(text: str, octets: bytes) -> bool:
+    if text.encode("utf-8", "surrogatepass") == octets:
+        return True
+    if text in (octets.hex(), octets.hex().upper()):
+        return True
+    plain = text.replace("-", "+").replace("_", "/") if not {"+", "/"} & {*text} else text
+    try:
+        return b64decode(plain, validate=True) == octets and b64encode(octets).decode() == plain
+    except ValueError:
+        return False
 
 
 def _at(value: Json, path: Sequence[str]) -> Json:

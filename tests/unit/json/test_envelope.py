@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from hashlib import md5
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -128,3 +131,52 @@ def test_another_shape_by_its_paths() -> None:
     ]
     delete = {"data": {"id": 1}, "metadata": {"operation": "delete"}}
     assert rows(json.dumps(delete), dms) == [({"id": 1, "_metadata": {"operation": "delete"}}, "")]
+
+
+PLACEHOLDER = "__debezium_unavailable_value"
+BASE64 = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="
+HEX = "5f5f646562657a69756d5f756e617661696c61626c655f76616c7565"
+
+
+def event(**after: Any) -> dict[str, Any]:
+    return {"op": "u", "after": {"id": 1, **after}, "source": {"connector": "postgresql", "lsn": 7}}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(PLACEHOLDER, BASE64, HEX, HEX.upper()),
+        *([PLACEHOLDER], [BASE64], [HEX], [*PLACEHOLDER.encode()]),
+        ["df7b3c1e-0e0c-3b0f-8b0f-0a0e0f0e0d0c"],
+        {PLACEHOLDER: PLACEHOLDER},
+        *(f'{{"{PLACEHOLDER}":"{PLACEHOLDER}"}}', f'{{"{PLACEHOLDER}": "{PLACEHOLDER}"}}'),
+    ],
+)
+def test_a_value_that_the_source_did_not_send_is_named(value: Any) -> None:
+    if isinstance(value, list) and isinstance(value[0], str) and len(value[0]) == 36:
+        value = [str(UUID(bytes=md5(PLACEHOLDER.encode()).digest(), version=3))]
+    for indent in (None, 1):
+        ((row, why),) = rows(json.dumps(event(v=value, w="x"), indent=indent))
+        assert (why, row["_unchanged"], "v" in row, row["w"]) == ("", ["v"], False, "x")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("", "x", f"{PLACEHOLDER}!", f"x {PLACEHOLDER}", [], [PLACEHOLDER, PLACEHOLDER], [PLACEHOLDER, "x"]),
+        *({"a": PLACEHOLDER}, {PLACEHOLDER: 1}, [[PLACEHOLDER]], None, 95, [95, 95], [*map(str, PLACEHOLDER.encode())]),
+        *(BASE64[:-1], f"{HEX[:-1]}F", [*PLACEHOLDER.encode(), 1], '{"a": 1}'),
+    ],
+)
+def test_any_other_value_is_the_value(value: Any) -> None:
+    ((row, why),) = rows(json.dumps(event(v=value)))
+    assert (why, "_unchanged" in row, row["v"]) == ("", False, value)
+
+
+def test_the_connector_may_have_another_placeholder() -> None:
+    own = replace(DEBEZIUM, unavailable=("n/a",))
+    ((row, _),) = rows(json.dumps(event(v="n/a", w=["bi9h"], x=PLACEHOLDER)), own)
+    assert (row["_unchanged"], row["x"]) == (["v", "w"], PLACEHOLDER)
+    described = Envelope("type", before="data", after="data", op=("type",), unavailable=("(same)",))
+    ((row, _),) = rows('{"type": "update", "data": {"id": 1, "v": "(same)"}}', described)
+    assert row == {"id": 1, "_type": "update", "_unchanged": ["v"]}

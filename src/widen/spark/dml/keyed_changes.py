@@ -13,7 +13,8 @@ from types import MappingProxyType
 from typing import Any
 
 from widen.json.document import InvalidJson, document_to_json, parse_document
-from widen.json.field_rules import IS_CURRENT, VALID_FROM, VALID_TO
+from widen.json.envelope import UNCHANGED
+from widen.json.field_rules import IS_CURRENT, VALID_FROM, VALID_TO, VERSION_FIELDS
 from widen.model.column_path import Path
 from widen.model.types import (
     BOOLEAN,
@@ -52,6 +53,7 @@ from widen.spark.dml.keyed_rows import (
     order_number,
     rows_of_keys,
     sequence,
+    unchanged_column,
     with_action,
 )
 from widen.spark.errors import translate_spark_errors
@@ -137,18 +139,28 @@ def decide_changes(
         removed = with_action(decided, UPDATE, DELETE).select(KEY_TEXT)
         gone = with_action(decided, DELETE, DELETE_UNKNOWN) if counts.deleted or counts.unknown_deletes else None
         written = with_action(decided, INSERT, UPDATE)
-        if not rules.keeps_missing:
+        keeps_unchanged = not rules.keeps_missing and _has_unchanged(rows, rules, schema)
+        if not (rules.keeps_missing or keeps_unchanged):
             rest = None if new == records else rows_of_keys(newest, written, schema.names)
             yield KeyedChange(counts, records, rest, new, removed, gone)
             return
         with persist_source(_patched(rows, old, deleted, written, rules, schema, defaults)) as patched:
             with translate_spark_errors():
                 applied = patched.agg(F.coalesce(F.sum(_APPLIED), F.lit(0))).collect()[0][0]
-            merged = int(applied) - new
+            merged = int(applied) - new if rules.keeps_missing else 0
             late = counts.late - merged
             counts = KeyCounts(counts.inserted, counts.updated, counts.deleted, counts.unknown_deletes, late, merged)
             rest = patched.select(*(F.col(_ROW).getField(name).alias(name) for name in schema.names))
             yield KeyedChange(counts, records, rest, new, removed, gone)
+
+
+def _has_unchanged(rows: DataFrame, rules: KeyRules, schema: StructType) -> bool:
+    """Return whether a record names fields that keep their values."""
+    column = unchanged_column(schema, rules)
+    if column is None:
+        return False
+    with translate_spark_errors():
+        return not rows.where(F.col(quote_name(column.name)).isNotNull()).isEmpty()
 
 
 # Partial records: fields that a record lacks, or that are null in it, keep the values that the row has.
@@ -187,7 +199,11 @@ def _patched(
     def patch(state: Column, event: Column) -> Column:
         new = event.getField(_ROW)
         rescued = {} if rescue is None else rescue.by_path(event.getField(_RESCUED))
-        merged = F.struct(*_merge(state.getField(_ROW), new, schema, rescued)).cast(type_to_spark(schema))
+        if rules.keeps_missing:
+            columns = [*_merge(state.getField(_ROW), new, schema, rescued)]
+        else:
+            columns = _keep_unchanged(state.getField(_ROW), new, schema, rules)
+        merged = F.struct(*columns).cast(type_to_spark(schema))
         is_new = state.getField(_ROW).isNull()
         for name, value in defaults.items():
             is_empty = is_new & merged.getField(name).isNull()
@@ -200,9 +216,42 @@ def _patched(
 
     end = lists.select("events", F.aggregate("events", start, patch).alias("end"))
     merged_row = F.col(f"end.{_ROW}")
-    if rescue is not None:
+    unchanged = unchanged_column(schema, rules)
+    if rescue is not None and unchanged is not None and not rules.keeps_missing:
+        name, names = rescue.name, unchanged.name
+
+        def slim(event: Column) -> Column:
+            row, is_batch = event.getField(_ROW), event.getField(_SIDE) == _BATCH
+            return F.struct(event.getField(IS_DELETE), is_batch, row.getField(name), row.getField(names))
+
+        rescued_text = F.udf(_keep_rescued, "string", useArrow=False)(F.transform("events", slim))
+        merged_row = merged_row.withField(quote_name(name), rescued_text)
+    elif rescue is not None:
         merged_row = merged_row.withField(quote_name(rescue.name), rescue.merge(F.col("events")))
     return end.select(merged_row.alias(_ROW), f"end.{_APPLIED}")
+
+
+def _keep_unchanged(old: Column, new: Column, schema: StructType, rules: KeyRules) -> list[Column]:
+    """Return the columns of a record with the values of a row in the fields that it says are unchanged."""
+    unchanged = unchanged_column(schema, rules)
+    assert unchanged is not None
+    names = new.getField(unchanged.name)
+    columns = []
+    for each in schema:
+        before, after = old.getField(each.name), new.getField(each.name)
+        is_kept = F.coalesce(F.array_contains(names, source_key(each)), F.lit(False))
+        columns.append(F.when(is_kept, before).otherwise(after).alias(each.name))
+    return columns
+
+
+def _keep_rescued(events: Sequence[Sequence[Any]]) -> str | None:
+    """Return the text of the rescue column: of the last record, and of the fields that records say are unchanged."""
+    state: dict[str, Any] = {}
+    for is_delete, is_batch, text, names in events:
+        new = {} if is_delete or text is None else _parse(text)
+        kept = {name: state[name] for name in names or () if name in state} if is_batch and not is_delete else {}
+        state = {**kept, **new}
+    return document_to_json(state) if state else None
 
 
 def _compare(one: Column, two: Column) -> Column:
@@ -468,7 +517,8 @@ def _versions(
     until = sequence(schema, KeyRules(rules.key, (VALID_TO,)))
     was = F.struct(until[0].alias(NUMBER), until[1].alias(TEXT))
     is_closed = until[0].isNotNull() | until[1].isNotNull()
-    is_moved = ~F.when(is_closed, was).eqNullSafe(next_one)
+    found, kept, is_changed = _with_kept(found, schema, rules)
+    is_moved = ~F.when(is_closed, was).eqNullSafe(next_one) | is_changed
     # Rows are removed by their key and moment, so the one that counts of several is written again.
     changes = is_winner & ~is_delete & (is_batch | is_moved | (F.col("__widen_rows") > 1))
     removes = (side == _TABLE) & (~is_winner | is_moved)
@@ -477,9 +527,42 @@ def _versions(
     values |= order_values(schema, VALID_FROM, F.col(NUMBER), F.col(TEXT))
     flags = [field.name for field in schema if source_key(field) == IS_CURRENT and field.type == BOOLEAN]
     values |= {name: next_one.isNull() for name in flags[:1]}
+    values |= kept
     written = [values.get(name, F.col(quote_name(name))).alias(name) for name in schema.names]
     text = _version_text(F.col(KEY_TEXT), F.col(NUMBER), F.col(TEXT)).alias("__widen_version")
     return found.select(*written, KEY_TEXT, NUMBER, TEXT, IS_DELETE, _ACTION, _WRITES, _REMOVES, text)
+
+
+def _with_kept(events: DataFrame, schema: StructType, rules: KeyRules) -> tuple[DataFrame, dict[str, Column], Column]:
+    """Return events with what versions keep of the fields that they say are unchanged: the value of the version before.
+
+    Returns:
+        Also the columns with these values, and whether a version of the table keeps a value of the batch.
+    """
+    unchanged = unchanged_column(schema, rules)
+    if unchanged is None:
+        return events, {}, F.lit(False)
+    by_key = Window.partitionBy(KEY_TEXT, _IS_WINNER).orderBy(NUMBER, TEXT)
+    # After a deletion there is nothing to keep.
+    events = events.withColumn(_LIFE, F.sum(F.col(IS_DELETE).cast("int")).over(by_key))
+    of_life = Window.partitionBy(KEY_TEXT, _IS_WINNER, _LIFE).orderBy(NUMBER, TEXT)
+    until_now = of_life.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    names, is_changed = F.col(quote_name(unchanged.name)), F.lit(False)
+    last, kept = {}, {}
+    fields = [each for each in schema if role_of(each) is None and source_key(each) not in (UNCHANGED, *VERSION_FIELDS)]
+    for at, each in enumerate(fields):
+        column, name = F.col(quote_name(each.name)), f"{_KEPT}{at}"
+        is_kept = F.coalesce(F.array_contains(names, source_key(each)), F.lit(False))
+        own = F.when(~is_kept & ~F.col(IS_DELETE), F.struct(F.col(_SIDE).alias("side"), column.alias("value")))
+        last[name] = F.last(own, ignorenulls=True).over(until_now)
+        is_of_batch = F.coalesce(F.col(name).getField("side") == _BATCH, F.lit(False))
+        is_changed |= is_kept & is_of_batch & (F.col(_SIDE) == _TABLE)
+        has_value = is_kept & F.col(name).isNotNull()
+        kept[each.name] = F.when(has_value, F.col(name).getField("value")).otherwise(column)
+    return events.withColumns(last), kept, is_changed
+
+
+_LIFE, _KEPT = "__widen_life", "__widen_kept"
 
 
 def _version_change(events: DataFrame, schema: StructType) -> KeyedChange:

@@ -18,6 +18,7 @@ import msgspec
 from widen.errors import InvalidOption, KeyRepeated, OptionConflict, OptionMissing, SequenceRepeated
 from widen.evolution.policy import Policy, parse_source, with_history
 from widen.evolution.unify import EXACT_JSON
+from widen.json.envelope import UNCHANGED
 from widen.json.field_rules import LOADED_AT, SOURCE_FILE, VERSION_FIELDS
 from widen.model.column_path import Path, fold_path, format_path
 from widen.model.types import (
@@ -33,6 +34,7 @@ from widen.model.types import (
     STRING,
     TIMESTAMP,
     TIMESTAMP_NTZ,
+    ArrayType,
     DataType,
     DecimalType,
     Field,
@@ -73,6 +75,8 @@ class KeyRules:
             table.
         keeps_missing: Whether fields that a record lacks keep the values that the row has; else they become null.
         history: Whether the table keeps every version of a row, with the columns of `VERSION_FIELDS`.
+        has_unchanged: Whether records name the fields that a change has left as they were, in the field
+            `widen.json.envelope.UNCHANGED`: these keep the values that the row has.
         is_strict: Whether different records of a key with equal sequences refuse a batch. The table does not record it.
     """
 
@@ -81,6 +85,7 @@ class KeyRules:
     delete_when: str | None = None
     keeps_missing: bool = False
     history: bool = False
+    has_unchanged: bool = False
     is_strict: bool = False
 
     def __str__(self) -> str:
@@ -129,6 +134,7 @@ class KeyRules:
             "deleteWhen": self.delete_when,
             "missing": "keep" if self.keeps_missing else None,
             "history": self.history or None,
+            "unchanged": self.has_unchanged or None,
         }
         return msgspec.json.encode({name: each for name, each in value.items() if each is not None}).decode()
 
@@ -142,7 +148,8 @@ class KeyRules:
         try:
             value: Any = msgspec.json.decode(text)
             names = ("sequenceBy", "deleteWhen", "missing", "history")
-            return parse_key_rules(value["key"], *map(value.get, names))
+            rules = parse_key_rules(value["key"], *map(value.get, names))
+            return replace(rules, has_unchanged=bool(value.get("unchanged")))
         except (msgspec.DecodeError, KeyError, TypeError, AttributeError) as error:
             expected = "Must be what an ingestion by key has written; unset the property to ingest without keys."
             raise InvalidOption(option=PROPERTY, value=text, expected=expected) from error
@@ -205,7 +212,16 @@ def match_recorded_keys(
     if not rules.is_same_key(recorded):
         expected = f"The table has {recorded}. Unset the property {PROPERTY} first, if its rows fit other keys."
         raise InvalidOption(option="key", value=str(rules), expected=expected)
-    return rules
+    return replace(rules, has_unchanged=rules.has_unchanged or recorded.has_unchanged)
+
+
+def unchanged_column(schema: StructType, rules: KeyRules) -> Field | None:
+    """Return the column with the names of the fields that keep their values; None if there is none."""
+    if not rules.has_unchanged:
+        return None
+    wanted = ArrayType(STRING)
+    found = (each for each in schema if source_key(each) == UNCHANGED and str(each.type) == str(wanted))
+    return next(found, None)
 
 
 def policy_of_keys(policy: Policy, rules: KeyRules | None) -> Policy:

@@ -52,7 +52,16 @@ from widen.spark.dml.keyed_files import (
     hash_rows,
     positions_by_file,
 )
-from widen.spark.dml.keyed_rows import KEY_TEXT, NUMBER, TEXT, KeyCounts, KeyRules, content_fields, find_places
+from widen.spark.dml.keyed_rows import (
+    KEY_TEXT,
+    NUMBER,
+    TEXT,
+    KeyCounts,
+    KeyRules,
+    content_fields,
+    find_places,
+    unchanged_column,
+)
 from widen.spark.dml.local_versions import Events, VersionRows, decide_versions, number_orders, order_events
 from widen.spark.dml.replaced_rows import within_bounds
 from widen.spark.errors import translate_spark_errors
@@ -146,8 +155,17 @@ def decide_here(
         if plan is None or batch is None:
             return None
         decision = _Decision(spark, plan, batch, table, lists)
+        # Of versions, Spark knows what they keep of the ones before.
+        if rules.history and plan.unchanged is not None:
+            return None
+        if batch.unchanged is not None and (rules.sequence_by is None or not can_keep(plan, table)):
+            return None
         if rules.sequence_by is None:
             return decision.last_batch()
+        if batch.unchanged is not None and not (rules.keeps_missing or rules.history):
+            if rules.is_strict and not decision.are_ordered():
+                return None
+            return decision.merge()
         if rules.history:
             return decision.versions()
         if rules.is_strict and not decision.are_ordered():
@@ -170,6 +188,7 @@ class _Plan:
         until: The columns with the ends of versions; None without history.
         content: Of all columns by which two records of a key with one sequence differ.
         whole: Of all columns.
+        unchanged: The column that names the fields that keep their values; None if records have none.
     """
 
     scan: FileScan
@@ -180,6 +199,7 @@ class _Plan:
     content: FileScan
     whole: FileScan
     rules: KeyRules
+    unchanged: Field | None = None
 
 
 def _plan(table: KeyedTable, rules: KeyRules) -> _Plan | None:
@@ -201,9 +221,11 @@ def _plan(table: KeyedTable, rules: KeyRules) -> _Plan | None:
     if deletes is not None:
         ensure_exact(deletes)
     places = [place for each in (*keys, order, until) if each is not None for place in each.places]
+    unchanged = unchanged_column(schema, rules)
     wanted = {place[0] for place in places} | {
         each.path[0] for each in ([] if deletes is None else column_conditions(deletes))
     }
+    wanted |= set() if unchanged is None else {unchanged.name}
     fields = tuple(field for field in schema if any(is_same_name(field.name, name) for name in wanted))
     scan = table.scan(StructType(fields))
     try:
@@ -211,7 +233,7 @@ def _plan(table: KeyedTable, rules: KeyRules) -> _Plan | None:
     except InvalidOption:  # a type that Arrow does not have
         return None
     content, whole = table.scan(StructType(content_fields(schema))), table.scan(schema)
-    return _Plan(scan, tuple(keys), order, until, deletes, content, whole, rules)
+    return _Plan(scan, tuple(keys), order, until, deletes, content, whole, rules, unchanged)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +247,8 @@ class _Batch:
     keys: tuple[pa.Array, ...]
     sequence: pa.Array
     is_delete: pa.Array
+    unchanged: pa.Array | None = None
+    """The names of the fields that keep their values; None if no record has any."""
 
 
 def _read_batch(plan: _Plan, table: KeyedTable, adds: Sequence[Add]) -> _Batch | None:
@@ -235,6 +259,8 @@ def _read_batch(plan: _Plan, table: KeyedTable, adds: Sequence[Add]) -> _Batch |
             columns |= {f"k{at}": key.read(rows) for at, key in enumerate(plan.keys)}
             columns["s"] = _sequence(plan, rows)
             deletes = None if plan.deletes is None else pc.fill_null(evaluate(plan.deletes, rows), False)
+            if plan.unchanged is not None:
+                columns["u"] = rows.column(plan.unchanged.name)
             columns["d"] = pa.repeat(pa.scalar(False), len(positions)) if deletes is None else deletes
             parts.append(pa.table(columns))
     if not parts:
@@ -244,7 +270,11 @@ def _read_batch(plan: _Plan, table: KeyedTable, adds: Sequence[Add]) -> _Batch |
     keys = tuple(one[f"k{at}"] for at in range(len(plan.keys)))
     if any(each.null_count for each in (*keys, one["s"])):  # the ingestion quarantines such records
         return None
-    return _Batch(adds, list(map(table.key_of, adds)), one["file"], one["position"], keys, one["s"], one["d"])
+    unchanged = one.get("u")
+    if unchanged is not None and unchanged.null_count == len(unchanged):
+        unchanged = None
+    files = list(map(table.key_of, adds))
+    return _Batch(adds, files, one["file"], one["position"], keys, one["s"], one["d"], unchanged)
 
 
 def _sequence(plan: _Plan, rows: pa.Table) -> pa.Array | pa.ChunkedArray:
@@ -495,12 +525,16 @@ class _Decision:
         has_row = pc.and_(is_known, reset.is_null())
         is_alone = pc.equal(_count_by(code.filter(leads), codes.count), 1)
         as_is = pc.and_(writes, pc.and_(is_alone, pc.invert(has_row)))
+        keeps_missing = self._plan.rules.keeps_missing
+        if not keeps_missing:  # the newest record is the row, but for what it does not say
+            assert batch.unchanged is not None
+            as_is = pc.or_(as_is, pc.and_(writes, batch.unchanged.take(row.take(last)).is_null()))
         counts = {
             "inserted": count_true(pc.and_(writes, pc.invert(is_known))),
             "updated": count_true(pc.and_(writes, is_known)),
             "deleted": count_true(pc.and_(gone, is_known)),
             "unknown_deletes": count_true(pc.and_(gone, pc.invert(is_known))),
-            "merged": count_true(leads) - count_true(writes),
+            "merged": count_true(leads) - count_true(writes) if keeps_missing else 0,
         }
         counts["late"] = len(code) - sum(counts.values())
         is_kept = pc.is_in(every, value_set=row.take(last.filter(as_is)))
@@ -645,7 +679,11 @@ class _Decision:
         at = pc.index_in(keys, value_set=pc.indices_nonzero(has_row).cast(pa.int64()))
         below = rows.read(scan).take(at)
         number = pc.index_in(code, value_set=keys)
-        return put_on_rows(below, self._record_places(records).read(scan), number, self._table.schema)
+        return self._put_on_rows(below, self._record_places(records).read(scan), number)
+
+    def _put_on_rows(self, rows: pa.Table, records: pa.Table, number: pa.Array) -> pa.Table:
+        unchanged = None if self._plan.rules.keeps_missing else self._plan.unchanged
+        return put_on_rows(rows, records, number, self._table.schema, unchanged)
 
     @cached_property
     def _found(self) -> tuple[Predicate, Sequence[Add], pa.Table]:
@@ -743,7 +781,7 @@ class _Decision:
         assert places is not None
         rows, records = places.read(scan), self._record_places(row.filter(chosen)).read(scan)
         number = pc.index_in(code.filter(chosen), value_set=keys)
-        return are_same(rows, put_on_rows(rows, records, number, self._table.schema))
+        return are_same(rows, self._put_on_rows(rows, records, number))
 
     def _searched(self) -> Predicate:
         searched: Predicate = UnknownPredicate()
@@ -835,7 +873,14 @@ def _has_map(data_type: DataType) -> bool:
     return False
 
 
-def put_on_rows(rows: pa.Table, records: pa.Table, number: pa.Array, schema: StructType) -> pa.Table:
+def can_keep(plan: _Plan, table: KeyedTable) -> bool:
+    """Return whether rows keep here the values of fields that a record says are unchanged: not what is rescued."""
+    return table.can_write_rows and role_field(table.schema, RESCUED) is None
+
+
+def put_on_rows(
+    rows: pa.Table, records: pa.Table, number: pa.Array, schema: StructType, unchanged: Field | None = None
+) -> pa.Table:
     """Return rows with records on top of them, one after another.
 
     Args:
@@ -843,6 +888,7 @@ def put_on_rows(rows: pa.Table, records: pa.Table, number: pa.Array, schema: Str
         records: In the order of the rows, those of a row from the oldest to the newest.
         number: Of each record that of its row.
         schema: The columns of both, which may have other names.
+        unchanged: The column that names the fields that keep their values, if all others become those of the records.
 
     Raises:
         NotLocal: a row has many records.
@@ -859,11 +905,29 @@ def put_on_rows(rows: pa.Table, records: pa.Table, number: pa.Array, schema: Str
     for each in range(most):
         chosen = pc.equal(rank, each)
         own = number.filter(chosen)
-        merged = _merge(rows.take(own), records.filter(chosen), schema)
+        before, after = rows.take(own), records.filter(chosen)
+        merged = _merge(before, after, schema) if unchanged is None else _keep(before, after, schema, unchanged)
         at = pc.index_in(places, value_set=own)
         at = pc.if_else(at.is_valid(), pc.add(at.cast(pa.int64()), len(rows)), places)
         rows = pa.concat_tables([rows, merged]).combine_chunks().take(at)
     return rows
+
+
+def _keep(old: pa.Table, new: pa.Table, schema: StructType, unchanged: Field) -> pa.Table:
+    """Return records with the values of rows in the fields that they say are unchanged."""
+    before, after = ([one_array(column) for column in each.columns] for each in (old, new))
+    names = after[schema.names.index(unchanged.name)]
+    columns = [
+        _choose(is_named(names, source_key(each)), was, now)
+        for each, was, now in zip(schema, before, after, strict=True)
+    ]
+    return pa.Table.from_arrays(columns, schema=old.schema)
+
+
+def is_named(lists: pa.Array, name: str) -> pa.Array:
+    """Return which lists have a name."""
+    rows = pc.list_parent_indices(lists).filter(pc.fill_null(pc.equal(pc.list_flatten(lists), name), False))
+    return pc.is_in(count_up(len(lists)), value_set=rows.cast(pa.int64()))
 
 
 def _merge(old: pa.Table, new: pa.Table, schema: StructType) -> pa.Table:

@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 
 from widen.evolution.policy import Policy
 from widen.evolution.unify import EXACT_JSON
+from widen.json.envelope import UNCHANGED
 from widen.json.field_rules import IS_CURRENT, VALID_FROM, VALID_TO, VERSION_FIELDS
 from widen.model.column_path import Path, fold_path
 from widen.model.types import (
@@ -302,7 +303,20 @@ class KeyReader:
 
     def kept_form(self, form: Form) -> bytes | None:
         """Return a form as bytes if the row of its key is made from several forms."""
-        return msgspec.msgpack.encode(form) if self.rules.keeps_missing else None
+        is_needed = self.rules.keeps_missing or self.rules.has_unchanged
+        return msgspec.msgpack.encode(form) if is_needed else None
+
+    def put_on(self, old: Form, new: Form) -> Form:
+        """Return the row that a record makes of the row before it; None is no row."""
+        if self.rules.keeps_missing:
+            return _merge_forms(dict(self.defaults) if old is None else old, new)
+        if not isinstance(old, dict) or not isinstance(new, dict):
+            return new
+        return {**new, **{name: old[name] for name in new.get(UNCHANGED) or () if name in old}}
+
+    def depends_on_rows(self, form: Form) -> bool:
+        """Return whether the row of a record depends on the row before it."""
+        return self.rules.has_unchanged and isinstance(form, dict) and bool(form.get(UNCHANGED))
 
     def _order_text(self, form: Form, path: Path) -> str | None:
         value = _value_at(form, path)
@@ -617,7 +631,8 @@ def _has_newest(
     was, now = Counter(row[DIGEST] for row in before), Counter(row[DIGEST] for row in after)
     if not records:
         return was == now
-    if reader.rules.keeps_missing:
+    forms = (msgspec.msgpack.decode(row[FORM]) for row in records if reader.rules.has_unchanged)
+    if reader.rules.keeps_missing or any(map(reader.depends_on_rows, forms)):
         return _has_merged(reader, records, before, after, deleted, totals)
     if reader.family:
         events = [*records, *before, *deleted]
@@ -659,8 +674,11 @@ def _has_versions(
     if not records:
         return Counter((row[DIGEST], row[UNTIL]) for row in before) == Counter((r[DIGEST], r[UNTIL]) for r in after)
     events: dict[Any, list[Mapping[str, Any]]] = {}
+    found = {reader.order(row[SEQUENCE]): row for row in after}
     for row in (*before, *records, *deleted):
         events.setdefault(reader.order(row[SEQUENCE]), []).append(row)
+    if reader.rules.has_unchanged:
+        events = _resolved(reader, events, found)
     times = sorted(events)
     ends: dict[Any, Any] = dict(pairwise(times))
     expected = {
@@ -668,7 +686,6 @@ def _has_versions(
         for time in times
         if not any(row[IS_DELETE] for row in events[time])
     }
-    found = {reader.order(row[SEQUENCE]): row for row in after}
     is_right = len(found) == len(after) and found.keys() == expected.keys()
     for time, rows in expected.items():
         version = found.get(time)
@@ -682,6 +699,28 @@ def _has_versions(
         is_right &= version[UNTIL] != BROKEN and until == ends.get(time)
     totals["extra"] += len(after) - len(found) + len(found.keys() - expected.keys())
     return is_right
+
+
+def _resolved(
+    reader: KeyReader, events: Mapping[Any, Sequence[Mapping[str, Any]]], found: Mapping[Any, Mapping[str, Any]]
+) -> dict[Any, list[Mapping[str, Any]]]:
+    """Return events with the digests of the versions that they lead to, after the version that the table has before."""
+    resolved: dict[Any, list[Mapping[str, Any]]] = {}
+    last: Form = None
+    for time in sorted(events):
+        forms: dict[bytes, Form] = {}
+        resolved[time] = []
+        for row in events[time]:
+            if row[IS_DELETE]:
+                resolved[time].append(row)
+                continue
+            form = reader.put_on(last, msgspec.msgpack.decode(row[FORM]))
+            forms[digest(form)] = form
+            resolved[time].append({**row, DIGEST: digest(form)})
+        is_gone = any(row[IS_DELETE] for row in events[time])
+        version = found.get(time)
+        last = None if is_gone or version is None else forms.get(version[DIGEST])
+    return resolved
 
 
 _MAX_TRIES = 1_000
@@ -716,8 +755,7 @@ def _has_merged(
     for order in islice(product(*ties), _MAX_TRIES):
         form = base
         for row in chain.from_iterable(order):
-            base_form = dict(reader.defaults) if form is None else form
-            form = None if row[IS_DELETE] else _merge_forms(base_form, msgspec.msgpack.decode(row[FORM]))
+            form = None if row[IS_DELETE] else reader.put_on(form, msgspec.msgpack.decode(row[FORM]))
         if now == ([] if form is None else [digest(form)]):
             for row in records[:1] if now else ():
                 _count_kept(totals, row)

@@ -83,6 +83,9 @@ from widen.spark.read.local_rows import NotLocal, find_leaf
 from widen.spark.spark_types import SparkSession
 
 _BATCH_ROWS = 10_000
+_DEPENDS = "depends"
+"""Of a record: whether the row of its key depends on the row before."""
+
 _CHOSEN, _CODE, _RANK, _AT = "chosen", "code", "rank", "at"
 _RECORDS = pa.schema(
     {
@@ -94,6 +97,7 @@ _RECORDS = pa.schema(
         PLACE: pa.string(),
         IS_DELETE: pa.int8(),
         FORM: pa.binary(),
+        _DEPENDS: pa.bool_(),
     }
 )
 _ROWS = pa.schema(
@@ -251,6 +255,7 @@ def _record_batches(
             [record.place for record in some],
             list(map(flag_of, forms)),
             list(map(reader.kept_form, forms)),
+            list(map(reader.depends_on_rows, forms)),
         ]
         arrays = [pa.array(values, each.type) for values, each in zip(columns, _RECORDS, strict=True)]
         yield pa.RecordBatch.from_arrays(arrays, schema=_RECORDS)
@@ -594,6 +599,7 @@ class _Judge:
     def _without_exceptions(self, is_right: pa.Array, quarantined: Sequence[Mapping[str, Any]]) -> pa.Array:
         """Return the flags without the keys of which records have no order, or are in the quarantine."""
         doubtful = [pa.array([row[KEY] for row in quarantined], pa.binary())]
+        doubtful.append(one_array(self.records[KEY].filter(self.records[_DEPENDS])))
         if self.reader.family:
             doubtful.append(one_array(self.records[KEY].filter(pc.is_null(self.records[SEQUENCE]))))
         return pc.and_(is_right, pc.invert(pc.is_in(self.keys, value_set=pa.concat_arrays(doubtful))))

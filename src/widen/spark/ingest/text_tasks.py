@@ -388,6 +388,7 @@ class _TextTask:
     ) -> Iterator[pa.RecordBatch]:
         """Run the records in envelopes; from here on they are records like all others."""
         read = [(*found, at) for text, at in zip(texts, positions, strict=True) for found in envelopes.read(text)]
+        self._builder.observation.unavailable = dict(sorted(envelopes.unavailable.items()))
         rows = [(text, at) for text, reason, at in read if not reason]
         yield from self._run_texts([text for text, _ in rows], [at for _, at in rows])
         refused = [each for each in read if each[1]]

@@ -219,10 +219,13 @@ def find_session_need(statement: Statement | RowStatement, catalog: CatalogSourc
         return QUERIES
     if isinstance(statement, RowStatement):
         return WRITES_QUERY
-    is_named = statement.table.location is None
-    return (
-        HAS_CATALOG if is_named and (catalog is None or IcebergCatalog(catalog).find(statement.table) is None) else ""
-    )
+    tables = None if catalog is None else IcebergCatalog(catalog)
+    if isinstance(statement, CreateTableAs):
+        return WRITES_QUERY
+    if isinstance(statement, CreateTableStatement) and _is_iceberg(statement, tables):
+        return ""
+    is_found = statement.table.location is not None or (tables is not None and tables.find(statement.table) is not None)
+    return "" if is_found else HAS_CATALOG
 
 
 def may_need_no_session(statement: Statement | RowStatement, catalog: CatalogSource | None = None) -> bool:

@@ -31,6 +31,7 @@ NEEDS: dict[str, str] = {
 
 WORKS = (
     *("show T", "report T", "read T", "rewrite T", "restore T --version 0", "sql 'DELETE FROM delta.`T` WHERE id = 1'"),
+    "sql 'CREATE TABLE n.new (id int) USING iceberg' --catalog c.db",
     *("alter T id --type bigint", "ingest a.json --into T", "plan a.json --into T", "vacuum T --dry-run"),
 )
 """Commands that need none."""

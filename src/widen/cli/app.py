@@ -247,9 +247,14 @@ class WidenGroup(TyperGroup):
             show_error(error)
             raise typer.Exit(BROKEN_PIPE) from None
         except StorageError as error:
-            if made and error.fields.get("location") == STDOUT:
+            if not made or error.committed is not None:
+                raise
+            if error.fields.get("location") == STDOUT:
                 error.committed = made[-1]
-            raise
+                raise
+            # What is read to report a change may fail, too: a caller who repeated the command would make it twice.
+            location, version = made[-1]
+            raise PostCommitFailed(version=version, location=location, reason=error.message.rstrip(".")) from error
         except KeyboardInterrupt as interrupt:
             for text in notes_of(interrupt):
                 note(text, "bold")

@@ -11,8 +11,11 @@ from pathlib import Path
 import pytest
 from rich.text import Text
 
+from support.command_line import run
 from widen import create_table
+from widen.cli import alter_commands
 from widen.cli.output import show
+from widen.errors import StorageError
 from widen.report.terminal import table_of
 
 
@@ -69,3 +72,14 @@ def test_a_deleted_current_directory(table: str, tmp_path: Path) -> None:
     errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     reason = "the path is relative, and the current directory has been deleted."
     assert errors == [f"error: t: {reason}", f"error: .: {reason}"]
+
+
+def test_a_change_whose_report_fails_is_said_to_be_committed(table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise StorageError(location=f"{table}/_delta_log/1.json", reason="stale file handle", fix="Repeat the call.")
+
+    monkeypatch.setattr(alter_commands, "report_change", fail)
+    done = run("sql", f"COMMENT ON TABLE delta.`{table}` IS 'said'")
+    assert done.exit_code == 1
+    assert "WIDEN_AFTER_COMMIT_FAILED" in done.stderr
+    assert "Version 1 of" in done.stderr

@@ -171,7 +171,7 @@ RESULTS = [
 
 
 @pytest.mark.parametrize(
-    ("condition", "form", "result"), RESULTS, ids=[f"{text} of {form}" for text, form, _ in RESULTS]
+    ("condition", "form", "result"), RESULTS, ids=[f"{text} {at}" for at, (text, _, _) in enumerate(RESULTS)]
 )
 def test_a_condition_has_the_result_of_spark(
     condition: str, form: dict[str, object], result: bool | type[UnsupportedCondition] | None

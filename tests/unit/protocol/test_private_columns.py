@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from widen.evolution.plan import Plan, Unmatched, privacy_properties
+from widen.evolution.plan import Plan, Unmatched, policy_properties
 from widen.evolution.policy import Policy
 from widen.iceberg.file_metrics import COUNTS_ONLY, metrics_modes
 from widen.model.column_path import Path
@@ -96,6 +96,6 @@ def test_tables_record_what_a_batch_has() -> None:
         masked=frozenset([("a",), ("typo",)]), excluded=frozenset([("b", "C")]), no_stats=frozenset([("d",)])
     )
     plan = Plan((), StructType(), unmatched=(Unmatched("mask", ("typo",), "no such field"),))
-    recorded = privacy_properties(policy, plan, {HIDDEN_FIELDS: "x, `B`.c"})
+    recorded = policy_properties(policy, plan, {HIDDEN_FIELDS: "x, `B`.c"})
     assert recorded == {HIDDEN_FIELDS: "B.c, a, x", NO_STATS: "d"}
-    assert privacy_properties(policy, plan, recorded) == {}
+    assert policy_properties(policy, plan, recorded) == {}

@@ -133,7 +133,7 @@ def plan_scan(metadata: TableMetadata, io: FileIO, snapshot: Snapshot, row_filte
         if not manifest.is_data
         for entry in manifest.fetch_manifest_entry()
     )
-    return IcebergScan(files, tuple(_find_applying(files, deletes)))
+    return IcebergScan(files, tuple(find_applying(files, deletes)))
 
 
 def _with_safe_partitions(metadata: TableMetadata) -> TableMetadata:
@@ -265,7 +265,7 @@ def find_replaced_deletes(
     dead = {
         path: listed
         for path, listed in deletes.items()
-        if next(_find_applying(files, (_delete_file(metadata, each) for each in listed)), None) is None
+        if next(find_applying(files, (_delete_file(metadata, each) for each in listed)), None) is None
     }
     counts, size_bytes = Counter[str](), 0
     for each in chain.from_iterable(dead.values()):
@@ -277,7 +277,7 @@ def find_replaced_deletes(
     return ReplacedDeletes(frozenset(dead), {name: str(count) for name, count in counts.items()}, size_bytes)
 
 
-def _find_applying(files: tuple[ScannedFile, ...], deletes: Iterator[DeleteFile]) -> Iterator[DeleteFile]:
+def find_applying(files: tuple[ScannedFile, ...], deletes: Iterable[DeleteFile]) -> Iterator[DeleteFile]:
     """Yield the delete files that apply to a file; each is compared only with the oldest file of its partition."""
     oldest: dict[str, ScannedFile] = {}
     by_path = {file.path: file for file in files}

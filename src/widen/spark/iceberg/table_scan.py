@@ -29,7 +29,15 @@ from pyroaring import BitMap64
 from widen.errors import AmbiguousColumns, CorruptFile, CorruptMetadata, InvalidOption, UnsupportedFeatureForRead
 from widen.iceberg.metadata_files import ensure_regular, first_row_ids, translate_file_errors
 from widen.iceberg.partitions import rounded_sources
-from widen.iceberg.scan_plan import DeleteFile, DeleteKind, IcebergScan, ScannedFile, plan_scan, to_row_filter
+from widen.iceberg.scan_plan import (
+    DeleteFile,
+    DeleteKind,
+    IcebergScan,
+    ScannedFile,
+    find_applying,
+    plan_scan,
+    to_row_filter,
+)
 from widen.iceberg.schema_conversion import ensure_names_distinct, to_model
 from widen.log.log_store import LogStore, percent_encode
 from widen.model.column_path import KEY, Path, fields, format_path, resolve
@@ -135,6 +143,8 @@ def read_iceberg(source: IcebergSource, schema: StructType, where: str | Column 
 def open_queried_files(source: IcebergSource, schema: StructType, predicate: Predicate | None) -> QueriedFiles:
     """Return the files of a snapshot as `widen.spark.read.local_query` reads them in this process.
 
+    That only Spark can read a file exactly, or that it is damaged, may show when its rows are asked for.
+
     Args:
         schema: The schema in the model, with field ids.
         predicate: The condition on rows, by which PyIceberg skips files; None for no condition.
@@ -154,24 +164,29 @@ def open_queried_files(source: IcebergSource, schema: StructType, predicate: Pre
         return QueriedFiles(types, 0, ())
     row_filter = to_row_filter(predicate or UnknownPredicate(), point.schema)
     scan = plan_scan(point.metadata, source.io, point.snapshot, row_filter)
-    if len(scan.files) > DRIVER_FILES:
-        raise NotLocal(f"it has more than {DRIVER_FILES} files")
-    columns, marked = columns_by_file(source, schema, scan), deleted_positions(source, scan)
-    if columns is None:
-        raise NotLocal("rows have values that are not in its files")
-    if marked is None:
-        raise NotLocal("values say which of its rows are deleted, or these are many")
-    return QueriedFiles(types, sum(file.size_bytes for file in scan.files), _queried_rows(source, columns, marked))
+    return QueriedFiles(types, sum(file.size_bytes for file in scan.files), _queried_rows(source, schema, scan))
 
 
-def _queried_rows(
-    source: IcebergSource, columns: Mapping[str, StructType], marked: Mapping[str, BitMap64]
-) -> Iterator[pa.Table]:
-    for path, stored in columns.items():
-        try:
-            yield from read_unmarked(source.io, stored, path, marked.get(path, BitMap64()))
-        except pa.ArrowException as error:
-            raise NotLocal(f"Arrow cannot read {path}") from error
+def _queried_rows(source: IcebergSource, schema: StructType, scan: IcebergScan) -> Iterator[pa.Table]:
+    """Yield the rows of a scan, without the deleted ones.
+
+    Footers and deletes are read for one file, then for two, and so on up to `DRIVER_FILES`: whoever wants a few rows
+    opens a few files.
+    """
+    first, count = 0, 1
+    while files := scan.files[first : first + count]:
+        part = IcebergScan(files, tuple(find_applying(files, scan.deletes)))
+        columns, marked = columns_by_file(source, schema, part), deleted_positions(source, part)
+        if columns is None:
+            raise NotLocal("rows have values that are not in its files")
+        if marked is None:
+            raise NotLocal("values say which of its rows are deleted, or these are many")
+        for path, stored in columns.items():
+            try:
+                yield from read_unmarked(source.io, stored, path, marked.get(path, BitMap64()))
+            except pa.ArrowException as error:
+                raise NotLocal(f"Arrow cannot read {path}") from error
+        first, count = first + count, min(2 * count, DRIVER_FILES)
 
 
 def _rows(source: IcebergSource, schema: StructType, predicate: Predicate) -> DataFrame:

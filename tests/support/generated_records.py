@@ -327,7 +327,7 @@ def plan_of(setting: Setting, texts: list[bytes]) -> tuple[StructType, StructTyp
     observation, schema = Observation(), declared
     for _ in range(6):
         apart = [tuple(path) for path in observation.apart]
-        builder = RowBuilder(schema, setting.policy, declared, None, setting.file_fields, apart)
+        builder = RowBuilder(schema, setting.policy, declared, None, setting.file_fields, apart=apart)
         for start in range(0, len(texts), 20):
             builder.add(
                 texts[start : start + 20], [(FILE, start + each) for each in range(len(texts[start : start + 20]))]

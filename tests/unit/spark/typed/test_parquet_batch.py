@@ -84,7 +84,7 @@ def test_folders_and_the_load_give_fields(tmp_path: Path) -> None:
     assert part.given.schema.names == ("k=", "k==", "z=", "_source_file=", "_loaded_at=")
     values = {name: value.as_py() for name, value in part.given.values_of(part.files[0].uri).items()}
     assert (values["k="], values["k=="], values["z="]) == ("1", "2", "a")
-    assert values["_source_file="] == part.files[0].uri
+    assert values["_source_file="] == part.files[0].uri.replace("file:///", "file:/")
     assert values["_loaded_at="].isoformat() == "2024-05-06T07:08:09+00:00"
 
 

@@ -51,7 +51,7 @@ def test_what_does_not_fit_is_observed(text: bytes, key: str, kind: str) -> None
     assert [str(found) for found in maker.observation.root[key].kinds] == [kind]
 
 
-@pytest.mark.parametrize("text", BAD)
+@pytest.mark.parametrize("text", [text for text in BAD if not text.lstrip().startswith(b"[")])
 def test_what_is_no_record_is_kept_whole(text: bytes) -> None:
     maker = RowBuilder(TABLE)
     [row] = rows_of_text(maker, TABLE, text)

@@ -84,6 +84,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "rewrite": ("widen rewrite shop/orders",),
     "optimize": ("widen optimize shop/orders --dry-run",),
     "vacuum": ("widen vacuum shop/orders --dry-run",),
+    "forget": ("widen forget shop/customers --key id=7 --dry-run",),
     "branch": (
         "widen branch shop.orders --catalog lake.db",
         "widen branch shop.orders --catalog lake.db --create audit --keep-hours 48",
@@ -307,6 +308,7 @@ _COMMANDS: Mapping[str, Callable[..., None]] = {
     "rewrite": maintenance_commands.rewrite,
     "optimize": maintenance_commands.optimize,
     "vacuum": maintenance_commands.vacuum,
+    "forget": maintenance_commands.forget,
     "restore": maintenance_commands.restore,
     "branch": iceberg_commands.branch_command,
     "layout": iceberg_commands.layout_command,
@@ -332,6 +334,7 @@ _FOR_ICEBERG: Mapping[str, Callable[..., None]] = {
     "rewrite": iceberg_commands.rewrite_iceberg,
     "optimize": iceberg_commands.optimize_iceberg,
     "vacuum": iceberg_commands.vacuum_iceberg,
+    "forget": iceberg_commands.forget_iceberg,
     "restore": iceberg_commands.restore_iceberg,
     "view": iceberg_commands.view_iceberg,
     "fold": iceberg_commands.fold_iceberg,

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from widen.cli import output, shared_options
 from widen.cli.alter_commands import ensure_one_change, parse_operations, requested_changes
-from widen.cli.maintenance_commands import RestChoice, files_text, print_view, run_fold, show_compaction
+from widen.cli.maintenance_commands import RestChoice, files_text, print_view, run_fold, show_compaction, show_forgotten
 from widen.cli.output import ensure_output_writable, note, progress, show_json, show_line
 from widen.cli.output import show as show_parts
 from widen.cli.shared_options import ContractForm
@@ -409,6 +409,13 @@ def vacuum_iceberg(
     snapshots = text_format.count_noun(len(done.expired), "snapshot")
     line = f"{verbs[0]} {snapshots}, {verbs[1]} {files_text(len(done.files), done.size_bytes)}"
     show_parts([Text(line), *(Text(f"  {text_format.printable(path)}") for path in done.files if dry_run)])
+
+
+def forget_iceberg(table: str, catalog: str, key: list[str], dry_run: bool = False, json: bool = False) -> None:
+    """Forget keys that a load by key has deleted from an Iceberg table."""
+    from widen.table import IcebergTable
+
+    show_forgotten(IcebergTable(table, catalog), key, is_dry=dry_run, json=json)
 
 
 def branch_command(

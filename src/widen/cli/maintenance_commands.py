@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from functools import partial
 from importlib.util import find_spec
@@ -110,6 +110,43 @@ def vacuum(
     counted = files_text(len(done.files), done.size_bytes)
     verb, end = ("would delete", "") if dry_run else ("deleted", f": version {done.version}")
     show([Text(f"{verb} {counted}{end}"), *(Text(f"  {path}") for path in done.files if dry_run)])
+
+
+def forget(
+    table: shared_options.Table,
+    key: Annotated[
+        list[str],
+        typer.Option(
+            "--key",
+            metavar="FIELD=VALUE",
+            help="A deleted key, e.g. id=7, or a JSON object if it has several fields; can be repeated.",
+        ),
+    ],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the keys.")] = False,
+    json: shared_options.Json = False,
+    storage_option: shared_options.StorageOptions = None,
+) -> None:
+    """Forget keys that were deleted. A late record of such a key inserts it again."""
+    from widen.table import Table
+
+    show_forgotten(Table(table, shared_options.storage(storage_option)), key, is_dry=dry_run, json=json)
+
+
+def show_forgotten(opened: Table | IcebergTable, keys: Sequence[str], *, is_dry: bool, json: bool) -> None:
+    """Forget keys of a table of either format, and show how many."""
+    from widen.report.text_format import count_noun
+    from widen.spark.dml.forgotten_keys import to_keys
+
+    with progress("reading the deleted keys"):
+        done = opened.forget(to_keys(keys), dry_run=is_dry)
+    forgotten, files = done.metrics["numForgottenKeys"], done.metrics["numDeletedFiles"]
+    if json:
+        show_json({"version": done.version, "dryRun": is_dry, "keys": forgotten, "files": files})
+        return
+    verbs = ("would forget", "would delete") if is_dry else ("forgot", "deleted")
+    show_line(f"{verbs[0]} {count_noun(forgotten, 'deleted key')}, {verbs[1]} {count_noun(files, 'file')} of lists")
+    if forgotten and not is_dry:
+        note("A late record of a forgotten key inserts it again.")
 
 
 def optimize(

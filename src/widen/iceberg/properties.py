@@ -41,8 +41,8 @@ OPERATION = "widen.operation"
 
 INGEST, APPEND, REPLAY, UNDO, FOLD = "ingest", "append", "replay", "undo", "fold"
 DELETE, UPDATE, OVERWRITE, MERGE = "delete", "update", "overwrite", "merge"
-OPTIMIZE, REWRITE = "optimize", "rewrite"
-OPERATIONS = (INGEST, APPEND, REPLAY, UNDO, FOLD, DELETE, UPDATE, OVERWRITE, MERGE, OPTIMIZE, REWRITE)
+OPTIMIZE, REWRITE, FORGET = "optimize", "rewrite", "forget"
+OPERATIONS = (INGEST, APPEND, REPLAY, UNDO, FOLD, DELETE, UPDATE, OVERWRITE, MERGE, OPTIMIZE, REWRITE, FORGET)
 
 MODE, PLAN_HASH = "widen.mode", "widen.plan-hash"
 """Snapshot summary: the mode of evolution of an interval, and the hash of its plan."""

@@ -13,7 +13,7 @@ from widen.errors import InvalidOption, OptionMissing
 from widen.evolution.unify import FoldResult, Rest
 from widen.iceberg.catalog import CatalogSource, open_store, to_table_name
 from widen.iceberg.metadata_files import has_row_lineage
-from widen.iceberg.properties import ensure_not_own, ensure_settable, read_sources
+from widen.iceberg.properties import FORGET, OPERATION, ensure_not_own, ensure_settable, read_sources
 from widen.iceberg.schema_conversion import to_model
 from widen.iceberg.snapshots import (
     FILE_COLUMNS,
@@ -25,9 +25,16 @@ from widen.iceberg.snapshots import (
     read_snapshot_loads,
     snapshot_commits,
 )
-from widen.iceberg.table_commit import commit_columns, commit_properties, commit_restore, plan_columns
+from widen.iceberg.table_commit import (
+    commit_columns,
+    commit_properties,
+    commit_restore,
+    ensure_table_writable,
+    open_transaction,
+    plan_columns,
+)
 from widen.log.commit_files import to_ms
-from widen.log.commit_outcome import Conflicted, after_commit, retry_conflicts
+from widen.log.commit_outcome import Conflicted, StagedFiles, after_commit, retry_conflicts
 from widen.log.loads import Load
 from widen.log.log_store import LogStore
 from widen.model.acknowledgement import acknowledgement_properties
@@ -408,6 +415,55 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
         if snapshot.snapshot_id != self.version:
             self._table = commit_restore(self._name, snapshot.snapshot_id, self._branch)
         return TableChange(self, "restore", snapshot.snapshot_id, {})
+
+    @check_arguments
+    def forget(self, keys: Sequence[Mapping[str, object]], *, dry_run: bool = False) -> TableChange[Self]:
+        """Remove deleted keys from what the table remembers of them; see `Table.forget`.
+
+        Args:
+            keys: The keys, each with the values of its fields, e.g. ``[{"id": 7}]``.
+            dry_run: Whether only to count them.
+
+        Raises:
+            InvalidOption: the table is not loaded by key, a field is missing, or a value has another type.
+            UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
+            ContentionError: too many conflicts, or the outcome of the commit is unknown.
+            CorruptLog: the list of deleted keys is missing or damaged.
+            StorageError: the catalog or the store returned an error.
+        """
+        from widen.spark.dml import forgotten_keys
+        from widen.spark.dml.deleted_keys import ICEBERG_FOLDER, ICEBERG_PROPERTY, KeyLists, iceberg_head
+        from widen.spark.dml.keyed_rows import PROPERTY
+
+        if self._branch is not None:
+            expected = "Loads by key, and what they remember, belong to the main branch: open that one."
+            raise InvalidOption(option="branch", value=self._branch, expected=expected)
+
+        def attempt(_: Conflicted | None) -> tuple[forgotten_keys.ForgottenKeys, int | None] | Conflicted:
+            table = self.refresh()._table
+            ensure_table_writable(self._name, table)
+            texts = forgotten_keys.key_texts(self._full_schema, table.properties.get(PROPERTY), keys)
+            lists = KeyLists(self._files, iceberg_head(table.properties, self.name), ICEBERG_FOLDER)
+            if dry_run:
+                return forgotten_keys.write_without(lists, texts, 0, None), None
+            with StagedFiles() as staged:
+                number = int(getattr(table.metadata, "last_sequence_number", 0)) + 1
+                done = forgotten_keys.write_without(lists, texts, number, staged)
+                if done.head is None:
+                    return done, None
+                transaction = open_transaction(self._name, table, ())
+                # A snapshot without files: catalogs compare the newest one, not the properties, to find a lost race.
+                transaction.add_snapshot((), {OPERATION: FORGET})
+                transaction.set_properties({ICEBERG_PROPERTY: str(done.head)})
+                outcome = transaction.commit(staged)
+                return outcome if isinstance(outcome, Conflicted) else (done, outcome)
+
+        done, version = retry_conflicts(attempt)
+        if version is not None:
+            with after_commit(self.name, version):
+                self.refresh()
+                forgotten_keys.delete_old(self._files, done)
+        return TableChange(self, FORGET, self._number, done.metrics)
 
     @check_arguments
     def set_properties(self, properties: Mapping[str, str]) -> Self:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -40,6 +40,7 @@ from widen.log.commit import (
     Committed,
     Conflicted,
     ReadSet,
+    StagedFiles,
     after_commit,
     commit,
     retry_conflicts,
@@ -54,7 +55,7 @@ from widen.log.snapshot import Snapshot, open_snapshot
 from widen.log.vacuum import VacuumPlan, plan_vacuum, run_vacuum, to_retention_ms
 from widen.log.version_changes import files_only_in, missing_files
 from widen.model.argument_types import check_arguments
-from widen.protocol.actions import Action, Remove
+from widen.protocol.actions import Action, Remove, Txn
 from widen.protocol.deletion_vectors import locate_vector
 from widen.protocol.table_configuration import protected_before
 from widen.protocol.table_features import PROTECTION
@@ -729,6 +730,48 @@ class VacuumMixin(TableVersion):
             self._at(done)
         files = tuple(entry.path for entry in plan.files)
         return Vacuumed(self, self.version, files, plan.size_bytes, to_datetime(plan.cutoff_ms), is_dry_run=dry_run)
+
+    @check_arguments
+    def forget(self, keys: Sequence[Mapping[str, object]], *, dry_run: bool = False) -> TableChange[Self]:
+        """Remove deleted keys from what the table remembers of them, and return the `TableChange`.
+
+        A load by key remembers the keys that it has deleted, so that a late older record does not bring their rows
+        back. A late record of a forgotten key inserts it again. The files that held the keys are deleted at once.
+
+        Args:
+            keys: The keys, each with the values of its fields, e.g. ``[{"id": 7}]``.
+            dry_run: Whether only to count them.
+
+        Raises:
+            InvalidOption: the table is not loaded by key, a field is missing, or a value has another type.
+            ContentionError: too many conflicts, or the outcome of the commit is unknown.
+            CorruptLog: the list of deleted keys is missing or damaged.
+            StorageError: the storage returned an error.
+        """
+        from widen.spark.dml import deleted_keys, forgotten_keys
+        from widen.spark.dml.keyed_rows import PROPERTY
+
+        def attempt(_: Conflicted | None) -> tuple[forgotten_keys.ForgottenKeys, Committed | None] | Conflicted:
+            snapshot = self.refresh()._snapshot
+            texts = forgotten_keys.key_texts(snapshot.schema, snapshot.properties.get(PROPERTY), keys)
+            lists = deleted_keys.KeyLists.of(self._store, snapshot)
+            if dry_run:
+                return forgotten_keys.write_without(lists, texts, 0, None), None
+            with StagedFiles() as staged:
+                done = forgotten_keys.write_without(lists, texts, snapshot.version + 1, staged)
+                if done.head is None:
+                    return done, None
+                actions = [Txn(deleted_keys.APP_ID, done.head, current_ms())]
+                operation, metrics = forgotten_keys.OPERATION, done.metrics
+                outcome = commit(self._store, snapshot, actions, operation, {}, metrics=metrics, staged=staged)
+                return outcome if isinstance(outcome, Conflicted) else (done, outcome.or_raise())
+
+        done, committed = retry_conflicts(attempt)
+        if committed is not None:
+            self._at(committed)
+            with after_commit(self.location, self.version):
+                forgotten_keys.delete_old(self._store, done)
+        return TableChange(self, forgotten_keys.OPERATION, self.version, done.metrics)
 
 
 # Mirror a Delta table as an Iceberg table.

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from widen.errors import (
-    CorruptMetadata,
     IcebergTableNotFound,
     InvalidOption,
     SourceError,
@@ -72,7 +71,7 @@ from widen.protocol.file_statistics import HIDDEN_FIELDS, NO_STATS, split_paths
 from widen.schema.growth import is_readable_in
 from widen.schema.source_metadata import CORRUPT, TableFormat, role_field, with_sources
 from widen.spark.dml.change_context import ensure_same_count
-from widen.spark.dml.deleted_keys import ICEBERG_FOLDER, ICEBERG_PROPERTY, KeyLists
+from widen.spark.dml.deleted_keys import ICEBERG_FOLDER, ICEBERG_PROPERTY, KeyLists, iceberg_head
 from widen.spark.dml.key_columns import EXACT_ORDERS, KeyCondition, key_condition
 from widen.spark.dml.keyed_changes import decide_changes, match_text
 from widen.spark.dml.keyed_rows import PROPERTY as KEYS
@@ -350,12 +349,9 @@ class IcebergTarget(IngestTarget):
         Args:
             store: That of the location of the table.
         """
-        text = "0" if self.table is None else self.table.properties.get(ICEBERG_PROPERTY, "0")
-        if not text.isdecimal():
-            reason = f"{text!r} is not a number"
-            raise CorruptMetadata(location=self.location, name=ICEBERG_PROPERTY, reason=reason, fix=_RESTORE_KEYS)
+        head = 0 if self.table is None else iceberg_head(self.table.properties, self.location)
         every = self.keys is not None and self.keys.history
-        return KeyLists(store, int(text), ICEBERG_FOLDER, every=every)
+        return KeyLists(store, head, ICEBERG_FOLDER, every=every)
 
     def interval_parameters(self, interval: TransactionId) -> Mapping[str, Any] | None:
         """Return the parameters in the summary of the snapshot of an interval; None if it has expired."""
@@ -441,8 +437,6 @@ def _read_rows(place: IcebergLocation, version: int) -> IcebergRows:
 
 _NO_KEYS_IN_BRANCH = "An ingestion by key writes to the main branch only: the table has one list of deleted keys."
 _NO_WORD = re.compile(r"\W")
-
-_RESTORE_KEYS = "Restore the property from an older version of the metadata. Move a table with all its files."
 
 
 @dataclass(slots=True)

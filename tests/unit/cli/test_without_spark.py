@@ -57,6 +57,7 @@ CALLS = {
     "rewrite": "t",
     "optimize": "t",
     "vacuum": "t",
+    "forget": "t --key id=1",
     "restore": "t --version 0",
     "drop-feature": "t typeWidening",
     "handover": "t --to deltalake --dry-run",

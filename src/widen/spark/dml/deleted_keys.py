@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import secrets
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial, reduce
@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from widen.errors import CorruptLog, FileMissing, StorageError
+from widen.errors import CorruptLog, CorruptMetadata, FileMissing, StorageError
 from widen.log.commit_files import current_ms
 from widen.log.commit_outcome import StagedFiles, discard_folder
 from widen.log.file_list import concat_files, from_adds
@@ -176,6 +176,27 @@ class KeyLists:
                     rows, files, count = self._distinct(both), (), 1
                 written = [(add.path, add.size) for add in write_parquet(rows, store, _CONFIGURATION, folder)]
             known = _Lists((*files, *written), count)
+        return self._put(known, number, staged)
+
+    def read_files(self) -> Iterator[tuple[str, int, pa.Table]]:
+        """Yield each file of the list: its path, its size and its keys with the order of their deletions.
+
+        Raises:
+            CorruptLog: the list or a file is missing or damaged.
+        """
+        for path, size in self._lists.files:
+            yield path, size, _read_here(self.store, path)
+
+    def write_file(self, folder: str, keys: pa.Table) -> tuple[str, int]:
+        """Write keys into a new file for `put`, and return its path and its size."""
+        return _write_here(self.store, folder, keys)
+
+    def put(self, files: Sequence[tuple[str, int]], number: int, staged: StagedFiles) -> int:
+        """Write a list of these files instead of the known ones, and return the number that names it; see `add`."""
+        return self._put(_Lists(tuple(files), self._lists.lists if files else 0), number, staged)
+
+    def _put(self, known: _Lists, number: int, staged: StagedFiles) -> int:
+        store = self.store
         if not known.files:
             return number << _NONCE_BITS
         # Under a name that no other writer uses.
@@ -184,6 +205,19 @@ class KeyLists:
             if store.put_if_absent(self._path(head), msgspec.json.encode(known)):
                 staged.add_undo(partial(_delete, store, self._path(head)))
                 return head
+
+
+def iceberg_head(properties: Mapping[str, str], location: str) -> int:
+    """Return the number that names the newest list of an Iceberg table; 0 if there is none.
+
+    Raises:
+        CorruptMetadata: the property is damaged.
+    """
+    text = properties.get(ICEBERG_PROPERTY, "0")
+    if not text.isdecimal():
+        reason = f"{text!r} is not a number"
+        raise CorruptMetadata(location=location, name=ICEBERG_PROPERTY, reason=reason, fix=_RESTORE_KEYS)
+    return int(text)
 
 
 def record_deleted_keys(
@@ -235,7 +269,12 @@ def _write_here(store: LogStore, folder: str, keys: pa.Table) -> tuple[str, int]
     return path, len(content)
 
 
-_FIX = "Copy a table with its whole log. Without the list, late records could bring deleted rows back."
+_FIX = (
+    "If `widen forget` ran at the same time, repeat the load. Else restore the list: copy a table with its whole log. "
+    "Without it, late records could bring deleted rows back."
+)
+
+_RESTORE_KEYS = "Restore the property from an older version of the metadata. Move a table with all its files."
 
 
 def _delete(store: LogStore, path: str) -> None:

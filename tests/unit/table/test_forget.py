@@ -1,0 +1,160 @@
+"""Deleted keys that a table forgets: the lists without them, their files, and loads at the same time."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+import widen
+from support.command_line import run, run_json
+from widen.errors import InvalidOption
+from widen.spark.dml import forgotten_keys
+from widen.spark.dml.keyed_rows import KEY_TEXT
+
+WORDS: Any = {"key": ["id"], "sequence_by": "n", "delete_when": "op = 'd'", "engine": "local"}
+FORMATS = pytest.mark.parametrize("form", ["delta", "iceberg"])
+
+
+class Shop:
+    """A table of one of the formats, loaded by key."""
+
+    def __init__(self, folder: Path, form: str) -> None:
+        self.folder, self.into = folder, str(folder / "t") if form == "delta" else "shop.t"
+        self.catalog = {} if form == "delta" else {"catalog": str(folder / "c.db")}
+        self.words = (self.into, *(f"--catalog={each}" for each in self.catalog.values()))
+
+    def load(self, *records: dict[str, Any], **more: Any) -> Any:
+        (self.folder / "a.json").write_text("".join(f"{json.dumps(each)}\n" for each in records))
+        return widen.ingest(self.folder / "a.json", self.into, **{**WORDS, **self.catalog, **more})
+
+    def open(self) -> Any:
+        return widen.IcebergTable(self.into, self.catalog["catalog"]) if self.catalog else widen.Table(self.into)
+
+    def ids(self) -> list[Any]:
+        return sorted(json.loads(line)["id"] for line in run("read", *self.words, "--json").stdout.splitlines())
+
+    def stored(self) -> list[str]:
+        """The keys in all files of lists, whether or not a list names them."""
+        files = [*self.folder.rglob("_widen/keys/**/*.parquet")]
+        return sorted(text for file in files for text in pq.read_table(file)[KEY_TEXT].to_pylist())
+
+
+@pytest.fixture
+def shop(tmp_path: Path, form: str) -> Shop:
+    shop = Shop(tmp_path, form)
+    shop.load(*({"id": number, "n": 1, "op": "u"} for number in range(4)))
+    shop.load({"id": 1, "n": 5, "op": "d"}, {"id": 2, "n": 5, "op": "d"})
+    shop.load({"id": 3, "n": 5, "op": "d"})
+    return shop
+
+
+@FORMATS
+def test_a_forgotten_key_is_in_no_file(shop: Shop) -> None:
+    version = shop.open().version
+    told = run_json("forget", *shop.words, "--key", "id=1", "--dry-run")
+    assert (told["version"], told["dryRun"], told["keys"]) == (version, True, 1)
+    assert shop.stored() == ["n:1", "n:2", "n:3"]
+    done = run_json("forget", *shop.words, "--key", "id=1", "--key", "id=77")
+    assert done["keys"] == 1
+    assert done["files"] == told["files"]
+    assert done["version"] == shop.open().version != version
+    assert shop.stored() == ["n:2", "n:3"]
+    assert run_json("forget", *shop.words, "--key", "id=1") == {**done, "keys": 0, "files": 0}
+    late = [{"id": number, "n": 2, "op": "u"} for number in (1, 2, 3)]
+    assert str(shop.load(*late, verify=True).keys) == "1 inserted, 0 updated, 0 deleted, 2 late"
+    assert shop.ids() == [0, 1]
+
+
+@FORMATS
+def test_every_key_can_be_forgotten(shop: Shop) -> None:
+    change = shop.open().forget([{"id": 1}, {"id": 2}, {"id": 3}])
+    assert change.metrics["numForgottenKeys"] == 3
+    assert shop.stored() == []
+    shop.load({"id": 2, "n": 9, "op": "d"})
+    assert shop.load({"id": 2, "n": 8, "op": "u"}).keys.late == 1
+
+
+@FORMATS
+def test_older_lists_do_not_keep_a_key(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("widen.spark.dml.deleted_keys.MAX_LISTS", 1)
+    shop.load({"id": 0, "n": 5, "op": "d"})
+    assert len(shop.stored()) > 4
+    shop.open().forget([{"id": 1}])
+    assert shop.stored() == ["n:0", "n:2", "n:3"]
+
+
+@FORMATS
+def test_no_key_is_lost_if_a_load_deletes_others_at_the_same_time(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    write, calls = forgotten_keys.write_without, 0
+
+    def load_meanwhile(*words: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        done = write(*words)
+        if calls == 1:
+            shop.load({"id": 0, "n": 5, "op": "d"})
+        return done
+
+    monkeypatch.setattr(forgotten_keys, "write_without", load_meanwhile)
+    shop.open().forget([{"id": 1}])
+    assert calls == 2
+    assert shop.stored() == ["n:0", "n:2", "n:3"]
+
+
+@FORMATS
+def test_a_load_that_began_before_is_planned_again(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    from widen.spark.dml.deleted_keys import KeyLists
+
+    add, calls = KeyLists.add, 0
+
+    def forget_meanwhile(*words: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        head = add(*words)
+        if calls == 1:
+            shop.open().forget([{"id": 1}])
+        return head
+
+    monkeypatch.setattr(KeyLists, "add", forget_meanwhile)
+    shop.load({"id": 0, "n": 5, "op": "d"}, verify=True)
+    assert calls == 2
+    assert shop.stored() == ["n:0", "n:2", "n:3"]
+
+
+@FORMATS
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [([{"id": "x"}], "of the type int"), ([{"n": 1}], "Must name each field of the key: id"), ([], "at least one key")],
+)
+def test_a_key_that_cannot_be_one_is_refused(shop: Shop, keys: Any, said: str) -> None:
+    with pytest.raises(InvalidOption, match=said):
+        shop.open().forget(keys)
+    assert shop.stored() == ["n:1", "n:2", "n:3"]
+
+
+@pytest.mark.parametrize("form", ["delta"])
+def test_a_key_without_a_value_is_refused(shop: Shop) -> None:
+    assert "Must be FIELD=VALUE" in run("forget", *shop.words, "--key", "id").stderr
+    assert run("forget", *shop.words, "--key", "id=2").stdout.startswith("forgot 1 deleted key, deleted ")
+
+
+def test_a_key_of_several_fields_is_an_object(tmp_path: Path) -> None:
+    shop = Shop(tmp_path, "delta")
+    words: Any = {"key": ["id", "c.d"]}
+    for op in "ud":
+        shop.load(*({"id": 'a"b', "c": {"d": day}, "n": 1, "op": op} for day in ("2024-01-01", 7)), **words)
+    assert len(shop.stored()) == 2
+    done = run_json("forget", shop.into, "--key", json.dumps({"id": 'a"b', "c.d": 7}))
+    assert done["keys"] == 1
+    assert len(shop.stored()) == 1
+
+
+def test_a_table_without_keys_remembers_none(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"id": 1}\n')
+    widen.ingest(tmp_path / "a.json", str(tmp_path / "t"), engine="local")
+    with pytest.raises(InvalidOption, match="not loaded by key"):
+        widen.Table(tmp_path / "t").forget([{"id": 1}])

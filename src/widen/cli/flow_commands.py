@@ -120,6 +120,7 @@ def flow_command(
         must_deliver=events_required,
         lineage=openlineage,
         inputs=[] if source.endswith(CHAIN) else [source],
+        tables=[] if source.endswith(CHAIN) else [(into, None)],
     )
     _run(partial(start, on_event=listener, on_batch=partial(report_batch, json)), once=once)
 
@@ -230,6 +231,7 @@ def run_command(
             must_deliver=events_required,
             lineage=openlineage,
             inputs=step.source,
+            tables=[(each.into, each.arguments.get("catalog")) for each in steps],
         )
 
     settings = shared_options.storage(storage_option)

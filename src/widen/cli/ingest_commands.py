@@ -8,8 +8,8 @@ from __future__ import annotations
 import inspect
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial, wraps
@@ -25,7 +25,7 @@ from rich.text import Text
 from widen.cli import output, shared_options
 from widen.cli.output import note, progress, show, show_json
 from widen.cli.shared_options import Catalog, Shown, pairs
-from widen.errors import InvalidOption, OptionConflict, OptionMissing
+from widen.errors import InvalidOption, OptionConflict, OptionMissing, WidenError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -391,6 +391,7 @@ def ingest_command(
         must_deliver=events_required,
         lineage=openlineage,
         inputs=source,
+        tables=[(into, options["catalog"]), (options["quarantine"], options["catalog"])],
     )
     if follow or once:
         assert checkpoint is not None
@@ -598,15 +599,18 @@ def to_listener(
     must_deliver: bool = False,
     lineage: bool = False,
     inputs: Sequence[str] = (),
+    tables: Iterable[tuple[str | None, str | None]] = (),
 ) -> OnEvent | None:
     """Return what gets the events of a load: files, webhooks, OpenLineage; None if nothing does.
 
     Args:
         events: Files, and URLs with http or https.
         inputs: The sources, for OpenLineage.
+        tables: The tables that are written, each with its catalog, if any.
 
     Raises:
-        InvalidOption: an option needs a URL and there is none, or the URL cannot be used.
+        InvalidOption: an option needs a URL and there is none, the URL cannot be used, or a vacuum of a table would
+            delete a file.
         StorageError: a file cannot be written.
         PackageMissing: the client of OpenLineage is not installed.
     """
@@ -622,7 +626,13 @@ def to_listener(
     if not events and not lineage:
         return None
     from widen.ingestion.event_sinks import EventFile, EventSinks, OpenLineage, Webhook
+    from widen.spark.source.source_places import ensure_file_outlives_vacuum
 
+    files = [("--events", event) for event, sends in zip(events or (), is_url, strict=True) if not sends]
+    files += [] if dead_letter is None else [("--dead-letter", str(dead_letter))]
+    folders = [_folder_of(into, catalog) for into, catalog in tables if into is not None] if files else []
+    for option, file in files:
+        ensure_file_outlives_vacuum(option, file, folders)
     sinks: list[OnEvent] = []
     for event, sends in zip(events or (), is_url, strict=True):
         if not sends:
@@ -632,6 +642,17 @@ def to_listener(
     if lineage:
         sinks.append(OpenLineage(inputs=list(inputs), must_deliver=must_deliver))
     return sinks[0] if len(sinks) == 1 else EventSinks(sinks)
+
+
+def _folder_of(into: str, catalog: str | None) -> str | None:
+    """Return the folder of a table; None if it is not known yet."""
+    if catalog is None:
+        return into
+    from widen.targets import find_table
+
+    with suppress(WidenError):  # the load itself says it
+        return find_table(into, None, catalog=catalog).folder()
+    return None
 
 
 def _given_with_new(new_by: shared_options.NewBy, changed: shared_options.ChangedChoice) -> dict[str, object]:

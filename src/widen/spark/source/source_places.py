@@ -277,10 +277,7 @@ def ensure_outlives_vacuum(
     """
     store = LogStore(to_local(checkpoint) or checkpoint, storage_options)
     for table in (each for each in tables if each and "/" in each):
-        root, place = f"{_real(table)}/", f"{_real(checkpoint)}/"
-        below = place.removeprefix(root).strip("/").split("/")
-        is_hidden = any(part.startswith((".", "_")) and "=" not in part for part in below)
-        if not place.startswith(root) or (is_hidden and below[0] not in _OF_TABLE):
+        if not _may_vacuum(table, checkpoint):
             continue
         if not has_progress(entry.path for entry in store.list("")):
             expected = (
@@ -288,6 +285,29 @@ def ensure_outlives_vacuum(
                 f"a folder beside it, e.g. {table.rstrip('/')}_checkpoint."
             )
             raise InvalidOption(option="checkpoint", value=checkpoint, expected=expected)
+
+
+def ensure_file_outlives_vacuum(option: str, file: str, tables: Iterable[str | None]) -> None:
+    """Check that a file of events is not where the vacuum of a table would delete it.
+
+    Args:
+        tables: The folders of tables; None for one that is not known.
+
+    Raises:
+        InvalidOption: it is there.
+    """
+    for table in tables:
+        if table and _may_vacuum(table, file):
+            expected = f"Must not be in the folder of the table {table}: a vacuum deletes what no version of it needs."
+            raise InvalidOption(option=option, value=file, expected=f"{expected} Choose a file beside it.")
+
+
+def _may_vacuum(table: str, place: str) -> bool:
+    """Return whether a place is in the folder of a table, and not in a hidden folder that is not its own."""
+    root, inner = f"{_real(table)}/", f"{_real(place)}/"
+    below = inner.removeprefix(root).strip("/").split("/")
+    is_hidden = any(part.startswith((".", "_")) and "=" not in part for part in below)
+    return inner.startswith(root) and (not is_hidden or below[0] in _OF_TABLE)
 
 
 _OF_TABLE = frozenset({"_delta_log", "_change_data", "_delta_index", "_widen"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from datetime import date, datetime, timedelta, timezone
+from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal as D
 from pathlib import Path
 from typing import Any
@@ -59,7 +59,7 @@ from support.iceberg_files import (
 )
 from support.one_job import collect_each
 from widen.cli.show_commands import _lines, query_iceberg_table
-from widen.errors import CorruptFile, InvalidOption, UnsupportedColumnType, UnsupportedFeatureForRead, VersionNotFound
+from widen.errors import CorruptFile, InvalidOption, UnsupportedFeatureForRead, VersionNotFound
 from widen.iceberg.snapshots import SnapshotReference
 from widen.log.commit_files import to_ms
 from widen.spark.iceberg import file_columns
@@ -376,8 +376,14 @@ def test_types_without_a_counterpart_are_binary_or_refused(spark: SparkSession, 
     ).collect()
     micros = (moment - datetime(1970, 1, 1)) // timedelta(microseconds=1)
     assert tuple(found) == ("000102030405060708090A0B0C0D0E0F", "616263", "", date(1, 1, 1), moment, micros)
-    with pytest.raises(UnsupportedColumnType, match="column t cannot have the type time"):
-        opened(catalog.create_table("ns.time", by_id((1, "t", TimeType())))).read(spark=spark)
+
+
+def test_columns_without_a_type_of_spark_are_left_out(spark: SparkSession, catalog: SqlCatalog) -> None:
+    inner = StructType(NestedField(4, "x", LongType()), NestedField(5, "h", TimeType()))
+    table = catalog.create_table("ns.time", by_id((1, "id", LongType()), (2, "t", TimeType()), (3, "s", inner)))
+    rows = [{"id": number, "t": time(number), "s": {"x": number, "h": time(5)}} for number in (1, 2)]
+    table.append(pa.Table.from_pylist(rows, schema=table.schema().as_arrow()))
+    assert [tuple(row) for row in opened(table).read("id = 2", spark=spark).collect()] == [(2, (2,))]
 
 
 def test_a_file_that_asks_for_views_is_read_and_changed(spark: SparkSession, catalog: SqlCatalog) -> None:

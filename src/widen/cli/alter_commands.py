@@ -16,7 +16,7 @@ from rich.text import Text
 
 from widen.cli import output, shared_options
 from widen.cli.output import note, progress, show, show_json
-from widen.cli.show_commands import query_iceberg_table, query_table, show_query, show_rows
+from widen.cli.show_commands import note_left_out, query_iceberg_table, query_table, show_query, show_rows
 from widen.errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -243,7 +243,7 @@ def _query_here(
     Raises:
         NotLocal: only Spark can do that exactly.
     """
-    from widen.iceberg.snapshots import SnapshotReference
+    from widen.iceberg.snapshots import SnapshotReference, find_read_point
     from widen.spark.read.local_rows import NotLocal
     from widen.sql_commands.execute import HAS_CATALOG, QUERIES
     from widen.sql_commands.iceberg_statements import IcebergCatalog
@@ -257,6 +257,7 @@ def _query_here(
     found = None if catalog is None else IcebergCatalog(catalog).find(select.table)
     if found is not None:
         wanted = SnapshotReference(select.version, branch=found.branch)
+        note_left_out(find_read_point(found.table.metadata, wanted))
         return query_iceberg_table(found, wanted, select.where, select.columns, most, unified=False, row_lineage=False)
     if select.table.location is None:
         raise NotLocal(HAS_CATALOG)

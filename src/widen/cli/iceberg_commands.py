@@ -19,6 +19,7 @@ from widen.cli.output import show as show_parts
 from widen.cli.shared_options import ContractForm
 from widen.cli.show_commands import (
     acknowledge_decisions,
+    note_left_out,
     query_iceberg_table,
     scan_rows,
     select_rows,
@@ -51,11 +52,13 @@ RequiredCatalog: TypeAlias = Annotated[
 
 def show_iceberg(table: str, catalog: str, version: int | None = None, json: bool = False) -> None:
     """Show the columns, the files and the properties of an Iceberg table."""
+    from widen.iceberg.snapshots import SnapshotReference, find_read_point
     from widen.report import terminal
     from widen.table import IcebergTable
 
     opened = IcebergTable(table, catalog)
     schema = opened.schema if version is None else opened.schema_at(version)
+    note_left_out(find_read_point(opened.table.metadata, SnapshotReference(version)))
     files = opened.files()
     size_bytes, rows = sum(files["size_bytes"].to_pylist()), sum(files["rows"].to_pylist())
     if json:
@@ -140,6 +143,7 @@ def report_iceberg(
     acknowledge: shared_options.Acknowledge = None,
 ) -> None:
     """Show the data in each column of an Iceberg table, and how the schema changed."""
+    from widen.iceberg.snapshots import SnapshotReference, find_read_point
     from widen.report.iceberg_report import build_iceberg_report
     from widen.table import IcebergTable
 
@@ -151,6 +155,7 @@ def report_iceberg(
     built = build_iceberg_report(opened.table, opened.name, f"--catalog {shlex.quote(catalog)}")
     if scan:
         built = scan_rows(built, columns, lambda spark: opened.read(spark=spark))
+    note_left_out(find_read_point(opened.table.metadata, SnapshotReference()))
     show_report(built, samples, html, json=json)
 
 
@@ -247,7 +252,7 @@ def read_iceberg_table(
     ] = False,
 ) -> None:
     """Show rows of an Iceberg table."""
-    from widen.iceberg.snapshots import SnapshotReference
+    from widen.iceberg.snapshots import SnapshotReference, find_read_point
     from widen.log.commit_files import to_ms
     from widen.table import IcebergTable
 
@@ -256,6 +261,7 @@ def read_iceberg_table(
     names = split_selected(select)
     how: dict[str, Any] = {"unified": unified, "row_lineage": row_lineage}
     wanted = SnapshotReference(version, None if timestamp is None else to_ms(timestamp), branch, tag)
+    note_left_out(find_read_point(opened.table.metadata, wanted))
     if show_query(partial(query_iceberg_table, opened, wanted, where, names, **how), limit, json=json):
         return
     point: dict[str, Any] = {"version": version, "timestamp": timestamp, "branch": branch, "tag": tag}

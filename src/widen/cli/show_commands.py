@@ -24,7 +24,7 @@ from widen.model.display import Step
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from widen.iceberg.snapshots import SnapshotReference
+    from widen.iceberg.snapshots import ReadPoint, SnapshotReference
     from widen.log.snapshot import Snapshot
     from widen.model.types import StructType
     from widen.report.table_report import Report
@@ -331,7 +331,7 @@ def query_iceberg_table(
         NotLocal: only Spark can do that exactly.
     """
     from widen.iceberg.properties import read_sources
-    from widen.iceberg.schema_conversion import to_model
+    from widen.iceberg.schema_conversion import to_readable
     from widen.iceberg.snapshots import find_read_point
     from widen.spark.iceberg.table_scan import IcebergSource, open_queried_files
     from widen.spark.read.local_query import query_files
@@ -340,11 +340,20 @@ def query_iceberg_table(
     if row_lineage:
         raise NotLocal("it reads row ids")
     point = find_read_point(table.table.metadata, wanted)
-    schema = to_model(point.schema, read_sources(table.properties, table.name))
+    schema = to_readable(point.schema, read_sources(table.properties, table.name))
     source = IcebergSource(
         partial(output.spark_session, "the table has deletes that only Spark applies"), table.table.io, point
     )
     return query_files(schema, partial(open_queried_files, source, schema), where, select, limit, unified=unified)
+
+
+def note_left_out(point: ReadPoint) -> None:
+    """Name the columns of an Iceberg table that are not shown, because Spark has no type for them."""
+    from widen.iceberg.schema_conversion import find_unreadable
+
+    left_out = find_unreadable(point.schema)
+    if left_out.types:
+        note(f"without {left_out}: Spark has no type for the values")
 
 
 def show_query(query: Callable[[int | None], tuple[StructType, pa.Table]], limit: int | None, *, json: bool) -> bool:

@@ -8,13 +8,14 @@ Source: Iceberg's table specification, "Schemas and Data Types".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from widen.errors import AmbiguousColumns, UnsupportedColumnType
 from widen.iceberg.properties import ColumnSource
-from widen.model.column_path import ELEMENT, KEY, VALUE, Path, fields, format_path
+from widen.model.column_path import ELEMENT, KEY, VALUE, Path, fields, fold_path, format_path
 from widen.model.lazy_module import import_lazily
 from widen.model.types import (
     BINARY,
@@ -85,6 +86,8 @@ FIXED_LENGTHS = "widen.fixedLengths"
 
 _UUID_BYTES = 16
 
+_NO_TYPE = "Spark has no type for its values"
+
 NO_SOURCES: Mapping[int, ColumnSource] = {}
 
 
@@ -101,6 +104,82 @@ def to_model(schema: iceberg_schema.Schema, sources: Mapping[int, ColumnSource] 
         UnsupportedColumnType: Spark has no type for a column.
     """
     return StructType(tuple(_to_field(each, sources, (), ()) for each in schema.fields))
+
+
+@dataclasses.dataclass(slots=True)
+class Unreadable:
+    """What is left out of a schema.
+
+    Args:
+        types: The types of Iceberg that Spark does not have, by their paths.
+        required: The fields that are left out, and must not be null.
+    """
+
+    types: dict[Path, str] = dataclasses.field(default_factory=dict)
+    required: list[Path] = dataclasses.field(default_factory=list)
+
+    def refuse(self, path: Path) -> UnsupportedColumnType:
+        """Return the error of whoever would write a value there."""
+        found = next(each for each in self.types if fold_path(each)[: len(path)] == fold_path(path))
+        reason = f"{_NO_TYPE}, so Widen cannot write them"
+        return UnsupportedColumnType(column=format_path(found), type=self.types[found], reason=reason)
+
+    def __str__(self) -> str:
+        return ", ".join(f"{format_path(path)} ({data_type})" for path, data_type in self.types.items())
+
+
+def to_readable(schema: iceberg_schema.Schema, sources: Mapping[int, ColumnSource] = NO_SOURCES) -> StructType:
+    """Return an Iceberg schema as `to_model` does, without the fields that `find_unreadable` finds.
+
+    Rows must not be written again with it: they would lose the values of these fields.
+    """
+    try:
+        return to_model(schema, sources)
+    except UnsupportedColumnType:
+        return to_model(iceberg_schema.Schema(*_readable_fields(schema.fields, (), Unreadable())), sources)
+
+
+def find_unreadable(schema: iceberg_schema.Schema) -> Unreadable:
+    """Return the fields of a schema whose types Spark does not have, e.g. a time."""
+    unreadable = Unreadable()
+    _readable_fields(schema.fields, (), unreadable)
+    return unreadable
+
+
+def _readable_fields(
+    fields: Iterable[iceberg_types.NestedField], parent: Path, left_out: Unreadable
+) -> list[iceberg_types.NestedField]:
+    kept = []
+    for each in fields:
+        path = (*parent, each.name)
+        data_type = _readable_type(each.field_type, path, left_out)
+        if data_type is not None:
+            kept.append(each.model_copy(update={"field_type": data_type}))
+        elif each.required:
+            left_out.required.append(path)
+    return kept
+
+
+def _readable_type(
+    data_type: iceberg_types.IcebergType, path: Path, left_out: Unreadable
+) -> iceberg_types.IcebergType | None:
+    match data_type:
+        case iceberg_types.StructType():
+            kept = _readable_fields(data_type.fields, path, left_out)
+            return iceberg_types.StructType(*kept) if kept or not data_type.fields else None
+        case iceberg_types.ListType():
+            element = _readable_type(data_type.element_type, (*path, ELEMENT), left_out)
+            return element and iceberg_types.ListType(data_type.element_id, element, data_type.element_required)
+        case iceberg_types.MapType(key_type=key, value_type=value):
+            readable = _readable_type(value, (*path, VALUE), left_out)
+            # Keys without a field may be equal.
+            if _readable_type(key, (*path, KEY), left_out) != key or readable is None:
+                return None
+            return iceberg_types.MapType(data_type.key_id, key, data_type.value_id, readable, data_type.value_required)
+    if isinstance(data_type, iceberg_types.DecimalType) or type(data_type).__name__ in _TO_MODEL:
+        return data_type
+    left_out.types[path] = str(data_type)
+    return None
 
 
 def _to_field(
@@ -140,9 +219,7 @@ def _to_type(
             return DecimalType(data_type.precision, data_type.scale)
     atomic = _TO_MODEL.get(type(data_type).__name__)
     if atomic is None:
-        raise UnsupportedColumnType(
-            column=format_path(path), type=str(data_type), reason="Spark has no type for its values"
-        )
+        raise UnsupportedColumnType(column=format_path(path), type=str(data_type), reason=_NO_TYPE)
     return atomic
 
 
@@ -263,7 +340,7 @@ def with_iceberg_ids(schema: StructType, numbered: iceberg_schema.Schema) -> Str
         schema: The columns, in any order.
         numbered: An Iceberg schema that has all of them.
     """
-    return _with_ids(schema, to_model(numbered))
+    return _with_ids(schema, to_readable(numbered))
 
 
 def _with_ids(schema: StructType, numbered: StructType) -> StructType:

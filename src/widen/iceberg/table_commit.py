@@ -42,14 +42,15 @@ from widen.iceberg.partitions import (
 )
 from widen.iceberg.properties import FORMAT_VERSION, read_sources, stream_key
 from widen.iceberg.scan_plan import ReplacedDeletes
-from widen.iceberg.schema_conversion import from_model, to_model
+from widen.iceberg.schema_conversion import find_unreadable, from_model, to_readable
 from widen.iceberg.snapshots import MAIN_BRANCH, SnapshotReference, find_read_point, stream_marks_at
 from widen.log.commit_files import current_ms
 from widen.log.commit_outcome import Conflicted, StagedFiles
+from widen.model.column_path import fold_path
 from widen.model.display import record_commit
 from widen.model.lazy_module import import_lazily
 from widen.model.types import StructType
-from widen.schema.operations import Operation
+from widen.schema.operations import AddColumn, Operation, RenameColumn
 
 if TYPE_CHECKING:
     from pyiceberg import exceptions as iceberg_errors
@@ -260,7 +261,18 @@ def _apply_updates(base: TableMetadata, updates: tuple[TableUpdate, ...]) -> Tab
 
 def _change_columns(name: TableName, transaction: Transaction, operations: Iterable[Operation]) -> None:
     metadata = transaction.table_metadata
-    schema = to_model(metadata.schema(), read_sources(metadata.properties, str(name)))
+    operations, left_out = list(operations), find_unreadable(metadata.schema())
+    for each in operations if left_out.types else ():
+        match each:
+            case AddColumn(parent, new):
+                path = (*parent, new.name)
+            case RenameColumn(old, new_name):
+                path = (*old[:-1], new_name)
+            case _:
+                continue
+        if any(fold_path(other)[: len(path)] == fold_path(path) for other in left_out.types):
+            raise left_out.refuse(path)
+    schema = to_readable(metadata.schema(), read_sources(metadata.properties, str(name)))
     change_columns(transaction, to_column_state(metadata, schema), operations)
 
 

@@ -15,7 +15,7 @@ from widen.iceberg import properties as names
 from widen.iceberg.catalog import open_store
 from widen.iceberg.file_metrics import ColumnIds, column_ids, read_bound
 from widen.iceberg.metadata_files import live_entries
-from widen.iceberg.schema_conversion import to_model
+from widen.iceberg.schema_conversion import to_readable
 from widen.iceberg.snapshots import ancestors, event_reasons, summary_count, summary_of
 from widen.model.acknowledgement import read_acknowledgements
 from widen.model.column_path import Path, is_struct_path, leaves
@@ -51,7 +51,6 @@ def build_iceberg_report(table: Table, name: str, options: str = "") -> Report:
 
     Raises:
         CorruptMetadata: a property of Widen cannot be read.
-        UnsupportedColumnType: Spark has no type for a column.
         CorruptFile: a manifest cannot be read.
     """
     metadata = table.metadata
@@ -91,7 +90,6 @@ def read_iceberg_history(table: Table, name: str, limit: int | None = None) -> l
 
     Raises:
         CorruptMetadata: a property of Widen cannot be read.
-        UnsupportedColumnType: Spark has no type for a column.
         CorruptFile: a list of events cannot be read.
     """
     history = _History(table.metadata, name, open_store(table.location(), table.io))
@@ -104,11 +102,12 @@ def _types_before(metadata: TableMetadata) -> dict[Path, tuple[str, ...]]:
     """Return the earlier types of the leaf columns, as the older schemas of the table have them, oldest first."""
     types: dict[int, dict[str, None]] = {}
     for schema in metadata.schemas:
-        leaf_types = dict(leaves(to_model(schema)))
+        leaf_types = dict(leaves(to_readable(schema)))
         for path, column in column_ids(schema).items():
-            types.setdefault(column.number, {})[leaf_types[path].sql] = None
+            if path in leaf_types:
+                types.setdefault(column.number, {})[leaf_types[path].sql] = None
     current = column_ids(metadata.schema())
-    return {path: tuple(types[column.number])[:-1] for path, column in current.items()}
+    return {path: tuple(types[column.number])[:-1] for path, column in current.items() if column.number in types}
 
 
 class _History:
@@ -121,7 +120,7 @@ class _History:
 
     def schema(self, number: int) -> StructType:
         """Return a schema of the table, with the source fields of its columns."""
-        return to_model(self._schemas[number], self._sources)
+        return to_readable(self._schemas[number], self._sources)
 
     def intervals(self, line: Sequence[Snapshot]) -> Iterator[IntervalRecord]:
         """Yield an interval for each snapshot; the columns before the oldest one are known only if it is the first."""

@@ -14,7 +14,7 @@ from widen.evolution.unify import FoldResult, Rest
 from widen.iceberg.catalog import CatalogSource, open_store, to_table_name
 from widen.iceberg.metadata_files import has_row_lineage
 from widen.iceberg.properties import FORGET, OPERATION, ensure_not_own, ensure_settable, read_sources
-from widen.iceberg.schema_conversion import to_model
+from widen.iceberg.schema_conversion import to_readable
 from widen.iceberg.snapshots import (
     FILE_COLUMNS,
     MAIN_BRANCH,
@@ -150,6 +150,7 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
     ) -> DataFrame:
         """Return the rows as a DataFrame. At most one of version, timestamp, branch and tag may be given.
 
+        Columns that Spark has no type for, e.g. of the type time, are left out.
         A version, a timestamp and a tag are read in the schema of their snapshot, a branch in the current schema.
 
         Args:
@@ -168,7 +169,6 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
             VersionNotFound: the table does not have the snapshot, or it has expired.
             InvalidOption: two snapshots are given, the timestamp cannot be parsed, an argument has the wrong type, or
                 the table has no row lineage.
-            UnsupportedColumnType: Spark has no type for a column, e.g. for a time.
             UnsupportedFeatureForRead: the snapshot has files that this version cannot read, e.g. ORC.
             CorruptFile: a file is missing or damaged, or has columns that the table cannot have.
 
@@ -682,4 +682,4 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
         return find_read_point(self._table.metadata, SnapshotReference(version, branch=branch))
 
     def _columns(self, point: ReadPoint) -> StructType:
-        return to_model(point.schema, read_sources(self._table.properties, self.name))
+        return to_readable(point.schema, read_sources(self._table.properties, self.name))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import pairwise
@@ -20,7 +19,6 @@ from widen.errors import (
     InvalidOption,
     SourceError,
     SourceHistoryLost,
-    UnsupportedColumnType,
     WidenError,
 )
 from widen.evolution.plan import REPLAY_PREFIX, Plan, policy_properties
@@ -45,7 +43,13 @@ from widen.iceberg.partitions import (
 )
 from widen.iceberg.properties import read_sources
 from widen.iceberg.scan_plan import IcebergScan, ScannedFile, added_by, plan_scan, to_row_filter
-from widen.iceberg.schema_conversion import ensure_names_distinct, to_model, with_iceberg_ids
+from widen.iceberg.schema_conversion import (
+    ensure_names_distinct,
+    find_unreadable,
+    to_model,
+    to_readable,
+    with_iceberg_ids,
+)
 from widen.iceberg.snapshots import (
     ReadPoint,
     SnapshotReference,
@@ -200,9 +204,10 @@ class IcebergLocation(TableLocation):
         ensure_table_writable(self.name, table)
         find_read_point(table.metadata, SnapshotReference(branch=self.branch))
         sources, lost_sources = find_sources(table.metadata, table.io, self.location)
-        schema = to_model(table.schema(), sources)
+        schema = to_readable(table.schema(), sources)
         ensure_names_distinct(schema, self.location)
         partition_fields = read_partition_fields(table.metadata)
+        _ensure_can_be_null(table)
         self._ensure_partitions(partition_fields)
         # A column must not have the name of a partition field, also not of one of an older specification.
         reserved = frozenset(each.name for spec in table.specs().values() for each in spec.fields)
@@ -296,10 +301,9 @@ class IcebergTarget(IngestTarget):
             kept = set(schemas[after].field_ids)
             if kept.issuperset(schemas[before].field_ids):
                 continue
-            with suppress(UnsupportedColumnType):
-                columns = fields(to_model(schemas[before]))
-                gone = [path for path, column in columns if column.metadata.get(COLUMN_ID) not in kept]
-                dropped |= dict.fromkeys(gone, f"schema {after}")
+            columns = fields(to_readable(schemas[before]))
+            gone = [path for path, column in columns if column.metadata.get(COLUMN_ID) not in kept]
+            dropped |= dict.fromkeys(gone, f"schema {after}")
         return dropped
 
     @property
@@ -341,6 +345,8 @@ class IcebergTarget(IngestTarget):
         if rules is not None and self.place.branch is not None:
             raise InvalidOption(option="branch", value=self.place.branch, expected=_NO_KEYS_IN_BRANCH)
         rules = match_recorded_keys(rules, self.key_rules, self.schema, in_any_case=self.policy.matches_any_case)
+        if rules is not None and self.table is not None:
+            _ensure_readable(self.table)
         return replace(self, keys=rules, policy=policy_of_keys(self.policy, rules))
 
     def deleted_keys(self, store: LogStore) -> KeyLists:
@@ -422,12 +428,40 @@ class IcebergTarget(IngestTarget):
         ).verify(batch.source_digests(schema, self.policy), share)
 
 
+def _ensure_can_be_null(table: Table) -> None:
+    """Check that new rows need no values of types that Spark does not have.
+
+    Raises:
+        UnsupportedColumnType: a column of such a type is required, or files are split or sorted by it.
+    """
+    schema, left_out = table.schema(), find_unreadable(table.schema())
+    for path in left_out.required:
+        raise left_out.refuse(path)
+    split = [each.source_id for each in cast(Any, table.spec()).fields if str(each.transform) != "void"]
+    ordered = [each.source_id for each in cast(Any, table.sort_order()).fields]
+    names_used = {schema.find_column_name(number) for number in (*split, *ordered)} if left_out.types else set()
+    for path in left_out.types:
+        if ".".join(path) in names_used:
+            raise left_out.refuse(path)
+
+
+def _ensure_readable(table: Table) -> None:
+    """Check that rows can be written again with all of their values.
+
+    Raises:
+        UnsupportedColumnType: Spark has no type for a column.
+    """
+    left_out = find_unreadable(table.schema())
+    for path in left_out.types:
+        raise left_out.refuse(path)
+
+
 def _read_rows(place: IcebergLocation, version: int) -> IcebergRows:
     """Return the rows that a snapshot added."""
     table = place.name.load()
     # Files have the names of their own snapshot; others may have renamed or replaced a column since.
     point = find_read_point(table.metadata, SnapshotReference(version))
-    schema = to_model(point.schema, names.read_sources(table.properties, place.location))
+    schema = to_readable(point.schema, names.read_sources(table.properties, place.location))
     root = data_location(table.metadata)
     snapshot = point.snapshot
     files = added_by(table.metadata, table.io, snapshot) if snapshot else ()
@@ -452,6 +486,8 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
 
     def with_replaced_rows(self, rows: ReplacedRows) -> IcebergDraft:
         """Return the draft, whose commit now also removes rows; its files have the field ids of its transaction."""
+        if self.target.table is not None:
+            _ensure_readable(self.target.table)
         self.replaced = rows
         return self
 

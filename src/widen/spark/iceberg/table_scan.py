@@ -38,7 +38,7 @@ from widen.iceberg.scan_plan import (
     plan_scan,
     to_row_filter,
 )
-from widen.iceberg.schema_conversion import ensure_names_distinct, to_model
+from widen.iceberg.schema_conversion import ensure_names_distinct, find_unreadable, to_readable
 from widen.log.log_store import LogStore, percent_encode
 from widen.model.column_path import KEY, Path, fields, format_path, resolve
 from widen.model.lazy_module import import_lazily
@@ -292,11 +292,12 @@ def _with_dropped_keys(point: ReadPoint, schema: StructType, deletes: Sequence[D
             field, name=f"{HIDDEN}{field.metadata[COLUMN_ID]}", metadata={COLUMN_ID: field.metadata[COLUMN_ID]}
         )
         for old in point.metadata.schemas
-        for field in to_model(old)
+        for field in to_readable(old)
     }
     for number in sorted(wanted):
         if number not in dropped:
-            raise _unsupported_error(point, f"equality deletes by a dropped field of a struct (field id {number})")
+            what = "a dropped field of a struct, or a column of a type that Spark does not have"
+            raise _unsupported_error(point, f"equality deletes by {what} (field id {number})")
     hidden = (replace(dropped[number], name=f"{HIDDEN}{number}") for number in sorted(wanted))
     return StructType((*schema, *hidden))
 
@@ -504,7 +505,7 @@ def _equal_positions(source: IcebergSource, scan: IcebergScan) -> list[tuple[str
     deletes = [each for each in scan.deletes if each.kind is DeleteKind.EQUALITY]
     if not deletes:
         return []
-    whole = _with_dropped_keys(source.point, to_model(source.point.schema), deletes)
+    whole = _with_dropped_keys(source.point, to_readable(source.point.schema), deletes)
     paths, found = _paths(whole), list[tuple[str, BitMap64]]()
     files = tuple(file for file in scan.files if any(each.applies_to(file) for each in deletes))
     for ids in dict.fromkeys(each.equality_ids for each in deletes):
@@ -687,10 +688,10 @@ def initial_defaults(schema: Schema, location: str) -> dict[int, Any]:
     Raises:
         CorruptMetadata: a default is not a value of the type of its column.
     """
-    defaults = {}
+    defaults, unreadable = {}, {*find_unreadable(schema).types.values()}
     for number in schema.field_ids:
         field = schema.find_field(number)
-        if field.initial_default is not None:
+        if field.initial_default is not None and str(field.field_type) not in unreadable:
             value = _default_of(field.field_type, field.initial_default)
             if value is None:
                 name = f"initial-default of the column {field.name}"

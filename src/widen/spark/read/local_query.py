@@ -8,6 +8,7 @@ Source: Spark's ANSI type coercion, Arithmetic and Cast; docs/evolution-rules.md
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,10 +19,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from widen.errors import InvalidOption, InvalidType
+from widen.errors import InvalidCondition, InvalidOption, InvalidType
 from widen.evolution.unify import unify_schema
 from widen.log.file_list import to_adds
 from widen.log.snapshot import Snapshot
+from widen.model.display import did_you_mean
 from widen.model.lazy_module import import_lazily
 from widen.model.schema_json import parse_type
 from widen.model.types import (
@@ -124,8 +126,12 @@ def query_files(
     Raises:
         NotLocal: only Spark can read the table, or evaluate the condition or the selected columns, exactly.
         CorruptFile: a file cannot be read.
+        InvalidCondition: the condition or a selected expression has no end, or uses a column that does not exist.
     """
+    if where is not None:
+        ensure_names_exist([where], {each.name: each.type for each in table_schema})
     scope = _unify(table_schema) if unified else _table_scope(table_schema)
+    ensure_names_exist(select, {each.name: each.type for each in scope.columns.values()})
     chosen = [_parse_selected(text) for text in select]
     counts = [isinstance(node, sql.Count) for _, node in chosen]
     if any(counts) and not all(counts):
@@ -349,6 +355,68 @@ def _parse(text: str) -> Any:
         if len(found) == 1:
             return found[0]
     raise NotLocal(f"it evaluates {text}")
+
+
+def ensure_names_exist(texts: Iterable[str], columns: Mapping[str, DataType]) -> None:
+    """Check that expressions have no obvious typo, for which nobody should wait until Spark has started.
+
+    Args:
+        texts: The expressions; one may use the aliases of those before it.
+
+    Raises:
+        InvalidCondition: one ends too early, or uses a column or a field of a struct that does not exist.
+    """
+    known: dict[str, DataType | None] = {name_key(name): data_type for name, data_type in columns.items()}
+    for text in texts:
+        if _ENDS_EARLY.search(_WORDS_IN_QUOTES.sub(" q ", text)):
+            raise InvalidCondition(condition=text, reason="it ends in the middle of an expression")
+        try:
+            node = _parse(text)
+        except NotLocal:
+            continue
+        for column in node.find_all(sql.Column):
+            reason = None if _may_be_no_column(column) else _missing_name(column, known, columns)
+            if reason is not None:
+                raise InvalidCondition(condition=text, reason=reason)
+        if isinstance(node, sql.Alias):
+            known[name_key(node.alias)] = None
+
+
+_WORDS_IN_QUOTES = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`", re.DOTALL)
+_ENDS_EARLY = re.compile(r"(?:\b(?:and|or|not|in|between|like)|[=<>+/(,-])\s*$|['\"`]", re.IGNORECASE)
+_UNITS = re.compile(r"(?:year|quarter|month|week|day|dayofyear|hour|minute|second|millisecond|microsecond)s?", re.I)
+_OF_SESSION = re.compile(r"_.*|current_.*|localtime.*|user|session_user", re.IGNORECASE)
+
+
+def _may_be_no_column(column: Any) -> bool:
+    """Return whether a name may be a unit of time, a function without parentheses, or from a query or a lambda."""
+    name = column.parts[0].name
+    inside = column.find_ancestor(sql.Lambda, sql.Subquery, sql.Query, sql.Exists)
+    is_unit = _UNITS.fullmatch(name) and isinstance(column.parent, (sql.Func, sql.IntervalSpan, sql.Interval))
+    return bool(is_unit or _OF_SESSION.fullmatch(name)) or (inside is not None and inside is not column.root())
+
+
+def _missing_name(column: Any, known: Mapping[str, DataType | None], columns: Mapping[str, DataType]) -> str | None:
+    """Return which part of the name of a column does not exist; None if all do."""
+    first, *steps = (part.name for part in column.parts)
+    if name_key(first) not in known:
+        if any(name_key(step) in known for step in steps):  # the name of the table before its column
+            return None
+        return f"there is no column {first}{_question(first, columns)}"
+    place, at = known[name_key(first)], first
+    for step in steps:
+        if not isinstance(place, StructType):
+            return None
+        field = place.find(step)
+        if field is None:
+            return f"{at} has no field {step}{_question(step, place.names)}"
+        place, at = field.type, f"{at}.{step}"
+    return None
+
+
+def _question(word: str, known: Iterable[str]) -> str:
+    question = did_you_mean(word, known).strip()
+    return f" ({question[0].lower()}{question[1:]})" if question else ""
 
 
 def _parse_selected(text: str) -> tuple[str, Any]:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import widen
+from widen.errors import InvalidCondition
 from widen.protocol.column_metadata import parse_columns
 from widen.spark.read.local_query import QueriedFiles, query_files, query_locally
 from widen.spark.read.local_rows import NotLocal, ensure_exact, evaluate
@@ -117,7 +118,6 @@ def test_patterns_of_texts_need_no_spark(condition: str) -> None:
     [
         *("id LIKE '1%'", "name LIKE r.t", "name LIKE 'a!%' ESCAPE '!'", "name LIKE 'a\\%'", "upper(name) LIKE 'A'"),
         *("name LIKE 'a' AND length(name) = 1", "name ILIKE 'A'", "name LIKE ANY ('a', 'b')", "name LIKE NULL"),
-        "name LIKE",
     ],
 )
 def test_other_patterns_are_left_to_spark(condition: str) -> None:
@@ -129,6 +129,47 @@ def find_ids(condition: str) -> list[int | None]:
     files = QueriedFiles(ROWS.schema, 0, [ROWS])
     found: list[int | None] = query_files(SCHEMA, lambda _: files, condition, ["id"])[1]["id"].to_pylist()
     return found
+
+
+TYPOS = {
+    "Nme = 'a'": "there is no column Nme (did you mean Name?)",
+    "name LIKE": "it ends in the middle of an expression",
+    "id = 1 AND r.q > 1": "r has no field q",
+    "upper(zz) = 'A'": "there is no column zz",
+    "zz.t = 1": "there is no column zz",
+    "exists(array(id), x -> x = zz2) OR zz = 1": "there is no column zz",
+    "id >": "it ends in the middle of an expression",
+    "id = 1 AND": "it ends in the middle of an expression",
+    "name = 'a": "it ends in the middle of an expression",
+    "name IN (1,": "it ends in the middle of an expression",
+}
+
+
+@pytest.mark.parametrize("text", TYPOS)
+def test_a_typo_is_told_without_spark(text: str) -> None:
+    with pytest.raises(InvalidCondition) as caught:
+        find_ids(text)
+    assert caught.value.fields["reason"] == TYPOS[text]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("timestampadd(DAY, 1, current_date) > f", "t.id + f > 1", "current_user = name", "_metadata.file_path = 'x'"),
+        *("id IN (SELECT a FROM b)", "exists(array(id), x -> x > f)", "name = 'it''s \"' OR f % 2 = 1", "id = f -- x"),
+        *("`r`.`n` = f", "extract(YEAR FROM current_date) = id", 'name = "a" AND f = id'),
+    ],
+)
+def test_what_may_be_right_is_no_typo(text: str) -> None:
+    with pytest.raises(NotLocal):
+        find_ids(text)
+
+
+def test_typos_of_selected_columns() -> None:
+    files = QueriedFiles(ROWS.schema, 0, [ROWS])
+    for select in (["nmae"], ["id + zz AS a"], ["id AS a", "a.b.c", "zz"]):
+        with pytest.raises(InvalidCondition, match="there is no column"):
+            query_files(SCHEMA, lambda _: files, None, select)
 
 
 @pytest.fixture
@@ -146,7 +187,7 @@ def test_fields_are_unified_without_spark(table: Any) -> None:
     assert rows.to_pylist() == [{"id": 2, "r": None}]
     columns, rows = query_locally(table.snapshot, None, ["v"], unified=True)
     assert sorted(rows.column("v").to_pylist()) == ["1", "two"]
-    with pytest.raises(NotLocal, match="it evaluates v_string"):
+    with pytest.raises(InvalidCondition, match="there is no column v_string"):
         query_locally(table.snapshot, select=["v_string"], unified=True)
 
 

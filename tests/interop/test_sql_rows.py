@@ -85,7 +85,8 @@ LIMITED_ROWS = [
     "INSERT INTO {t} VALUES (3, 'c', null, null, map('key', struct('x')))",
     "INSERT INTO {t} VALUES (3, 'c', null, null, map('k', struct('xy')))",
     "UPDATE {t} SET s.a = 'abcd'",
-    "UPDATE {t} SET s.b = 'wxyz' WHERE c = 'c '",
+    # Not by "c = 'c '": UPDATE and DELETE of Delta Lake skip files by unpadded statistics; its SELECT does not.
+    "UPDATE {t} SET s.b = 'wxyz' WHERE c LIKE 'c%'",
     "MERGE INTO {t} t USING (SELECT 2 id, array('abc') l) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET l = s.l",
     "MERGE INTO {t} t USING (SELECT 2 id, array('ab') l) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET l = s.l",
     "ALTER TABLE {t} ALTER COLUMN s.a TYPE int",

@@ -291,7 +291,7 @@ def test_a_null_against_the_schema_fails_the_whole_append(
     spark: SparkSession, tmp_path: Path, row: tuple[Any, ...], column: str
 ) -> None:
     table = widen.create_table(str(tmp_path), STRICT)
-    good = [(1, (1,), [(1,), None], {"k": None}), (2, None, None, None)]
+    good = [(1, (1,), [(1,), None], {"k": None}), (2, (5,), None, None)]
     table.append(spark.createDataFrame(good, STRICT.replace(" not null", "")))
     with pytest.raises(NotNullViolated, match=f"Column {column} is NOT NULL, but a row has null in it"):
         table.append(in_one_task(spark, [*good, row], STRICT.replace(" not null", "")))

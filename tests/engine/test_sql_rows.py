@@ -57,7 +57,8 @@ def without_spark(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[str] 
         with monkeypatch.context() as patch:
             for module in (session, engine):
                 patch.setattr(module, "find_active", lambda: None)
-            patch.setattr(output, "spark_session", lambda: pytest.skip("it starts Spark"))
+            patch.setattr(output, "spark_session", lambda *_: pytest.skip("it starts Spark"))
+            patch.setattr(session, "start_spark", lambda *_: pytest.skip("it starts Spark"))
             try:
                 return sorted(run("sql", text, *options, "--json").stdout.splitlines())
             except pytest.skip.Exception:

@@ -468,7 +468,7 @@ def test_the_proof_sees_what_is_lost(spark: SparkSession, tmp_path: Path) -> Non
     for changed in (source.where("n = 1"), source.withColumn("a", F.expr("slice(a, 1, 1)")), source.limit(0)):
         batch = BatchReader().open(spark, source)
         other = BatchReader().open(spark, changed)
-        other._homes.update({path.partition("/")[0]: 0 for path in table.files()["path"].to_pylist()})  # type: ignore[attr-defined]
+        other.typed._homes.update({path.partition("/")[0]: 0 for path in table.files()["path"].to_pylist()})  # type: ignore[attr-defined]
         there = other.table_digests(
             DeltaRows(table.store, table.snapshot), table.files()["path"].to_pylist(), Policy(), None
         )
@@ -520,7 +520,7 @@ def test_the_proof_by_columns_names_what_is_lost(spark: SparkSession, tmp_path: 
     pq.write_table(damaged, path)
     table, batch = Table(str(tmp_path / "table")), BatchReader().open(spark, str(tmp_path / "in"))
     paths = table.files()["path"].to_pylist()
-    batch._homes.update({path.partition("/")[0]: 0 for path in paths})  # type: ignore[attr-defined]
+    batch.typed._homes.update({path.partition("/")[0]: 0 for path in paths})  # type: ignore[attr-defined]
     sides = (
         batch.source_digests(table.snapshot.schema, Policy()),
         batch.table_digests(DeltaRows(table.store, table.snapshot), paths, Policy(), None),

@@ -577,11 +577,15 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
             self.check()
         except InvalidOption:  # the partition columns of a new table are not known yet
             return None
-        keys, writer = self.target.keys, replace(self.writer, keeps_calendar=bool(self.writer.partition_by))
-        if keys is not None and is_local(batch.spark):
-            writer = replace(writer, condition=key_condition(self.schema, keys))
-        elif keys is not None:
-            writer = replace(writer, rule=broken_rule(self.schema, keys))
+        keys = self.target.keys
+        if keys is None and self.target.table is None:  # a new table has no rules, and a plan makes no namespace for it
+            return None
+        writer = self.writer
+        if is_local(batch.spark):
+            writer = writer if keys is None else replace(writer, condition=key_condition(self.schema, keys))
+        else:
+            rule = None if keys is None else broken_rule(self.schema, keys)
+            writer = replace(writer, rule=rule, keeps_calendar=bool(writer.partition_by))
         return batch.find_broken(spec, writer, by_rules=by_rules)
 
     def _with_count(self, writer: IcebergWriter, result: BatchResult) -> BatchResult:

@@ -22,7 +22,7 @@ from widen.errors import CorruptFile
 from widen.model.types import STRING, ArrayType, DataType, MapType, StructType
 from widen.spark.arrow_types import to_utc
 from widen.spark.errors import RESTORE_FILE
-from widen.spark.source.file_ranges import RefusedTexts
+from widen.spark.source.file_ranges import RefusedTexts, fields_of
 from widen.spark.spark_types import Column, F
 
 NOT_UTF8 = "a text of a record is not UTF-8"
@@ -132,9 +132,9 @@ def is_utf8_record(columns: Iterable[Column], schema: StructType) -> Column | No
 
 def _checks(values: Column, data_type: DataType) -> Iterator[Column]:
     match data_type:
-        case StructType(fields):
-            for each in fields:
-                yield from _checks(values.getField(each.name), each.type)
+        case StructType():
+            for field, inner in fields_of(values, data_type).values():
+                yield from _checks(field, inner)
         case ArrayType(element):
             for number, _ in enumerate(_checks(F.lit(None), element)):
                 yield F.coalesce(F.forall(values, partial(_nth_check, element, number)), F.lit(True))

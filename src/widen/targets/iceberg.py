@@ -5,6 +5,7 @@ Source: docs/evolution-rules.md#d1
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -46,6 +47,7 @@ from widen.iceberg.scan_plan import IcebergScan, ScannedFile, added_by, plan_sca
 from widen.iceberg.schema_conversion import (
     ensure_names_distinct,
     find_unreadable,
+    from_model,
     to_model,
     to_readable,
     with_iceberg_ids,
@@ -578,13 +580,18 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
         except InvalidOption:  # the partition columns of a new table are not known yet
             return None
         keys = self.target.keys
-        if keys is None and self.target.table is None:  # a new table has no rules, and a plan makes no namespace for it
+        if self.target.table is not None:
+            schema, writer = self.schema, self.writer
+        elif keys is None:
             return None
-        writer = self.writer
+        else:  # nothing is written, so a plan needs no namespace for the table
+            planned = self.plan.schema
+            schema = with_sources(with_iceberg_ids(planned, from_model(planned)), planned)
+            writer = IcebergWriter(LogStore(os.devnull), schema, ())
         if is_local(batch.spark):
-            writer = writer if keys is None else replace(writer, condition=key_condition(self.schema, keys))
+            writer = writer if keys is None else replace(writer, condition=key_condition(schema, keys))
         else:
-            rule = None if keys is None else broken_rule(self.schema, keys)
+            rule = None if keys is None else broken_rule(schema, keys)
             writer = replace(writer, rule=rule, keeps_calendar=bool(writer.partition_by))
         return batch.find_broken(spec, writer, by_rules=by_rules)
 

@@ -19,6 +19,7 @@ from pyiceberg.table import Transaction
 import widen
 from support.iceberg_files import embedded_catalog
 from widen.errors import StorageError, WidenError
+from widen.iceberg.catalog import to_table_name
 from widen.ingestion import commit_batch, ingest
 
 _FIX = "Nothing was committed. Repeat the call."
@@ -149,3 +150,12 @@ def test_a_load_that_fails_with_a_disk_that_recovers_leaves_nothing(
     error = place.fail(2)
     assert error.committed is None
     assert place.quarantined == ["bad 1"]
+
+
+def test_a_plan_makes_no_namespace(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"id":1,"at":1}\n{"at":2,"v":"x"}\n')
+    words: dict[str, Any] = {"catalog": tmp_path / "c.db", "key": ["id"], "sequence_by": "at", "engine": "local"}
+    planned = widen.plan(tmp_path / "a.json", "shop.t", **words)
+    assert to_table_name("shop.t", tmp_path / "c.db").catalog.open().list_namespaces() == []
+    done = widen.ingest(tmp_path / "a.json", "shop.t", **words)
+    assert (done.quarantined, done.plan.hash) == (1, planned.hash)

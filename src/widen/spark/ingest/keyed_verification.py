@@ -309,7 +309,9 @@ class KeyReader:
     def put_on(self, old: Form, new: Form) -> Form:
         """Return the row that a record makes of the row before it; None is no row."""
         if self.rules.keeps_missing:
-            return _merge_forms(dict(self.defaults) if old is None else old, new)
+            if old is None and isinstance(new, dict):  # a null says nothing there, and stays where there is no default
+                return {**new, **{name: value for name, value in self.defaults.items() if new.get(name) is None}}
+            return _merge_forms(old, new)
         if not isinstance(old, dict) or not isinstance(new, dict):
             return new
         return {**new, **{name: old[name] for name in new.get(UNCHANGED) or () if name in old}}

@@ -345,3 +345,29 @@ def test_an_ingestion_makes_the_values_that_records_lack(spark: SparkSession, tm
         table = new_table(tmp_path / name, field("n", "int"), column)
         widen.ingest(str(source), table.location, spark=spark)
         assert [(row.n, row.i) for row in widen.Table(table.location).read(spark=spark).collect()] == [(1, value)], name
+
+
+@pytest.mark.parametrize("by_text", [True, False])
+def test_a_column_that_a_generated_column_uses_is_not_widened(
+    spark: SparkSession, tmp_path: Path, *, by_text: bool
+) -> None:
+    """A wider number gets a column of its own; other columns of the same batch are widened."""
+    schema = parse_type("struct<id: int, qty: int, twice: int>")
+    assert isinstance(schema, StructType)
+    generated = {"delta.generationExpression": "qty * 2"}
+    fields = [Field(each.name, each.type, metadata=generated if each.name == "twice" else {}) for each in schema]
+    table = widen.create_table(
+        str(tmp_path / "t"), StructType(tuple(fields)), properties={"delta.enableTypeWidening": "true"}
+    )
+    rows = [(1, 1), (2, 3_000_000_000), (3_000_000_000, 4)]
+    source: Any = spark.createDataFrame(rows, "id bigint, qty bigint")
+    if by_text:
+        source = str(tmp_path / "a.json")
+        Path(source).write_text("".join(json.dumps({"id": at, "qty": qty}) + "\n" for at, qty in rows))
+    done = widen.ingest(source, table.location, spark=spark, verify=True)
+    assert done.verification is not None
+    assert done.verification.is_clean
+    assert done.quarantined == 0
+    assert {each.name: each.type.sql for each in table.refresh().schema}["qty"] == "int"
+    found = sorted((row.id, row.qty, row.twice, row.qty_long) for row in table.read(spark=spark).collect())
+    assert found == [(1, 1, 2, 1), (2, None, None, 3_000_000_000), (3_000_000_000, 4, 8, 4)]

@@ -250,6 +250,8 @@ class _Evolution:
         # Inside a new column nothing is refused again: the refusal of the column shows its whole type.
         if mode is Mode.FAIL and cursor.is_new:
             mode = Mode.WIDEN
+        if mode is Mode.WIDEN and any((*cursor.path, column.name) in self.policy.kept_types for column in columns):
+            mode = Mode.SPLIT
         # Columns are fixed by path in the table, and a column may hold a source field of another name.
         fixed_columns = (self.policy.fixed_columns.get((*cursor.path, column.name)) for column in columns)
         fixed = None if cursor.is_new else next(filter(None, fixed_columns), None)

@@ -194,6 +194,8 @@ class Policy:
         detects_maps: Whether the objects of a new field become maps if they look like maps.
         numbers: What fractions become in columns that ingestion adds or widens.
         layout: The columns that a new table begins with; None for no columns.
+        kept_types: The columns whose type no ingestion may change, by path with steps into arrays and maps; values that
+            they cannot hold get a column of their own.
         reserved_names: More names that a new top-level column must not have.
         max_record_bytes: The maximum size of a record or a line of text, after decompression.
         enables_widening: Whether the ingestion turns on type widening for a Delta table that exists without it.
@@ -216,6 +218,7 @@ class Policy:
     no_stats: frozenset[Path] = frozenset()
     known_fields: frozenset[Path] = frozenset()
     fixed_columns: Mapping[Path, FixedColumn] = field(default_factory=dict)
+    kept_types: frozenset[Path] = frozenset()
     file_fields: frozenset[str] = frozenset()
     samples: Samples = Samples.MASKED
     detects_maps: bool = False

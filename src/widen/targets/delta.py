@@ -54,7 +54,7 @@ from widen.model.schema_json import from_json, has_metadata_as_text
 from widen.model.types import LONG, STRING, TIMESTAMP, VARIANT, Field, StructType, quote_name
 from widen.protocol.actions import Action, Add, Metadata, Protocol, Txn
 from widen.protocol.column_mapping import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
-from widen.protocol.column_metadata import find_identity, is_computed
+from widen.protocol.column_metadata import find_generation, find_identity, is_computed
 from widen.protocol.data_skipping import UnknownPredicate
 from widen.protocol.file_statistics import HIDDEN_FIELDS, NO_STATS, split_paths
 from widen.protocol.table_configuration import TableConfiguration
@@ -833,6 +833,7 @@ class DeltaLocation(TableLocation):
             policy,
             table_format=table_format_of(state),
             fixed_columns=find_fixed_columns(state),
+            kept_types=find_kept_types(state.schema),
             known_fields=frozenset(split_paths(state.properties.get(HIDDEN_FIELDS, ""))),
         )
         policy = match_names(read_names(policy, state.properties), state.schema)
@@ -1340,6 +1341,15 @@ def find_fixed_columns(state: TableState) -> Mapping[Path, FixedColumn]:
             old.takes_values and new.takes_values,
         )
     return columns
+
+
+def find_kept_types(schema: StructType) -> frozenset[Path]:
+    """Return the columns that generated columns are computed from: Delta Lake refuses to change their types.
+
+    Source: PROTOCOL.md#generated-columns; docs/evolution-rules.md#d1
+    """
+    generations = filter(None, (find_generation(column) for column in schema))
+    return frozenset(path for text in generations for path in referenced_columns(text, schema))
 
 
 def _nullable_parents(schema: StructType, path: Path) -> Iterator[Path]:

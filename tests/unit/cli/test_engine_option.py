@@ -12,7 +12,7 @@ import pytest
 import widen
 from support.command_line import run
 from widen.errors import EngineUnsuitable
-from widen.spark import session
+from widen.spark import engine, session
 
 NEEDS: dict[str, str] = {
     "report T --scan": "it counts values in all rows",
@@ -41,6 +41,8 @@ WORKS = (
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(session, "start_spark", lambda *_: pytest.fail("Spark starts"))
+    for module in (session, engine):  # tests before these may have a session
+        monkeypatch.setattr(module, "find_active", lambda: None)
     for number, text in enumerate(('{"id": 1, "v": 1}\n', '{"id": 2, "v": "a"}\n')):
         (tmp_path / "a.json").write_text(text)
         widen.ingest(tmp_path / "a.json", tmp_path / "T", engine="local")

@@ -114,7 +114,7 @@ def test_a_plain_query_of_a_branch_needs_no_spark(
     )
     expected = [sorted(run("sql", query, *at).stdout.splitlines()) for query in queries]
     monkeypatch.setattr(session, "find_active", lambda: None)
-    monkeypatch.setattr(output, "spark_session", lambda: pytest.fail("it starts Spark"))
+    monkeypatch.setattr(output, "spark_session", lambda *_: pytest.fail("it starts Spark"))
     assert [sorted(run("sql", query, *at).stdout.splitlines()) for query in queries] == expected
     assert expected[1:] == [['{"id":2}', '{"id":3}'], ['{"count(1)":2}']]
 

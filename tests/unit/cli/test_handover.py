@@ -112,7 +112,7 @@ def test_a_stream_that_finds_nothing_says_so(
         return Stream()
 
     seen: list[Any] = []
-    monkeypatch.setattr(ingest_commands.output, "spark_session", lambda: SimpleNamespace(sparkContext=object()))
+    monkeypatch.setattr(ingest_commands.output, "spark_session", lambda *_: SimpleNamespace(sparkContext=object()))
     monkeypatch.setattr(widen.ingestion, "ingest_stream", start)
     for results in ([], ["loaded"]):
         ingest_commands.follow_source(["in"], "t", "cp", seen.append, {})

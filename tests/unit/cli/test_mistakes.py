@@ -51,7 +51,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("command", MISTAKES)
 def test_what_the_command_line_answers(command: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(output, "spark_session", lambda: pytest.fail("Spark starts before the mistake is told"))
+    monkeypatch.setattr(output, "spark_session", lambda *_: pytest.fail("Spark starts before the mistake is told"))
     done = run(*shlex.split(command)[1:])
     answer = done.stderr.rstrip("\n").replace(str(folder), "FOLDER")
     assert (answer, done.stdout, done.exit_code) == (MISTAKES[command], "", 1)

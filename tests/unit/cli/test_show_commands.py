@@ -39,7 +39,7 @@ def test_an_unknown_code_is_an_error() -> None:
 
 def test_columns_can_be_selected_with_commas_between_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "find_active", lambda: None)
-    monkeypatch.setattr(output, "spark_session", lambda: pytest.fail("Spark starts for a list of columns"))
+    monkeypatch.setattr(output, "spark_session", lambda *_: pytest.fail("Spark starts for a list of columns"))
     (tmp_path / "1.json").write_text('{"id": 1, "a,b": 2, "c": {"d": 3}}')
     properties = {"delta.columnMapping.mode": "name"}
     table = widen.create_table(tmp_path / "t", "id bigint, `a,b` bigint, c struct<d: bigint>", properties=properties)

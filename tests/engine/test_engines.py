@@ -892,7 +892,7 @@ OTHER_EXPRESSIONS = """
     id % -2 AS e; id % 0 AS e; price % 2 AS e; price / 3 AS e; price = 1 AS e; d < 1 AS e; id <=> 1 AS e
     CAST(id + 300 AS tinyint) AS e; CAST(text AS int) AS e; CAST(at AS string) AS e; CAST(d AS int) AS e
     items[-1] AS e; element_at(items, 1) AS e; m['b'] AS e; upper(text) AS e; *; id AS
-    id + f AS e; price + d AS e; id + '1' AS e; coalesce(id, text) AS e; count(DISTINCT id) AS e; nothing
+    id + f AS e; price + d AS e; id + '1' AS e; coalesce(id, text) AS e; count(DISTINCT id) AS e
     DISTINCT id; id, text; id FROM t; 1e3 AS e; NULL AS e; price * -5 AS e; price * price AS e
 """
 """What it leaves to Spark."""

@@ -23,7 +23,14 @@ from support.covering import covering
 from support.exact import assert_same
 from support.foreign_file import add_file
 from support.one_job import union
-from widen.errors import InvalidOption, TableNotFound, UnsupportedFeatureForRead, UnsupportedTypeChange, VersionNotFound
+from widen.errors import (
+    CorruptFile,
+    InvalidOption,
+    TableNotFound,
+    UnsupportedFeatureForRead,
+    UnsupportedTypeChange,
+    VersionNotFound,
+)
 from widen.log.commit import commit
 from widen.model.types import Field, StructType
 from widen.protocol.actions import Protocol
@@ -157,6 +164,22 @@ def test_odd_places_and_long_lists(spark: SparkSession, tmp_path: Path, folder: 
         data = pa.table({"v": pa.array([number], pa.int32()), "x": pa.array([5], pa.int32())})
         add_file(unpartitioned, f"x=9/f{number}.parquet", data, {})
     assert_same(unpartitioned.read(spark=spark).collect(), [Row(v=n, x=5) for n in range(count)])
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_an_empty_file_is_an_error_on_spark_too(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.json").write_text(f'{{"id": "{name}"}}')
+    catalog = {"catalog": tmp_path / "c.db"} if kind == "iceberg" else {}
+    into = str(tmp_path / "t") if kind == "delta" else "db.t"
+    for name in ("a", "b"):
+        widen.ingest(tmp_path / f"{name}.json", into, to=kind, engine="local", **catalog)
+    table = widen.Table(into) if kind == "delta" else widen.IcebergTable(into, **catalog)
+    assert_same(table.read(spark=spark).collect(), [Row(id="a"), Row(id="b")])
+    file = next(tmp_path.rglob("part-*.parquet"))
+    file.write_bytes(b"")
+    with pytest.raises(CorruptFile, match=f"{file.name} cannot be read: it is empty"):
+        table.read(spark=spark).collect()
 
 
 # ---- schemas ---------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache, partial, reduce
+from pathlib import Path
 from typing import TypeAlias
 from urllib.parse import unquote
 
@@ -24,7 +25,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from widen.errors import StorageError
+from widen.errors import CorruptFile, StorageError
 from widen.evolution.unify import unify_schema
 from widen.log.commit_outcome import SCANS
 from widen.log.file_list import filter_files
@@ -38,7 +39,7 @@ from widen.protocol.actions import DeletionVector
 from widen.protocol.column_mapping import ID, TrackingColumns
 from widen.protocol.data_skipping import FileSelection, Predicate, UnknownPredicate
 from widen.protocol.type_widening import ensure_changes_readable
-from widen.spark.errors import translate_spark_errors
+from widen.spark.errors import RESTORE_FILE, translate_spark_errors
 from widen.spark.expression import filter_frame
 from widen.spark.read.deleted_rows import FILE, ROW, deleted_words, without_marked
 from widen.spark.read.physical_types import Names, names_in_file, read_files
@@ -322,12 +323,29 @@ def list_scan_files(spark: SparkSession, store: LogStore, files: pa.Table, uris:
     Args:
         files: Their sizes and modification times.
         uris: Their locations, as Spark spells them.
+
+    Raises:
+        CorruptFile: A file on this machine is empty.
     """
     if len(uris) > EXPLICIT_FILES:
         sizes, times = (files[name].to_pylist() for name in ("size_bytes", "modification_time_ms"))
         manifest = write_manifest(spark, store, zip(uris, sizes, times, strict=True))
-        return [manifest] if manifest is not None else uris
+        if manifest is not None:
+            return [manifest]
+    _ensure_not_empty(uris)
     return uris
+
+
+def _ensure_not_empty(uris: Iterable[str]) -> None:
+    """Refuse files of no bytes, which Spark leaves out without a word; stores write a file whole or not at all.
+
+    Raises:
+        CorruptFile: A file on this machine is empty.
+    """
+    for uri in uris:
+        path = Path("/" + location_key(uri))
+        if uri.startswith("file:") and path.is_file() and path.stat().st_size == 0:
+            raise CorruptFile(path=uri, reason="it is empty", fix=RESTORE_FILE)
 
 
 def row_location_key() -> Column:

@@ -596,8 +596,9 @@ def write_until_plan_is_stable(
         spec = BatchWriteSpec(target.schema, prior, plan.schema, target.policy, is_patient, refused=refused)
         draft = target.draft(plan)
         result = write(spec, draft)
-        observed, is_mixed = merge_pass(observed, result.seen, spec.schema, target.policy)
-        plan = evolve(target.schema, observed, target.policy)
+        merged, is_mixed = merge_pass(observed, result.seen, spec.schema, target.policy)
+        if merged != observed:  # a confirming pass sees nothing new, and planning thousands of fields takes seconds
+            observed, plan = merged, evolve(target.schema, merged, target.policy)
         # Schemas and not plans: counts and samples grow with every pass, and do not change what was written.
         is_stable = plan.schema == spec.schema and result.is_complete and not is_mixed
         grows = plan.schema != (target.schema or StructType())

@@ -64,6 +64,48 @@ def test_events_end_as_the_rows_of_the_source(
     assert str(late.keys) == "1 inserted, 0 updated, 0 deleted, 1 late"
 
 
+READ = {"snapshot": "incremental", "ts_ms": 1_559_033_904_863}
+SNAPSHOTS = {
+    "sqlserver": (
+        {"commit_lsn": None},
+        {"commit_lsn": "00000025:00000d98:000a"},
+        {"commit_lsn": "00000025:00000d98:0012"},
+    ),
+    "oracle": ({"scn": None}, {"scn": "99"}, {"scn": "100"}),
+    "db2": ({}, {"commit_lsn": "00000000:0000000f:00000a12"}, {"commit_lsn": "00000000:0000000f:00000a1f"}),
+    "postgresql": ({"lsn": None}, {"lsn": 99}, {"lsn": 100}),
+    "mysql": ({"file": "", "pos": 0}, {"file": "binlog.000009", "pos": 7}, {"file": "binlog.000010", "pos": 4}),
+}
+
+
+@pytest.mark.parametrize("engine", ["local", "spark"])
+@pytest.mark.parametrize("order", [[0, 1, 2], [2, 1, 0], [1, 2, 0]])
+def test_a_change_wins_over_the_snapshot_in_any_order(
+    spark: SparkSession, tmp_path: Path, engine: str, order: list[int]
+) -> None:
+    events: list[list[Any]] = [[], [], []]
+    for key, (connector, sources) in enumerate(SNAPSHOTS.items()):
+        read, *changes = ({"connector": connector, **each} for each in sources)
+        events[0].append({"op": "r", "after": {"id": key, "v": "read"}, "source": {**READ, **read}})
+        events[1].append({"op": "u", "after": {"id": key, "v": "old"}, "source": changes[0]})
+        events[2].append({"op": "u", "after": {"id": key, "v": "new"}, "source": changes[1]})
+        events[2].append({"op": "d", "before": {"id": -key - 1}, "source": changes[1]})
+        events[0].append({"op": "r", "after": {"id": -key - 1, "v": "read"}, "source": {**READ, **read}})
+    words: dict[str, Any] = {"envelope": "debezium", "key": ["id"], "verify": True, "engine": engine}
+    words["spark"] = spark if engine == "spark" else None
+    for number, at in enumerate(order):
+        loaded = widen.ingest(source(tmp_path, str(number), events[at]), str(tmp_path / "t"), **words)
+        assert loaded.verification is not None
+        assert loaded.verification.is_clean, loaded.verification.places
+        assert not loaded.quarantined
+    loaded = widen.ingest(
+        source(tmp_path, "all", [each for at in order for each in events[at]]), str(tmp_path / "u"), **words
+    )
+    for table in (tmp_path / "t", tmp_path / "u"):
+        found = {row["id"]: row["v"] for row in Table(str(table)).to_arrow().to_pylist()}
+        assert found == dict.fromkeys(range(len(SNAPSHOTS)), "new")
+
+
 def test_documents_of_mongodb_and_their_deletions(spark: SparkSession, tmp_path: Path) -> None:
     table, words = str(tmp_path / "t"), {"envelope": "debezium", "key": ["_id.$numberLong"], "spark": spark}
     loaded = widen.ingest(source(tmp_path, "1", MONGODB), table, verify=True, **words)

@@ -38,21 +38,51 @@ were."""
 UNAVAILABLE = "__debezium_unavailable_value"
 """What Debezium sends in the place of such a value, unless its connector is given another placeholder."""
 
-POSITIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+
+@dataclass(frozen=True, slots=True)
+class PositionFields:
+    """The fields of `source` that order the changes of a database.
+
+    Args:
+        parts: For each part of a position, the fields that may have it: the first one that is a whole number, or the
+            only one. ``sequence[0]`` is the first item of the JSON array in ``sequence``.
+        of_snapshot: How many of the parts a row of a snapshot has. A transaction that began before a snapshot may end
+            after it, so a snapshot is ordered by commits where the log is.
+    """
+
+    parts: tuple[tuple[str, ...], ...]
+    of_snapshot: int
+
+
+_BINLOG = PositionFields((("file",), ("pos",), ("row",)), 3)
+_COMMIT = ("commit_lsn",), ("change_lsn",)
+_TIMES = ("ts_ms",), ("ts_ns",)
+
+POSITIONS: Mapping[str, PositionFields] = MappingProxyType(
     {
-        "postgresql": ("lsn",),
-        "mysql": ("file", "pos", "row"),
-        "mariadb": ("file", "pos", "row"),
-        "mongodb": ("ts_ms", "ord"),
-        "sqlserver": ("commit_lsn", "change_lsn", "event_serial_no"),
-        "oracle": ("scn",),
-        "db2": ("commit_lsn", "change_lsn"),
+        "postgresql": PositionFields((("sequence[0]", "lsn"), ("lsn",)), 1),
+        "mysql": _BINLOG,
+        "mariadb": _BINLOG,
+        "mongodb": PositionFields((("ts_ms",), ("ord",)), 2),
+        "sqlserver": PositionFields((*_COMMIT, ("event_serial_no",)), 1),
+        "oracle": PositionFields((("commit_scn", "scn"), ("scn",), ("lcr_position",), ("rs_id",), ("ssn",)), 1),
+        "db2": PositionFields(_COMMIT, 1),
+        "spanner": PositionFields((*_TIMES, ("record_sequence",), ("mod_number",)), 1),
     }
 )
-"""The fields of `source` that order the changes of a database, by its connector."""
+"""The fields that order changes, by the connector.
 
-OTHER_POSITION = ("ts_ms", "ts_ns")
+Source: docs/guide/keys.md#positions
+"""
+
+OTHER_POSITION = PositionFields(_TIMES, 1)
 """Those of other connectors."""
+
+SORTED_TEXTS = frozenset({"commit_lsn", "change_lsn", "lcr_position", "rs_id"})
+"""The fields whose texts, hexadecimal digits of one length, sort as they are."""
+
+SNAPSHOT = "(snapshot)"
+"""What the position of a row begins with that a snapshot has read without a position: it sorts before every other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +217,7 @@ class EnvelopeReader:
         if unchanged:
             self.unavailable.update(unchanged)
             added[UNCHANGED] = msgspec.json.encode(unchanged)
-        if envelope.has_position and (position := read_position(fields)) is not None:
+        if envelope.has_position and (position := read_position(fields, op)) is not None:
             added[POSITION] = msgspec.json.encode(position)
         _ensure_distinct(row, added)
         more = b",".join(msgspec.json.encode(key) + b":" + value for key, value in added.items())
@@ -274,20 +304,65 @@ def _ensure_distinct(row: bytes, added: Mapping[str, bytes]) -> None:
             raise _NotAnEnvelopeError(f"the row has a field {both[0]}, which is the name of a field of the envelope")
 
 
-def read_position(fields: Mapping[str, msgspec.Raw]) -> str | None:
-    """Return the position of a change in the log of its database, as a text; None if the envelope has none."""
-    raw = fields.get("source")
-    source: Any = None if raw is None else msgspec.json.decode(raw)
-    if not isinstance(source, dict):
-        return None
-    connector = source.get("connector")
-    names = POSITIONS.get(connector, OTHER_POSITION) if isinstance(connector, str) else OTHER_POSITION
-    values = [source.get(name) for name in names]
-    if all(value is None for value in values):
-        return None
-    return ":".join("" if value is None else _DIGITS.sub(_pad, str(value), count=1) for value in values)
+def read_position(fields: Mapping[str, msgspec.Raw], op: str) -> str | None:
+    """Return the position of a change in the log of its database, as a text; None if the envelope has none.
+
+    A row of a snapshot without a position gets one that is before all changes.
+    """
+    source, event = bytes(fields.get("source", b"")), _Scalars(fields)
+    origin = _Scalars(_FIELDS.decode(source) if source[:1] == b"{" else {})
+    connector = origin["connector"]
+    known = POSITIONS.get(connector, OTHER_POSITION)
+    is_snapshot = op == "r" or origin["snapshot"] not in ("", "false")
+    parts = known.parts[: known.of_snapshot] if is_snapshot else known.parts
+    position = _join_parts(parts, origin)
+    if position is None and is_snapshot:
+        return ":".join(filter(None, (SNAPSHOT, origin.nanoseconds() or event.nanoseconds())))
+    # What has no log is ordered by times.
+    return _join_parts(parts, event) if position is None and connector not in POSITIONS else position
 
 
+def _join_parts(parts: tuple[tuple[str, ...], ...], values: _Scalars) -> str | None:
+    texts = [_read_part(names, values) for names in parts]
+    return ":".join(texts) if texts[0] else None
+
+
+def _read_part(names: tuple[str, ...], values: _Scalars) -> str:
+    for name in names:
+        text = values.first_in_array(name.removesuffix("[0]")) if name.endswith("[0]") else values[name]
+        if len(names) == 1 or _WHOLE(text):
+            return text if name in SORTED_TEXTS else _DIGITS.sub(_pad, text, count=1)
+    return ""
+
+
+class _Scalars:
+    """The texts of the strings, integers and booleans in an object; other values and missing ones are empty."""
+
+    def __init__(self, fields: Mapping[str, msgspec.Raw]) -> None:
+        self._fields = fields
+
+    def __getitem__(self, name: str) -> str:
+        text = bytes(self._fields.get(name, b""))
+        if text[:1] == b'"':
+            return msgspec.json.decode(text, type=str)
+        return text.decode() if _INTEGER_OR_BOOLEAN(text) else ""
+
+    def first_in_array(self, name: str) -> str:
+        """Return the first item of the JSON array in a string, if it is a string of digits."""
+        match = _FIRST_DIGITS(self[name])
+        return match[1] if match else ""
+
+    def nanoseconds(self) -> str:
+        """Return the time of the event since 1970, with as many digits as any; empty if it has none."""
+        for name, zeros in (("ts_ns", ""), ("ts_us", "000"), ("ts_ms", "000000")):
+            if _TIME(text := self[name]) and text.strip("0"):
+                return (text + zeros).zfill(20)
+        return ""
+
+
+_INTEGER_OR_BOOLEAN = re.compile(rb"-?[0-9]+|true|false").fullmatch
+_WHOLE, _TIME = re.compile(r"[0-9]+").fullmatch, re.compile(r"[0-9]{1,20}").fullmatch
+_FIRST_DIGITS = re.compile(r'\[ *"([0-9]+)" *[,\]]').match
 _DIGITS = re.compile(r"(?<![0-9])[0-9]+\Z")
 
 

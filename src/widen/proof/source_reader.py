@@ -18,7 +18,16 @@ from urllib.parse import unquote
 from uuid import UUID
 
 from widen.evolution.policy import Policy
-from widen.json.envelope import OTHER_POSITION, POSITION, POSITIONS, PREFIX, UNCHANGED, Envelope
+from widen.json.envelope import (
+    OTHER_POSITION,
+    POSITION,
+    POSITIONS,
+    PREFIX,
+    SNAPSHOT,
+    SORTED_TEXTS,
+    UNCHANGED,
+    Envelope,
+)
 from widen.model.types import DecimalType, StructType
 from widen.proof.canonical import EXACT_WHOLE, EncodedRecord, Form, count_form, to_corrupt_form
 from widen.proof.csv_reader import CsvForm
@@ -594,8 +603,8 @@ def _row_of(document: Mapping[str, Json], envelope: Envelope) -> dict[str, Json]
     state = {name: value for name, value in state.items() if name not in left}
     said = {PREFIX + name: value for name, value in event.items() if name not in (envelope.before, envelope.after)}
     said = {name: value for name, value in said.items() if value is not None}
-    if envelope.has_position and isinstance(event.get("source"), dict):
-        position = _position(event["source"])
+    if envelope.has_position:
+        position = _position(event, op)
         said |= {} if position is None else {POSITION: position}
     said |= {UNCHANGED: left} if left else {}
     return _REFUSED if not said.keys().isdisjoint(state) else {**state, **said}
@@ -643,13 +652,47 @@ def _at(value: Json, path: Sequence[str]) -> Json:
     return value
 
 
-def _position(source: Mapping[str, Any]) -> str | None:
-    wanted = POSITIONS.get(source.get("connector") or "", OTHER_POSITION)
-    texts = ["" if source.get(name) is None else str(source[name]) for name in wanted]
-    if not any(texts):
+def _position(event: Mapping[str, Json], op: str) -> str | None:
+    found = event.get("source")
+    source: Mapping[str, Json] = found if isinstance(found, dict) else {}
+    database = _word(source, "connector")
+    wanted = POSITIONS.get(database, OTHER_POSITION)
+    is_read = op == "r" or _word(source, "snapshot") not in {"", "false"}
+    names = wanted.parts[: wanted.of_snapshot if is_read else None]
+    if _part(source, names[0]):
+        return ":".join(_part(source, each) for each in names)
+    if is_read:
+        return f"{SNAPSHOT}:{moment:020d}" if (moment := _moment(source) or _moment(event)) else SNAPSHOT
+    if database in POSITIONS or not _part(event, names[0]):
         return None
-    tails = [re.search(r"[0-9]*$", text) for text in texts]
-    return ":".join(
-        text[: tail.start()] + tail[0].rjust(20, "0") if tail and tail[0] else text
-        for text, tail in zip(texts, tails, strict=True)
-    )
+    return ":".join(_part(event, each) for each in names)
+
+
+def _part(values: Mapping[str, Json], names: Sequence[str]) -> str:
+    texts = {name: _word(values, name) for name in names}
+    if "sequence[0]" in names:
+        head, _, rest = _word(values, "sequence").partition("[")
+        item, *more = (piece.strip(" ") for piece in re.split(r"[,\]]", rest))
+        is_text = not head and more and len(item) > 1 and item[0] == item[-1] == '"'
+        texts["sequence[0]"] = item[1:-1] if is_text else ""
+    chosen = [name for name in names if len(names) == 1 or re.fullmatch("[0-9]+", texts[name])]
+    if not chosen:
+        return ""
+    text, name = texts[chosen[0]], chosen[0]
+    stem = text.rstrip("0123456789")
+    return text if name in SORTED_TEXTS or stem == text else stem + text[len(stem) :].rjust(20, "0")
+
+
+def _word(values: Mapping[str, Json], name: str) -> str:
+    """Return the text of a string, an integer or a boolean; empty for all other values."""
+    value = values.get(name)
+    if isinstance(value, NumberToken):
+        return value if value.removeprefix("-").isdigit() else ""
+    return str(value).lower() if isinstance(value, bool) else value if type(value) is str else ""
+
+
+def _moment(values: Mapping[str, Json]) -> int:
+    """Return the nanoseconds since 1970 at which an event says that it was; 0 if it says nothing."""
+    units = {"ts_ns": 1, "ts_us": 1_000, "ts_ms": 1_000_000}
+    numbers = ((_word(values, name), factor) for name, factor in units.items())
+    return next((int(text) * factor for text, factor in numbers if re.fullmatch("(?=0*[1-9])[0-9]{1,20}", text)), 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from dataclasses import replace
 from hashlib import md5
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 
 from support.debezium import MONGODB, MYSQL, POSTGRES, TOMBSTONES, truncation
 from widen.errors import SourceError
-from widen.json.envelope import DEBEZIUM, Envelope, EnvelopeReader
+from widen.json.envelope import DEBEZIUM, POSITIONS, Envelope, EnvelopeReader
 from widen.proof.source_reader import read_envelopes
 
 
@@ -52,7 +53,14 @@ def test_the_row_is_that_after_the_change_and_of_a_deletion_that_before() -> Non
 @pytest.mark.parametrize(
     ("events", "positions"),
     [
-        (POSTGRES, ["00000000000024023128", "00000000000024023920", "00000000000046523128"]),
+        (
+            POSTGRES,
+            [
+                "00000000000024023119",
+                "00000000000024023911:00000000000024023920",
+                "00000000000046523119:00000000000046523128",
+            ],
+        ),
         (
             MYSQL,
             [
@@ -66,6 +74,166 @@ def test_the_row_is_that_after_the_change_and_of_a_deletion_that_before() -> Non
 )
 def test_the_position_sorts_like_the_log(events: list[object], positions: list[str]) -> None:
     assert [row["_position"] for row in records(*events)] == positions == sorted(positions)
+
+
+SQL_SERVER = {"connector": "sqlserver", "commit_lsn": "00000025:00000d98:0012", "change_lsn": "00000025:00000d98:000a"}
+ORACLE = {"connector": "oracle", "scn": "100", "rs_id": "0x000a2f.000128ac.0010", "ssn": 0}
+SPANNER = {"connector": "spanner", "ts_ms": 5, "record_sequence": "00000001", "mod_number": 0}
+DAY = 1_559_033_904_863
+
+
+def change(op: str, more: dict[str, Any] | None = None, **source: Any) -> dict[str, Any]:
+    return {"op": op, "after": {"id": 1}, "before": {"id": 1}, "source": source, **(more or {})}
+
+
+def position(op: str, more: dict[str, Any] | None = None, **source: Any) -> str | None:
+    (record,) = records(change(op, more, **source))
+    found = record.get("_position")
+    assert found is None or isinstance(found, str)
+    return found
+
+
+@pytest.mark.parametrize(
+    "sources",
+    [
+        # Debezium's rows of a snapshot come first, then the changes in the order of their commits.
+        [
+            ("r", {"connector": "sqlserver", "commit_lsn": None, "snapshot": "true", "ts_ms": DAY}),
+            ("r", {"connector": "sqlserver", "commit_lsn": None, "snapshot": "incremental", "ts_ms": DAY + 1}),
+            ("r", {**SQL_SERVER, "change_lsn": None, "snapshot": "last"}),
+            ("u", {**SQL_SERVER, "event_serial_no": 2}),
+            ("u", {**SQL_SERVER, "event_serial_no": 10}),
+            ("u", {**SQL_SERVER, "change_lsn": "00000025:00000d98:0012", "event_serial_no": 1}),
+            ("d", {**SQL_SERVER, "commit_lsn": "00000025:00000d98:00a2", "event_serial_no": 1}),
+            ("c", {**SQL_SERVER, "commit_lsn": "00000025:00000d98:0a02", "event_serial_no": 1}),
+        ],
+        [
+            ("r", {"connector": "db2", "snapshot": "first", "ts_ms": DAY}),
+            ("r", {"connector": "db2", "snapshot": "last_in_data_collection", "ts_ms": DAY + 1}),
+            ("r", {"connector": "db2", "commit_lsn": "00000000:0000000f:00000a12", "snapshot": "true"}),
+            ("u", {"connector": "db2", "commit_lsn": "00000000:0000000f:00000a12", "change_lsn": "00000000:00000001"}),
+        ],
+        # A transaction that began before the snapshot, or before another one, and ends after it.
+        [
+            ("r", {"connector": "postgresql", "lsn": None, "snapshot": "incremental", "ts_ms": DAY}),
+            ("u", {"connector": "postgresql", "lsn": 90, "sequence": '["80","90"]'}),
+            ("r", {"connector": "postgresql", "lsn": 500, "sequence": '["95","500"]', "snapshot": "true"}),
+            ("u", {"connector": "postgresql", "lsn": 200, "sequence": '["95","200"]', "snapshot": "false"}),
+            ("r", {"connector": "postgresql", "lsn": None, "sequence": '["600","610"]', "snapshot": "incremental"}),
+            ("u", {"connector": "postgresql", "lsn": 100, "sequence": '["600","100"]'}),
+        ],
+        [
+            ("r", {"connector": "postgresql", "lsn": 7, "sequence": '[null,"7"]', "snapshot": "first"}),
+            ("u", {"connector": "postgresql", "lsn": 7, "sequence": '[null,"7"]'}),
+            ("u", {"connector": "postgresql", "lsn": 9}),
+        ],
+        [
+            ("r", {"connector": "oracle", "scn": None, "snapshot": "true", "ts_ms": DAY}),
+            ("r", {**ORACLE, "scn": "150", "snapshot": "true"}),
+            ("u", {**ORACLE, "commit_scn": "160"}),
+            ("u", {**ORACLE, "commit_scn": "160", "ssn": 1}),
+            ("u", {**ORACLE, "commit_scn": "160", "rs_id": "0x000a2f.000128ad.0001"}),
+            ("u", {**ORACLE, "scn": "1000"}),
+        ],
+        [
+            ("r", {"connector": "mysql", "file": "", "pos": 0, "row": 0, "snapshot": "incremental", "ts_ms": DAY}),
+            ("r", {"connector": "mysql", "file": "binlog.000002", "pos": 157, "row": 0, "snapshot": "last"}),
+            ("u", {"connector": "mysql", "file": "binlog.000002", "pos": 380, "row": 0, "ts_ms": 0}),
+            ("u", {"connector": "mysql", "file": "binlog.000002", "pos": 380, "row": 1}),
+        ],
+        [
+            ("r", {"connector": "mongodb", "ts_ms": DAY, "ord": -1}),
+            ("u", {"connector": "mongodb", "ts_ms": DAY, "ord": 1}),
+        ],
+        [("c", SPANNER), ("u", {**SPANNER, "mod_number": 1}), ("u", {**SPANNER, "record_sequence": "00000002"})],
+        [
+            ("r", {"connector": "vitess", "ts_ms": 5, "ts_ns": 5}),
+            ("u", {"connector": "vitess", "ts_ms": 5, "ts_ns": 1}),
+        ],
+    ],
+)
+def test_a_change_is_after_what_was_before_it(sources: list[tuple[str, dict[str, Any]]]) -> None:
+    positions = [position(op, **source) for op, source in sources]
+    assert None not in positions
+    assert len(set(positions)) == len(positions)
+    assert positions == sorted(positions, key=str)
+
+
+@pytest.mark.parametrize(
+    ("event", "expected"),
+    [
+        (change("r", connector="postgresql", ts_ms=DAY), "(snapshot):01559033904863000000"),
+        (change("r", connector="postgresql", ts_ms=1, ts_us=DAY * 1_000), "(snapshot):01559033904863000000"),
+        (change("r", connector="postgresql", ts_us=1, ts_ns=DAY), "(snapshot):00000001559033904863"),
+        (change("r", {"ts_ms": str(DAY)}, connector="oracle"), "(snapshot):01559033904863000000"),
+        (change("c", connector="oracle", snapshot=True), "(snapshot)"),
+        (change("c", connector="oracle", snapshot="false", ts_ms=DAY), None),
+        (change("u", connector="sqlserver", change_lsn="00000025:00000d98:0012", ts_ms=DAY), None),
+        (change("u", {"ts_ms": DAY}), "00000001559033904863:"),
+        (change("u"), None),
+        ({"op": "u", "after": {}, "source": 7, "ts_ms": 7}, "00000000000000000007:"),
+        ({"op": "r", "after": {}}, "(snapshot)"),
+    ],
+)
+def test_without_a_position_only_snapshots_have_an_order(event: dict[str, Any], expected: str | None) -> None:
+    (record,) = records(event)
+    assert record.get("_position") == expected
+
+
+VALUES: list[Any] = [
+    *(
+        None,
+        True,
+        False,
+        0,
+        7,
+        -1,
+        12,
+        2**63,
+        2**70,
+        10**30,
+        1.5,
+        1e30,
+        "",
+        "0",
+        "7",
+        "-1",
+        "x7",
+        "007",
+        "a\n1",
+        "\u0663",
+    ),
+    *(
+        "true",
+        "false",
+        "last",
+        "incremental",
+        '["5","6"]',
+        '[null,"6"]',
+        '[ "5" ]',
+        '["5',
+        '"5"]',
+        '["5x","6"]',
+        "[5,6]",
+    ),
+    *("00000025:00000d98:0012", "00000025:00000d98:000a", "binlog.000009", "binlog.000010", [1], {"a": 1}),
+]
+NAMES = sorted({name.removesuffix("[0]") for each in POSITIONS.values() for part in each.parts for name in part})
+
+
+def test_the_proof_makes_the_same_positions() -> None:
+    generator = random.Random(42)
+    seen = set()
+    for _ in range(3_000):
+        source = {name: generator.choice(VALUES) for name in [*NAMES, "snapshot", "ts_us"] if generator.random() < 0.6}
+        connector = generator.choice([*POSITIONS, "vitess", None])
+        times = {name: generator.choice(VALUES) for name in ("ts_ms", "ts_us", "ts_ns") if generator.random() < 0.3}
+        event = change(generator.choice("crud"), times, connector=connector, **source)
+        ((record, why),) = rows(json.dumps(event, ensure_ascii=generator.random() < 0.5))
+        seen.add((connector, "_position" in record, str(record.get("_position")).startswith("(")))
+        assert not why
+    assert {connector for connector, *_ in seen} == {*POSITIONS, "vitess", None}
+    assert {(has, is_first) for _, has, is_first in seen} == {(True, True), (True, False), (False, False)}
 
 
 def test_the_schema_part_changes_nothing() -> None:

@@ -14,6 +14,8 @@ from pyspark.sql import functions as F
 import widen
 from widen.errors import InvalidOption
 from widen.ingestion import IngestResult, ingest
+from widen.model.schema_json import parse_type
+from widen.model.types import Field, StructType
 from widen.table import Table
 
 PROPERTIES = {
@@ -148,3 +150,28 @@ def test_quarantined_records_of_a_partition_keep_their_texts(
     rows = Table(at).read(spark=spark).collect()
     assert sorted(row["id"] for row in rows) == sorted({1, 2, 3, 4, 5, 6} - {*broken})
     assert (done.records, done.quarantined) == (len(rows), len(broken))
+
+
+@pytest.mark.parametrize("kind", ["text", "typed"])
+def test_reasons_show_the_masked_value_of_a_text_that_is_too_long(
+    spark: SparkSession, tmp_path: Path, kind: str
+) -> None:
+    limits = {"v": "varchar(3)", "l": "array<varchar(2)>"}
+    columns = [
+        Field(name, parse_type(text), metadata={"__CHAR_VARCHAR_TYPE_STRING": limits[name]})
+        for name, text in (("v", "string"), ("l", "array<string>"))
+    ]
+    widen.create_table(str(tmp_path / "t"), StructType((Field("id", parse_type("int")), *columns)))
+    records = [(1, "abc", ["ab"]), (2, "Ab'\0\n12", []), (3, None, ["a", "abc"])]
+    source: Any = spark.createDataFrame(records, "id int, v string, l array<string>")
+    if kind == "text":
+        source = str(tmp_path / "s.jsonl")
+        lines = (json.dumps(dict(zip(("id", "v", "l"), record, strict=True))) for record in records)
+        (tmp_path / "s.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    done = ingest(source, str(tmp_path / "t"), verify=True, spark=spark)
+    assert (done.records, done.quarantined) == (1, 2)
+    reasons = Table(f"{tmp_path}/t_quarantine").read(spark=spark).select("reason").collect()
+    assert sorted(row["reason"] for row in reasons) == [
+        'The string "Xx\'\\u0000\\n99" is too long for column v, which is of 3 characters at most.',
+        'The string {"l":["x","xxx"]} is too long for column l.element, which is of 2 characters at most.',
+    ]

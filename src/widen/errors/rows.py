@@ -92,7 +92,7 @@ class StringTooLong(RowRefused):
     """A string is longer than its column allows."""
 
     code = "DELTA_EXCEED_CHAR_VARCHAR_LIMIT"
-    template = "The string {value!r} is too long for column {column}, which is {limit}."
+    template = "The string {value} is too long for column {column}, which is {limit}."
     hint = "Nothing was written. Shorten it, or remove the limit: alter_column({column!r}, type='string')."
 
 

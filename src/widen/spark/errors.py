@@ -253,7 +253,7 @@ def refusal_text(kind: str, rule: Mapping[str, str], value: Column | None = None
 
 
 _PLACEHOLDER = "\x00"
-"""Placeholder in a message for the excerpt of the row."""
+"""Placeholder in a message for the excerpt of the row, which templates must show as it is: without `!r`."""
 
 _REFUSALS: Mapping[str, Callable[[Mapping[str, str], str], WidenError]] = {
     "NULL": lambda rule, _: NotNullViolated(column=rule["column"]),

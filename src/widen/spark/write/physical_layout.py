@@ -537,8 +537,11 @@ def _null_refusal(path: Path) -> RowRefusal:
 def _length_refusal(path: Path, limit: int, field: Field) -> RowRefusal:
     facts = {"column": format_path(path), "limit": f"of {limit} characters at most"}
     shown = show_values(F.col(quote_name(field.name)), field.type)
-    value = shown if len(path) == 1 else F.to_json(F.struct(shown.alias(field.name)))
-    return "TEXT", facts, F.left(value, F.lit(SHOWN_CHARACTERS))
+    if len(path) > 1:
+        return "TEXT", facts, F.left(F.to_json(F.struct(shown.alias(field.name))), F.lit(SHOWN_CHARACTERS))
+    # Spark writes no JSON of a text alone, so the brackets of an array are cut off.
+    array = F.to_json(F.array(F.left(shown, F.lit(SHOWN_CHARACTERS))))
+    return "TEXT", facts, array.substr(F.lit(2), F.length(array) - 2)
 
 
 def _is_longer(limit: int, column: Column) -> Column:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 import widen
 from support.command_line import run
 from support.debezium import MONGODB, MYSQL, POSTGRES, TOMBSTONES, truncation
-from widen.errors import InvalidOption, SourceError
+from widen.errors import InvalidOption, OptionMissing, SourceError
 from widen.table import Table
 
 
@@ -104,6 +104,38 @@ def test_a_change_wins_over_the_snapshot_in_any_order(
     for table in (tmp_path / "t", tmp_path / "u"):
         found = {row["id"]: row["v"] for row in Table(str(table)).to_arrow().to_pylist()}
         assert found == dict.fromkeys(range(len(SNAPSHOTS)), "new")
+
+
+@pytest.mark.parametrize(
+    ("events", "said"),
+    [
+        ([{"op": "c", "after": {"id": 1}}], "The events have no field source, which says where in its log"),
+        (
+            [{"op": "u", "after": {"id": 1}, "source": {"connector": "postgresql", "lsn": 1.5, "xmin": 7, "ts_ms": 7}}],
+            "source has only connector string, lsn double, ts_ms int",
+        ),
+        ([{"op": "u", "after": {"id": 1}, "source": {"db": "shop"}}], "source has no such field"),
+        (
+            [{"op": "u", "after": {"id": 1}, "source": "shop"}],
+            "source of the events must be an object, but it is string",
+        ),
+    ],
+)
+@pytest.mark.parametrize("call", [widen.ingest, widen.plan])
+def test_events_without_a_position_say_what_is_missing(
+    tmp_path: Path, events: list[object], said: str, call: Callable[..., object]
+) -> None:
+    words: dict[str, Any] = {"envelope": "debezium", "key": ["id"], "engine": "local"}
+    with pytest.raises(OptionMissing) as raised:
+        call(source(tmp_path, "1", events), str(tmp_path / "t"), **words)
+    assert said in str(raised.value)
+    assert "--sequence-by _ts_ms" in str(raised.value)
+    assert "_position" not in str(raised.value)
+    good = {"op": "u", "after": {"id": 2}, "source": {"connector": "mysql", "file": "binlog.000001", "pos": 7}}
+    loaded = widen.ingest(source(tmp_path, "2", [*events, good]), str(tmp_path / "t"), verify=True, **words)
+    assert (loaded.records, loaded.quarantined) == (1, 1)
+    (kept,) = Table(str(tmp_path / "t_quarantine")).to_arrow().to_pylist()
+    assert kept["reason"].startswith("the event has no position: the fields of its source that order it")
 
 
 def test_documents_of_mongodb_and_their_deletions(spark: SparkSession, tmp_path: Path) -> None:

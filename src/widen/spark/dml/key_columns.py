@@ -39,8 +39,10 @@ from widen.rows.row_builder import RowCondition
 from widen.spark.arrow_types import one_array, to_arrow
 from widen.spark.dml.keyed_rows import (
     KeyRules,
+    beside_texts,
     explain_no_key,
     explain_no_order,
+    find_order,
     find_places,
     is_key_type,
     order_family,
@@ -159,8 +161,7 @@ class OrderColumns:
 
     Args:
         columns: The types and places of those whose values have an order; at least one.
-        others: Of texts, the places of the other columns of the field. A column of texts also has the text of their
-            values, which have no place in its order.
+        others: Of texts, `beside_texts`.
     """
 
     columns: tuple[tuple[DataType, Path], ...]
@@ -169,14 +170,13 @@ class OrderColumns:
     @staticmethod
     def of(schema: StructType, path: Path) -> OrderColumns | None:
         """Return the columns of a field; None if it orders nothing."""
-        columns = find_places(schema, path)
-        family = order_family(columns[0][0]) if columns else None
+        family, columns = find_order(schema, path)
         if family is None:
             return None
         own = [each for each in columns if order_family(each[0]) == family]
         if family != "text":
             return OrderColumns(tuple(own))
-        return OrderColumns(tuple(own[:1]), tuple(place for each, place in columns if order_family(each) != family))
+        return OrderColumns(tuple(own[:1]), tuple(beside_texts(columns)))
 
     @property
     def places(self) -> tuple[Path, ...]:

@@ -18,7 +18,7 @@ import msgspec
 from widen.errors import InvalidOption, KeyRepeated, OptionConflict, OptionMissing, SequenceRepeated
 from widen.evolution.policy import Policy, parse_source, with_history
 from widen.evolution.unify import EXACT_JSON
-from widen.json.envelope import UNCHANGED
+from widen.json.envelope import OTHER_POSITION, POSITION, POSITIONS, PREFIX, UNCHANGED
 from widen.json.field_rules import LOADED_AT, SOURCE_FILE, VERSION_FIELDS
 from widen.model.column_path import Path, fold_path, format_path
 from widen.model.types import (
@@ -38,6 +38,7 @@ from widen.model.types import (
     DataType,
     DecimalType,
     Field,
+    MapType,
     StructType,
     is_same_name,
     quote_name,
@@ -411,25 +412,42 @@ def bound_columns(old: StructType, new: StructType, rules: KeyRules) -> list[tup
 def sequence(schema: StructType, rules: KeyRules) -> tuple[Column, Column]:
     """Return the order of a row as a number, or as a text; both null if it has none.
 
-    Numbers and times are ordered by value, texts by their bytes. The first column of the field decides which it is.
+    Numbers and times are ordered by value, texts by their bytes; `find_order` says which it is.
     """
     nothing = F.lit(None).cast(_WIDE), F.lit(None).cast("string")
     if rules.sequence_by is None:
         return nothing
-    columns = find_columns(schema, rules.sequence_by)
-    if not columns:
-        return nothing
-    family = order_family(columns[0][1])
-    same = [(column, data_type) for column, data_type, _ in columns if order_family(data_type) == family]
+    family, places = find_order(schema, rules.sequence_by)
+    same = [(_column_at(place), data_type) for data_type, place in places if order_family(data_type) == family]
     if family == "text":
-        # A column of texts also has the text of values of other kinds, which have no place in its order.
-        others = [column.isNull() for column, data_type, _ in columns if order_family(data_type) != family]
+        others = [_column_at(place).isNull() for place in beside_texts(places)]
         return nothing[0], F.when(join_columns(lambda one, two: one & two, others), same[0][0]) if others else same[0][
             0
         ]
     if family is None:
         return nothing
     return F.coalesce(*(order_number(column, data_type) for column, data_type in same)), nothing[1]
+
+
+def find_order(schema: StructType, path: Path) -> tuple[str | None, list[tuple[DataType, Path]]]:
+    """Return whether a field is ordered as numbers, times or texts, and the types and places of its columns.
+
+    The first column decides. If that has lists or objects, which are only in a first batch with records that go to the
+    quarantine, the others decide as they will without those.
+    """
+    places = find_places(schema, path)
+    families = [order_family(data_type) for data_type, _ in places]
+    widest = (families[:1], ["text"], ["number"], ["time"])
+    return next((family for each in widest for family in each if family in families and family), None), places
+
+
+def beside_texts(places: Iterable[tuple[DataType, Path]]) -> list[Path]:
+    """Return the places of the columns of scalars that are no texts.
+
+    A column of texts also has the text of their values, which have no place in its order.
+    """
+    nested = (ArrayType, MapType, StructType)
+    return [place for each, place in places if order_family(each) != "text" and not isinstance(each, nested)]
 
 
 def order_family(data_type: DataType) -> str | None:
@@ -478,7 +496,30 @@ def explain_no_key(key: Iterable[Path]) -> str:
 
 def explain_no_order(path: Path) -> str:
     """Return why a record without an order is refused."""
+    if path == (POSITION,):
+        return f"the event has no position: the fields of its source that order it are missing or null. {_NAME_ORDER}"
     return f"{format_path(path)} has no value that tells which record is newer"
+
+
+def explain_no_position(schema: StructType) -> str:
+    """Return why no event of a batch has a position, from the columns that it leads to."""
+    types = [data_type for data_type, _ in find_places(schema, (PREFIX + "source",))]
+    if not types:
+        return "The events have no field source, which says where in its log a change is, and no ts_ms."
+    fields = next((each for each in types if isinstance(each, StructType)), None)
+    if fields is None:
+        return f"The field source of the events must be an object, but it is {types[0].sql}."
+    known = {name for each in (*POSITIONS.values(), OTHER_POSITION) for part in each.parts for name in part}
+    found = [f"{field.name} {field.type.sql}" for field in fields if source_key(field) in {*known, "connector"}]
+    has = f"has only {', '.join(found)}" if found else "has no such field"
+    wanted = ", ".join(f"{each.parts[0][-1]} of {name}" for name, each in POSITIONS.items())
+    return f"No event has the field of source that orders it ({wanted}, ts_ms of others): source {has}."
+
+
+_NAME_ORDER = (
+    "Name a field of the records that says which one is newer, such as the time of the event: sequence_by='_ts_ms' "
+    "(--sequence-by _ts_ms)."
+)
 
 
 def ensure_rules_apply(schema: StructType, rules: KeyRules) -> None:
@@ -486,6 +527,7 @@ def ensure_rules_apply(schema: StructType, rules: KeyRules) -> None:
 
     Raises:
         InvalidOption: neither the table nor the batch has a key or the sequence with scalar values.
+        OptionMissing: no event of an envelope has a position.
     """
     expected = "Neither the table nor the batch has scalar values in this field."
     for path in rules.key:
@@ -497,12 +539,14 @@ def ensure_rules_apply(schema: StructType, rules: KeyRules) -> None:
                 )
             raise InvalidOption(option="key", value=format_path(path), expected=expected)
     if rules.sequence_by is not None:
-        types = [data_type for data_type, _ in find_places(schema, rules.sequence_by)]
-        if not types:
-            raise InvalidOption(option="sequence_by", value=format_path(rules.sequence_by), expected=expected)
-        if order_family(types[0]) is None:
-            expected = f"Must be a number, a time or a string; the first column of the field is {types[0].sql}."
-            raise InvalidOption(option="sequence_by", value=format_path(rules.sequence_by), expected=expected)
+        family, places = find_order(schema, rules.sequence_by)
+        if family is not None:
+            return
+        if rules.sequence_by == (POSITION,):
+            raise OptionMissing(option="sequence_by", expected=f"{explain_no_position(schema)} {_NAME_ORDER}")
+        if places:
+            expected = f"Must be a number, a time or a string; the first column of the field is {places[0][0].sql}."
+        raise InvalidOption(option="sequence_by", value=format_path(rules.sequence_by), expected=expected)
 
 
 # What each key of a batch becomes.

@@ -30,6 +30,8 @@ from widen.json.envelope import UNCHANGED
 from widen.json.field_rules import IS_CURRENT, VALID_FROM, VALID_TO, VERSION_FIELDS
 from widen.model.column_path import Path, fold_path
 from widen.model.types import (
+    BINARY,
+    BOOLEAN,
     DATE,
     STRING,
     TIMESTAMP,
@@ -272,8 +274,8 @@ class KeyReader:
         defaults = ExpectedRecord(schema, policy).defaults if rules.keeps_missing else {}
         if rules.sequence_by is None or not places:
             return KeyReader(rules, "", (), defaults)
-        first = places[0][0]
-        family = "text" if first == STRING else "time" if _is_time(first) else "number"
+        kinds = [_order_kind(data_type) for data_type, _ in places]
+        family = kinds[0] or next((kind for kind in ("text", "number", "time") if kind in kinds), "")
         levels = [source_columns_by_key(schema, policy)]
         columns: list[SourceColumn] = []
         for name in rules.sequence_by:
@@ -365,6 +367,13 @@ class KeyReader:
 
 _EPOCH = date(1970, 1, 1).toordinal()
 _LAST_DAY = date.max.toordinal() - _EPOCH
+
+
+def _order_kind(data_type: DataType) -> str:
+    """Return as what values of a type are ordered; empty for lists, objects and others without an order."""
+    if data_type == STRING or _is_time(data_type):
+        return "text" if data_type == STRING else "time"
+    return "" if isinstance(data_type, (ArrayType, MapType, StructType)) or data_type in (BINARY, BOOLEAN) else "number"
 
 
 def _is_time(data_type: DataType) -> bool:

@@ -14,6 +14,7 @@ import widen
 from cluster.conftest import Cluster
 from widen.errors import InvalidOption
 from widen.spark.ship import ensure_executors
+from widen.spark.source import file_ranges
 from widen.table import Table, create_table
 
 RECORDS = 120_000
@@ -31,15 +32,17 @@ def write_days(folder: Path, days: int) -> Path:
     return folder
 
 
-def test_widen_on_a_cluster(cluster: Cluster, spark: SparkSession, tmp_path: Path) -> None:
+def test_widen_on_a_cluster(
+    cluster: Cluster, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_ranges, "MAX_LOCAL_BYTES", 0)  # the driver takes small batches itself
     properties = {"delta.enableTypeWidening": "true", "delta.enableDeletionVectors": "true"}
     table = create_table(tmp_path / "t", "id int, v string", properties=properties)
     with pytest.raises(InvalidOption, match="cannot import widen"):
         ensure_executors(spark, ["widen"])
     landing = write_days(tmp_path / "landing", 8)
     with pytest.raises(InvalidOption, match=r"widen\.ship"):
-        widen.ingest(landing, tmp_path / "events", spark=spark)
-
+        widen.ingest(landing, tmp_path / "events", engine="spark", spark=spark)
     widen.ship(spark)
     with pytest.raises(InvalidOption, match="cannot import surely_missing"):
         ensure_executors(spark, ["surely_missing"])
@@ -53,12 +56,13 @@ def test_widen_on_a_cluster(cluster: Cluster, spark: SparkSession, tmp_path: Pat
     assert table.read(spark=spark).count() == 900 + 1 + 10
     assert table.read("v = 'b'", spark=spark).count() == 20
 
+    # Registered, its tasks run in the Python of the workers. Where Spark finds it, they run in that of the driver.
     widen.register(spark)
     assert spark.read.format("widen").load(table.location).count() == 911
 
     killer = threading.Thread(target=lambda: (time.sleep(4), cluster.kill(0)))
     killer.start()
-    result = widen.ingest(landing, tmp_path / "events", verify=True, spark=spark)
+    result = widen.ingest(landing, tmp_path / "events", engine="spark", verify=True, spark=spark)
     killer.join()
     assert result.verification is not None
     assert result.verification.is_clean

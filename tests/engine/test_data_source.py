@@ -35,18 +35,12 @@ PROPERTIES = {
 }
 
 
-@pytest.fixture(scope="module", autouse=True)
-def registered(spark: SparkSession) -> None:
-    """Register the data source in the session of the tests."""
-    widen.register(spark)
-
-
 FEED: list[str] = []
 """The changes up to version 3, which `Table.changes` returned before the types changed."""
 
 
 @pytest.fixture(scope="module")
-def table(spark: SparkSession, registered: None, tmp_path_factory: pytest.TempPathFactory) -> Table:
+def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Table:
     """A partitioned table with mapped names, deletion vectors, changed rows, and old types at every depth."""
     table = create_table(
         str(tmp_path_factory.mktemp("source") / "t"), SCHEMA, partition_by=["part"], properties=PROPERTIES
@@ -115,6 +109,27 @@ def test_what_cannot_be_read_is_refused(spark: SparkSession, table: Table) -> No
     refusal(lambda: load(spark, table, versionAsOf=1, timestampAsOf="2024-01-01"), "Give versionAsOf or timestampAsOf")
     wrong = spark.read.format("widen").schema("id int")
     refusal(lambda: wrong.load(table.location).collect(), "the query expects struct<id: int>")
+    refusal(lambda: spark.read.format("widen").load([table.location, "/other"]).collect(), "Load one table at a time")
+
+
+def test_a_table_of_sparks_catalog_is_refused_since_spark_passes_no_path(
+    spark: SparkSession, table: Table, tmp_path: Path
+) -> None:
+    create = f"CREATE TABLE in_catalog USING widen OPTIONS (path '{table.location}')"
+    refusal(lambda: spark.sql(create), "CREATE TEMPORARY VIEW")
+    rows = spark.sql("SELECT 1 AS id")
+    refusal(lambda: rows.write.format("widen").mode("append").saveAsTable("in_catalog"), "CREATE TEMPORARY VIEW")
+    spark.sql("DROP TABLE IF EXISTS in_catalog")
+    refusal(lambda: rows.writeTo("in_catalog").using("widen").create(), "CREATE TEMPORARY VIEW")
+    spark.sql("DROP TABLE IF EXISTS in_catalog")
+
+
+def test_a_view_takes_rows(spark: SparkSession, tmp_path: Path) -> None:
+    table = create_table(str(tmp_path / "t"), "id int")
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW sink_view USING widen OPTIONS (path '{table.location}')")
+    spark.sql("INSERT INTO sink_view VALUES (7)")
+    assert rows_of(spark.table("sink_view")) == rows_of(table.refresh().read(spark=spark))
+    assert spark.table("sink_view").count() == 1
 
 
 # ---- writes ----------------------------------------------------------------------------------------
@@ -185,6 +200,7 @@ def stream(spark: SparkSession, source: Table, tmp_path: Path, *, to: str = "sin
     rows = rows.toDF(*(name.removeprefix("_") for name in rows.columns))
     writer = rows.writeStream.format("widen").options(mergeSchema="true", **PROPERTIES)
     writer = writer.option("checkpointLocation", str(tmp_path / f"checkpoint-{to}")).trigger(availableNow=True)
+    writer = writer.queryName(f"to {to}")  # Spark passes it as an option
     query = writer.start(str(tmp_path / to))
     query.awaitTermination(120)
     return query

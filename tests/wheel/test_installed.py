@@ -150,6 +150,29 @@ def test_what_else_the_programs_do(installed: Path, tmp_path: Path) -> None:
     assert "widened customer.id from int to bigint" in done
 
 
+READ = """
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.master("local[1]").getOrCreate()
+print(spark.read.format("widen").load({!r}).count())
+"""
+
+
+def test_spark_finds_the_data_source_by_itself(installed: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"id": 1}\n')
+    widen(installed, "ingest", "a.json", "--into", "table", cwd=tmp_path)
+    program = READ.format(str(tmp_path / "table"))
+    environment = clean() | {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": str(installed / "python")}
+    finished = subprocess.run(
+        [installed / "python", "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env=environment,
+    )
+    assert finished.stdout == "1\n", finished.stderr
+
+
 @pytest.fixture(scope="module")
 def plain(wheel: Path, constraints: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of programs of an environment that has no extra."""

@@ -304,7 +304,7 @@ def view(
         bool,
         typer.Option(
             "--data-source",
-            help="Temporary views for a Spark without Delta Lake, in a session after widen.register(spark).",
+            help="Temporary views for a Spark that has Widen, without Delta Lake.",
         ),
     ] = False,
     storage_option: shared_options.StorageOptions = None,

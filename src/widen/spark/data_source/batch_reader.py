@@ -325,6 +325,16 @@ _READS_STREAM = ("maxFilesPerTrigger", "maxBytesPerTrigger", "ignoreDeletes", "s
 _WRITES = ("mergeSchema", "widening", "partitionBy")
 _SPARK = ("path", "checkpointLocation")
 _NAMES = (*_READS, *_READS_BATCH, *_READS_STREAM, *_WRITES, *_SPARK)
+_ADDED = ("queryname",)
+"""What Spark adds to the options of a user, in lower case."""
+
+_OF_CATALOG = "provider"
+"""An option that Spark adds where a statement creates a table in its catalog."""
+
+_PATHS = "paths"
+"""What Spark calls a list of paths, as JSON."""
+
+_VIEW = "CREATE TEMPORARY VIEW … USING widen OPTIONS (path '…')"
 _STORE = ("aws_", "google_", "azure_", "allow_http", "timeout", "connect_timeout", "proxy_url")
 """How the names of storage options begin."""
 
@@ -389,7 +399,9 @@ class SourceOptions:
         """
         path = self.text("path")
         if not path:
-            raise InvalidOption(option="path", value=path, expected="Give the location of the table, e.g. in load().")
+            ways = "load(path), save(path), start(path) or option('path', …)"
+            expected = f"Give the location of the table: {ways}. Of a table in its catalog, Spark passes none: {_VIEW}."
+            raise InvalidOption(option="path", value=path, expected=expected)
         return LogStore(path, {name: value for name, value in self.given.items() if name.startswith(_STORE)})
 
 
@@ -400,7 +412,13 @@ def parse_source_options(given: Mapping[str, str]) -> SourceOptions:
         InvalidOption: a name is unknown, or two options exclude each other.
     """
     options = SourceOptions({name.lower(): value for name, value in given.items()})
-    valid_names = {name.lower() for name in _NAMES}
+    if options.text(_OF_CATALOG) is not None:
+        expected = f"Spark does not tell a Python data source where a table of its catalog lies. Use {_VIEW}."
+        raise InvalidOption(option="USING", value=options.text(_OF_CATALOG), expected=expected)
+    if options.text(_PATHS) is not None:
+        expected = "Load one table at a time, and unite the DataFrames."
+        raise InvalidOption(option="path", value=options.text(_PATHS), expected=expected)
+    valid_names = {*(name.lower() for name in _NAMES), *_ADDED}
     for name in options.given:
         if name not in valid_names and not name.startswith((_PROPERTY, *_STORE)):
             expected = f"Must be one of {', '.join(_NAMES)}, a table property, or a storage option such as "

@@ -39,7 +39,7 @@ _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
 class WidenSource(DataSource):
-    """The data source ``widen``. Register it with `register`."""
+    """The data source ``widen``. Spark finds it by the module ``pyspark_widen``; see also `register`."""
 
     reader_class: type[TableReader] = TableReader
 
@@ -104,11 +104,11 @@ class FilteringSource(WidenSource):
 
 @check_arguments
 def register(session: SparkSession | None = None) -> None:
-    """Register the data source ``widen`` in a session, for ``spark.read.format("widen")`` and its siblings.
+    """Register the data source ``widen`` in a session, so that Spark pushes filters to it.
 
-    Spark 4.0 can read, write and stream; 4.1 can also push filters, if `spark.sql.python.filterPushdown.enabled` is
-    true when this is called, and write streams; 4.2 can also limit the batches of streams. `Table.read` is faster: see
-    the guide.
+    Where Widen is installed, ``spark.read.format("widen")`` and its siblings work without this. From Spark 4.1 on it
+    lets reads skip files by filters, if `spark.sql.python.filterPushdown.enabled` is true when this is called. Call it
+    also where Widen is on the path of this process only. `Table.read` is faster: see the guide.
 
     Args:
         session: The session, classic or Connect; by default the active one, else a local one.

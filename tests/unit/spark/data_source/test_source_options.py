@@ -14,6 +14,8 @@ def test_options_are_text_numbers_flags_and_credentials() -> None:
         "partitionBy": "a, b",
         "delta.enableTypeWidening": "true",
         "aws_access_key_id": "me",
+        "queryname": "orders",
+        "checkpointlocation": "/c",
     }
     options = parse_source_options(given)
     assert options.number("maxFilesPerTrigger", 1) == 3
@@ -29,6 +31,8 @@ def test_options_are_text_numbers_flags_and_credentials() -> None:
         ({"path": "/t", "versonAsOf": "1"}, "an option cannot be 'versonasof'."),
         ({"versionAsOf": "1", "timestampAsOf": "2024"}, "timestampAsOf cannot be '2024'."),
         ({"startingVersion": "1", "startingTimestamp": "2024"}, "startingTimestamp cannot be '2024'."),
+        ({"paths": '["/a","/b"]'}, 'path cannot be \'["/a","/b"]\'.'),
+        ({"owner": "me", "provider": "widen", "path": "file:/t"}, "USING cannot be 'widen'."),
     ],
 )
 def test_unknown_and_contradicting_options_are_refused(given: dict[str, str], message: str) -> None:

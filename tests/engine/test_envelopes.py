@@ -138,6 +138,64 @@ def test_events_without_a_position_say_what_is_missing(
     assert kept["reason"].startswith("the event has no position: the fields of its source that order it")
 
 
+OPERATIONS: dict[str, tuple[str, Any, Any]] = {
+    "metadata.operation": ("metadata.operation", "insert", "delete"),
+    "change_type": ("change_type", "insert", "delete"),
+    "op type": ("op type", "i", "it's gone"),
+    "m.op type": ("m.`op type`", "i", "d"),
+    "file_metadata.a;b": ("metadata.`a;b`.`c d`", "i", "d"),
+    "integers": ("op", 1, 3),
+    "integers below": ("commit_version.op", 1, -3),
+}
+
+
+ON_SPARK = ("metadata.operation", "m.op type", "integers")
+"""The others are spelled by the same function."""
+
+
+@pytest.mark.parametrize(
+    ("case", "engine"), [*((each, "local") for each in OPERATIONS), *((each, "spark") for each in ON_SPARK)]
+)
+@pytest.mark.parametrize("format", ["delta", "iceberg"])
+def test_operations_below_any_name(spark: SparkSession, tmp_path: Path, case: str, format: str, engine: str) -> None:
+    op, writes, deletes = OPERATIONS[case]
+    into, catalog = ("s.t", str(tmp_path / "c.db")) if format == "iceberg" else (str(tmp_path / "t"), None)
+
+    def event(at: int, key: int, operation: Any) -> dict[str, Any]:
+        found: dict[str, Any] = {"data": {"id": key, "at": at}}
+        *above, last = (name.strip("`") for name in op.split("."))
+        inner = found
+        for name in above:
+            inner = inner.setdefault(name, {})
+        return found if inner.setdefault(last, operation) else {}
+
+    words: dict[str, Any] = {"key": ["id"], "sequence_by": "at", "verify": True, "engine": engine, "catalog": catalog}
+    words |= {
+        "envelope": {"after": "data", "op": op, "deletes": [deletes]},
+        "spark": spark if engine == "spark" else None,
+    }
+    first = widen.ingest(source(tmp_path, "1", [event(1, key, writes) for key in (1, 2, 3)]), into, **words)
+    second = widen.ingest(
+        source(tmp_path, "2", [event(2, 1, deletes), event(2, 3, writes), event(0, 2, deletes)]), into, **words
+    )
+    for done, counts in (
+        (first, "3 inserted, 0 updated, 0 deleted, 0 late"),
+        (second, "0 inserted, 1 updated, 1 deleted, 1 late"),
+    ):
+        assert str(done.keys) == counts
+        assert done.verification is not None
+        assert done.verification.is_clean, done.verification
+
+
+def test_operations_are_of_one_type(tmp_path: Path) -> None:
+    envelope = {"after": "data", "op": "op", "upserts": ["i"], "deletes": [3]}
+    with pytest.raises(InvalidOption, match="all texts, or all integers"):
+        widen.ingest(source(tmp_path, "1", []), str(tmp_path / "t"), envelope=envelope, key=["id"])
+    words: dict[str, Any] = {"envelope": {**envelope, "upserts": [1]}, "key": ["id"], "engine": "local"}
+    with pytest.raises(InvalidOption, match="No text of the batch is a record"):
+        widen.ingest(source(tmp_path, "2", [{"op": "3", "data": {"id": 1}}]), str(tmp_path / "t"), **words)
+
+
 def test_documents_of_mongodb_and_their_deletions(spark: SparkSession, tmp_path: Path) -> None:
     table, words = str(tmp_path / "t"), {"envelope": "debezium", "key": ["_id.$numberLong"], "spark": spark}
     loaded = widen.ingest(source(tmp_path, "1", MONGODB), table, verify=True, **words)

@@ -32,7 +32,7 @@ from widen.evolution.policy import (
     parse_source,
     parse_unit,
 )
-from widen.json.envelope import ENVELOPES, POSITION, UNCHANGED, Envelope
+from widen.json.envelope import ENVELOPES, POSITION, UNCHANGED, Envelope, Operation
 from widen.json.observation import Observation, RecordPosition, position_text
 from widen.model.column_path import Path, fold_path, format_path
 from widen.model.display import did_you_mean
@@ -239,7 +239,9 @@ def _parse_envelope(place: str, value: Any) -> Envelope:
         expected = f"Must be {SETTINGS['envelope']}; after, op and deletes are required."
         raise InvalidOption(option=place, value=value, expected=expected)
     rows = [_parse_name(f"{place}.{name}", value.get(name, value["after"])) for name in ("after", "before")]
-    upserts, deletes, truncates = (_parse_words(f"{place}.{name}", value.get(name, [])) for name in _OPERATIONS)
+    upserts, deletes, truncates = (_parse_operations(f"{place}.{name}", value.get(name, [])) for name in _OPERATIONS)
+    if len({type(each) for each in (*upserts, *deletes, *truncates)}) > 1:
+        raise InvalidOption(option=place, value=value, expected="Operations must be all texts, or all integers.")
     op = parse_source(f"{place}.op", value["op"])
     payload = parse_source(f"{place}.payload", value["payload"]) if "payload" in value else ()
     unavailable = _parse_placeholders(place, value.get("unavailable", ()))
@@ -275,10 +277,14 @@ def _parse_name(place: str, value: object) -> str:
     return path[0]
 
 
-def _parse_words(place: str, value: object) -> frozenset[str]:
-    if not isinstance(value, (list, tuple)) or not all(isinstance(each, str) for each in value):
-        raise InvalidOption(option=place, value=value, expected="Must be a list of operations.")
+def _parse_operations(place: str, value: object) -> frozenset[Operation]:
+    if not isinstance(value, (list, tuple)) or not all(map(_is_operation, value)):
+        raise InvalidOption(option=place, value=value, expected="Must be a list of operations: texts, or integers.")
     return frozenset(value)
+
+
+def _is_operation(value: object) -> bool:
+    return isinstance(value, str) or (type(value) is int and abs(value) < 10**18)
 
 
 def _parse_sources(place: str, value: Any) -> frozenset[Path]:
@@ -472,9 +478,17 @@ def parse_keys(arguments: Mapping[str, Any], policy: Policy) -> KeyRules | None:
 def _rules_of(envelope: Envelope) -> dict[str, str]:
     """Return the rules that an envelope itself gives: which record deletes, and which one is newer."""
     column = ".".join(map(quote_name, envelope.op_column))
-    deletes = ", ".join("'" + each.replace("\\", "\\\\").replace("'", "\\'") + "'" for each in sorted(envelope.deletes))
+    deletes = ", ".join(map(_to_sql, sorted(envelope.deletes, key=str)))
     rules = {"delete_when": f"{column} IN ({deletes})"} if deletes else {}
     return {**rules, "sequence_by": POSITION} if envelope.has_position else rules
+
+
+def _to_sql(operation: Operation) -> str:
+    if isinstance(operation, int):
+        return str(operation)
+    if "'" in operation and not {'"', "\\"} & {*operation}:
+        return f'"{operation}"'  # an escape needs Spark
+    return "'" + operation.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 _KEY_OPTIONS = ("key", "sequence_by", "delete_when", "missing", "history")

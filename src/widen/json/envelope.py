@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import md5
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import UUID
 
 import msgspec
@@ -85,6 +85,9 @@ SNAPSHOT = "(snapshot)"
 """What the position of a row begins with that a snapshot has read without a position: it sorts before every other."""
 
 
+Operation: TypeAlias = str | int
+
+
 @dataclass(frozen=True, slots=True)
 class Envelope:
     """Where a document has what.
@@ -96,7 +99,7 @@ class Envelope:
         after: That with the row after it.
         op: The path to the operation, within the envelope.
         upserts: The operations that write a row; empty for all others.
-        deletes: Those that delete it.
+        deletes: Those that delete it. Operations are all texts or all integers.
         truncates: Those that delete all rows, which refuse the batch.
         has_position: Whether the records get the field `POSITION`, from the field `source` of the envelope.
         unavailable: The texts that stand for a value that the change left as it was; see `unavailable_values`.
@@ -107,9 +110,9 @@ class Envelope:
     before: str = "before"
     after: str = "after"
     op: tuple[str, ...] = ("op",)
-    upserts: frozenset[str] = frozenset()
-    deletes: frozenset[str] = frozenset()
-    truncates: frozenset[str] = frozenset()
+    upserts: frozenset[Operation] = frozenset()
+    deletes: frozenset[Operation] = frozenset()
+    truncates: frozenset[Operation] = frozenset()
     has_position: bool = False
     unavailable: tuple[str, ...] = ()
 
@@ -117,6 +120,11 @@ class Envelope:
     def op_column(self) -> tuple[str, ...]:
         """The path to the operation in the records."""
         return (PREFIX + self.op[0], *self.op[1:])
+
+    @property
+    def has_integers(self) -> bool:
+        """Whether operations are integers."""
+        return any(isinstance(each, int) for each in self.deletes | self.upserts | self.truncates)
 
 
 DEBEZIUM = Envelope(
@@ -157,6 +165,7 @@ class EnvelopeReader:
 
     def __init__(self, envelope: Envelope) -> None:
         self._envelope = envelope
+        self._op_type = int if envelope.has_integers else str
         self.unavailable = Counter[str]()
         """How many values of each field the source did not send."""
         values = [value for each in envelope.unavailable for value in unavailable_values(each)]
@@ -235,13 +244,14 @@ class EnvelopeReader:
         kept = (msgspec.json.encode(name) + b":" + bytes(raw) for name, raw in fields.items() if name not in unchanged)
         return b"{" + b",".join(kept) + b"}", unchanged
 
-    def _op(self, fields: dict[str, msgspec.Raw]) -> str:
+    def _op(self, fields: dict[str, msgspec.Raw]) -> Operation:
         *above, last = self._envelope.op
         for name in above:
             fields = _to_fields(fields.get(name), name)
         op = None if last not in fields else msgspec.json.decode(fields[last])
-        if not isinstance(op, str):
-            raise _NotAnEnvelopeError(f"not an envelope: it has no operation in {'.'.join(self._envelope.op)}")
+        if type(op) is not self._op_type:
+            kind = "integer" if self._op_type is int else "operation"
+            raise _NotAnEnvelopeError(f"not an envelope: it has no {kind} in {'.'.join(self._envelope.op)}")
         return op
 
 
@@ -283,7 +293,7 @@ def _compact(raw: msgspec.Raw) -> bytes:
 _MAX_UNAVAILABLE = 4_096
 
 
-def _to_row(raw: msgspec.Raw | None, name: str, op: str) -> bytes:
+def _to_row(raw: msgspec.Raw | None, name: str, op: Operation) -> bytes:
     """Return the row in a field as the text of an object; MongoDB's connector writes it as a string."""
     row = b"null" if raw is None else bytes(raw)
     if row[:1] == b'"':
@@ -304,7 +314,7 @@ def _ensure_distinct(row: bytes, added: Mapping[str, bytes]) -> None:
             raise _NotAnEnvelopeError(f"the row has a field {both[0]}, which is the name of a field of the envelope")
 
 
-def read_position(fields: Mapping[str, msgspec.Raw], op: str) -> str | None:
+def read_position(fields: Mapping[str, msgspec.Raw], op: Operation) -> str | None:
     """Return the position of a change in the log of its database, as a text; None if the envelope has none.
 
     A row of a snapshot without a position gets one that is before all changes.

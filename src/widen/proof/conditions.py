@@ -194,7 +194,7 @@ def _column(names: Sequence[str], schema: StructType) -> _Operand:
     has_texts = False
     for name in names:
         fields = found.fields if isinstance(found, StructType) else ()
-        field = next((each for each in fields if is_same_name(each.name, name)), None)
+        field = _named(fields, name)
         others = [] if field is None else _beside(field, fields)
         if field is None or not all(map(_is_plain, (field, *others))):
             _refuse()
@@ -225,6 +225,13 @@ def _column(names: Sequence[str], schema: StructType) -> _Operand:
         _refuse()
     convert = _READERS[name]
     return _Operand(name, read)
+
+
+def _named(fields: Sequence[Field], name: str) -> Field | None:
+    """Return the column of a field of the source, which may have another name, or else the column of that name."""
+    exact = [each for each in fields if source_key(each) == name]
+    spelled = [each for each in fields if is_same_name(each.name, name)]
+    return next(iter((*exact, *spelled, *(each for each in fields if is_same_name(source_key(each), name)))), None)
 
 
 def _beside(field: Field, fields: Sequence[Field]) -> list[Field]:

@@ -572,7 +572,14 @@ def read_envelopes(text: bytes, envelope: Envelope) -> Iterator[dict[str, Json] 
 
 def is_row_of(envelope: Envelope, record: Mapping[str, Json]) -> bool:
     """Return whether a record is the row of an envelope, which has its operation, and not a document without one."""
-    return isinstance(_at(record, envelope.op_column), str)
+    return _operation(_at(record, envelope.op_column), envelope) is not None
+
+
+def _operation(value: Json, envelope: Envelope) -> str | int | None:
+    """Return an operation; None for a value that is none."""
+    if envelope.has_integers:
+        return int(value) if isinstance(value, NumberToken) and re.fullmatch("-?[0-9]{1,18}", value) else None
+    return value if type(value) is str else None
 
 
 _REFUSED: dict[str, Json] = {}
@@ -588,8 +595,8 @@ def _row_of(document: Mapping[str, Json], envelope: Envelope) -> dict[str, Json]
                 return None
             if not isinstance(event, dict):
                 return _REFUSED
-    op = _at(event, envelope.op)
-    if type(op) is not str or (op not in envelope.deletes and envelope.upserts and op not in envelope.upserts):
+    op = _operation(_at(event, envelope.op), envelope)
+    if op is None or (op not in envelope.deletes and envelope.upserts and op not in envelope.upserts):
         return _REFUSED
     state = event.get(envelope.before if op in envelope.deletes else envelope.after)
     if type(state) is str:
@@ -652,7 +659,7 @@ def _at(value: Json, path: Sequence[str]) -> Json:
     return value
 
 
-def _position(event: Mapping[str, Json], op: str) -> str | None:
+def _position(event: Mapping[str, Json], op: str | int) -> str | None:
     found = event.get("source")
     source: Mapping[str, Json] = found if isinstance(found, dict) else {}
     database = _word(source, "connector")

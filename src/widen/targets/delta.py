@@ -455,8 +455,8 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
                 return here
             require_spark(spark, "only it decides what these records do to the rows of their keys")
         written = self._written_rows(spark, result)
-        if rules.delete_when is not None:
-            ensure_deterministic_condition(written, rules.delete_when)
+        if (condition := rules.deletes(schema)) is not None:
+            ensure_deterministic_condition(written, condition)
         here = self._merge_here(spark, result, lists, staged)
         if here is not None:
             return here

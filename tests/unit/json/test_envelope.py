@@ -301,6 +301,18 @@ def test_another_shape_by_its_paths() -> None:
     assert rows(json.dumps(delete), dms) == [({"id": 1, "_metadata": {"operation": "delete"}}, "")]
 
 
+def test_operations_may_be_integers() -> None:
+    own = Envelope("op", (), "data", "data", ("op",), frozenset({1, 2}), frozenset({3}))
+    assert rows('{"op": 3, "data": {"id": 1}}', own) == [({"id": 1, "_op": 3}, "")]
+    assert rows('{"op": -0, "data": {"id": 1}}', own)[0][1] == "operation 0 does not change a row"
+    for op in ('"3"', "true", "3.0", "null", "[3]", str(10**30)):
+        text = f'{{"op": {op}, "data": {{"id": 1}}}}'
+        assert rows(text, own) in (
+            [(text, "not an envelope: it has no integer in op")],
+            [(text, f"operation {op} does not change a row")],
+        )
+
+
 PLACEHOLDER = "__debezium_unavailable_value"
 BASE64 = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="
 HEX = "5f5f646562657a69756d5f756e617661696c61626c655f76616c7565"

@@ -8,7 +8,8 @@ Source: docs/guide/keys.md
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
@@ -43,7 +44,7 @@ from widen.model.types import (
     is_same_name,
     quote_name,
 )
-from widen.schema.source_metadata import source_key
+from widen.schema.source_metadata import role_of, source_key
 from widen.spark.dml.replaced_rows import KEY
 from widen.spark.errors import translate_spark_errors
 from widen.spark.expression import join_columns
@@ -72,8 +73,8 @@ class KeyRules:
     Args:
         key: The fields that identify a row.
         sequence_by: The field that tells which of two records of a key is newer; without it, the last batch wins.
-        delete_when: The condition of records that delete the row of their key, in Spark SQL over the columns of the
-            table.
+        delete_when: The condition of records that delete the row of their key, in Spark SQL over the fields of the
+            source, or the columns of the table; see `deletes`.
         keeps_missing: Whether fields that a record lacks keep the values that the row has; else they become null.
         history: Whether the table keeps every version of a row, with the columns of `VERSION_FIELDS`.
         has_unchanged: Whether records name the fields that a change has left as they were, in the field
@@ -127,6 +128,15 @@ class KeyRules:
         order = self.sequence_by and spelled.get(fold_path(self.sequence_by), self.sequence_by)
         return replace(self, key=key, sequence_by=order)
 
+    def deletes(self, schema: StructType) -> str | None:
+        """Return the condition of deletions over the columns of a table; None if nothing deletes.
+
+        The name of a field is not always that of its column: ``_metadata`` and ``op type`` cannot be columns.
+        """
+        if self.delete_when is None:
+            return None
+        return _NAMES.sub(lambda match: _spell_names(match, schema), self.delete_when)
+
     def to_property(self) -> str:
         """Return the rules as the table records them."""
         value = {
@@ -154,6 +164,36 @@ class KeyRules:
         except (msgspec.DecodeError, KeyError, TypeError, AttributeError) as error:
             expected = "Must be what an ingestion by key has written; unset the property to ingest without keys."
             raise InvalidOption(option=PROPERTY, value=text, expected=expected) from error
+
+
+_NAME = r"(?:`(?:[^`]|``)+`|[^\W\d]\w*)"
+_NAMES = re.compile(
+    rf"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|--[^\n]*|/\*.*?\*/|(?P<names>{_NAME}(?:\s*\.\s*{_NAME})*)(?!\s*\()""",
+    re.DOTALL,
+)
+"""Texts and comments of a condition, which stay as they are, and the names of columns; functions are no columns."""
+
+
+def _spell_names(match: re.Match[str], schema: StructType) -> str:
+    if match["names"] is None:
+        return match[0]
+    spelled, level = [], schema.fields
+    for name in re.findall(_NAME, match["names"]):
+        field = _find_field(level, name[1:-1].replace("``", "`") if name[0] == "`" else name)
+        is_same = field is None or is_same_name(field.name, name.strip("`"))
+        spelled.append(name if field is None or is_same else quote_name(field.name))
+        level = field.type.fields if field is not None and isinstance(field.type, StructType) else ()
+    return ".".join(spelled)
+
+
+def _find_field(fields: Sequence[Field], name: str) -> Field | None:
+    """Return the first column of a field of the source, or else the column of a name, in any case."""
+    tests: tuple[Callable[[Field], bool], ...] = (
+        lambda each: source_key(each) == name,
+        lambda each: is_same_name(each.name, name),
+        lambda each: is_same_name(source_key(each), name),
+    )
+    return next((each for test in tests for each in fields if test(each)), None)
 
 
 def parse_key_rules(
@@ -530,6 +570,8 @@ def ensure_rules_apply(schema: StructType, rules: KeyRules) -> None:
         OptionMissing: no event of an envelope has a position.
     """
     expected = "Neither the table nor the batch has scalar values in this field."
+    if all(role_of(field) is not None for field in schema):
+        expected = "No text of the batch is a record. Check its format, and the fields of its envelope if it has one."
     for path in rules.key:
         if not any(is_key_type(data_type) for data_type, _ in find_places(schema, path)):
             if "," in path[0]:
@@ -561,9 +603,9 @@ def with_order(rows: DataFrame, schema: StructType, rules: KeyRules) -> DataFram
     text = key_text(schema, rules)
     assert text is not None
     number, words = sequence(schema, rules)
-    is_delete = F.lit(False)
-    if rules.delete_when is not None:
-        is_delete = F.coalesce(F.expr(rules.delete_when).cast("boolean"), F.lit(False))
+    is_delete, condition = F.lit(False), rules.deletes(schema)
+    if condition is not None:
+        is_delete = F.coalesce(F.expr(condition).cast("boolean"), F.lit(False))
     return rows.select(
         "*",
         text.alias(KEY_TEXT),

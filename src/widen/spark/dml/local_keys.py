@@ -217,7 +217,8 @@ def _plan(table: KeyedTable, rules: KeyRules) -> _Plan | None:
         return None
     if rules.history and (until is None or order is None or (until.data_type == STRING) != (order.data_type == STRING)):
         return None
-    deletes = None if rules.delete_when is None else parse_predicate(rules.delete_when, schema)
+    condition = rules.deletes(schema)
+    deletes = None if condition is None else parse_predicate(condition, schema)
     if deletes is not None:
         ensure_exact(deletes)
     places = [place for each in (*keys, order, until) if each is not None for place in each.places]

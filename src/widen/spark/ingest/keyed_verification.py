@@ -200,7 +200,7 @@ class KeyedProof:
 
         Spark's own reader of JSON then reads the columns of the condition.
         """
-        condition = self.rules.delete_when
+        condition = self.rules.deletes(self.schema)
         is_known = F.col(_FLAG) == F.lit(1)
         if condition is None or not records.where(F.col(_FLAG) == F.lit(UNDECIDED)).head(1):
             return records.withColumn(IS_DELETE, is_known)

@@ -19,8 +19,8 @@ WITH_JAVA = JAVA_HOME="$$($(PYTHON) tools/java.py)" && export JAVA_HOME && expor
 PYTEST    = $(WITH_JAVA) $(RUN) -m pytest -p no:cacheprovider
 CARGO    ?= cargo
 IN_CRATE = CARGO_TARGET_DIR=$(CURDIR)/$(WORK)/cargo
-# Each process starts a Spark of its own, about 2 GB.
-PARALLEL  = -n $(JOBS) --dist worksteal
+# Each process starts a Spark of its own, about 2 GB. A test that hangs fails, and names itself.
+PARALLEL  = -n $(JOBS) --dist worksteal --timeout 900
 
 .PHONY: help demo demo-iceberg test test-fast simulate lint wheel interop bench matrix real real-data setup lock clean fuzz
 .DELETE_ON_ERROR:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import faulthandler
 import importlib
 import json
 import os
@@ -39,6 +40,9 @@ CALLS: Mapping[str, tuple[int, ...]] = {
     "stat": (errno.EACCES, errno.EIO, errno.ESTALE),
 }
 """The calls that fail, and with which errors."""
+
+HANGS_AFTER = 300
+"""After how many seconds a command counts as one that hangs; it takes about one."""
 
 MAY_BE_COMMITTED = "WIDEN_COMMIT_UNKNOWN", "WIDEN_SNAPSHOT_UNKNOWN"
 """The codes of errors after which the user has to look before the command is repeated."""
@@ -183,6 +187,7 @@ class Trials:
             _, status = os.waitpid(child, 0)
             return os.waitstatus_to_exitcode(status)
         code = 99
+        faulthandler.dump_traceback_later(HANGS_AFTER, exit=True)
         try:
             os.chdir(self.work)
             code = run()
@@ -252,7 +257,7 @@ def judge(trials: Trials, operation: Operation, fault: tuple[str, int, int, int]
     """Run an operation with a fault, and return what is wrong."""
     code, text, _ = trials.call(operation.command, fault)
     wrong = []
-    if "Traceback" in text or "WIDEN_INTERNAL" in text or code not in (0, 1):
+    if any(word in text for word in ("Traceback", "WIDEN_INTERNAL", "Timeout (")) or code not in (0, 1):
         wrong.append(f"exit code {code}: {text[-700:]}")
     now = trials.rows(operation)
     table = operation.tables[0]

@@ -87,7 +87,7 @@ def test_the_record_is_corrupt_and_the_others_are_loaded(tmp_path: Path, engine:
         assert (done.records, done.corrupt) == (5, 2)
     assert widen.Table(str(tmp_path / "table")).to_arrow().num_rows == 14
     found = corrupt(tmp_path / "table")
-    reason = " (a text of it is not UTF-8)"
+    reason = " (not a Parquet record: a text is not UTF-8)"
     assert set(found) == {f"a.parquet:4{reason}", f"a.parquet:6{reason}"}
     assert all(BAD in text for text in found.values())
     record = json.loads(found[f"a.parquet:4{reason}"].decode("latin-1"))
@@ -123,7 +123,19 @@ def test_rows_of_a_frame(spark: SparkSession, tmp_path: Path) -> None:
     frame = spark.sql("SELECT 1 AS id, CAST(X'4772f6' AS string) AS v UNION ALL SELECT 2, 'x'")
     done = load(frame, tmp_path / "table")
     assert (done.records, done.corrupt) == (1, 1)
-    assert b"Gr\xf6" in next(iter(corrupt(tmp_path / "table").values()))
+    [(place, text)] = corrupt(tmp_path / "table").items()
+    assert b"Gr\xf6" in text
+    assert place.endswith("(not a DataFrame record: a text is not UTF-8)")
+
+
+def test_the_reason_names_the_format(spark: SparkSession, tmp_path: Path) -> None:
+    frame = spark.sql("SELECT 1 AS id, CAST(X'4772f6' AS string) AS v UNION ALL SELECT 2, 'x'")
+    frame.coalesce(1).write.orc(str(tmp_path / "files"))
+    done = load(str(tmp_path / "files"), tmp_path / "table")
+    assert (done.records, done.corrupt) == (1, 1)
+    assert done.corrupt_reason == "not an ORC record: a text is not UTF-8"
+    [place] = corrupt(tmp_path / "table")
+    assert place.endswith(" (not an ORC record: a text is not UTF-8)")
 
 
 def test_tasks_that_copy_columns_check_them(spark: SparkSession, tmp_path: Path) -> None:

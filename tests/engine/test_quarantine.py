@@ -36,7 +36,7 @@ QUARANTINED_RECORDS = {
         'amount: "9" is not of type int, and column amount is referenced by the constraint positive'
     ),
     '{"id":6,"p":2,"amount":-5}': "The constraint positive (amount > 0) is not true",
-    "nothing": "not a record",
+    "nothing": "not a JSON record: expecting value at character 1",
 }
 
 

@@ -345,7 +345,8 @@ def test_d1_a_field_that_is_pinned_to_text_stays_one_column(form: TextForm, valu
 def test_d11_what_is_no_record_is_kept_whole_with_file_and_position() -> None:
     plan, rows = take(SPLIT, ['{"a":1}', '{"a":1,"a":2}'])
     assert columns(plan.schema) == ["a:long", "_corrupt_record:string", "_corrupt_at:string"]
-    assert rows == [{"a": 1}, {"_corrupt_record": '{"a":1,"a":2}', "_corrupt_at": "f:2"}]
+    why = "not a JSON record: the key 'a' appears twice in one object"
+    assert rows == [{"a": 1}, {"_corrupt_record": '{"a":1,"a":2}', "_corrupt_at": f"f:2 ({why})"}]
 
 
 GUARDED = Policy(

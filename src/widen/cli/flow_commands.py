@@ -171,7 +171,8 @@ def _parts(batch: FlowBatch) -> Iterator[RenderableType]:
         return
     assert result.version is not None
     yield terminal.version_line(result.version, batch.into)
-    written = text_format.written_text(result.records, result.files, result.size_bytes, result.corrupt)
+    counts = result.records, result.files, result.size_bytes, result.corrupt
+    written = text_format.written_text(*counts, result.corrupt_reason)
     yield Text(f"  {written}, from {span} of {batch.source}")
     yield from terminal.plan_parts(result.plan)
 

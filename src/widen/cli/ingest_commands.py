@@ -570,10 +570,8 @@ def _result_parts(result: IngestResult, into: str) -> Iterator[RenderableType]:
 
     assert result.version is not None
     yield terminal.version_line(result.version, into)
-    yield Text(
-        "  "
-        + text_format.written_text(result.records, result.files, result.size_bytes, result.corrupt, result.not_objects)
-    )
+    counts = result.records, result.files, result.size_bytes, result.corrupt
+    yield Text(f"  {text_format.written_text(*counts, result.corrupt_reason, result.not_objects)}")
     if result.keys is not None:
         yield Text(f"  {result.keys}")
     if result.multi_line is not None:

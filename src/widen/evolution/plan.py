@@ -53,6 +53,10 @@ CORRUPT_TEXTS = "numCorruptTexts"
 only if the column for these texts is among the first ones of the table."""
 
 
+CORRUPT_REASON = "firstCorrupt"
+"""The parameter of a commit with the reason why the first of these texts is corrupt."""
+
+
 class Grade(str, Enum):
     """How much a change affects readers of the table."""
 

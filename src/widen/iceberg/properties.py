@@ -54,6 +54,7 @@ EVENT_FILE = "widen.event-file"
 """Snapshot summary: the file with the whole list of events, below the location of the table, if it was cut."""
 
 RECORDS, QUARANTINED, CORRUPT = "widen.records", "widen.quarantined-records", "widen.corrupt-texts"
+CORRUPT_REASON = "widen.first-corrupt"
 ROUNDED = "widen.rounded-values"
 """Snapshot summary: the numbers of records written and quarantined, and of texts that are not records."""
 
@@ -225,7 +226,15 @@ def last_interval(properties: Mapping[str, str], app_id: str, branch: str | None
 
 
 def report_summary(
-    mode: str, plan_hash: str, events: list[Any], *, records: int, quarantined: int, corrupt: int, rounded: int = 0
+    mode: str,
+    plan_hash: str,
+    events: list[Any],
+    *,
+    records: int,
+    quarantined: int,
+    corrupt: int,
+    corrupt_reason: str = "",
+    rounded: int = 0,
 ) -> dict[str, str]:
     """Return the report of an interval for the snapshot summary.
 
@@ -247,6 +256,7 @@ def report_summary(
     if events:
         summary |= {EVENTS: _encode(kept).decode(), EVENT_COUNT: str(len(events))}
     counts = {QUARANTINED: quarantined, CORRUPT: corrupt, ROUNDED: rounded}
+    summary |= {CORRUPT_REASON: corrupt_reason} if corrupt else {}
     return summary | {key: str(number) for key, number in counts.items() if number}
 
 

@@ -451,14 +451,19 @@ def ensure_has_records(batch: Batch, written: WrittenBatch) -> None:
     if batch.bad_files and not batch.files:
         raise SourceError(source=batch.name, reason=f"no file can be read: {batch.bad_files[0]}", fix=_RESTORE)
     if not seen.records and not seen.quarantined:
-        reason, fix = (_NO_RECORD_LINE, _CHECK_FORMAT) if seen.corrupt else (_NO_RECORDS, fix)
+        reason, fix = (_no_record_line(seen), _CHECK_FORMAT) if seen.corrupt else (_NO_RECORDS, fix)
     elif not written.plan.schema.fields and not written.plan.refused:
         reason = "no field of its records has a value yet"
     if reason:
         raise SourceError(source=batch.name, reason=reason, fix=fix)
 
 
-_NO_RECORDS, _NO_RECORD_LINE = "it has no records", "none of its lines is a record in UTF-8"
+def _no_record_line(seen: Observation) -> str:
+    first = "" if seen.first_corrupt is None else f"; the first is {seen.corrupt_reason}"
+    return f"none of its lines is a record{first}"
+
+
+_NO_RECORDS = "it has no records"
 _CHECK_FORMAT = (
     "Nothing was written. Check the format of the source; for CSV also the options sep and encoding. "
     "JSON has neither NaN nor Infinity."
@@ -760,6 +765,7 @@ def _build_result(batch: Batch, written: WrittenBatch, request: BatchRequest) ->
         written.plan,
         records=result.seen.records,
         corrupt=result.seen.corrupt,
+        corrupt_reason=result.seen.corrupt_reason,
         not_objects=result.seen.not_objects,
         multi_line=_find_multi_line(batch, result.seen),
         files=len(result.files),

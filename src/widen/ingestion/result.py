@@ -29,6 +29,7 @@ class IngestResult:
         plan: The changes that it brought.
         records: The records written.
         corrupt: The lines that are not records, kept in the corrupt-record column.
+        corrupt_reason: Which kind of record the first of these lines is not, and why; empty if there are none.
         not_objects: How many of these lines are JSON, but not an object, such as ``5`` or ``[1]``.
         multi_line: The position of the first line of a large file that begins a record and does not end it: the file
             needs the option ``multiLine``. None if there is none.
@@ -51,6 +52,7 @@ class IngestResult:
     _: KW_ONLY
     records: int = 0
     corrupt: int = 0
+    corrupt_reason: str = ""
     not_objects: int = 0
     multi_line: str | None = None
     files: int = 0
@@ -96,6 +98,7 @@ class IngestResult:
         plan, multi_line = self.plan.to_value(), {} if self.multi_line is None else {"multiLine": self.multi_line}
         files = {"leftOut": list(self.left_out), "badFiles": plan["badFiles"], "sourceFiles": self.compared.to_value()}
         keys = {} if self.keys is None else {"keys": self.keys.to_value()}
+        keys |= {"corruptReason": self.corrupt_reason} if self.corrupt else {}
         keys |= {"unavailableValues": dict(self.unavailable)} if self.unavailable else {}
         return {"version": self.version, **number, **numbers, **keys, **multi_line, **files, "plan": plan, **proof}
 

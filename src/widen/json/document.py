@@ -68,6 +68,16 @@ class InvalidJson:
     reason: str
 
 
+def not_a_record(kind: str, why: str) -> str:
+    """Return why a text is corrupt: which kind of record it is not, and why not.
+
+    Example:
+        >>> not_a_record("Avro", "a text is not UTF-8")
+        'not an Avro record: a text is not UTF-8'
+    """
+    return f"not {'an' if kind[0] in 'AO' else 'a'} {kind} record: {why}"
+
+
 JsonDocument: TypeAlias = Any
 """A dict, list, str, JsonNumber, JsonText, bool or None; the items of dicts and lists are documents too.
 
@@ -113,7 +123,10 @@ def parse_document(data: bytes, above: int = 0) -> JsonDocument | InvalidJson:
         return InvalidJson("it has half of a surrogate pair")
     except RecursionError:
         return InvalidJson(_TOO_DEEP)
-    except (json.JSONDecodeError, _RejectedError) as error:
+    except json.JSONDecodeError as error:
+        what = error.msg.rstrip(": ").removesuffix(" at")
+        return InvalidJson(f"{what[0].lower()}{what[1:]} at character {error.pos + 1}")
+    except _RejectedError as error:
         return InvalidJson(str(error))
     return document
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from widen.evolution.plan import CORRUPT_REASON
 from widen.evolution.schema_changes import ColumnChange, schema_changes
 from widen.iceberg import properties as names
 from widen.iceberg.catalog import open_store
@@ -39,7 +40,12 @@ METADATA = "metadata of the table"
 """Where the numbers of the report are from."""
 
 _DELETES = "total-position-deletes"
-_PARAMETERS = {"mode": names.MODE, "queryId": names.APP_ID, "epochId": names.INTERVAL}
+_PARAMETERS = {
+    "mode": names.MODE,
+    "queryId": names.APP_ID,
+    "epochId": names.INTERVAL,
+    CORRUPT_REASON: names.CORRUPT_REASON,
+}
 """The parameters of a commit, as Delta's history names them, and their names in the summary of a snapshot."""
 
 

@@ -6,7 +6,7 @@ Source: docs/evolution-rules.md#report
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
@@ -27,7 +27,7 @@ from widen.report.table_report import (
     VersionTime,
 )
 from widen.report.text_format import count_noun, share_text
-from widen.schema.source_metadata import CORRUPT, RESCUED
+from widen.schema.source_metadata import CORRUPT, CORRUPT_AT, RESCUED
 
 QUARANTINE = "Quarantine"
 """The subject of the decision about records in the quarantine."""
@@ -206,7 +206,9 @@ def _lines_check(recent: Sequence[IntervalRecord]) -> Check:
     lines = records + corrupt
     share = share_text(corrupt / lines)
     rest = "is not a record" if corrupt == 1 else "are not records"
-    text = f"{corrupt:,} of {lines:,} lines ({share}) of the last {_loads(recent)} {rest}"
+    reason = next((each.corrupt_reason for each in reversed(recent) if each.corrupt_reason), "")
+    why = f"; the last load with one says: {reason}" if reason else ""
+    text = f"{corrupt:,} of {lines:,} lines ({share}) of the last {_loads(recent)} {rest}{why}"
     return Check("Readable lines", _corrupt_status(recent), text)
 
 
@@ -276,7 +278,7 @@ def _decisions(report: Report, loads: Sequence[IntervalRecord]) -> Iterator[Deci
         last_ms = newest_ms if column.last is None else column.last.time_ms
         has_texts = column.path[0] in _STORED_WHOLE and (column.values or column.written)
         if has_texts and not report.is_acknowledged(column.path[0], last_ms):
-            yield _stored_whole_decision(column, loads, table)
+            yield _stored_whole_decision(column, loads, table, {each.path[0] for each in report.columns})
     for stopped in report.stopped:
         if not report.is_acknowledged(format_path(stopped.source), stopped.last.time_ms):
             yield _stopped_decision(stopped, table)
@@ -345,11 +347,14 @@ def _quarantine_decisions(report: Report, loads: Sequence[IntervalRecord]) -> It
         yield Decision(QUARANTINE, f"{count_noun(quarantined_records, 'record')} quarantined", reason, status, hints)
 
 
-def _stored_whole_decision(column: ReportColumn, loads: Sequence[IntervalRecord], table: str) -> Decision:
+def _stored_whole_decision(
+    column: ReportColumn, loads: Sequence[IntervalRecord], table: str, names: Collection[str]
+) -> Decision:
     name = column.path[0]
     count = column.values or column.written or 0
     contents = f"{count:,} {_STORED_WHOLE[name][count != 1]}"
-    hint = CommandHint("To see them", f"widen read {table} --where '{name} IS NOT NULL' --select {name}")
+    columns = f"{name},{CORRUPT_AT}" if name == CORRUPT and CORRUPT_AT in names else name
+    hint = CommandHint("To see them", f"widen read {table} --where '{name} IS NOT NULL' --select {columns}")
     status = _corrupt_status(loads) if loads and name == CORRUPT else Status.WATCH
     return Decision(name, contents, f"{name} has {contents}.", status, (hint,))
 

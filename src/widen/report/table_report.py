@@ -13,6 +13,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
+from widen.evolution.plan import CORRUPT_REASON
 from widen.evolution.schema_changes import ROUTED, ChangeReason, ColumnChange
 from widen.log.commit_files import time_text
 from widen.model.acknowledgement import Acknowledgement
@@ -357,6 +358,11 @@ class IntervalRecord:
     def records(self) -> int | None:
         """How many records it wrote; None if the log does not record it."""
         return None if self.rows is None else max(0, self.rows - (self.corrupt or 0))
+
+    @property
+    def corrupt_reason(self) -> str:
+        """Why the first line that it kept whole is not a record; empty if the log does not record it."""
+        return str(self.parameters.get(CORRUPT_REASON, ""))
 
     @property
     def is_load(self) -> bool:

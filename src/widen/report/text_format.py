@@ -202,7 +202,7 @@ def interval_text(interval: IntervalRecord) -> list[str]:
     if interval.changed_rows:
         lines.append(", ".join(f"{word} {count_noun(rows, 'row')}" for word, rows in interval.changed_rows.items()))
     if interval.files and not (interval.changed_rows and interval.records is None):
-        lines.append(written_text(interval.records, interval.files, interval.size_bytes, interval.corrupt or 0))
+        lines.append(_written(interval))
     if interval.rounded:
         lines.append(f"{count_noun(interval.rounded, 'number')} rounded to double")
     summary = summarize_operation(interval.parameters, interval.operation)
@@ -210,18 +210,27 @@ def interval_text(interval: IntervalRecord) -> list[str]:
     return [*lines, *changes_text(interval.changes, is_first=interval.is_first)]
 
 
-def written_text(records: int | None, files: int, size_bytes: int, corrupt: int, not_objects: int = 0) -> str:
+def _written(interval: IntervalRecord) -> str:
+    counts = interval.records, interval.files, interval.size_bytes, interval.corrupt or 0
+    return written_text(*counts, interval.corrupt_reason)
+
+
+def written_text(
+    records: int | None, files: int, size_bytes: int, corrupt: int, reason: str = "", not_objects: int = 0
+) -> str:
     """Return a short text about the data that a commit wrote.
 
     Args:
         records: None if it is not known.
+        reason: Why the first of the corrupt lines is not a record; empty if that is not known.
         not_objects: How many of the corrupt lines are JSON.
     """
     what = count_noun(files, "file")
     if records is not None:
         what = f"{count_noun(records, 'record')} in {what}"
     text = f"wrote {what}, {size_text(size_bytes)}"
-    kept = f"{text}; {count_noun(corrupt, 'line')} kept whole: not a record"
+    first = ", the first" if reason and corrupt > 1 else ""
+    kept = f"{text}; {count_noun(corrupt, 'line')} kept whole{first}: {printable(reason) or 'not a record'}"
     return (kept + (f" ({not_objects:,} JSON, but not an object)" if not_objects else "")) if corrupt else text
 
 

@@ -6,6 +6,7 @@ Source: docs/evolution-rules.md#u14, #u16, #u17, #lattice, #d2, #d3, #d5, #d7, #
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, time, timedelta, timezone
@@ -15,6 +16,7 @@ from typing import Any, Final, TypeAlias
 from widen.evolution.policy import EpochUnit, FixedColumn, Numbers, Policy, Samples, build_field_rules, sample_formatter
 from widen.evolution.type_lattice import can_route, column_sort_key, is_boolean_as_number, is_epoch, rounded_kinds
 from widen.json.document import (
+    InvalidJson,
     JsonDocument,
     JsonNumber,
     MapEntries,
@@ -366,6 +368,9 @@ def _violations_inside(
 # Source: docs/evolution-rules.md#d11, #d13
 
 
+_QUOTED_KEY = re.compile("the key .*(?= appears twice)", re.DOTALL)
+
+
 class Redactor:
     """Hides values that the policy masks or excludes.
 
@@ -384,6 +389,10 @@ class Redactor:
             # Without fields, nothing says which part of the text is the masked value.
             return f"{MASK} {len(text)} bytes that may hold {self._redacted_paths}"
         return corrupt_bytes_to_text(text)
+
+    def redact_reason(self, invalid: InvalidJson) -> str:
+        """Return why a text is not JSON, without the keys that it quotes: a key of a map may be a hidden value."""
+        return _QUOTED_KEY.sub("a key", invalid.reason) if self._redacted_paths else invalid.reason
 
     def redact_record(self, record: dict[str, JsonDocument], text: bytes | None) -> str:
         """Return the text of a record as the table may keep it.

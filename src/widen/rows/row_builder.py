@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import msgspec
 
 from widen.evolution.policy import Policy, build_field_rules, field_names, respell_all, unseen_hidden_fields
-from widen.json.document import BOM, InvalidJson, JsonDocument, parse_document, split_text
+from widen.json.document import BOM, InvalidJson, JsonDocument, not_a_record, parse_document, split_text
 from widen.json.field_rules import (
     IS_CURRENT,
     VALID_FROM,
@@ -294,9 +294,13 @@ class RowBuilder:
         self._chunk.positions.extend(chunk.positions)
 
     def add_refused(self, texts: Sequence[bytes], positions: Sequence[RecordPosition], reasons: Sequence[str]) -> None:
-        """Add texts that are not records, whatever they look like."""
+        """Add texts that are not records, whatever they look like.
+
+        Args:
+            reasons: Why each is corrupt, as `not_a_record` says it.
+        """
         for text, at, reason in zip(texts, positions, reasons, strict=True):
-            self._rows.extend(self._corrupt_row(text, at, InvalidJson(reason), is_json=False))
+            self._rows.extend(self._corrupt_row(text, at, reason))
 
     def _search_hidden(self, texts: Sequence[bytes]) -> None:
         """Look for each hidden field until it is found once, if no column can show that the source has it."""
@@ -414,8 +418,8 @@ class RowBuilder:
         document = parse_document(text)
         match document:
             case dict() if self._policy.history is not None and not document.keys().isdisjoint(VERSION_FIELDS):
-                reason = f"it has a field {min(document.keys() & {*VERSION_FIELDS})}, which the history needs"
-                yield from self._corrupt_row(text, at, InvalidJson(reason), is_json=False)
+                name = min(document.keys() & {*VERSION_FIELDS})
+                yield from self._corrupt_row(text, at, f"it has a field {name}, which the history needs")
             case dict():
                 # The quarantine and the origin column keep the source's own bytes where a text is exactly one record.
                 whole = text if self._file_fields is None else None
@@ -428,27 +432,25 @@ class RowBuilder:
             case InvalidJson() | list() if (parts := split_text(text)) != [text]:
                 for part in parts:
                     yield from self._exact_rows(part, at)
+            case InvalidJson():
+                if not self._refuses_nulls and _BEGINS_RECORD.match(text):
+                    self.observation.unclosed = min(at, self.observation.unclosed or at)
+                yield from self._corrupt_row(text, at, not_a_record("JSON", self._redactor.redact_reason(document)))
             case _:
-                yield from self._corrupt_row(text, at, document)
+                self.observation.not_objects += not self._refuses_nulls
+                why = "it is neither an object nor an array of objects"
+                yield from self._corrupt_row(text, at, not_a_record("JSON", why))
 
-    def _corrupt_row(
-        self, text: bytes, at: RecordPosition, document: JsonDocument | InvalidJson, *, is_json: bool = True
-    ) -> Iterator[Row]:
+    def _corrupt_row(self, text: bytes, at: RecordPosition, reason: str) -> Iterator[Row]:
         kept = self._redactor.redact_corrupt(text)
         # The row of a corrupt text is null in all other columns, and a NOT NULL column refuses it.
         if self._refuses_nulls:
-            other_json = "it is neither an object nor an array of objects"
-            reason = document.reason if isinstance(document, InvalidJson) else other_json
-            yield from self._quarantined_records(kept, at, f"not a record: {reason}")
+            yield from self._quarantined_records(kept, at, reason)
             return
         self.observation.corrupt += 1
-        why = "" if is_json or not isinstance(document, InvalidJson) else document.reason
         if self.observation.first_corrupt is None or at < self.observation.first_corrupt:
-            self.observation.first_corrupt, self.observation.corrupt_reason = at, why
-        self.observation.not_objects += not isinstance(document, InvalidJson)
-        if is_json and _BEGINS_RECORD.match(text):
-            self.observation.unclosed = min(at, self.observation.unclosed or at)
-        values = {CORRUPT: kept, CORRUPT_AT: position_text(at) + (f" ({why})" if why else "")}
+            self.observation.first_corrupt, self.observation.corrupt_reason = at, reason
+        values = {CORRUPT: kept, CORRUPT_AT: f"{position_text(at)} ({reason})"}
         row = {self._roles[role]: value for role, value in values.items() if role in self._roles}
         row |= self._missing_cell(())
         yield row | self._origin_cell(kept, at) if self._has_origin(row) else row

@@ -28,7 +28,16 @@ from widen.errors import (
     VersionNotFound,
     WidenError,
 )
-from widen.evolution.plan import BAD_FILES, CORRUPT_TEXTS, QUARANTINED, REPLAY_PREFIX, ROUNDED, Plan, policy_properties
+from widen.evolution.plan import (
+    BAD_FILES,
+    CORRUPT_REASON,
+    CORRUPT_TEXTS,
+    QUARANTINED,
+    REPLAY_PREFIX,
+    ROUNDED,
+    Plan,
+    policy_properties,
+)
 from widen.evolution.policy import (
     FixedColumn,
     Mode,
@@ -38,6 +47,7 @@ from widen.evolution.policy import (
     read_names,
     with_time_fields,
 )
+from widen.json.observation import Observation
 from widen.log.commit import MAX_ATTEMPTS, Conflicted, Outcome, StagedFiles, commit, write_metrics
 from widen.log.commit_files import current_ms
 from widen.log.commit_outcome import discard, discard_folder
@@ -582,10 +592,10 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
     ) -> CommitResult:
         txns = [] if interval is None else [_to_txn(interval)]
         actions = [*self._actions_after(plan, result), *txns, *self.deleted, *_adds(result)]
-        operation, history = "WRITE", {**self._parameters(plan), **parameters}
+        operation, history = "WRITE", {**self._parameters(plan, result.seen), **parameters}
         if interval is not None:
             stream = {"queryId": interval.app_id, "epochId": str(interval.number)}
-            operation, history = "STREAMING UPDATE", {**self._parameters(plan), **stream, **parameters}
+            operation, history = "STREAMING UPDATE", {**self._parameters(plan, result.seen), **stream, **parameters}
         metrics, target = _metrics(plan, result), self.target
         removal = self._remove_rows(result)
         staged.add_folders(target.store, removal.folders)
@@ -647,11 +657,12 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
         # A commit can have only one metadata action.
         return others if metadata == self.target.logged_metadata else [metadata, *others]
 
-    def _parameters(self, plan: Plan) -> dict[str, object]:
+    def _parameters(self, plan: Plan, seen: Observation) -> dict[str, object]:
         """Return the parameters of every interval, for the history."""
         mode: dict[str, object] = {"mode": "Append", "partitionBy": list(self.configuration.partition_columns)}
         skipped = {"badFiles": plan.to_value()["badFiles"]} if plan.bad_files else {}
-        return {**mode, "evolve": self.target.policy.mode.value, "events": plan.logged_events(), **skipped}
+        corrupt = {CORRUPT_REASON: seen.corrupt_reason} if seen.corrupt else {}
+        return {**mode, "evolve": self.target.policy.mode.value, "events": plan.logged_events(), **skipped, **corrupt}
 
 
 def _delete_metrics(removal: ChangeResult) -> dict[str, int]:

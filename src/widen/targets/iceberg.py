@@ -789,6 +789,7 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
             records=seen.records,
             quarantined=seen.quarantined,
             corrupt=corrupt,
+            corrupt_reason=seen.corrupt_reason,
             rounded=plan.rounded_values,
         )
 

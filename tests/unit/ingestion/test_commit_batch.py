@@ -16,7 +16,10 @@ from widen.model.types import StructType
 @pytest.mark.parametrize(
     ("seen", "message"),
     [
-        (Observation(corrupt=3), "a.csv: none of its lines is a record in UTF-8"),
+        (
+            Observation(corrupt=3, first_corrupt=("a.csv", 1), corrupt_reason="not a CSV record: 1 field"),
+            "a.csv: none of its lines is a record; the first is not a CSV record: 1 field.",
+        ),
         (Observation(), "a.csv: it has no records"),
         (Observation(records=1), "a.csv: no field of its records has a value yet"),
     ],

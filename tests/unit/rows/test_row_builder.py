@@ -187,7 +187,8 @@ def test_a_text_that_is_no_record_is_told_with_its_place() -> None:
     at = Field("_corrupt_at", parse_type("string"))
     table = StructType((*TABLE.fields, at))
     [row] = rows_of_text(RowBuilder(table), table, b"nothing", ("dir/f.jsonl", 17))
-    assert (row["_corrupt_record"], row["_corrupt_at"]) == ("nothing", "dir/f.jsonl:17")
+    why = "not a JSON record: expecting value at character 1"
+    assert (row["_corrupt_record"], row["_corrupt_at"]) == ("nothing", f"dir/f.jsonl:17 ({why})")
 
 
 ARRAYS = parse_type("struct<a: struct<x: int>, a_int: int, a_string: string, a_array_int: array<int>,"

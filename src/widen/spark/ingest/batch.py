@@ -24,7 +24,7 @@ from widen.errors import JobFailed
 from widen.evolution.plan import BadFile
 from widen.evolution.policy import Policy
 from widen.json.contract import Breach, find_breaches
-from widen.json.document import MAX_RECORD_BYTES, InvalidJson, corrupt_text_to_bytes, parse_document
+from widen.json.document import MAX_RECORD_BYTES, InvalidJson, corrupt_text_to_bytes, not_a_record, parse_document
 from widen.json.field_rules import FileFields
 from widen.json.observation import Observation, RecordPosition
 from widen.log.commit_outcome import discard_folder
@@ -353,7 +353,7 @@ MAX_COUNTED = 1_000
 PLACED_TEXT = ("text", "file", "number")
 """The columns of records with their place: the JSON text, the file, and the number in it."""
 
-_NO_RECORD = "is not a record"
+_RECORD = "the record"
 
 
 class ContractReport(msgspec.Struct, frozen=True):
@@ -453,9 +453,10 @@ def _check(
     listed: list[tuple[str, int, str, str]] = []
     records = 0
     for at, (text, (file, number)) in enumerate(zip(texts, places, strict=True)):
-        for document in _records(text) if reasons is None else [InvalidJson(reasons[at])]:
+        found = _breaches_of_text(contract, text) if reasons is None else [[Breach(_RECORD, f"is {reasons[at]}")]]
+        for breaches in found:
             records += 1
-            for breach in _breaches(contract, document):
+            for breach in breaches:
                 key = (breach.path, breach.reason)
                 counts[key] = counts.get(key, 0) + 1
                 if len(listed) < MAX_LISTED:
@@ -471,11 +472,16 @@ def _records(text: bytes) -> list[Any]:
     return document if is_list else [document]  # type: ignore[return-value]
 
 
+def _breaches_of_text(contract: object, text: bytes) -> Iterator[Iterable[Breach]]:
+    """Yield the breaches of each record of a text."""
+    return (_breaches(contract, document) for document in _records(text))
+
+
 def _breaches(contract: object, document: Any) -> Iterator[Breach]:
     if isinstance(document, InvalidJson):
-        yield Breach("the record", f"{_NO_RECORD}: {document.reason}")
+        yield Breach(_RECORD, f"is {not_a_record('JSON', document.reason)}")
     elif not isinstance(document, dict):
-        yield Breach("the record", _NO_RECORD)
+        yield Breach(_RECORD, "is not a JSON object")
     else:
         yield from find_breaches(contract, document)
 

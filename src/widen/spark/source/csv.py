@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from widen.errors import CorruptFile, InvalidOption, SourceContentError
-from widen.json.document import BOM, MAX_RECORD_BYTES
+from widen.json.document import BOM, MAX_RECORD_BYTES, not_a_record
 from widen.spark.errors import CLOSE_QUOTE, RESTORE_FILE, SET_ENCODING
 from widen.spark.source.file_ranges import RefusedTexts, TextGroup, as_raw_records, record_too_long, size_limit_text
 
@@ -376,7 +376,7 @@ class RowScanner:
                 encoded = (
                     (number, to_source_encoding(text, self._dialect)) for number, text in enumerate(texts, lines)
                 )
-                refused.append([RefusedLine(number, text, reason) for number, text in encoded])
+                refused.append([RefusedLine(number, text, not_a_record("CSV", reason)) for number, text in encoded])
             else:
                 parts.append(rows[start:end])
             lines, at = lines + len(texts), end
@@ -787,13 +787,13 @@ def parse_rows(
     columns, others = _read_columns(scanned.rows, len(names), dialect)
     lines = scanned.row_lines(len(columns[0]) + len(others))
     refused, kept, markers = [], set(range(len(lines))), iter(scanned.refused)
-    marker = scanned.marker.decode()
+    marker, first = scanned.marker.decode(), "header" if dialect.header else "first row"
     for index, text, width in others:
         kept.discard(index)
         if marker and text == marker:
             refused += next(markers)
             continue
-        reason = f"{width} field{'s' * (width != 1)}, expected {len(names)}"
+        reason = not_a_record("CSV", f"{width} field{'s' * (width != 1)} where the {first} has {len(names)}")
         texts = (to_source_encoding(each, dialect) for each in text.encode().splitlines())
         refused += [RefusedLine(number, each, reason) for number, each in enumerate(texts, lines[index])]
     record_lines = [lines[index] for index in sorted(kept)] if others else lines

@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 import msgspec
 import pyarrow as pa
 
+from widen.json.document import not_a_record
 from widen.proof.csv_reader import (
     CsvForm,
     CsvHead,
@@ -230,7 +231,8 @@ def _texts_of_files(dialect: CsvDialect, batches: Iterable[pa.RecordBatch]) -> I
             ensure_file_readable(content[:SNIFFED_BYTES], group.file, dialect.encoding)
             text = to_utf8(content, dialect)
             if text is None:
-                refused = RefusedTexts(0, [content], [1], [f"it is not {dialect.encoding.upper()}"])
+                reason = not_a_record("CSV", f"it is not {dialect.encoding.upper()}")
+                refused = RefusedTexts(0, [content], [1], [reason])
                 yield refused.to_raw(group.file)
                 continue
             yield from _to_raw(_rows_of_text(text, dialect, group.file))

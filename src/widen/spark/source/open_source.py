@@ -348,6 +348,9 @@ class BatchReader:
         return CheckedBatch(typed, typed.name, file_fields)
 
 
+_KINDS = {FileFormat.PARQUET: "Parquet", FileFormat.AVRO: "Avro", FileFormat.ORC: "ORC"}
+
+
 def _open_columns(
     spark: SparkSession, source: SourceFiles, file_fields: FileFields, names: frozenset[str], homes: dict[str, int]
 ) -> TypedBatch:
@@ -359,7 +362,8 @@ def _open_columns(
     from widen.spark.typed.typed_batch import TypedBatch
     from widen.spark.typed.typed_records import read_columnar
 
-    records = read_columnar(spark, source, file_fields)
+    kind = _KINDS[source.format]
+    records = [replace(each, kind=kind) for each in read_columnar(spark, source, file_fields)]
     if len(source.files) > _FEW_FILES:
         partitions = count_partitions(spark, source)
         records = [each.coalesce(partitions) for each in records]

@@ -19,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from widen.errors import CorruptFile
+from widen.json.document import not_a_record
 from widen.model.types import STRING, ArrayType, DataType, MapType, StructType
 from widen.spark.arrow_types import to_utc
 from widen.spark.errors import RESTORE_FILE
@@ -28,7 +29,14 @@ from widen.spark.spark_types import Column, F
 NOT_UTF8 = "a text of a record is not UTF-8"
 """The reason of `CorruptFile` where a text is found that is not UTF-8. Its record is then set apart."""
 
-REASON = "a text of it is not UTF-8"
+
+def not_utf8(kind: str) -> str:
+    """Return why a typed record with such a text is corrupt.
+
+    Args:
+        kind: The kind of record, e.g. Avro.
+    """
+    return not_a_record(kind, "a text is not UTF-8")
 
 
 # ---- with Arrow ------------------------------------------------------------------------------------
@@ -155,10 +163,11 @@ def ensure_utf8_record(is_utf8: Column) -> Column:
     return F.when(is_utf8, F.lit(True)).otherwise(F.raise_error(F.lit(str(error))).cast("boolean"))
 
 
-def to_refused_texts(names: Sequence[str], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def to_refused_texts(kind: str, names: Sequence[str], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield records as texts that are not records.
 
     Args:
+        kind: The kind of records, e.g. Avro.
         names: The fields of the records.
         batches: A column with the fields, then the file and the number of the record.
     """
@@ -168,4 +177,4 @@ def to_refused_texts(names: Sequence[str], batches: Iterable[pa.RecordBatch]) ->
         places = list(zip(files.to_pylist(), numbers.to_pylist(), strict=True))
         for at, text in find_corrupt_rows(columns, names):
             file, number = places[at]
-            yield RefusedTexts(0, [text], [number or 0], [REASON]).to_raw(file or "")
+            yield RefusedTexts(0, [text], [number or 0], [not_utf8(kind)]).to_raw(file or "")

@@ -117,7 +117,7 @@ from widen.spark.typed.column_rebuild import (
     sum_rebuilt_batches,
 )
 from widen.spark.typed.column_values import FactsOfKind, QuarantinedRecord, RowConversion, apply_rules
-from widen.spark.typed.corrupt_texts import REASON
+from widen.spark.typed.corrupt_texts import not_utf8
 from widen.spark.typed.typed_batch import (
     TypedBatch,
     add_values,
@@ -340,7 +340,7 @@ class ParquetBatch:
                 found = find_corrupt(file, part.own)
                 if found:
                     texts, numbers = [text for _, text in found], [at + 1 for at, _ in found]
-                    raw.append(RefusedTexts(0, texts, numbers, [REASON] * len(found)).to_raw(file.uri))
+                    raw.append(RefusedTexts(0, texts, numbers, [not_utf8("Parquet")] * len(found)).to_raw(file.uri))
                 left_out = tuple(at for at, _ in found)
                 files.append(replace(file, left_out=left_out))
                 footers.append(footer.without_rows(left_out))

@@ -226,7 +226,7 @@ class TypedBatch:
                 place.getField("file").alias("file"),
                 place.getField("number").alias("number"),
             )
-            corrupt.append(rows.mapInArrow(partial(to_refused_texts, part.schema.names), RAW_SCHEMA))
+            corrupt.append(rows.mapInArrow(partial(to_refused_texts, part.kind, part.schema.names), RAW_SCHEMA))
         return replace(self, parts=parts), reduce(DataFrame.unionAll, corrupt)
 
     def prepare_proof(self) -> None:

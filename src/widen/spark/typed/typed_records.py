@@ -125,6 +125,7 @@ class TypedRecords:
         files: The Parquet files whose columns these are, if tasks can read them; empty if the records have more fields.
         is_utf8: Whether all texts are known to be UTF-8.
         names_by_file: Returns the fields of each of several files with different schemas, by `source_file_key`.
+        kind: What the records are, e.g. Avro.
     """
 
     frame: DataFrame
@@ -136,6 +137,7 @@ class TypedRecords:
     files: tuple[SourceFile, ...] = ()
     is_utf8: bool = False
     names_by_file: Callable[[], Mapping[str, frozenset[str]]] | None = None
+    kind: str = "DataFrame"
 
     def coalesce(self, partitions: int) -> TypedRecords:
         """Return the records in at most so many partitions."""

@@ -69,7 +69,7 @@ def test_a_stray_quote_counts_each_line_that_it_swallows(tmp_path: Path, *, by_s
     assert [line for line, _, _ in refused] == list(range(900, 951))
     assert [text for _, text, _ in refused] == data.splitlines()[899:950]
     assert {reason for _, _, reason in refused} == {
-        "the quote at line 900, column 5 opens a field whose 51 lines look like rows"
+        "not a CSV record: the quote at line 900, column 5 opens a field whose 51 lines look like rows"
     }
 
 
@@ -78,7 +78,7 @@ def test_a_stray_quote_that_a_quoted_field_closes(tmp_path: Path, *, by_spark: b
     records, refused = read(tmp_path / "a.csv", data, by_spark=by_spark)
     assert len(records) == 996
     assert [line for line, _, _ in refused] == [900, 901, 902]
-    assert refused[0][2] == "the quote at line 900, column 5 has text after its closing quote"
+    assert refused[0][2] == "not a CSV record: the quote at line 900, column 5 has text after its closing quote"
     assert {"n": "903", "name": "ok"} in records
 
 
@@ -86,7 +86,9 @@ def test_a_stray_quote_that_makes_a_row_of_another_width(tmp_path: Path, *, by_s
     data = rows(100, {50: '50,"abc', 60: '60,x",y'})
     records, refused = read(tmp_path / "a.csv", data, by_spark=by_spark)
     assert len(records) == 99 - 11
-    assert [(line, reason) for line, _, reason in refused] == [(line, "3 fields, expected 2") for line in range(50, 61)]
+    assert [(line, reason) for line, _, reason in refused] == [
+        (line, "not a CSV record: 3 fields where the header has 2") for line in range(50, 61)
+    ]
 
 
 def test_a_quote_that_is_open_at_the_end_makes_a_damaged_file(tmp_path: Path, *, by_spark: bool) -> None:
@@ -103,7 +105,7 @@ def test_without_multi_line_only_the_line_of_the_quote_is_lost(tmp_path: Path, *
     data = rows(1000, {900: '900,"abc', 950: '950,x"'})
     records, refused = read(tmp_path / "a.csv", data, parse_dialect({"multiLine": "false"}), by_spark=by_spark)
     assert len(records) == 998
-    assert refused == [(900, b'900,"abc', "the quote at line 900, column 5 is not closed")]
+    assert refused == [(900, b'900,"abc', "not a CSV record: the quote at line 900, column 5 is not closed")]
     records, refused = read(tmp_path / "a.csv", data, parse_dialect({"multiline": "true"}), by_spark=by_spark)
     assert (len(records), refused) == (949, [])
 
@@ -134,7 +136,7 @@ def test_every_line_end_works(tmp_path: Path, end: str, *, by_spark: bool) -> No
     text = end.join(["", "n,name", "1,a", "", '2,"b"', "3", '4,"c', 'c"', ""])
     records, refused = read(tmp_path / "a.csv", text.encode(), by_spark=by_spark)
     assert records == [{"n": "1", "name": "a"}, {"n": "2", "name": "b"}, {"n": "4", "name": f"c{end}c"}]
-    assert refused == [(6, b"3", "1 field, expected 2")]
+    assert refused == [(6, b"3", "not a CSV record: 1 field where the header has 2")]
 
 
 def test_mixed_line_ends(tmp_path: Path, *, by_spark: bool) -> None:
@@ -146,10 +148,10 @@ def test_rows_that_look_like_json_and_bytes_of_no_text_are_refused(tmp_path: Pat
     records, refused = read(tmp_path / "a.csv", b'n,name\n{"n":1}\n2,\xff\n3,"\xfe\n"\n4,d\n', by_spark=by_spark)
     assert records == [{"n": "4", "name": "d"}]
     assert refused == [
-        (2, b'{"n":1}', "1 field, expected 2"),
-        (3, b"2,\xff", "it is not UTF-8"),
-        (4, b'3,"\xfe', "it is not UTF-8"),
-        (5, b'"', "it is not UTF-8"),
+        (2, b'{"n":1}', "not a CSV record: 1 field where the header has 2"),
+        (3, b"2,\xff", "not a CSV record: it is not UTF-8"),
+        (4, b'3,"\xfe', "not a CSV record: it is not UTF-8"),
+        (5, b'"', "not a CSV record: it is not UTF-8"),
     ]
 
 

@@ -28,9 +28,10 @@ from widen.json.document import MAX_RECORD_BYTES, InvalidJson, corrupt_text_to_b
 from widen.json.field_rules import FileFields
 from widen.json.observation import Observation, RecordPosition
 from widen.log.commit_outcome import discard_folder
-from widen.model.types import StructType
+from widen.model.types import StructType, is_same_name
 from widen.proof.source_reader import FileTasks, FileValueReader
 from widen.rows.row_builder import ORIGIN_FIELDS, MissingColumn, OriginColumn, record_digest
+from widen.schema.source_metadata import source_key
 from widen.spark.engine import LocalFrame, Rows, is_local, require_spark
 from widen.spark.errors import is_out_of_memory, translate_spark_errors
 from widen.spark.ingest.text_tasks import (
@@ -241,12 +242,24 @@ class TextBatch:
             has_rules = origin.partition_by or origin.rules
             attempt = replace(attempt, origin=origin)
             return keep_refused(self.texts, attempt, by_rules=by_rules) if has_rules else None
+        if is_local(self.spark) and not (writer.has_rules or self._gives(attempt, writer.generated)):
+            return None
         require_spark(self.spark, f"of the table: {writer.find_obstacle()}")
         rule = writer.violated_rule()
         if rule is None:
             return None
         is_meant = _is_broken() if by_rules else F.col(_REASON_COLUMN).isNotNull()
         return _select_origins(_with_reasons(self.texts, attempt, writer, rule), is_meant)
+
+    def _gives(self, attempt: BatchWriteSpec, names: frozenset[str]) -> bool:
+        """Return whether a record has a field for one of some columns."""
+        if not names:
+            return False
+        # Without the columns, their fields are observed like new ones.
+        kept = StructType(tuple(field for field in attempt.schema if field.name not in names))
+        seen = self.observe(replace(attempt, schema=kept, is_exhaustive=True))
+        keys = [source_key(field) for field in attempt.schema if field.name in names]
+        return any(is_same_name(key, each) for key in keys for each in seen.root)
 
     def prepare_proof(self) -> None:
         """Start Spark if this process cannot read the records again, and ensure that Spark can; see `Batch`."""

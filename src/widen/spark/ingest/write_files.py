@@ -26,12 +26,13 @@ from widen.model.column_path import format_path
 from widen.model.types import BINARY, STRING, StructType, quote_name
 from widen.protocol.actions import Add
 from widen.protocol.column_mapping import ID, physical_name
-from widen.protocol.column_metadata import DEFAULT, is_computed
+from widen.protocol.column_metadata import DEFAULT, find_generation, is_computed
 from widen.protocol.file_statistics import private_columns
 from widen.protocol.partition_values import partition_limits
 from widen.protocol.table_configuration import TableConfiguration
-from widen.protocol.table_features import default_columns, supported_features
+from widen.protocol.table_features import default_columns, is_supported, supported_features
 from widen.rows.row_builder import RowCondition
+from widen.schema.table_state import row_conditions
 from widen.spark.arrow_types import to_arrow_schema
 from widen.spark.dml.change_context import count_written_rows
 from widen.spark.engine import LocalFrame, Rows, is_local, require_spark
@@ -103,6 +104,14 @@ class TableWriter(Interface):
         Args:
             is_missing: Returns of a column with a default whether a record has no field for it.
         """
+
+    @property
+    def has_rules(self) -> bool:
+        """Whether the table has rules on rows, beside those of its generated columns. Needs no Spark."""
+
+    @property
+    def generated(self) -> frozenset[str]:
+        """The columns whose given values must equal those that the table computes."""
 
     def violated_rule(self) -> Column | None:
         """Return the message of the first rule that a row violates, or null; None if the table has no rules.
@@ -236,6 +245,19 @@ class DeltaWriter(TableWriter):
         """Return rows with defaults, generated values and identities."""
         fills = is_missing if self.fills_defaults else lambda _: F.lit(False)
         return fill_computed_columns(rows, self.table.schema, self.table.protocol, fills)
+
+    @property
+    def has_rules(self) -> bool:
+        table = self.table
+        limits = partition_limits(table.schema, table.partition_columns)
+        conditions = row_conditions(table.schema, table.protocol, table.properties)
+        return self.rule is not None or bool(limits) or has_value_rules(table.schema) or any(True for _ in conditions)
+
+    @property
+    def generated(self) -> frozenset[str]:
+        table = self.table
+        is_used = is_supported(table.protocol, "generatedColumns")
+        return frozenset(field.name for field in table.schema if is_used and find_generation(field) is not None)
 
     def violated_rule(self) -> Column | None:
         """Return the message of the first rule that a row violates, or of the first value that no partition holds.
@@ -386,12 +408,22 @@ class IcebergWriter(TableWriter):
         """Return the rows unchanged: Iceberg tables have no computed columns."""
         return rows
 
+    @property
+    def has_rules(self) -> bool:
+        return self.rule is not None or bool(self._limits) or has_value_rules(self.schema)
+
+    @property
+    def generated(self) -> frozenset[str]:
+        return frozenset()
+
+    @property
+    def _limits(self) -> Mapping[str, str]:
+        limits = truncation_limits(self.partition_by, self.schema)
+        return {**limits, **calendar_limits(self.partition_by, self.schema)} if self.keeps_calendar else limits
+
     def violated_rule(self) -> Column | None:
         """Return the message of the first value that no file can hold, or no partition."""
-        limits = truncation_limits(self.partition_by, self.schema)
-        if self.keeps_calendar:
-            limits = {**limits, **calendar_limits(self.partition_by, self.schema)}
-        violated = first_violated_rule(self.schema, NO_PROTOCOL, {}, limits)
+        violated = first_violated_rule(self.schema, NO_PROTOCOL, {}, self._limits)
         if self.rule is None:
             return violated
         return self.rule if violated is None else F.coalesce(violated, self.rule)

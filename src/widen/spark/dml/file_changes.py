@@ -366,8 +366,13 @@ def _run(context: ChangeContext, plan: _FileChange, adds: Mapping[str, Add], bef
     total = sum(add.size for add in bare.values())
     groups = _split(bare, 1 + total // TASK_BYTES)
     if total <= LOCAL_BYTES:
-        with ThreadPoolExecutor(THREADS) as pool:  # Arrow works outside of Python's lock
-            done = list(pool.map(partial(_change_group, plan), groups))
+        try:
+            with ThreadPoolExecutor(THREADS) as pool:  # Arrow works outside of Python's lock
+                done = list(pool.map(partial(_change_group, plan), groups))
+        except CorruptFile as error:
+            if is_local(context.spark):  # Spark would only say the same
+                raise
+            raise NotLocal(str(error)) from error
     elif is_local(context.spark):
         raise NotLocal(f"the files that may have such rows have {size_text(total)}, more than {size_text(LOCAL_BYTES)}")
     else:
@@ -406,7 +411,7 @@ def _change_in_task(plan: _FileChange, batches: Iterable[pa.RecordBatch]) -> Ite
     for text in (text for batch in batches for text in batch.column(0).to_pylist()):
         try:
             outcome = _change_group(plan, _groups.decode(text))
-        except (RowRefused, StorageError) as error:
+        except (CorruptFile, RowRefused, StorageError) as error:
             outcome = _Outcome(refusal=str(error))
         yield pa.RecordBatch.from_pydict({"outcome": [msgspec.json.encode(outcome).decode()]})
 
@@ -418,6 +423,7 @@ def _change_group(plan: _FileChange, adds: Mapping[str, Add]) -> _Outcome:
     """Change files, whose new rows and change data are written together.
 
     Raises:
+        CorruptFile: a file cannot be read.
         RowRefused: a new row breaks a rule of the table.
         StorageError: the disk is full.
     """
@@ -433,7 +439,7 @@ def _change_group(plan: _FileChange, adds: Mapping[str, Add]) -> _Outcome:
                 _write_rows(plan, writers, add, file, positions)
         files = _with_vectors(plan, adds, found, marked) if plan.vectors else found
         parts = [writer.close() for writer in writers]
-    except RowRefused:
+    except (CorruptFile, RowRefused):
         _discard(writers)
         raise
     except _REFUSALS as error:

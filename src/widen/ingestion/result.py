@@ -97,7 +97,7 @@ class IngestResult:
         numbers |= {"roundedValues": self.plan.rounded_values}
         plan, multi_line = self.plan.to_value(), {} if self.multi_line is None else {"multiLine": self.multi_line}
         files = {"leftOut": list(self.left_out), "badFiles": plan["badFiles"], "sourceFiles": self.compared.to_value()}
-        keys = {} if self.keys is None else {"keys": self.keys.to_value()}
+        keys: dict[str, Any] = {} if self.keys is None else {"keys": self.keys.to_value()}
         keys |= {"corruptReason": self.corrupt_reason} if self.corrupt else {}
         keys |= {"unavailableValues": dict(self.unavailable)} if self.unavailable else {}
         return {"version": self.version, **number, **numbers, **keys, **multi_line, **files, "plan": plan, **proof}

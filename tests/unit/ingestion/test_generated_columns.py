@@ -11,7 +11,6 @@ from widen.errors import EngineUnsuitable
 from widen.model.schema_json import parse_type
 from widen.model.types import Field, StructType
 
-
 GENERATED = StructType(
     (Field("id", parse_type("int")), Field("g", parse_type("int"), metadata={"delta.generationExpression": "id + 1"}))
 )

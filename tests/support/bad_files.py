@@ -200,7 +200,9 @@ KINDS: Mapping[str, BadKind] = {
     "half of Avro": BadKind("avro", avro, half(AVRO)),
     "text as Avro": BadKind("avro", avro, b"n,s\n7,text\n"),
     "a damaged block of Avro": BadKind("avro", avro, AVRO[:-20] + b"\xff" * 20),
-    "a recursive record in Avro": BadKind("avro", avro, avro(0, RECURSIVE, (b"\x02\0") * 3)),
+    "a recursive record in Avro": BadKind(
+        "avro", avro, avro(0, RECURSIVE, (b"\x02\0") * 3), "record r of its Avro schema contains itself, in the field r"
+    ),
 }
 
 

@@ -11,8 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from itertools import groupby
+from json import JSONDecoder
 from types import MappingProxyType
-from typing import cast
+from typing import Any, cast
 from urllib.parse import quote, unquote
 
 from widen.errors import SourceContentError, StorageError, WidenError
@@ -203,7 +204,7 @@ def read_columnar(spark: SparkSession, source: SourceFiles, file_fields: FileFie
         failure = find_known_failure(error) if environment is None else None
         if failure is not None:
             raise failure from error
-        reason, name = source_error_reason(error), source.format.value
+        reason, name = _find_reason(error), source.format.value
         if _lacks_reader(reason):
             package = f"org.apache.spark:spark-{name}_2.13:{spark.version}"
             fix = f"Start Spark with its package: spark.jars.packages={package}"
@@ -228,7 +229,7 @@ def find_bad_schemas(spark: SparkSession, source: SourceFiles) -> dict[str, Wide
         except spark_errors() as error:
             failure = environment_error_of_java(path, str(error)) or find_known_failure(error)
             if failure is None:
-                reason = source_error_reason(error)
+                reason = _find_reason(error)
                 failure = SourceContentError(source=path, reason=reason, fix=_find_fix(reason))
             if isinstance(failure, StorageError):
                 raise failure from error
@@ -248,6 +249,53 @@ def _lacks_reader(reason: str) -> bool:
     return "Failed to find data source" in reason or "DATA_SOURCE_NOT_FOUND" in reason
 
 
+def _find_reason(error: Exception) -> str:
+    """Return why Spark cannot read a file; of a recursive record in Avro, its name and the field that recurs."""
+    _, _, schema = str(error).partition(_RECURSIVE)
+    start = schema.find("{")
+    try:
+        found = find_recursion(JSONDecoder().raw_decode(schema[start:])[0]) if start >= 0 else None
+    except (ValueError, RecursionError, AttributeError, KeyError, TypeError):  # not the schema of a record
+        found = None
+    if found is None:
+        return source_error_reason(error)
+    return f"the record {found[0]} of its Avro schema contains itself, in the field {format_path(found[1])}"
+
+
+_RECURSIVE = "recursive reference in Avro schema"
+"""What Spark says before the schema of a record that contains itself."""
+
+
+def find_recursion(schema: Any) -> tuple[str, Path] | None:
+    """Return the name of the first record in an Avro schema that contains itself, and the path from it to itself.
+
+    Source: the Avro specification, "Complex Types" and "Names"
+    """
+    return next(_recursions(schema, "", {}, ()), None)
+
+
+def _recursions(schema: Any, space: str, above: Mapping[str, int], path: Path) -> Iterator[tuple[str, Path]]:
+    if isinstance(schema, str):
+        name = schema if "." in schema or not space else f"{space}.{schema}"
+        if name in above:
+            yield name, path[above[name] :]
+    elif isinstance(schema, list):
+        for branch in schema:
+            yield from _recursions(branch, space, above, path)
+    elif schema["type"] in ("record", "error"):
+        name, space = schema["name"], schema.get("namespace", space)
+        if "." in name:
+            space = name.rpartition(".")[0]
+        full = name if "." in name or not space else f"{space}.{name}"
+        for field in schema["fields"]:
+            yield from _recursions(field["type"], space, {**above, full: len(path)}, (*path, field["name"]))
+    elif schema["type"] in ("array", "map"):
+        step, inner = ("element", "items") if schema["type"] == "array" else ("value", "values")
+        yield from _recursions(schema[inner], space, above, (*path, step))
+    elif not isinstance(schema["type"], str):
+        yield from _recursions(schema["type"], space, above, path)
+
+
 def _find_fix(reason: str) -> str:
     return next((fix for code, fix in _FIXES.items() if code in reason), "Use files in a supported format.")
 
@@ -264,6 +312,10 @@ _FIXES: Mapping[str, str] = MappingProxyType(
         "UNSUPPORTED_TIME_TYPE": "Write times of day as strings or integers.",
         "DECIMAL_PRECISION": "Write at most 38 digits, or text.",
         "FLOAT16": "Write floats of 32 bits.",
+        "contains itself": (
+            "Write the levels as JSON text, or as records that name their parents. Spark reads up to 15 levels with "
+            "the option recursiveFieldMaxDepth, but leaves out the deeper ones without a word."
+        ),
         "COLUMN_ALREADY_EXISTS": "Set spark.sql.caseSensitive, so that names may differ in case only.",
     }
 )

@@ -23,7 +23,7 @@ from uuid import UUID
 import msgspec
 
 from widen.errors import SourceError
-from widen.json.document import BOM, split_text
+from widen.json.document import BOM, InvalidJson, parse_document, split_text
 
 PREFIX = "_"
 """Stands before the names of what the envelope says beside the row."""
@@ -190,7 +190,11 @@ class EnvelopeReader:
         if not text or text == b"null":
             return
         try:
-            yield self._record(_FIELDS.decode(text)), ""
+            fields = _FIELDS.decode(text)
+            if reason := _find_duplicates(text):
+                yield text, f"not JSON: {reason}"
+                return
+            yield self._record(fields), ""
         except _NotAnEnvelopeError as error:
             if error.reason:
                 yield text, error.reason
@@ -274,6 +278,16 @@ class _NotAnEnvelopeError(Exception):
         self.reason = reason
 
 
+def _find_duplicates(text: bytes) -> str:
+    """Return why a document is invalid if an object in it has a key twice, of which the decoder keeps one."""
+    # A key that is lost takes its quotes along. Only an escaped quote that the encoder spells as one makes up for them.
+    is_whole = text.count(b'"') == msgspec.json.encode(msgspec.json.decode(text)).count(b'"')
+    if is_whole and b"\\u0022" not in text:
+        return ""
+    document = parse_document(text)
+    return document.reason if isinstance(document, InvalidJson) else ""
+
+
 def _to_fields(raw: msgspec.Raw | None, name: str) -> dict[str, msgspec.Raw]:
     try:
         return _FIELDS.decode(raw or b"null")
@@ -299,9 +313,11 @@ def _to_row(raw: msgspec.Raw | None, name: str, op: Operation) -> bytes:
     if row[:1] == b'"':
         row = msgspec.json.decode(row, type=str).strip().encode()
         try:
-            _FIELDS.decode(row)
+            reason = _FIELDS.decode(row) and _find_duplicates(row)
         except msgspec.DecodeError:
             raise _NotAnEnvelopeError(f"{name} is a string, but not one of an object") from None
+        if reason:
+            raise _NotAnEnvelopeError(f"{name} is a string, but not one of an object: {reason}")
     if row[:1] != b"{":
         raise _NotAnEnvelopeError(f"operation {op} needs the row in {name}, which is missing or null")
     return row

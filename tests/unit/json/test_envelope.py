@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from dataclasses import replace
 from hashlib import md5
 from typing import Any
@@ -275,6 +276,28 @@ def test_several_envelopes_in_a_text() -> None:
 )
 def test_other_documents_are_refused_with_the_reason(text: str, why: str) -> None:
     assert rows(text) == [(text, why)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"op":"d","op":"c","after":{"id":2},"before":{"id":2}}',
+        '{"op":"c", "after": {"id": 2, "a": 1, "a": 2}}',
+        '{"op":"c","after":{"id":2,"b":[{"a":1,"a":2}]}}',
+        '{"op":"c","after":{"id":2},"source":{"lsn":1,"lsn":2,"sequence":"[\\"1\\",\\"2\\"]"}}',
+        '{"op":"c","after":{"a":"\\u0022","a":"\\u0022\\u0022\\u0022"}}',
+        '{"payload":{"op":"c","after":{"id":2}},"schema":{"a":1,"a":2}}',
+    ],
+)
+def test_an_envelope_with_a_key_twice_is_kept_whole(text: str) -> None:
+    ((kept, why),) = rows(text)
+    assert kept == text
+    assert re.fullmatch("not JSON: the key '[a-z]+' appears twice in one object", why)
+
+
+def test_the_string_of_a_document_has_each_key_once() -> None:
+    ((_, why),) = rows(json.dumps({"op": "c", "after": '{"_id": 1, "_id": 2}'}))
+    assert why == "after is a string, but not one of an object: the key '_id' appears twice in one object"
 
 
 def test_a_truncation_refuses_the_batch() -> None:

@@ -198,6 +198,7 @@ class Policy:
             they cannot hold get a column of their own.
         reserved_names: More names that a new top-level column must not have.
         max_record_bytes: The maximum size of a record or a line of text, after decompression.
+        keeps_corrupt: Whether the table holds the texts that are not records; a load by key quarantines them.
         enables_widening: Whether the ingestion turns on type widening for a Delta table that exists without it.
         envelope: What the documents of the source are, if they are not the records themselves.
         history: The field that orders the versions of a row, for a table that keeps them.
@@ -230,6 +231,7 @@ class Policy:
     envelope: Envelope | None = None
     history: Path | None = None
     names: Names | None = None
+    keeps_corrupt: bool = True
 
     @property
     def matches_any_case(self) -> bool:

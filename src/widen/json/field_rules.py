@@ -231,6 +231,15 @@ class FileFields:
         source_fields: dict[str, str | None] = {SOURCE_FILE + SIGN: uri, LOADED_AT + SIGN: self.loaded_at}
         return merge_file_fields(folders, source_fields)
 
+    def origin_of(self, file: str) -> Mapping[str, str | None]:
+        """Return the URI of a file and the time of the load, which also texts get that are not records.
+
+        Args:
+            file: See `of`.
+        """
+        fields = self.of(file)
+        return {} if self.loaded_at is None else dict(list(fields.items())[-2:])
+
     def names(self, files: Collection[str]) -> frozenset[str]:
         """Return the names of the fields of files, without `SIGN`."""
         keys = {key for folder in {file.rpartition("/")[0] for file in files} for key in self.of(f"{folder}/")}

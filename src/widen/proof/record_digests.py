@@ -302,7 +302,7 @@ class SourceDigester:
     def _add_csv_text(self, data: bytes, form: CsvForm, file_values: FileValues) -> None:
         text = recode(data, form)
         if text is None:
-            self.add_refused([data])
+            self.add_refused([data], file_values)
             return
         head = read_csv_head(text, form)
         rows, spans = text[head.size :], None
@@ -321,7 +321,7 @@ class SourceDigester:
         # In parts, so that a file of any size needs little memory.
         while some := list(islice(iterator, _ROWS)):
             self.add_texts([row.text for row in some if row.is_record], file_values)
-            self.add_refused(row.text for row in some if not row.is_record)
+            self.add_refused((row.text for row in some if not row.is_record), file_values)
 
     def add_texts(self, texts: Sequence[bytes], file_values: FileValues = ()) -> None:
         """Add the records in texts; each text is a record, records, or corrupt."""
@@ -329,9 +329,9 @@ class SourceDigester:
             texts = [texts[index] for index in self._native.add_texts(texts, _to_json_fields(file_values))]
         self._sum.add(self._encoder.encode_texts(texts, file_values))
 
-    def add_refused(self, texts: Iterable[bytes]) -> None:
+    def add_refused(self, texts: Iterable[bytes], file_values: FileValues = ()) -> None:
         """Add texts that are not records, whatever they look like."""
-        self._sum.add(map(self._encoder.encode_refused, texts))
+        self._sum.add(self._encoder.encode_refused(text, file_values) for text in texts)
 
     def add_quarantined(self, texts: Iterable[str]) -> None:
         """Add the forms of quarantined texts, like those of rows."""

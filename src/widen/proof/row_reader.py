@@ -62,7 +62,7 @@ class RowReader:
         for row, text in _present_texts(arrays, self._rescued):
             forms[row] = _merge_rescued(forms[row], _to_form(text))
         for row, text in _present_texts(arrays, self._corrupt):
-            # A corrupt row has no other value; one that has gets a form that no text has.
+            # A corrupt row has no values but the file and the time of its text, if the load has these as columns.
             forms[row] = [*to_corrupt_form(text), forms[row]] if forms[row] else to_corrupt_form(text)
         return forms
 

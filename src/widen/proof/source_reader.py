@@ -80,6 +80,8 @@ class SourceReader:
     def __init__(self, schema: StructType, policy: Policy) -> None:
         self._expectation, self._redactor = ExpectedRecord(schema, policy), CorruptTextRedactor(policy)
         self._envelope = policy.envelope
+        # The quarantine has the text alone.
+        self._keeps_corrupt = policy.keeps_corrupt and not policy.refuses_nulls
         self._fast = FastReader(self._expectation)
         self.fields = self._expectation.fields
 
@@ -100,7 +102,7 @@ class SourceReader:
     def _read_envelopes(self, text: bytes, envelope: Envelope, file_values: FileValues) -> Iterator[ExpectedRow]:
         for row in read_envelopes(text, envelope):
             if isinstance(row, bytes):
-                yield from self.read_refused(row)
+                yield from self.read_refused(row, file_values)
             else:
                 yield _to_row(*self._expectation.expect(add_file_values(row, file_values)))
 
@@ -112,14 +114,21 @@ class SourceReader:
             for part in parts:
                 yield from self.read(part, file_values)
         elif records is None:
-            yield from self.read_refused(text)
+            yield from self.read_refused(text, file_values)
         else:
             completed = (add_file_values(record, file_values) if file_values else record for record in records)
             yield from (_to_row(*self._expectation.expect(record)) for record in completed)
 
-    def read_refused(self, text: bytes) -> Iterator[ExpectedRow]:
+    def read_refused(self, text: bytes, file_values: FileValues = ()) -> Iterator[ExpectedRow]:
         """Yield the row of a text that is not a record, whatever it looks like."""
-        yield ExpectedRow(to_corrupt_form(self._redactor.redact(text)), 1, int(self._redactor.is_redacting))
+        form, hidden = to_corrupt_form(self._redactor.redact(text)), int(self._redactor.is_redacting)
+        if not (self._keeps_corrupt and isinstance(file_values, PlacedFileValues)):
+            yield ExpectedRow(form, 1, hidden)
+            return
+        # Of the fields of its file, it has the path and the time, which are the last ones.
+        both = list(add_file_values({}, file_values).items())[-2:]
+        own, counts = self._expectation.expect(dict(both))
+        yield ExpectedRow([*form, own] if own else form, 1 + counts.values, hidden + counts.converted)
 
     def read_quarantined_records(self, text: str) -> Form:
         """Return the form of a quarantined text: that of the row that its record would have, or of a corrupt text."""
@@ -164,9 +173,9 @@ class SourceEncoder:
         for row in self._reader.read(text, file_values):
             yield self._layout.encode(row.form), row.values - count_form(row.form), row.converted
 
-    def encode_refused(self, text: bytes) -> EncodedRecord:
+    def encode_refused(self, text: bytes, file_values: FileValues = ()) -> EncodedRecord:
         """Return the encoded row of a text that is not a record."""
-        (row,) = self._reader.read_refused(text)
+        (row,) = self._reader.read_refused(text, file_values)
         return self._layout.encode(row.form), row.values - count_form(row.form), row.converted
 
     def encode_quarantined_records(self, text: str) -> EncodedRecord:
@@ -501,6 +510,13 @@ def read_proof_blocks(file: BinaryIO, start: int, end: int, block_bytes: int = B
 FileValues: TypeAlias = Sequence[tuple[str, str | None]]
 """Names of fields with the value that every record of a file has there."""
 
+
+class PlacedFileValues(tuple[tuple[str, str | None], ...]):
+    """Such fields, of which the last two are the path of the file and the time of the load."""
+
+    __slots__ = ()
+
+
 _FOLDER = re.compile(r"(?:^|(?<=/))([^/=]+)=([^/]*)(?=/)")
 _PART = re.compile(r" from byte [0-9]+$")
 _NULLS = ("", "__HIVE_DEFAULT_PARTITION__")
@@ -534,6 +550,7 @@ class FileValueReader:
             uri = slashes + path.lstrip("/") if slashes and not scheme else scheme + slashes + path
             values.append(("_source_file=", uri or None))
             values.append(("_loaded_at=", self.loaded_at))
+            return PlacedFileValues(values)
         return values
 
 

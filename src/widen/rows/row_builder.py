@@ -450,10 +450,22 @@ class RowBuilder:
         self.observation.corrupt += 1
         if self.observation.first_corrupt is None or at < self.observation.first_corrupt:
             self.observation.first_corrupt, self.observation.corrupt_reason = at, reason
+        fields = {} if self._file_fields is None else self._file_fields.origin_of(at[0])
+        row = self._origin_row(fields, kept, at) if fields else {}
         values = {CORRUPT: kept, CORRUPT_AT: f"{position_text(at)} ({reason})"}
-        row = {self._roles[role]: value for role, value in values.items() if role in self._roles}
-        row |= self._missing_cell(())
+        row |= {self._roles[role]: value for role, value in values.items() if role in self._roles}
+        row |= self._missing_cell(fields)
         yield row | self._origin_cell(kept, at) if self._has_origin(row) else row
+
+    def _origin_row(self, fields: Mapping[str, str | None], text: str, at: RecordPosition) -> Row:
+        """Return the cells of a corrupt text's file and time, for which there are columns as for those of records."""
+        ruled = self._rules.record(self._with_field_names(dict(fields), self._names))
+        if not (self._refused and record_digest(text, at) in self._refused):
+            observe_record(self.observation.root, ruled, at)
+        row = to_row(self._route, ruled)
+        if RESCUED in self._roles:
+            row[self._roles[RESCUED]] = rescue(self._route, ruled)
+        return row
 
     def _quarantined_records(self, text: str, at: RecordPosition, reason: str) -> Iterator[Row]:
         """Count a quarantined record or text; yield the row with its text if there is an origin column."""

@@ -338,7 +338,9 @@ class DeltaTarget(IngestTarget):
             read_snapshot(batch.spark, self.store, snapshot),
             None if lists is None else lists.read(batch.spark),
             cast("DataFrame | None", quarantined_texts_of(quarantine, batch.spark)),
-        ).verify(batch.source_digests(schema_of_records(schema, rules), self.policy), share)
+        ).verify(
+            batch.source_digests(schema_of_records(schema, rules), replace(self.policy, keeps_corrupt=False)), share
+        )
 
     def _verify_keys_here(
         self,
@@ -368,7 +370,7 @@ class DeltaTarget(IngestTarget):
             return LocalKeyedProof(rules, schema, self.policy, files, lists, texts)
 
         def read_source() -> Side:
-            return batch.source_digests(schema_of_records(schema, rules), self.policy)
+            return batch.source_digests(schema_of_records(schema, rules), replace(self.policy, keeps_corrupt=False))
 
         return prove_here(batch.spark, build, read_source, share)
 

@@ -416,7 +416,12 @@ class IcebergTarget(IngestTarget):
         if is_local(spark):
             from widen.spark.ingest.local_keyed_verification import prove_here
 
-            here = prove_here(spark, prepare_here, lambda: batch.source_digests(schema, self.policy), share)
+            here = prove_here(
+                spark,
+                prepare_here,
+                lambda: batch.source_digests(schema, replace(self.policy, keeps_corrupt=False)),
+                share,
+            )
             if here is not None:
                 return here
         return KeyedProof(
@@ -427,7 +432,7 @@ class IcebergTarget(IngestTarget):
             rows_at(after.snapshot),
             None if deleted is None else deleted.read(spark),
             cast("DataFrame | None", quarantined_texts_of(quarantine, spark)),
-        ).verify(batch.source_digests(schema, self.policy), share)
+        ).verify(batch.source_digests(schema, replace(self.policy, keeps_corrupt=False)), share)
 
 
 def _ensure_can_be_null(table: Table) -> None:

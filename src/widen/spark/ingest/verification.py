@@ -590,7 +590,7 @@ def _read_texts(
     for batch in batches:
         for text, file, place in positions.texts(batch):
             is_refused = place is None
-            for row in reader.read_refused(text) if is_refused else reader.read(text, values_of(file)):
+            for row in reader.read_refused(text, values_of(file)) if is_refused else reader.read(text, values_of(file)):
                 yield RecordForm(row.form, row.values, row.converted, place)
 
 
@@ -628,7 +628,7 @@ def _read_files(
         name = f"{uri} from byte {part.start}" if part.start else uri
         with open_file(uri) as file:
             for number, (text, is_refused) in enumerate(_texts_of(file, part), 1):
-                for row in reader.read_refused(text) if is_refused else reader.read(text, values):
+                for row in reader.read_refused(text, values) if is_refused else reader.read(text, values):
                     yield RecordForm(row.form, row.values, row.converted, f"{name}:{number}")
 
 
@@ -658,7 +658,8 @@ def _sum_texts(
         for (file, is_whole, is_refused), group in groupby(rows, lambda row: (row[1], row[3], row[2] == REFUSED_PART)):
             texts = [row[0] for row in group]
             if is_refused:
-                digester.add_refused(each for text in texts for each in read_refused(text).texts)
+                refused = (each for text in texts for each in read_refused(text).texts)
+                digester.add_refused(refused, values_of(file))
             elif is_whole:
                 for text in texts:
                     _add_whole(digester, text, values_of(file))

@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 from widen.evolution.evolve import evolve
 from widen.evolution.plan import BadFile
 from widen.evolution.policy import Policy, respell_all, spell_as
+from widen.json.field_rules import SIGN
 from widen.json.kinds import LONG_WORD, MAP_WORD, RECORD_WORD, Kind
 from widen.json.observation import (
     SAMPLE_CHARS,
@@ -219,15 +220,23 @@ class TypedBatch:
                 continue
             rest = part.frame.where(is_utf8)
             parts.append(replace(part, frame=rest, unplaced=None, head=None, files=(), is_utf8=True))
-            fields = [F.col(str(at)) for at, _ in enumerate(part.schema)]
+            names = self._own_names(part)
+            fields = [F.col(str(at)) for at, _ in enumerate(names)]
             place = F.lit(None).cast(PLACE_TYPE) if part.place is None else part.place
             rows = part.frame.where(~is_utf8).select(
                 F.struct(*fields).alias("record"),
                 place.getField("file").alias("file"),
                 place.getField("number").alias("number"),
             )
-            corrupt.append(rows.mapInArrow(partial(to_refused_texts, part.kind, part.schema.names), RAW_SCHEMA))
+            corrupt.append(rows.mapInArrow(partial(to_refused_texts, part.kind, names), RAW_SCHEMA))
         return replace(self, parts=parts), reduce(DataFrame.unionAll, corrupt)
+
+    def _own_names(self, part: TypedRecords) -> Sequence[str]:
+        """Return the fields that the records themselves have: those of their file come last."""
+        names = list(part.schema.names)
+        while names and names[-1].endswith(SIGN) and names[-1].rstrip(SIGN) in self.names:
+            names.pop()
+        return names
 
     def prepare_proof(self) -> None:
         """Do nothing: there is a session."""

@@ -85,10 +85,14 @@ def _check_both_paths(batch: list[bytes], length: int, mode: Mode, *, frozen: bo
         if adapts:
             maker.adapt()
         if records is None:
-            assert maker.observation.corrupt == before + 1
+            found = maker.observation.corrupt - before
             corrupt = role_field(schema, CORRUPT)
             if corrupt:
-                assert [corrupt_text_to_bytes(row[corrupt.name]) for row in rows] == [text]
+                kept = [corrupt_text_to_bytes(row[corrupt.name]) for row in rows if row[corrupt.name] is not None]
+                # Of an array, only the elements that are no records are corrupt.
+                assert kept == [text] or (text.lstrip().startswith(b"[") and all(part in text for part in kept))
+                assert len(kept) == found
+            assert found
             continue
         exact = [to_row(build_routes(schema, policy), record) for record in records]
         for row, record in zip(exact, records, strict=True):
@@ -138,10 +142,16 @@ def test_texts_that_are_read_at_once_give_what_each_gives_alone(
         each = [row for text, at in zip(texts, positions, strict=True) for row in rows_of_text(alone, schema, text, at)]
         if schema.fields:
             assert sorted(map(repr, rows)) == sorted(map(repr, each))
-        assert at_once.observation == alone.observation
         observed.add(texts, positions)
         observe_chunk(observed)
-        assert observed.observation == alone.observation
+        known = alone.observation
+        for builder in (at_once, observed):
+            if known.matched:
+                # Which of two names is read exactly, and so counted, depends on the first texts.
+                assert builder.observation.matched == known.matched
+                assert evolve(schema, builder.observation, policy).schema == evolve(schema, known, policy).schema
+            else:
+                assert builder.observation == known
         for builder in (at_once, alone, observed):
             builder.adapt()
 

@@ -33,7 +33,9 @@ from widen.log.file_list import to_adds
 from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot, open_snapshot
 from widen.model.column_path import fields
+from widen.model.types import INTEGER, Field, StructType
 from widen.protocol.column_mapping import PHYSICAL_NAME
+from widen.protocol.column_metadata import ALIASES
 from widen.spark import engine as engine_module
 from widen.spark.engine import Engine, LocalSession
 from widen.spark.read.local_query import query_locally
@@ -280,7 +282,42 @@ CASED = [
 ]
 """Names in several cases, at last two of them in one record."""
 
+RENAMED = StructType(
+    (
+        Field("id", INTEGER, metadata={ALIASES: ["number"]}),
+        Field("s", StructType((Field("x", INTEGER, metadata={ALIASES: ["y", "z"]}),))),
+    )
+)
+"""Columns whose fields have other names in records, too."""
+
 CASES = {
+    "fields with other names": Case(
+        [
+            {"a.json": lines({"number": 1, "s": {"y": 1}}, {"NUMBER": 2, "s": {"x": 2}})},
+            {"b.csv": b"number\n3\n"},
+            {"c.json": lines({"id": 4, "s": {"Z": 2.5}}, {"s": {"y": 1, "z": 2}}, {"id": 5, "number": "both"})},
+        ],
+        created={"schema": RENAMED},
+    ),
+    "fields with other names by key": Case(
+        [
+            {"a.json": lines({"number": 1, "s": {"y": 1}}, {"id": 2, "s": {"x": 2}})},
+            {"b.json": lines({"id": 1, "s": {"z": 3}}, {"Number": 2, "s": None})},
+        ],
+        {"key": ["number"], "names": "exact"},
+        created={"schema": RENAMED},
+    ),
+    "fields with other names in parquet": Case(
+        [
+            {
+                "a.parquet": parquet(
+                    [{"number": 1, "s": {"y": 1}}], {"number": pa.int32(), "s": pa.struct({"y": pa.int8()})}
+                )
+            },
+            {"b.parquet": parquet([{"id": 2, "s": {"z": 1}}], {"id": pa.int32(), "s": pa.struct({"z": pa.float64()})})},
+        ],
+        created={"schema": RENAMED},
+    ),
     "names in any case": Case([{f"{at}.json": each} for at, each in enumerate(CASED)] + [{"3.csv": b"Id,v\n9,z\n"}]),
     "names in any case and a pin": Case(
         [{f"{at}.json": each} for at, each in enumerate(CASED)], {"pins": {"V": "text"}}
@@ -492,6 +529,7 @@ CONVERTED = (
     "parquet into fixed columns",
     "parquet into a partition of numbers",
     "names in any case in parquet",
+    "fields with other names in parquet",
 )
 """The cases in which Spark writes the files, which therefore have other sizes."""
 

@@ -44,6 +44,10 @@ def alter(
     default: Annotated[str | None, typer.Option(metavar="SQL", help="The default value for new rows.")] = None,
     drop_default: Annotated[bool, typer.Option("--drop-default", help="Remove the default value.")] = False,
     rename: Annotated[str | None, typer.Option(metavar="NAME", help="The new name.")] = None,
+    source: Annotated[
+        str | None, typer.Option(metavar="FIELD", help="Fill it from this field of records, too, e.g. after a rename.")
+    ] = None,
+    drop_source: Annotated[str | None, typer.Option(metavar="FIELD", help="No longer fill it from this field.")] = None,
     add: Annotated[bool, typer.Option("--add", help="Add the column; needs --type.")] = False,
     drop: Annotated[bool, typer.Option("--drop", help="Drop the column.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the changes without making them.")] = False,
@@ -54,7 +58,9 @@ def alter(
     from widen.table import Table
 
     values = {"type": type, "comment": comment, "nullable": nullable, "after": after, "default": default}
-    changes = requested_changes(**values, first=first, drop_default=drop_default)
+    changes = requested_changes(
+        **values, first=first, drop_default=drop_default, source=source, drop_source=drop_source
+    )
     ensure_one_change(changes, rename=rename is not None, add=add, drop=drop)
     opened = Table(table, shared_options.storage(storage_option))
     operations = parse_operations(opened.snapshot.schema, column, changes, rename, add=add, drop=drop)

@@ -34,7 +34,7 @@ from widen.cli.show_commands import (
 from widen.model.lazy_module import import_lazily
 
 if TYPE_CHECKING:
-    from widen.model.types import StructType
+    from widen.model.types import Field, StructType
     from widen.table import IcebergTable
     from widen.table.results import TableChange
 
@@ -62,7 +62,10 @@ def show_iceberg(table: str, catalog: str, version: int | None = None, json: boo
     files = opened.files()
     size_bytes, rows = sum(files["size_bytes"].to_pylist()), sum(files["rows"].to_pylist())
     if json:
-        columns = [{"name": f.name, "type": f.type.sql, "nullable": f.nullable, **_doc(f.metadata)} for f in schema]
+        columns = [
+            {"name": f.name, "type": f.type.sql, "nullable": f.nullable, **_doc(f.metadata), **_sources(f)}
+            for f in schema
+        ]
         facts = {"files": files.num_rows, "sizeBytes": size_bytes, "rows": rows, "properties": opened.properties}
         show_json({"location": opened.location, "version": version or opened.version, "columns": columns, **facts})
         return
@@ -80,15 +83,24 @@ def _doc(metadata: Any) -> dict[str, str]:
     return {"comment": metadata["comment"]} if "comment" in metadata else {}
 
 
+def _sources(column: Field) -> dict[str, list[str]]:
+    from widen.schema.source_metadata import ALIASES, source_keys
+
+    return {"sources": [*source_keys(column)]} if ALIASES in column.metadata else {}
+
+
 def _columns_table(schema: StructType) -> Any:
     from widen.report import terminal
 
     printable = text_format.printable
-    table = terminal.table_of("column", "type", "null", "comment")
-    for field in schema:
+    sources = [", ".join(_sources(field).get("sources", ())) for field in schema]
+    table = terminal.table_of("column", "type", "null", *([terminal.FIELDS] if any(sources) else []), "comment")
+    for field, source in zip(schema, sources, strict=True):
         comment = printable(_doc(field.metadata).get("comment", ""))
         kind = Text(printable(field.type.sql), "cyan")
-        table.add_row(printable(field.name), kind, Text("yes" if field.nullable else "no", "dim"), Text(comment, "dim"))
+        cells = [Text(printable(source))] if any(sources) else []
+        nullable = Text("yes" if field.nullable else "no", "dim")
+        table.add_row(printable(field.name), kind, nullable, *cells, Text(comment, "dim"))
     return table
 
 
@@ -320,6 +332,8 @@ def alter_iceberg(
     first: bool = False,
     after: str | None = None,
     rename: str | None = None,
+    source: str | None = None,
+    drop_source: str | None = None,
     add: bool = False,
     drop: bool = False,
     dry_run: bool = False,
@@ -328,7 +342,15 @@ def alter_iceberg(
     """Change, rename, add or drop a column of an Iceberg table."""
     from widen.table import IcebergTable
 
-    changes = requested_changes(type=type, comment=comment, nullable=nullable, first=first, after=after)
+    changes = requested_changes(
+        type=type,
+        comment=comment,
+        nullable=nullable,
+        first=first,
+        after=after,
+        source=source,
+        drop_source=drop_source,
+    )
     ensure_one_change(changes, rename=rename is not None, add=add, drop=drop)
     opened = IcebergTable(table, catalog)
     operations = parse_operations(opened.columns, column, changes, rename, add=add, drop=drop)

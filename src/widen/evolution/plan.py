@@ -31,7 +31,7 @@ from widen.json.observation import (
 from widen.model.column_path import Path, fold_path, format_path
 from widen.model.display import html_table, list_lines, shorten
 from widen.model.schema_json import type_to_value
-from widen.model.types import STRING, DataType, MapType, StructType
+from widen.model.types import STRING, DataType, MapType, StructType, is_same_name
 from widen.protocol.file_statistics import HIDDEN_FIELDS, NO_STATS, join_paths, split_paths
 from widen.schema.operations import AddColumn, Operation
 from widen.schema.source_metadata import FORM, role_of, source_key
@@ -139,7 +139,7 @@ class RoundedField:
 
 @dataclass(frozen=True, slots=True)
 class MatchedName:
-    """A name in the batch that stands for a field in another case.
+    """A name in the batch that stands for a field of another name.
 
     Args:
         name: The path with that name.
@@ -148,6 +148,11 @@ class MatchedName:
 
     name: Path
     source: Path
+
+    @property
+    def is_in_another_case(self) -> bool:
+        """Whether the two names differ in case only."""
+        return is_same_name(self.name[-1], self.source[-1])
 
     def __str__(self) -> str:
         return f"{format_path(self.name)} is {format_path(self.source)}"
@@ -228,7 +233,7 @@ class Plan:
         bad_files: The files that cannot be read and are skipped.
         maps: The fields whose objects look like maps, but become records.
         rounded: The fields with numbers that are rounded to doubles.
-        matched: The names that stand for a field in another case.
+        matched: The names that stand for a field of another name.
         source_table: The version of a table that was read as the source; empty for other sources.
         keyed_by: How rows change by key; empty if the batch only adds rows.
         enables_widening: Whether the commit turns on type widening, which the table does not have yet.
@@ -259,6 +264,16 @@ class Plan:
     def rounded_values(self) -> int:
         """How many numbers of the batch are rounded to doubles."""
         return sum(each.count for each in self.rounded)
+
+    @property
+    def in_another_case(self) -> tuple[MatchedName, ...]:
+        """The names that stand for a field because they differ in case only."""
+        return tuple(each for each in self.matched if each.is_in_another_case)
+
+    @property
+    def renamed(self) -> tuple[MatchedName, ...]:
+        """The names that stand for a field because somebody has said so."""
+        return tuple(each for each in self.matched if not each.is_in_another_case)
 
     @property
     def is_empty(self) -> bool:
@@ -384,6 +399,11 @@ def explain_operations(operations: tuple[Operation, ...]) -> str:
     return "\n".join(_fold_lines([str(operation) for operation in operations]))
 
 
+IN_ANOTHER_CASE = 'Names that differ in case only are one field (names = "exact" keeps them apart)'
+RENAMED_FIELDS = "Fields that have another name here, as the columns say (widen alter --source)"
+"""The headings of the names that stand for fields of other names."""
+
+
 def _lines(plan: Plan) -> Iterator[str]:
     for title, items in (
         ("Changes:", plan.operations),
@@ -399,7 +419,8 @@ def _lines(plan: Plan) -> Iterator[str]:
         ("Waiting for a first value:", tuple(map(_explain_pending, plan.pending))),
         ("Options without effect:", tuple(map(str, plan.unmatched))),
         ("Skipped, because they cannot be read or are over a limit:", tuple(map(str, plan.bad_files))),
-        ('Names that differ in case only are one field (names = "exact" keeps them apart):', plan.matched),
+        (f"{IN_ANOTHER_CASE}:", plan.in_another_case),
+        (f"{RENAMED_FIELDS}:", plan.renamed),
         ("Objects that look like maps:", tuple(f"{format_path(each.source)}: {each}" for each in plan.maps)),
     ):
         if items:

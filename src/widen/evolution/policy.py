@@ -280,31 +280,32 @@ class Policy:
 
 
 def field_names(schema: StructType, policy: Policy) -> FieldNames | None:
-    """Return the names of the fields of a table, and of those that a policy names; None if case counts.
+    """Return the names of the fields of a table, and of those that a policy names; None if only equal names count.
 
     Source: docs/evolution-rules.md#d9
     """
-    if not policy.matches_any_case:
-        return None
     named = (*policy.pins, *policy.date_fields, *policy.local_time_fields, *policy.epoch_units)
-    return find_field_names(schema, named)
+    names = find_field_names(schema, named, in_any_case=policy.matches_any_case)
+    return names if names.in_any_case or names.has_aliases else None
 
 
 def match_names(policy: Policy, schema: StructType | None) -> Policy:
     """Return a policy whose rules name the fields of a table as its columns do."""
-    if not policy.matches_any_case or schema is None:
+    if schema is None:
         return policy
-    return with_paths(policy, find_field_names(schema).path)
+    return with_paths(policy, find_field_names(schema, in_any_case=policy.matches_any_case).path)
 
 
 def with_paths(policy: Policy, change: Callable[[Path], Path]) -> Policy:
-    """Return a policy with other paths of the fields that it names; masks and exclusions match in any case anyway."""
+    """Return a policy with other paths of the fields that it names."""
     return replace(
         policy,
         pins={change(path): pin for path, pin in policy.pins.items()},
         date_fields=frozenset(map(change, policy.date_fields)),
         local_time_fields=frozenset(map(change, policy.local_time_fields)),
         epoch_units={change(path): unit for path, unit in policy.epoch_units.items()},
+        excluded=frozenset(map(change, policy.excluded)),
+        masked=frozenset(map(change, policy.masked)),
     )
 
 

@@ -20,7 +20,7 @@ from widen.protocol.column_mapping import COLUMN_ID
 from widen.protocol.column_metadata import HIGH_WATER_MARK, TEXT_LIMIT, find_default
 from widen.protocol.type_widening import is_widening
 from widen.schema.operations import AddColumn, AfterField, CreateTable, Operation, StructEnd, WidenType
-from widen.schema.source_metadata import COMMENT
+from widen.schema.source_metadata import ALIASES, COMMENT, source_keys
 
 EVENTS = "events"
 """The operation parameter in which an ingestion records its events, as JSON text."""
@@ -207,6 +207,7 @@ def _details(field: Field) -> Mapping[str, str]:
         "nullable": "nullable" if field.nullable else "not null",
         "default": "no default" if default is None else f"default {default}",
         "limit": str(field.metadata.get(TEXT_LIMIT, "string")),
+        "source": f"source fields {', '.join(source_keys(field))}" if ALIASES in field.metadata else "one source field",
         "mark": f"identity high water mark {field.metadata.get(HIGH_WATER_MARK, 'not set')}",
     }
 

@@ -24,7 +24,7 @@ from widen.errors import (
     PartitionColumnDropRefused,
     TypeChangeRefused,
 )
-from widen.iceberg.properties import doc_with_source
+from widen.iceberg.properties import SOURCES, doc_with_source, encode_sources
 from widen.iceberg.schema_conversion import from_model_type
 from widen.model.column_path import KEY, Path, fields, find_field, format_path, resolve
 from widen.model.lazy_module import import_lazily
@@ -32,7 +32,7 @@ from widen.model.types import DataType, Field, MapType, StructType, is_atomic
 from widen.protocol.column_mapping import COLUMN_ID
 from widen.protocol.column_metadata import TEXT_LIMIT
 from widen.schema.alter import apply_operation
-from widen.schema.checks import ensure_field_addable
+from widen.schema.checks import ensure_field_addable, ensure_sources
 from widen.schema.operations import (
     AddColumn,
     AfterField,
@@ -43,6 +43,7 @@ from widen.schema.operations import (
     Operation,
     RenameColumn,
     SetComment,
+    SetSources,
     StructEnd,
     WidenType,
     find_anchor,
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.update.schema import UpdateSchema
 
 ice_mapping = import_lazily("pyiceberg.table.name_mapping")
+table_update = import_lazily("pyiceberg.table.update")
 
 NAME_MAPPING = "schema.name-mapping.default"
 """Table property: which column each name is, in files without field ids."""
@@ -96,11 +98,15 @@ def change_columns(transaction: Transaction, state: ColumnState, operations: Ite
         InvalidOption: Iceberg does not have such an operation.
         UnsupportedColumnType: Iceberg does not have the type of a new column.
     """
-    schema, mapping = state.schema, transaction.table_metadata.name_mapping()
+    schema, mapping, sets_sources = state.schema, transaction.table_metadata.name_mapping(), False
     spelled = SpelledNames(schema)
     for group in _split_independent(operations):
         with transaction.update_schema() as update:
             for operation in group:
+                if isinstance(operation, SetSources):
+                    ensure_sources(schema, transaction.table_metadata.properties, operation)
+                    schema, sets_sources = apply_operation(schema, operation), True
+                    continue
                 make = _CHANGES.get(type(operation))
                 if make is None:
                     raise InvalidOption(option="the change", value=str(operation), expected=_POSSIBLE)
@@ -109,6 +115,11 @@ def change_columns(transaction: Transaction, state: ColumnState, operations: Ite
                 schema = apply_operation(schema, operation)
     if mapping is not None:
         _keep_names(transaction, mapping)
+    if sets_sources:
+        # A load that adds columns meanwhile records their sources, too: its schema is another one.
+        base = table_update.AssertCurrentSchemaId(current_schema_id=transaction._table.metadata.current_schema_id)
+        sources = table_update.SetPropertiesUpdate(updates={SOURCES: encode_sources(schema)})
+        transaction._apply((sources,), (base,))
     return schema
 
 
@@ -140,7 +151,10 @@ def _merge_names(before: Sequence[MappedField], after: Sequence[MappedField]) ->
     return [*merged, *earlier.values()]
 
 
-_POSSIBLE = "Iceberg tables can add, widen, rename, move, comment and drop columns, and allow null in them."
+_POSSIBLE = (
+    "Iceberg tables can add, widen, rename, move, comment and drop columns, allow null in them, and fill them from "
+    "other fields."
+)
 
 
 def _split_independent(operations: Iterable[Operation]) -> Iterator[list[Operation]]:

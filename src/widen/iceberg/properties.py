@@ -19,7 +19,7 @@ from widen.model.column_path import Path, format_path
 from widen.model.types import ArrayType, DataType, Field, MapType, StructType
 from widen.protocol.column_mapping import COLUMN_ID
 from widen.protocol.table_properties import AllowedValues
-from widen.schema.source_metadata import EVOLVED_FROM, FORM, ROLE, SOURCE
+from widen.schema.source_metadata import ALIASES, EVOLVED_FROM, FORM, ROLE, SOURCE
 
 SOURCES = "widen.sources"
 """Table property: the source field of each column, as JSON; see `encode_sources`."""
@@ -77,7 +77,9 @@ EVOLVED = "evolved_from:"
 """The beginning of the doc of an evolved column, or of its last part after the user's own text."""
 
 
-class ColumnSource(msgspec.Struct, frozen=True, omit_defaults=True, rename={"source": "s", "is_evolved": "e"}):
+class ColumnSource(
+    msgspec.Struct, frozen=True, omit_defaults=True, rename={"source": "s", "is_evolved": "e", "aliases": "a"}
+):
     """What a column holds.
 
     Args:
@@ -86,12 +88,14 @@ class ColumnSource(msgspec.Struct, frozen=True, omit_defaults=True, rename={"sou
         is_evolved: Whether it is beside the column with the plain name.
         form: The text form of a column that holds all values of its field.
         role: The role of a column that does not hold a source field.
+        aliases: Other names of the source field in records.
     """
 
     source: str | list[str] | None = None
     is_evolved: bool = False
     form: str | None = None
     role: str | None = None
+    aliases: list[str] | None = None
 
     def path(self, parent: Path) -> Path | None:
         """Return the path of the source field; None if the column does not hold one."""
@@ -105,7 +109,7 @@ class ColumnSource(msgspec.Struct, frozen=True, omit_defaults=True, rename={"sou
         metadata: dict[str, Any] = {} if path is None else {SOURCE: list(path)}
         if self.is_evolved and path is not None:
             metadata[EVOLVED_FROM] = format_path(path)
-        named = {FORM: self.form, ROLE: self.role}
+        named = {FORM: self.form, ROLE: self.role, ALIASES: self.aliases}
         return metadata | {key: value for key, value in named.items() if value is not None}
 
 
@@ -168,7 +172,7 @@ def _source_of(field: Field, path: Path, parent: Path) -> ColumnSource:
     if path and path[:-1] == parent:
         source = path[-1]
     form, role = field.metadata.get(FORM), field.metadata.get(ROLE)
-    return ColumnSource(source, EVOLVED_FROM in field.metadata, form, role)
+    return ColumnSource(source, EVOLVED_FROM in field.metadata, form, role, field.metadata.get(ALIASES))
 
 
 def doc_with_source(text: str | None, field: Field) -> str | None:

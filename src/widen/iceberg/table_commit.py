@@ -40,7 +40,7 @@ from widen.iceberg.partitions import (
     to_partition_spec,
     unknown_transforms,
 )
-from widen.iceberg.properties import FORMAT_VERSION, read_sources, stream_key
+from widen.iceberg.properties import FORMAT_VERSION, SOURCES, read_sources, stream_key
 from widen.iceberg.scan_plan import ReplacedDeletes
 from widen.iceberg.schema_conversion import find_unreadable, from_model, to_readable
 from widen.iceberg.snapshots import MAIN_BRANCH, SnapshotReference, find_read_point, stream_marks_at
@@ -294,8 +294,13 @@ def commit_columns(name: TableName, operations: Iterable[Operation]) -> Table:
     if not operations:
         return name.load()
     transaction = plan_columns(name, operations)
-    schema = transaction.table_metadata.schema()
-    return _commit_metadata(name, transaction, lambda metadata: bool(metadata.schema() == schema))
+    planned = transaction.table_metadata
+    schema, sources = planned.schema(), planned.properties.get(SOURCES)
+
+    def has_changed(metadata: TableMetadata) -> bool:
+        return bool(metadata.schema() == schema) and metadata.properties.get(SOURCES) == sources
+
+    return _commit_metadata(name, transaction, has_changed)
 
 
 def commit_properties(name: TableName, properties: Mapping[str, str], removed: Sequence[str] = ()) -> Table:

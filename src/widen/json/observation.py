@@ -206,7 +206,7 @@ class Observation(msgspec.Struct, omit_defaults=True):
         unclosed: The position of the first corrupt text that begins a record over several lines; None if there is none.
         first_corrupt: The position of the first corrupt text.
         corrupt_reason: Which kind of record that is not, and why.
-        matched: The paths of names that stand for a field in another case; see `widen.schema.field_names`.
+        matched: The paths of names that stand for a field of another name; see `widen.schema.field_names`.
         apart: The paths of names that records have beside the same name in another case.
         unavailable: How many values the source did not send, by field: the change has left them as they were.
     """

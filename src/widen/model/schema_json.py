@@ -142,6 +142,8 @@ FIELD_ID = "parquet.field.id"
 """The metadata key from which Spark takes the field id that it writes into Parquet."""
 SOURCE = "widen.source"
 """Metadata key: the path of the source field from the root, as a list of keys without array steps."""
+ALIASES = "widen.aliases"
+"""Metadata key: other names of the source field in records, as a list of keys of the same object."""
 
 TYPES_OF_METADATA: Mapping[str, type] = {
     COLUMN_ID: int,
@@ -154,6 +156,7 @@ TYPES_OF_METADATA: Mapping[str, type] = {
     COLLATIONS: dict,
     FIELD_ID: int,
     SOURCE: list,
+    ALIASES: list,
 }
 """The metadata keys whose values are not texts, and the types of their values. All other keys are kept as they are."""
 
@@ -169,13 +172,14 @@ def has_metadata_as_text(schema_string: str) -> bool:
 def _restore_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
     """Return metadata with values instead of the texts of values; a text of anything else is kept.
 
-    A source that is not a path is left out: only Widen reads it, and a column without one is matched by name.
+    A source or another name of it that is no list of texts is left out: only Widen reads it, and a column without one
+    is matched by name.
     """
     wrong = {key: value for key, value in metadata.items() if isinstance(value, str) and key in TYPES_OF_METADATA}
     if wrong:
         metadata = {**metadata, **{key: _restore_value(key, text) for key, text in wrong.items()}}
-    if SOURCE in metadata and not _is_path(metadata[SOURCE]):
-        metadata = {key: value for key, value in metadata.items() if key != SOURCE}
+    if no_paths := [key for key in (SOURCE, ALIASES) if key in metadata and not _is_path(metadata[key])]:
+        metadata = {key: value for key, value in metadata.items() if key not in no_paths}
     return metadata
 
 

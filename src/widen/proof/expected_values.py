@@ -97,7 +97,7 @@ class ExpectedRecord:
         self.fields: ColumnsByKey = source_columns_by_key(schema, policy)
         self.rules: ProofRule = build_proof_rules(schema, policy)
         self.is_rescuing = role_field(schema, RESCUED) is not None
-        self._names = learn_names(schema) if policy.matches_any_case else None
+        self._names = learn_names(schema, in_any_case=policy.matches_any_case)
         self._part = _Part.RESCUED_FIELD if self.is_rescuing else _Part.FIELD
         defaults = read_defaults(schema)
         self.defaults = {
@@ -112,7 +112,7 @@ class ExpectedRecord:
             record: A record from `widen.proof.json_reader.read_records`.
         """
         counts = ValueCounts()
-        ruled = self.rules.apply_to_record(record if self._names is None else self._names.rename(record))
+        ruled = self.rules.apply_to_record(self._names.rename(record))
         form = _expected_record(self.fields, ruled, counts, self._part)
         missing = {key: value for key, value in self.defaults.items() if key not in ruled}
         return {**form, **missing}, counts

@@ -6,13 +6,13 @@ Source: docs/evolution-rules.md#d9
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from widen.model.column_path import Path
 from widen.model.types import STRING, ArrayType, DataType, MapType, StructType, name_key
-from widen.schema.source_metadata import role_of, source_key
+from widen.schema.source_metadata import role_of, source_keys
 
 
 @dataclass(slots=True)
@@ -20,19 +20,26 @@ class KnownNames:
     """The names of the fields of records that columns hold.
 
     Args:
+        compare: Returns what equal names have in common.
         inside: The names inside of each field.
-        in_any_case: The fields by their names without regard to case.
+        by_name: The fields by what their names have in common.
+        by_other_name: The fields by what their other names have in common.
         map_levels: How many levels of objects at the field itself are maps.
     """
 
+    compare: Callable[[str], str]
     inside: dict[str, KnownNames] = field(default_factory=dict)
-    in_any_case: dict[str, set[str]] = field(default_factory=dict)
+    by_name: dict[str, set[str]] = field(default_factory=dict)
+    by_other_name: dict[str, set[str]] = field(default_factory=dict)
     map_levels: int = 0
 
-    def learn(self, name: str, data_type: DataType) -> None:
-        """Add the field of a column."""
-        known = self.inside.setdefault(name, KnownNames())
-        self.in_any_case.setdefault(name_key(name), set()).add(name)
+    def learn(self, names: Sequence[str], data_type: DataType) -> None:
+        """Add the field of a column, with its own name first."""
+        name, *others = names
+        known = self.inside.setdefault(name, KnownNames(self.compare))
+        self.by_name.setdefault(self.compare(name), set()).add(name)
+        for other in others:
+            self.by_other_name.setdefault(self.compare(other), set()).add(name)
         map_levels = 0
         while isinstance(data_type, (ArrayType, MapType)):
             if isinstance(data_type, ArrayType):
@@ -41,22 +48,34 @@ class KnownNames:
                 map_levels, data_type = map_levels + (data_type.key == STRING), data_type.value
         known.map_levels = max(known.map_levels, map_levels)
         for item in data_type if isinstance(data_type, StructType) else ():
-            known.learn(source_key(item), item.type)
+            known.learn(source_keys(item), item.type)
 
     def rename(self, record: Mapping[str, Any]) -> dict[str, Any]:
         """Return a record with the names of the fields that its keys stand for."""
-        if record.keys() <= self.inside.keys():
-            own = {key: key for key in record}
-        else:
-            counts = Counter(map(name_key, record))
-            own = {key: self._field_of(key, alone=counts[name_key(key)] == 1) for key in record}
+        is_known = record.keys() <= self.inside.keys()
+        own = {key: key for key in record} if is_known else self.fields_of(record)
         return {own[key]: self._rename_inside(own[key], value) for key, value in record.items()}
 
-    def _field_of(self, key: str, *, alone: bool) -> str:
-        if key in self.inside or not alone:
+    def fields_of(self, keys: Iterable[str]) -> dict[str, str]:
+        """Return the fields that the keys of one record stand for; two keys never stand for one field."""
+        meant = {key: self._find(key) for key in keys}
+        counts = Counter(meant.values())
+        return {key: found if counts[found] == 1 else key for key, found in meant.items()}
+
+    def _find(self, key: str) -> str:
+        if key in self.inside:
             return key
-        found = self.in_any_case.get(name_key(key), set())
-        return next(iter(found)) if len(found) == 1 else key
+        for fields in (self.by_name, self.by_other_name):
+            found = fields.get(self.compare(key))
+            if found:
+                return next(iter(found)) if len(found) == 1 else key
+        return key
+
+    def known_keys(self) -> Iterator[str]:
+        """Yield what keys have in common that may stand for a field of another name."""
+        yield from self.by_other_name
+        if self.compare is name_key:
+            yield from self.by_name
 
     def _rename_inside(self, name: str, value: Any) -> Any:
         known = self.inside.get(name)
@@ -79,9 +98,9 @@ def find_source_names(known: KnownNames, source: StructType, path: Path = ()) ->
         known: The names of the fields of the records that the source describes.
     """
     found: dict[Path, str] = {}
-    counts = Counter(map(name_key, source.names))
+    fields = known.fields_of(source.names)
     for item in source:
-        own = known._field_of(item.name, alone=counts[name_key(item.name)] == 1)
+        own = fields[item.name]
         if own != item.name:
             found[(*path, own)] = item.name
         leaf = item.type
@@ -92,10 +111,14 @@ def find_source_names(known: KnownNames, source: StructType, path: Path = ()) ->
     return found
 
 
-def learn_names(schema: StructType) -> KnownNames:
-    """Return the names of the fields of a table."""
-    known = KnownNames()
+def learn_names(schema: StructType, *, in_any_case: bool) -> KnownNames:
+    """Return the names of the fields of a table.
+
+    Args:
+        in_any_case: Whether names that differ in case only are equal.
+    """
+    known = KnownNames(name_key if in_any_case else str)
     for column in schema:
         if role_of(column) is None:
-            known.learn(source_key(column), column.type)
+            known.learn(source_keys(column), column.type)
     return known

@@ -22,9 +22,10 @@ import pyarrow.compute as pc
 from msgspec.json import encode
 
 from widen.evolution.policy import Policy
-from widen.model.types import DecimalType, StructType, name_key
+from widen.model.types import DecimalType, StructType
 from widen.proof.canonical import EncodedRecord, digest_text
 from widen.proof.csv_reader import CsvForm, CsvHead, CsvReader, CsvText, read_csv_file, read_csv_head, recode
+from widen.proof.known_names import KnownNames, learn_names
 from widen.proof.row_encoder import RecordLayout, RowEncoder
 from widen.proof.rules import (
     RECORD,
@@ -106,7 +107,7 @@ class ProofRecord:
 
     Args:
         refuses_unknown: Whether a key without a field may be one that the policy hides.
-        in_any_case: The keys as Spark compares names; empty if a key in another case never stands for one of them.
+        in_any_case: Keys in lower case that may stand for a field of another name.
     """
 
     fields: Sequence[ProofField]
@@ -134,20 +135,25 @@ def build_csv_plan(form: CsvForm, names: Sequence[str]) -> ProofCsv | None:
     return ProofCsv(names, form.separator[0], form.quote[0] if form.quote else None, form.null.decode(), form.spelling)
 
 
-def build_plan(fields: ColumnsByKey, rule: ProofRule, *, matches_any_case: bool = False) -> ProofRecord:
-    """Return the plan for records."""
+def build_plan(fields: ColumnsByKey, rule: ProofRule, known: KnownNames | None = None) -> ProofRecord:
+    """Return the plan for records.
+
+    Args:
+        known: The names of the fields; None if a key never stands for a field of another name.
+    """
     keys = fields.keys() | {key for key, below in rule.below.items() if below.is_excluded}
-    plans = [_field_plan(key, fields.get(key, ()), rule.rule_of(key), 0, matches_any_case) for key in sorted(keys)]
-    return ProofRecord(plans, bool(rule.hidden), list(map(name_key, sorted(keys))) if matches_any_case else [])
+    inside = {} if known is None else known.inside
+    plans = [_field_plan(key, fields.get(key, ()), rule.rule_of(key), 0, inside.get(key)) for key in sorted(keys)]
+    return ProofRecord(plans, bool(rule.hidden), [] if known is None else sorted({*known.known_keys()}))
 
 
 def _field_plan(
-    key: str, columns: FieldColumns, rule: ProofRule, maps_above: int, matches_any_case: bool
+    key: str, columns: FieldColumns, rule: ProofRule, maps_above: int, known: KnownNames | None
 ) -> ProofField:
     map_levels = rule.map_levels - maps_above
     return ProofField(
         key,
-        [_column_plan(column, rule, maps_above, matches_any_case) for column in columns],
+        [_column_plan(column, rule, maps_above, known) for column in columns],
         is_excluded=rule.is_excluded,
         is_masked=rule.is_masked,
         is_map=map_levels > 0,
@@ -158,7 +164,7 @@ def _field_plan(
     )
 
 
-def _column_plan(column: SourceColumn, rule: ProofRule, maps_above: int, matches_any_case: bool) -> ProofColumn:
+def _column_plan(column: SourceColumn, rule: ProofRule, maps_above: int, known: KnownNames | None) -> ProofColumn:
     precision, scale = (column.type.precision, column.type.scale) if isinstance(column.type, DecimalType) else (0, 0)
     return ProofColumn(
         column.position,
@@ -169,12 +175,8 @@ def _column_plan(column: SourceColumn, rule: ProofRule, maps_above: int, matches
         has_epochs=column.has_epochs,
         has_booleans_as_numbers=column.has_booleans_as_numbers,
         rounds=bool(column.rounds),
-        record=build_plan(column.fields or {}, rule, matches_any_case=matches_any_case)
-        if column.type_name == RECORD
-        else None,
-        entries=[]
-        if column.value is None
-        else [_field_plan("", (column.value,), rule, maps_above + 1, matches_any_case)],
+        record=build_plan(column.fields or {}, rule, known) if column.type_name == RECORD else None,
+        entries=[] if column.value is None else [_field_plan("", (column.value,), rule, maps_above + 1, known)],
     )
 
 
@@ -246,7 +248,7 @@ class SourceDigester:
             build_plan(
                 source_columns_by_key(schema, policy),
                 build_proof_rules(schema, policy),
-                matches_any_case=policy.matches_any_case,
+                learn_names(schema, in_any_case=policy.matches_any_case),
             ),
             role_field(schema, RESCUED) is not None,
             limit,

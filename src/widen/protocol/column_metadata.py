@@ -13,6 +13,7 @@ import msgspec
 
 from widen.errors import CorruptLog, InvalidType
 from widen.model.column_path import Path, leaves, map_children, map_fields
+from widen.model.schema_json import ALIASES as ALIASES
 from widen.model.schema_json import ALLOWS_EXPLICIT as ALLOWS_EXPLICIT
 from widen.model.schema_json import COLLATIONS as COLLATIONS
 from widen.model.schema_json import HIGH_WATER_MARK as HIGH_WATER_MARK

@@ -17,8 +17,10 @@ from rich.text import Text
 
 from widen.evolution.plan import (
     HOW_TO_TURN_ON,
+    IN_ANOTHER_CASE,
     LOST_SOURCES,
     OLDER_READERS,
+    RENAMED_FIELDS,
     TURNED_ON,
     WOULD_WIDEN,
     Plan,
@@ -55,7 +57,7 @@ from widen.report.text_format import (
     values_text,
 )
 from widen.schema.operations import CreateTable
-from widen.schema.source_metadata import COMMENT, EVOLVED_FROM
+from widen.schema.source_metadata import ALIASES, COMMENT, EVOLVED_FROM, source_keys
 
 if TYPE_CHECKING:
     from widen.log.loads import Load, LoadedFile
@@ -115,16 +117,27 @@ def summary_parts(summary: TableSummary) -> Iterator[RenderableType]:
         yield pairs_table(summary.properties.items())
 
 
+FIELDS = "filled from"
+"""The heading of the fields that fill a column, if these are several."""
+
+
 def _summary_table(lines: Sequence[SummaryLine]) -> Table:
     table = table_of("column", "type", "null")
     has_evolved, has_steps = any(line.evolved_from for line in lines), any(line.steps for line in lines)
     has_comments = any(_own_comment(line) for line in lines)
-    for is_shown, name in ((has_evolved, "evolved from"), (has_steps, "type history"), (has_comments, "comment")):
+    has_sources = any(line.sources for line in lines)
+    for is_shown, name in (
+        (has_evolved, "evolved from"),
+        (has_sources, FIELDS),
+        (has_steps, "type history"),
+        (has_comments, "comment"),
+    ):
         if is_shown:
             table.add_column(name)
     for line in lines:
         cells = [_indent(line), Text(line.brief_type, "cyan"), Text("yes" if line.nullable else "no", "dim")]
         cells += [Text(printable(line.evolved_from), "magenta")] if has_evolved else []
+        cells += [Text(printable(", ".join(line.sources)))] if has_sources else []
         cells += [Text("; ".join(map(_step_text, line.steps)))] if has_steps else []
         cells += [Text(printable(_own_comment(line)), "dim")] if has_comments else []
         table.add_row(*cells)
@@ -213,6 +226,8 @@ def plan_parts(plan: Plan) -> Iterator[RenderableType]:
         lines = [*map(str, plan.widenable[:MAX_LISTED]), *HOW_TO_TURN_ON]
         yield from (Text(f"  {printable(line)}") for line in lines)
     details: tuple[tuple[str, Sequence[tuple[str, str]]], ...] = (
+        (IN_ANOTHER_CASE, [(path_text(each.name), path_text(each.source)) for each in plan.in_another_case]),
+        (RENAMED_FIELDS, [(path_text(each.name), path_text(each.source)) for each in plan.renamed]),
         ("Objects that look like maps", [(path_text(each.source), str(each)) for each in plan.maps]),
         ("Stored in the rescue column", [(path_text(r.source), _rescued_text(r)) for r in plan.rescued]),
         ("Quarantined", [(path_text(q.source), _quarantined_text(q)) for q in plan.quarantined]),
@@ -437,6 +452,7 @@ class SummaryLine:
         evolved_from: The source field, if it is a sibling of the column with the plain name; else empty.
         comment: Its comment; empty if it has none.
         steps: Its type history, oldest first.
+        sources: The fields of records that fill it, if these are several.
     """
 
     path: Path
@@ -448,6 +464,7 @@ class SummaryLine:
     evolved_from: str = ""
     comment: str = ""
     steps: tuple[TypeStep, ...] = ()
+    sources: tuple[str, ...] = ()
 
     def to_value(self) -> dict[str, Any]:
         """Return the line as a JSON object."""
@@ -459,6 +476,7 @@ class SummaryLine:
             "evolvedFrom": self.evolved_from or None,
             "comment": self.comment or None,
             "typeHistory": steps,
+            **({"sources": list(self.sources)} if self.sources else {}),
         }
 
 
@@ -542,7 +560,8 @@ def _lines(schema: StructType) -> Iterator[SummaryLine]:
         evolved, comment = (str(field.metadata.get(key) or "") for key in (EVOLVED_FROM, COMMENT))
         relative_path = path[len(parents[-1]) :] if parents else path
         types = (field.type.sql, brief_type(field.type))
-        yield SummaryLine(path, relative_path, len(parents), *types, field.nullable, evolved, comment, steps)
+        sources = source_keys(field) if ALIASES in field.metadata else ()
+        yield SummaryLine(path, relative_path, len(parents), *types, field.nullable, evolved, comment, steps, sources)
         parents.append(path)
 
 

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias, TypedDict, TypeVar
 
 import msgspec
 
-from widen.errors import ColumnNotFound, InternalError, InvalidOption, OptionConflict
+from widen.errors import ColumnNotFound, InternalError, InvalidOption, ItemRenameRefused, OptionConflict
 from widen.model.column_path import (
     KEY,
     Path,
@@ -74,7 +74,7 @@ from widen.schema.operations import (
     insert_field,
     schema_differences,
 )
-from widen.schema.source_metadata import COMMENT
+from widen.schema.source_metadata import COMMENT, source_keys, source_path, with_source_keys
 from widen.schema.table_state import MetadataChange, TableState, constraint_key, find_constraint, is_referenced
 
 
@@ -88,6 +88,8 @@ class ColumnChanges(TypedDict, total=False):
         first: Whether to move it to the beginning of its struct.
         after: The name of the column to move it after.
         default: The default for rows written without a value, an SQL expression.
+        source: The name of another field of records that fills the column, beside the one that does so already.
+        drop_source: The name of a field that no longer fills it.
     """
 
     type: DataType | str
@@ -97,6 +99,8 @@ class ColumnChanges(TypedDict, total=False):
     after: str
     default: str
     drop_default: bool
+    source: str
+    drop_source: str
 
 
 class _TypeField(TypedDict):
@@ -172,9 +176,30 @@ def _parse_column_change(schema: StructType, path: Path, change: ColumnChanges) 
         yield op.SetDefault(path, change["default"])
     if change.get("drop_default") and DEFAULT in field.metadata:
         yield op.DropDefault(path)
+    if "source" in change or "drop_source" in change:
+        yield from _parse_sources(schema, path, change.get("source"), change.get("drop_source"))
     place = _place(path, change)
     if place is not StructEnd.LAST:
         yield op.MoveColumn(path, place)
+
+
+def _parse_sources(schema: StructType, path: Path, new: str | None, dropped: str | None) -> Iterator[op.Operation]:
+    """Yield the operation that changes which fields fill a column, if there is something to change."""
+    field = find_field(schema, path)
+    if field is None:
+        raise ItemRenameRefused(column=format_path(path), verb="given another source field")
+    names = [*source_keys(field)]
+    if new is not None and new not in names:
+        names.append(new)
+    if dropped is not None:
+        if dropped not in names:
+            raise InvalidOption(option="drop_source", value=dropped, expected=f"Must be one of: {', '.join(names)}.")
+        names.remove(dropped)
+    if not names:
+        expected = "It is the only field that fills the column. Name the other one as source, too."
+        raise InvalidOption(option="drop_source", value=dropped, expected=expected)
+    if source_keys(field) != tuple(names):
+        yield op.SetSources(path, tuple(names))
 
 
 def _parse_type_change(path: Path, field: Field, requested: DataType | str) -> Iterator[op.Operation]:
@@ -585,6 +610,9 @@ def _apply(schema: StructType | None, operation: op.Operation) -> StructType:
             )
         case op.MoveColumn(path, place):
             return _change_struct(existing, path, lambda struct, field: insert_field(struct, field, place))
+        case op.SetSources(path, names):
+            above = source_path(existing, path[:-1])
+            return _change_struct(existing, path, lambda struct, field: with_source_keys(struct, field, above, names))
     return _change_struct(
         existing, operation.path, lambda struct, field: _swap_field(struct, field, _with_detail(field, operation))
     )

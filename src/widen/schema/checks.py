@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+import msgspec
+
 from widen.errors import (
     ClusteringColumnDropRefused,
     ColumnAlreadyExists,
@@ -22,6 +24,7 @@ from widen.errors import (
     InvalidColumnName,
     InvalidConstraintName,
     InvalidDefault,
+    InvalidOption,
     ItemCommentRefused,
     ItemRenameRefused,
     LastColumnDropRefused,
@@ -35,7 +38,7 @@ from widen.errors import (
     ReplaceColumnsRefused,
     TypeChangeRefused,
 )
-from widen.model.column_path import Path, fields, find_field, format_path, nearest_field, resolve
+from widen.model.column_path import Path, fields, find_field, fold_path, format_path, nearest_field, parse_path, resolve
 from widen.model.schema_json import parse_type
 from widen.model.types import (
     STRING,
@@ -66,6 +69,7 @@ from widen.protocol.column_metadata import (
     find_identity,
     text_limit,
 )
+from widen.protocol.file_statistics import HIDDEN_FIELDS, NO_STATS, split_paths
 from widen.protocol.iceberg_compat import type_change_compat
 from widen.protocol.table_features import TYPE_WIDENING, TYPE_WIDENING_PREVIEW
 from widen.protocol.table_properties import CONSTRAINT_PREFIX, ENABLE_CHANGE_DATA_FEED, ENABLE_TYPE_WIDENING, is_on
@@ -88,7 +92,7 @@ from widen.schema.operations import (
     WidenType,
     schema_differences,
 )
-from widen.schema.source_metadata import FORBIDDEN, TableFormat
+from widen.schema.source_metadata import FORBIDDEN, TableFormat, role_of, source_key, source_keys, source_path
 from widen.schema.table_state import TableState, check_constraints, ensure_independent, find_constraint, is_constant
 
 # Whether columns may be added, renamed, dropped or replaced, and which names they may have.
@@ -195,6 +199,65 @@ def ensure_renamable(state: TableState, operation: RenameColumn) -> None:
     if state.mapping == NONE:
         raise RenameRefused(column=format_path(path))
     _ensure_name(operation.new_path, state.properties)
+
+
+_NAMED = "The property {} of the table names {}: a field that records no longer have could not be found."
+KEYS = "widen.keys"
+"""Table property: how its rows change by key, as JSON."""
+
+
+def ensure_sources(schema: StructType, properties: Mapping[str, str], operation: op.SetSources) -> None:
+    """Check that a column may be filled from other fields of records.
+
+    Raises:
+        ItemRenameRefused: it is an element, a key or a value.
+        InvalidOption: a name is empty or a path, another column holds the field, or the table names the field that is
+            to fill the column no longer.
+    """
+    path, names = operation.path, operation.names
+    field, parent = find_field(schema, path), resolve(schema, path[:-1])[1]
+    if field is None or not isinstance(parent, StructType):
+        raise ItemRenameRefused(column=format_path(path), verb="given another source field")
+    if len(path) == 1 and role_of(field) is not None:
+        raise InvalidOption(option="source", value=names[-1], expected=f"No field of a record fills {field.name}.")
+    above = format_path(path[:-1])
+    for name in names:
+        if not name or (above and name.startswith(f"{above}.")):
+            raise InvalidOption(
+                option="source", value=name, expected=f"Must be a name beside {path[-1]!r}, not a path."
+            )
+    new = {name_key(name) for name in names if name not in source_keys(field)}
+    own = None if names[0] == source_key(field) else names[0]
+    for other in parent:
+        keys = source_keys(other)
+        is_other = keys[0] != source_key(field) and (len(path) > 1 or role_of(other) is None)
+        taken = next((key for key in keys if name_key(key) in new or key == own == keys[0]), None)
+        if is_other and taken is not None:
+            column, place = format_path((*path[:-1], other.name)), format_path(path)
+            expected = (
+                f"Column {column} holds this field. First move its values to {place} with an UPDATE, and drop it."
+            )
+            raise InvalidOption(option="source", value=taken, expected=expected)
+    if names[0] != source_key(field):
+        _ensure_unnamed(source_path(schema, path), properties)
+
+
+def _ensure_unnamed(source: Path, properties: Mapping[str, str]) -> None:
+    """Check that no property says something of a field, or of one in it, that gets another name."""
+    named = {key: split_paths(properties.get(key, "")) for key in (HIDDEN_FIELDS, NO_STATS)}
+    try:
+        rules: Any = msgspec.json.decode(properties.get(KEYS, "{}"))
+        named[KEYS] = tuple(map(parse_path, (*rules.get("key", ()), *filter(None, [rules.get("sequenceBy")]))))
+    except (msgspec.DecodeError, AttributeError, TypeError):
+        named[KEYS] = ()
+    for key, paths in named.items():
+        if any(fold_path(path)[: len(source)] == fold_path(source) for path in paths):
+            expected = _NAMED.format(key, format_path(source))
+            raise InvalidOption(option="drop_source", value=source[-1], expected=expected)
+
+
+def _ensure_sources(state: TableState, operation: op.SetSources) -> None:
+    ensure_sources(state.schema, state.properties, operation)
 
 
 def ensure_droppable(state: TableState, operation: DropColumn) -> None:
@@ -603,6 +666,7 @@ CHECKS: Mapping[type[op.Operation], Callable[[TableState, Any], None]] = {
     op.SetComment: ensure_comment_allowed,
     op.SetDefault: ensure_default,
     op.SetNotNull: ensure_nullability,
+    op.SetSources: _ensure_sources,
     op.SyncIdentity: ensure_identity_column,
     op.WidenType: _ensure_type,
 }

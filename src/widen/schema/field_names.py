@@ -1,7 +1,9 @@
-"""Which field of a table a name in a record stands for: the one of this very name, else the only one in another case.
+"""Which field of a table a name in a record stands for: the one of this very name, else one that has this other name,
+else the only one in another case.
 
 A key `id` goes to the column of the field `ID` if the table has no field `id`, no second one in another case, and the
-record itself has no other key in another case. Names are compared as Spark compares them; see `name_key`.
+record itself has no other key in another case. Names are compared as Spark compares them; see `name_key`. The same
+holds for the other names that somebody has given to a field, e.g. because the source has renamed it.
 
 Source: docs/evolution-rules.md#d9
 """
@@ -19,7 +21,7 @@ from widen.json.observation import FieldObservation, RecordObservation, records_
 from widen.model.column_path import Path
 from widen.model.types import STRING, ArrayType, DataType, Field, MapType, StructType, name_key
 from widen.protocol.column_metadata import SOURCE
-from widen.schema.source_metadata import naming_order, role_of, source_key
+from widen.schema.source_metadata import naming_order, role_of, source_key, source_keys
 
 # An example. The table has the fields ID and user.name.
 #     {"id": 1}                    id stands for ID: no field has the very name, and ID is the only one in another case.
@@ -33,7 +35,7 @@ class NameUse:
     """How the names of records have been used.
 
     Args:
-        matched: The paths of names that stand for a field in another case.
+        matched: The paths of names that stand for a field of another name.
         apart: The paths of names without a field in records that have the same name in another case.
     """
 
@@ -46,24 +48,65 @@ class FieldNames:
     """The names of the fields of a record.
 
     Args:
+        in_any_case: Whether a name in another case may stand for a field.
         below: The names of the fields inside each of them.
         maps: How many levels of objects are maps, whose keys are no names.
+        aliases: The fields by their other names; those that two fields have count for nothing.
     """
 
+    in_any_case: bool = True
     below: dict[str, FieldNames] = field(default_factory=dict)
     maps: int = 0
+    aliases: dict[str, set[str]] = field(default_factory=dict)
     _spellings: dict[str, list[str]] | None = None
 
-    def add(self, name: str) -> FieldNames:
+    def add(self, name: str, aliases: Iterable[str] = ()) -> FieldNames:
         """Add a field, and return the names inside it."""
         self._spellings = None
-        return self.below.setdefault(name, FieldNames())
+        for alias in aliases:
+            self.aliases.setdefault(self._fold(alias), set()).add(name)
+        inside = self.below.get(name)
+        if inside is None:
+            inside = self.below[name] = FieldNames(self.in_any_case)
+        return inside
+
+    @property
+    def has_aliases(self) -> bool:
+        """Whether any field has other names, here or below."""
+        return bool(self.aliases) or any(names.has_aliases for names in self.below.values())
+
+    def inside(self, name: str) -> FieldNames:
+        """Return the names inside a field, which may be unknown."""
+        return self.below.get(name) or _NO_NAMES[self.in_any_case]
+
+    def group(self, keys: Iterable[str]) -> dict[str, list[str]]:
+        """Return keys in groups of those that may stand for one field; see `group_of`."""
+        groups: dict[str, list[str]] = {}
+        for key in keys:
+            groups.setdefault(self.group_of(key), []).append(key)
+        return groups
+
+    def group_of(self, key: str) -> str:
+        """Return what keys have in common that may stand for one field."""
+        folded = self._fold(key)
+        owners = self.aliases.get(folded, ())
+        is_other_name = len(owners) == 1 and folded not in self._fields_by_name()
+        return self._fold(next(iter(owners))) if is_other_name else folded
 
     def spellings(self, name: str) -> list[str]:
-        """Return the fields that a name may stand for, if only case counts for nothing."""
+        """Return the fields that a name may stand for, if it is the name of none."""
+        folded, fields = self._fold(name), self._fields_by_name()
+        return fields[folded] if folded in fields else sorted(self.aliases.get(folded, ()))
+
+    def _fields_by_name(self) -> dict[str, list[str]]:
         if self._spellings is None:
-            self._spellings = group_names(self.below)
-        return self._spellings.get(name_key(name), [])
+            self._spellings = {}
+            for name in self.below:
+                self._spellings.setdefault(self._fold(name), []).append(name)
+        return self._spellings
+
+    def _fold(self, name: str) -> str:
+        return name_key(name) if self.in_any_case else name
 
     def match(self, keys: Collection[str], use: NameUse | None = None, above: Path = ()) -> Mapping[str, str]:
         """Return the fields that the keys of one record stand for, where these have other names.
@@ -75,10 +118,10 @@ class FieldNames:
         unknown = [key for key in keys if key not in self.below]
         if not unknown:
             return _NONE
-        groups, matched = group_names(keys), dict[str, str]()
+        groups, matched = self.group(keys), dict[str, str]()
         for key in unknown:
             known = self.spellings(key)
-            if len(groups[name_key(key)]) > 1:
+            if len(groups[self.group_of(key)]) > 1:
                 if use is not None:
                     use.apart.add((*above, key))
             elif len(known) == 1:
@@ -100,7 +143,7 @@ class FieldNames:
         for key, value in record.items():
             if isinstance(value, (dict, list)):
                 name = matched.get(key, key)
-                inside = self.below.get(name, _NO_NAMES)
+                inside = self.inside(name)
                 named = inside._value(value, inside.maps, use, (*above, name))
                 if named is not value:
                     changed[key] = named
@@ -125,33 +168,26 @@ class FieldNames:
         for name in path:
             name = names.match((name,)).get(name, name)
             found.append(name)
-            names = names.below.get(name, _NO_NAMES)
+            names = names.inside(name)
         return tuple(found)
 
 
 _NONE: Mapping[str, str] = {}
-_NO_NAMES = FieldNames()
+_NO_NAMES = {in_any_case: FieldNames(in_any_case) for in_any_case in (False, True)}
 
 
-def group_names(names: Iterable[str]) -> dict[str, list[str]]:
-    """Return names in groups of those that differ in case only."""
-    groups: dict[str, list[str]] = {}
-    for name in names:
-        groups.setdefault(name_key(name), []).append(name)
-    return groups
-
-
-def find_field_names(schema: StructType, others: Iterable[Path] = ()) -> FieldNames:
+def find_field_names(schema: StructType, others: Iterable[Path] = (), *, in_any_case: bool = True) -> FieldNames:
     """Return the names of the fields that columns hold.
 
     Args:
+        in_any_case: Whether a name in another case may stand for a field.
         others: The paths of more fields, such as those that a policy names. One that may stand for a field with a
             column adds nothing.
     """
-    names = FieldNames()
+    names = FieldNames(in_any_case)
     for column in schema:
         if role_of(column) is None:
-            _add_column(names.add(source_key(column)), column.type)
+            _add_column(names, column)
     for path in sorted(others):
         at = names
         for name in at.path(path):
@@ -170,11 +206,12 @@ def with_apart_names(names: FieldNames, apart: Iterable[Path]) -> FieldNames:
     return more
 
 
-def _add_column(names: FieldNames, data_type: DataType) -> None:
-    leaf, maps = _inside(data_type)
+def _add_column(above: FieldNames, column: Field) -> None:
+    key, *aliases = source_keys(column)
+    names, (leaf, maps) = above.add(key, aliases), _inside(column.type)
     names.maps = max(names.maps, maps)
     for item in leaf if isinstance(leaf, StructType) else ():
-        _add_column(names.add(source_key(item)), item.type)
+        _add_column(names, item)
 
 
 def _inside(data_type: DataType) -> tuple[DataType, int]:
@@ -212,7 +249,7 @@ def _collect_names(
 ) -> None:
     """Collect the field of each name that stands for another one, from the records of all columns of a field."""
     keys = sorted({key for record in records for key in record}, key=naming_order)
-    groups = {} if names.below.keys() >= set(keys) else group_names(keys)
+    groups = {} if names.below.keys() >= set(keys) else names.group(keys)
     inside: dict[str, list[RecordObservation]] = {}
     for key in keys:
         name = _field_of(key, names, apart, above, groups)
@@ -222,13 +259,13 @@ def _collect_names(
         inside.setdefault(name, []).extend(each for field in seen for each in records_in(field))
     for name, below in inside.items():
         if below:
-            _collect_names(below, names.below.get(name, _NO_NAMES), apart, (*above, name), found)
+            _collect_names(below, names.inside(name), apart, (*above, name), found)
 
 
 def _field_of(key: str, names: FieldNames, apart: frozenset[Path], above: Path, groups: Mapping[str, list[str]]) -> str:
     if key in names.below:
         return key
-    group, known = groups[name_key(key)], names.spellings(key)
+    group, known = groups[names.group_of(key)], names.spellings(key)
     if len(known) > 1 or (apart and any((*above, each) in apart for each in group)):
         return key
     return known[0] if known else group[0]
@@ -296,7 +333,7 @@ def _spellings(
         name = matched.get(key, key)
         if name != key:
             yield (*path, name), key
-        below = names.below.get(name, _NO_NAMES)
+        below = names.inside(name)
         if (*source, key) in keys and not (is_sample and (below.maps or not below.below)):
             yield from _spellings(below, keys, use, (*path, name), (*source, key), is_sample=is_sample)
 

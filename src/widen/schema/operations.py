@@ -250,6 +250,22 @@ class DropDefault(_JsonOperation):
 
 
 @dataclass(frozen=True, slots=True)
+class SetSources(_JsonOperation):
+    """Set which fields of records fill a column, and the columns beside it for other types of the same field.
+
+    Args:
+        names: The keys in the object of the column. The first one is the field that plans and settings name.
+    """
+
+    path: Path
+    names: tuple[str, ...]
+
+    def __str__(self) -> str:
+        fields = " or ".join(map(quote_name, self.names))
+        return f"fill {format_path(self.path)} from the field {fields}"
+
+
+@dataclass(frozen=True, slots=True)
 class SyncIdentity(_JsonOperation):
     """Let an identity column continue after the values that it has.
 
@@ -312,6 +328,7 @@ ColumnOperation: TypeAlias = (
     | SetNotNull
     | SetDefault
     | DropDefault
+    | SetSources
     | SyncIdentity
 )
 """A change of a column that keeps its name."""
@@ -398,6 +415,7 @@ REQUIREMENTS: Mapping[type[Operation], Requirement] = {
     SetComment: _NOTHING,
     SetDefault: Requirement(has_expression=True),
     SetNotNull: Requirement(feature="invariants", rows=RowAccess.CHECKED),
+    SetSources: _NOTHING,
     SyncIdentity: Requirement(rows=RowAccess.READ),
     WidenType: _NOTHING,
 }

@@ -2,6 +2,7 @@
 
 Values are routed by the source path in the metadata, never by column name, so a rename does not break an ingestion.
 Only a column without that metadata, which was declared and never ingested into, is matched by name.
+A field may have other names in records, which are in the metadata of its columns, too.
 
 Source: docs/evolution-rules.md#u12, #u13, #u18, #d9, #d14
 """
@@ -15,7 +16,7 @@ from typing import Any
 
 from widen.errors import InvalidOption
 from widen.json.field_rules import SIGN
-from widen.model.column_path import KEY, Path, as_nullable, fields, format_path, map_children, map_fields
+from widen.model.column_path import KEY, Path, as_nullable, fields, find_field, format_path, map_children, map_fields
 from widen.model.types import (
     DATE,
     DOUBLE,
@@ -31,6 +32,7 @@ from widen.model.types import (
     similarity_key,
 )
 from widen.protocol.column_mapping import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
+from widen.protocol.column_metadata import ALIASES as ALIASES
 from widen.protocol.column_metadata import ROLE as ROLE
 from widen.protocol.column_metadata import SOURCE as SOURCE
 from widen.protocol.type_widening import is_iceberg_compatible, is_same_family, is_widening
@@ -221,6 +223,51 @@ def source_key(field: Field) -> str:
     """Return the key of the source field that a column holds."""
     source = field.metadata.get(SOURCE)
     return str(source[-1]) if source else field.name
+
+
+def source_path(schema: StructType, path: Path) -> Path:
+    """Return the path of the source field that a column holds, given the path of the column."""
+    found: Path = ()
+    for length in range(1, len(path) + 1):
+        if (field := find_field(schema, path[:length])) is not None:
+            found = tuple(field.metadata.get(SOURCE) or (*found, field.name))
+    return found
+
+
+def source_keys(field: Field) -> tuple[str, ...]:
+    """Return the keys of records whose values a column holds: that of its source field, then the other names of it."""
+    return (source_key(field), *map(str, field.metadata.get(ALIASES) or ()))
+
+
+def with_source_keys(struct: StructType, column: Field, above: Path, names: tuple[str, ...]) -> StructType:
+    """Return a struct in which all columns of the field of a column hold the values of other keys of records.
+
+    Args:
+        above: The path of the source field around it.
+        names: The key of the source field, and the other names of it.
+    """
+    key = source_key(column)
+    changed = (_with_source_keys(each, above, names) if source_key(each) == key else each for each in struct)
+    return StructType(tuple(changed))
+
+
+def _with_source_keys(field: Field, above: Path, names: tuple[str, ...]) -> Field:
+    old, new = (*above, source_key(field)), (*above, names[0])
+    if old != new:
+        # The columns inside, and those beside, name the field by its path.
+        field = map_fields(StructType((field,)), lambda _, item: _with_prefix(item, old, new)).fields[0]
+    field = field.without_metadata(ALIASES)
+    changed = {ALIASES: list(names[1:])} if names[1:] else {}
+    return field.with_metadata(**(changed if old == new and SOURCE in field.metadata else {SOURCE: [*new]} | changed))
+
+
+def _with_prefix(item: Field, old: Path, new: Path) -> Field:
+    source = tuple(item.metadata.get(SOURCE) or ())
+    if source[: len(old)] != old:
+        return item
+    moved = (*new, *source[len(old) :])
+    evolved = {EVOLVED_FROM: format_path(moved)} if item.metadata.get(EVOLVED_FROM) == format_path(source) else {}
+    return item.with_metadata(**{SOURCE: [*moved]}, **evolved)
 
 
 def fields_by_source(fields: Iterable[Field]) -> dict[str, list[Field]]:

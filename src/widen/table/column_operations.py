@@ -60,6 +60,8 @@ class ColumnChangesMixin(ColumnMethodsMixin, TableVersion):
         after: str | None = None,
         default: str | None = None,
         drop_default: bool = False,
+        source: str | None = None,
+        drop_source: str | None = None,
         spark: SparkSession | None = None,
     ) -> Self:
         """Change a column in one commit, and return the table at its new version; None leaves a setting unchanged.
@@ -73,6 +75,9 @@ class ColumnChangesMixin(ColumnMethodsMixin, TableVersion):
             after: The name of the column to move it behind.
             default: The value of rows that omit the column, in SQL; the table must support ``allowColumnDefaults``.
             drop_default: Whether to remove the default, so that such rows get null.
+            source: The name of another field of records that fills the column, beside the one that does so already,
+                e.g. after the source has renamed the field.
+            drop_source: The name of a field that no longer fills it.
             spark: The session that reads rows and evaluates defaults; by default the active one, else a local one. It
                 is not used otherwise.
 
@@ -88,6 +93,7 @@ class ColumnChangesMixin(ColumnMethodsMixin, TableVersion):
         Source: PROTOCOL.md#writer-requirements-for-type-widening; Delta Lake's ALTER COLUMN.
         """
         given = {"type": type, "comment": comment, "nullable": nullable, "after": after, "default": default}
+        given |= {"source": source, "drop_source": drop_source}
         given_changes = {key: value for key, value in given.items() if value is not None}
         changes = ColumnChanges(**given_changes, first=first, drop_default=drop_default)  # type: ignore[typeddict-item]
         return self.alter_columns({column: changes}, spark=spark)

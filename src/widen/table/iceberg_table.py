@@ -514,6 +514,8 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
         nullable: bool | None = None,
         first: bool = False,
         after: str | None = None,
+        source: str | None = None,
+        drop_source: str | None = None,
     ) -> Self:
         """Change a column in one commit, and return the table; None leaves a setting unchanged.
 
@@ -524,6 +526,9 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
             nullable: True allows null. Iceberg cannot forbid it later.
             first: Whether to move it to the first position in its struct.
             after: The name of the column to move it behind.
+            source: The name of another field of records that fills the column, beside the one that does so already,
+                e.g. after the source has renamed the field.
+            drop_source: The name of a field that no longer fills it.
 
         Raises:
             ColumnRefused: a subclass: the column does not exist, or Iceberg does not allow the change.
@@ -537,6 +542,7 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
         Source: Iceberg's table specification, "Schema Evolution"
         """
         given = {"type": type, "comment": comment, "nullable": nullable, "after": after}
+        given |= {"source": source, "drop_source": drop_source}
         given_changes = {key: value for key, value in given.items() if value is not None}
         changes = ColumnChanges(**given_changes, first=first)  # type: ignore[typeddict-item]
         return self.change_columns(alter.parse_column_changes(self.refresh()._full_schema, {column: changes}))

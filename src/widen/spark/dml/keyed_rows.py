@@ -44,7 +44,7 @@ from widen.model.types import (
     is_same_name,
     quote_name,
 )
-from widen.schema.source_metadata import role_of, source_key
+from widen.schema.source_metadata import role_of, source_key, source_keys
 from widen.spark.dml.replaced_rows import KEY
 from widen.spark.errors import translate_spark_errors
 from widen.spark.expression import join_columns
@@ -337,9 +337,10 @@ def _find(schema: StructType, path: Path, place: Path) -> Iterator[tuple[DataTyp
 
 
 def _named(schema: StructType, key: str) -> list[Field]:
-    """Return the columns of a field; another case counts only where no field has this one."""
+    """Return the columns of a field; another name or another case counts only where no field has this one."""
     exact = [field for field in schema if source_key(field) == key]
-    return exact or [field for field in schema if is_same_name(source_key(field), key)]
+    exact = exact or [field for field in schema if key in source_keys(field)]
+    return exact or [field for field in schema if any(is_same_name(name, key) for name in source_keys(field))]
 
 
 def _spell(schema: StructType, path: Path) -> Path:

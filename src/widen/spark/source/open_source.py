@@ -24,7 +24,7 @@ from widen.log.snapshot import open_snapshot
 from widen.model.types import StructType
 from widen.proof.canonical import canonical_instant
 from widen.rows.row_builder import ORIGIN_FIELDS
-from widen.schema.source_metadata import role_of, source_key
+from widen.schema.source_metadata import role_of, source_keys
 from widen.spark.engine import Engine, LocalSession, Rows, is_local, require_spark, to_local_frame
 from widen.spark.errors import translate_spark_errors, unpersist
 from widen.spark.ingest.batch import Batch, TextBatch, TextReaders, union_rows
@@ -121,7 +121,9 @@ class BatchReader:
             schema: The columns of the table; None if it does not exist.
         """
         columns = [field for field in schema or () if role_of(field) is None]
-        return replace(self, known_fields=tuple(name for field in columns for name in (field.name, source_key(field))))
+        return replace(
+            self, known_fields=tuple(name for field in columns for name in (field.name, *source_keys(field)))
+        )
 
     def open(self, spark: SparkSession, source: IngestSource) -> Batch:
         """Return a source as a batch.

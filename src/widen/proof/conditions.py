@@ -22,7 +22,7 @@ from msgspec.msgpack import Ext
 from widen.model.types import STRING, DataType, DecimalType, Field, StructType, is_same_name
 from widen.proof.canonical import EXACT_WHOLE, LONG_NUMBER, Form
 from widen.protocol.column_metadata import COLLATIONS
-from widen.schema.source_metadata import FORM, role_of, source_key
+from widen.schema.source_metadata import FORM, role_of, source_key, source_keys
 
 Condition: TypeAlias = Callable[[Form], "bool | None"]
 """Returns whether a condition is true, false or null for a form; raises `Undecided` where only Spark can tell."""
@@ -229,9 +229,18 @@ def _column(names: Sequence[str], schema: StructType) -> _Operand:
 
 def _named(fields: Sequence[Field], name: str) -> Field | None:
     """Return the column of a field of the source, which may have another name, or else the column of that name."""
-    exact = [each for each in fields if source_key(each) == name]
-    spelled = [each for each in fields if is_same_name(each.name, name)]
-    return next(iter((*exact, *spelled, *(each for each in fields if is_same_name(source_key(each), name)))), None)
+    ranks = [(rank, at) for at, each in enumerate(fields) if (rank := _rank(each, name)) is not None]
+    return fields[min(ranks)[1]] if ranks else None
+
+
+def _rank(field: Field, name: str) -> int | None:
+    """Return how well a name stands for a field, the best first; None if it does not."""
+    own, *others = source_keys(field)
+    if name in (own, *others):
+        return 0 if name == own else 1
+    if is_same_name(field.name, name):
+        return 2
+    return 3 if any(is_same_name(key, name) for key in (own, *others)) else None
 
 
 def _beside(field: Field, fields: Sequence[Field]) -> list[Field]:

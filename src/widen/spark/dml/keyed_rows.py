@@ -190,8 +190,9 @@ def _find_field(fields: Sequence[Field], name: str) -> Field | None:
     """Return the first column of a field of the source, or else the column of a name, in any case."""
     tests: tuple[Callable[[Field], bool], ...] = (
         lambda each: source_key(each) == name,
+        lambda each: name in source_keys(each),
         lambda each: is_same_name(each.name, name),
-        lambda each: is_same_name(source_key(each), name),
+        lambda each: any(is_same_name(key, name) for key in source_keys(each)),
     )
     return next((each for test in tests for each in fields if test(each)), None)
 

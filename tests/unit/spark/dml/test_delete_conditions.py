@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import pytest
 
 from widen.model.types import INTEGER, Field, StructType, quote_name
 from widen.proof.conditions import UnsupportedCondition, build_condition
+from widen.protocol.column_metadata import ALIASES
 from widen.schema.source_metadata import SOURCE
 from widen.spark.dml.keyed_rows import KeyRules
 
 
-def column(name: str, source: str | None = None, inner: StructType | None = None) -> Field:
-    return Field(name, inner or INTEGER, metadata={} if source is None else {SOURCE: [source]})
+def column(name: str, source: str | None = None, inner: StructType | None = None, others: Sequence[str] = ()) -> Field:
+    metadata = ({} if source is None else {SOURCE: [source]}) | ({ALIASES: [*others]} if others else {})
+    return Field(name, inner or INTEGER, metadata=metadata)
 
 
 SCHEMA = StructType(
@@ -23,6 +26,7 @@ SCHEMA = StructType(
         column("id"),
         column("ID_2", "ID"),
         column("v"),
+        column("amount", others=["total"]),
     )
 )
 
@@ -41,6 +45,7 @@ SCHEMA = StructType(
         ("_metadata(v) = 1 /* ID */", "_metadata(v) = 1 /* ID */"),
         (r"v = 'it\'s _metadata' OR _metadata.n = 1", r"v = 'it\'s _metadata' OR _metadata_2.n = 1"),
         ("missing.n = 1", "missing.n = 1"),
+        ("total = 1", "amount = 1"),
     ],
 )
 def test_fields_are_spelled_as_their_columns(condition: str, expected: str) -> None:
@@ -49,12 +54,16 @@ def test_fields_are_spelled_as_their_columns(condition: str, expected: str) -> N
 
 def test_the_proof_finds_the_same_column() -> None:
     generator, found = random.Random(9), 0
-    names = ["a", "A", "a b", "a_b", "_metadata", "_metadata_2", "b", "B_2"]
+    names = ["a", "A", "a b", "a_b", "_metadata", "_metadata_2", "b", "B_2", "x"]
     for _ in range(2_000):
         columns = generator.sample(["a", "a_b", "_metadata_2", "b", "b_2", "c"], generator.randint(1, 5))
         sources = generator.sample(names, len(columns))
         fields = tuple(
-            column(each, source if generator.random() < 0.7 else None)
+            column(
+                each,
+                source if generator.random() < 0.7 else None,
+                others=generator.sample(["b", "B_2", "x", "X"], generator.choice([0, 0, 1, 2])),
+            )
             for each, source in zip(columns, sources, strict=True)
         )
         schema, condition = StructType(fields), f"{quote_name(generator.choice(names))} = 1"

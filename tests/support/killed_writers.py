@@ -12,6 +12,7 @@ import os
 import random
 import signal
 import sys
+import threading
 import time
 import traceback
 from pathlib import Path
@@ -25,6 +26,8 @@ PROPERTIES = {"delta.checkpointInterval": "2", "delta.enableTypeWidening": "true
 WRITERS_OF_A_TABLE = 10
 MOST_ANSWERS = 3
 INTERRUPTED, FAILED = 130, 1
+AGAIN_AFTER, KILL_AFTER = 10, 60
+"""After how many seconds a writer that goes on gets its signal again, and one that does not end at all is killed."""
 
 
 def write_without_end(place: Path, name: str, answers: int) -> None:
@@ -62,10 +65,13 @@ def end_writer(place: Path, name: str, number: signal.Signals, rng: random.Rando
     with open(reading) as pipe:
         lines = wait(pipe, rng)
         os.kill(child, number)
-        answers = [line.rstrip("\n").split(" ") for line in (*lines, *pipe)]
+        last, was_asked_again = read_to_end(pipe, child, number)
+        answers = [line.rstrip("\n").split(" ") for line in (*lines, *last)]
     end = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     wanted = -number if number == signal.SIGKILL else INTERRUPTED
     wrong = [] if end == wanted else [f"ended with {end}: {read_error(place)}"]
+    if was_asked_again and len(last) < MOST_ANSWERS:
+        wrong.append("after a signal it neither ended nor wrote")
     log = read_log(place / "t")
     if sorted(log) != list(range(len(log))):
         wrong.append(f"the versions are {sorted(log)}")
@@ -75,6 +81,27 @@ def end_writer(place: Path, name: str, number: signal.Signals, rng: random.Rando
     wrong += [f"version {version} is lost" for version, _ in answers if int(version) not in log]
     wrong += [f"{path} is live {live.count(path)} times" for _, path in answers if path and live.count(path) != 1]
     return wrong + table_complaints(place / "t", before), len(answers)
+
+
+def read_to_end(pipe: TextIO, child: int, number: signal.Signals) -> tuple[list[str], bool]:
+    """Read the last answers of a writer that got a signal; return them, and whether it needed the signal again.
+
+    Python drops an interrupt that arrives while it runs a finalizer or another callback: the user presses again.
+    """
+    asked: list[int] = []
+
+    def ask_again() -> None:
+        asked.append(number)
+        os.kill(child, number)
+
+    timers = [threading.Timer(AGAIN_AFTER, ask_again), threading.Timer(KILL_AFTER, os.kill, (child, signal.SIGKILL))]
+    for timer in timers:
+        timer.start()
+    lines = list(pipe)
+    for timer in timers:
+        timer.cancel()
+        timer.join()  # the next writer is forked, and a fork copies no threads
+    return lines, bool(asked)
 
 
 def wait(pipe: TextIO, rng: random.Random) -> list[str]:

@@ -24,6 +24,12 @@ bounds = st.sampled_from(
 )
 
 
+@example(
+    [[b'{"a":{"b":0}}', b'{"a":[{"b":{"a":0}}],"a_string":0}']],
+    Mode.WIDEN,
+    [b'{"a":{"b":{"a":0,"b":0}}}'],
+    Policy(Mode.FREEZE),
+)
 @given(st.lists(batches, max_size=2), st.sampled_from([Mode.WIDEN, Mode.SPLIT]), batches, bounds)
 def test_every_record_is_in_its_row(history: list[list[bytes]], mode: Mode, batch: list[bytes], policy: Policy) -> None:
     base: StructType | None = None

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal, InvalidOperation
+from functools import partial
 from typing import Any
 
 from widen.json.document import DateText, JsonNumber, LocalTimeText, MapEntries, TimestampText
@@ -56,7 +57,10 @@ def _lost_value(cells: list[Cell], value: Any, path: str) -> list[str]:
     if isinstance(value, dict):
         ways = [_lost(kind, cell, value, path) for cell, kind in plain if isinstance(kind, StructType)]
         ways += [_lost_value(wrapped, value, path)] if wrapped else []
-        return min(ways, key=len, default=[path] if any(True for _ in _scalars(value)) else [])
+        # Of two ways with one loss each, the deeper one loses less.
+        depth = partial(max, default=0)
+        best = min(ways, key=lambda way: (len(way), -depth(each.count("/") for each in way)), default=None)
+        return best if best is not None else [path] if any(True for _ in _scalars(value)) else []
     if any(_says(cell, value) for cell, kind in plain if not isinstance(kind, StructType)):
         return []
     return _lost_value(wrapped, value, path) if wrapped else [path]

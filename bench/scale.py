@@ -22,8 +22,10 @@ from processor_time import processor_time
 from snapshot import _make_checkpoint, write_log
 
 import widen
+from widen.batches.text_tasks import BatchWriteSpec, collect_notes, merge_notes
 from widen.evolution.evolve import evolve
 from widen.evolution.policy import Policy
+from widen.frames.scan import plan_read
 from widen.json.observation import Observation
 from widen.log.checkpoint_writer import write_checkpoint
 from widen.log.commit import commit
@@ -32,9 +34,7 @@ from widen.log.snapshot import open_snapshot
 from widen.model.types import DATE, LONG, StructType
 from widen.protocol.actions import Add
 from widen.protocol.data_skipping import Compare, Predicate
-from widen.spark.ingest.text_tasks import BatchWriteSpec, collect_notes, merge_notes
-from widen.spark.read.scan import plan_read
-from widen.spark.source.file_ranges import as_raw_records
+from widen.sources.file_ranges import as_raw_records
 
 RUNS = 3
 Costs = Mapping[str, Callable[[], object]]

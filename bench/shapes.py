@@ -32,13 +32,13 @@ import shape_data
 from processor_time import processor_time
 
 import widen
+from widen.batches.text_tasks import EARLY_CHECKS, ROWS_PER_BATCH, drain_arrow_batches
 from widen.evolution.evolve import evolve
 from widen.evolution.policy import Policy
+from widen.files.arrow_types import to_arrow_schema
 from widen.json.observation import Observation, observation_from_json
 from widen.model.types import StructType
 from widen.rows.row_builder import RowBuilder
-from widen.spark.arrow_types import to_arrow_schema
-from widen.spark.ingest.text_tasks import EARLY_CHECKS, ROWS_PER_BATCH, drain_arrow_batches
 
 DATA = Path(__file__).resolve().parent.parent / ".work" / "data" / "bench" / "shapes"
 TARGET = DATA / "target"
@@ -144,9 +144,9 @@ def _ratios(spark: Any, name: str, options: argparse.Namespace, size_bytes: int)
 
 
 def _ingest_verified(ingest: Callable[..., Any], proof: list[float]) -> None:
-    verification = ingest(verify=True).verification
-    assert verification is not None
-    assert verification.is_clean, str(verification)
+    records = ingest(verify=True).verification
+    assert records is not None
+    assert records.is_clean, str(records)
     assert proof, "the proof did not run"
 
 
@@ -264,12 +264,12 @@ def _write_rows(schema: StructType, policy: Policy, texts: list[bytes], rows: Pa
 
 def _prove(schema: StructType, policy: Policy, texts: list[bytes], source: Path, rows: Path) -> tuple[float, float]:
     """Return the processor seconds for the source and for the rows."""
+    from widen.frames.table_writers import TaskFiles
     from widen.log.log_store import LogStore
     from widen.proof.record_digests import ALL, find_native_readers
     from widen.proof.row_encoder import LayoutMatcher, RecordLayout, learn_layout
     from widen.proof.source_reader import ProofFile, SourceReader
-    from widen.spark.ingest import verification
-    from widen.spark.ingest.write_files import TaskFiles
+    from widen.verification import records
 
     started = time.process_time()
     layout = RecordLayout()
@@ -278,10 +278,10 @@ def _prove(schema: StructType, policy: Policy, texts: list[bytes], source: Path,
         matches = list(filter(None, map(LayoutMatcher(SourceReader(schema, policy).fields, learned).match, texts[:50])))
         layout = learned if len(matches) >= 0.3 * min(len(texts), 50) else layout
     files = (ProofFile(source.as_uri(), source.stat().st_size, False),)
-    expected = verification._sum_files(files, schema, policy, None, 1, 0, layout, ALL)
+    expected = records._sum_files(files, schema, policy, None, 1, 0, layout, ALL)
     middle = time.process_time()
     store = TaskFiles(LogStore(str(rows.parent)), (rows.name,))
-    actual = verification._sum_table_files(store, schema, policy, 1, 0, layout, ALL)
+    actual = records._sum_table_files(store, schema, policy, 1, 0, layout, ALL)
     ended = time.process_time()
     assert (expected.digest, expected.records) == (actual.digest, actual.records)
     return middle - started, ended - middle

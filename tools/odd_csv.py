@@ -96,9 +96,9 @@ def widen(path: Path) -> str:
     import msgspec
 
     from widen.errors import WidenError
-    from widen.spark.source.csv import CsvDialect, FieldGroup
-    from widen.spark.source.csv_texts import CsvRanges, read_csv_groups
-    from widen.spark.source.file_ranges import FileRange
+    from widen.sources.csv_dialect import CsvDialect, FieldGroup
+    from widen.sources.csv_frames import CsvRanges, read_csv_groups
+    from widen.sources.file_ranges import FileRange
 
     ranges = CsvRanges([FileRange(f"file:{path}", 0, path.stat().st_size, True)], CsvDialect())
     names: tuple[str, ...] = ()

@@ -27,7 +27,7 @@ from typing import Any, TypeAlias
 import widen
 
 PACKAGE = Path(widen.__file__).parent
-PARTS = ("rows", "evolution", "proof", "log/commit", "spark/write", "spark/dml")
+PARTS = ("rows", "evolution", "proof", "log/commit", "files", "changes")
 Place: TypeAlias = tuple[str, str]
 """A module and the qualified name of a function."""
 

@@ -1,6 +1,6 @@
 //! The kinds of texts such as fields of CSV: which of them are numbers or booleans, and which begin like a date.
 //!
-//! The kinds are those of the patterns in `widen.spark.source.csv` and `widen.spark.ingest.text_tasks`, which decide
+//! The kinds are those of the patterns in `widen.sources.csv_dialect` and `widen.batches.text_tasks`, which decide
 //! where there is no kernel.
 
 use crate::record_shape::kinds::{BOOLEAN, DATE, DECIMAL, DOUBLE, LONG, STRING};

@@ -26,6 +26,6 @@ class DefaultSource(DataSource):
 
     def __new__(cls, options: Mapping[str, str]) -> DataSource:  # type: ignore[misc]
         """Return the source that does the work."""
-        from widen.spark.data_source.source import WidenSource
+        from widen.data_source.source import WidenSource
 
         return WidenSource(dict(options))

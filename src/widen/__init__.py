@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from widen.data_source.source import register
     from widen.errors import ContentionError, InternalError, RequestError, TableError, WidenError
     from widen.evolution.unify import FoldResult
     from widen.flows import Flow, FlowBatch, PipelineRun, flow, flow_chain, run
@@ -26,12 +27,11 @@ if TYPE_CHECKING:
         plan,
         replay,
     )
-    from widen.spark.data_source.source import register
-    from widen.spark.ingest.verification import Verification
     from widen.spark.ship import ship
     from widen.sql_commands.execute import sql
     from widen.table import IcebergTable, Table, create_table
     from widen.table.results import History, Loads, SchemaDiff, TableChange, Vacuumed
+    from widen.verification.records import Verification
 
 __all__ = [
     "ContentionError",
@@ -91,9 +91,9 @@ _NAMES = {
         "replay",
     ),
     "widen.evolution.unify": ("FoldResult",),
-    "widen.spark.data_source.source": ("register",),
+    "widen.data_source.source": ("register",),
     "widen.spark.ship": ("ship",),
-    "widen.spark.ingest.verification": ("Verification",),
+    "widen.verification.records": ("Verification",),
     "widen.sql_commands.execute": ("sql",),
     "widen.table": ("IcebergTable", "Table", "create_table"),
     "widen.table.results": ("History", "Loads", "TableChange", "Vacuumed", "SchemaDiff"),

@@ -51,10 +51,10 @@ def test_no_module_of_the_proof_imports_what_makes_rows(path: Path) -> None:
 
 
 KEYED_PROOF = [
-    ROOT / f"src/widen/spark/ingest/{name}.py" for name in ("keyed_verification", "local_keyed_verification")
+    ROOT / f"src/widen/verification/{name}.py" for name in ("keyed_frames", "keyed_records")
 ]
 
-EVALUATORS = ("sqlglot", "widen.spark.read.predicates", "widen.spark.read.local_query", "widen.protocol.data_skipping")
+EVALUATORS = ("sqlglot", "widen.files.predicates", "widen.files.expressions", "widen.protocol.data_skipping")
 """What parses conditions and evaluates them for the writer."""
 
 

@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 import widen
 from cluster.conftest import Cluster
 from widen.errors import InvalidOption
+from widen.sources import file_ranges
 from widen.spark.ship import ensure_executors
-from widen.spark.source import file_ranges
 from widen.table import Table, create_table
 
 RECORDS = 120_000

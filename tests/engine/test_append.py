@@ -128,7 +128,7 @@ def test_texts_that_are_not_utf8_have_no_bounds(spark: SparkSession, tmp_path: P
 
 
 def test_footers_of_many_files_are_read_by_the_executors(spark: SparkSession, tmp_path: Path) -> None:
-    from widen.spark.read.physical_types import DRIVER_FILES
+    from widen.files.footers import DRIVER_FILES
 
     count = DRIVER_FILES + 6
     table = widen.create_table(str(tmp_path), "i int, p int", partition_by=["p"])

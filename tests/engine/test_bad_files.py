@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 from support.bad_files import AVRO, KINDS, MODES, load_folder_with
 from support.covering import TRIES_ALL
 from support.fault import FULL
+from widen.batches.typed_frames import read_columnar
 from widen.errors import SourceError
 from widen.json.field_rules import FileFields
-from widen.spark.source.source_files import find_source
-from widen.spark.typed.typed_records import read_columnar
+from widen.sources.listing import find_source
 
 FEW = (
     ("another separator", "park", False),

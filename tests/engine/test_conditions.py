@@ -28,18 +28,18 @@ from support.conditions import SCHEMA, Conditions, rows
 from support.covering import TRIES_ALL, covering
 from support.iceberg_files import embedded_catalog
 from support.one_job import collect_each
+from widen.changes.update_delete import delete
 from widen.cli.show_commands import query_iceberg_table
+from widen.files.expressions import plan_condition, query_locally
+from widen.files.predicates import parse_predicate
+from widen.files.reader import NotLocal
 from widen.iceberg.snapshots import SnapshotReference
 from widen.log.commit import commit
 from widen.log.file_list import filter_files, from_adds
 from widen.model.types import INTEGER, Field, StructType
 from widen.protocol.actions import Add
 from widen.protocol.data_skipping import FileSelection
-from widen.spark.dml.update_delete import delete
 from widen.spark.engine import Engine, LocalSession
-from widen.spark.read.local_query import plan_condition, query_locally
-from widen.spark.read.local_rows import NotLocal
-from widen.spark.read.predicates import parse_predicate
 from widen.spark.spark_types import to_spark
 from widen.table import Table
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 import widen
 from widen.errors import CorruptFile, LimitExceeded
-from widen.spark.source import file_ranges
+from widen.sources import file_ranges
 from widen.table import Table
 
 Place = Callable[[Path, bytes], Path]

@@ -8,10 +8,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 import widen
+from widen.batches import open_source
 from widen.errors import CorruptFile, SourceError
 from widen.proof.csv_reader import CsvForm, read_csv_head
-from widen.spark.source import open_source
-from widen.spark.source.csv import guess_encoding
+from widen.sources.csv_dialect import guess_encoding
 from widen.table import Table
 
 FIRST = "Order ID,total\n1,2.5\n"

@@ -16,11 +16,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from support.damage import damage
+from widen.batches.typed_frames import read_columnar
 from widen.errors import WidenError
 from widen.json.field_rules import FileFields
+from widen.sources.listing import find_source
 from widen.spark.errors import translate_spark_errors
-from widen.spark.source.source_files import find_source
-from widen.spark.typed.typed_records import read_columnar
 
 FIRST, COUNT = int(os.environ.get("WIDEN_FUZZ_FIRST", "0")), int(os.environ.get("WIDEN_FUZZ_COUNT", "8"))
 CODECS = ("none", "snappy", "gzip", "zstd")

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 import widen
 from widen import Table, ingest
-from widen.spark.ingest import write_files
+from widen.frames import table_writers
 
 RECORDS = '{"id": 1, "s": null}\n{"id": 2}\n{"id": 3, "s": "x"}\n{"id": 4, "s": 5}\n{"id": 5, "n": [1], "s": null}\n'
 
@@ -103,8 +103,8 @@ def test_a_proof_sees_a_null_that_became_the_default(
     at, source = str(tmp_path / "t"), tmp_path / "s.jsonl"
     create(at, spark)
     source.write_text(RECORDS, encoding="utf-8")
-    fill = write_files.fill_computed_columns
-    monkeypatch.setattr(write_files, "fill_computed_columns", lambda *args: fill(*args[:-1], lambda _: F.lit(True)))
+    fill = table_writers.fill_computed_columns
+    monkeypatch.setattr(table_writers, "fill_computed_columns", lambda *args: fill(*args[:-1], lambda _: F.lit(True)))
     done = ingest(str(source), at, verify=True, spark=spark)
     assert done.verification is not None
     assert not done.verification.is_clean

@@ -24,6 +24,7 @@ from support.change import (
     leftovers,
     two_files,
 )
+from widen.changes import update_delete
 from widen.errors import (
     AppendOnlyTable,
     ConcurrentAppend,
@@ -33,7 +34,6 @@ from widen.errors import (
     JobFailed,
     NotDeterministic,
 )
-from widen.spark.dml import update_delete
 from widen.table import Table
 
 TYPE_WIDENING = {"delta.enableTypeWidening": "true", "delta.feature.timestampNtz": "supported"}

@@ -16,11 +16,11 @@ from pyspark.sql import Row, SparkSession
 import widen
 from support.exact import assert_same
 from widen.errors import CorruptFile
+from widen.files.deleted_rows import load_vector
 from widen.log.commit import ReadSet, commit
 from widen.log.log_store import LogStore
 from widen.protocol.actions import Add, DeletionVector, Remove
 from widen.protocol.deletion_vectors import encode_z85
-from widen.spark.read.deleted_rows import load_vector
 from widen.table import Table
 
 PROPERTIES = {"delta.enableDeletionVectors": "true", "delta.enableTypeWidening": "true"}

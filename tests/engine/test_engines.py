@@ -28,6 +28,8 @@ from support.exact import assert_same
 from support.load_time import set_load_time
 from support.rows_here import RowsHere, rows_read_here
 from widen.cli.show_commands import _lines
+from widen.files.expressions import query_locally
+from widen.files.reader import NotLocal, json_lines
 from widen.iceberg.catalog import to_table_name
 from widen.log.file_list import to_adds
 from widen.log.log_store import LogStore
@@ -38,8 +40,6 @@ from widen.protocol.column_mapping import PHYSICAL_NAME
 from widen.protocol.column_metadata import ALIASES
 from widen.spark import engine as engine_module
 from widen.spark.engine import Engine, LocalSession
-from widen.spark.read.local_query import query_locally
-from widen.spark.read.local_rows import NotLocal, json_lines
 from widen.spark.spark_types import as_nullable, from_spark
 
 

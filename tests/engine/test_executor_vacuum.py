@@ -9,18 +9,18 @@ import pytest
 from pyspark.sql import SparkSession
 
 from support.log_server import BUCKET, s3_server
+from widen.frames import vacuum_tasks
 from widen.log.commit import commit
 from widen.log.log_store import LogStore
 from widen.protocol.actions import Add
-from widen.spark.maintain import executor_vacuum
 from widen.table import create_table
 
 
 def test_executors_list_and_delete_ranges_of_the_paths(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(executor_vacuum, "LISTED_PER_TASK", 10)
-    monkeypatch.setattr(executor_vacuum, "DELETED_PER_TASK", 7)
+    monkeypatch.setattr(vacuum_tasks, "LISTED_PER_TASK", 10)
+    monkeypatch.setattr(vacuum_tasks, "DELETED_PER_TASK", 7)
     with s3_server() as options:
         place = f"s3://{BUCKET}/{tmp_path.name}"
         table = create_table(place, "id int", storage_options=options)

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from support.field_ids import add_shuffled_file
 from widen.errors import CorruptFile
-from widen.spark.read import scan as field_ids
+from widen.frames import scan as field_ids
 from widen.table import Table, create_table
 
 SCHEMA = (

@@ -30,11 +30,11 @@ import widen
 from support.every_pair import PROPERTIES, at, spelled
 from support.one_job import collect_each
 from support.type_change import CASES, Case
+from widen.files.predicates import parse_predicate
+from widen.frames import projection as old_decimals
+from widen.frames.scan import plan_read, read_snapshot
 from widen.log.commit import commit
 from widen.log.file_list import to_adds
-from widen.spark.read import projection as old_decimals
-from widen.spark.read.predicates import parse_predicate
-from widen.spark.read.scan import plan_read, read_snapshot
 from widen.table import Table
 
 SPLIT = ("int_to_bigint", "date_to_timestamp_ntz", "decimal_8_2_to_decimal_9_3")

@@ -38,6 +38,7 @@ from pyspark.sql import Row, SparkSession
 import widen
 from support.iceberg_files import append as append_files
 from support.iceberg_files import data_file, embedded_catalog, field, write_file
+from widen.changes import iceberg_write as append
 from widen.errors import (
     AmbiguousColumns,
     CheckViolated,
@@ -48,7 +49,6 @@ from widen.errors import (
     WrongLength,
 )
 from widen.iceberg.catalog import to_catalog
-from widen.spark.iceberg import write as append
 from widen.spark.spark_types import DataFrame
 
 SCHEMA = Schema(

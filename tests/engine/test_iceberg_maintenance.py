@@ -20,8 +20,8 @@ from pyspark.sql import SparkSession
 
 import widen
 from support.iceberg_files import append_deletes, embedded_catalog, position_deletes
+from widen.changes import iceberg_compact
 from widen.errors import InvalidOption, RetentionTooShort, UnsupportedFeatureForWrite, VersionNotFound
-from widen.spark.iceberg import compact
 
 SCHEMA = Schema(
     NestedField(1, "id", IntegerType(), required=False),
@@ -145,17 +145,19 @@ def test_an_append_during_an_optimize_is_kept_with_what_was_written(
     made: Callable[..., widen.IcebergTable], spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table, other = made(3), []
-    write = compact.IcebergCompaction._write
+    write = iceberg_compact.IcebergCompaction._write
 
-    def write_and_append(self: compact.IcebergCompaction, *arguments: object) -> None:
+    def write_and_append(self: iceberg_compact.IcebergCompaction, *arguments: object) -> None:
         write(self, *arguments)  # type: ignore[arg-type]
         if not other:
             other.append(1)
             widen.IcebergTable("ns.t", table.table.catalog).append(spark.createDataFrame([(99, "z", 9)], COLUMNS))
 
-    monkeypatch.setattr(compact.IcebergCompaction, "_write", write_and_append)
+    monkeypatch.setattr(iceberg_compact.IcebergCompaction, "_write", write_and_append)
     written = []
-    monkeypatch.setattr(compact.IcebergCompaction, "plan", _counted(compact.IcebergCompaction.plan, written))
+    monkeypatch.setattr(
+        iceberg_compact.IcebergCompaction, "plan", _counted(iceberg_compact.IcebergCompaction.plan, written)
+    )
     table.optimize(spark=spark)
     assert len(rows(table)) == 13
     assert table.files().num_rows == 2
@@ -174,17 +176,17 @@ def test_a_delete_during_an_optimize_wins(
     made: Callable[..., widen.IcebergTable], spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table, other = made(3), []
-    write = compact.IcebergCompaction._write
+    write = iceberg_compact.IcebergCompaction._write
     file = local(table.files()["path"][0].as_py())
 
-    def write_and_delete(self: compact.IcebergCompaction, *arguments: object) -> None:
+    def write_and_delete(self: iceberg_compact.IcebergCompaction, *arguments: object) -> None:
         write(self, *arguments)  # type: ignore[arg-type]
         if not other:
             other.append(1)
             newest = table.table.catalog.load_table("ns.t")
             append_deletes(newest, position_deletes(newest, [(file, 1)]))
 
-    monkeypatch.setattr(compact.IcebergCompaction, "_write", write_and_delete)
+    monkeypatch.setattr(iceberg_compact.IcebergCompaction, "_write", write_and_delete)
     table.optimize(spark=spark)
     assert len(rows(table)) == 11
     assert table.files().num_rows == 1

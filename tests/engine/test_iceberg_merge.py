@@ -147,7 +147,7 @@ def test_a_merge_is_one_snapshot(
     layout: str,
 ) -> None:
     merge, way = case
-    monkeypatch.setattr("widen.spark.iceberg.held_rows.MOST_BYTES", MOST_BYTES[way])
+    monkeypatch.setattr("widen.changes.iceberg_copies.MOST_BYTES", MOST_BYTES[way])
     table, (act, expected, counts) = made(layout), MERGES[merge]
     opened = widen.IcebergTable("ns.t", catalog=catalog)
     done = act(opened.merge(spark.sql(f"SELECT * FROM {SOURCE}"), "t.id = s.id")).execute()
@@ -262,7 +262,7 @@ def test_a_refused_merge_changes_nothing(
 def test_a_lost_race_is_run_again(
     spark: SparkSession, catalog: SqlCatalog, made: Callable[..., Table], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from widen.spark.iceberg import row_changes
+    from widen.changes import iceberg_changes
 
     table, waiting = made(), [{**ROWS[0], "id": 9}]
 
@@ -272,8 +272,8 @@ def test_a_lost_race_is_run_again(
             catalog.load_table("ns.t").append(pa.Table.from_pylist([waiting.pop()], schema=schema))
         return open_writer(*words)
 
-    open_writer = row_changes.open_iceberg_writer
-    monkeypatch.setattr(row_changes, "open_iceberg_writer", after_another)
+    open_writer = iceberg_changes.open_iceberg_writer
+    monkeypatch.setattr(iceberg_changes, "open_iceberg_writer", after_another)
     merge = widen.IcebergTable("ns.t", catalog=catalog).merge(spark.sql(f"SELECT * FROM {SOURCE}"), "t.id = s.id")
     done = merge.when_matched_update({"size": "s.size"}).when_not_matched_insert({"id": "s.id"}).execute()
     assert (done.metrics["numTargetRowsUpdated"], done.metrics["numTargetRowsInserted"]) == (3, 0)

@@ -60,11 +60,11 @@ from support.iceberg_files import (
 from support.one_job import collect_each
 from widen.cli.show_commands import _lines, query_iceberg_table
 from widen.errors import CorruptFile, InvalidOption, UnsupportedFeatureForRead, VersionNotFound
+from widen.files import iceberg_columns
+from widen.files.reader import NotLocal, json_lines
+from widen.frames import scan
 from widen.iceberg.snapshots import SnapshotReference
 from widen.log.commit_files import to_ms
-from widen.spark.iceberg import file_columns
-from widen.spark.read import scan
-from widen.spark.read.local_rows import NotLocal, json_lines
 
 UTC = timezone.utc
 
@@ -559,10 +559,10 @@ def test_many_files_are_read_through_a_manifest_and_footers_by_executors(
     paths = [write_file(table, [field(name, pa.int64(), 1)], [{name: at}]) for at, name in enumerate(["x", "id"] * 6)]
     append(table, *(data_file(path, 1) for path in paths))
     monkeypatch.setattr(scan, "EXPLICIT_FILES", 2)
-    monkeypatch.setattr(file_columns, "DRIVER_FILES", 2)
+    monkeypatch.setattr(iceberg_columns, "DRIVER_FILES", 2)
     assert [row[0] for row in rows(table, spark)] == list(range(12))
     paths[3].unlink()
-    file_columns._cache.clear()
+    iceberg_columns._cache.clear()
     with pytest.raises(CorruptFile, match=f"{paths[3]} cannot be read: the file does not exist"):
         opened(table).read(spark=spark)
 
@@ -574,8 +574,8 @@ def test_another_thread_may_empty_the_cache_of_footers(
     append(table, data_file(write_file(table, [field("x", pa.int64(), 1)], [{"x": 1}]), 1))
     assert [row[0] for row in rows(table, spark)] == [1]
     append(table, data_file(write_file(table, [field("id", pa.int64(), 1)], [{"id": 2}]), 1))
-    read = file_columns.read_files
-    monkeypatch.setattr(file_columns, "read_files", lambda *args: (file_columns._cache.clear(), read(*args))[1])
+    read = iceberg_columns.read_files
+    monkeypatch.setattr(iceberg_columns, "read_files", lambda *args: (iceberg_columns._cache.clear(), read(*args))[1])
     assert [row[0] for row in rows(table, spark)] == [1, 2]
 
 

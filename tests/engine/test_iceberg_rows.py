@@ -33,6 +33,7 @@ from support.iceberg_files import (
     field,
     position_deletes,
 )
+from widen.changes.iceberg_copies import LONGEST, most_rows
 from widen.errors import (
     ColumnNotFound,
     InvalidCondition,
@@ -45,14 +46,13 @@ from widen.errors import (
     VersionNotFound,
     WidenError,
 )
+from widen.frames.iceberg_scan import IcebergSource, deleted_positions
+from widen.frames.table_writers import IcebergWriter
 from widen.iceberg.file_metrics import IcebergFile
 from widen.iceberg.scan_plan import plan_scan
 from widen.iceberg.snapshots import SnapshotReference, find_read_point
 from widen.model import types as model
 from widen.spark.engine import Engine, LocalSession
-from widen.spark.iceberg.held_rows import LONGEST, most_rows
-from widen.spark.iceberg.table_scan import IcebergSource, deleted_positions
-from widen.spark.ingest.write_files import IcebergWriter
 
 SCHEMA = Schema(
     NestedField(1, "id", IntegerType(), required=True),
@@ -210,9 +210,9 @@ def test_only_changed_rows_go_through_spark(
         return files
 
     monkeypatch.setattr(IcebergWriter, "write", write_and_count)
-    monkeypatch.setattr("widen.spark.iceberg.write.LOCAL_COPY_BYTES", COPIED_BYTES[way])
-    monkeypatch.setattr("widen.spark.iceberg.row_changes._FEW", 1)
-    monkeypatch.setattr("widen.spark.iceberg.held_rows.MOST_BYTES", 0)
+    monkeypatch.setattr("widen.changes.iceberg_write.LOCAL_COPY_BYTES", COPIED_BYTES[way])
+    monkeypatch.setattr("widen.changes.iceberg_changes._FEW", 1)
+    monkeypatch.setattr("widen.changes.iceberg_copies.MOST_BYTES", 0)
     opened.delete("id = 2", spark=spark)
     opened.update({"size": "id + 7", "place.zip": "'new'"}, "id = 3", spark=spark)
     source = spark.sql("SELECT * FROM VALUES (1, 'x'), (4, 'y'), (9, 'z') AS v(id, kind)")
@@ -258,7 +258,7 @@ def test_as_many_rows_are_held_as_their_size_allows(
     texts = model.StructType((model.Field("t", model.STRING),))
     assert [most_rows(texts, each) for each in LONGEST] == [63_072, 493_447]
     table, opened = made(), widen.IcebergTable("ns.t", catalog=catalog)
-    monkeypatch.setattr("widen.spark.iceberg.held_rows.MOST_BYTES", 1_100)
+    monkeypatch.setattr("widen.changes.iceberg_copies.MOST_BYTES", 1_100)
     refuse_spark()
     opened.update({"kind": "'short'"}, spark=spark)
     assert rows(table) == [{**row, "kind": "short"} for row in ROWS]
@@ -380,7 +380,7 @@ def test_what_is_refused_changes_nothing(
 def test_a_lost_race_is_run_again(
     spark: SparkSession, catalog: SqlCatalog, made: Callable[..., Table], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from widen.spark.iceberg import row_changes
+    from widen.changes import iceberg_changes
 
     table, waiting = made(), [ROWS[0] | {"id": 7}]
 
@@ -389,8 +389,8 @@ def test_a_lost_race_is_run_again(
             catalog.load_table("ns.t").append(pa.Table.from_pylist([waiting.pop()], schema=ARROW))
         return open_writer(*words)
 
-    open_writer = row_changes.open_iceberg_writer
-    monkeypatch.setattr(row_changes, "open_iceberg_writer", after_another)
+    open_writer = iceberg_changes.open_iceberg_writer
+    monkeypatch.setattr(iceberg_changes, "open_iceberg_writer", after_another)
     done = widen.IcebergTable("ns.t", catalog=catalog).delete("size = 10", spark=spark)
     assert done.metrics["numDeletedRows"] == 2
     assert [row["id"] for row in rows(table)] == [2, 3, 4, 5, 6]
@@ -475,7 +475,7 @@ def test_a_changed_file_is_sorted_as_spark_sorts(
     table.set_sort_order(*keys)
     if most_bytes:
         refuse_spark()
-    monkeypatch.setattr("widen.spark.iceberg.held_rows.MOST_BYTES", most_bytes)
+    monkeypatch.setattr("widen.changes.iceberg_copies.MOST_BYTES", most_bytes)
     table.update({"id": "id + 1000"}, "id % 2 = 0", spark=spark)
     if most_bytes:
         monkeypatch.undo()

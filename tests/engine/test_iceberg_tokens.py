@@ -18,10 +18,11 @@ import widen
 from support.token_catalog import HOUR, Clock, TokenCatalog, token_catalog
 from unit.iceberg.test_tokens import AUTHS, NAME, connect, rows, stream_twice
 from unit.ingestion.test_local_stream import put
+from widen.changes import iceberg_changes, iceberg_compact, iceberg_write
 from widen.errors import CatalogRefused
+from widen.frames import iceberg_scan
 from widen.iceberg import expiry
 from widen.iceberg.table_commit import IcebergTransaction
-from widen.spark.iceberg import compact, row_changes, table_scan, write
 from widen.targets.iceberg import IcebergDraft
 
 STEPS: tuple[tuple[Any, str], ...] = (
@@ -29,11 +30,11 @@ STEPS: tuple[tuple[Any, str], ...] = (
     (IcebergDraft, "commit"),
     (IcebergTransaction, "add_snapshot"),
     (IcebergTransaction, "commit"),
-    (row_changes, "read_iceberg_files"),
-    (row_changes, "open_iceberg_writer"),
-    (compact, "open_iceberg_writer"),
-    (table_scan, "plan_scan"),
-    (write, "open_iceberg_writer"),
+    (iceberg_changes, "read_iceberg_files"),
+    (iceberg_changes, "open_iceberg_writer"),
+    (iceberg_compact, "open_iceberg_writer"),
+    (iceberg_scan, "plan_scan"),
+    (iceberg_write, "open_iceberg_writer"),
     (expiry, "run_expiry"),
 )
 """Before each of them goes by more time than tokens last."""
@@ -108,7 +109,7 @@ def test_rows_that_spark_writes_outlive_their_token(
 ) -> None:
     """With Arrow in this process, and with Spark where there are too many rows for it."""
     if most_rows is not None:
-        monkeypatch.setattr(row_changes, "hold_rows", lambda *_, **__: None)
+        monkeypatch.setattr(iceberg_changes, "hold_rows", lambda *_, **__: None)
     table = table_of(spark, tmp_path, connect(server))
     table.update({"f": "'new'"}, "n < 5", spark=spark)
     merge(table, spark)

@@ -17,17 +17,17 @@ import pytest
 from pyspark.sql import SparkSession
 
 import widen
+from widen.batches.open_source import BatchReader
 from widen.errors import EvolutionRefused, InvalidOption, SourceError, StorageError
 from widen.evolution.plan import explain_plan
 from widen.evolution.policy import Policy
+from widen.frames.table_writers import DeltaRows
 from widen.ingestion import IngestResult, ingest
 from widen.log.local_files import LocalFiles
 from widen.model.schema_json import parse_type
 from widen.model.types import StructType
-from widen.spark.ingest.verification import Verification, verify
-from widen.spark.ingest.write_files import DeltaRows
-from widen.spark.source.open_source import BatchReader
 from widen.table import Table
+from widen.verification.records import Verification, verify
 
 
 def write_lines(place: Path, records: list[Any]) -> str:

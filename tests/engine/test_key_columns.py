@@ -23,6 +23,13 @@ import widen
 from support.covering import TRIES_ALL
 from support.exact import bag
 from support.fault import FULL
+from widen.changes import keyed_load
+from widen.changes.history import columns_of_order
+from widen.changes.key_columns import KeyColumns, OrderColumns, join_texts, key_condition
+from widen.changes.key_rules import KeyRules, broken_rule, key_text, sequence
+from widen.changes.keyed_frames import order_values
+from widen.files.arrow_types import one_array, to_arrow_schema
+from widen.files.reader import NotLocal
 from widen.iceberg.catalog import to_table_name
 from widen.model.types import (
     BINARY,
@@ -41,14 +48,7 @@ from widen.model.types import (
     StructType,
 )
 from widen.schema.source_metadata import SOURCE
-from widen.spark.arrow_types import one_array, to_arrow_schema
-from widen.spark.dml import local_keys
-from widen.spark.dml.key_columns import KeyColumns, OrderColumns, join_texts, key_condition
-from widen.spark.dml.keyed_changes import order_values
-from widen.spark.dml.keyed_rows import KeyRules, broken_rule, key_text, sequence
-from widen.spark.dml.local_versions import columns_of_order
 from widen.spark.engine import require_spark
-from widen.spark.read.local_rows import NotLocal
 from widen.spark.spark_types import type_to_spark
 
 INF, NAN = float("inf"), float("nan")
@@ -445,7 +445,7 @@ def test_loads_by_keys_of_several_kinds_are_the_same(
             file.write_text(text)
             with ExitStack() as patches:
                 if engine == "spark":
-                    patches.enter_context(mock.patch.object(local_keys, "decide_here", return_value=None))
+                    patches.enter_context(mock.patch.object(keyed_load, "decide_here", return_value=None))
                 done = widen.ingest(file, target, verify=engine == "local" or name in PROVED_ON_SPARK, **words)
             proof = done.verification
             assert proof is None or proof.is_clean, (number, proof.places)

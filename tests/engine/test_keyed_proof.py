@@ -26,10 +26,10 @@ from engine.test_keys import Keyed, drifting_records, record
 from engine.test_keys_iceberg import IcebergKeyed
 from engine.test_row_versions import partial_records
 from support.covering import TRIES_ALL, covering
+from widen.changes import keyed_load
+from widen.changes.keyed_files import DeltaFiles, KeyedTable, NewRows
+from widen.changes.keyed_load import LocalMerge
 from widen.protocol.actions import Add
-from widen.spark.dml import local_keys
-from widen.spark.dml.keyed_files import DeltaFiles, KeyedTable, NewRows
-from widen.spark.dml.local_keys import LocalMerge
 from widen.spark.engine import Engine, LocalSession, is_local, require_spark
 
 Mutant = Callable[[LocalMerge, KeyedTable, Sequence[Add]], LocalMerge]
@@ -93,7 +93,7 @@ MUTANTS: Mapping[str, Mutant] = {
 
 
 def wrap_decision(monkeypatch: pytest.MonkeyPatch, mutant: Mutant, found: list[LocalMerge]) -> None:
-    decide = local_keys.decide_here
+    decide = keyed_load.decide_here
 
     def decide_wrongly(spark: SparkSession, table: KeyedTable, adds: Sequence[Add], *rest: Any) -> LocalMerge | None:
         merge = decide(spark, table, adds, *rest)
@@ -101,7 +101,7 @@ def wrap_decision(monkeypatch: pytest.MonkeyPatch, mutant: Mutant, found: list[L
         found.append(merge)
         return mutant(merge, table, adds)
 
-    monkeypatch.setattr(local_keys, "decide_here", decide_wrongly)
+    monkeypatch.setattr(keyed_load, "decide_here", decide_wrongly)
 
 
 def open_keyed(spark: SparkSession, place: Path, table_format: str, **words: Any) -> Keyed:

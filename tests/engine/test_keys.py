@@ -25,9 +25,9 @@ from support.command_line import run
 from support.fault import FULL
 from widen.errors import InvalidCondition, InvalidOption, KeyRepeated, OptionMissing, SequenceRepeated
 from widen.spark.engine import require_spark
-from widen.spark.ingest.keyed_verification import KeyedProof
-from widen.spark.ingest.verification import Side, Verification
 from widen.table import Table, create_table
+from widen.verification.keyed_frames import KeyedProof
+from widen.verification.records import Side, Verification
 
 Record = dict[str, Any]
 
@@ -162,7 +162,7 @@ def test_a_late_record_does_not_bring_a_deleted_row_back(keyed: Keyed) -> None:
 def test_deletions_are_remembered_through_many_batches_and_checkpoints(
     keyed: Keyed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("widen.spark.dml.deleted_keys.MAX_LISTS", 2)
+    monkeypatch.setattr("widen.changes.deleted_keys.MAX_LISTS", 2)
     create_table(keyed.location, "id bigint", properties={"delta.checkpointInterval": "2"})
     for number in range(5):
         keyed.ingest([record(number, 5, number, "d"), record(100, number, number)])
@@ -209,7 +209,7 @@ def test_a_strict_ingestion_refuses_equal_sequences(
     keyed: Keyed, monkeypatch: pytest.MonkeyPatch, decides: str
 ) -> None:
     if decides == "frames":  # Spark decides whatever Arrow could
-        monkeypatch.setattr("widen.spark.dml.local_keys.decide_here", lambda *_: None)
+        monkeypatch.setattr("widen.changes.keyed_load.decide_here", lambda *_: None)
     keyed.ingest([record(1, 5, 1), record(2, 5, 2), record(3, 5, 3)])
     keyed.ingest([record(3, 6, 4, "d")])
     # Two newest records, one beside the row, beside its deletion; a deletion beside a row.
@@ -234,7 +234,7 @@ def test_every_equal_sequence_counts_where_every_record_does(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: dict[str, Any], decides: str
 ) -> None:
     if decides == "frames":
-        monkeypatch.setattr("widen.spark.dml.local_keys.decide_here", lambda *_: None)
+        monkeypatch.setattr("widen.changes.keyed_load.decide_here", lambda *_: None)
     keyed = Keyed(spark, tmp_path, "id", **words)
     keyed.ingest([record(1, 5, 1)])
     assert refused_strictly(keyed, record(1, 7, 2), record(1, 7, 3), record(1, 8, 4))

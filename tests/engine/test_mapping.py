@@ -13,9 +13,9 @@ from pyspark.sql import Row, SparkSession
 
 import widen
 from support.exact import assert_same
+from widen.changes import rewrite_files
 from widen.errors import FeatureStillNeeded, InvalidColumnName, InvalidOption, SimilarStoredNames, WidenError
 from widen.model.column_path import fields
-from widen.spark.maintain import rewrite_files
 from widen.table import Table
 
 COLUMNS = "`a b` int, s struct<x: int, `y.z`: array<struct<`k,v`: map<string, struct<w: int>>>>>, p string"

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import widen
-from widen.spark.typed import int96_times
+from widen.batches import int96_times
 
 NULL = pa.null()
 RECORD = pa.struct({"x": pa.int64(), "n": NULL})

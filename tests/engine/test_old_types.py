@@ -15,9 +15,9 @@ import widen
 from support.exact import assert_same
 from support.written_once import written_once
 from widen.errors import StorageError
+from widen.files.footers import find_old_files
+from widen.frames import projection as old_decimals
 from widen.model.column_path import fields
-from widen.spark.read import projection as old_decimals
-from widen.spark.read.physical_types import find_old_files
 from widen.table import Table
 
 OLD = "n int, d decimal(9,2), s struct<d: decimal(9,2), y: int, t: struct<e: decimal(9,2)>>, l array<int>"

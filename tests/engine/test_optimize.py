@@ -15,9 +15,9 @@ import widen
 from engine.test_rewrite import rows_with_ids
 from support.old_table import ENABLED, file_types, live, log, operations
 from support.written_once import written_once
+from widen.changes import rewrite_files
+from widen.changes.rewrite_files import Compaction, CompactionTask, plan_compaction
 from widen.errors import ColumnNotFound, CorruptFile, InvalidOption, MetadataChanged
-from widen.spark.maintain import rewrite_files
-from widen.spark.maintain.rewrite_files import Compaction, CompactionTask, plan_compaction
 from widen.table import Table
 
 VECTORS = {"delta.enableDeletionVectors": "true", "delta.enableRowTracking": "true"}

@@ -31,12 +31,12 @@ from widen.errors import (
     UnsupportedTypeChange,
     VersionNotFound,
 )
+from widen.files.predicates import parse_predicate
+from widen.frames import scan as scans
+from widen.frames.scan import plan_read
 from widen.log.commit import commit
 from widen.model.types import Field, StructType
 from widen.protocol.actions import Protocol
-from widen.spark.read import scan as scans
-from widen.spark.read.predicates import parse_predicate
-from widen.spark.read.scan import plan_read
 from widen.table import Table
 
 ENABLED = {"delta.enableTypeWidening": "true", "delta.feature.timestampNtz": "supported"}

@@ -16,13 +16,13 @@ import widen
 from engine.test_deletion import delete, inline
 from support.exact import assert_same
 from support.old_table import ENABLED, file_types, live, log, operations, removed
+from widen.changes import rewrite_files
+from widen.changes import rewrite_files as rewrite_old_files
+from widen.changes.rewrite_files import OldFileRewrite
 from widen.errors import CorruptFile, InternalError, MetadataChanged, UnsupportedFeatureForWrite
+from widen.files.footers import OldType, find_old_files
 from widen.log.commit import ReadSet, commit
 from widen.log.file_list import to_adds, to_remove
-from widen.spark.maintain import rewrite_files
-from widen.spark.maintain import rewrite_files as rewrite_old_files
-from widen.spark.maintain.rewrite_files import OldFileRewrite
-from widen.spark.read.physical_types import OldType, find_old_files
 from widen.table import Table
 
 TRACKED = {"delta.enableRowTracking": "true"}
@@ -202,7 +202,7 @@ def test_many_files_are_looked_into_by_the_executors(
 ) -> None:
     table = widened(spark, tmp_path)
     here = find_old_files(_no_session, table.snapshot, table.files())
-    monkeypatch.setattr("widen.spark.read.physical_types.FILES_TYPED_BY_DRIVER", 1)
+    monkeypatch.setattr("widen.files.footers.FILES_TYPED_BY_DRIVER", 1)
     assert find_old_files(lambda: spark, table.snapshot, table.files()) == here
     assert len(here) == 2
     (tmp_path / here[0].path).write_text("corrupted")

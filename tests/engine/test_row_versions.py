@@ -170,7 +170,7 @@ def test_a_version_that_another_writer_has_added_again_is_there_once(
     history: Keyed, monkeypatch: pytest.MonkeyPatch, decides: str
 ) -> None:
     if decides == "frames":
-        monkeypatch.setattr("widen.spark.dml.local_keys.decide_here", lambda *_: None)
+        monkeypatch.setattr("widen.changes.keyed_load.decide_here", lambda *_: None)
     load(history, [record(1, 10, 1), record(1, 20, 2), record(2, 10, 3)])
     again = [
         {name: value for name, value in row.items() if value is not None}
@@ -239,7 +239,7 @@ def test_generated_histories_have_every_version(
     spark: SparkSession, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if kind in FRAMES:
-        monkeypatch.setattr("widen.spark.dml.local_keys.decide_here", lambda *_: None)
+        monkeypatch.setattr("widen.changes.keyed_load.decide_here", lambda *_: None)
     elif kind != "tracking":
         monkeypatch.setattr("widen.targets.delta.decide_changes", refuse)
     # test_key_columns compares what both do with many more kinds of records.

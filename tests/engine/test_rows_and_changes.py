@@ -14,8 +14,8 @@ import widen
 from support.change import actions, last_commit, leftovers
 from support.covering import covering
 from support.written_once import written_once
+from widen.changes.change_context import ChangeContext
 from widen.errors import RowRefused
-from widen.spark.dml.change_context import ChangeContext
 from widen.table import Table
 
 FEED = {"delta.enableChangeDataFeed": "true"}

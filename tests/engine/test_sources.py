@@ -15,6 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from widen.batches.open_source import BatchReader
+from widen.batches.text_tasks import BatchWriteSpec
 from widen.errors import CorruptFile, InvalidOption, SourceChanged, SourceError, UnmatchedFields
 from widen.evolution.plan import BadFile
 from widen.evolution.policy import Policy
@@ -22,10 +24,8 @@ from widen.ingestion import IngestResult, IntervalEvent, ingest, ingest_stream, 
 from widen.json.document import corrupt_text_to_bytes
 from widen.json.observation import Observation
 from widen.model.types import DATE, LONG, STRING, Field, StructType
-from widen.spark.ingest.text_tasks import BatchWriteSpec
-from widen.spark.source import file_ranges
-from widen.spark.source.open_source import BatchReader
-from widen.spark.source.source_files import SourceFile, SourceFiles, count_partitions
+from widen.sources import file_ranges
+from widen.sources.listing import SourceFile, SourceFiles, count_partitions
 from widen.table import Table, create_table
 
 

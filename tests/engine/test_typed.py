@@ -23,22 +23,22 @@ from pyspark.sql import functions as F
 
 import widen
 from support.exact import assert_same
+from widen.batches import column_copy, frame_batch, int96_times, typed_frames
+from widen.batches import column_expressions as exact_cast
+from widen.batches.column_copy import ColumnCopy
+from widen.batches.open_source import BatchReader
+from widen.batches.typed_frames import prepare_records
 from widen.errors import CorruptFile, EvolutionRefused, InvalidOption, JobFailed, SourceError
 from widen.evolution.policy import Policy
+from widen.frames.table_writers import DeltaRows
 from widen.ingestion import IngestResult, ingest, plan
 from widen.model.types import DATE, INTEGER, LONG, STRING, TIMESTAMP, DataType, Field, StructType
 from widen.spark.engine import require_spark
 from widen.spark.expression import join_columns
-from widen.spark.ingest import verification
-from widen.spark.ingest.verification import verify
-from widen.spark.ingest.write_files import DeltaRows
-from widen.spark.source.open_source import BatchReader
-from widen.spark.typed import column_copy, int96_times, typed_batch, typed_records
-from widen.spark.typed import column_expressions as exact_cast
-from widen.spark.typed.column_copy import ColumnCopy
-from widen.spark.typed.record_rebuild import count_leaves
-from widen.spark.typed.typed_records import prepare_records
 from widen.table import Table
+from widen.verification import records as verification
+from widen.verification.frame_records import count_leaves
+from widen.verification.records import verify
 
 
 def proved(source: DataFrame | str, table: Path, **words: Any) -> IngestResult:
@@ -291,9 +291,9 @@ def test_wide_records_are_joined_flat(spark: SparkSession) -> None:
 def test_the_columns_of_wide_records_are_looked_up_once(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     require_spark(spark, "expressions are made for it")
     made: list[str] = []
-    monkeypatch.setattr(typed_records.F, "col", lambda name: made.append(name) or F.lit(None))
+    monkeypatch.setattr(typed_frames.F, "col", lambda name: made.append(name) or F.lit(None))
     schema = StructType(tuple(Field(f"c{at}", LONG) for at in range(40)))
-    prepare_records(typed_records.TypedRecords(None, schema), "it", None, Policy())  # type: ignore[arg-type]
+    prepare_records(typed_frames.TypedRecords(None, schema), "it", None, Policy())  # type: ignore[arg-type]
     assert len(made) == 40
 
 
@@ -444,7 +444,7 @@ def test_nothing_is_left_of_parts_if_one_fails(
 
         return run
 
-    for each in (typed_batch._Writing, ColumnCopy):  # on Spark, and without it
+    for each in (frame_batch._Writing, ColumnCopy):  # on Spark, and without it
         monkeypatch.setattr(each, "run", failing(each.run))
     with pytest.raises(JobFailed, match="meant"):
         ingest(str(tmp_path / "in"), str(tmp_path / "table"))
@@ -739,9 +739,9 @@ def test_all_records_are_looked_at_again_only_if_the_first_are_not_all(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     passes: list[bool] = []
-    run = typed_batch.KindAggregates._run
+    run = frame_batch.KindAggregates._run
     monkeypatch.setattr(
-        typed_batch.KindAggregates, "_run", lambda *words, **more: passes.append(True) or run(*words, **more)
+        frame_batch.KindAggregates, "_run", lambda *words, **more: passes.append(True) or run(*words, **more)
     )
     done = ingest(frame(spark, "1 AS n, 'x' AS a"), str(tmp_path / "rows"), samples="raw")
     assert len(passes) == 1

@@ -9,11 +9,11 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from widen.frames.scan import unify_rows
 from widen.ingestion import ingest
 from widen.model.schema_json import parse_type
 from widen.model.types import StructType
 from widen.schema.source_metadata import source_field
-from widen.spark.read.scan import unify_rows
 from widen.table import Table
 
 BIG = 9007199254740993

@@ -12,10 +12,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from widen import Table, ingest
+from widen.batches.open_source import BatchReader
 from widen.evolution.policy import Policy
-from widen.spark.ingest.verification import Verification, verify
-from widen.spark.ingest.write_files import DeltaRows
-from widen.spark.source.open_source import BatchReader
+from widen.frames.table_writers import DeltaRows
+from widen.verification.records import Verification, verify
 
 LINES = [f'{{"n":{number},"s":"text {number}","r":{{"x":[{number},1.5]}}}}' for number in range(100)]
 SPOILT = ['{"n":1,"n":2}', "not json"]
@@ -94,7 +94,7 @@ def test_damage_is_named(spark: SparkSession, place: Path, name: str) -> None:
 def test_tasks_of_spark_find_what_this_process_finds(
     spark: SparkSession, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("widen.spark.source.file_ranges.MAX_LOCAL_BYTES", 0)
+    monkeypatch.setattr("widen.sources.file_ranges.MAX_LOCAL_BYTES", 0)
     assert proof(spark, place) == Verification(len(LINES) + len(SPOILT), VALUES, VALUES)
     test_damage_is_named(spark, place, "a text is cut")
 

@@ -14,8 +14,8 @@ from interop import rows
 from support import every_pair
 from support.every_pair import PROPERTIES, assert_holds, changes, columns, spelled
 from support.type_change import CASES
-from widen.spark.read.predicates import parse_predicate
-from widen.spark.read.scan import plan_read
+from widen.files.predicates import parse_predicate
+from widen.frames.scan import plan_read
 from widen.table import Table, create_table
 
 MAPPINGS = ["none", "name", "id"]

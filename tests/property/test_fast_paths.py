@@ -16,8 +16,10 @@ import pytest
 
 from support.drift import BAD
 from support.generated_records import FILE, SETTINGS, Setting, mutated, plan_of
+from widen.batches.text_tasks import drain_arrow_batches
 from widen.evolution.evolve import evolve
 from widen.evolution.policy import Numbers, build_field_rules
+from widen.files.arrow_types import to_arrow_schema
 from widen.json.document import InvalidJson, parse_document
 from widen.json.observation import Observation, RecordPosition, observe_record
 from widen.rows import row_builder
@@ -25,8 +27,6 @@ from widen.rows.native_decoder import find_kernel
 from widen.rows.row import Row, build_routes, find_violations, fixed_column_route, rescue, to_row
 from widen.rows.row_builder import RowBuilder
 from widen.schema.source_metadata import RESCUED, role_field
-from widen.spark.arrow_types import to_arrow_schema
-from widen.spark.ingest.text_tasks import drain_arrow_batches
 
 RECORDS = int(os.environ.get("WIDEN_KERNEL_RECORDS", "100000"))
 ROUND = 1_000

@@ -12,19 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.stable_interval import ingest_texts
+from widen.batches import field_columns
+from widen.batches.field_columns import build_columns
+from widen.batches.text_tasks import drain_arrow_batches
 from widen.evolution.evolve import evolve
 from widen.evolution.policy import FixedColumn, Mode, Numbers, Policy
+from widen.files.arrow_types import to_arrow_schema
 from widen.json.field_rules import FileFields
 from widen.json.observation import observation_from_json
 from widen.model.schema_json import parse_type
 from widen.model.types import StructType
 from widen.rows.native_decoder import find_kernel
 from widen.rows.row_builder import RowBuilder
-from widen.spark.arrow_types import to_arrow_schema
-from widen.spark.ingest import field_columns
-from widen.spark.ingest.field_columns import build_columns
-from widen.spark.ingest.text_tasks import drain_arrow_batches
-from widen.spark.source.csv import (
+from widen.sources.csv_dialect import (
     EXACT_VALUES,
     WRITTEN_VALUES,
     CsvDialect,

@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import widen
+from widen.files.expressions import query_locally
 from widen.rows.native_decoder import KERNEL_VARIABLE, find_kernel
-from widen.spark.read.local_query import query_locally
 
 ROUNDS = 150 if os.environ.get("WIDEN_TEST_FAULTS") == "1" else 12
 

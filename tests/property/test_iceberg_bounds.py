@@ -22,11 +22,11 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 
+from widen.files.iceberg_writer import IcebergLayout, describe_metrics, write_task
+from widen.files.writer import PartSink, to_arrow_with_ids
 from widen.iceberg.file_metrics import IcebergFile, metrics_modes, to_data_file
 from widen.iceberg.schema_conversion import to_model
 from widen.log.log_store import LogStore
-from widen.spark.write.arrow_writer import PartSink, to_arrow_with_ids
-from widen.spark.write.iceberg_writer import IcebergLayout, describe_metrics, write_task
 
 UTC, EPOCH = timezone.utc, datetime(1970, 1, 1)
 NAN, INF, LAST = float("nan"), float("inf"), "\U0010ffff"

@@ -13,9 +13,11 @@ from typing import Any
 
 import msgspec
 
+from widen.batches.text_tasks import drain_arrow_batches
 from widen.evolution.evolve import evolve, merge_pass
 from widen.evolution.plan import Plan, explain_plan, find_unmatched
 from widen.evolution.policy import ANY_MAP, FixedColumn, Mode, Pin, Policy, Samples, TextForm
+from widen.files.arrow_types import to_arrow_schema
 from widen.json.document import parse_document
 from widen.json.observation import Observation, observation_from_json
 from widen.model.column_path import format_path
@@ -23,8 +25,6 @@ from widen.model.schema_json import parse_type
 from widen.model.types import INTEGER, STRING, Field, StructType
 from widen.proof.source_reader import SourceReader
 from widen.rows.row_builder import OriginColumn, RowBuilder
-from widen.spark.arrow_types import to_arrow_schema
-from widen.spark.ingest.text_tasks import drain_arrow_batches
 
 CASES = int(os.environ.get("WIDEN_MASK_CASES", "150"))
 NAMES = ("email", "straße", "a b", "x.y", "Id", "kéy", "q`q", "ĲS", "_rescued", "email_string", "email_2", "İx")

@@ -18,7 +18,9 @@ import pytest
 from support.drift import BAD
 from support.generated_records import FILE, SETTINGS, Setting, mutated, plan_of
 from support.stable_interval import ingest_texts
+from widen.batches.text_tasks import drain_arrow_batches
 from widen.evolution.policy import Mode, Policy
+from widen.files.arrow_types import to_arrow_schema
 from widen.model.types import StructType
 from widen.proof import record_digests
 from widen.proof.canonical import count_form, encode_form
@@ -30,9 +32,7 @@ from widen.proof.rules import build_proof_rules, source_columns_by_key
 from widen.proof.source_reader import SourceReader
 from widen.rows.row_builder import RowBuilder
 from widen.schema.source_metadata import CORRUPT, RESCUED, role_field, role_of
-from widen.spark.arrow_types import to_arrow_schema
-from widen.spark.ingest.text_tasks import drain_arrow_batches
-from widen.spark.source.csv import EXACT_VALUES, WRITTEN_VALUES
+from widen.sources.csv_dialect import EXACT_VALUES, WRITTEN_VALUES
 
 RECORDS = int(os.environ.get("WIDEN_PROOF_RECORDS", "40000"))
 ROUND = 500

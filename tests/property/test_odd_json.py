@@ -19,12 +19,12 @@ import pytest
 import widen
 from support.fault import FULL
 from support.odd_json import odd_file
+from widen.batches.text_tasks import RecordPositions
 from widen.errors import PostCommitFailed, SourceError
 from widen.json.document import parse_document, split_records, split_text
 from widen.json.observation import RecordPosition
 from widen.proof.json_reader import read_records, split_into_parts, split_into_records
-from widen.spark.ingest.text_tasks import RecordPositions
-from widen.spark.source.file_ranges import MAX_WHOLE_FILE_BYTES, TextGroup
+from widen.sources.file_ranges import MAX_WHOLE_FILE_BYTES, TextGroup
 
 FIRST = int(os.environ.get("WIDEN_ODD_FIRST", "0"))
 ROUNDS, FILES = (50, 100) if FULL in os.environ else (2, 60)

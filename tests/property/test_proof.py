@@ -13,11 +13,11 @@ from support.leaf import lost
 from support.proof import encode_records, encode_rows, forms_of, layouts_of, to_comparable
 from support.stable_interval import ingest_texts, named_records
 from widen.evolution.policy import Mode, Numbers, Policy, build_field_rules
+from widen.files.arrow_types import to_arrow_schema
 from widen.model.schema_json import parse_type
 from widen.model.types import Field, StructType
 from widen.proof.canonical import digest
 from widen.proof.source_reader import SourceReader
-from widen.spark.arrow_types import to_arrow_schema
 
 bounds = st.sampled_from(
     [Policy(Mode.WIDEN), Policy(Mode.SPLIT), Policy(Mode.FREEZE), Policy(Mode.WIDEN, max_columns=3)]

@@ -22,11 +22,11 @@ from support.damage import damage
 from widen.errors import WidenError
 from widen.json.document import parse_document, split_records
 from widen.proof.csv_reader import CsvForm, read_csv_file
-from widen.spark.source import csv_texts as csv_ranges
-from widen.spark.source import file_ranges
-from widen.spark.source.csv import CsvDialect, FieldGroup
-from widen.spark.source.csv_texts import CsvRanges
-from widen.spark.source.file_ranges import FileRange
+from widen.sources import csv_frames as csv_ranges
+from widen.sources import file_ranges
+from widen.sources.csv_dialect import CsvDialect, FieldGroup
+from widen.sources.csv_frames import CsvRanges
+from widen.sources.file_ranges import FileRange
 
 FIRST, COUNT = int(os.environ.get("WIDEN_FUZZ_FIRST", "0")), int(os.environ.get("WIDEN_FUZZ_COUNT", "150"))
 SECONDS = 10

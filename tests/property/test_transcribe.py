@@ -13,16 +13,16 @@ from support.drift import batches
 from support.field_rule_policies import policies
 from support.leaf import lost
 from support.stable_interval import ingest_texts, named_records, records_of, rows_of_text, through_arrow
+from widen.batches.text_tasks import drain_arrow_batches, observe_chunk
 from widen.evolution.evolve import evolve
 from widen.evolution.policy import Mode, Policy, build_field_rules
+from widen.files.arrow_types import to_arrow_schema
 from widen.json.document import corrupt_text_to_bytes, parse_document
 from widen.json.kinds import leaf_and_dim
 from widen.model.types import DataType, Field, MapType, StructType
 from widen.rows.row import build_routes, rescue, to_row
 from widen.rows.row_builder import RowBuilder
 from widen.schema.source_metadata import CORRUPT, RESCUED, role_field, role_of
-from widen.spark.arrow_types import to_arrow_schema
-from widen.spark.ingest.text_tasks import drain_arrow_batches, observe_chunk
 
 modes = st.sampled_from([Mode.WIDEN, Mode.SPLIT])
 

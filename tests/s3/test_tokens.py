@@ -16,8 +16,9 @@ from support.log_server import BUCKET, s3_server
 from support.token_catalog import HOUR, Clock, TokenCatalog, token_catalog
 from unit.iceberg.test_tokens import NAME, TOKEN, connect, rows, stream_twice
 from unit.ingestion.test_local_stream import put
+from widen.changes import iceberg_changes, iceberg_write
+from widen.frames import iceberg_scan
 from widen.iceberg.table_commit import IcebergTransaction
-from widen.spark.iceberg import row_changes, table_scan, write
 from widen.targets.iceberg import IcebergDraft
 
 STEPS: tuple[tuple[Any, str], ...] = (
@@ -26,9 +27,9 @@ STEPS: tuple[tuple[Any, str], ...] = (
     (IcebergDraft, "commit"),
     (IcebergTransaction, "add_snapshot"),
     (IcebergTransaction, "commit"),
-    (row_changes, "read_iceberg_files"),
-    (table_scan, "plan_scan"),
-    (write, "open_iceberg_writer"),
+    (iceberg_changes, "read_iceberg_files"),
+    (iceberg_scan, "plan_scan"),
+    (iceberg_write, "open_iceberg_writer"),
 )
 """Before each of them goes by more time than tokens and credentials last."""
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from widen.files.arrow_types import to_arrow_schema
 from widen.protocol.column_metadata import parse_columns
-from widen.spark.arrow_types import to_arrow_schema
 
 SCHEMA = parse_columns(
     "y tinyint, h smallint, i int, l bigint, f float, d double, p decimal(9,2), w decimal(38,10), q decimal(20,0),"

@@ -8,15 +8,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from support.drift import KEYS, NUMBERS, STRINGS
+from widen.batches.text_tasks import drain_arrow_batches
 from widen.evolution.evolve import evolve, merge_pass
 from widen.evolution.policy import EpochUnit, FixedColumn, Mode, Numbers, Policy, TextForm
+from widen.files.arrow_types import to_arrow_schema
 from widen.json.field_rules import FileFields
 from widen.json.observation import Observation
 from widen.model.schema_json import parse_type
 from widen.model.types import StructType
 from widen.rows.row_builder import RowBuilder
-from widen.spark.arrow_types import to_arrow_schema
-from widen.spark.ingest.text_tasks import drain_arrow_batches
 
 Make = Callable[[random.Random], str]
 

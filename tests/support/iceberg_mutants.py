@@ -33,15 +33,15 @@ from support import iceberg_files as files
 from support.log_mutants import MEMORY_BYTES, OUTSIDE, SECONDS, TIMERS, _bytes, _json, _parquet, _where, limited_time
 from widen.errors import WidenError
 from widen.evolution.policy import Policy
+from widen.files import iceberg_columns
+from widen.files.predicates import parse_predicate
+from widen.frames import iceberg_scan as deleted_rows
+from widen.frames.iceberg_scan import POSITION_DELETES, initial_defaults, read_vectors
 from widen.iceberg.catalog import to_table_name
 from widen.iceberg.scan_plan import DeleteKind, plan_scan, to_row_filter
 from widen.iceberg.schema_conversion import to_model
 from widen.iceberg.snapshots import SnapshotReference, find_read_point
 from widen.report.iceberg_report import build_iceberg_report
-from widen.spark.iceberg import file_columns
-from widen.spark.iceberg import table_scan as deleted_rows
-from widen.spark.iceberg.table_scan import POSITION_DELETES, initial_defaults, read_vectors
-from widen.spark.read.predicates import parse_predicate
 from widen.table import IcebergTable
 from widen.targets.iceberg import IcebergLocation
 
@@ -212,7 +212,7 @@ def use(folder: Path) -> list[str]:
     """Do everything that reads metadata; return what went wrong otherwise than by an error of ours."""
     wrong: list[str] = []
     clear_manifest_cache()
-    file_columns._cache.clear()
+    iceberg_columns._cache.clear()
 
     def attempt(work: Callable[[], Any]) -> Any:
         try:
@@ -252,15 +252,15 @@ def _plan(table: IcebergTable, version: int | None, where: str | None) -> None:
     scan = plan_scan(point.metadata, io, point.snapshot, row_filter)
     mapping = point.metadata.name_mapping()
     for file in scan.files:
-        (columns,) = file_columns.read_schemas(None, io, [file.path])
-        file_columns.locate_columns(columns, schema, mapping, file.path)
+        (columns,) = iceberg_columns.read_schemas(None, io, [file.path])
+        iceberg_columns.locate_columns(columns, schema, mapping, file.path)
     for delete in scan.deletes:
         if delete.kind is DeleteKind.VECTORS:
             list(read_vectors(deleted_rows._read(io, delete.path), delete.path))
         else:
-            (columns,) = file_columns.read_schemas(None, io, [delete.path])
+            (columns,) = iceberg_columns.read_schemas(None, io, [delete.path])
             wanted = POSITION_DELETES if delete.kind is DeleteKind.POSITIONS else schema
-            file_columns.locate_columns(columns, wanted, mapping, delete.path)
+            iceberg_columns.locate_columns(columns, wanted, mapping, delete.path)
 
 
 def _plan_ingestion(catalog: Path) -> None:

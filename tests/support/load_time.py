@@ -6,7 +6,7 @@ from datetime import datetime, tzinfo
 
 import pytest
 
-from widen.spark.source import open_source
+from widen.batches import open_source
 
 
 def set_load_time(monkeypatch: pytest.MonkeyPatch, time: datetime) -> None:

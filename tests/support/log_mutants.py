@@ -26,6 +26,7 @@ from pyroaring import BitMap64
 
 from support import log_table as log
 from widen.errors import WidenError
+from widen.files.deleted_rows import load_vector
 from widen.log.checkpoint_writer import write_checkpoint
 from widen.log.commit import commit
 from widen.log.file_list import to_adds
@@ -34,7 +35,6 @@ from widen.log.snapshot import open_snapshot
 from widen.log.version_changes import missing_files
 from widen.protocol.actions import Add, DeletionVector, DomainMetadata, Metadata, Protocol, Remove, Txn
 from widen.protocol.deletion_vectors import pack_vectors
-from widen.spark.read.deleted_rows import load_vector
 
 SECONDS, MEMORY_BYTES = 10, 2 << 30
 """What a mutant may take: seconds of the processor, since a busy machine is not the mutant's fault."""

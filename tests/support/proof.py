@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from widen.evolution.policy import Policy
+from widen.files.arrow_types import to_arrow_schema
 from widen.model.types import StructType
 from widen.proof.canonical import EncodedRecord, Form, digest
 from widen.proof.record_digests import RowDigester, SourceDigester
@@ -15,7 +16,6 @@ from widen.proof.row_encoder import RecordLayout, RowEncoder, learn_layout
 from widen.proof.row_reader import RowReader
 from widen.proof.rules import build_proof_rules
 from widen.proof.source_reader import ExpectedRow, SourceEncoder
-from widen.spark.arrow_types import to_arrow_schema
 
 
 def to_comparable(rows: Iterable[ExpectedRow]) -> list[tuple[bytes, int, int]]:

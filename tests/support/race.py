@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame
 
-from widen.spark.write.parquet_writer import write_parquet
+from widen.frames.parquet_writer import write_parquet
 
 
 def interrupt(monkeypatch: pytest.MonkeyPatch, *meanwhile: Callable[[], Any]) -> None:
@@ -22,7 +22,7 @@ def interrupt(monkeypatch: pytest.MonkeyPatch, *meanwhile: Callable[[], Any]) ->
             happens()
         return adds
 
-    monkeypatch.setattr("widen.spark.write.parquet_writer.write_parquet", interrupted)
+    monkeypatch.setattr("widen.frames.parquet_writer.write_parquet", interrupted)
 
 
 def other_first(

@@ -16,14 +16,14 @@ from unittest import mock
 import pyarrow as pa
 from pyspark.sql import DataFrame, Row
 
+from widen.files.arrow_types import to_arrow_schema
+from widen.files.expressions import query_locally
+from widen.files.reader import NotLocal, RowSlice, plan_local_scan
+from widen.frames.change_feed import load_changes
 from widen.log.snapshot import Snapshot
 from widen.log.version_changes import VersionChanges, change_slices
 from widen.model.types import LONG, TIMESTAMP, Field, StructType
 from widen.protocol.column_mapping import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, with_change_type
-from widen.spark.arrow_types import to_arrow_schema
-from widen.spark.dml.changed_rows import load_changes
-from widen.spark.read.local_query import query_locally
-from widen.spark.read.local_rows import NotLocal, RowSlice, plan_local_scan
 from widen.spark.spark_types import to_spark
 from widen.table import Table
 

@@ -8,16 +8,16 @@ from typing import Any
 
 import pyarrow as pa
 
+from widen.batches.text_tasks import drain_arrow_batches
 from widen.evolution.evolve import evolve, merge_pass
 from widen.evolution.plan import Plan
 from widen.evolution.policy import Policy
+from widen.files.arrow_types import to_arrow_schema
 from widen.json.document import parse_document
 from widen.json.observation import Observation, observation_from_json
 from widen.model.types import StructType
 from widen.rows.row_builder import RowBuilder
 from widen.schema.field_names import find_field_names
-from widen.spark.arrow_types import to_arrow_schema
-from widen.spark.ingest.text_tasks import drain_arrow_batches
 
 
 @dataclass(frozen=True)

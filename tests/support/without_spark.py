@@ -86,8 +86,8 @@ MODULES = (
     "widen.iceberg.table_commit",
     "sqlglot.optimizer.annotate_types",
     "widen.ingestion",
-    "widen.spark.dml.merge",
-    "widen.spark.ingest.local_keyed_verification",
+    "widen.changes.merge",
+    "widen.verification.keyed_records",
     "widen.table",
     "widen.targets.iceberg",
 )

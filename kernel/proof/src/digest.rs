@@ -2,7 +2,7 @@
 
 use blake2b_simd::Params;
 
-/// What `widen.spark.ingest.verification` compares, for the records or rows that were added.
+/// What `widen.verification.records` compares, for the records or rows that were added.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DigestSum {
     /// The sum of the digests modulo 2^128: an exclusive or would cancel two equal records out.

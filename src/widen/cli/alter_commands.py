@@ -249,8 +249,8 @@ def _query_here(
     Raises:
         NotLocal: only Spark can do that exactly.
     """
+    from widen.files.reader import NotLocal
     from widen.iceberg.snapshots import SnapshotReference, find_read_point
-    from widen.spark.read.local_rows import NotLocal
     from widen.sql_commands.execute import HAS_CATALOG, QUERIES
     from widen.sql_commands.iceberg_statements import IcebergCatalog
     from widen.sql_commands.queries import find_plain_select

@@ -30,12 +30,12 @@ from widen.errors import InvalidOption, OptionConflict, OptionMissing, WidenErro
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from widen.batches.text_batch import ContractReport
     from widen.evolution.plan import Plan
     from widen.ingestion import IngestResult
     from widen.ingestion.commit_batch import OnEvent
     from widen.ingestion.new_files import FileComparison
     from widen.log.log_store import LogStore
-    from widen.spark.ingest.batch import ContractReport
 
 
 # The options of ingestions: how records are read, what the schema may become, and rules for single fields.
@@ -624,7 +624,7 @@ def to_listener(
     if not events and not lineage:
         return None
     from widen.ingestion.event_sinks import EventFile, EventSinks, OpenLineage, Webhook
-    from widen.spark.source.source_places import ensure_file_outlives_vacuum
+    from widen.sources.places import ensure_file_outlives_vacuum
 
     files = [("--events", event) for event, sends in zip(events or (), is_url, strict=True) if not sends]
     files += [] if dead_letter is None else [("--dead-letter", str(dead_letter))]

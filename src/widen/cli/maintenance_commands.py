@@ -65,7 +65,7 @@ def rewrite(
 
 def _count_rewritten(table: Table, before: int) -> tuple[int, int]:
     """Return the number and the size of the files that were rewritten since a version."""
-    from widen.spark.maintain.rewrite_files import REWRITE
+    from widen.changes.rewrite_files import REWRITE
 
     history = table.history(table.version - before) if table.version > before else []
     done = [info for _, _, info in history if info["operation"] == REWRITE]
@@ -134,8 +134,8 @@ def forget(
 
 def show_forgotten(opened: Table | IcebergTable, keys: Sequence[str], *, is_dry: bool, json: bool) -> None:
     """Forget keys of a table of either format, and show how many."""
+    from widen.changes.forgotten_keys import to_keys
     from widen.report.text_format import count_noun
-    from widen.spark.dml.forgotten_keys import to_keys
 
     with progress("reading the deleted keys"):
         done = opened.forget(to_keys(keys), dry_run=is_dry)
@@ -593,9 +593,9 @@ def _prove(table: Table, client: str, asked: Mapping[str, object]) -> tuple[int,
     Raises:
         HandoverUnproven: a reader fails, or returns something else.
     """
+    from widen.files.reader import NotLocal, digest_locally
+    from widen.frames.scan import digest_with_spark
     from widen.proof.column_digests import describe_difference, find_readers
-    from widen.spark.read.local_rows import NotLocal, digest_locally
-    from widen.spark.read.scan import digest_with_spark
 
     if find_spec(client) is None:
         return None

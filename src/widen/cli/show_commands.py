@@ -24,11 +24,11 @@ from widen.model.display import Step
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from widen.files.footers import OldType
     from widen.iceberg.snapshots import ReadPoint, SnapshotReference
     from widen.log.snapshot import Snapshot
     from widen.model.types import StructType
     from widen.report.table_report import Report
-    from widen.spark.read.physical_types import OldType
     from widen.spark.spark_types import DataFrame, SparkSession
     from widen.table import IcebergTable, Table
     from widen.table.open_table import OpenTable
@@ -200,7 +200,7 @@ def report(
     use = {None: "automatic", True: "all", False: "none"}[footers]
     built = build_report(snapshot, FooterUse(use))
     if scan:
-        from widen.spark.read.scan import read_snapshot
+        from widen.frames.scan import read_snapshot
 
         read = partial(read_snapshot, store=snapshot.store, snapshot=snapshot)
         built = scan_rows(built, snapshot.schema, read)
@@ -304,9 +304,9 @@ def query_table(
     Raises:
         NotLocal: only Spark can do that exactly.
     """
+    from widen.files.expressions import query_locally
     from widen.log.commit_files import to_ms
     from widen.log.snapshot import open_snapshot
-    from widen.spark.read.local_query import query_locally
 
     snapshot = table.snapshot
     if version is not None or timestamp is not None:
@@ -330,12 +330,12 @@ def query_iceberg_table(
     Raises:
         NotLocal: only Spark can do that exactly.
     """
+    from widen.files.expressions import query_files
+    from widen.files.reader import NotLocal
+    from widen.frames.iceberg_scan import IcebergSource, open_queried_files
     from widen.iceberg.properties import read_sources
     from widen.iceberg.schema_conversion import to_readable
     from widen.iceberg.snapshots import find_read_point
-    from widen.spark.iceberg.table_scan import IcebergSource, open_queried_files
-    from widen.spark.read.local_query import query_files
-    from widen.spark.read.local_rows import NotLocal
 
     if row_lineage:
         raise NotLocal("it reads row ids")
@@ -362,7 +362,7 @@ def show_query(query: Callable[[int | None], tuple[StructType, pa.Table]], limit
     Args:
         query: Returns rows of a table, at most a number of them. It raises `NotLocal` if only Spark reads them exactly.
     """
-    from widen.spark.read.local_rows import NotLocal, json_lines
+    from widen.files.reader import NotLocal, json_lines
     from widen.spark.session import Engine, ensure_spark_wanted, find_active, parse_engine
 
     if find_active() is not None or parse_engine(None) is Engine.SPARK:
@@ -418,7 +418,7 @@ def _open_table(table: str, storage_option: list[str] | None, version: int | Non
 
 def find_old_types(snapshot: Snapshot) -> tuple[list[OldType] | None, str]:
     """Return the old types in the files of a table, or the reason why they cannot be read."""
-    from widen.spark.read.physical_types import find_old_files, summarize_old_types
+    from widen.files.footers import find_old_files, summarize_old_types
 
     try:
         old_files = find_old_files(

@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from widen.batches.open_source import BatchReader, persist_source
 from widen.errors import (
     FileMissing,
     FlowChanged,
@@ -28,6 +29,7 @@ from widen.errors import (
 )
 from widen.evolution.plan import Plan
 from widen.evolution.policy import Mode
+from widen.flows.flow_rows import FlowKeys, FlowQuery, layout_of_rows, type_features
 from widen.ingestion.commit_batch import (
     AfterCommit,
     BatchRequest,
@@ -42,9 +44,7 @@ from widen.log.vacuum import FLOW_FILE
 from widen.model.display import html_table
 from widen.model.types import is_same_name
 from widen.schema.source_metadata import source_key
-from widen.spark.flow_rows import FlowKeys, FlowQuery, layout_of_rows, type_features
 from widen.spark.session import activate_session
-from widen.spark.source.open_source import BatchReader, persist_source
 from widen.spark.spark_types import DataFrame, SparkSession
 from widen.targets.table_format import (
     FlowSource,

@@ -27,9 +27,9 @@ from widen.ingestion.options import parse_keys, parse_limits, parse_options
 from widen.ingestion.result import IngestResult
 from widen.model.argument_types import check_arguments, ensure_argument_types
 from widen.model.display import Progress, did_you_mean, html_table, list_lines, no_progress
+from widen.sources.listing import to_place
 from widen.spark.engine import Engine, LocalSession, open_session, require_spark
 from widen.spark.session import activate_session
-from widen.spark.source.source_files import to_place
 from widen.spark.spark_types import SparkSession
 from widen.targets import find_table
 

@@ -18,6 +18,7 @@ import msgspec
 from widen.errors import InvalidConfig, InvalidOption, OptionConflict
 from widen.errors.tables import open_failure
 from widen.evolution.policy import Policy
+from widen.flows.flow_rows import FlowKeys, FlowQuery
 from widen.flows.flow_step import FlowBatch, FlowCheckpoint, FlowSettings, FlowStep
 from widen.iceberg.catalog import CatalogSource
 from widen.ingestion.commit_batch import AfterCommit, BatchRequest, OnEvent, parse_share
@@ -26,10 +27,9 @@ from widen.log.log_store import LogStore
 from widen.model.argument_types import check_arguments
 from widen.model.display import Progress, no_progress
 from widen.model.types import quote_name, similarity_key
-from widen.spark.flow_rows import FlowKeys, FlowQuery
+from widen.sources.listing import to_place
+from widen.sources.places import ensure_outlives_vacuum
 from widen.spark.session import find_session
-from widen.spark.source.source_files import to_place
-from widen.spark.source.source_places import ensure_outlives_vacuum
 from widen.spark.spark_types import DataFrame, SparkSession
 from widen.targets import find_flow_source, find_table
 from widen.targets.table_format import after_commit

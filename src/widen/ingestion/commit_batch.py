@@ -13,6 +13,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias, TypeVar, cast
 
+from widen.batches.open_source import IngestSource, persist_source, with_bad_files
+from widen.batches.text_batch import Batch, BatchResult, identify_records
+from widen.batches.text_tasks import MIN_COUNTED_RECORDS, BatchWriteSpec
 from widen.errors import (
     CorruptLog,
     CorruptMetadata,
@@ -49,12 +52,9 @@ from widen.model.column_path import ELEMENT, KEY, VALUE, format_path
 from widen.model.display import Progress, Step, no_progress
 from widen.model.types import StructType, similarity_key
 from widen.schema.operations import WidenType
+from widen.sources.file_ranges import is_small
+from widen.sources.listing import SourceFile, ensure_unchanged, explain_changes, unchanged_files
 from widen.spark.engine import is_local, require_spark
-from widen.spark.ingest.batch import Batch, BatchResult, identify_records
-from widen.spark.ingest.text_tasks import MIN_COUNTED_RECORDS, BatchWriteSpec
-from widen.spark.source.file_ranges import is_small
-from widen.spark.source.open_source import IngestSource, persist_source, with_bad_files
-from widen.spark.source.source_files import SourceFile, ensure_unchanged, explain_changes, unchanged_files
 from widen.targets.table_format import (
     Conflicted,
     IngestTarget,
@@ -257,7 +257,7 @@ def ensure_has_texts(batch: Batch, keys: KeyRules | None, *, verifies: bool = Fa
 
 def _prepare_keyed_proof(batch: Batch, rules: KeyRules, plan: Plan) -> None:
     """Start Spark, before the commit, if only Spark can prove what the batch does to the rows of its keys."""
-    from widen.spark.ingest.local_keyed_verification import find_proof_obstacle
+    from widen.verification.keyed_records import find_proof_obstacle
 
     obstacle = find_proof_obstacle(rules, plan.schema)
     if obstacle is not None:

@@ -14,6 +14,9 @@ from typing import Any
 
 import msgspec
 
+from widen.batches.open_source import IngestSource
+from widen.batches.text_batch import Batch, ContractReport
+from widen.changes.key_rules import ensure_rules_apply
 from widen.errors import InvalidConfig, InvalidOption, OptionMissing
 from widen.errors.tables import open_failure
 from widen.evolution.plan import REPLAY_PREFIX, Plan, mark_returning
@@ -39,14 +42,11 @@ from widen.json.contract import ensure_contract, is_odcs, read_odcs
 from widen.model.argument_types import check_arguments
 from widen.model.display import Progress, no_progress
 from widen.model.types import StructType
-from widen.spark.dml.keyed_rows import ensure_rules_apply
+from widen.sources.listing import hash_files, to_paths, unchanged_files
+from widen.sources.places import to_local
+from widen.sources.remote_files import is_store_url
 from widen.spark.engine import SOURCE_OPTIONS, LocalSession, is_local, open_session, require_spark
-from widen.spark.ingest.batch import Batch, ContractReport
 from widen.spark.session import with_store_settings
-from widen.spark.source.open_source import IngestSource
-from widen.spark.source.remote_files import is_store_url
-from widen.spark.source.source_files import hash_files, to_paths, unchanged_files
-from widen.spark.source.source_places import to_local
 from widen.spark.spark_types import DataFrame, SparkSession
 from widen.targets import find_table
 from widen.targets.table_format import IngestTarget, TransactionId

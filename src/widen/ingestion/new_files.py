@@ -15,13 +15,13 @@ from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from typing import Any
 
+from widen.batches.open_source import BatchReader, IngestSource
+from widen.batches.text_batch import Batch
 from widen.errors import CorruptLog, CorruptMetadata, FilesChanged, InvalidOption
 from widen.evolution.plan import BadFile
 from widen.json.observation import Observation
-from widen.spark.ingest.batch import Batch
-from widen.spark.source.open_source import BatchReader, IngestSource
-from widen.spark.source.source_files import SourceFile, SourceFiles, to_paths
-from widen.spark.source.source_places import ensure_other_table, find_table_source
+from widen.sources.listing import SourceFile, SourceFiles, to_paths
+from widen.sources.places import ensure_other_table, find_table_source
 from widen.spark.spark_types import DataFrame, SparkSession
 from widen.targets.table_format import IngestTarget, Load, LoadedFile, LoadRecord
 

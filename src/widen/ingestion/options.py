@@ -17,6 +17,8 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
+from widen.batches.open_source import BatchReader, IngestSource
+from widen.changes.key_rules import KeyRules, parse_key_rules
 from widen.errors import InvalidConfig, InvalidOption, LimitExceeded, OptionMissing
 from widen.errors.tables import open_failure
 from widen.evolution.plan import Grade, Plan
@@ -38,11 +40,9 @@ from widen.model.column_path import Path, fold_path, format_path
 from widen.model.display import did_you_mean
 from widen.model.types import StructType, quote_name
 from widen.schema.source_metadata import to_layout
-from widen.spark.dml.keyed_rows import KeyRules, parse_key_rules
-from widen.spark.source.csv import EXACT_VALUES, WRITTEN_VALUES
-from widen.spark.source.open_source import BatchReader, IngestSource
-from widen.spark.source.source_files import parse_format, to_paths
-from widen.spark.source.source_places import check_source, ensure_outlives_vacuum, ensure_place_writable
+from widen.sources.csv_dialect import EXACT_VALUES, WRITTEN_VALUES
+from widen.sources.listing import parse_format, to_paths
+from widen.sources.places import check_source, ensure_outlives_vacuum, ensure_place_writable
 from widen.spark.spark_types import DataFrame, SparkSession
 from widen.targets import find_table
 from widen.targets.table_format import TableLocation

@@ -13,6 +13,7 @@ from functools import partial
 from os import PathLike, fspath
 from typing import Any, cast
 
+from widen.batches.text_batch import Batch, TextBatch, TextReaders, quarantined_files, quarantined_texts, union_rows
 from widen.evolution.plan import Plan
 from widen.evolution.policy import Policy
 from widen.iceberg.catalog import CatalogSource
@@ -27,9 +28,8 @@ from widen.ingestion.options import parse_options
 from widen.json.observation import Observation
 from widen.model.argument_types import check_arguments
 from widen.model.display import Progress, no_progress
+from widen.sources.file_ranges import RawTexts
 from widen.spark.engine import LocalSession, is_local, open_session
-from widen.spark.ingest.batch import Batch, TextBatch, TextReaders, quarantined_files, quarantined_texts, union_rows
-from widen.spark.source.file_ranges import RawTexts
 from widen.spark.spark_types import SparkSession
 from widen.targets import find_table
 from widen.targets.table_format import (

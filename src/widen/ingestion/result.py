@@ -12,12 +12,12 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from widen.changes.key_rules import KeyCounts
 from widen.evolution.plan import BadFile, Grade, Plan, PlanEvent, Unmatched
 from widen.ingestion.new_files import NO_COMPARISON, FileComparison
 from widen.model.display import html_table
 from widen.model.types import StructType
-from widen.spark.dml.keyed_rows import KeyCounts
-from widen.spark.ingest.verification import Verification
+from widen.verification.records import Verification
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from functools import partial
 from os import PathLike
 from typing import Any, TypeAlias
 
+from widen.batches.open_source import BatchReader, IngestSource
 from widen.errors import InvalidOption, OptionConflict
 from widen.iceberg.catalog import CatalogSource
 from widen.ingestion.commit_batch import (
@@ -28,11 +29,8 @@ from widen.ingestion.commit_batch import (
 )
 from widen.ingestion.options import check_places, parse_keys, parse_limits, parse_options, to_quarantine
 from widen.ingestion.result import IngestResult
-from widen.model.argument_types import check_arguments
-from widen.model.display import Progress, no_progress
-from widen.spark.engine import is_local, open_session, require_spark
-from widen.spark.ingest.stream_checkpoint import StreamCheckpoint
-from widen.spark.ingest.streaming_query import (
+from widen.ingestion.stream_checkpoint import StreamCheckpoint
+from widen.ingestion.streaming_query import (
     FileLimits,
     FoundFiles,
     IngestStream,
@@ -41,10 +39,12 @@ from widen.spark.ingest.streaming_query import (
     start_local_stream,
     start_stream,
 )
+from widen.model.argument_types import check_arguments
+from widen.model.display import Progress, no_progress
+from widen.sources.listing import to_paths, to_place
+from widen.sources.places import expand_local, find_table_source, is_elsewhere, to_local
+from widen.spark.engine import is_local, open_session, require_spark
 from widen.spark.session import with_store_settings
-from widen.spark.source.open_source import BatchReader, IngestSource
-from widen.spark.source.source_files import to_paths, to_place
-from widen.spark.source.source_places import expand_local, find_table_source, is_elsewhere, to_local
 from widen.spark.spark_types import DataFrame, SparkSession
 from widen.targets import find_table
 from widen.targets.table_format import TransactionId, after_commit

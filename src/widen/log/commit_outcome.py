@@ -183,7 +183,7 @@ def reason_of(error: Exception) -> str:
 
 
 SCANS = "_widen/scans"
-"""The folder in a table for lists of files that scans read; see `widen.spark.read.scan`."""
+"""The folder in a table for lists of files that scans read; see `widen.frames.scan`."""
 
 
 class StagedFiles:

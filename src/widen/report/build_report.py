@@ -49,12 +49,12 @@ from widen.report.text_format import brief_type
 from widen.schema.source_metadata import COMMENT, CORRUPT, EVOLVED_FROM, SOURCE, role_of
 
 if TYPE_CHECKING:
-    from widen.spark.maintain.column_profile import ColumnFacts
-    from widen.spark.read import physical_types as footers
-    from widen.spark.read.physical_types import LeafFooter
+    from widen.files import footers
+    from widen.files.footers import LeafFooter
+    from widen.frames.column_profile import ColumnFacts
     from widen.spark.spark_types import DataFrame
 else:
-    footers = import_lazily("widen.spark.read.physical_types")
+    footers = import_lazily("widen.files.footers")
 
 
 # Source fields with several columns, because the kinds of their values drifted.
@@ -196,7 +196,7 @@ def _values(column: ReportColumn) -> int:
 
 def scan_report(rows: DataFrame, schema: StructType, report: Report) -> Report:
     """Return the report with numbers from all rows; deleted rows do not count, values inside arrays do."""
-    from widen.spark.maintain.column_profile import profile_columns
+    from widen.frames.column_profile import profile_columns
 
     number, facts = profile_columns(rows, schema)
     columns = tuple(_scanned_column(column, facts[column.path]) for column in report.columns)

@@ -60,9 +60,9 @@ from widen.schema.operations import CreateTable
 from widen.schema.source_metadata import ALIASES, COMMENT, EVOLVED_FROM, source_keys
 
 if TYPE_CHECKING:
+    from widen.batches.text_batch import ContractReport
+    from widen.files.footers import OldType
     from widen.log.loads import Load, LoadedFile
-    from widen.spark.ingest.batch import ContractReport
-    from widen.spark.read.physical_types import OldType
 
 
 GRADE_STYLES = {"additive": "green", "widening": "cyan", "conflict": "yellow", "structural": "magenta"}

@@ -71,7 +71,7 @@ def ship(session: SparkSession | None = None) -> None:
         spark.addArtifacts(archive, pyfile=True)
     else:
         spark.sparkContext.addPyFile(archive)
-    if ensure_executors(spark, (*NEEDED, "widen.spark.ingest.text_tasks"), optional=(KERNEL,)):
+    if ensure_executors(spark, (*NEEDED, "widen.batches.text_tasks"), optional=(KERNEL,)):
         _log.warning(
             "Some executors lack the package widen-kernel. They decode JSON on the slower path, with the same rows. To "
             "change that, install it on each worker, for the Python that Spark uses: pip install widen-kernel"

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypeVar
 
+from widen.changes.merge import MergeClause
 from widen.errors import (
     IcebergTableNotFound,
     InvalidOption,
@@ -22,7 +23,6 @@ from widen.model.column_path import format_path
 from widen.model.types import ArrayType, DataType, MapType, StructType, name_key, quote_name
 from widen.protocol.column_metadata import find_default
 from widen.protocol.table_features import supported_features
-from widen.spark.dml.merge import MergeClause
 from widen.spark.engine import open_session
 from widen.spark.errors import translate_spark_errors
 from widen.spark.expression import Expression

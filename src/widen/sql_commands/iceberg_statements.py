@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
+from widen.changes.iceberg_write import open_iceberg_writer
 from widen.errors import ColumnAlreadyExists, InvalidOption, NotForIceberg, TableAlreadyExists, WidenError
 from widen.iceberg.catalog import CatalogSource, TableName, to_catalog
 from widen.iceberg.partitions import IDENTITY, parse_partition_by, read_partition_fields, resolve_partition_fields
@@ -25,7 +26,6 @@ from widen.schema import alter
 from widen.schema.alter import ColumnChanges
 from widen.schema.source_metadata import COMMENT
 from widen.schema.table_definition import DESCRIPTION
-from widen.spark.iceberg.write import open_iceberg_writer
 from widen.spark.session import RETENTION_CHECK, is_setting_on
 from widen.spark.spark_types import DataFrame, SparkSession, from_spark
 from widen.sql_commands.statements import (

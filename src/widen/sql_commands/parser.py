@@ -16,6 +16,8 @@ from lark import Lark, Token, Transformer, v_args
 from lark.exceptions import UnexpectedInput, VisitError
 from lark.tree import Meta
 
+from widen.changes.assignment import ChangeKind
+from widen.changes.merge import MergeClause, MergeSide
 from widen.errors import AssignmentConflict, InvalidStatement, WidenError
 from widen.model.column_path import Path, format_path
 from widen.model.schema_json import LITERAL, from_literal, parse_type
@@ -23,8 +25,6 @@ from widen.model.types import LONG, DataType, Field, StructType, name_key
 from widen.protocol.column_metadata import ALLOWS_EXPLICIT, DEFAULT, GENERATION, START, STEP, to_stored
 from widen.schema.source_metadata import COMMENT
 from widen.schema.table_definition import DESCRIPTION
-from widen.spark.dml.assignment import ChangeKind
-from widen.spark.dml.merge import MergeClause, MergeSide
 from widen.sql_commands import statements
 from widen.sql_commands.grammar import (
     QUOTED,

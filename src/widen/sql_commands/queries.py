@@ -19,6 +19,8 @@ from sqlglot.errors import SqlglotError
 
 from widen.errors import InvalidOption, NameNotFound, TableNotFound
 from widen.errors.tables import first_line
+from widen.frames.iceberg_scan import LINEAGE
+from widen.frames.scan import may_have_list, read_snapshot
 from widen.iceberg.metadata_files import has_row_lineage
 from widen.log.commit_files import time_text, to_ms
 from widen.log.log_store import LogStore
@@ -32,8 +34,6 @@ from widen.protocol.column_metadata import DEFAULT
 from widen.protocol.table_features import MIN_READER_VERSION, MIN_WRITER_VERSION, supported_features
 from widen.protocol.table_properties import FEATURE_PREFIX, canonical_key
 from widen.schema.source_metadata import COMMENT
-from widen.spark.iceberg.table_scan import LINEAGE
-from widen.spark.read.scan import may_have_list, read_snapshot
 from widen.spark.spark_types import DataFrame, SparkSession, spark_errors
 from widen.sql_commands.grammar import Token, TokenReader, refused_message, split_list, to_table_reference, tokenize
 from widen.sql_commands.iceberg_statements import IcebergCatalog, iceberg_codes

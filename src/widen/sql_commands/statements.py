@@ -15,8 +15,8 @@ from widen.model.schema_json import to_literal
 from widen.model.types import StructType
 
 if TYPE_CHECKING:
+    from widen.changes.merge import MergeClause
     from widen.schema.alter import ColumnChanges, NewColumn
-    from widen.spark.dml.merge import MergeClause
     from widen.spark.spark_types import DataFrame, SparkSession
     from widen.table import IcebergTable, Table
 

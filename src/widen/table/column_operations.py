@@ -156,7 +156,7 @@ class ColumnChangesMixin(ColumnMethodsMixin, TableVersion):
 
         Source: PROTOCOL.md#identity-columns; Delta Lake's SYNC IDENTITY.
         """
-        from widen.spark.row_checks import column_bound
+        from widen.frames.row_checks import column_bound
         from widen.spark.session import find_session
 
         path, _ = resolve(self.refresh()._snapshot.schema, to_path(column))
@@ -240,7 +240,7 @@ class ColumnChangesMixin(ColumnMethodsMixin, TableVersion):
             return self
         operations, metrics = change.operations, {}
         if needs_spark(operations):
-            from widen.spark.row_checks import check_operations
+            from widen.frames.row_checks import check_operations
             from widen.spark.session import find_session
 
             session = find_session(spark, "it evaluates a rule or a default on the rows")
@@ -460,7 +460,7 @@ def remove_column_mapping(
 
     Source: Delta Spark's ALTER TABLE SET TBLPROPERTIES ('delta.columnMapping.mode' = 'none')
     """
-    from widen.spark.maintain.rewrite_files import MOST_CONFLICTS, RewrittenFiles, live_rows, rewrite_files
+    from widen.changes.rewrite_files import MOST_CONFLICTS, RewrittenFiles, live_rows, rewrite_files
 
     for attempt in range(1, MOST_CONFLICTS + 1):
         snapshot = open_snapshot(store)

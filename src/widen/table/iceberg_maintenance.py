@@ -32,7 +32,7 @@ from widen.table.open_table import ColumnMethodsMixin, Self
 from widen.table.results import TableChange, Vacuumed, to_datetime
 
 if TYPE_CHECKING:
-    from widen.spark.iceberg.compact import IcebergCompaction, IcebergCompactionRequest
+    from widen.changes.iceberg_compact import IcebergCompaction, IcebergCompactionRequest
     from widen.spark.spark_types import SparkSession
 
 NO_SNAPSHOT = -1
@@ -132,7 +132,7 @@ class IcebergMaintenanceMixin(ColumnMethodsMixin):
 
         Source: Spark's rewrite_data_files for Iceberg
         """
-        from widen.spark.iceberg.compact import IcebergCompactionRequest
+        from widen.changes.iceberg_compact import IcebergCompactionRequest
 
         if target_bytes is not None and target_bytes < 1:
             raise InvalidOption(option="target_bytes", value=target_bytes, expected="Must be an integer >= 1.")
@@ -160,14 +160,14 @@ class IcebergMaintenanceMixin(ColumnMethodsMixin):
             JobFailed: a Spark job failed; nothing is visible.
             StorageError: the catalog or the store returned an error; nothing is visible.
         """
-        from widen.spark.iceberg.compact import IcebergCompactionRequest
+        from widen.changes.iceberg_compact import IcebergCompactionRequest
 
         return self._compact(REWRITE, IcebergCompactionRequest(only_old=True), spark, dry_run=dry_run)
 
     def _compact(
         self, operation: str, request: IcebergCompactionRequest, spark: SparkSession | None, *, dry_run: bool
     ) -> TableChange[Self]:
-        from widen.spark.iceberg.compact import IcebergCompaction
+        from widen.changes.iceberg_compact import IcebergCompaction
         from widen.spark.session import find_session
 
         done: list[IcebergCompaction] = []

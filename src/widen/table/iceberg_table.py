@@ -53,10 +53,10 @@ from widen.table.results import SchemaDiff, TableChange, diff_snapshots
 from widen.table.row_operations import FOLD, FoldMixin, MergeBuilder, ensure_values_kept
 
 if TYPE_CHECKING:
-    from widen.spark.dml.merge import MergeClause, MergeSides
+    from widen.changes.iceberg_changes import IcebergChange, SelectedRows
+    from widen.changes.merge import MergeClause, MergeSides
+    from widen.frames.iceberg_scan import IcebergSource
     from widen.spark.expression import Expression
-    from widen.spark.iceberg.row_changes import IcebergChange, SelectedRows
-    from widen.spark.iceberg.table_scan import IcebergSource
     from widen.spark.spark_types import DataFrame, SparkSession
 
 _WIDEN = "Iceberg can widen int to bigint, float to double, and decimals to more digits: use merge_schema=True."
@@ -174,8 +174,8 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
 
         Source: Iceberg's table specification, "Scan Planning" and "Column Projection"
         """
-        from widen.spark.iceberg.table_scan import IcebergSource, read_iceberg
-        from widen.spark.read.scan import unify_rows
+        from widen.frames.iceberg_scan import IcebergSource, read_iceberg
+        from widen.frames.scan import unify_rows
         from widen.spark.session import find_session
 
         timestamp_ms = None if timestamp is None else to_ms(timestamp)
@@ -191,7 +191,7 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
     def _read_lineage(
         self, source: IcebergSource, schema: StructType, where: Expression | None, *, unified: bool
     ) -> DataFrame:
-        from widen.spark.iceberg.table_scan import read_iceberg_lineage
+        from widen.frames.iceberg_scan import read_iceberg_lineage
 
         if unified or not has_row_lineage(self._table.metadata):
             version = self._table.format_version
@@ -226,7 +226,7 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
             JobFailed: the Spark job failed; nothing is visible.
             StorageError: the catalog or the store returned an error; nothing is visible.
         """
-        from widen.spark.iceberg.write import append_rows
+        from widen.changes.iceberg_write import append_rows
 
         options = self._change_options(frame, merge_schema, widening, cast=cast)
         version = retry_conflicts(lambda _: append_rows(self._name, frame, options, self._branch))
@@ -370,7 +370,7 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
         Example:
             table.merge(changes, "t.id = s.id").when_matched_update_all().when_not_matched_insert_all().execute()
         """
-        from widen.spark.dml.merge import MergeSides
+        from widen.changes.merge import MergeSides
 
         sides = MergeSides(source, on, source_alias, target_alias)
         options = self._change_options(source, merge_schema, widening, cast=True)
@@ -379,7 +379,7 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
     def _merge(
         self, sides: MergeSides, options: SchemaChangeOptions, clauses: tuple[MergeClause, ...]
     ) -> TableChange[Self]:
-        from widen.spark.dml.merge import order_clauses
+        from widen.changes.merge import order_clauses
 
         numbered = order_clauses(clauses)
         spark = sides.source.sparkSession
@@ -431,9 +431,9 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
             CorruptLog: the list of deleted keys is missing or damaged.
             StorageError: the catalog or the store returned an error.
         """
-        from widen.spark.dml import forgotten_keys
-        from widen.spark.dml.deleted_keys import ICEBERG_FOLDER, ICEBERG_PROPERTY, KeyLists, iceberg_head
-        from widen.spark.dml.keyed_rows import PROPERTY
+        from widen.changes import forgotten_keys
+        from widen.changes.deleted_keys import ICEBERG_FOLDER, ICEBERG_PROPERTY, KeyLists, iceberg_head
+        from widen.changes.key_rules import PROPERTY
 
         if self._branch is not None:
             expected = "Loads by key, and what they remember, belong to the main branch: open that one."
@@ -625,13 +625,13 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
         return open_store(self.location, self._table.io)
 
     def _preview_fold(self, column: Path, into: Path | None, spark: SparkSession) -> FoldResult:
-        from widen.spark.iceberg.write import open_fold
+        from widen.changes.iceberg_write import open_fold
 
         self._ensure_main()
         return open_fold(self._name, column, into, spark).preview
 
     def _fold(self, column: Path, into: Path | None, rest: Rest, spark: SparkSession) -> TableChange[Self]:
-        from widen.spark.iceberg.write import open_fold
+        from widen.changes.iceberg_write import open_fold
 
         self._ensure_main()
         metrics: dict[str, int] = {}
@@ -663,7 +663,7 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
         change: Callable[[SelectedRows], IcebergChange],
     ) -> TableChange[Self]:
         """Change the rows that a condition selects, again if another writer commits first."""
-        from widen.spark.iceberg.row_changes import select_iceberg_rows
+        from widen.changes.iceberg_changes import select_iceberg_rows
 
         metrics: dict[str, int] = {}
 

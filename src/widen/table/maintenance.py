@@ -80,10 +80,10 @@ from widen.table.open_table import Self, TableVersion
 from widen.table.results import TableChange, Vacuumed, to_datetime
 
 if TYPE_CHECKING:
+    from widen.changes.rewrite_files import OldFileRewrite
+    from widen.files.footers import OldType
     from widen.iceberg.catalog import CatalogSource
     from widen.iceberg.mirror import Mirrored
-    from widen.spark.maintain.rewrite_files import OldFileRewrite
-    from widen.spark.read.physical_types import OldType
     from widen.spark.spark_types import SparkSession
 
 RESTORE = "RESTORE"
@@ -126,7 +126,7 @@ class MaintenanceMixin(PropertyChangesMixin):
 
         Source: PROTOCOL.md#writer-requirements-for-type-widening; Delta Spark's DROP FEATURE
         """
-        from widen.spark.maintain.rewrite_files import OldFileRewrite
+        from widen.changes.rewrite_files import OldFileRewrite
         from widen.spark.session import FAST_DROP, is_setting_on
 
         renewal = OldFileRewrite(self._store, _session(spark))
@@ -156,7 +156,7 @@ class MaintenanceMixin(PropertyChangesMixin):
         Source: PROTOCOL.md#writer-requirements-for-type-widening (type changes may be removed if all files
             have the current types)
         """
-        from widen.spark.maintain.rewrite_files import REWRITE, OldFileRewrite
+        from widen.changes.rewrite_files import REWRITE, OldFileRewrite
 
         renewal = OldFileRewrite(self._store, _session(spark))
         if clear_history:
@@ -203,7 +203,7 @@ class MaintenanceMixin(PropertyChangesMixin):
 
         Source: Delta Spark's OPTIMIZE
         """
-        from widen.spark.maintain.rewrite_files import OPTIMIZE, Compaction, CompactionRequest
+        from widen.changes.rewrite_files import OPTIMIZE, Compaction, CompactionRequest
 
         if target_bytes < 1:
             raise InvalidOption(option="target_bytes", value=target_bytes, expected="Must be an integer >= 1.")
@@ -249,7 +249,7 @@ class MaintenanceMixin(PropertyChangesMixin):
             JobFailed: the Spark job failed.
             StorageError: the storage returned an error.
         """
-        from widen.spark.read.physical_types import find_old_files, summarize_old_types
+        from widen.files.footers import find_old_files, summarize_old_types
 
         return summarize_old_types(
             find_old_files(_session(spark, "it looks into many files"), self._snapshot, self._snapshot.files())
@@ -459,7 +459,7 @@ class FeatureRemoval:
         return row.is_trace(before.metadata) or has_stored(row, before) or self.renewal.files > 0
 
     def _purge(self) -> None:
-        from widen.spark.maintain.rewrite_files import Purge
+        from widen.changes.rewrite_files import Purge
 
         Purge(self.store, self.renewal.session).run()
         protect_vector_files(self.store)
@@ -714,7 +714,7 @@ class VacuumMixin(TableVersion):
         retention_ms = to_retention_ms(retention_hours)
         walk, delete = None, None
         if spark is not None:
-            from widen.spark.maintain.executor_vacuum import ExecutorVacuum
+            from widen.frames.vacuum_tasks import ExecutorVacuum
 
             executors = ExecutorVacuum(spark, self._store)
             walk, delete = executors.walk, executors.delete
@@ -748,8 +748,8 @@ class VacuumMixin(TableVersion):
             CorruptLog: the list of deleted keys is missing or damaged.
             StorageError: the storage returned an error.
         """
-        from widen.spark.dml import deleted_keys, forgotten_keys
-        from widen.spark.dml.keyed_rows import PROPERTY
+        from widen.changes import deleted_keys, forgotten_keys
+        from widen.changes.key_rules import PROPERTY
 
         def attempt(_: Conflicted | None) -> tuple[forgotten_keys.ForgottenKeys, Committed | None] | Conflicted:
             snapshot = self.refresh()._snapshot

@@ -26,8 +26,8 @@ from widen.table.open_table import Self, TableVersion
 from widen.table.results import TableChange
 
 if TYPE_CHECKING:
-    from widen.spark.dml.change_context import ChangeResult
-    from widen.spark.dml.merge import MergeClause, MergeSides
+    from widen.changes.change_context import ChangeResult
+    from widen.changes.merge import MergeClause, MergeSides
     from widen.spark.expression import Expression
     from widen.spark.spark_types import DataFrame, SparkSession
 
@@ -89,12 +89,12 @@ class RowChangesMixin(TableVersion):
 
         Source: Delta Lake's overwrite, overwriteSchema, replaceWhere and dynamic partition overwrite
         """
-        from widen.spark.dml.merge import overwrite_metrics
-        from widen.spark.dml.update_delete import overwrite_all, overwrite_partitions, overwrite_where
+        from widen.changes.merge import overwrite_metrics
+        from widen.changes.update_delete import overwrite_all, overwrite_partitions, overwrite_where
+        from widen.frames.physical_layout import missing_identities
         from widen.spark.expression import expression_text
         from widen.spark.session import schema_evolution_settings
         from widen.spark.spark_types import from_spark
-        from widen.spark.write.physical_layout import missing_identities
 
         if partitions not in PARTITIONS:
             raise InvalidOption(option="partitions", value=partitions, expected=f"Must be {' or '.join(PARTITIONS)}.")
@@ -148,8 +148,8 @@ class RowChangesMixin(TableVersion):
 
         Source: Delta Lake's DELETE; PROTOCOL.md#deletion-vectors
         """
-        from widen.spark.dml import update_delete
-        from widen.spark.dml.merge import delete_metrics
+        from widen.changes import update_delete
+        from widen.changes.merge import delete_metrics
         from widen.spark.engine import open_session
         from widen.spark.expression import expression_text
 
@@ -195,8 +195,8 @@ class RowChangesMixin(TableVersion):
 
         Source: Delta Lake's UPDATE
         """
-        from widen.spark.dml import update_delete
-        from widen.spark.dml.merge import update_metrics
+        from widen.changes import update_delete
+        from widen.changes.merge import update_metrics
         from widen.spark.engine import open_session
         from widen.spark.expression import expression_text
 
@@ -237,7 +237,7 @@ class RowChangesMixin(TableVersion):
         Example:
             table.merge(changes, "t.id = s.id").when_matched_update_all().when_not_matched_insert_all().execute()
         """
-        from widen.spark.dml.merge import MergeSides
+        from widen.changes.merge import MergeSides
         from widen.spark.session import schema_evolution_settings
 
         merges, mode = schema_evolution_settings(source.sparkSession, merge_schema, widening)
@@ -247,8 +247,8 @@ class RowChangesMixin(TableVersion):
     def _merge(
         self, sides: MergeSides, clauses: tuple[MergeClause, ...], *, merges: bool, mode: AutomaticWidening
     ) -> TableChange[Self]:
-        from widen.spark.dml.assignment import ChangeKind
-        from widen.spark.dml.merge import MergeSide, merge_metrics, merge_rows, order_clauses, resolve_merge
+        from widen.changes.assignment import ChangeKind
+        from widen.changes.merge import MergeSide, merge_metrics, merge_rows, order_clauses, resolve_merge
         from widen.spark.expression import expression_text
 
         numbered = order_clauses(clauses)
@@ -321,22 +321,22 @@ class MergeBuilder(Generic[_T]):
         self, assignments: Mapping[str, Expression], *, condition: Expression | None = None
     ) -> MergeBuilder[_T]:
         """Update rows of the table that a row of the source matches."""
-        from widen.spark.dml.assignment import ChangeKind
-        from widen.spark.dml.merge import MergeClause, MergeSide
+        from widen.changes.assignment import ChangeKind
+        from widen.changes.merge import MergeClause, MergeSide
 
         return self._with(MergeClause(MergeSide.MATCHED, ChangeKind.UPDATE, condition, assignments))
 
     def when_matched_update_all(self, *, condition: Expression | None = None) -> MergeBuilder[_T]:
         """Update matched rows from all columns of the source; columns that it lacks stay as they are."""
-        from widen.spark.dml.assignment import ChangeKind
-        from widen.spark.dml.merge import MergeClause, MergeSide
+        from widen.changes.assignment import ChangeKind
+        from widen.changes.merge import MergeClause, MergeSide
 
         return self._with(MergeClause(MergeSide.MATCHED, ChangeKind.UPDATE, condition))
 
     def when_matched_delete(self, *, condition: Expression | None = None) -> MergeBuilder[_T]:
         """Delete rows of the table that a row of the source matches."""
-        from widen.spark.dml.assignment import ChangeKind
-        from widen.spark.dml.merge import MergeClause, MergeSide
+        from widen.changes.assignment import ChangeKind
+        from widen.changes.merge import MergeClause, MergeSide
 
         return self._with(MergeClause(MergeSide.MATCHED, ChangeKind.DELETE, condition))
 
@@ -348,15 +348,15 @@ class MergeBuilder(Generic[_T]):
         Args:
             values: The values by column; other columns get their default, their generated value, or null.
         """
-        from widen.spark.dml.assignment import ChangeKind
-        from widen.spark.dml.merge import MergeClause, MergeSide
+        from widen.changes.assignment import ChangeKind
+        from widen.changes.merge import MergeClause, MergeSide
 
         return self._with(MergeClause(MergeSide.NOT_MATCHED, ChangeKind.INSERT, condition, values))
 
     def when_not_matched_insert_all(self, *, condition: Expression | None = None) -> MergeBuilder[_T]:
         """Insert rows of the source that match no row of the table, with all their columns."""
-        from widen.spark.dml.assignment import ChangeKind
-        from widen.spark.dml.merge import MergeClause, MergeSide
+        from widen.changes.assignment import ChangeKind
+        from widen.changes.merge import MergeClause, MergeSide
 
         return self._with(MergeClause(MergeSide.NOT_MATCHED, ChangeKind.INSERT, condition))
 
@@ -368,15 +368,15 @@ class MergeBuilder(Generic[_T]):
         Args:
             assignments: The new values by column path; they can refer to the table only.
         """
-        from widen.spark.dml.assignment import ChangeKind
-        from widen.spark.dml.merge import MergeClause, MergeSide
+        from widen.changes.assignment import ChangeKind
+        from widen.changes.merge import MergeClause, MergeSide
 
         return self._with(MergeClause(MergeSide.NOT_MATCHED_BY_SOURCE, ChangeKind.UPDATE, condition, assignments))
 
     def when_not_matched_by_source_delete(self, *, condition: Expression | None = None) -> MergeBuilder[_T]:
         """Delete rows of the table that no row of the source matches."""
-        from widen.spark.dml.assignment import ChangeKind
-        from widen.spark.dml.merge import MergeClause, MergeSide
+        from widen.changes.assignment import ChangeKind
+        from widen.changes.merge import MergeClause, MergeSide
 
         return self._with(MergeClause(MergeSide.NOT_MATCHED_BY_SOURCE, ChangeKind.DELETE, condition))
 
@@ -507,7 +507,7 @@ class DeltaFoldMixin(FoldMixin, RowChangesMixin, ColumnChangesMixin):
     """Folds in Delta tables."""
 
     def _preview_fold(self, column: Path, into: Path | None, spark: SparkSession) -> FoldResult:
-        from widen.spark.dml.update_delete import preview_fold
+        from widen.changes.update_delete import preview_fold
 
         fold = plan_fold(self._snapshot.schema, column, into)
         preview = preview_fold(spark, self._snapshot, fold)
@@ -518,8 +518,8 @@ class DeltaFoldMixin(FoldMixin, RowChangesMixin, ColumnChangesMixin):
         return replace(preview, is_dropped=True)
 
     def _fold(self, column: Path, into: Path | None, rest: Rest, spark: SparkSession) -> TableChange[Self]:
-        from widen.spark.dml.merge import update_metrics
-        from widen.spark.dml.update_delete import fold_rows
+        from widen.changes.merge import update_metrics
+        from widen.changes.update_delete import fold_rows
 
         self._ensure_changeable(FOLD)
         preview = self._preview_fold(column, into, spark)

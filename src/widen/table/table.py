@@ -38,11 +38,11 @@ from widen.table.results import TableChange
 from widen.table.row_operations import DeltaFoldMixin
 
 if TYPE_CHECKING:
+    from widen.files import expressions, reader
     from widen.spark.expression import Expression
-    from widen.spark.read import local_query, local_rows
     from widen.spark.spark_types import DataFrame, SchemaLike, SparkSession
 else:
-    local_query, local_rows = map(import_lazily, ("widen.spark.read.local_query", "widen.spark.read.local_rows"))
+    expressions, reader = map(import_lazily, ("widen.files.expressions", "widen.files.reader"))
 
 
 WRITE = "WRITE"
@@ -81,7 +81,7 @@ class ReadAndAppendMixin(TableVersion):
 
         Source: PROTOCOL.md#reader-requirements-for-type-widening; docs/evolution-rules.md#one-logical-field
         """
-        from widen.spark.read.scan import read_snapshot, unify_rows
+        from widen.frames.scan import read_snapshot, unify_rows
         from widen.spark.session import find_session
 
         snapshot = self._past(version, timestamp)
@@ -117,7 +117,7 @@ class ReadAndAppendMixin(TableVersion):
 
         Source: PROTOCOL.md#add-cdc-file; Delta Spark's change data feed, which does not support type changes either
         """
-        from widen.spark.dml.changed_rows import load_changes, read_changed_rows
+        from widen.frames.change_feed import load_changes, read_changed_rows
         from widen.spark.session import find_session
 
         end = self.version if last is None else last
@@ -191,8 +191,8 @@ class ReadAndAppendMixin(TableVersion):
 
     def _write(self, frame: DataFrame, state: TableState, metadata: Metadata, metrics: dict[str, int]) -> Outcome:
         """Write rows with the new metadata, commit both, and put the metrics of this attempt into ``metrics``."""
-        from widen.spark.write.parquet_writer import write_parquet
-        from widen.spark.write.physical_layout import missing_identities
+        from widen.frames.parquet_writer import write_parquet
+        from widen.frames.physical_layout import missing_identities
 
         parameters = {"mode": "Append", "partitionBy": list(metadata.partition_columns)}
         table = TableConfiguration(state.protocol, metadata)
@@ -255,19 +255,19 @@ class LocalFramesMixin(TableVersion):
         return rows
 
     def _local_rows(self, where: Expression | None, row_limit: int, spark: SparkSession | None) -> pa.Table:
-        from widen.spark.arrow_types import to_arrow_schema, variants_to_text
+        from widen.files.arrow_types import to_arrow_schema, variants_to_text
 
         try:
             if where is None:
-                return local_rows.read_locally(self._snapshot, row_limit)
+                return reader.read_locally(self._snapshot, row_limit)
             if isinstance(where, str):
-                _, rows = local_query.query_locally(self._snapshot, where, limit=row_limit)
+                _, rows = expressions.query_locally(self._snapshot, where, limit=row_limit)
                 return rows.cast(to_arrow_schema(self.schema))
             reason = "the condition is a Column of Spark"
-        except local_rows.NotLocal as error:  # Spark reads what Arrow cannot read exactly
+        except reader.NotLocal as error:  # Spark reads what Arrow cannot read exactly
             reason = str(error)
+        from widen.frames.scan import read_snapshot
         from widen.spark.errors import translate_spark_errors
-        from widen.spark.read.scan import read_snapshot
         from widen.spark.session import find_session
 
         rows, schema = variants_to_text(
@@ -371,7 +371,7 @@ def create_table(
     store, wanted = LogStore(location, storage_options), to_table_schema(schema)
     now_ms = current_ms()
     if has_expressions(wanted):
-        from widen.spark.row_checks import ensure_expressions_valid
+        from widen.frames.row_checks import ensure_expressions_valid
         from widen.spark.session import find_session
 
         ensure_expressions_valid(find_session(spark, "it checks expressions of SQL"), wanted)
@@ -409,9 +409,9 @@ def create_table_as(
 
     Source: Delta Spark's CREATE TABLE AS SELECT
     """
+    from widen.frames.parquet_writer import write_parquet
     from widen.spark.session import default_properties
     from widen.spark.spark_types import from_spark
-    from widen.spark.write.parquet_writer import write_parquet
 
     store = LogStore(location, storage_options)
     if list_log(store).newest >= 0:

@@ -10,7 +10,7 @@ from widen.iceberg.catalog import CatalogSource, to_table_name
 from widen.iceberg.partitions import parse_partition_by
 from widen.iceberg.snapshots import MAIN_BRANCH
 from widen.log.log_store import LogStore
-from widen.spark.source.source_files import to_place
+from widen.sources.listing import to_place
 from widen.targets.delta import DeltaFlowSource, DeltaLocation
 from widen.targets.table_format import FlowSource, TableLocation
 

@@ -16,6 +16,25 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
+from widen.batches.text_batch import Batch, BatchResult, with_original_positions, with_quarantine_time
+from widen.batches.text_tasks import BatchWriteSpec
+from widen.changes.change_context import ChangeContext, ChangeResult, count_written_rows, ensure_same_count
+from widen.changes.deleted_keys import APP_ID as KEYS_APP_ID
+from widen.changes.deleted_keys import KeyLists, record_deleted_keys
+from widen.changes.key_columns import KeyCondition, key_condition
+from widen.changes.key_rules import PROPERTY as KEYS
+from widen.changes.key_rules import (
+    bound_columns,
+    broken_rule,
+    ensure_no_equal_sequences,
+    ensure_one_record,
+    ensure_rules_apply,
+    match_recorded_keys,
+    policy_of_keys,
+    with_order,
+)
+from widen.changes.keyed_frames import decide_changes, match_text
+from widen.changes.overwrite import ReplacedRows, key_predicate, remove_replaced_rows
 from widen.errors import (
     FeatureRequired,
     InvalidOption,
@@ -47,6 +66,11 @@ from widen.evolution.policy import (
     read_names,
     with_time_fields,
 )
+from widen.files.reader import plan_local_scan
+from widen.frames.parquet_writer import write_parquet
+from widen.frames.physical_layout import default_values_of
+from widen.frames.scan import read_data_files, read_snapshot, select_files
+from widen.frames.table_writers import DeltaRows, DeltaWriter
 from widen.json.observation import Observation
 from widen.log.commit import MAX_ATTEMPTS, Conflicted, Outcome, StagedFiles, commit, write_metrics
 from widen.log.commit_files import current_ms
@@ -84,36 +108,11 @@ from widen.schema.source_metadata import (
 )
 from widen.schema.table_definition import advance_identities, plan_add_feature, plan_create_table, plan_set_properties
 from widen.schema.table_state import TableState, referenced_columns, row_conditions, to_table_state
-from widen.spark.dml.change_context import ChangeContext, ChangeResult, count_written_rows, ensure_same_count
-from widen.spark.dml.deleted_keys import APP_ID as KEYS_APP_ID
-from widen.spark.dml.deleted_keys import KeyLists, record_deleted_keys
-from widen.spark.dml.key_columns import KeyCondition, key_condition
-from widen.spark.dml.keyed_changes import decide_changes, match_text
-from widen.spark.dml.keyed_rows import PROPERTY as KEYS
-from widen.spark.dml.keyed_rows import (
-    bound_columns,
-    broken_rule,
-    ensure_no_equal_sequences,
-    ensure_one_record,
-    ensure_rules_apply,
-    match_recorded_keys,
-    policy_of_keys,
-    with_order,
-)
-from widen.spark.dml.replaced_rows import ReplacedRows, key_predicate, remove_replaced_rows
+from widen.sources.listing import to_place
 from widen.spark.engine import Rows, is_local, require_spark
 from widen.spark.expression import ensure_deterministic_condition
-from widen.spark.ingest.batch import Batch, BatchResult, with_original_positions, with_quarantine_time
-from widen.spark.ingest.text_tasks import BatchWriteSpec
-from widen.spark.ingest.verification import Side, Verification
-from widen.spark.ingest.write_files import DeltaRows, DeltaWriter
-from widen.spark.read.local_rows import plan_local_scan
-from widen.spark.read.scan import read_data_files, read_snapshot, select_files
 from widen.spark.session import default_properties, find_active
-from widen.spark.source.source_files import to_place
 from widen.spark.spark_types import Column, DataFrame, SparkSession
-from widen.spark.write.parquet_writer import write_parquet
-from widen.spark.write.physical_layout import default_values_of
 from widen.targets.table_format import (
     NO_PARAMETERS,
     CommitResult,
@@ -140,9 +139,10 @@ from widen.targets.table_format import (
     take_until_full,
     verify_rows,
 )
+from widen.verification.records import Side, Verification
 
 if TYPE_CHECKING:
-    from widen.spark.dml.local_keys import LocalMerge
+    from widen.changes.keyed_load import LocalMerge
     from widen.spark.engine import LocalFrame
 
 _ALLOW_FEATURES = (
@@ -319,7 +319,7 @@ class DeltaTarget(IngestTarget):
     def _verify_keys(
         self, rules: KeyRules, batch: Batch, snapshot: Snapshot, quarantine: QuarantineWrite | None, share: float
     ) -> Verification:
-        from widen.spark.ingest.keyed_verification import KeyedProof, schema_of_records
+        from widen.verification.keyed_frames import KeyedProof, schema_of_records
 
         # Other commits may lie between the version that was read and this one, so the proof looks at the one before.
         before = open_snapshot(self.store, snapshot.version - 1) if snapshot.version else None
@@ -352,9 +352,9 @@ class DeltaTarget(IngestTarget):
         share: float,
     ) -> Verification | None:
         """Do the same in this process; None if that takes Spark, which has then started."""
-        from widen.spark.dml.keyed_files import DeltaFiles
-        from widen.spark.ingest.keyed_verification import schema_of_records
-        from widen.spark.ingest.local_keyed_verification import LocalKeyedProof, TableVersions, prove_here
+        from widen.changes.keyed_files import DeltaFiles
+        from widen.verification.keyed_frames import schema_of_records
+        from widen.verification.keyed_records import LocalKeyedProof, TableVersions, prove_here
 
         before, after = versions
         schema = DeltaRows(self.store, after).schema
@@ -403,8 +403,8 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
         result = self._write(batch, spec)
         if self.target.keys is None or not (result.is_complete and result.files):
             return result
-        from widen.spark.dml.keyed_files import DeltaFiles
-        from widen.spark.dml.local_keys import has_every_key, has_keyless
+        from widen.changes.keyed_files import DeltaFiles
+        from widen.changes.keyed_load import has_every_key, has_keyless
 
         # Records without a key are rare, and a rule keeps tasks from writing files themselves.
         schema = self.configuration.schema
@@ -509,9 +509,9 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
         self, spark: SparkSession, result: BatchResult, lists: KeyLists, staged: StagedFiles
     ) -> KeyedBatch | None:
         """Do the same with Arrow in this process; None if that takes Spark."""
-        from widen.spark.dml.file_changes import remove_beside
-        from widen.spark.dml.keyed_files import DeltaFiles
-        from widen.spark.dml.local_keys import decide_here
+        from widen.changes.arrow_changes import remove_beside
+        from widen.changes.keyed_files import DeltaFiles
+        from widen.changes.keyed_load import decide_here
 
         rules, snapshot, view, adds = self.target.keys, self.target.snapshot, self._view, _adds(result)
         assert rules is not None
@@ -545,7 +545,7 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
         """
         if not merge.losers:
             return result
-        from widen.spark.dml.change_rows import copy_without_positions, write_here
+        from widen.changes.spark_changes import copy_without_positions, write_here
 
         rows = context.all_rows(merge.losers)
         partial_files = {key: marked for key, marked in merge.losers.items() if len(marked) < rows[key]}
@@ -668,7 +668,7 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
 
 
 def _delete_metrics(removal: ChangeResult) -> dict[str, int]:
-    from widen.spark.dml.merge import delete_metrics
+    from widen.changes.merge import delete_metrics
 
     return delete_metrics(removal)
 
@@ -1293,7 +1293,7 @@ class DeltaVersionRange(VersionRange):
         derived = [each for each in self.changes if not each.change_files]
         self._ensure_present([add for each in derived for add in each.added])
         self._ensure_present([removed_file(remove) for each in derived for remove in each.removed])
-        from widen.spark.dml.changed_rows import read_changed_rows
+        from widen.frames.change_feed import read_changed_rows
 
         changed = read_changed_rows(spark, self.newest, self.changes)
         return [changed.drop(CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)]

@@ -15,6 +15,32 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from widen.batches.text_batch import Batch, BatchResult, with_original_positions, with_quarantine_time
+from widen.batches.text_tasks import BatchWriteSpec
+from widen.changes.change_context import ensure_same_count
+from widen.changes.deleted_keys import ICEBERG_FOLDER, ICEBERG_PROPERTY, KeyLists, iceberg_head
+from widen.changes.iceberg_write import (
+    IcebergFiles,
+    RemovedRows,
+    find_deleted,
+    remove_replaced_iceberg_rows,
+    to_plain_adds,
+)
+from widen.changes.key_columns import EXACT_ORDERS, KeyCondition, key_condition
+from widen.changes.key_rules import PROPERTY as KEYS
+from widen.changes.key_rules import (
+    bound_columns,
+    broken_rule,
+    ensure_no_equal_sequences,
+    ensure_one_record,
+    ensure_rules_apply,
+    find_places,
+    match_recorded_keys,
+    policy_of_keys,
+    with_order,
+)
+from widen.changes.keyed_frames import decide_changes, match_text
+from widen.changes.overwrite import key_predicate
 from widen.errors import (
     IcebergTableNotFound,
     InvalidOption,
@@ -31,6 +57,9 @@ from widen.evolution.policy import (
     read_names,
     with_time_fields,
 )
+from widen.files.iceberg_columns import IcebergFileScan
+from widen.frames.iceberg_scan import IcebergSource, read_iceberg_files
+from widen.frames.table_writers import IcebergRows, IcebergWriter, read_footer_entries
 from widen.iceberg import properties as names
 from widen.iceberg.catalog import TableName, open_store, to_table_name
 from widen.iceberg.file_metrics import IcebergFile, data_location
@@ -76,39 +105,8 @@ from widen.protocol.data_skipping import UnknownPredicate
 from widen.protocol.file_statistics import HIDDEN_FIELDS, NO_STATS, split_paths
 from widen.schema.growth import is_readable_in
 from widen.schema.source_metadata import CORRUPT, TableFormat, role_field, with_sources
-from widen.spark.dml.change_context import ensure_same_count
-from widen.spark.dml.deleted_keys import ICEBERG_FOLDER, ICEBERG_PROPERTY, KeyLists, iceberg_head
-from widen.spark.dml.key_columns import EXACT_ORDERS, KeyCondition, key_condition
-from widen.spark.dml.keyed_changes import decide_changes, match_text
-from widen.spark.dml.keyed_rows import PROPERTY as KEYS
-from widen.spark.dml.keyed_rows import (
-    bound_columns,
-    broken_rule,
-    ensure_no_equal_sequences,
-    ensure_one_record,
-    ensure_rules_apply,
-    find_places,
-    match_recorded_keys,
-    policy_of_keys,
-    with_order,
-)
-from widen.spark.dml.replaced_rows import key_predicate
 from widen.spark.engine import Rows, is_local, open_session, require_spark
 from widen.spark.expression import ensure_deterministic_condition
-from widen.spark.iceberg.file_columns import IcebergFileScan
-from widen.spark.iceberg.table_scan import IcebergSource, read_iceberg_files
-from widen.spark.iceberg.write import (
-    IcebergFiles,
-    RemovedRows,
-    find_deleted,
-    remove_replaced_iceberg_rows,
-    to_plain_adds,
-)
-from widen.spark.ingest.batch import Batch, BatchResult, with_original_positions, with_quarantine_time
-from widen.spark.ingest.keyed_verification import KeyedProof
-from widen.spark.ingest.text_tasks import BatchWriteSpec
-from widen.spark.ingest.verification import Verification
-from widen.spark.ingest.write_files import IcebergRows, IcebergWriter, read_footer_entries
 from widen.spark.spark_types import DataFrame, SparkSession
 from widen.targets.delta import (
     COLUMNS,
@@ -149,12 +147,14 @@ from widen.targets.table_format import (
     take_until_full,
     verify_rows,
 )
+from widen.verification.keyed_frames import KeyedProof
+from widen.verification.records import Verification
 
 if TYPE_CHECKING:
     from widen.iceberg.catalog import FileIO, Table
     from widen.iceberg.snapshots import Snapshot
     from widen.spark.engine import LocalFrame
-    from widen.spark.ingest.local_keyed_verification import LocalKeyedProof
+    from widen.verification.keyed_records import LocalKeyedProof
 
 ice = import_lazily("pyiceberg.expressions")
 
@@ -398,7 +398,7 @@ class IcebergTarget(IngestTarget):
             return read_iceberg_files(source, schema, scan, UnknownPredicate())
 
         def prepare_here() -> LocalKeyedProof:
-            from widen.spark.ingest.local_keyed_verification import LocalKeyedProof, TableVersions
+            from widen.verification.keyed_records import LocalKeyedProof, TableVersions
 
             assert after.snapshot is not None
             sides = [None if snapshot is None else scan_of(snapshot) for snapshot in (before, after.snapshot)]
@@ -414,7 +414,7 @@ class IcebergTarget(IngestTarget):
         before = self.snapshot
         assert after.snapshot is not None
         if is_local(spark):
-            from widen.spark.ingest.local_keyed_verification import prove_here
+            from widen.verification.keyed_records import prove_here
 
             here = prove_here(
                 spark,
@@ -623,7 +623,7 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
     def _has_keyless(
         self, spark: SparkSession, writer: IcebergWriter, result: BatchResult, condition: KeyCondition
     ) -> bool:
-        from widen.spark.dml.local_keys import has_keyless
+        from widen.changes.keyed_load import has_keyless
 
         files = self._keyed_files(spark, writer)
         return has_keyless(files, files.to_adds(_files(result)), condition)
@@ -698,7 +698,7 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
         self, spark: SparkSession, result: BatchResult, lists: KeyLists, number: int, staged: StagedFiles
     ) -> KeyedBatch | None:
         """Do the same with Arrow in this process; None if that takes Spark."""
-        from widen.spark.dml.local_keys import decide_here
+        from widen.changes.keyed_load import decide_here
 
         rules, writer, files = self.target.keys, self.writer, _files(result)
         assert rules is not None

@@ -13,9 +13,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
+from widen.batches.text_batch import Batch, BatchResult, texts_of
+from widen.batches.text_tasks import BatchWriteSpec
+from widen.changes.key_rules import KeyCounts, KeyRules
+from widen.changes.overwrite import ReplacedRows
 from widen.errors import TableNotFound
 from widen.evolution.plan import Plan
 from widen.evolution.policy import Policy
+from widen.frames.table_writers import TableRows
 from widen.log.commit_outcome import (
     Conflicted,
     StagedFiles,
@@ -29,14 +34,9 @@ from widen.log.loads import Load, LoadedFile
 from widen.model.column_path import Path
 from widen.model.types import StructType
 from widen.schema.growth import is_readable_in
-from widen.spark.dml.keyed_rows import KeyCounts, KeyRules
-from widen.spark.dml.replaced_rows import ReplacedRows
 from widen.spark.engine import Rows
-from widen.spark.ingest.batch import Batch, BatchResult, texts_of
-from widen.spark.ingest.text_tasks import BatchWriteSpec
-from widen.spark.ingest.verification import Verification, verify
-from widen.spark.ingest.write_files import TableRows
 from widen.spark.spark_types import DataFrame, SparkSession
+from widen.verification.records import Verification, verify
 
 __all__ = [
     "CommitResult",
@@ -378,7 +378,7 @@ class Quarantine(Protocol):
 
         Args:
             quarantined_records: The records; None if there are none. See
-                `widen.spark.ingest.batch.BatchResult`.
+                `widen.batches.text_batch.BatchResult`.
             table_version: The version of the table that cannot hold them; -1 if the table does not exist yet.
             new_files: The source files. Records that an interrupted load of them has left in the quarantine are
                 removed in the same commit.

@@ -15,7 +15,7 @@ from widen.cli import maintenance_commands as repair_commands
 from widen.evolution.policy import MAX_COLUMNS, Mode
 from widen.evolution.unify import Rest
 from widen.report.text_format import Samples
-from widen.spark.source.source_files import FileFormat
+from widen.sources.listing import FileFormat
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from pyiceberg.table.update import update_table_metadata
 
 from support.iceberg_files import embedded_catalog
 from widen.errors import InvalidColumnName
+from widen.files import footers
 from widen.iceberg.catalog import to_table_name
 from widen.iceberg.column_changes import SpelledNames
 from widen.iceberg.table_commit import open_transaction
@@ -23,7 +24,6 @@ from widen.model.types import LONG, Field, StructType
 from widen.protocol.column_mapping import COLUMN_ID
 from widen.schema.alter import apply_operation
 from widen.schema.operations import AddColumn, DropColumn, Operation, RenameColumn
-from widen.spark.read import physical_types
 
 
 @pytest.mark.parametrize("added", [1, 40])
@@ -92,15 +92,15 @@ def test_names_that_pyiceberg_spells_alike_are_found_as_by_looking_at_all_of_the
 
 def test_each_column_of_a_file_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
-    field_id = physical_types.field_id
+    field_id = footers.field_id
 
     def count(column: pa.Field) -> str:
         seen.append(column.name)
         return field_id(column)
 
-    monkeypatch.setattr(physical_types, "field_id", count)
+    monkeypatch.setattr(footers, "field_id", count)
     columns = [pa.field(f"old{at}", pa.int64(), metadata={"PARQUET:field_id": str(at)}) for at in range(300)]
     schema = StructType(tuple(Field(f"new{at}", LONG, metadata={COLUMN_ID: at}) for at in range(400)))
-    found = dict(physical_types.names_of_columns(columns, schema))
+    found = dict(footers.names_of_columns(columns, schema))
     assert found == {(f"new{at}",): f"old{at}" for at in range(300)}
     assert len(seen) == len(columns)

@@ -19,9 +19,9 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
+from widen.files.predicates import parse_predicate
 from widen.iceberg.scan_plan import to_row_filter
 from widen.iceberg.schema_conversion import to_model
-from widen.spark.read.predicates import parse_predicate
 
 SCHEMA = Schema(
     NestedField(1, "i", IntegerType(), required=False),

@@ -18,10 +18,10 @@ from support.log_server import BUCKET, s3_server
 from support.token_catalog import HOUR, Clock, TokenCatalog, token_catalog
 from unit.ingestion.test_local_stream import put
 from widen.errors import CatalogRefused
+from widen.frames.table_writers import IcebergWriter
 from widen.iceberg import expiry
 from widen.iceberg.catalog import to_table_name
 from widen.iceberg.table_commit import IcebergTransaction
-from widen.spark.ingest.write_files import IcebergWriter
 from widen.targets.iceberg import IcebergDraft
 
 if TYPE_CHECKING:

@@ -70,8 +70,8 @@ def test_many_bad_files_are_found_in_one_pass(tmp_path: Path, monkeypatch: pytes
         if number % 2:
             path.write_bytes(path.read_bytes()[:-9])
     opened: list[str] = []
-    real = widen.spark.typed.parquet_batch.open_file
-    monkeypatch.setattr("widen.spark.typed.parquet_batch.open_file", lambda uri: opened.append(uri) or real(uri))
+    real = widen.batches.parquet_batch.open_file
+    monkeypatch.setattr("widen.batches.parquet_batch.open_file", lambda uri: opened.append(uri) or real(uri))
     done = widen.ingest(tmp_path / "in", tmp_path / "t", engine="local", skip_bad_files=True)
     assert (done.records, len(done.bad_files)) == (10, 10)
     assert len([uri for uri in opened if uri.endswith("01.parquet")]) == 1

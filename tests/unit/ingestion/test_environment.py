@@ -17,8 +17,8 @@ import widen
 from support.bad_files import csv_lines, json_lines, parquet_good
 from support.covering import covering
 from widen.errors import StorageError
+from widen.sources import remote_files
 from widen.spark.errors import environment_error, find_known_failure
-from widen.spark.source import remote_files
 
 LASTING = {errno.EACCES: "permission", errno.EMFILE: "ulimit", errno.ENOMEM: "memory"}
 PASSING = {errno.EIO: "disk", errno.ESTALE: "network", errno.ETIMEDOUT: "network", errno.EHOSTDOWN: "network"}

@@ -30,15 +30,14 @@ from widen.errors import (
     SparkUnavailable,
     StreamTaken,
 )
-from widen.ingestion import options
+from widen.ingestion import options, streaming_query
+from widen.ingestion.stream_checkpoint import StreamCheckpoint
+from widen.ingestion.streaming_query import FileLimits
 from widen.log.local_files import LocalFiles
 from widen.log.log_store import LogStore
+from widen.sources.listing import SourceFile
 from widen.spark import engine
 from widen.spark.engine import Engine, LocalSession
-from widen.spark.ingest import streaming_query
-from widen.spark.ingest.stream_checkpoint import StreamCheckpoint
-from widen.spark.ingest.streaming_query import FileLimits
-from widen.spark.source.source_files import SourceFile
 
 CLOCK = count(1_700_000_000)
 

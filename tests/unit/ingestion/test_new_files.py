@@ -20,7 +20,7 @@ from widen.ingestion.new_files import (
 )
 from widen.json.observation import Observation
 from widen.log.loads import LoadedFile
-from widen.spark.source.source_files import SourceFile, SourceFiles
+from widen.sources.listing import SourceFile, SourceFiles
 from widen.targets.table_format import Load
 
 LOADS = (

@@ -18,12 +18,12 @@ import pytest
 import widen
 from support.log_server import BUCKET, s3_server
 from widen.errors import EngineUnsuitable, InvalidOption, SourceChanged, SourceError, StorageError
+from widen.sources import remote_files
+from widen.sources.listing import list_local_files
+from widen.sources.places import expand_local, is_hidden
+from widen.sources.remote_files import list_store_files, open_store_file
 from widen.spark import engine
 from widen.spark.engine import SOURCE_OPTIONS, LocalSession
-from widen.spark.source import remote_files
-from widen.spark.source.remote_files import list_store_files, open_store_file
-from widen.spark.source.source_files import list_local_files
-from widen.spark.source.source_places import expand_local, is_hidden
 
 URL = f"s3://{BUCKET}"
 LINES = b'{"id": 1, "v": 2}\n{"id": 2, "v": "x"}\n'
@@ -186,7 +186,7 @@ def test_when_spark_starts_for_a_store(
     """Its configuration may have credentials that this process does not."""
     obstore.put(store, "many/a.json", LINES)
     obstore.put(store, "many/b.json", LINES)
-    monkeypatch.setattr("widen.spark.source.open_source.MAX_REMOTE_FILES", 1)
+    monkeypatch.setattr("widen.batches.open_source.MAX_REMOTE_FILES", 1)
     asked = []
 
     def start(reason: str) -> Any:
@@ -214,8 +214,8 @@ def test_a_file_that_changes_is_noticed(
         obstore.put(store, "moving/a.json", LINES * 2)
         return opened(uri)
 
-    monkeypatch.setattr("widen.spark.source.file_ranges.open_store_file", change)
+    monkeypatch.setattr("widen.sources.file_ranges.open_store_file", change)
     with pytest.raises(SourceChanged, match="has 76 bytes, not 38"):
         widen.ingest(f"{URL}/moving", tmp_path / "t", storage_options=options, engine="local")
-    monkeypatch.setattr("widen.spark.source.file_ranges.open_store_file", opened)
+    monkeypatch.setattr("widen.sources.file_ranges.open_store_file", opened)
     assert widen.ingest(f"{URL}/moving", tmp_path / "t", storage_options=options, engine="local").records == 4

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from widen.batches.text_batch import BatchResult
 from widen.errors import InternalError
 from widen.evolution.policy import Policy
 from widen.ingestion.commit_batch import MAX_PASSES, write_until_plan_is_stable
@@ -13,7 +14,6 @@ from widen.json.document import parse_document
 from widen.json.observation import Observation, observe_record
 from widen.log.log_store import LogStore
 from widen.protocol.actions import Add
-from widen.spark.ingest.batch import BatchResult
 from widen.targets.delta import DeltaTarget
 from widen.targets.table_format import TableDraft
 

@@ -730,7 +730,7 @@ print(json.dumps([done.metrics, done.table.table.scan().to_arrow().to_pylist()])
 def test_a_full_disk_is_no_reason_to_start_spark(tmp_path: Path, has_feed: str) -> None:
     code = """
 import errno
-from widen.spark.write.arrow_writer import PartWriter
+from widen.files.writer import PartWriter
 place, table, batch, has_feed = sys.argv[1:]
 words = {"key": ["id"], "sequence_by": "at"}
 widen.ingest(place, table, **words)
@@ -834,7 +834,7 @@ def test_what_needs_spark_says_why(tmp_path: Path, name: str, content: bytes, re
 def test_a_large_csv_file_is_verified_in_this_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
-    monkeypatch.setattr("widen.spark.source.file_ranges.MAX_WHOLE_FILE_BYTES", 5_000)
+    monkeypatch.setattr("widen.sources.file_ranges.MAX_WHOLE_FILE_BYTES", 5_000)
     monkeypatch.setattr("widen.proof.record_digests.WHOLE_BYTES", 5_000)
     (tmp_path / "a.csv").write_text("id,t\n" + "".join(f"{at},{text}\n" for at in range(2_000)))
     done = widen.ingest(tmp_path / "a.csv", tmp_path / "t", engine="local", verify=True)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from widen.files.predicates import parse_predicate
 from widen.log import file_list as file_filter
 from widen.log.file_list import FILES, filter_files
 from widen.model.types import (
@@ -26,7 +27,6 @@ from widen.model.types import (
     StructType,
 )
 from widen.protocol.data_skipping import FileSelection
-from widen.spark.read.predicates import parse_predicate
 
 SCHEMA = StructType(
     (

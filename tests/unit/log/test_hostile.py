@@ -13,12 +13,12 @@ import pytest
 
 from support import log_table as log
 from widen.errors import CorruptFile, CorruptLog, StorageError
+from widen.files.deleted_rows import load_vector
 from widen.log import checkpoint_reader as checkpoint_form
 from widen.log.log_store import LogStore
 from widen.log.snapshot import open_snapshot
 from widen.protocol.actions import DeletionVector
 from widen.protocol.deletion_vectors import encode_z85
-from widen.spark.read.deleted_rows import load_vector
 
 
 def sidecar(path: str) -> dict[str, object]:

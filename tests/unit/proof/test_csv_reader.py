@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from widen.proof.csv_reader import CsvForm, CsvReader, is_one_row, read_csv_file, read_csv_head
-from widen.spark.source import csv as writer_csv
-from widen.spark.source import csv_texts
+from widen.sources import csv_dialect as writer_csv
+from widen.sources import csv_frames
 
 CASES: dict[str, tuple[bytes, CsvForm, list[object]]] = {
     "null and empty": (b'a,b\n1,\n,""\n', CsvForm(), [{"a": "1", "b": None}, {"a": None, "b": ""}]),
@@ -97,11 +97,11 @@ def test_a_line_that_needs_the_next_one() -> None:
 def test_nothing_is_shared_with_the_writer(monkeypatch: pytest.MonkeyPatch) -> None:
     """The proof finds a defect in what cuts the rows of the writer only if it does not use it."""
     for name in ("RowScanner", "parse_rows", "read_header", "read_head", "look_at_head", "to_utf8", "has_breaks"):
-        monkeypatch.delattr(csv_texts, name)
+        monkeypatch.delattr(csv_frames, name)
     for name in ("_find_spans", "_read_columns", "learn_style", "_naive_fields", "_kind"):
         monkeypatch.delattr(writer_csv, name)
     raw = {"text": b'a,b\n1,x\n2,"y\nz"\n3\n', "file": "file:/a.csv", "part": 0, "whole": True}
-    found = list(csv_texts._prove_files(CsvForm(), [pa.RecordBatch.from_pylist([raw])]))
+    found = list(csv_frames._prove_files(CsvForm(), [pa.RecordBatch.from_pylist([raw])]))
     rows = [row for batch in found for row in batch.to_pylist()]
     assert [msgspec.json.decode(row["text"]) for row in rows[:-1]] == [{"a": "1", "b": "x"}, {"a": "2", "b": "y\nz"}]
     assert msgspec.msgpack.decode(rows[-1]["text"])[1] == [b"3"]

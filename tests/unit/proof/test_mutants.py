@@ -1,6 +1,6 @@
 """Seeded faults in the code that makes rows, one at a time: the proof must find each of them.
 
-The rows go through a Parquet file like those of tasks; see `widen.spark.write.arrow_writer`.
+The rows go through a Parquet file like those of tasks; see `widen.files.writer`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ import pytest
 
 from support.proof import encode_records, encode_rows, forms_of_arrow, layouts_of, sum_records, sum_rows
 from support.stable_interval import ingest_texts
+from widen.batches import text_tasks as arrow_columns
 from widen.evolution.policy import EpochUnit, Mode, Policy, TextForm
+from widen.files.arrow_types import to_arrow_schema
 from widen.json.document import InvalidJson, JsonNumber
 from widen.json.field_rules import FieldRule, FieldRules
 from widen.model.schema_json import parse_type
@@ -34,8 +36,6 @@ from widen.rows import row_builder
 from widen.rows.native_decoder import find_kernel
 from widen.rows.row import MISSING
 from widen.rows.row_builder import RowBuilder
-from widen.spark.arrow_types import to_arrow_schema
-from widen.spark.ingest import text_tasks as arrow_columns
 
 POLICY = Policy(
     Mode.SPLIT,
@@ -384,7 +384,7 @@ IN_DECODER = {
         "widen.rows.column_assembler", "_redact_value", lambda redacted: lambda value, cell: str(value)
     ),
     "an array is cut where it is taken apart": Mutant(
-        "widen.spark.ingest.text_tasks", "_pairs", lambda pairs: lambda value: pairs(value)[:1] if value else value
+        "widen.batches.text_tasks", "_pairs", lambda pairs: lambda value: pairs(value)[:1] if value else value
     ),
 }
 

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from widen.files.footers import footer_of
 from widen.protocol.parquet_files import PROLEPTIC, is_ambiguous, is_legacy, is_legacy_int96
-from widen.spark.read.physical_types import footer_of
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from widen.files.predicates import parse_predicate
 from widen.model.column_path import Path
 from widen.model.schema_json import parse_type
 from widen.model.types import INTEGER, LONG, DataType, Field, StructType
@@ -16,7 +17,6 @@ from widen.protocol.comparison import bind_comparison
 from widen.protocol.data_skipping import And, Compare, ConstantUnlessNull, UnknownPredicate
 from widen.protocol.file_statistics import Bounds
 from widen.protocol.partition_values import UNKNOWN
-from widen.spark.read.predicates import parse_predicate
 
 SCHEMA = parse_type(
     "struct<i: int, l: bigint, d: decimal(12,2), big: decimal(38,0), f: double, s: string, b: boolean, day: date,"

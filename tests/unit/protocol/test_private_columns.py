@@ -11,13 +11,13 @@ import pytest
 
 from widen.evolution.plan import Plan, Unmatched, policy_properties
 from widen.evolution.policy import Policy
+from widen.files.footers import footer_of
+from widen.files.writer import PartSink, PartWriter
 from widen.iceberg.file_metrics import COUNTS_ONLY, metrics_modes
 from widen.model.column_path import Path
 from widen.model.schema_json import parse_type
 from widen.model.types import STRING, Field, StructType
 from widen.protocol.file_statistics import HIDDEN_FIELDS, NO_STATS, indexed_leaves, private_columns
-from widen.spark.read.physical_types import footer_of
-from widen.spark.write.arrow_writer import PartSink, PartWriter
 
 
 def table() -> StructType:

@@ -7,6 +7,7 @@ import pytest
 
 from support.drift import BAD, NUMBERS
 from support.stable_interval import rows_of_text
+from widen.batches.text_tasks import observe_chunk
 from widen.evolution.policy import Policy
 from widen.json.document import corrupt_bytes_to_text
 from widen.json.kinds import Kind
@@ -17,7 +18,6 @@ from widen.rows.column_assembler import RecordDecoder
 from widen.rows.row import build_routes
 from widen.rows.row_builder import RowBuilder
 from widen.rows.shape import BatchProfile, build_record_shape
-from widen.spark.ingest.text_tasks import observe_chunk
 
 TABLE = parse_type("struct<a: int, d: double, s: string, r: struct<x: int>, _corrupt_record: string>")
 assert isinstance(TABLE, StructType)

@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 
 from widen.errors import EngineUnsuitable, InvalidOption
+from widen.files.reader import java_number
 from widen.model.display import size_text
 from widen.rows import native_decoder
 from widen.spark import engine
 from widen.spark.engine import LocalSession, explain_engine, is_local, open_session, require_spark, to_local_frame
-from widen.spark.read.local_rows import java_number
 
 
 class Session:

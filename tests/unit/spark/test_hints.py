@@ -10,10 +10,10 @@ from pyspark.errors import AnalysisException
 
 from widen.errors import CatalogNotFound, InvalidCondition, SparkUnavailable, StorageError
 from widen.iceberg.catalog import to_catalog
+from widen.sources.listing import to_source_error
 from widen.spark import session
 from widen.spark.errors import find_known_failure, ignore_failed_cleanup
 from widen.spark.expression import translate_analysis_errors
-from widen.spark.source.source_files import to_source_error
 
 
 def test_a_wrong_java_home_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

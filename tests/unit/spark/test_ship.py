@@ -16,7 +16,7 @@ BATCH = pa.RecordBatch.from_pydict({"id": [1]})
 def test_the_archive_is_the_package(tmp_path: Path) -> None:
     archive = ship._zip_package(tmp_path / "widen.zip")
     names = zipfile.ZipFile(archive).namelist()
-    assert {"widen/__init__.py", "widen/spark/ingest/text_tasks.py", "widen/report/evolution_rules.json"} <= set(names)
+    assert {"widen/__init__.py", "widen/batches/text_tasks.py", "widen/report/evolution_rules.json"} <= set(names)
     assert [name for name in names if "__pycache__" in name] == []
     code = "import sys, widen.log.log_store as module; print(module.__file__.startswith(sys.argv[1]))"
     command = [sys.executable, "-c", f"import sys; sys.path.insert(0, sys.argv[1]); {code}", str(archive)]

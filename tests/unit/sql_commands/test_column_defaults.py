@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from widen.spark.dml.assignment import ChangeKind
-from widen.spark.dml.merge import MergeClause, MergeSide
+from widen.changes.assignment import ChangeKind
+from widen.changes.merge import MergeClause, MergeSide
 from widen.sql_commands.execute import ColumnDefaults
 
 DEFAULTS = ColumnDefaults({"a": "1 + 1", "b c": "'x'"})

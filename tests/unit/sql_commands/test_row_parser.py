@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from widen.changes.assignment import ChangeKind
+from widen.changes.merge import MergeClause, MergeSide
 from widen.errors import AssignmentConflict, InvalidStatement
-from widen.spark.dml.assignment import ChangeKind
-from widen.spark.dml.merge import MergeClause, MergeSide
 from widen.sql_commands.grammar import replace_qualifiers, split_statements, table_qualifiers
 from widen.sql_commands.parser import parse_sql
 from widen.sql_commands.statements import (

@@ -11,9 +11,9 @@ import pytest
 
 import widen
 from support.command_line import run, run_json
+from widen.changes import forgotten_keys
+from widen.changes.key_rules import KEY_TEXT
 from widen.errors import InvalidOption
-from widen.spark.dml import forgotten_keys
-from widen.spark.dml.keyed_rows import KEY_TEXT
 
 WORDS: Any = {"key": ["id"], "sequence_by": "n", "delete_when": "op = 'd'", "engine": "local"}
 FORMATS = pytest.mark.parametrize("form", ["delta", "iceberg"])
@@ -80,7 +80,7 @@ def test_every_key_can_be_forgotten(shop: Shop) -> None:
 
 @FORMATS
 def test_older_lists_do_not_keep_a_key(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("widen.spark.dml.deleted_keys.MAX_LISTS", 1)
+    monkeypatch.setattr("widen.changes.deleted_keys.MAX_LISTS", 1)
     shop.load({"id": 0, "n": 5, "op": "d"})
     assert len(shop.stored()) > 4
     shop.open().forget([{"id": 1}])
@@ -107,7 +107,7 @@ def test_no_key_is_lost_if_a_load_deletes_others_at_the_same_time(shop: Shop, mo
 
 @FORMATS
 def test_a_load_that_began_before_is_planned_again(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    from widen.spark.dml.deleted_keys import KeyLists
+    from widen.changes.deleted_keys import KeyLists
 
     add, calls = KeyLists.add, 0
 

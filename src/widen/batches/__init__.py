@@ -1,0 +1,1 @@
+"""One batch of an ingestion: its records are observed, converted and written as files."""

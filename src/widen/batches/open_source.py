@@ -1,0 +1,566 @@
+"""The source of an ingestion as a batch: files by their paths, or a DataFrame.
+
+Source: docs/evolution-rules.md#d16
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
+from urllib.parse import quote
+
+import pyarrow as pa
+
+from widen.batches.text_batch import Batch, TextBatch, TextReaders, union_rows
+from widen.batches.text_tasks import read_record_groups
+from widen.errors import CorruptFile, InvalidOption, SourceContentError, WidenError
+from widen.evolution.plan import BadFile
+from widen.files.reader import NotLocal
+from widen.frames.scan import read_snapshot
+from widen.json.document import MAX_RECORD_BYTES
+from widen.json.field_rules import LOADED_AT, SIGN, FileFields
+from widen.log.log_store import LogStore
+from widen.log.snapshot import open_snapshot
+from widen.model.types import StructType
+from widen.proof.canonical import canonical_instant
+from widen.rows.row_builder import ORIGIN_FIELDS
+from widen.schema.source_metadata import role_of, source_keys
+from widen.sources.csv_dialect import parse_dialect
+from widen.sources.csv_frames import (
+    find_csv_sample,
+    find_csv_tasks,
+    read_csv,
+    read_csv_for_proof,
+    read_csv_lines,
+    read_csv_ranges,
+    small_csv_ranges,
+)
+from widen.sources.file_ranges import (
+    RAW_SCHEMA,
+    RawTexts,
+    are_few,
+    can_read,
+    is_small,
+    read_here,
+    small_ranges,
+)
+from widen.sources.json_frames import (
+    JsonFiles,
+    ensure_json_options,
+    is_multi_line,
+    read_column,
+    read_json_by_spark,
+)
+from widen.sources.listing import (
+    FileFormat,
+    FilePath,
+    SourceFile,
+    SourceFiles,
+    choose_files,
+    count_partitions,
+    decode_file_key,
+    explain_changes,
+    find_changes,
+    find_source,
+    list_new_files,
+    source_file_key,
+    to_paths,
+)
+from widen.sources.places import FoundTable, ensure_no_table, find_table_source, to_local
+from widen.sources.remote_files import MAX_REMOTE_FILES, is_store_url
+from widen.spark.engine import Engine, LocalSession, Rows, is_local, require_spark, to_local_frame
+from widen.spark.errors import translate_spark_errors, unpersist
+from widen.spark.spark_types import DataFrame, F, SparkSession
+
+if TYPE_CHECKING:
+    from widen.batches.checked_batch import CheckedBatch
+    from widen.batches.frame_batch import TypedBatch
+    from widen.batches.parquet_batch import ParquetBatch
+
+IngestSource: TypeAlias = FilePath | Sequence[FilePath] | DataFrame
+"""Files, directories and patterns, or rows."""
+
+_Source = TypeVar("_Source", bound=IngestSource)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchReader:
+    """Reads a source into a batch.
+
+    Args:
+        format: The format of files; by default their names decide. For a DataFrame: ``json`` if one column has JSON.
+        detects: The pattern of CSV and text values that become numbers and booleans; empty if none do.
+        has_folders: Whether ``key=value`` folders in the path of a file become fields of its records.
+        has_source_columns: Whether the URI of the file and the time of the load become fields of the records.
+        skips_bad_files: Whether files that cannot be read are left out; else they are an error.
+        known_fields: The columns of the table and their fields; the header of a CSV file must have one of them.
+        storage_options: Settings and credentials of the store of a table that is the source.
+        max_record_bytes: Maximum size of a record or a line of text, after decompression.
+        has_envelopes: Whether the records are in envelopes, which must be JSON.
+    """
+
+    format: FileFormat | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    detects: str = ""
+    has_folders: bool = True
+    has_source_columns: bool = False
+    skips_bad_files: bool = False
+    known_fields: tuple[str, ...] = ()
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    max_record_bytes: int = MAX_RECORD_BYTES
+    has_envelopes: bool = False
+
+    def for_table(self, schema: StructType | None) -> BatchReader:
+        """Return the reader for a table; a header must have one of its fields.
+
+        Args:
+            schema: The columns of the table; None if it does not exist.
+        """
+        columns = [field for field in schema or () if role_of(field) is None]
+        return replace(
+            self, known_fields=tuple(name for field in columns for name in (field.name, *source_keys(field)))
+        )
+
+    def open(self, spark: SparkSession, source: IngestSource) -> Batch:
+        """Return a source as a batch.
+
+        Args:
+            source: Paths or rows.
+
+        Raises:
+            InvalidOption: an option is invalid.
+        """
+        if isinstance(source, DataFrame):
+            return self._open_rows(source)
+        table = find_table_source(spark, to_paths(source))
+        return (
+            self.open_files(spark, self.find_files(spark, source)) if table is None else self.open_table(spark, table)
+        )
+
+    def open_table(self, spark: SparkSession, table: FoundTable) -> Batch:
+        """Return the rows of the current version of a Delta table as a batch.
+
+        Raises:
+            InvalidOption: there are options for files.
+            TableError: the table cannot be read.
+        """
+        if self.format is not None or self.options or self.detects:
+            expected = f"{table.root} is a Delta table, which is read as one: its rows have types."
+            raise InvalidOption(option="format or options", value=str(self.format or self.options), expected=expected)
+        self._ensure_json(None)
+        require_spark(spark, "the source is a table")
+        store = LogStore(to_local(table.root) or table.root, self.storage_options)
+        snapshot = open_snapshot(store)
+        batch = self._open_typed_rows(read_snapshot(spark, store, snapshot))
+        name = f"version {snapshot.version} of the Delta table {store.location}"
+        return replace(batch, name=name, source_table=name)
+
+    def find_files(
+        self, spark: SparkSession, source: FilePath | Sequence[FilePath], *, may_be_empty: bool = False
+    ) -> SourceFiles:
+        """Return the files that paths name.
+
+        Args:
+            source: Files, directories and patterns.
+            may_be_empty: Whether no file, or only empty ones, are a source, too.
+        """
+        return find_source(spark, to_paths(source), self.format, self.options, may_be_empty=may_be_empty)
+
+    def open_new_files(self, spark: SparkSession, files: DataFrame | Sequence[str]) -> Batch | None:
+        """Return the files of a micro-batch as a batch, or None if all of them are empty or skipped.
+
+        Args:
+            files: See `widen.sources.listing.list_new_files`.
+
+        Raises:
+            SourceError: the names of the files indicate several formats, or a file was deleted.
+        """
+        listed = list_new_files(files)
+        ensure_no_table(None, "the source of the stream", [file.path for file in listed])
+        source = choose_files(listed, self.format, self.options) or SourceFiles((), tuple(listed))
+        return self.open_files(spark, source) if any(file.size_bytes for file in source.files) else None
+
+    def open_some(self, spark: SparkSession, files: Sequence[SourceFile]) -> Batch:
+        """Return some of the files of a micro-batch as a batch."""
+        source = choose_files(files, self.format, self.options) or SourceFiles((), tuple(files))
+        return self.open_files(spark, source)
+
+    def open_files(self, spark: SparkSession, source: SourceFiles) -> Batch:
+        """Return files as a batch.
+
+        Args:
+            source: The files; at least one.
+
+        Raises:
+            SourceError: a file cannot be used.
+            InvalidOption: an option is invalid.
+        """
+        bad_files: tuple[BadFile, ...] = ()
+        if self.skips_bad_files:
+            source, bad_files = split_bad_files(spark, source, self._find_probe(spark, source))
+        if not source.files:
+            return replace(_empty_batch(spark, source), bad_files=bad_files)
+        if is_local(spark):
+            _choose_engine(cast(LocalSession, spark), source)
+        with explain_changes(spark, source.files):
+            return replace(self._open_good_files(spark, source), bad_files=bad_files)
+
+    def _open_good_files(self, spark: SparkSession, source: SourceFiles) -> TextBatch | CheckedBatch:
+        self._ensure_json(source.format)
+        file_fields = self._file_fields()
+        names = file_fields.names([quote(file.path) for file in source.files])
+        if source.format.is_typed:
+            open_on_spark = partial(_open_columns, spark, source, file_fields, names)
+            here = None
+            if is_local(spark):
+                here = _open_columns_here(spark, source, file_fields, names, open_on_spark)
+            return self._check(here or open_on_spark({}), file_fields if names else None)
+        readers = self._text_readers(spark, source)
+        read = readers.read
+        readers = replace(readers, read=lambda: _coalesce(read(), count_partitions(spark, source)))
+        fields = file_fields if names else None
+        return TextBatch(
+            spark,
+            readers,
+            source.name,
+            source.left_out,
+            fields,
+            names,
+            source.files,
+            max_record_bytes=self.max_record_bytes,
+        )
+
+    def _find_probe(self, spark: SparkSession, source: SourceFiles) -> Probe:
+        """Return what reads all of the files once, to find those that cannot be read."""
+        if not source.format.is_typed:
+            return partial(self._probe, spark)
+        if not (is_local(spark) and source.format is FileFormat.PARQUET and can_read(spark, source.files)):
+            return partial(_probe_columns, spark)
+        return partial(_probe_parquet, spark)
+
+    def _probe(self, spark: SparkSession, source: SourceFiles) -> dict[str, WidenError]:
+        """Return why files cannot be read, by their paths: all of them in this process, else the first one."""
+        is_few = all(map(is_small, source.files)) and are_few(spark, source.files)
+        faults: dict[str, WidenError] = {}
+        for files in [(file,) for file in source.files] if is_few else [source.files]:
+            some = replace(source, roots=(), files=files)
+            faults |= _find_fault(some, partial(self._read_texts, spark, some, source))
+        return faults
+
+    def _read_texts(self, spark: SparkSession, source: SourceFiles, whole: SourceFiles) -> None:
+        """Read all texts of some files once.
+
+        Args:
+            whole: All files of the source, which are read alike.
+
+        Raises:
+            CorruptFile: one of them cannot be read.
+            SourceContentError: one of them is not like the others.
+        """
+        readers = self._text_readers(spark, source, whole)
+        if readers.ranges is not None:
+            for _ in read_record_groups([readers.ranges], self.max_record_bytes):
+                pass
+            return
+        checked = readers.read().mapInArrow(partial(_read_all, self.max_record_bytes), "done boolean")
+        if is_local(spark):
+            checked.toArrow()
+            return
+        checked.write.format("noop").mode("overwrite").save()
+
+    def _text_readers(self, spark: SparkSession, source: SourceFiles, whole: SourceFiles | None = None) -> TextReaders:
+        is_few = all(map(is_small, source.files))
+        if source.format is FileFormat.CSV:
+            is_tabbed = all(".tsv" in file.path.lower() for file in (whole or source).files)
+            dialect = parse_dialect(
+                self.options,
+                detects=self.detects,
+                is_tabbed=is_tabbed,
+                known=self.known_fields,
+                max_record_bytes=self.max_record_bytes,
+            )
+            # The proof has a reader of its own, so that it does not share the errors of the ingestion.
+            again = partial(read_csv_for_proof, spark, source, dialect)
+            tasks = partial(find_csv_tasks, spark, source, dialect)
+            if not can_read(spark, source.files):
+                return TextReaders(partial(read_csv, spark, source, dialect), again)
+            # A job of Spark costs more than to read a few small files here.
+            ranges = small_csv_ranges(spark, source.files, dialect) if is_few else None
+            sample = partial(find_csv_sample, spark, source, dialect)
+            return TextReaders(partial(read_csv_ranges, spark, source, dialect), again, ranges, tasks, sample)
+        if source.format is FileFormat.TEXT:
+            if self.options:
+                expected = "The format text does not have options."
+                raise InvalidOption(option="options", value=dict(self.options), expected=expected)
+            return TextReaders(partial(read_csv_lines, spark, source, detects=self.detects))
+        ensure_json_options(self.options)
+        limit, multi = self.max_record_bytes, is_multi_line(source)
+        ranges = small_ranges(spark, source.files, limit, is_multi_line=multi) if is_few else None
+        files, again = JsonFiles(spark, source, limit), partial(read_json_by_spark, spark, source, limit)
+        return TextReaders(files.read, again, ranges, files.find_tasks, files.find_sample)
+
+    def _file_fields(self) -> FileFields:
+        if not self.has_source_columns:
+            return FileFields(self.has_folders, None)
+        # With trailing zeros it would be another text than that of the table, and count as converted.
+        loaded_at = canonical_instant(datetime.now(timezone.utc).strftime(_TIME_FORMAT))
+        return FileFields(self.has_folders, loaded_at)
+
+    def _ensure_json(self, found: FileFormat | None) -> None:
+        """Raise if the records are in envelopes, but not JSON texts."""
+        if self.has_envelopes and found is not FileFormat.JSON:
+            what = "rows with types" if found is None else f"files of the format {found.value}"
+            expected = f"Envelopes are read from JSON, and the source has {what}."
+            raise InvalidOption(option="envelope", value=True, expected=f"{expected} {_ROWS_AS_JSON}")
+
+    def _open_rows(self, rows: DataFrame) -> Batch:
+        if rows.isStreaming:
+            raise InvalidOption(
+                option="source", value="a streaming DataFrame", expected="Use ingest_stream for a streaming DataFrame."
+            )
+        if self.format is FileFormat.JSON:
+            file_fields = FileFields(False, self._file_fields().loaded_at)
+            names = file_fields.names([""])
+            texts, fields = read_column(rows), file_fields if names else None
+            return TextBatch(rows.sparkSession, TextReaders(lambda: texts), _DATA_FRAME, (), fields, names)
+        if self.format is not None or self.options:
+            expected = "A DataFrame has a schema; the only format for it is json, for JSON in its only column."
+            raise InvalidOption(option="format or options", value=str(self.format or self.options), expected=expected)
+        self._ensure_json(None)
+        return self._open_typed_rows(rows)
+
+    def _open_typed_rows(self, rows: DataFrame) -> CheckedBatch:
+        from widen.batches.frame_batch import TypedBatch
+        from widen.batches.typed_frames import to_typed_records
+
+        loaded_at = self._file_fields().loaded_at
+        if loaded_at is None:
+            return self._check(TypedBatch([to_typed_records(rows, _DATA_FRAME)], _DATA_FRAME))
+        rows = rows.withColumn(f"{LOADED_AT}{SIGN}", F.lit(loaded_at).cast("timestamp"))
+        typed = TypedBatch([to_typed_records(rows, _DATA_FRAME)], _DATA_FRAME, (), frozenset([LOADED_AT]))
+        return self._check(typed, self._file_fields())
+
+    def _check(self, typed: TypedBatch | ParquetBatch, file_fields: FileFields | None = None) -> CheckedBatch:
+        from widen.batches.checked_batch import CheckedBatch
+
+        return CheckedBatch(typed, typed.name, file_fields)
+
+
+_KINDS = {FileFormat.PARQUET: "Parquet", FileFormat.AVRO: "Avro", FileFormat.ORC: "ORC"}
+
+
+def _open_columns(
+    spark: SparkSession, source: SourceFiles, file_fields: FileFields, names: frozenset[str], homes: dict[str, int]
+) -> TypedBatch:
+    """Return files with types as a batch on Spark.
+
+    Args:
+        homes: The part that each written folder belongs to; the batch extends this.
+    """
+    from widen.batches.frame_batch import TypedBatch
+    from widen.batches.typed_frames import read_columnar
+
+    kind = _KINDS[source.format]
+    records = [replace(each, kind=kind) for each in read_columnar(spark, source, file_fields)]
+    if len(source.files) > _FEW_FILES:
+        partitions = count_partitions(spark, source)
+        records = [each.coalesce(partitions) for each in records]
+    return TypedBatch(records, source.name, source.left_out, names, source.files, _homes=homes)
+
+
+def _open_columns_here(
+    spark: SparkSession,
+    source: SourceFiles,
+    file_fields: FileFields,
+    names: frozenset[str],
+    open_on_spark: Callable[[dict[str, int]], TypedBatch],
+) -> ParquetBatch | None:
+    """Return Parquet files as a batch of this process; None if Spark has to read them, and has started."""
+    from widen.batches.parquet_batch import ParquetBatch, find_file_parts
+
+    try:
+        parts = find_file_parts(source, file_fields)
+    except NotLocal as error:
+        require_spark(spark, str(error))
+        return None
+    return ParquetBatch(spark, parts, open_on_spark, source.name, source.left_out, names, source.files)
+
+
+def _choose_engine(session: LocalSession, source: SourceFiles) -> None:
+    """Start Spark if this process cannot read the files of a source, or not as fast."""
+    if source.format.is_typed and source.format is not FileFormat.PARQUET:
+        session.require(f"its readers read {source.format.value} files")
+    if not can_read(cast("SparkSession", session), source.files):
+        session.require("the files have an unusual compression, or names that only its file systems know")
+    remote = sum(is_store_url(file.uri) for file in source.files)
+    if session.engine is Engine.AUTO and remote > MAX_REMOTE_FILES:
+        session.require(f"the source has {remote:,} files in another store, more than {MAX_REMOTE_FILES}")
+    session.accept(source.text_bytes)
+
+
+def _coalesce(texts: RawTexts, partitions: int) -> RawTexts:
+    return texts.coalesce(partitions) if isinstance(texts, DataFrame) else texts
+
+
+def _read_all(limit: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for _ in read_record_groups(batches, limit):
+        pass
+    yield pa.RecordBatch.from_pylist([{"done": True}])
+
+
+def _empty_batch(spark: SparkSession, source: SourceFiles) -> TextBatch:
+    def read() -> RawTexts:
+        return read_here(spark, ()) if is_local(spark) else spark.createDataFrame([], RAW_SCHEMA)
+
+    return TextBatch(spark, TextReaders(read), source.name, source.left_out)
+
+
+@contextmanager
+def persist_source(source: _Source) -> Iterator[_Source]:
+    """Persist a DataFrame source while this is open.
+
+    An ingestion evaluates its source more than once, and another evaluation may give other values, e.g. of the current
+    time.
+
+    Args:
+        source: The source. Files, streams and DataFrames that are already persisted are left alone.
+    """
+    if not isinstance(source, DataFrame) or source.isStreaming:
+        yield source
+        return
+    from pyspark import StorageLevel
+
+    if source.storageLevel != StorageLevel.NONE:
+        yield source
+        return
+    source.persist(StorageLevel.MEMORY_AND_DISK)
+    try:
+        yield source
+    finally:
+        # The batch may be committed: that memory is not freed must not look like a failed load.
+        unpersist(source)
+
+
+_ROWS_AS_JSON = "Pass a DataFrame with the documents in a column `value`, and format='json'."
+
+_FEW_FILES = 32
+"""Up to how many files Spark makes no more partitions than their bytes fill. To coalesce them would copy every row."""
+
+_DATA_FRAME, _TIME_FORMAT = "the DataFrame", "%Y-%m-%dT%H:%M:%S.%fZ"
+
+
+# Files of a source that cannot be read: damaged Parquet, ORC or Avro, compressed texts that are cut off, CSV with a
+# quote that is not closed, records over the limit, and files that change after they are listed.
+#
+# A line that is not a record is kept as it is.
+
+
+_ORIGIN = pa.schema(zip(ORIGIN_FIELDS, (pa.string(), pa.string(), pa.int64(), pa.string()), strict=True))
+_COLUMNS = "{} string, {} string, {} bigint, {} string".format(*ORIGIN_FIELDS)
+
+
+Probe: TypeAlias = Callable[[SourceFiles], Mapping[str, WidenError]]
+"""Reads files once, and returns why some of them cannot be read, by their paths; empty if all can."""
+
+
+def split_bad_files(spark: SparkSession, source: SourceFiles, probe: Probe) -> tuple[SourceFiles, tuple[BadFile, ...]]:
+    """Return the files that can be read, and those that cannot. All files that may be damaged are read once.
+
+    A file that changed since it was listed cannot be read.
+
+    Args:
+        probe: Reads the files. Where it finds only the first bad one, the others are read again without it.
+
+    Raises:
+        SourceError: the files cannot be used for another reason.
+    """
+    bad: dict[str, BadFile] = {}
+    while True:
+        left = [file for file in source.files if file.path not in bad]
+        suspects = tuple(file for file in left if file.size_bytes)
+        faults = probe(replace(source, files=suspects)) if suspects else {}
+        found = [file for file in left if file.path in faults]
+        if not found:
+            break
+        # A file that is still being written looks damaged as well. That it changed is the true reason.
+        bad |= {file.path: _bad_file(file, str(faults[file.path].fields["reason"])) for file in found}
+        bad |= _changed_files(spark, found)
+    bad |= _changed_files(spark, left)
+    return replace(source, files=tuple(file for file in left if file.path not in bad)), tuple(bad.values())
+
+
+def _find_fault(source: SourceFiles, read: Callable[[], object]) -> dict[str, WidenError]:
+    """Return why the first file that a call cannot read is bad, by its path; empty if it reads all files.
+
+    Raises:
+        CorruptFile: a file cannot be read that is not one of the source.
+        SourceContentError: the files cannot be used together.
+    """
+    try:
+        with translate_spark_errors():
+            read()
+    except (CorruptFile, SourceContentError) as error:
+        key = decode_file_key(str(error.fields["path" if isinstance(error, CorruptFile) else "source"]))
+        file = next((file for file in source.files if source_file_key(file.path) == key), None)
+        if file is None:
+            raise
+        return {file.path: error}
+    return {}
+
+
+def _probe_parquet(spark: SparkSession, source: SourceFiles) -> Mapping[str, WidenError]:
+    """Return why Parquet files cannot be read, as this process finds it, or Spark where Arrow cannot tell."""
+    from widen.batches.parquet_batch import find_bad_parquet
+
+    try:
+        return find_bad_parquet(source.files) if is_local(spark) else _probe_columns(spark, source)
+    except NotLocal as error:
+        require_spark(spark, str(error))
+        return _probe_columns(spark, source)
+
+
+def _probe_columns(spark: SparkSession, source: SourceFiles) -> Mapping[str, WidenError]:
+    """Return why files cannot be read, as Spark finds it: those whose schemas it cannot read, or the first one."""
+    from widen.batches.typed_frames import find_bad_schemas, read_columnar
+
+    def read() -> None:
+        for records in read_columnar(spark, source, FileFields(False, None)):
+            records.frame.write.format("noop").mode("overwrite").save()
+
+    found = _find_fault(source, read)
+    return found and {**find_bad_schemas(spark, source), **found}
+
+
+def _changed_files(spark: SparkSession, files: Sequence[SourceFile]) -> dict[str, BadFile]:
+    changes = find_changes(spark, files)
+    texts = {path: f"it changed after it was listed: it {change}" for path, change in changes.items()}
+    return {file.path: _bad_file(file, texts[file.path]) for file in files if file.path in texts}
+
+
+def _bad_file(file: SourceFile, reason: str) -> BadFile:
+    return BadFile(file.path, reason, file.size_bytes, file.modified_ms, file.content)
+
+
+def with_bad_files(quarantined_records: Rows | None, spark: SparkSession, files: tuple[BadFile, ...]) -> Rows | None:
+    """Return the rows of the quarantine for a batch: its quarantined records, and a row for each bad file.
+
+    Args:
+        quarantined_records: The records, with the columns of `ORIGIN_FIELDS`; None if there are none.
+        files: The bad files. Their rows have no text.
+    """
+    if not files:
+        return quarantined_records
+    values = [(None, file.path, 0, f"{_PARKED if file.is_parked else _UNREADABLE}: {file.reason}") for file in files]
+    if is_local(spark):
+        named = [dict(zip(ORIGIN_FIELDS, value, strict=True)) for value in values]
+        rows: Rows = to_local_frame(spark, pa.RecordBatch.from_pylist(named, schema=_ORIGIN))
+    else:
+        rows = spark.createDataFrame(values, _COLUMNS)
+    return union_rows(quarantined_records, rows)
+
+
+_UNREADABLE, _PARKED = "the file cannot be read", "the file is parked"

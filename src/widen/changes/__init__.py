@@ -1,0 +1,1 @@
+"""Changes of rows: UPDATE, DELETE, MERGE, loads by key, overwrites and rewritten files."""

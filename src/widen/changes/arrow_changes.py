@@ -1,0 +1,528 @@
+"""UPDATE and DELETE file by file with Arrow: which rows change, and what becomes of their file.
+
+A first look at a file reads the columns of the condition only. Where rows match, a second one writes what the table
+needs: the file without them or with their new values, the new rows alone, their change data, a deletion vector. No row
+passes through Java. Small changes need no Spark job; those of large files are the same work in tasks. Of a condition
+that only Spark evaluates, one job of Spark takes the first look, and returns the positions of the rows to this process.
+What Arrow does not read, compute or write exactly as Spark does is left to `widen.changes.spark_changes`, and so is an
+error that only Spark can name.
+
+Source: PROTOCOL.md#add-file-and-remove-file, #add-cdc-file, #deletion-vectors; Delta Lake's UPDATE and DELETE
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyroaring import BitMap64
+
+from widen.changes.change_context import (
+    ChangeContext,
+    ChangeFiles,
+    ChangeResult,
+    count_deleted_rows,
+    count_written_rows,
+    ensure_same_count,
+)
+from widen.changes.change_data_writer import put_vectors, to_bitmaps
+from widen.changes.spark_changes import ensure_space, remove_positions
+from widen.errors import CorruptFile, EngineUnsuitable, RowRefused, StorageError
+from widen.files.arrow_types import count_up, one_array
+from widen.files.deleted_rows import BROADCAST_ROWS, load_vector, mark_rows, to_bitmap
+from widen.files.expressions import RowTest, RowValues, plan_condition, plan_values
+from widen.files.reader import LocalScan, NotLocal, plan_local_scan
+from widen.files.writer import (
+    PartFile,
+    PartitionedWriter,
+    TableSink,
+    codec_of,
+    describe_columns,
+    to_partitioned_add,
+)
+from widen.frames.parquet_writer import find_obstacle, table_sink
+from widen.log.commit_outcome import discard_folder
+from widen.log.log_store import LogStore
+from widen.model.display import size_text
+from widen.model.types import DataType, StructType
+from widen.protocol.actions import Add, AddCdc, DeletionVector
+from widen.protocol.column_mapping import CHANGE_FOLDER, CHANGE_TYPE, with_change_type
+from widen.protocol.file_statistics import FileStatistics, with_loose_bounds
+from widen.schema.table_state import referenced_columns
+from widen.spark.engine import is_local
+from widen.spark.errors import translate_spark_errors
+from widen.spark.expression import Expression, to_column
+from widen.spark.ship import freeze_imports
+from widen.spark.spark_types import F
+
+LOCAL_BYTES = 256 * 2**20
+"""The size of the files that may have rows to change up to which this process looks at them; above it tasks do."""
+
+TASK_BYTES = 32 * 2**20
+"""The size of the files that a task, or a thread of this process, works on; it takes whole files."""
+
+THREADS = 4
+
+MOST_ROWS = 64 * BROADCAST_ROWS
+"""The number of rows of the files up to which Spark returns the positions of those that match to this process."""
+
+_REFUSALS = (NotLocal, CorruptFile, StorageError, OSError, pa.ArrowException)
+"""After these, Spark makes the change, or says what is wrong; but see `ensure_space`."""
+
+
+@dataclass(frozen=True, slots=True)
+class _FoundRows:
+    """The positions of rows of a file, and how many rows it has in all."""
+
+    positions: BitMap64
+    total: int
+
+
+@dataclass(frozen=True)
+class _FileChange:
+    """What a task does with a file. Picklable.
+
+    Args:
+        narrow: The columns of the condition.
+        whole: All columns of the table.
+        test: The condition; None for all rows.
+        found: The rows that change, by the key of each file with some, if Spark has found them.
+        values: The new values of columns; None for a deletion.
+        rows: Where rows of the table are written; None if none are.
+        changes: Where change data are written; None if none are.
+        vectors: The folder of deletion vectors; None if files are written again instead.
+        records_whole: Whether the files lose all rows, of which only the change data are written.
+    """
+
+    store: LogStore
+    narrow: LocalScan
+    whole: LocalScan
+    test: RowTest | None
+    found: Mapping[str, _FoundRows] | None
+    values: RowValues | None
+    rows: TableSink | None = None
+    changes: TableSink | None = None
+    vectors: str | None = None
+    records_whole: bool = False
+
+    @property
+    def sinks(self) -> list[TableSink]:
+        """Where rows are written."""
+        return [sink for sink in (self.rows, self.changes) if sink is not None]
+
+
+class _ChangedFile(msgspec.Struct, frozen=True):
+    """A file with rows that change: how many, of how many live ones and of how many in all, and its new vector."""
+
+    key: str
+    changed: int
+    live: int
+    rows: int
+    vector: DeletionVector | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all rows change."""
+        return self.changed == self.live
+
+
+class _Outcome(msgspec.Struct, frozen=True):
+    """What a task has done; ``refusal`` is why it has not."""
+
+    files: tuple[_ChangedFile, ...] = ()
+    rows: tuple[PartFile, ...] = ()
+    changes: tuple[PartFile, ...] = ()
+    refusal: str | None = None
+
+
+_NOTHING = _Outcome()
+
+
+def change_files(
+    context: ChangeContext, where: Expression | None, values: Mapping[str, tuple[str, DataType]] | None
+) -> ChangeResult:
+    """Update or delete rows, and return the result; nothing is committed.
+
+    Args:
+        where: The condition, which Spark has accepted, or will not see; None for all rows.
+        values: The new values by column, with the types that Spark gives them; None to delete rows.
+
+    Raises:
+        NotLocal: Spark has to make the change; nothing is left of what was written.
+        RowRefused: a new row breaks a rule of the table.
+        JobFailed: the Spark job failed.
+    """
+    with ChangeFiles(context) as files:
+        try:
+            plan = _with_condition(context, _plan(files, values), where)
+        except EngineUnsuitable as error:
+            raise NotLocal(str(error.fields["reason"])) from error
+        return _to_result(files, plan, _change(context, plan))
+
+
+def remove_beside(context: ChangeContext, marked: Mapping[str, BitMap64], added: Sequence[Add]) -> ChangeResult | None:
+    """Remove rows that are known by their positions, beside files that the commit adds; nothing is committed.
+
+    Change data files have all of these rows, if readers cannot derive the changes from the files of the table.
+
+    Args:
+        marked: The positions by the key of each file, which has at least one.
+
+    Returns:
+        None if Spark has to make the change; nothing is left of what was written.
+
+    Raises:
+        JobFailed: the Spark job failed, or the data changed between two reads.
+    """
+    if not (marked and context.has("changeDataFeed")) or context.has("deletionVectors"):
+        return remove_positions(context, marked)
+    totals = context.all_rows(marked)
+    found = {key: _FoundRows(rows, totals[key]) for key, rows in marked.items()}
+    with suppress(NotLocal, EngineUnsuitable), ChangeFiles(context) as files:
+        plan = replace(_plan(files, None), found=found)
+        outcome = _change(context, plan)
+        if outcome.changes:
+            inserted = _record_inserts(plan, added)
+            outcome = msgspec.structs.replace(outcome, changes=(*outcome.changes, *inserted))
+        return _to_result(files, plan, outcome)
+    return None
+
+
+def _change(context: ChangeContext, plan: _FileChange) -> _Outcome:
+    adds = context.adds if plan.found is None else {key: context.adds[key] for key in plan.found}
+    outcome = _run(context, plan, adds)
+    if not _has_unrecorded_rows(plan, outcome):
+        return outcome
+    whole = {file.key: context.adds[file.key] for file in outcome.files if file.is_whole}
+    more = _run(context, replace(plan, records_whole=True), whole, outcome)
+    return msgspec.structs.replace(outcome, changes=more.changes)
+
+
+def _record_inserts(plan: _FileChange, added: Sequence[Add]) -> list[PartFile]:
+    """Write the rows of files as change data of their insertion.
+
+    Raises:
+        NotLocal: only Spark can.
+    """
+    assert plan.changes is not None
+    writer = plan.changes.open(pa.schema([]))
+    try:
+        for rows in (rows for add in added for _, rows in plan.whole.read_located(add)):
+            for batch in _with_change(rows, "insert").to_batches():
+                writer.write(batch)
+        return writer.close()
+    except _REFUSALS as error:
+        writer.discard()
+        ensure_space(plan.store, error)
+        raise NotLocal(str(error)) from error
+
+
+def _with_change(rows: pa.Table, kind: str) -> pa.Table:
+    return rows.append_column(CHANGE_TYPE, pa.repeat(pa.scalar(kind), len(rows)))
+
+
+def _with_condition(context: ChangeContext, plan: _FileChange, where: Expression | None) -> _FileChange:
+    """Return what tasks do for a condition; Spark has found the rows if only it evaluates the condition.
+
+    Raises:
+        NotLocal: there are too many rows for that, or no Spark.
+    """
+    if where is None:
+        return plan
+    schema = context.snapshot.schema
+    try:
+        test = plan_condition(plain_sql(where), schema)
+    except NotLocal:
+        if is_local(context.spark):
+            raise
+        return replace(plan, found=_find_by_spark(context, where))
+    used = {path[0] for path in referenced_columns(plain_sql(where), schema)}
+    columns = StructType(tuple(field for field in schema if field.name in used))
+    return replace(plan, narrow=replace(plan.narrow, schema=columns), test=test)
+
+
+def plain_sql(expression: Expression) -> str:
+    """Return an expression in SQL whose meaning does not depend on the session.
+
+    Raises:
+        NotLocal: it is a column, or has a name or a text in double quotes.
+    """
+    if isinstance(expression, str) and '"' not in expression:
+        return expression
+    raise NotLocal("it is not plain SQL")
+
+
+def _find_by_spark(context: ChangeContext, where: Expression) -> dict[str, _FoundRows]:
+    """Return the rows for which a condition holds, which take at most a bit for each row of the files.
+
+    Raises:
+        NotLocal: the files have too many rows, or the log does not say how many.
+    """
+    totals = {key: FileStatistics(add.stats).rows for key, add in context.adds.items()}
+    if None in totals.values() or sum(total or 0 for total in totals.values()) > MOST_ROWS:
+        raise NotLocal("the files have too many rows")
+    with translate_spark_errors():
+        words = mark_rows(context.located().where(to_column(where)), F.lit(True)).toArrow()
+    return {key: _FoundRows(positions, totals[key] or 0) for key, positions in to_bitmaps(words).items()}
+
+
+def _plan(files: ChangeFiles, values: Mapping[str, tuple[str, DataType]] | None) -> _FileChange:
+    """Return what tasks do with all rows.
+
+    Raises:
+        NotLocal: only Spark reads or writes the table, or computes a value, exactly.
+        EngineUnsuitable: only Spark checks the rules of the table.
+    """
+    context = files.context
+    scan = plan_local_scan(context.snapshot)
+    narrow = replace(scan, schema=StructType(()))
+    given = None if values is None else {name: (plain_sql(text), kind) for name, (text, kind) in values.items()}
+    new = None if given is None else plan_values(context.snapshot.schema, given)
+    vectors = files.new_folder() if context.has("deletionVectors") else None
+    plan = _FileChange(context.store, narrow, scan, None, None, new, vectors=vectors)
+    if new is None and vectors:
+        return plan
+    table = context.configuration
+    obstacle = find_obstacle(table, checks_rows=True)
+    if obstacle or not context.has_arrow_layout:
+        raise NotLocal(obstacle or "its rows have more columns")
+    codec = codec_of(context.spark)
+    rows = table_sink(context.store, table, files.new_folder(), codec)
+    if new is None:  # rows are copied as they were checked when they were written
+        rows = replace(rows, conditions=())
+    if not context.has("changeDataFeed"):
+        return replace(plan, rows=rows)
+    recorded = table.with_schema(with_change_type(table.schema))
+    changes = table_sink(context.store, recorded, files.new_folder(f"{CHANGE_FOLDER}/"), codec)
+    plain = replace(changes.layout.sink, describe=describe_columns(frozenset()))
+    changes = replace(changes, layout=replace(changes.layout, sink=plain), conditions=())
+    return replace(plan, rows=rows, changes=changes)
+
+
+def _has_unrecorded_rows(plan: _FileChange, outcome: _Outcome) -> bool:
+    """Return whether rows are missing in the change data: those of files that lose all, if others lose only some.
+
+    Readers derive the changes of a version without change data from its files, and else from the change data alone.
+    """
+    is_deletion = plan.values is None and plan.changes is not None
+    return is_deletion and len({file.is_whole for file in outcome.files}) == 2
+
+
+def _to_result(files: ChangeFiles, plan: _FileChange, outcome: _Outcome) -> ChangeResult:
+    context, is_update = files.context, plan.values is not None
+    added = [to_partitioned_add(plan.rows.layout.split, part) for part in outcome.rows] if plan.rows else []
+    changed = sum(file.changed for file in outcome.files)
+    left = sum(file.live - file.changed for file in outcome.files)
+    copied = 0 if plan.vectors else left
+    ensure_same_count(copied + changed * is_update, count_written_rows(added))
+    revised = [_revise(context.adds[file.key], file) for file in outcome.files if file.vector is not None]
+    return ChangeResult(
+        removed=tuple(context.adds[file.key] for file in outcome.files),
+        added=tuple(added),
+        revised=tuple(revised),
+        recorded=tuple(_to_cdc(plan.changes, part) for part in outcome.changes if plan.changes),
+        rows=Counter({0: changed} if changed else {}),
+        copied=copied,
+        folders=files.folders,
+        reads=context.reads,
+    )
+
+
+def _revise(add: Add, file: _ChangedFile) -> Add:
+    """Return a file with its new deletion vector."""
+    assert file.vector is not None
+    ensure_same_count(count_deleted_rows(add) + file.changed, file.vector.cardinality)
+    stats = with_loose_bounds(add.stats, file.rows)
+    return msgspec.structs.replace(add, deletion_vector=file.vector, stats=stats, data_change=True)
+
+
+def _to_cdc(sink: TableSink, part: PartFile) -> AddCdc:
+    add = to_partitioned_add(sink.layout.split, part)
+    return AddCdc(path=add.path, partition_values=add.partition_values, size=add.size, data_change=False)
+
+
+# ---- the tasks -------------------------------------------------------------------------------------
+
+_outcomes = msgspec.json.Decoder(_Outcome)
+
+
+def _run(context: ChangeContext, plan: _FileChange, adds: Mapping[str, Add], before: _Outcome = _NOTHING) -> _Outcome:
+    """Change files in this process or in tasks, and return what has been done with what was before.
+
+    Raises:
+        NotLocal: only Spark can.
+        RowRefused: a new row breaks a rule of the table.
+        JobFailed: the Spark job failed.
+    """
+    # Without statistics, which tasks do not need and which may be larger than everything else.
+    bare = {key: msgspec.structs.replace(add, stats=None) for key, add in adds.items()}
+    total = sum(add.size for add in bare.values())
+    groups = _split(bare, 1 + total // TASK_BYTES)
+    if total <= LOCAL_BYTES:
+        try:
+            with ThreadPoolExecutor(THREADS) as pool:  # Arrow works outside of Python's lock
+                done = list(pool.map(partial(_change_group, plan), groups))
+        except CorruptFile as error:
+            if is_local(context.spark):  # Spark would only say the same
+                raise
+            raise NotLocal(str(error)) from error
+    elif is_local(context.spark):
+        raise NotLocal(f"the files that may have such rows have {size_text(total)}, more than {size_text(LOCAL_BYTES)}")
+    else:
+        texts = [(msgspec.json.encode(group).decode(),) for group in groups]
+        frame = context.spark.createDataFrame(texts, "files string").repartition(len(texts))
+        with translate_spark_errors():
+            rows = frame.mapInArrow(partial(_change_in_task, plan), "outcome string").collect()
+        done = [_outcomes.decode(row.outcome) for row in rows]
+        kept = {part.path for each in (before, *done) for part in (*each.rows, *each.changes)}
+        for sink in plan.sinks:  # Spark may have run a task twice
+            discard_folder(plan.store, sink.job, but=kept)
+    refusal = next((each.refusal for each in done if each.refusal is not None), None)
+    if refusal is not None:
+        raise NotLocal(refusal)
+    everything = (before, *done)
+    return _Outcome(
+        tuple(file for each in everything for file in each.files),
+        tuple(part for each in everything for part in each.rows),
+        tuple(part for each in everything for part in each.changes),
+    )
+
+
+def _split(adds: Mapping[str, Add], most: int) -> list[dict[str, Add]]:
+    """Return the files in groups of about the same size."""
+    groups: list[dict[str, Add]] = [{} for _ in range(min(most, len(adds)))]
+    sizes = [0] * len(groups)
+    for key, add in sorted(adds.items(), key=lambda item: -item[1].size):
+        number = sizes.index(min(sizes))
+        groups[number][key] = add
+        sizes[number] += add.size
+    return groups
+
+
+def _change_in_task(plan: _FileChange, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    freeze_imports()
+    for text in (text for batch in batches for text in batch.column(0).to_pylist()):
+        try:
+            outcome = _change_group(plan, _groups.decode(text))
+        except (CorruptFile, RowRefused, StorageError) as error:
+            outcome = _Outcome(refusal=str(error))
+        yield pa.RecordBatch.from_pydict({"outcome": [msgspec.json.encode(outcome).decode()]})
+
+
+_groups = msgspec.json.Decoder(dict[str, Add])
+
+
+def _change_group(plan: _FileChange, adds: Mapping[str, Add]) -> _Outcome:
+    """Change files, whose new rows and change data are written together.
+
+    Raises:
+        CorruptFile: a file cannot be read.
+        RowRefused: a new row breaks a rule of the table.
+        StorageError: the disk is full.
+    """
+    writers = [sink.open(pa.schema([])) for sink in plan.sinks]
+    try:
+        found: list[_ChangedFile] = []
+        marked: list[BitMap64] = []
+        for key, add in adds.items():
+            file, positions = _find_rows(plan, key, add)
+            if positions:
+                found.append(file)
+                marked.append(positions)
+                _write_rows(plan, writers, add, file, positions)
+        files = _with_vectors(plan, adds, found, marked) if plan.vectors else found
+        parts = [writer.close() for writer in writers]
+    except (CorruptFile, RowRefused):
+        _discard(writers)
+        raise
+    except _REFUSALS as error:
+        _discard(writers)
+        ensure_space(plan.store, error)
+        return _Outcome(refusal=str(error))
+    rows, changes = (tuple(parts.pop(0)) if sink else () for sink in (plan.rows, plan.changes))
+    return _Outcome(tuple(files), rows, changes)
+
+
+def _discard(writers: Iterable[PartitionedWriter]) -> None:
+    for writer in writers:
+        writer.discard()
+
+
+def _find_rows(plan: _FileChange, key: str, add: Add) -> tuple[_ChangedFile, BitMap64]:
+    """Return the rows of a file that change."""
+    if plan.found is not None:
+        given, deleted = plan.found[key], count_deleted_rows(add)
+        return _ChangedFile(key, len(given.positions), given.total - deleted, given.total), given.positions
+    marked, live = BitMap64(), 0
+    for positions, rows in plan.narrow.read_located(add):
+        live += len(positions)
+        chosen = positions if plan.test is None else positions.filter(one_array(plan.test(rows)))
+        marked |= to_bitmap(chosen)
+    return _ChangedFile(key, len(marked), live, live + count_deleted_rows(add)), marked
+
+
+def _write_rows(
+    plan: _FileChange, writers: Sequence[PartitionedWriter], add: Add, file: _ChangedFile, marked: BitMap64
+) -> None:
+    if not writers or (plan.values is None and file.is_whole and not plan.records_whole):
+        return
+    for is_changed, rows in plan.whole.read_marked(add, marked):
+        old = rows.filter(is_changed)
+        images = [(old, "delete")]
+        written = rows
+        if plan.values is not None:
+            values = plan.values(old)
+            new = _with_columns(old, values)
+            images = [(old, "update_preimage"), (new, "update_postimage")]
+            written = new if plan.vectors else _with_columns(rows, _in_place(rows, is_changed, values))
+        elif plan.records_whole:
+            written = rows.slice(0, 0)
+        else:
+            written = rows.filter(pc.invert(is_changed))
+        for batch in written.to_batches():
+            writers[0].write(batch)
+        for image, kind in images if plan.changes and len(old) else ():
+            for batch in _with_change(image, kind).to_batches():
+                writers[1].write(batch)
+
+
+def _with_columns(rows: pa.Table, values: Mapping[str, pa.Array]) -> pa.Table:
+    for name, column in values.items():
+        at = rows.column_names.index(name)
+        rows = rows.set_column(at, rows.schema.field(at), column)
+    return rows
+
+
+def _in_place(rows: pa.Table, is_changed: pa.Array, values: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
+    """Return columns of which some rows have new values."""
+    return {name: _put(one_array(rows[name]), is_changed, new) for name, new in values.items()}
+
+
+def _put(column: pa.Array, is_changed: pa.Array, new: pa.Array) -> pa.Array:
+    """Return a column with new values where rows change."""
+    if not pa.types.is_nested(column.type):
+        return pc.replace_with_mask(column, is_changed, new)
+    numbers = pc.add(pc.cumulative_sum(is_changed.cast(pa.int64())), len(column) - 1)
+    return pa.concat_arrays([column, new]).take(pc.if_else(is_changed, numbers, count_up(len(column), 0, pa.int64())))
+
+
+def _with_vectors(
+    plan: _FileChange, adds: Mapping[str, Add], found: Sequence[_ChangedFile], marked: Sequence[BitMap64]
+) -> list[_ChangedFile]:
+    """Write the deletion vectors of files that keep some rows, and return all files."""
+    assert plan.vectors is not None
+    bitmaps = {}
+    for file, positions in zip(found, marked, strict=True):
+        old = adds[file.key].deletion_vector
+        if not file.is_whole:
+            bitmaps[file.key] = positions if old is None else positions | load_vector(plan.store, old)
+    written = put_vectors(plan.store, plan.vectors, [*bitmaps.values()]) if bitmaps else []
+    vectors = dict(zip(bitmaps, written, strict=True))
+    return [msgspec.structs.replace(file, vector=vectors.get(file.key)) for file in found]

@@ -1,0 +1,282 @@
+"""The keys that an ingestion has deleted, so that a late older record does not bring their rows back.
+
+In Delta a transaction identifier of the application `APP_ID` names the newest list, in Iceberg the table property
+`ICEBERG_PROPERTY`. So the list is atomic with the commit, and two ingestions by key never commit after the same
+version: each needs the keys of the other. In Delta the lists are in a subfolder of the log, which every VACUUM leaves
+alone; in Iceberg they are below the location of the table, beside the record of loads.
+
+Source: PROTOCOL.md#transaction-identifiers; docs/guide/keys.md#deletes
+"""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property, partial, reduce
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from widen.changes.key_rules import KEY_TEXT, NUMBER, TEXT
+from widen.errors import CorruptLog, CorruptMetadata, FileMissing, StorageError
+from widen.frames.parquet_writer import write_parquet
+from widen.frames.scan import read_data_files
+from widen.log.commit_files import current_ms
+from widen.log.commit_outcome import StagedFiles, discard_folder
+from widen.log.file_list import concat_files, from_adds
+from widen.log.log_store import LogStore
+from widen.log.snapshot import Snapshot, new_snapshot
+from widen.model.schema_json import to_json
+from widen.model.types import STRING, DecimalType, Field, StructType
+from widen.protocol.actions import Add, Metadata, Protocol, Txn
+from widen.protocol.table_configuration import TableConfiguration
+from widen.spark.errors import translate_spark_errors
+from widen.spark.spark_types import DataFrame, F, SparkSession
+
+APP_ID = "widen.keys"
+ICEBERG_PROPERTY = "widen.deleted-keys"
+FOLDER, ICEBERG_FOLDER = "_delta_log/_widen/keys", "_widen/keys"
+
+MAX_LISTS = 16
+"""From how many lists on they become one."""
+
+MAX_LOCAL_BYTES = 32 * 2**20
+"""The size of the lists up to which a driver reads them."""
+
+MAX_LOCAL_KEYS = 100_000
+"""How many new keys a driver writes at most: a job of Spark that writes a file takes longer than one that collects."""
+
+_NONCE_BITS = 20
+_SCHEMA_OF_ARROW = pa.schema({KEY_TEXT: pa.string(), NUMBER: pa.decimal128(38, 18), TEXT: pa.string()})
+_SCHEMA = StructType((Field(KEY_TEXT, STRING), Field(NUMBER, DecimalType(38, 18)), Field(TEXT, STRING)))
+_PROTOCOL = Protocol(min_reader_version=1, min_writer_version=2)
+_METADATA = Metadata(id="keys", schema_string=to_json(_SCHEMA), partition_columns=())
+_CONFIGURATION = TableConfiguration(_PROTOCOL, _METADATA)
+
+
+class _Lists(msgspec.Struct, frozen=True):
+    """The files with deleted keys, each with its size; a key may be in several of them."""
+
+    files: tuple[tuple[str, int], ...] = ()
+    lists: int = 0
+
+
+@dataclass(frozen=True)
+class KeyLists:
+    """The keys that were deleted until a version.
+
+    Args:
+        store: Of the table.
+        head: The number that names the newest list; 0 if there is none.
+        folder: Where the lists are.
+        every: Whether each deletion of a key is kept, and not only the newest one.
+    """
+
+    store: LogStore
+    head: int = 0
+    folder: str = FOLDER
+    every: bool = False
+
+    @staticmethod
+    def of(store: LogStore, snapshot: Snapshot | None, *, every: bool = False) -> KeyLists:
+        """Return the keys that were deleted until a version of a Delta table; None is that of no table yet."""
+        txn = None if snapshot is None else snapshot.transactions.get(APP_ID)
+        return KeyLists(store, 0 if txn is None else txn.version, every=every)
+
+    @cached_property
+    def _lists(self) -> _Lists:
+        # Without the low bits no key was deleted yet.
+        if not self.head & ((1 << _NONCE_BITS) - 1):
+            return _Lists()
+        path = self._path(self.head)
+        try:
+            return msgspec.json.decode(self.store.read(path), type=_Lists)
+        except (FileMissing, msgspec.DecodeError) as error:
+            raise CorruptLog(path=path, reason="the list of deleted keys is missing or damaged", fix=_FIX) from error
+
+    def _path(self, head: int) -> str:
+        return f"{self.folder}/keys.{head >> _NONCE_BITS:020}.{head & ((1 << _NONCE_BITS) - 1):05x}.json"
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether a key was deleted.
+
+        Raises:
+            CorruptLog: the list is missing or damaged.
+        """
+        return bool(self._lists.files)
+
+    @property
+    def list_path(self) -> str:
+        """The newest list, if a key was deleted."""
+        return self._path(self.head)
+
+    def read(self, spark: SparkSession) -> DataFrame | None:
+        """Return the keys with the order of their deletions; None if there are none."""
+        if not self.has_keys:
+            return None
+        adds = [
+            Add(path=path, partition_values={}, size=size, modification_time=0, data_change=True)
+            for path, size in self._lists.files
+        ]
+        view = new_snapshot(self.store, _CONFIGURATION)
+        return self._distinct(read_data_files(spark, self.store, view, concat_files([from_adds(adds)])))
+
+    def _distinct(self, keys: DataFrame) -> DataFrame:
+        if self.every:
+            return keys.distinct()
+        newest = F.max(F.struct(NUMBER, TEXT)).alias("newest")
+        return keys.groupBy(KEY_TEXT).agg(newest).select(KEY_TEXT, f"newest.{NUMBER}", f"newest.{TEXT}")
+
+    def read_here(self) -> pa.Table | None:
+        """Return the same without Spark, as a table of Arrow; None if there are too many for this process.
+
+        Raises:
+            CorruptLog: the list is missing or damaged.
+        """
+        if sum(size for _, size in self._lists.files) > MAX_LOCAL_BYTES:
+            return None
+        return self._distinct_here([_read_here(self.store, path) for path, _ in self._lists.files])
+
+    def _distinct_here(self, parts: Sequence[pa.Table]) -> pa.Table:
+        keys = pa.concat_tables([_SCHEMA_OF_ARROW.empty_table(), *map(_plain, parts)])
+        return keys.group_by(keys.column_names).aggregate([]) if self.every else _newest(keys)
+
+    def add(self, new: DataFrame | pa.Table | None, number: int, staged: StagedFiles, spark: SparkSession) -> int:
+        """Write the keys that a batch deletes, and return the number that names the list with them.
+
+        Args:
+            new: The keys with their order; None if there are none. This process writes tables of Arrow, and few keys.
+            number: That of the version that the commit makes.
+            staged: Deletes the files if the commit is not made.
+        """
+        store, known = self.store, self._lists
+        if new is not None:
+            files, count = known.files, known.lists + 1
+            folder = f"{self.folder}/{uuid.uuid4().hex}"
+            staged.add_undo(partial(discard_folder, store, folder))
+            here = new if isinstance(new, pa.Table) else _collect_few(new)
+            if here is not None and count > MAX_LISTS:
+                known_here = self.read_here()
+                here = None if known_here is None else self._distinct_here([known_here, here])
+                files, count = (files, count) if here is None else ((), 1)
+            if here is not None:
+                written = [_write_here(store, folder, here)]
+            else:
+                rows = spark.createDataFrame(new) if isinstance(new, pa.Table) else new
+                rows = rows.select(KEY_TEXT, NUMBER, TEXT)
+                if count > MAX_LISTS:
+                    old = self.read(spark)
+                    both = rows if old is None else reduce(DataFrame.unionAll, (old, rows))
+                    rows, files, count = self._distinct(both), (), 1
+                written = [(add.path, add.size) for add in write_parquet(rows, store, _CONFIGURATION, folder)]
+            known = _Lists((*files, *written), count)
+        return self._put(known, number, staged)
+
+    def read_files(self) -> Iterator[tuple[str, int, pa.Table]]:
+        """Yield each file of the list: its path, its size and its keys with the order of their deletions.
+
+        Raises:
+            CorruptLog: the list or a file is missing or damaged.
+        """
+        for path, size in self._lists.files:
+            yield path, size, _read_here(self.store, path)
+
+    def write_file(self, folder: str, keys: pa.Table) -> tuple[str, int]:
+        """Write keys into a new file for `put`, and return its path and its size."""
+        return _write_here(self.store, folder, keys)
+
+    def put(self, files: Sequence[tuple[str, int]], number: int, staged: StagedFiles) -> int:
+        """Write a list of these files instead of the known ones, and return the number that names it; see `add`."""
+        return self._put(_Lists(tuple(files), self._lists.lists if files else 0), number, staged)
+
+    def _put(self, known: _Lists, number: int, staged: StagedFiles) -> int:
+        store = self.store
+        if not known.files:
+            return number << _NONCE_BITS
+        # Under a name that no other writer uses.
+        while True:
+            head = number << _NONCE_BITS | (secrets.randbits(_NONCE_BITS) or 1)
+            if store.put_if_absent(self._path(head), msgspec.json.encode(known)):
+                staged.add_undo(partial(_delete, store, self._path(head)))
+                return head
+
+
+def iceberg_head(properties: Mapping[str, str], location: str) -> int:
+    """Return the number that names the newest list of an Iceberg table; 0 if there is none.
+
+    Raises:
+        CorruptMetadata: the property is damaged.
+    """
+    text = properties.get(ICEBERG_PROPERTY, "0")
+    if not text.isdecimal():
+        reason = f"{text!r} is not a number"
+        raise CorruptMetadata(location=location, name=ICEBERG_PROPERTY, reason=reason, fix=_RESTORE_KEYS)
+    return int(text)
+
+
+def record_deleted_keys(
+    lists: KeyLists, new: DataFrame | pa.Table | None, view: Snapshot, staged: StagedFiles, spark: SparkSession
+) -> tuple[Txn, ...]:
+    """Write the keys that a batch deletes, and return the transaction identifier for its commit; see `KeyLists.add`.
+
+    Args:
+        view: The version of the table that the commit is based on, or one without files if there is no table yet.
+    """
+    head = lists.add(new, view.version + 1, staged, spark)
+    return (Txn(app_id=APP_ID, version=head, last_updated=current_ms()),)
+
+
+def _newest(keys: pa.Table) -> pa.Table:
+    """Return the newest deletion of each key."""
+    order = [(KEY_TEXT, "ascending"), (NUMBER, "descending"), (TEXT, "descending")]
+    keys = keys.sort_by(order).combine_chunks()
+    texts = keys[KEY_TEXT]
+    is_first = [True, *pc.not_equal(texts[1:], texts[:-1]).to_pylist()] if len(keys) else []
+    return keys.filter(pa.array(is_first, pa.bool_()))
+
+
+def _plain(keys: pa.Table) -> pa.Table:
+    return keys.select(_SCHEMA_OF_ARROW.names).cast(_SCHEMA_OF_ARROW)
+
+
+def _collect_few(keys: DataFrame) -> pa.Table | None:
+    """Return keys as a table of Arrow; None if there are too many for this process."""
+    with translate_spark_errors():
+        found = keys.select(*_SCHEMA_OF_ARROW.names).limit(MAX_LOCAL_KEYS + 1).toArrow()
+    return found if len(found) <= MAX_LOCAL_KEYS else None
+
+
+def _read_here(store: LogStore, path: str) -> pa.Table:
+    try:
+        content = store.read(store.plain(path))
+        rows = pq.read_table(pa.BufferReader(content), columns=_SCHEMA_OF_ARROW.names)
+        return rows.cast(_SCHEMA_OF_ARROW)
+    except (FileMissing, pa.ArrowException, KeyError) as error:
+        raise CorruptLog(path=path, reason="the list of deleted keys is missing or damaged", fix=_FIX) from error
+
+
+def _write_here(store: LogStore, folder: str, keys: pa.Table) -> tuple[str, int]:
+    buffer, path = pa.BufferOutputStream(), f"{folder}/{uuid.uuid4().hex}.parquet"
+    pq.write_table(_plain(keys), buffer)
+    content = buffer.getvalue().to_pybytes()
+    store.put(path, content)
+    return path, len(content)
+
+
+_FIX = (
+    "If `widen forget` ran at the same time, repeat the load. Else restore the list: copy a table with its whole log. "
+    "Without it, late records could bring deleted rows back."
+)
+
+_RESTORE_KEYS = "Restore the property from an older version of the metadata. Move a table with all its files."
+
+
+def _delete(store: LogStore, path: str) -> None:
+    with suppress(StorageError):
+        store.delete([path])

@@ -1,0 +1,309 @@
+"""Compaction of Iceberg tables: small files become files of a good size, and deleted rows leave their files.
+
+A commit that loses a race keeps what it has written for files that are still in the table without new deletes; the
+rest is planned again.
+
+Source: Iceberg's table specification, "Row-level Deletes", "Sorting"; Iceberg for Spark's rewrite_data_files
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from math import ceil
+from typing import TYPE_CHECKING
+
+from pyroaring import BitMap64
+
+from widen.changes.iceberg_write import copy_unmarked, open_iceberg_writer
+from widen.changes.rewrite_files import MOST_COLUMNS, Candidate, pack_files, sort_along_curve
+from widen.changes.spark_changes import LOCAL_COPY_BYTES
+from widen.errors import InvalidOption, JobFailed
+from widen.files.iceberg_columns import has_old_types, read_schemas
+from widen.files.parquet_encoding import read_size
+from widen.files.predicates import parse_predicate
+from widen.frames.iceberg_scan import IcebergSource, delete_test, read_iceberg_files
+from widen.frames.table_writers import FILE_BYTES, FILE_SIZE, IcebergWriter, to_order
+from widen.iceberg.catalog import TableName
+from widen.iceberg.file_metrics import IcebergFile, data_location
+from widen.iceberg.metadata_files import live_entries
+from widen.iceberg.partitions import read_sort_keys
+from widen.iceberg.properties import OPERATION, OPTIMIZE, REWRITE, read_sources
+from widen.iceberg.scan_plan import IcebergScan, ScannedFile, find_replaced_deletes, plan_scan, to_row_filter
+from widen.iceberg.schema_conversion import ensure_names_distinct, to_model
+from widen.iceberg.snapshots import ReadPoint, SnapshotReference, find_read_point
+from widen.iceberg.table_commit import CommitResult, IcebergTransaction, ensure_table_writable, open_transaction
+from widen.log.commit_outcome import MAX_CONFLICTS, Conflicted, StagedFiles
+from widen.model.column_path import format_path, parse_path, resolve
+from widen.model.schema_json import to_identifier
+from widen.model.types import StructType, is_atomic
+from widen.protocol.data_skipping import UnknownPredicate
+from widen.spark.spark_types import DataFrame, SparkSession
+
+if TYPE_CHECKING:
+    from widen.iceberg.catalog import Table
+    from widen.iceberg.snapshots import TableMetadata
+
+_JOBS = 8
+"""The number of Spark jobs and of copies at a time; most jobs have one task."""
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergCompactionRequest:
+    """What to write again.
+
+    Args:
+        where: A condition; files that cannot have a row that fulfils it stay. None for the whole table.
+        target_bytes: The size of the new files; None for that of the table.
+        zorder_by: The columns to sort by, along a Z-order curve.
+        sorts: Whether to sort all rows of each partition by the sort order of the table.
+        only_old: Whether to write only files in old types or of older partition specifications, each for itself.
+    """
+
+    where: str | None = None
+    target_bytes: int | None = None
+    zorder_by: tuple[str, ...] = ()
+    sorts: bool = False
+    only_old: bool = False
+
+
+@dataclass(frozen=True)
+class _BinPlan:
+    """What is written again of one version of a table.
+
+    Args:
+        tasks: The files that one Spark job writes again each.
+    """
+
+    table: Table
+    point: ReadPoint
+    schema: StructType
+    target_bytes: int
+    scan: IcebergScan
+    tasks: Sequence[Sequence[ScannedFile]]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The number and the size of the files, by the names of metrics."""
+        files = [file for task in self.tasks for file in task]
+        return {"numRemovedFiles": len(files), "numRemovedBytes": sum(file.size_bytes for file in files)}
+
+
+@dataclass(frozen=True, slots=True)
+class _FilePart:
+    """Files and those that replace them."""
+
+    old: Sequence[ScannedFile]
+    new: Sequence[IcebergFile]
+
+
+@dataclass
+class IcebergCompaction:
+    """The compaction of a branch of a table, with the metrics of what was committed.
+
+    Args:
+        session: Returns the session.
+    """
+
+    name: TableName
+    session: Callable[[], SparkSession]
+    request: IcebergCompactionRequest
+    branch: str | None = None
+    metrics: dict[str, int] = field(default_factory=dict)
+
+    def plan(self) -> _BinPlan:
+        """Return what is written again of the newest version.
+
+        Raises:
+            InvalidOption: a column cannot be sorted by, or the table has no sort order.
+            ColumnNotFound: a column to sort by does not exist.
+            UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
+            CorruptFile: a manifest or a footer cannot be read.
+        """
+        table, request = self.name.load(), self.request
+        ensure_table_writable(self.name, table)
+        point = find_read_point(table.metadata, SnapshotReference(branch=self.branch))
+        schema = to_model(table.schema(), read_sources(table.properties, str(self.name)))
+        ensure_names_distinct(schema, str(self.name))
+        _sort_columns(schema, request.zorder_by)
+        if request.sorts and not read_sort_keys(table.metadata):
+            raise InvalidOption(option="sort", value=True, expected="The table has no sort order; set one first.")
+        size = read_size(table.properties, FILE_SIZE) or FILE_BYTES
+        plan = _BinPlan(table, point, schema, request.target_bytes or size, IcebergScan((), ()), ())
+        if point.snapshot is None:
+            return plan
+        predicate = UnknownPredicate() if request.where is None else parse_predicate(request.where, schema)
+        scan = plan_scan(point.metadata, table.io, point.snapshot, to_row_filter(predicate, point.schema))
+        plan = replace(plan, scan=scan)
+        return replace(plan, tasks=self._old_files(plan) if request.only_old else self._small_files(plan))
+
+    def _small_files(self, plan: _BinPlan) -> list[list[ScannedFile]]:
+        files = sorted(plan.scan.files, key=lambda file: (file.sequence, file.path))
+        deleted = _files_with_deletes(plan.scan)
+        candidates = (Candidate(at, f.partition, f.size_bytes, f.path in deleted) for at, f in enumerate(files))
+        sorts = self.request.sorts or bool(self.request.zorder_by)
+        return [[files[each.row] for each in some] for some in pack_files(candidates, plan.target_bytes, sorts=sorts)]
+
+    def _old_files(self, plan: _BinPlan) -> list[list[ScannedFile]]:
+        files, metadata = plan.scan.files, plan.point.metadata
+        stored = read_schemas(self.session, plan.table.io, [file.path for file in files])
+        mapping, current = metadata.name_mapping(), f"{metadata.default_spec_id}:"
+        old = [
+            file
+            for file, columns in zip(files, stored, strict=True)
+            if not file.partition.startswith(current) or has_old_types(columns, plan.schema, mapping)
+        ]
+        candidates = (Candidate(at, at, file.size_bytes, is_full_of_deletions=True) for at, file in enumerate(old))
+        return [[old[each.row] for each in some] for some in pack_files(candidates, plan.target_bytes, sorts=False)]
+
+    def run(self) -> CommitResult | None:
+        """Write the files of a plan again, and commit them; None if there are none.
+
+        Raises:
+            JobFailed: a Spark job failed, or has lost rows; nothing is visible.
+            UnsupportedFeatureForWrite: PyIceberg cannot remove files of this table.
+            StorageError: the catalog or the store returned an error.
+        """
+        plan = self.plan()
+        if not plan.tasks:
+            return None
+        transaction = open_transaction(self.name, plan.table, (), branch=self.branch)
+        writer = self._writer(transaction, plan)
+        with StagedFiles() as staged:
+            parts: list[_FilePart] = []
+            staged.add_undo(lambda: writer.discard([file for part in parts for file in part.new]))
+            with ThreadPoolExecutor(_JOBS, "widen-compact") as pool:
+                jobs = [pool.submit(self._write, writer, plan, task, parts) for task in plan.tasks]
+                try:
+                    for job in jobs:
+                        job.result()
+                except BaseException:
+                    # Leaving the block waits for all jobs, also for those that have not begun.
+                    pool.shutdown(cancel_futures=True)
+                    raise
+            outcome = self._commit(transaction, staged, plan, parts)
+            left = parts
+            for _ in range(MAX_CONFLICTS):
+                if not isinstance(outcome, Conflicted):
+                    break
+                table = self.name.load()
+                left = self._still_valid(plan, table, left)
+                if not left:
+                    return outcome
+                transaction = open_transaction(self.name, table, (), branch=self.branch)
+                outcome = self._commit(transaction, staged, plan, left)
+        lost = [file for part in parts if part not in left for file in part.new]
+        if lost:
+            writer.discard(lost)
+        return outcome
+
+    def _writer(self, transaction: IcebergTransaction, plan: _BinPlan) -> IcebergWriter:
+        writer = open_iceberg_writer(transaction, plan.schema)
+        # Files that are smaller than the target would be written again by every compaction.
+        sized = replace(writer, properties={**writer.properties, FILE_SIZE: str(plan.target_bytes)})
+        return replace(sized, sort_by=()) if self.request.zorder_by else sized
+
+    def _write(
+        self, writer: IcebergWriter, plan: _BinPlan, task: Sequence[ScannedFile], parts: list[_FilePart]
+    ) -> None:
+        deletes = tuple(each for each in plan.scan.deletes if any(map(each.applies_to, task)))
+        source, scan = IcebergSource(self.session, plan.table.io, plan.point), IcebergScan(tuple(task), deletes)
+        files = self._copy(writer, source, scan)
+        if files is None:
+            rows = read_iceberg_files(source, plan.schema, scan, UnknownPredicate())
+            files = writer.write(self._arrange(rows, plan, task))
+        parts.append(_FilePart(task, files))
+        found, before = writer.count_rows(files), sum(file.rows for file in task)
+        # How many rows deletes remove is known only to those who read them.
+        if found > before or (not deletes and found != before):
+            raise JobFailed(reason=f"{found} rows were written instead of {before}")
+
+    def _copy(self, writer: IcebergWriter, source: IcebergSource, scan: IcebergScan) -> list[IcebergFile] | None:
+        """Copy files with Arrow, in this process; None if they are sorted or large, or if Arrow cannot."""
+        if writer.sort_by or self.request.zorder_by or sum(file.size_bytes for file in scan.files) > LOCAL_COPY_BYTES:
+            return None
+        return copy_unmarked(source, writer, scan, {file.path: BitMap64() for file in scan.files}, writers=1)
+
+    def _arrange(self, rows: DataFrame, plan: _BinPlan, task: Sequence[ScannedFile]) -> DataFrame:
+        size_bytes, count = sum(file.size_bytes for file in task), sum(file.rows for file in task)
+        outputs = ceil(size_bytes / plan.target_bytes)
+        columns = _sort_columns(plan.schema, self.request.zorder_by)
+        if columns:
+            return sort_along_curve(rows, columns, (), outputs, count)
+        if not self.request.sorts or outputs == 1:
+            return rows.coalesce(1)
+        return rows.repartitionByRange(outputs, *map(to_order, read_sort_keys(plan.point.metadata)))
+
+    def _commit(
+        self, transaction: IcebergTransaction, staged: StagedFiles, plan: _BinPlan, parts: Sequence[_FilePart]
+    ) -> CommitResult:
+        old = {file.path: file for part in parts for file in part.old}
+        new = [file for part in parts for file in part.new]
+        metadata, io = transaction.metadata, transaction.table.io
+        snapshot = find_read_point(metadata, SnapshotReference(branch=self.branch)).snapshot
+        assert snapshot is not None
+        removed = [each.data_file for each in live_entries(metadata, io, snapshot) if each.data_file.file_path in old]
+        deletes = find_replaced_deletes(metadata, io, snapshot, old)
+        operation = REWRITE if self.request.only_old else OPTIMIZE
+        transaction.add_snapshot(new, {OPERATION: operation}, removed, deletes)
+        outcome = transaction.commit(staged)
+        self.metrics = {
+            "numAddedFiles": len(new),
+            "numRemovedFiles": len(old),
+            "numAddedBytes": sum(file.size for file in new),
+            "numRemovedBytes": sum(file.size_bytes for file in old.values()),
+            "numRemovedDeleteFiles": int(deletes.counts.get("removed-delete-files", 0)),
+        }
+        return outcome
+
+    def _still_valid(self, plan: _BinPlan, table: Table, parts: Sequence[_FilePart]) -> list[_FilePart]:
+        """Return the parts that can replace their files in a newer version of the table.
+
+        New files are newer than the deletes of the other writer, which would no longer apply to them.
+        """
+        before, now = plan.table.metadata, table.metadata
+        if _layout(before) != _layout(now):
+            return []
+        point = find_read_point(now, SnapshotReference(branch=self.branch))
+        if point.snapshot is None:
+            return []
+        scan = plan_scan(point.metadata, table.io, point.snapshot, to_row_filter(UnknownPredicate(), point.schema))
+        live, known = {file.path for file in scan.files}, {each.path for each in plan.scan.deletes}
+        new = [each for each in scan.deletes if each.path not in known]
+        return [
+            part
+            for part in parts
+            if all(file.path in live and not any(each.applies_to(file) for each in new) for file in part.old)
+        ]
+
+
+def _layout(metadata: TableMetadata) -> tuple[object, ...]:
+    """Return what files of a table are written by, and where."""
+    ids = (metadata.current_schema_id, metadata.default_spec_id, metadata.default_sort_order_id)
+    return (*ids, data_location(metadata))
+
+
+def _files_with_deletes(scan: IcebergScan) -> set[str]:
+    """Return the files of a scan that have deleted rows."""
+    has_deletes = delete_test(scan.deletes)
+    return {file.path for file in scan.files if has_deletes(file)}
+
+
+def _sort_columns(schema: StructType, texts: Sequence[str]) -> list[str]:
+    """Return columns to sort by as SQL expressions.
+
+    Raises:
+        InvalidPath: a path cannot be read.
+        ColumnNotFound: a column does not exist.
+        InvalidOption: a column has no order, or there are too many.
+    """
+    if len(texts) > MOST_COLUMNS:
+        raise InvalidOption(option="zorder_by", value=texts, expected=f"Must be at most {MOST_COLUMNS} columns.")
+    columns = []
+    for text in texts:
+        path, data_type = resolve(schema, parse_path(text))
+        if not is_atomic(data_type):
+            raise InvalidOption(option="zorder_by", value=format_path(path), expected="Must be a column with an order.")
+        columns.append(".".join(map(to_identifier, path)))
+    return columns

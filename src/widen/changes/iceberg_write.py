@@ -1,0 +1,648 @@
+"""Append rows to an Iceberg table: new columns, wider types and files become visible in one commit.
+
+Source: Delta Lake's schema enforcement and evolution, as far as Iceberg allows it
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyroaring import BitMap64
+
+from widen.changes.change_data_writer import gather_words, spread_words, to_bitmaps
+from widen.changes.keyed_files import KeyedTable
+from widen.changes.keyed_load import LocalMerge
+from widen.changes.overwrite import MATCH, ReplacedRows, anti_join_keys, key_predicate, semi_join_keys
+from widen.changes.spark_changes import COPY_THREADS, LOCAL_COPY_BYTES, TASK_BYTES
+from widen.changes.update_delete import change_condition, folded_columns, has_value, judge_values
+from widen.errors import ColumnRefused
+from widen.evolution.unify import FoldPlan, FoldResult, Rest, plan_fold
+from widen.files.deleted_rows import BROADCAST_ROWS, FILE, ROW, mark_rows, word_batches
+from widen.files.iceberg_columns import IcebergFileScan, read_unmarked
+from widen.files.iceberg_writer import IcebergLayout, IcebergWriters
+from widen.files.predicates import parse_predicate
+from widen.files.reader import NotLocal
+from widen.files.writer import PARTS, PartFile, struct_leaf, to_part_rows
+from widen.frames.iceberg_scan import (
+    IcebergSource,
+    are_few_positions,
+    columns_by_file,
+    deleted_positions,
+    read_iceberg_files,
+    to_uris,
+)
+from widen.frames.physical_layout import NO_PROTOCOL, check_rows, fill_missing_columns
+from widen.frames.scan import location_key
+from widen.frames.table_writers import IcebergWriter
+from widen.iceberg.catalog import TableName, open_store
+from widen.iceberg.column_changes import change_columns, to_column_state
+from widen.iceberg.file_metrics import IcebergFile, data_location
+from widen.iceberg.metadata_files import live_entries
+from widen.iceberg.partitions import SortKey, calendar_limits, truncation_limits
+from widen.iceberg.properties import APPEND, FOLD, OPERATION, SOURCES, encode_sources, read_sources
+from widen.iceberg.scan_plan import IcebergScan, ScannedFile, plan_scan, to_row_filter
+from widen.iceberg.schema_conversion import ensure_names_distinct, to_model
+from widen.iceberg.snapshots import ReadPoint, SnapshotReference, find_read_point
+from widen.iceberg.table_commit import (
+    CommitResult,
+    IcebergTransaction,
+    ensure_table_writable,
+    open_transaction,
+    plan_columns,
+)
+from widen.log.commit_outcome import StagedFiles, discard_folder
+from widen.model.column_path import Path, find_field
+from widen.model.types import StructType, quote_name
+from widen.protocol.actions import Add
+from widen.protocol.column_mapping import COLUMN_ID
+from widen.protocol.data_skipping import Predicate, UnknownPredicate
+from widen.schema.growth import SchemaChangeOptions, merge_schema
+from widen.schema.operations import DropColumn
+from widen.spark.errors import translate_spark_errors
+from widen.spark.ship import freeze_imports
+from widen.spark.spark_types import DataFrame, F, SparkSession, from_spark
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+    from pyiceberg.manifest import ManifestEntry
+
+    from widen.iceberg.catalog import Table
+    from widen.iceberg.snapshots import DataFile
+
+
+def append_rows(
+    name: TableName, frame: DataFrame, options: SchemaChangeOptions, branch: str | None = None
+) -> CommitResult:
+    """Append rows to the newest version of a table, in one commit.
+
+    Args:
+        frame: The rows. Columns are matched by name, not case-sensitive; columns that they lack become null.
+        branch: The branch; None for the main branch.
+
+    Raises:
+        AmbiguousColumns: two columns of the table have names that differ only in case.
+        SchemaMismatch: the data do not fit.
+        RowRefused: a required column is null, or a value is out of range.
+        UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
+        UnsupportedColumnType: Iceberg does not have the type of a new column.
+        SnapshotUnknown: the catalog did not say whether it has committed.
+        StorageError: the catalog or the store refused; nothing is visible.
+        JobFailed: the Spark job failed; nothing is visible.
+    """
+    table = name.load()
+    ensure_table_writable(name, table)
+    sources = read_sources(table.properties, str(name))
+    current = to_model(table.schema(), sources)
+    ensure_names_distinct(current, str(name))
+    operations = merge_schema(current, from_spark(frame.schema), options)
+    transaction = open_transaction(name, table, operations, branch=branch)
+    schema = to_model(transaction.schema, sources)
+    fields = transaction.partition_fields
+    limits = {**truncation_limits(fields, schema), **calendar_limits(fields, schema)}
+    rows = check_rows(fill_missing_columns(frame, schema, NO_PROTOCOL), schema, NO_PROTOCOL, {}, limits=limits)
+    with StagedFiles() as staged:
+        writer = open_iceberg_writer(transaction, schema)
+        files = writer.write(rows)
+        staged.add_undo(lambda: writer.discard(files))
+        transaction.add_snapshot(files, {OPERATION: APPEND})
+        return transaction.commit(staged)
+
+
+def open_iceberg_writer(transaction: IcebergTransaction, schema: StructType) -> IcebergWriter:
+    """Return what writes files for a transaction.
+
+    Args:
+        schema: The columns of the files, with field ids.
+    """
+    metadata = transaction.metadata
+    store = open_store(data_location(metadata), transaction.table.io)
+    return IcebergWriter(
+        store, schema, transaction.partition_fields, metadata.properties, sort_by=transaction.sort_keys
+    )
+
+
+# Fold a column of an Iceberg table into another column of the same field, in one commit.
+#
+# Files with a value in the column are written again without it, and the column is dropped, in one snapshot.
+#
+# Source: docs/evolution-rules.md#u3
+
+
+@dataclass(frozen=True)
+class IcebergFold:
+    """A fold of a column in one version of a table.
+
+    Args:
+        schema: Its columns, with field ids and source fields.
+    """
+
+    name: TableName
+    table: Table
+    schema: StructType
+    plan: FoldPlan
+    spark: SparkSession
+
+    @cached_property
+    def preview(self) -> FoldResult:
+        """What the fold would do."""
+        result = judge_values(self._rows.where(has_value(self.plan)), self.plan)
+        try:
+            plan_columns(self.name, [DropColumn(self.plan.column)])
+        except ColumnRefused:
+            return result
+        return replace(result, is_dropped=True)
+
+    def moved_values(self, rest: Rest) -> int:
+        """Return how many values leave the column."""
+        return self.preview.values - (self.preview.lost if rest is Rest.KEEP else 0)
+
+    def commit(self, rest: Rest) -> CommitResult:
+        """Write the files with values in the column again, and commit them; nothing is committed if nothing changes.
+
+        Raises:
+            SnapshotUnknown: the catalog did not say whether it has committed.
+            StorageError: the catalog or the store refused; nothing is visible.
+            JobFailed: the Spark job failed; nothing is visible.
+        """
+        plan, schema, snapshot = self.plan, self.schema, self.table.current_snapshot()
+        state = to_column_state(self.table.metadata, schema)
+        transaction = open_transaction(self.name, self.table, ())
+        if self.preview.is_dropped and (rest is Rest.LOSE or not self.preview.lost):
+            schema = change_columns(transaction.transaction, state, [DropColumn(plan.column)])
+        elif snapshot is not None and not self.moved_values(rest):
+            return snapshot.snapshot_id
+        is_changed, new = change_condition(plan, rest), folded_columns(self.schema, plan)
+        columns = [
+            F.when(is_changed, new[field.name]).otherwise(F.col(quote_name(field.name))).alias(field.name)
+            if field.name in new
+            else F.col(quote_name(field.name))
+            for field in self.schema
+        ]
+        read = {file.path for file in self._scan.files}
+        removed = [entry.data_file for entry in self._entries if entry.data_file.file_path in read]
+        with StagedFiles() as staged:
+            writer = open_iceberg_writer(transaction, schema)
+            files = writer.write(self._rows.select(*columns))
+            staged.add_undo(lambda: writer.discard(files))
+            transaction.add_snapshot(files, {OPERATION: FOLD}, removed)
+            transaction.set_properties({SOURCES: encode_sources(schema)})
+            return transaction.commit(staged)
+
+    @cached_property
+    def _source(self) -> IcebergSource:
+        return IcebergSource(
+            lambda: self.spark, self.table.io, find_read_point(self.table.metadata, SnapshotReference())
+        )
+
+    @cached_property
+    def _scan(self) -> IcebergScan:
+        """The files that may have a value in the column."""
+        point = self._source.point
+        if point.snapshot is None:
+            return IcebergScan((), ())
+        row_filter = to_row_filter(parse_predicate(has_value(self.plan), self.schema), point.schema)
+        scan = plan_scan(point.metadata, self.table.io, point.snapshot, row_filter)
+        older = {entry.data_file.file_path for entry in self._entries if self._is_older(entry)}
+        return replace(scan, files=tuple(file for file in scan.files if file.path not in older))
+
+    @cached_property
+    def _entries(self) -> list[ManifestEntry]:
+        return list(live_entries(self.table.metadata, self.table.io, self.table.current_snapshot()))
+
+    def _is_older(self, entry: ManifestEntry) -> bool:
+        """Return whether a file was added before the column. Its metrics say nothing of a column that it lacks."""
+        metadata, field = self.table.metadata, find_field(self.schema, self.plan.column)
+        snapshot = metadata.snapshot_by_id(entry.snapshot_id or 0)
+        schema = metadata.schema_by_id(snapshot.schema_id or 0) if snapshot is not None else None
+        return schema is not None and field is not None and field.metadata[COLUMN_ID] not in schema.field_ids
+
+    @cached_property
+    def _rows(self) -> DataFrame:
+        """All rows of these files."""
+        return read_iceberg_files(self._source, self.schema, self._scan, UnknownPredicate())
+
+
+def open_fold(name: TableName, column: Path, into: Path | None, spark: SparkSession) -> IcebergFold:
+    """Return the fold of a column in the newest version of a table.
+
+    Args:
+        into: The target column; by default the one with the plain field name.
+
+    Raises:
+        ColumnNotFound: a column does not exist.
+        FoldRefused: the columns do not hold the same field, or their values cannot be converted one by one.
+        UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
+    """
+    table = name.load()
+    ensure_table_writable(name, table)
+    schema = to_model(table.schema(), read_sources(table.properties, str(name)))
+    return IcebergFold(name, table, schema, plan_fold(schema, column, into), spark)
+
+
+# Remove the rows that a batch replaces from an Iceberg table: the files with such rows are written again without
+# them.
+#
+# Source: Iceberg's table specification, "Row-level Deletes": copy-on-write
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedRows:
+    """The files of a change that removes rows.
+
+    Args:
+        written: The files with the other rows of these.
+    """
+
+    removed: Sequence[DataFile] = ()
+    written: Sequence[IcebergFile] = ()
+
+
+def remove_replaced_iceberg_rows(
+    replaced: ReplacedRows, io: FileIO, point: ReadPoint, schema: StructType, writer: IcebergWriter
+) -> RemovedRows:
+    """Rewrite the files that have rows to remove, without these rows; nothing is committed.
+
+    Args:
+        point: The snapshot to remove them from, with the metadata of the commit.
+        schema: The columns of the commit, with field ids.
+    """
+    if point.snapshot is None:
+        return RemovedRows()
+    entries = [entry.data_file for entry in live_entries(point.metadata, io, point.snapshot)]
+    if replaced.keys is None:
+        return RemovedRows(entries)
+    columns = [field for name in replaced.columns if (field := schema.find(name)) is not None]
+    if len(columns) < len(replaced.columns):  # no row of the table has a key yet
+        return RemovedRows()
+    source = IcebergSource(lambda: replaced.spark, io, point)
+    predicate = key_predicate(columns, replaced.keys) if replaced.searched is None else replaced.searched
+    scan = plan_scan(point.metadata, io, point.snapshot, to_row_filter(predicate, point.schema))
+    touched, marked = _find_replaced(replaced, source, schema, scan, predicate)
+    if not touched.files:
+        return RemovedRows()
+    paths = {file.path for file in touched.files}
+    removed = [each for each in entries if each.file_path in paths]
+    copies = None if marked is None else copy_unmarked(source, writer, touched, marked)
+    if copies is not None:
+        return RemovedRows(removed, copies)
+    # Without the predicate, since the other rows of these files are written again.
+    rows, names = _with_match(replaced, read_iceberg_files(source, schema, touched, UnknownPredicate()))
+    rows = anti_join_keys(rows, names, replaced.keys).drop(MATCH)
+    return RemovedRows(removed, writer.write(rows))
+
+
+def _find_replaced(
+    replaced: ReplacedRows, source: IcebergSource, schema: StructType, scan: IcebergScan, predicate: Predicate
+) -> tuple[IcebergScan, Mapping[str, BitMap64] | None]:
+    """Return the files that have rows to remove, and their positions by path; None if these may be too many."""
+    if not scan.files:
+        return scan, {}
+    assert replaced.keys is not None
+    rows, names = _with_match(replaced, read_iceberg_files(source, schema, scan, predicate, place=(FILE, ROW)))
+    found = semi_join_keys(rows, names, replaced.keys)
+    with translate_spark_errors():
+        if are_few_words(scan):
+            marked = to_bitmaps(mark_rows(found, F.lit(True)).toArrow())
+            touched = with_keys(scan, marked.keys())
+            return touched, by_path(touched, marked)
+        keys = {row[FILE] for row in found.select(FILE).distinct().collect()}
+    return with_keys(scan, keys), None
+
+
+def _with_match(replaced: ReplacedRows, rows: DataFrame) -> tuple[DataFrame, list[str]]:
+    """Return rows with their keys, and the expressions of these."""
+    if replaced.match is None:
+        return rows, [quote_name(name) for name in replaced.columns]
+    return rows.withColumn(MATCH, replaced.match), [MATCH]
+
+
+# What an ingestion by key does in this process; the decision is that of Delta tables.
+#
+# Source: docs/guide/keys.md
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergFiles(KeyedTable):
+    """An Iceberg table that a batch by key is for.
+
+    Args:
+        source: The snapshot before the batch, with the metadata of the commit.
+        old_schema: Its columns; None if the table does not exist yet.
+        writer: Writes the files of the commit.
+        data: The location of the data files.
+    """
+
+    source: IcebergSource
+    old_schema: StructType | None = field()  # else the property of the protocol would be its default
+    writer: IcebergWriter
+    data: str
+    _known: list[Mapping[str, BitMap64]] = field(default_factory=list, init=False, repr=False, compare=False)
+    """The deleted rows of the snapshot, once they were read."""
+
+    @property
+    def schema(self) -> StructType:
+        return self.writer.schema
+
+    @property
+    def can_write_rows(self) -> bool:
+        return not self.writer.find_obstacle()
+
+    @property
+    def _deleted(self) -> Mapping[str, BitMap64]:
+        if not self._known:
+            self._known.append(find_deleted(self.source, self._scan(UnknownPredicate())))
+        return self._known[0]
+
+    def scan(self, columns: StructType) -> IcebergFileScan:
+        return IcebergFileScan(self.source.io, columns, self.source.point.metadata.name_mapping(), self._deleted)
+
+    def find_files(self, searched: Predicate) -> Sequence[Add]:
+        return to_plain_adds(self.source, self._scan(searched), self.schema)
+
+    def key_of(self, add: Add) -> str:
+        return add.path
+
+    def to_adds(self, files: Sequence[IcebergFile]) -> list[Add]:
+        """Return files of the batch as the decision reads them."""
+        return [_to_add(f"{self.data}/{file.path}", file.size) for file in files]
+
+    def count_rows(self, files: Iterable[DataFile]) -> int:
+        """Return how many rows some files of the snapshot have, without the deleted ones."""
+        return sum(each.record_count - len(self._deleted.get(each.file_path, ())) for each in files)
+
+    def apply(self, merge: LocalMerge, files: Sequence[IcebergFile]) -> tuple[list[IcebergFile], RemovedRows] | None:
+        """Write what the batch leads to; None if that takes Spark.
+
+        Returns:
+            The files with its rows, and what replaces the files with rows that are removed.
+        """
+        added, removed = self._without_losers(merge, files), None
+        if added is not None:
+            removed = self._without_rows(merge)
+        if added is None or removed is None:
+            kept = {file.path for file in files}
+            self.writer.discard([file for file in added or () if file.path not in kept])
+            return None
+        return added, removed
+
+    def _without_losers(self, merge: LocalMerge, files: Sequence[IcebergFile]) -> list[IcebergFile] | None:
+        paths = {file.path: f"{self.data}/{file.path}" for file in files}
+        kept = [file for file in files if paths[file.path] not in merge.losers]
+        copied = [file for file in files if paths[file.path] in merge.losers]
+        if not copied:
+            return kept
+        scan = IcebergScan(tuple(_to_scanned(paths[file.path], file) for file in copied), ())
+        rest = (file for file in scan.files if len(merge.losers[file.path]) < file.rows)
+        if sum(file.size_bytes for file in rest) > LOCAL_COPY_BYTES:
+            return None
+        added = () if merge.new_rows is None else merge.new_rows.read()
+        rows = copy_unmarked(self.source, self.writer, scan, merge.losers, changed=ChangedRows({}, added))
+        return None if rows is None else [*kept, *rows]
+
+    def _without_rows(self, merge: LocalMerge) -> RemovedRows | None:
+        if not merge.removed:
+            return RemovedRows()
+        scan = self._scan(merge.searched)
+        touched = replace(scan, files=tuple(file for file in scan.files if file.path in merge.removed))
+        if not can_copy_here(self.source, self.writer, touched):
+            return None
+        copies = copy_unmarked(self.source, self.writer, touched, merge.removed)
+        if copies is None:
+            return None
+        point = self.source.point
+        entries = live_entries(point.metadata, self.source.io, point.snapshot)
+        removed = [entry.data_file for entry in entries if entry.data_file.file_path in merge.removed]
+        return RemovedRows(removed, copies)
+
+    def _scan(self, searched: Predicate) -> IcebergScan:
+        point = self.source.point
+        if point.snapshot is None or self.old_schema is None:
+            return IcebergScan((), ())
+        return plan_scan(point.metadata, self.source.io, point.snapshot, to_row_filter(searched, point.schema))
+
+
+def to_plain_adds(source: IcebergSource, scan: IcebergScan, schema: StructType) -> list[Add]:
+    """Return the files of a scan for `IcebergFileScan`.
+
+    Args:
+        schema: The columns of the table, with field ids.
+
+    Raises:
+        NotLocal: rows have values that are not in the files.
+    """
+    if columns_by_file(source, schema, scan) is None:
+        raise NotLocal("its files lack values of its rows")
+    return [_to_add(file.path, file.size_bytes) for file in scan.files]
+
+
+def find_deleted(source: IcebergSource, scan: IcebergScan) -> Mapping[str, BitMap64]:
+    """Return the deleted rows of the files of a scan for `IcebergFileScan`.
+
+    Raises:
+        NotLocal: they are many, or their values say which they are.
+        CorruptFile: a delete file cannot be read.
+    """
+    found = deleted_positions(source, scan) if scan.deletes else {}
+    if found is None:
+        raise NotLocal("values say which of its rows are deleted, or these are many")
+    return found
+
+
+def _to_add(path: str, size_bytes: int) -> Add:
+    return Add(path=path, partition_values={}, size=size_bytes, modification_time=0, data_change=True)
+
+
+def _to_scanned(path: str, file: IcebergFile) -> ScannedFile:
+    """Return a file of the batch, to which no delete applies."""
+    return ScannedFile(path, file.size, file.metrics.rows, sys.maxsize, "", ())
+
+
+# Copies of files without some of their rows: Arrow reads and writes them, and the other rows never reach Spark.
+#
+# The rows were checked when they were written. Spark has to copy what Arrow does not read exactly.
+#
+# Source: Iceberg's table specification, "Column Projection"; copy-on-write
+
+
+def are_few_words(scan: IcebergScan) -> bool:
+    """Return whether this process can hold a word for every 64 rows of a scan."""
+    return sum(1 + file.rows // 64 for file in scan.files) <= BROADCAST_ROWS
+
+
+def by_path(scan: IcebergScan, marked: Mapping[str, BitMap64]) -> dict[str, BitMap64]:
+    """Return rows of the files of a scan by the path of each file, instead of its key."""
+    uris = to_uris(file.path for file in scan.files)
+    return {file.path: marked[location_key(uri)] for file, uri in zip(scan.files, uris, strict=True)}
+
+
+def with_keys(scan: IcebergScan, keys: Collection[str]) -> IcebergScan:
+    """Return the files of a scan whose rows have one of these values of `FILE`."""
+    uris = to_uris(file.path for file in scan.files)
+    wanted = (file for file, uri in zip(scan.files, uris, strict=True) if location_key(uri) in keys)
+    return replace(scan, files=tuple(wanted))
+
+
+def can_copy_here(source: IcebergSource, writer: IcebergWriter, scan: IcebergScan) -> bool:
+    """Return whether this process may copy all files of a scan with `copy_unmarked`, as far as footers tell."""
+    if sum(file.size_bytes for file in scan.files) > LOCAL_COPY_BYTES or not _can_sort(writer, scan):
+        return False
+    if not are_few_positions(scan):
+        return False
+    return columns_by_file(source, writer.schema, scan) is not None
+
+
+def copy_unmarked(
+    source: IcebergSource,
+    writer: IcebergWriter,
+    scan: IcebergScan,
+    marked: Mapping[str, BitMap64],
+    writers: int | None = None,
+    changed: ChangedRows | None = None,
+    deleted: Mapping[str, BitMap64] | None = None,
+) -> list[IcebergFile] | None:
+    """Copy the files of a scan without some of their rows: in this process, unless they are large.
+
+    Args:
+        marked: The positions of those rows by the path of each file.
+        writers: The number of threads or tasks that write files of their own; by default it depends on the size.
+        changed: What the copies have instead of other rows and beside them; only for copies in this process.
+        deleted: What `deleted_positions` returns for the scan, if the caller knows it.
+
+    Returns:
+        None if only Spark can copy them.
+    """
+    if not _can_sort(writer, scan):
+        return None
+    deleted = deleted_positions(source, scan) if deleted is None else deleted
+    if deleted is None:
+        return None
+    gone = {file.path: marked[file.path] | deleted.get(file.path, BitMap64()) for file in scan.files}
+    # A file of which no row stays is not read.
+    files = [file for file in scan.files if len(gone[file.path]) < file.rows]
+    columns = columns_by_file(source, writer.schema, replace(scan, files=tuple(files)))
+    if columns is None:
+        return None
+    layout, size = writer.new_layout(), sum(file.size_bytes for file in files)
+    changed = changed or ChangedRows({})
+    copier = _FileCopier(source.io, layout, columns, changed.replaced, writer.sort_by)
+    tasks = writers or max(1, min(len(files), 1 + size // TASK_BYTES))
+    rest = {file.path: gone[file.path] for file in files}
+    with ExitStack() as undo:
+        undo.callback(discard_folder, writer.store, layout.job)
+        if size <= LOCAL_COPY_BYTES:
+            shares = [{path: rest[path] for path in [*rest][at::tasks]} for at in range(tasks)]
+            with ThreadPoolExecutor(COPY_THREADS) as pool:  # Arrow works outside of Python's lock
+                found = list(pool.map(copier.copy, shares, [changed.added, *[()] * (tasks - 1)]))
+        else:
+            words = [batch for path, bitmap in rest.items() for batch in word_batches(path, bitmap)]
+            frame = source.spark.createDataFrame(pa.Table.from_batches(words))
+            spread = spread_words(source.spark, frame, {path: path for path in rest}, tasks)
+            with translate_spark_errors():
+                rows = spread.mapInArrow(partial(_copy_task, copier), PARTS).collect()
+            found = [[PartFile(*row)] if row.path else None for row in rows]
+        if None in found:
+            return None
+        undo.pop_all()
+    parts = [part for each in found if each is not None for part in each]
+    discard_folder(writer.store, layout.job, but={part.path for part in parts})  # Spark may have run a task twice
+    return writer.from_parts(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedRows:
+    """Rows that copies of files have instead of old ones, and beside them.
+
+    Args:
+        replaced: New values of some columns by the path of each file, with their positions as `ROW`, in their order.
+        added: New rows, some at a time, in the columns of the table.
+    """
+
+    replaced: Mapping[str, pa.RecordBatch]
+    added: Iterable[pa.Table] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _FileCopier:
+    """How tasks copy files.
+
+    Args:
+        columns: The columns of each file by its path.
+        replaced: See `ChangedRows`.
+        sort_by: The columns by which the rows of each copy are sorted.
+    """
+
+    io: FileIO
+    layout: IcebergLayout
+    columns: Mapping[str, StructType]
+    replaced: Mapping[str, pa.RecordBatch]
+    sort_by: tuple[SortKey, ...] = ()
+
+    def copy(self, marked: Mapping[str, BitMap64], added: Iterable[pa.Table] = ()) -> list[PartFile] | None:
+        """Copy files without some of their rows, and return the copies; None if Spark has to copy one of them.
+
+        Args:
+            added: Rows that the copies have beside these.
+        """
+        writers, schema = IcebergWriters(self.layout), self.layout.schema
+        assert schema is not None
+        try:
+            for path, bitmap in marked.items():
+                batches = read_unmarked(self.io, self.columns[path], path, bitmap, self.replaced.get(path))
+                self._write(writers, (rows.cast(schema) for rows in batches))
+            self._write(writers, (rows.cast(schema) for rows in added))
+            return writers.close()
+        except (NotLocal, pa.ArrowException):  # Spark may read the file, or says what is wrong
+            writers.discard()
+            return None
+        except BaseException:
+            writers.discard()
+            raise
+
+    def _write(self, writers: IcebergWriters, tables: Iterable[pa.Table]) -> None:
+        """Write the rows of a file; in files of their own if they are sorted."""
+        if not self.sort_by:
+            for rows in tables:
+                writers.write(rows)
+            return
+        parts = list(tables)
+        if not parts:
+            return
+        whole = pa.concat_tables(parts)
+        writers.write(whole.take(pc.sort_indices(*_sort_columns(whole, self.sort_by))))
+        writers.close()
+
+
+def _can_sort(writer: IcebergWriter, scan: IcebergScan) -> bool:
+    """Return whether this process may hold each file of a scan to sort its rows; it does not without an order."""
+    return not writer.sort_by or all(file.size_bytes <= TASK_BYTES for file in scan.files)
+
+
+def _sort_columns(rows: pa.Table, keys: Sequence[SortKey]) -> tuple[pa.Table, list[tuple[str, str]]]:
+    """Return what to sort rows by, and how: Arrow does not say for each column where nulls are, nor NaN for any."""
+    columns, orders = dict[str, pa.ChunkedArray](), list[tuple[str, str]]()
+    for key in keys:
+        values, order = struct_leaf(rows, key.source), "descending" if key.is_descending else "ascending"
+        of_key = [(pc.is_null(values), "descending" if key.is_null_first else "ascending")]
+        if pa.types.is_floating(values.type):
+            of_key.append((pc.fill_null(pc.is_nan(values), False), order))
+        for column, each in (*of_key, (values, order)):
+            name = str(len(columns))
+            columns[name] = column
+            orders.append((name, each))
+    return pa.table(columns), orders
+
+
+def _copy_task(copier: _FileCopier, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Copy the files of a task, and yield the copies; one without a path if Spark has to copy them."""
+    freeze_imports()
+    paths, marked = gather_words(batches)
+    copies = copier.copy({path: marked[path] for path in paths})
+    yield to_part_rows([PartFile("", 0, "")] if copies is None else copies)

@@ -1,0 +1,472 @@
+"""Keys and orders of rows as columns of Arrow: what `widen.changes.key_rules` says of them, without Spark.
+
+A field with one column is compared by its values. The values of a field with several columns become the same texts and
+numbers as on Spark, whatever column holds them; so do those in the list of deleted keys.
+
+Source: docs/guide/keys.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import partial, reduce
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from widen.batches.column_values import number_texts
+from widen.changes.key_rules import (
+    KeyRules,
+    beside_texts,
+    explain_no_key,
+    explain_no_order,
+    find_order,
+    find_places,
+    is_key_type,
+    order_family,
+)
+from widen.files.arrow_types import one_array, to_arrow
+from widen.files.reader import NotLocal, find_leaf
+from widen.model.column_path import Path
+from widen.model.types import (
+    BINARY,
+    BOOLEAN,
+    BYTE,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    INTEGER,
+    LONG,
+    SHORT,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    DataType,
+    DecimalType,
+    StructType,
+)
+from widen.rows.row_builder import RowCondition
+
+WIDE = DecimalType(38, 18)
+"""The type of an order that is a number or a time, unless it has one column with an exact type."""
+
+_INTEGERS = frozenset({BYTE, SHORT, INTEGER, LONG})
+_FLOATING = (FLOAT, DOUBLE)
+EXACT_ORDERS = _INTEGERS | {STRING, DATE, TIMESTAMP, TIMESTAMP_NTZ}
+"""The types of which every value has a place in the order, as it is."""
+
+_MOST_NUMBER, _EXACT_INTEGERS = 1e19, 2.0**53
+"""The size of doubles from which on they have no place in an order, and that of the last one without another beside."""
+
+_DAY_MICROS = 86_400_000_000
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
+"""The first and the last day that Arrow and Spark write with the same digits, from 1970: the years 1 to 9999."""
+
+_PREFIX = "s:"
+"""What the texts of strings begin with."""
+
+_LONG_DECIMAL = pa.decimal256(76, 36)
+"""Holds every double between 1e-19 and 1e19 with the digits that it is written with."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyColumns:
+    """The columns of one field of a key, in the order in which their values count.
+
+    Args:
+        columns: Their types and places; at least one.
+    """
+
+    columns: tuple[tuple[DataType, Path], ...]
+
+    @staticmethod
+    def of(schema: StructType, path: Path) -> KeyColumns | None:
+        """Return the columns of a field that may hold scalars; None if there are none."""
+        columns = [each for each in find_places(schema, path) if is_key_type(each[0])]
+        # A column of texts also has the text of every value that other columns hold, so it comes last.
+        columns.sort(key=lambda each: each[0] == STRING)
+        return KeyColumns(tuple(columns)) if columns else None
+
+    @property
+    def places(self) -> tuple[Path, ...]:
+        """Where the columns are."""
+        return tuple(place for _, place in self.columns)
+
+    def read(self, rows: pa.Table) -> pa.ChunkedArray:
+        """Return what tells the values of rows apart, whatever column holds them; null for none.
+
+        Raises:
+            NotLocal: only Spark writes a value as a text.
+        """
+        if len(self.columns) > 1:
+            texts = [pc.coalesce(*self._texts_of(batch)) for batch in rows.to_batches()]
+            return pa.chunked_array(texts, pa.string())
+        data_type, place = self.columns[0]
+        values = find_leaf(rows, place)
+        return pc.if_else(pc.equal(values, 0.0), pa.scalar(0.0, values.type), values) if _floats(data_type) else values
+
+    def _texts_of(self, batch: pa.RecordBatch) -> Iterator[pa.Array]:
+        rows = pa.Table.from_batches([batch])
+        for data_type, place in self.columns:
+            yield _scalar_text(one_array(find_leaf(rows, place)), data_type)
+
+    def texts(self, values: pa.Array) -> pa.Array:
+        """Return what `read` has returned as `widen.changes.key_rules.key_text` writes it.
+
+        Raises:
+            NotLocal: only Spark writes a value as a text.
+        """
+        return values if len(self.columns) > 1 else _scalar_text(values, self.columns[0][0])
+
+    def bounds(self, values: pa.Array) -> list[tuple[DataType, Path, Any, Any]]:
+        """Return between which values of the columns all rows are that have one of some values.
+
+        Args:
+            values: What `read` has returned, without nulls.
+
+        Returns:
+            Of each column that has some of the values, its type and place, the smallest one and the largest one; a date
+            as days from 1970. Empty if that is not known.
+        """
+        first = self.columns[0][0]
+        if len(self.columns) == 1:
+            if first not in _INTEGERS and first not in (STRING, DATE):
+                return []
+            bounds = pc.min_max(values.cast(pa.int32()) if first == DATE else values).as_py()
+            return [(*self.columns[0], bounds["min"], bounds["max"])]
+        if any(data_type not in _INTEGERS and data_type != STRING for data_type, _ in self.columns):
+            return []
+        is_text = pc.starts_with(values, _PREFIX)
+        texts = pc.utf8_slice_codeunits(values.filter(is_text), len(_PREFIX))
+        numbers = pc.utf8_slice_codeunits(values.filter(pc.invert(is_text)), len("n:")).cast(pa.int64())
+        found = []
+        for data_type, place in self.columns:
+            own = texts if data_type == STRING else numbers
+            if len(own):
+                limits = pc.min_max(own).as_py()
+                found.append((data_type, place, limits["min"], limits["max"]))
+        return found
+
+    def find_missing(self, rows: pa.Table) -> pa.Array:
+        """Return which rows have no value."""
+        return reduce(pc.and_, (one_array(find_leaf(rows, place).is_null()) for place in self.places))
+
+
+@dataclass(frozen=True, slots=True)
+class OrderColumns:
+    """The columns of the field that tells which of two records of a key is newer.
+
+    Args:
+        columns: The types and places of those whose values have an order; at least one.
+        others: Of texts, `beside_texts`.
+    """
+
+    columns: tuple[tuple[DataType, Path], ...]
+    others: tuple[Path, ...] = ()
+
+    @staticmethod
+    def of(schema: StructType, path: Path) -> OrderColumns | None:
+        """Return the columns of a field; None if it orders nothing."""
+        family, columns = find_order(schema, path)
+        if family is None:
+            return None
+        own = [each for each in columns if order_family(each[0]) == family]
+        if family != "text":
+            return OrderColumns(tuple(own))
+        return OrderColumns(tuple(own[:1]), tuple(beside_texts(columns)))
+
+    @property
+    def places(self) -> tuple[Path, ...]:
+        """Where the columns are."""
+        return (*(place for _, place in self.columns), *self.others)
+
+    @property
+    def data_type(self) -> DataType:
+        """The type of what `read` returns."""
+        first = self.columns[0][0]
+        return first if len(self.columns) == 1 and first in EXACT_ORDERS else WIDE
+
+    def read(self, rows: pa.Table) -> pa.ChunkedArray:
+        """Return the order of rows, of the type `data_type`; null for rows that have none.
+
+        Raises:
+            NotLocal: the digits of a double depend on the version of Java.
+        """
+        if self.data_type == WIDE:
+            for data_type, place in self.columns:
+                if data_type in _FLOATING:
+                    _ensure_same_digits(one_array(find_leaf(rows, place)), most=_MOST_NUMBER)
+        return self._read(rows)
+
+    def _read(self, rows: pa.Table) -> pa.ChunkedArray:
+        if self.data_type != WIDE:
+            values = find_leaf(rows, self.columns[0][1])
+            for place in self.others:
+                values = pc.if_else(find_leaf(rows, place).is_null(), values, pa.scalar(None, values.type))
+            return values
+        numbers = [pc.coalesce(*self._numbers_of(batch)) for batch in rows.to_batches()]
+        return pa.chunked_array(numbers, to_arrow(WIDE))
+
+    def _numbers_of(self, batch: pa.RecordBatch) -> Iterator[pa.Array]:
+        rows = pa.Table.from_batches([batch])
+        for data_type, place in self.columns:
+            yield _order_number(one_array(find_leaf(rows, place)), data_type)
+
+    def numbers(self, values: pa.Array) -> pa.Array:
+        """Return what `read` has returned as numbers of the type `WIDE`; nulls for texts."""
+        if self.data_type == STRING:
+            return pa.nulls(len(values), to_arrow(WIDE))
+        return values if self.data_type == WIDE else _order_number(values, self.data_type)
+
+    def texts(self, values: pa.Array) -> pa.Array:
+        """Return the texts among what `read` has returned; nulls for numbers and times."""
+        return values if self.data_type == STRING else pa.nulls(len(values), pa.string())
+
+    def comparable(self, values: pa.Array) -> pa.Array:
+        """Return what `read` has returned as texts, or as numbers of the type `WIDE`, whatever columns hold them."""
+        return self.texts(values) if self.data_type == STRING else self.numbers(values)
+
+    def find_missing(self, rows: pa.Table) -> pa.Array:
+        """Return which rows have no order."""
+        return one_array(self._read(rows).is_null())
+
+
+# Values as the texts and numbers of `widen.changes.key_rules`.
+
+
+def _floats(data_type: DataType) -> bool:
+    return data_type in _FLOATING
+
+
+def _scalar_text(values: pa.Array, data_type: DataType) -> pa.Array:
+    """Return values as texts with their kind before them.
+
+    Raises:
+        NotLocal: Arrow does not write such values, or not as Spark does.
+    """
+    if data_type == BINARY:
+        raise NotLocal("it writes keys of bytes as texts")
+    kind, texts = _KINDS.get(data_type, ("n", _decimal_text))
+    return pc.binary_join_element_wise(pa.scalar(kind), texts(values), ":")
+
+
+def _plain_text(values: pa.Array) -> pa.Array:
+    return values.cast(pa.string())
+
+
+def _decimal_text(values: pa.Array) -> pa.Array:
+    """Return decimals as texts without an exponent and without zeros at their end."""
+    scale = values.type.scale
+    # Arrow writes small numbers of many digits with an exponent, but not the digits alone.
+    digits = values.cast(pa.decimal256(76, scale)).view(pa.decimal256(76, 0)).cast(pa.string())
+    if not scale:
+        return digits
+    is_negative = pc.starts_with(digits, "-")
+    digits = pc.utf8_lpad(pc.utf8_ltrim(digits, "-"), scale + 1, "0")
+    whole = pc.utf8_slice_codeunits(digits, 0, -scale)
+    rest = pc.utf8_rtrim(pc.utf8_slice_codeunits(digits, -scale), "0")
+    text = pc.if_else(pc.equal(rest, ""), whole, pc.binary_join_element_wise(whole, rest, "."))
+    return pc.if_else(is_negative, pc.binary_join_element_wise("-", text, ""), text)
+
+
+def _double_text(values: pa.Array) -> pa.Array:
+    """Return doubles as the decimals that hold them exactly; very large and very small ones as Java writes them."""
+    doubles = values.cast(pa.float64())
+    _ensure_same_digits(doubles)
+    decimals = _to_wide(doubles)
+    is_exact = pc.fill_null(pc.equal(decimals.cast(pa.string()).cast(pa.float64()), doubles), False)
+    return pc.if_else(is_exact, _decimal_text(decimals), number_texts(doubles))
+
+
+def _to_wide(doubles: pa.Array) -> pa.Array:
+    """Return doubles as decimals of the type `WIDE`, rounded; null for those of 1e19 and more, and for NaN."""
+    size = pc.abs(doubles)
+    is_held, is_near_zero = pc.less(size, _MOST_NUMBER), pc.less(size, 1e-19)
+    known = pc.if_else(pc.and_(is_held, pc.invert(is_near_zero)), doubles, pa.scalar(None, pa.float64()))
+    exact = known.cast(pa.string()).cast(_LONG_DECIMAL)
+    rounded = pc.round(exact, WIDE.scale, "half_towards_infinity").cast(to_arrow(WIDE))
+    return pc.if_else(is_near_zero, pa.scalar(0, to_arrow(WIDE)), rounded)
+
+
+def _ensure_same_digits(doubles: pa.Array, most: float = float("inf")) -> None:
+    """Check that each version of Java writes some doubles with the same digits; those before 19 write too many of some.
+
+    Args:
+        most: The size from which on digits do not count.
+    """
+    size = pc.abs(doubles)
+    is_large = pc.and_(pc.greater(size, _EXACT_INTEGERS), pc.less(size, most))
+    is_tiny = pc.and_(pc.less(size, 1e-19), pc.greater(size, 0)) if most == float("inf") else False
+    if pc.any(pc.or_(is_large, is_tiny)).as_py():
+        raise NotLocal("keys or orders have very large or very small doubles")
+
+
+def _date_text(values: pa.Array) -> pa.Array:
+    _ensure_years(values.cast(pa.int32()), 1)
+    return values.cast(pa.string())
+
+
+def _local_time_text(values: pa.Array) -> pa.Array:
+    """Return times without a zone; at midnight their date, because a column of dates may widen to them."""
+    _ensure_years(values.cast(pa.int64()), _DAY_MICROS)
+    text = pc.utf8_rtrim(pc.utf8_rtrim(values.cast(pa.string()), "0"), ".")
+    return pc.replace_substring_regex(text, " 00:00:00$", "")
+
+
+def _ensure_years(numbers: pa.Array, per_day: int) -> None:
+    bounds = pc.min_max(numbers)
+    low, high = bounds["min"].as_py(), bounds["max"].as_py()
+    if low is not None and not _FIRST_DAY * per_day <= low <= high < (_LAST_DAY + 1) * per_day:
+        raise NotLocal("keys have dates that are not between the years 1 and 9999")
+
+
+def _micros_text(values: pa.Array) -> pa.Array:
+    return values.cast(pa.int64()).cast(pa.string())
+
+
+def _as_it_is(values: pa.Array) -> pa.Array:
+    return values
+
+
+_KINDS: Mapping[DataType, tuple[str, Callable[[pa.Array], pa.Array]]] = {
+    **dict.fromkeys(_INTEGERS, ("n", _plain_text)),
+    **dict.fromkeys(_FLOATING, ("n", _double_text)),
+    STRING: ("s", _as_it_is),
+    BOOLEAN: ("b", _plain_text),
+    DATE: ("d", _date_text),
+    TIMESTAMP_NTZ: ("d", _local_time_text),
+    TIMESTAMP: ("t", _micros_text),
+}
+"""The kind of the values of each type, and how they are written; decimals depend on their digits."""
+
+
+def _order_number(values: pa.Array, data_type: DataType) -> pa.Array:
+    """Return numbers and times as numbers of the type `WIDE`; null for those without a place in the order."""
+    wide = to_arrow(WIDE)
+    if data_type in _FLOATING:
+        return _to_wide(values.cast(pa.float64()))
+    if data_type == DATE:
+        return pc.multiply(values.cast(pa.int32()).cast(pa.int64()), _DAY_MICROS).cast(wide)
+    if not isinstance(data_type, DecimalType):
+        return values.cast(pa.int64()).cast(wide)
+    whole = WIDE.precision - WIDE.scale
+    if data_type.precision - data_type.scale > whole:
+        limit = pa.scalar(10**whole, pa.decimal128(38, 0)).cast(pa.decimal128(38, data_type.scale))
+        values = pc.if_else(pc.less(pc.abs(values), limit), values, pa.scalar(None, values.type))
+    if data_type.scale > WIDE.scale:
+        values = pc.round(values.cast(pa.decimal256(76, data_type.scale)), WIDE.scale, "half_towards_infinity")
+    return values.cast(wide)
+
+
+def values_of_order(orders: pa.Array, data_type: DataType) -> pa.Array | None:
+    """Return orders as values of a type; null for those that it does not hold exactly.
+
+    Args:
+        orders: As `OrderColumns.comparable` returns them.
+
+    Returns:
+        None for a type whose values have no order.
+
+    Raises:
+        NotLocal: the digits of a double depend on the version of Java.
+    """
+    if order_family(data_type) is None:
+        return None
+    if (data_type == STRING) != (orders.type == pa.string()):
+        return pa.nulls(len(orders), to_arrow(data_type))
+    if data_type == STRING:
+        return orders
+    if isinstance(data_type, DecimalType):
+        return _decimals_of(orders, data_type)
+    if data_type in _FLOATING:
+        # Arrow rounds texts as Java does, but not every decimal.
+        values = orders.cast(pa.string()).cast(to_arrow(data_type))
+        _ensure_same_digits(values.cast(pa.float64()), most=_MOST_NUMBER)
+        return pc.if_else(pc.equal(_order_number(values, data_type), orders), values, pa.scalar(None, values.type))
+    unit = _DAY_MICROS if data_type == DATE else 1
+    kind = pa.int32() if data_type == DATE else pa.int64() if data_type not in _INTEGERS else to_arrow(data_type)
+    whole = orders.cast(pa.decimal128(38, 0), safe=False)
+    bound = 2 ** (63 if data_type == DATE else kind.bit_width - 1)
+    low, high = (pa.scalar(Decimal(each), whole.type) for each in (-bound, bound - 1))
+    is_held = pc.and_(pc.greater_equal(whole, low), pc.less_equal(whole, high))
+    is_held = pc.and_(is_held, pc.equal(whole.cast(orders.type), orders))
+    numbers = pc.if_else(is_held, whole, pa.scalar(None, whole.type)).cast(pa.int64())
+    if unit > 1:
+        quotients = pc.divide(numbers, unit)
+        numbers = pc.if_else(pc.equal(pc.multiply(quotients, unit), numbers), quotients, pa.scalar(None, pa.int64()))
+    return numbers.cast(kind).view(to_arrow(data_type))
+
+
+def _decimals_of(orders: pa.Array, data_type: DecimalType) -> pa.Array:
+    digits = data_type.precision - data_type.scale
+    is_held = pc.equal(pc.round(orders, data_type.scale), orders) if data_type.scale < WIDE.scale else orders.is_valid()
+    if digits < WIDE.precision - WIDE.scale:
+        limit = pa.scalar(Decimal(10**digits), orders.type)
+        is_held = pc.and_(is_held, pc.less(pc.abs(orders), limit))
+    return pc.if_else(is_held, orders, pa.scalar(None, orders.type)).cast(to_arrow(data_type))
+
+
+def join_texts(texts: Sequence[pa.Array]) -> pa.Array:
+    """Return the texts of several fields as one, as `widen.changes.key_rules.key_text` does.
+
+    Raises:
+        NotLocal: one has characters that only Spark escapes.
+    """
+    if len(texts) == 1:
+        return texts[0]
+    if any(pc.any(pc.match_substring_regex(text, r"[\x00-\x1f]")).as_py() for text in texts):
+        raise NotLocal("keys have control characters")
+    escaped = [pc.replace_substring(pc.replace_substring(text, "\\", "\\\\"), '"', '\\"') for text in texts]
+    inner = reduce(lambda left, right: pc.binary_join_element_wise(left, right, '","'), escaped)
+    return pc.binary_join_element_wise('["', inner, '"]', "")
+
+
+# Records without a key or an order.
+
+
+@dataclass(frozen=True, slots=True)
+class KeyCondition(RowCondition):
+    """The condition of `widen.changes.key_rules.broken_rule`, for rows of Arrow. Picklable.
+
+    Args:
+        keys: The columns of each field of the key.
+        order: Those of the sequence; None without one.
+        reasons: Why a record without a key, and one without an order, is refused.
+    """
+
+    keys: tuple[KeyColumns, ...]
+    order: OrderColumns | None
+    reasons: tuple[str, str]
+
+    @property
+    def places(self) -> tuple[Path, ...]:
+        """The columns that the condition looks at."""
+        found = tuple(place for each in self.keys for place in each.places)
+        return found if self.order is None else (*found, *self.order.places)
+
+    def find_broken(self, rows: pa.RecordBatch | pa.Table) -> pa.Array:
+        table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
+        masks = [each.find_missing(table) for each in self.keys]
+        return reduce(pc.or_, masks if self.order is None else [*masks, self.order.find_missing(table)])
+
+    def explain(self, row: Mapping[str, Any]) -> str:
+        has_key = all(any(_at(row, place) is not None for place in each.places) for each in self.keys)
+        return self.reasons[has_key]
+
+
+def _at(row: Mapping[str, Any], place: Path) -> Any:
+    value: Any = row
+    for step in place:
+        value = None if value is None else value[step]
+    return value
+
+
+def key_condition(schema: StructType, rules: KeyRules) -> KeyCondition:
+    """Return the condition that records have a key and an order; `ensure_rules_apply` must have raised nothing."""
+    keys = [each for each in map(partial(KeyColumns.of, schema), rules.key) if each is not None]
+    order = None if rules.sequence_by is None else OrderColumns.of(schema, rules.sequence_by)
+    no_order = "" if rules.sequence_by is None else explain_no_order(rules.sequence_by)
+    return KeyCondition(tuple(keys), order, (explain_no_key(rules.key), no_order))

@@ -1,0 +1,769 @@
+"""Rows that change: which record of a key is the newest, and what it does to the row of that key.
+
+A key is compared by kind and value, whatever columns hold it: numbers by value, and a text never equals a number. So a
+row keeps its key if a column widens, or if the field gets another column.
+
+Source: docs/guide/keys.md
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
+
+import msgspec
+
+from widen.changes.overwrite import KEY
+from widen.errors import InvalidOption, KeyRepeated, OptionConflict, OptionMissing, SequenceRepeated
+from widen.evolution.policy import Policy, parse_source, with_history
+from widen.evolution.unify import EXACT_JSON
+from widen.json.envelope import OTHER_POSITION, POSITION, POSITIONS, PREFIX, UNCHANGED
+from widen.json.field_rules import LOADED_AT, SOURCE_FILE, VERSION_FIELDS
+from widen.model.column_path import Path, fold_path, format_path
+from widen.model.types import (
+    BINARY,
+    BOOLEAN,
+    BYTE,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    INTEGER,
+    LONG,
+    SHORT,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    ArrayType,
+    DataType,
+    DecimalType,
+    Field,
+    MapType,
+    StructType,
+    is_same_name,
+    quote_name,
+)
+from widen.schema.source_metadata import role_of, source_key, source_keys
+from widen.spark.errors import translate_spark_errors
+from widen.spark.expression import join_columns
+from widen.spark.spark_types import Column, DataFrame, F, Window
+
+KEY_TEXT = f"{KEY}0"
+"""The key of a row, as one text; see `key_text`."""
+
+PROPERTY = "widen.keys"
+"""Table property: the keys by which the table is written, as JSON; see `KeyRules.to_property`."""
+
+NUMBER, TEXT, IS_DELETE, CONTENT = "__widen_number", "__widen_text", "__widen_delete", "__widen_content"
+_RANK, _RECORDS, _ACTION = "__widen_rank", "__widen_records", "__widen_action"
+_OLD, _DELETED = "__widen_old", "__widen_deleted"
+
+INSERT, UPDATE, DELETE, DELETE_UNKNOWN, LATE = "insert", "update", "delete", "delete_unknown", "late"
+
+
+# The rules, and what a batch did by them.
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRules:
+    """How an ingestion changes rows by key.
+
+    Args:
+        key: The fields that identify a row.
+        sequence_by: The field that tells which of two records of a key is newer; without it, the last batch wins.
+        delete_when: The condition of records that delete the row of their key, in Spark SQL over the fields of the
+            source, or the columns of the table; see `deletes`.
+        keeps_missing: Whether fields that a record lacks keep the values that the row has; else they become null.
+        history: Whether the table keeps every version of a row, with the columns of `VERSION_FIELDS`.
+        has_unchanged: Whether records name the fields that a change has left as they were, in the field
+            `widen.json.envelope.UNCHANGED`: these keep the values that the row has.
+        is_strict: Whether different records of a key with equal sequences refuse a batch. The table does not record it.
+    """
+
+    key: tuple[Path, ...]
+    sequence_by: Path | None = None
+    delete_when: str | None = None
+    keeps_missing: bool = False
+    history: bool = False
+    has_unchanged: bool = False
+    is_strict: bool = False
+
+    def __str__(self) -> str:
+        order = None if self.sequence_by is None else format_path(self.sequence_by)
+        newest = f", the newest by {order}" if order else ", the last batch wins"
+        rows = f"every version by {order} of" if self.history else "one row for"
+        deletes = f", deleted when {self.delete_when}" if self.delete_when else ""
+        missing = ", missing fields are kept" if self.keeps_missing else ""
+        names = ", ".join(map(format_path, self.key))
+        return f"{rows} each {names}{'' if self.history else newest}{deletes}{missing}"
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the newest record of a key is its row, whatever was before it."""
+        return not (self.keeps_missing or self.history)
+
+    def is_same_key(self, other: KeyRules) -> bool:
+        """Tell whether rows have the same keys and the same order."""
+        return (set(self.key), self.sequence_by, self.history) == (set(other.key), other.sequence_by, other.history)
+
+    def spelled_as(self, schema: StructType | None) -> KeyRules:
+        """Return the rules with the fields as the records of a table spell them, whatever case the caller wrote.
+
+        Otherwise a record with a field ``ID`` would begin another key in a table whose records have an ``id``.
+
+        Args:
+            schema: The columns of the table; None if there is none yet.
+        """
+        if schema is None:
+            return self
+        order = None if self.sequence_by is None else _spell(schema, self.sequence_by)
+        return replace(self, key=tuple(_spell(schema, path) for path in self.key), sequence_by=order)
+
+    def spelled_like(self, other: KeyRules) -> KeyRules:
+        """Return the rules with the fields as other rules spell them, which may be in another case."""
+        spelled = {fold_path(path): path for path in (*other.key, *([other.sequence_by] if other.sequence_by else []))}
+        key = tuple(spelled.get(fold_path(path), path) for path in self.key)
+        order = self.sequence_by and spelled.get(fold_path(self.sequence_by), self.sequence_by)
+        return replace(self, key=key, sequence_by=order)
+
+    def deletes(self, schema: StructType) -> str | None:
+        """Return the condition of deletions over the columns of a table; None if nothing deletes.
+
+        The name of a field is not always that of its column: ``_metadata`` and ``op type`` cannot be columns.
+        """
+        if self.delete_when is None:
+            return None
+        return _NAMES.sub(lambda match: _spell_names(match, schema), self.delete_when)
+
+    def to_property(self) -> str:
+        """Return the rules as the table records them."""
+        value = {
+            "key": list(map(format_path, self.key)),
+            "sequenceBy": None if self.sequence_by is None else format_path(self.sequence_by),
+            "deleteWhen": self.delete_when,
+            "missing": "keep" if self.keeps_missing else None,
+            "history": self.history or None,
+            "unchanged": self.has_unchanged or None,
+        }
+        return msgspec.json.encode({name: each for name, each in value.items() if each is not None}).decode()
+
+    @staticmethod
+    def from_property(text: str) -> KeyRules:
+        """Return the rules that a table records.
+
+        Raises:
+            InvalidOption: the property is damaged.
+        """
+        try:
+            value: Any = msgspec.json.decode(text)
+            names = ("sequenceBy", "deleteWhen", "missing", "history")
+            rules = parse_key_rules(value["key"], *map(value.get, names))
+            return replace(rules, has_unchanged=bool(value.get("unchanged")))
+        except (msgspec.DecodeError, KeyError, TypeError, AttributeError) as error:
+            expected = "Must be what an ingestion by key has written; unset the property to ingest without keys."
+            raise InvalidOption(option=PROPERTY, value=text, expected=expected) from error
+
+
+_NAME = r"(?:`(?:[^`]|``)+`|[^\W\d]\w*)"
+_NAMES = re.compile(
+    rf"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|--[^\n]*|/\*.*?\*/|(?P<names>{_NAME}(?:\s*\.\s*{_NAME})*)(?!\s*\()""",
+    re.DOTALL,
+)
+"""Texts and comments of a condition, which stay as they are, and the names of columns; functions are no columns."""
+
+
+def _spell_names(match: re.Match[str], schema: StructType) -> str:
+    if match["names"] is None:
+        return match[0]
+    spelled, level = [], schema.fields
+    for name in re.findall(_NAME, match["names"]):
+        field = _find_field(level, name[1:-1].replace("``", "`") if name[0] == "`" else name)
+        is_same = field is None or is_same_name(field.name, name.strip("`"))
+        spelled.append(name if field is None or is_same else quote_name(field.name))
+        level = field.type.fields if field is not None and isinstance(field.type, StructType) else ()
+    return ".".join(spelled)
+
+
+def _find_field(fields: Sequence[Field], name: str) -> Field | None:
+    """Return the first column of a field of the source, or else the column of a name, in any case."""
+    tests: tuple[Callable[[Field], bool], ...] = (
+        lambda each: source_key(each) == name,
+        lambda each: name in source_keys(each),
+        lambda each: is_same_name(each.name, name),
+        lambda each: any(is_same_name(key, name) for key in source_keys(each)),
+    )
+    return next((each for test in tests for each in fields if test(each)), None)
+
+
+def parse_key_rules(
+    key: Sequence[str],
+    sequence_by: str | None = None,
+    delete_when: str | None = None,
+    missing: str | None = None,
+    history: bool | None = None,
+) -> KeyRules:
+    """Return the rules from the words of a caller.
+
+    Raises:
+        InvalidOption: one of them cannot be used.
+    """
+    if isinstance(key, str) or not key:
+        raise InvalidOption(option="key", value=key, expected="Must be a list of at least one field.")
+    paths = tuple(parse_source("key", each) for each in key)
+    if len(set(paths)) < len(paths):
+        raise InvalidOption(option="key", value=list(key), expected="Must name each field once.")
+    if delete_when is not None and not delete_when.strip():
+        raise InvalidOption(option="delete_when", value=delete_when, expected="Must be a condition in Spark SQL.")
+    sequence = None if sequence_by is None else parse_source("sequence_by", sequence_by)
+    if sequence in paths:
+        raise InvalidOption(option="sequence_by", value=sequence_by, expected="Must not be one of the keys.")
+    if missing not in (None, "null", "keep"):
+        raise InvalidOption(option="missing", value=missing, expected="Must be null or keep.")
+    if history and sequence is None:
+        expected = "Needs sequence_by, which says from when to when a version is valid."
+        raise InvalidOption(option="history", value=True, expected=expected)
+    if history and missing == "keep":
+        expected = "With a history, every version must be a whole row."
+        raise OptionConflict(option="history", other_option="missing='keep'", expected=expected)
+    return KeyRules(paths, sequence, delete_when, missing == "keep", bool(history))
+
+
+def match_recorded_keys(
+    rules: KeyRules | None, recorded: KeyRules | None, schema: StructType | None, *, in_any_case: bool = False
+) -> KeyRules | None:
+    """Return the rules of an ingestion with the spelling of its table; see `KeyRules.spelled_as`.
+
+    Args:
+        recorded: The rules that the table records.
+        in_any_case: Whether names that differ in case only mean one field.
+
+    Raises:
+        OptionMissing: the ingestion has none, but the table records some.
+        InvalidOption: it has other keys, or another order.
+    """
+    rules = None if rules is None else rules.spelled_as(schema)
+    if recorded is None:
+        return rules
+    recorded = recorded.spelled_as(schema)
+    rules = rules.spelled_like(recorded) if rules is not None and in_any_case else rules
+    if rules is None:
+        expected = f"The table has {recorded}: name its keys, or unset the property {PROPERTY} to only add rows."
+        raise OptionMissing(option="key", expected=expected)
+    if not rules.is_same_key(recorded):
+        expected = f"The table has {recorded}. Unset the property {PROPERTY} first, if its rows fit other keys."
+        raise InvalidOption(option="key", value=str(rules), expected=expected)
+    return replace(rules, has_unchanged=rules.has_unchanged or recorded.has_unchanged)
+
+
+def unchanged_column(schema: StructType, rules: KeyRules) -> Field | None:
+    """Return the column with the names of the fields that keep their values; None if there is none."""
+    if not rules.has_unchanged:
+        return None
+    wanted = ArrayType(STRING)
+    found = (each for each in schema if source_key(each) == UNCHANGED and str(each.type) == str(wanted))
+    return next(found, None)
+
+
+def policy_of_keys(policy: Policy, rules: KeyRules | None) -> Policy:
+    """Return the policy of an ingestion by key: with history, records have the fields of a version."""
+    if rules is None or not rules.history or rules.sequence_by is None:
+        return policy
+    return with_history(policy, rules.sequence_by)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyCounts:
+    """What the records of a batch did to the rows of their keys. The sum is the number of records.
+
+    Args:
+        inserted: Rows of keys that the table did not have.
+        updated: Rows that a newer record replaced.
+        deleted: Rows that were deleted.
+        unknown_deletes: Deletions of keys that the table does not have.
+        late: Records that change nothing: the batch or the table has a newer one of their key, or the same one.
+        merged: Partial records that are part of a row with a newer one of the same batch.
+    """
+
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    unknown_deletes: int = 0
+    late: int = 0
+    merged: int = 0
+
+    def __str__(self) -> str:
+        noun = "deletion of an unknown key" if self.unknown_deletes == 1 else "deletions of unknown keys"
+        unknown = f", {self.unknown_deletes} {noun}" if self.unknown_deletes else ""
+        merged = f", {self.merged} merged" if self.merged else ""
+        changed = f"{self.inserted} inserted, {self.updated} updated, {self.deleted} deleted"
+        return f"{changed}, {self.late} late{merged}{unknown}"
+
+    def to_value(self) -> dict[str, int]:
+        """Return the counts as a JSON object."""
+        return {
+            "inserted": self.inserted,
+            "updated": self.updated,
+            "deleted": self.deleted,
+            "unknownDeletes": self.unknown_deletes,
+            "late": self.late,
+            **({"merged": self.merged} if self.merged else {}),
+        }
+
+
+# Keys and sequences as values that do not depend on which column holds them.
+
+
+def find_columns(schema: StructType, path: Path) -> list[tuple[Column, DataType, Path]]:
+    """Return the columns that hold values of a field, with their types and their places, the first one first."""
+    return [(_column_at(place), data_type, place) for data_type, place in find_places(schema, path)]
+
+
+def _column_at(place: Path) -> Column:
+    return reduce(lambda above, name: above.getField(name), place[1:], F.col(quote_name(place[0])))
+
+
+def find_places(schema: StructType, path: Path) -> list[tuple[DataType, Path]]:
+    """Return the types and places of the columns that hold values of a field, the first one first."""
+    return list(_find(schema, path, ()))
+
+
+def _find(schema: StructType, path: Path, place: Path) -> Iterator[tuple[DataType, Path]]:
+    for field in _named(schema, path[0]):
+        if len(path) == 1:
+            yield field.type, (*place, field.name)
+        elif isinstance(field.type, StructType):
+            yield from _find(field.type, path[1:], (*place, field.name))
+
+
+def _named(schema: StructType, key: str) -> list[Field]:
+    """Return the columns of a field; another name or another case counts only where no field has this one."""
+    exact = [field for field in schema if source_key(field) == key]
+    exact = exact or [field for field in schema if key in source_keys(field)]
+    return exact or [field for field in schema if any(is_same_name(name, key) for name in source_keys(field))]
+
+
+def _spell(schema: StructType, path: Path) -> Path:
+    """Return a path with the names of the fields that the columns hold; names without a column stay."""
+    found = _named(schema, path[0])
+    inner = next((field.type for field in found if isinstance(field.type, StructType)), StructType())
+    return (source_key(found[0]), *(path[1:] and _spell(inner, path[1:]))) if found else path
+
+
+_INTEGERS = frozenset({BYTE, SHORT, INTEGER, LONG})
+_SCALE = 18
+_WIDE = f"decimal(38,{_SCALE})"
+
+
+_KEY_TYPES = _INTEGERS | {FLOAT, DOUBLE, STRING, BOOLEAN, BINARY, DATE, TIMESTAMP_NTZ, TIMESTAMP}
+
+
+def is_key_type(data_type: DataType) -> bool:
+    """Return whether values of a type can be keys; see `_scalar_text`."""
+    return data_type in _KEY_TYPES or isinstance(data_type, DecimalType)
+
+
+def _scalar_text(column: Column, data_type: DataType) -> Column | None:
+    """Return a value as a text with its kind before it; None for types that cannot be keys."""
+    if data_type in _INTEGERS:
+        return F.concat(F.lit("n:"), column.cast("string"))
+    if data_type in (FLOAT, DOUBLE):
+        # A decimal column may hold the same number; very large and very small ones only doubles hold.
+        double = column.cast("double")
+        decimal = _try_decimal(double)
+        is_exact = decimal.cast("double") == double
+        return F.concat(F.lit("n:"), F.when(is_exact, _plain(decimal, _SCALE)).otherwise(double.cast("string")))
+    if isinstance(data_type, DecimalType):
+        return F.concat(F.lit("n:"), _plain(column, data_type.scale))
+    if data_type == STRING:
+        return F.concat(F.lit("s:"), column)
+    if data_type == BOOLEAN:
+        return F.concat(F.lit("b:"), column.cast("string"))
+    if data_type == BINARY:
+        return F.concat(F.lit("x:"), F.hex(column))
+    if data_type in (DATE, TIMESTAMP_NTZ):
+        # A date column may widen to timestamps without a time zone; midnight is then the same value.
+        return F.concat(F.lit("d:"), F.regexp_replace(column.cast("string"), " 00:00:00$", ""))
+    if data_type == TIMESTAMP:
+        return F.concat(F.lit("t:"), F.unix_micros(column).cast("string"))
+    return None
+
+
+def _try_decimal(double: Column) -> Column:
+    """Return a double as a decimal with the digits that it is written with; null if it has none of this size."""
+    return F.when(F.abs(double) < 1e19, double.cast("string").try_cast(_WIDE))
+
+
+def _plain(decimal: Column, scale: int) -> Column:
+    """Return a decimal as a text without an exponent and without zeros at its end."""
+    text = decimal.cast("string")
+    # Without the rules of ANSI, small numbers have an exponent. Only they are formatted, which takes longer.
+    text = F.when(text.contains("E"), F.replace(F.format_number(decimal, scale), F.lit(","))).otherwise(text)
+    text = F.when(text.contains("."), F.regexp_replace(text, r"\.?0+$", "")).otherwise(text)
+    # Compared with a decimal, the smallest ones would be rounded to zero.
+    return F.when(decimal.cast("double") == 0, "0").otherwise(text)
+
+
+def key_text(schema: StructType, rules: KeyRules) -> Column | None:
+    """Return the key of a row as one text, null if one of its fields has no scalar value.
+
+    Args:
+        schema: The columns of the rows.
+
+    Returns:
+        None if the rows have no column for a field.
+    """
+    texts = []
+    for path in rules.key:
+        columns = find_columns(schema, path)
+        # A column of texts also has the text of every value that other columns hold, so it comes last.
+        columns.sort(key=lambda each: each[1] == STRING)
+        scalars = [text for column, data_type, _ in columns if (text := _scalar_text(column, data_type)) is not None]
+        if not scalars:
+            return None
+        texts.append(F.coalesce(*scalars))
+    if len(texts) == 1:
+        return texts[0]
+    any_null = join_columns(lambda one, two: one | two, [text.isNull() for text in texts])
+    # Escaped, so that two keys with the separator in their texts stay apart.
+    return F.when(~any_null, F.to_json(F.array(*texts)))
+
+
+def bound_columns(old: StructType, new: StructType, rules: KeyRules) -> list[tuple[Field, str]]:
+    """Return the columns of a table by whose minimum and maximum files without a key are left out.
+
+    Args:
+        old: The columns of the table.
+        new: Those of the rows of the batch.
+
+    Returns:
+        Each as a field of the table, with its name in the batch.
+    """
+    found = []
+    for path in rules.key:
+        places = [place for _, place in find_places(new, path)]
+        if len(places) == 1 and len(places[0]) == 1:
+            name = places[0][0]
+            field = old.find(name)
+            if field is not None and len(find_places(old, path)) == 1:
+                found.append((field, name))
+    return found
+
+
+def sequence(schema: StructType, rules: KeyRules) -> tuple[Column, Column]:
+    """Return the order of a row as a number, or as a text; both null if it has none.
+
+    Numbers and times are ordered by value, texts by their bytes; `find_order` says which it is.
+    """
+    nothing = F.lit(None).cast(_WIDE), F.lit(None).cast("string")
+    if rules.sequence_by is None:
+        return nothing
+    family, places = find_order(schema, rules.sequence_by)
+    same = [(_column_at(place), data_type) for data_type, place in places if order_family(data_type) == family]
+    if family == "text":
+        others = [_column_at(place).isNull() for place in beside_texts(places)]
+        return nothing[0], F.when(join_columns(lambda one, two: one & two, others), same[0][0]) if others else same[0][
+            0
+        ]
+    if family is None:
+        return nothing
+    return F.coalesce(*(order_number(column, data_type) for column, data_type in same)), nothing[1]
+
+
+def find_order(schema: StructType, path: Path) -> tuple[str | None, list[tuple[DataType, Path]]]:
+    """Return whether a field is ordered as numbers, times or texts, and the types and places of its columns.
+
+    The first column decides. If that has lists or objects, which are only in a first batch with records that go to the
+    quarantine, the others decide as they will without those.
+    """
+    places = find_places(schema, path)
+    families = [order_family(data_type) for data_type, _ in places]
+    widest = (families[:1], ["text"], ["number"], ["time"])
+    return next((family for each in widest for family in each if family in families and family), None), places
+
+
+def beside_texts(places: Iterable[tuple[DataType, Path]]) -> list[Path]:
+    """Return the places of the columns of scalars that are no texts.
+
+    A column of texts also has the text of their values, which have no place in its order.
+    """
+    nested = (ArrayType, MapType, StructType)
+    return [place for each, place in places if order_family(each) != "text" and not isinstance(each, nested)]
+
+
+def order_family(data_type: DataType) -> str | None:
+    """Return whether values of a type are ordered as numbers, times or texts; None for other types."""
+    if data_type in _INTEGERS or data_type in (FLOAT, DOUBLE) or isinstance(data_type, DecimalType):
+        return "number"
+    if data_type in (DATE, TIMESTAMP, TIMESTAMP_NTZ):
+        return "time"
+    return "text" if data_type == STRING else None
+
+
+def order_number(column: Column, data_type: DataType) -> Column:
+    """Return a number or a time as what orders it."""
+    if data_type in (FLOAT, DOUBLE):
+        return _try_decimal(column.cast("double"))
+    if data_type == DATE:
+        return (F.unix_date(column).cast("bigint") * 86_400_000_000).cast(_WIDE)
+    if data_type == TIMESTAMP:
+        return F.unix_micros(column).cast(_WIDE)
+    if data_type == TIMESTAMP_NTZ:
+        epoch = F.expr("TIMESTAMP_NTZ '1970-01-01 00:00:00'")
+        return F.timestamp_diff("MICROSECOND", epoch, column).cast(_WIDE)
+    return column.try_cast(_WIDE)
+
+
+def broken_rule(schema: StructType, rules: KeyRules) -> Column | None:
+    """Return why the ingestion cannot place a record; null if it can.
+
+    Returns:
+        None if the rows have no column for a key yet.
+    """
+    text = key_text(schema, rules)
+    if text is None:
+        return None
+    reason = F.when(text.isNull(), explain_no_key(rules.key))
+    if rules.sequence_by is None:
+        return reason
+    number, words = sequence(schema, rules)
+    return reason.when(number.isNull() & words.isNull(), explain_no_order(rules.sequence_by))
+
+
+def explain_no_key(key: Iterable[Path]) -> str:
+    """Return why a record without a key is refused."""
+    return f"the key {', '.join(map(format_path, key))} is missing, null or not a scalar"
+
+
+def explain_no_order(path: Path) -> str:
+    """Return why a record without an order is refused."""
+    if path == (POSITION,):
+        return f"the event has no position: the fields of its source that order it are missing or null. {_NAME_ORDER}"
+    return f"{format_path(path)} has no value that tells which record is newer"
+
+
+def explain_no_position(schema: StructType) -> str:
+    """Return why no event of a batch has a position, from the columns that it leads to."""
+    types = [data_type for data_type, _ in find_places(schema, (PREFIX + "source",))]
+    if not types:
+        return "The events have no field source, which says where in its log a change is, and no ts_ms."
+    fields = next((each for each in types if isinstance(each, StructType)), None)
+    if fields is None:
+        return f"The field source of the events must be an object, but it is {types[0].sql}."
+    known = {name for each in (*POSITIONS.values(), OTHER_POSITION) for part in each.parts for name in part}
+    found = [f"{field.name} {field.type.sql}" for field in fields if source_key(field) in {*known, "connector"}]
+    has = f"has only {', '.join(found)}" if found else "has no such field"
+    wanted = ", ".join(f"{each.parts[0][-1]} of {name}" for name, each in POSITIONS.items())
+    return f"No event has the field of source that orders it ({wanted}, ts_ms of others): source {has}."
+
+
+_NAME_ORDER = (
+    "Name a field of the records that says which one is newer, such as the time of the event: sequence_by='_ts_ms' "
+    "(--sequence-by _ts_ms)."
+)
+
+
+def ensure_rules_apply(schema: StructType, rules: KeyRules) -> None:
+    """Check that the rows have the fields of the rules.
+
+    Raises:
+        InvalidOption: neither the table nor the batch has a key or the sequence with scalar values.
+        OptionMissing: no event of an envelope has a position.
+    """
+    expected = "Neither the table nor the batch has scalar values in this field."
+    if all(role_of(field) is not None for field in schema):
+        expected = "No text of the batch is a record. Check its format, and the fields of its envelope if it has one."
+    for path in rules.key:
+        if not any(is_key_type(data_type) for data_type, _ in find_places(schema, path)):
+            if "," in path[0]:
+                each = [name.strip() for name in path[0].split(",")]
+                expected += (
+                    f" Name each field of a key on its own: {' '.join(f'--key {name}' for name in each)}, key={each}."
+                )
+            raise InvalidOption(option="key", value=format_path(path), expected=expected)
+    if rules.sequence_by is not None:
+        family, places = find_order(schema, rules.sequence_by)
+        if family is not None:
+            return
+        if rules.sequence_by == (POSITION,):
+            raise OptionMissing(option="sequence_by", expected=f"{explain_no_position(schema)} {_NAME_ORDER}")
+        if places:
+            expected = f"Must be a number, a time or a string; the first column of the field is {places[0][0].sql}."
+        raise InvalidOption(option="sequence_by", value=format_path(rules.sequence_by), expected=expected)
+
+
+# What each key of a batch becomes.
+
+
+def with_order(rows: DataFrame, schema: StructType, rules: KeyRules) -> DataFrame:
+    """Return rows with their key, their order, whether they delete, and their content as a text.
+
+    The content breaks ties, so that the newest record does not depend on the order of files and tasks. The caller has
+    checked that the condition of deletions is deterministic.
+    """
+    text = key_text(schema, rules)
+    assert text is not None
+    number, words = sequence(schema, rules)
+    is_delete, condition = F.lit(False), rules.deletes(schema)
+    if condition is not None:
+        is_delete = F.coalesce(F.expr(condition).cast("boolean"), F.lit(False))
+    return rows.select(
+        "*",
+        text.alias(KEY_TEXT),
+        number.alias(NUMBER),
+        words.alias(TEXT),
+        is_delete.alias(IS_DELETE),
+        _content(schema).alias(CONTENT),
+    )
+
+
+def content_fields(schema: StructType) -> tuple[Field, ...]:
+    """Return the columns that are not about where and when a row was loaded, and when it was valid."""
+    others = (SOURCE_FILE, LOADED_AT, *VERSION_FIELDS)
+    return tuple(field for field in schema if not source_key(field).startswith(others))
+
+
+def _content(schema: StructType) -> Column:
+    """Return the values of a row as one text."""
+    names = sorted(field.name for field in content_fields(schema))
+    # Without nulls, so that a row stays the same if the table gets another column.
+    options = {**EXACT_JSON, "ignoreNullFields": "true"}
+    return F.to_json(F.struct(*(F.col(quote_name(name)) for name in names)), options)
+
+
+_ORDER = (NUMBER, TEXT, IS_DELETE, CONTENT)
+
+
+def newest_by_key(rows: DataFrame) -> DataFrame:
+    """Return the newest of the records of each key, with the number of its records.
+
+    Args:
+        rows: As `with_order` returns them.
+    """
+    by_key = Window.partitionBy(KEY_TEXT)
+    newest = by_key.orderBy(*(F.col(name).desc_nulls_last() for name in _ORDER))
+    ranked = rows.withColumns({_RANK: F.row_number().over(newest), _RECORDS: F.count(F.lit(1)).over(by_key)})
+    return ranked.where(F.col(_RANK) == 1).drop(_RANK)
+
+
+def ensure_one_record(rows: DataFrame) -> None:
+    """Check that a batch without a sequence has no two different records of a key.
+
+    Raises:
+        KeyRepeated: it has.
+    """
+    record = F.struct(IS_DELETE, CONTENT)
+    repeated = rows.groupBy(KEY_TEXT).agg(F.min(record).alias("first"), F.max(record).alias("last"))
+    with translate_spark_errors():
+        count = repeated.where(F.col("first") != F.col("last")).count()
+    if count:
+        raise KeyRepeated(count=count)
+
+
+def ensure_no_equal_sequences(
+    rows: DataFrame, old: DataFrame | None, deleted: DataFrame | None, rules: KeyRules
+) -> None:
+    """Check that no result of a batch depends on which of two different records with one sequence wins.
+
+    That is the newest record of a key; of versions and of partial records it is every one. A row that is made from
+    partial records is none of them, so only their batch is compared.
+
+    Args:
+        rows: The records of the batch, as `with_order` returns them.
+        old: The rows of the table that may have one of the keys, likewise.
+        deleted: The keys that were deleted, with their order.
+
+    Raises:
+        SequenceRepeated: it does.
+    """
+    order = F.struct(NUMBER, TEXT).alias("order")
+    # All deletions are the same, whatever else their records say.
+    record = F.struct(IS_DELETE, F.when(~F.col(IS_DELETE), F.col(CONTENT)).alias(CONTENT)).alias("record")
+    events = [rows.select(KEY_TEXT, order, record, F.lit(True).alias("is_new"))]
+    if old is not None and not rules.keeps_missing:
+        is_delete = F.lit(False).alias(IS_DELETE)
+        events.append(old.select(KEY_TEXT, order, F.struct(is_delete, CONTENT), F.lit(False)))
+    if deleted is not None:
+        deletion = F.struct(F.lit(True).alias(IS_DELETE), F.lit(None).cast("string").alias(CONTENT))
+        events.append(deleted.select(KEY_TEXT, order, deletion, F.lit(False)))
+    first, last, is_new = F.min("record").alias("first"), F.max("record").alias("last"), F.max("is_new").alias("is_new")
+    moments = reduce(DataFrame.unionAll, events).groupBy(KEY_TEXT, "order").agg(first, last, is_new)
+    is_tie = (F.col("is_new") & ~F.col("first").eqNullSafe(F.col("last"))).alias("is_tie")
+    ties = moments.select(KEY_TEXT, "order", is_tie)
+    by_key = ties.groupBy(KEY_TEXT).agg(
+        (F.max_by("is_tie", "order") if rules.is_plain else F.max("is_tie")).alias("tie")
+    )
+    with translate_spark_errors():
+        count = by_key.where("tie").count()
+    if count:
+        assert rules.sequence_by is not None
+        raise SequenceRepeated(count=count, sequence_by=format_path(rules.sequence_by))
+
+
+def decide(newest: DataFrame, old: DataFrame | None, deleted: DataFrame | None, rules: KeyRules) -> DataFrame:
+    """Return what the newest record of each key does, with its order.
+
+    Args:
+        newest: As `newest_by_key` returns them.
+        old: The rows of the table that may have one of the keys, as `with_order` returns them.
+        deleted: The keys that were deleted, with their order; see `widen.changes.deleted_keys`.
+    """
+    nothing = F.lit(None)
+    decided = newest.select(KEY_TEXT, *_ORDER, _RECORDS)
+    if old is None:
+        decided = decided.withColumn(_OLD, nothing)
+    else:
+        # An older table may have several rows of a key; all of them are replaced.
+        row = F.max(F.struct(NUMBER, TEXT, F.lit(False).alias(IS_DELETE), CONTENT)).alias(_OLD)
+        decided = decided.join(old.groupBy(KEY_TEXT).agg(row), KEY_TEXT, "left")
+    if deleted is None:
+        decided = decided.withColumn(_DELETED, nothing)
+    else:
+        decided = decided.join(deleted.select(KEY_TEXT, F.struct(NUMBER, TEXT).alias(_DELETED)), KEY_TEXT, "left")
+    is_known = F.col(_OLD).isNotNull()
+    late: list[Column] = []
+    if old is not None:
+        new_order = F.struct(*_ORDER)
+        is_late = new_order <= F.col(_OLD) if rules.sequence_by else _is_same(F.col(_OLD))
+        late.append(is_known & is_late)
+    if deleted is not None:
+        late.append(F.col(_DELETED).isNotNull() & (F.struct(NUMBER, TEXT) <= F.col(_DELETED)))
+    action = F.when(join_columns(lambda one, two: one | two, late), LATE) if late else None
+    is_delete = F.col(IS_DELETE)
+    for condition, value in (
+        (is_known & is_delete, DELETE),
+        (is_known, UPDATE),
+        (is_delete, DELETE_UNKNOWN),
+    ):
+        action = F.when(condition, value) if action is None else action.when(condition, value)
+    assert action is not None
+    return decided.select(KEY_TEXT, NUMBER, TEXT, _RECORDS, action.otherwise(INSERT).alias(_ACTION))
+
+
+def _is_same(old: Column) -> Column:
+    return ~F.col(IS_DELETE) & (F.col(CONTENT) == old.getField(CONTENT))
+
+
+def count_actions(decided: DataFrame) -> tuple[KeyCounts, int]:
+    """Return what a batch does, and the number of its records.
+
+    Args:
+        decided: As `decide` returns it.
+    """
+    with translate_spark_errors():
+        rows = decided.groupBy(_ACTION).agg(F.count(F.lit(1)), F.sum(_RECORDS)).collect()
+    keys: Mapping[str, int] = {action: count for action, count, _ in rows}
+    records = sum(count for _, _, count in rows)
+    inserted, updated, deleted, unknown = (keys.get(action, 0) for action in (INSERT, UPDATE, DELETE, DELETE_UNKNOWN))
+    return KeyCounts(inserted, updated, deleted, unknown, records - inserted - updated - deleted - unknown), records
+
+
+def with_action(decided: DataFrame, *actions: str) -> DataFrame:
+    """Return the keys that have one of some actions."""
+    return decided.where(F.col(_ACTION).isin(*actions))
+
+
+def rows_of_keys(rows: DataFrame, keys: DataFrame, names: Sequence[str]) -> DataFrame:
+    """Return the columns of the rows that have some keys."""
+    return rows.join(keys.select(KEY_TEXT), KEY_TEXT, "left_semi").select(*map(quote_name, names))

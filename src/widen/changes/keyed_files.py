@@ -1,0 +1,241 @@
+"""The rows of a table that a batch by key is for, as this process finds, reads and compares them.
+
+Delta and Iceberg tables differ in how their files are found and read, which is a `KeyedTable`.
+
+Source: docs/guide/keys.md
+"""
+
+from __future__ import annotations
+
+import operator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol as Interface
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyroaring import BitMap64
+
+from widen.changes.key_rules import content_fields
+from widen.errors import InvalidOption
+from widen.files.reader import LocalScan, NotLocal, record_texts
+from widen.frames.parquet_writer import find_obstacle
+from widen.frames.scan import location_key, select_files
+from widen.log.file_list import filter_files, to_adds
+from widen.log.snapshot import Snapshot
+from widen.model.types import StructType
+from widen.proof.column_digests import hash_values
+from widen.protocol.actions import Add
+from widen.protocol.column_mapping import ID
+from widen.protocol.data_skipping import Predicate
+
+
+class FileScan(Interface):
+    """How this process reads columns of the files of a table. Picklable."""
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """The columns of the rows.
+
+        Raises:
+            InvalidOption: Arrow does not have a type.
+        """
+
+    def read_located(self, add: Add) -> Iterator[tuple[pa.Array, pa.Table]]:
+        """Yield the rows of a file with their positions, some at a time, without the deleted ones.
+
+        Raises:
+            NotLocal: only Spark can read the file exactly.
+            CorruptFile: the file cannot be read.
+        """
+
+
+class KeyedTable(Interface):
+    """The version of a table that a batch by key is for."""
+
+    @property
+    def schema(self) -> StructType:
+        """The columns after the batch."""
+
+    @property
+    def old_schema(self) -> StructType | None:
+        """The columns before it; None if the table does not exist yet."""
+
+    @property
+    def can_write_rows(self) -> bool:
+        """Whether rows that are made of several records are written with Arrow."""
+
+    def scan(self, columns: StructType) -> FileScan:
+        """Return how some of the columns are read.
+
+        Raises:
+            NotLocal: only Spark can read the table exactly.
+        """
+
+    def find_files(self, searched: Predicate) -> Sequence[Add]:
+        """Return the files of the version that may have some rows.
+
+        Raises:
+            NotLocal: only Spark can read one of them exactly.
+        """
+
+    def key_of(self, add: Add) -> str:
+        """Return by what the result names a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaFiles(KeyedTable):
+    """A Delta table.
+
+    Args:
+        view: The version, with the columns after the batch.
+        snapshot: The version; None if the table does not exist yet.
+    """
+
+    view: Snapshot
+    snapshot: Snapshot | None
+
+    @property
+    def schema(self) -> StructType:
+        return self.view.schema
+
+    @property
+    def old_schema(self) -> StructType | None:
+        return None if self.snapshot is None else self.snapshot.schema
+
+    @property
+    def can_write_rows(self) -> bool:
+        return not find_obstacle(self.view.configuration)
+
+    def scan(self, columns: StructType) -> LocalScan:
+        view, mode = self.view, self.view.configuration.mapping
+        if mode == ID:
+            raise NotLocal("columns are found by field id")
+        return LocalScan(view.store, columns, mode, dict(zip(view.partition_columns, view.partition_keys, strict=True)))
+
+    def find_files(self, searched: Predicate) -> Sequence[Add]:
+        if self.snapshot is None:
+            return []
+        return to_adds(filter_files(self.snapshot.files(), select_files(self.snapshot, searched)))
+
+    def key_of(self, add: Add) -> str:
+        return location_key(self.view.store.uri(add.path))
+
+
+@dataclass(frozen=True, slots=True)
+class NewRows:
+    """Rows that a batch leads to beside its own records.
+
+    Args:
+        count: Their number.
+        read: Yields them some at a time, in the columns of the table. May raise `NotLocal`.
+    """
+
+    count: int
+    read: Callable[[], Iterator[pa.Table]]
+
+    @staticmethod
+    def of(rows: pa.Table) -> NewRows:
+        """Return rows that this process holds."""
+        return NewRows(len(rows), lambda: iter([rows]))
+
+
+# Records of a batch and rows of a table in full, and which are the same.
+
+
+LOCAL_BYTES = 512 * 2**20
+"""The size of the files up to which this process reads them; above it tasks do."""
+
+_ENCODED_ROWS = 65_536
+
+_MOST_TIES = 50_000
+"""The number of records with one sequence up to which this process writes them as texts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Records of some files, each by the number of its file and its position there."""
+
+    adds: Sequence[Add]
+    file: pa.Array
+    position: pa.Array
+
+    def read(self, scan: FileScan) -> pa.Table:
+        """Return the records, in the order of the places.
+
+        Raises:
+            NotLocal: they are in too many files, or only Spark can read a file exactly.
+            InvalidOption: Arrow does not have a type.
+        """
+        numbers = pc.unique(self.file).to_pylist()
+        if sum(self.adds[number].size for number in numbers) > LOCAL_BYTES:
+            raise NotLocal("the records are in many files")
+        parts, order = [scan.arrow_schema.empty_table()], [pa.array([], pa.uint64())]
+        for number in numbers:
+            is_here = pc.equal(self.file, number)
+            wanted, places = self.position.filter(is_here).cast(pa.uint64()), pc.indices_nonzero(is_here)
+            for positions, rows in scan.read_located(self.adds[number]):
+                at = pc.index_in(wanted, value_set=positions)
+                parts.append(rows.take(at.drop_null()))
+                order.append(places.filter(at.is_valid()))
+        return pa.concat_tables(parts).take(pc.sort_indices(pa.concat_arrays(order))).combine_chunks()
+
+
+def are_same(one: pa.Table, other: pa.Table) -> bool:
+    """Return whether rows surely have the same values, each one those of the other in its place."""
+    return len(one) == len(other) and all(map(operator.eq, _encode(one), _encode(other)))
+
+
+def _encode(rows: pa.Table) -> Iterator[bytes]:
+    """Yield rows as bytes. Unlike a comparison of values, they tell a zero from one with a sign."""
+    for batch in rows.combine_chunks().to_batches(_ENCODED_ROWS):
+        yield batch.serialize().to_pybytes()
+
+
+def content_texts(places: Places, scan: FileScan, schema: StructType) -> pa.Array | None:
+    """Return records as texts whose order decides, as `widen.changes.key_rules.with_order` does.
+
+    Args:
+        scan: Of the columns by which records differ.
+        schema: The columns of the table.
+
+    Returns:
+        None if there are many.
+
+    Raises:
+        NotLocal: only Spark writes a value so.
+    """
+    if len(places.position) > _MOST_TIES:
+        return None
+    fields = StructType(tuple(sorted(content_fields(schema), key=lambda field: field.name)))
+    try:
+        texts = record_texts(fields, places.read(scan).select(fields.names))
+    except InvalidOption:  # a type that Arrow does not have
+        return None
+    if any("\\u00" in text for text in texts):
+        raise NotLocal("Spark escapes control characters in another case")
+    # Spark compares the bytes of strings.
+    return pa.array([text.encode() for text in texts], pa.binary())
+
+
+def hash_rows(rows: pa.Table) -> pa.Array:
+    """Return a number for each row, equal for equal rows; a zero differs from one with a sign."""
+    hashes = [hash_values(batch.to_struct_array()) for batch in rows.to_batches()]
+    return pa.concat_arrays(hashes) if hashes else pa.array([], pa.uint64())
+
+
+def count_true(flags: pa.Array) -> int:
+    """Return how many flags are true."""
+    return int(pc.sum(flags).as_py() or 0)
+
+
+def positions_by_file(
+    file: pa.Array, position: pa.Array, chosen: pa.Array, names: Sequence[str]
+) -> dict[str, BitMap64]:
+    """Return the positions of the chosen rows by the key of their file."""
+    bitmaps: defaultdict[str, BitMap64] = defaultdict(BitMap64)
+    file, position = file.filter(chosen), position.filter(chosen)
+    for number in pc.unique(file).to_pylist():
+        bitmaps[names[number]] = BitMap64(position.filter(pc.equal(file, number)).to_pylist())
+    return dict(bitmaps)

@@ -1,0 +1,702 @@
+"""Rewriting and compaction: the rows of files are written to new files, and nothing else changes.
+
+Rewritten files have the current types, and compacted ones a good size. Deleted rows are dropped, partition values keep
+their texts, and rows keep their row ids if the table tracks them.
+
+Source: PROTOCOL.md#add-file-and-remove-file (dataChange is false), #writer-requirements-for-row-tracking
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from functools import partial
+from math import ceil
+from typing import TypeAlias
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from widen.changes.change_context import count_written_rows
+from widen.errors import ConcurrentDeleteDelete, InternalError, InvalidOption
+from widen.files.deleted_rows import FILE, ROW
+from widen.files.footers import OldFile, find_old_files, read_footers
+from widen.files.predicates import files_in_partitions
+from widen.frames.parquet_writer import write_parquet
+from widen.frames.scan import read_snapshot, read_with_locations, with_row_tracking
+from widen.log.commit import Committed, Conflicted, Outcome, StagedFiles, after_commit, commit
+from widen.log.commit_files import current_ms
+from widen.log.commit_outcome import discard
+from widen.log.file_list import file_key, file_keys, to_adds, to_remove
+from widen.log.log_store import LogStore
+from widen.log.snapshot import Snapshot, open_snapshot
+from widen.model.column_path import map_fields, parse_path, resolve
+from widen.model.schema_json import to_identifier, to_json
+from widen.model.types import STRING, AtomicType, DecimalType, Field, StructType
+from widen.protocol import iceberg_compat
+from widen.protocol.actions import Action, Add, Metadata, Remove
+from widen.protocol.column_mapping import TrackingColumns, without_mapping
+from widen.protocol.column_metadata import ROLE, SOURCE
+from widen.protocol.file_statistics import HIDDEN_FIELDS, INDEXED_COLUMNS, NO_STATS, FileStatistics, indexed_leaves
+from widen.protocol.table_configuration import TableConfiguration, tracking_columns
+from widen.protocol.table_features import ensure_writable, is_supported
+from widen.protocol.table_properties import TARGET_BYTES
+from widen.protocol.type_widening import TYPE_CHANGES, ensure_changes_readable, strip_type_changes
+from widen.schema.table_state import check_constraints
+from widen.spark.expression import Expression, expression_text
+from widen.spark.spark_types import DataFrame, F, SparkSession, as_nullable
+
+REWRITE = "REORG"
+PARAMETERS: Mapping[str, object] = {"predicate": [], "applyPurge": True}
+"""The operation and the parameters of a rewrite in the history.
+
+Source: Delta Spark's REORG
+"""
+
+_KEPT_KEYS = ("delta.columnMapping.", TYPE_CHANGES, SOURCE, ROLE)
+
+
+@dataclass(frozen=True, slots=True)
+class RewrittenFiles:
+    """Files that replace others."""
+
+    adds: tuple[Add, ...]
+    removes: tuple[Remove, ...]
+
+    @property
+    def actions(self) -> list[Action]:
+        """The actions to commit."""
+        return [*self.removes, *self.adds]
+
+    @property
+    def metrics(self) -> dict[str, int]:
+        """The operation metrics for the history.
+
+        Source: Delta Spark's metrics of OPTIMIZE and REORG
+        """
+        sizes = sorted(add.size for add in self.adds) or [0]
+        return {
+            "numAddedFiles": len(self.adds),
+            "numRemovedFiles": len(self.removes),
+            "numAddedBytes": sum(add.size for add in self.adds),
+            "numRemovedBytes": sum(remove.size or 0 for remove in self.removes),
+            "minFileSize": sizes[0],
+            "p25FileSize": sizes[len(sizes) // 4],
+            "p50FileSize": sizes[len(sizes) // 2],
+            "p75FileSize": sizes[len(sizes) * 3 // 4],
+            "maxFileSize": sizes[-1],
+            "numDeletionVectorsRemoved": sum(remove.deletion_vector is not None for remove in self.removes),
+        }
+
+
+def rewrite_files(
+    spark: SparkSession,
+    snapshot: Snapshot,
+    files: pa.Table,
+    rows: int,
+    arrange: Callable[[DataFrame], DataFrame] | None = None,
+    *,
+    unmapped: bool = False,
+) -> RewrittenFiles:
+    """Write the rows of files to new files in the current types; commits nothing.
+
+    If the rewrite fails, the new files are deleted as far as the store allows.
+
+    Args:
+        files: Rows of its list of files.
+        rows: The number of their rows that are not deleted.
+        arrange: Distributes and sorts the rows; each partition of its result becomes a file for each table partition.
+        unmapped: Whether the new files have the logical names of the columns, instead of those of column mapping.
+
+    Raises:
+        UnsupportedTypeChange: the schema records a type change that the protocol does not list.
+        UnsupportedFeatureForWrite: the row ids cannot be preserved.
+        InternalError: the new files have another number of rows; they are deleted.
+
+    Source: PROTOCOL.md#add-file-and-remove-file
+    """
+    ensure_changes_readable(snapshot.schema)
+    columns = tracking_columns(snapshot.configuration, snapshot.location)
+    stored = _as_stored(snapshot, columns)
+    view = snapshot.with_metadata(stored)
+    frame = (
+        _read_tracked(spark, view, files, columns)
+        if columns
+        else read_snapshot(spark, view.store, view, only=_paths(files))
+    )
+    target = without_mapping(stored) if unmapped else stored
+    table = TableConfiguration(snapshot.protocol, target)
+    adds = write_parquet(arrange(frame) if arrange else frame, snapshot.store, table)
+    written = count_written_rows(adds)
+    if written != rows:
+        discard(snapshot.store, adds)
+        raise InternalError(reason=f"{files.num_rows} files with {rows} rows became files with {written} rows")
+    now_ms = current_ms()
+    return RewrittenFiles(
+        tuple(msgspec.structs.replace(add, data_change=False) for add in adds),
+        tuple(to_remove(add, now_ms, data_change=False) for add in to_adds(files)),
+    )
+
+
+def live_rows(spark: SparkSession, snapshot: Snapshot, files: pa.Table) -> list[int]:
+    """Return the number of rows of each file without the deleted ones; footers tell what statistics do not."""
+    counts = [FileStatistics(stats).rows for stats in files["stats"].to_pylist()]
+    unknown = [
+        snapshot.store.plain(path) for path, rows in zip(files["path"].to_pylist(), counts, strict=True) if rows is None
+    ]
+    footers = iter(read_footers(spark, snapshot.store, unknown, frozenset()))
+    deleted = [(vector or {}).get("cardinality", 0) for vector in files["deletion_vector"].to_pylist()]
+    return [(next(footers).rows if rows is None else rows) - count for rows, count in zip(counts, deleted, strict=True)]
+
+
+def _paths(files: pa.Table) -> Sequence[str]:
+    paths: list[str] = files["path"].to_pylist()
+    return paths
+
+
+def _as_stored(snapshot: Snapshot, columns: TrackingColumns | None) -> Metadata:
+    """Return metadata with which rows are read and written unchanged.
+
+    No rules are checked and no values are generated, and materialized row ids are columns, too. Partition values are
+    strings, so that their texts do not change, except in files that also contain the partition columns.
+    """
+    text_columns = () if iceberg_compat.stores_partition_columns(snapshot.configuration) else snapshot.partition_columns
+    schema = map_fields(as_nullable(snapshot.schema), lambda _, field: _without_rules(field))
+    schema = StructType(tuple(_as_text(field) if field.name in text_columns else field for field in schema))
+    rules = check_constraints(snapshot.properties)
+    kept = {key: value for key, value in snapshot.properties.items() if key not in rules}
+    if columns:
+        # The materialized row ids come after these columns, and get no statistics.
+        counted = {key: value for key, value in kept.items() if key not in (HIDDEN_FIELDS, NO_STATS)}
+        kept[INDEXED_COLUMNS] = str(len(indexed_leaves(schema, counted, snapshot.partition_columns)))
+        schema = columns.add_to(schema)
+    return msgspec.structs.replace(snapshot.metadata, schema_string=to_json(schema), configuration=kept)
+
+
+def _without_rules(field: Field) -> Field:
+    return replace(field, metadata={k: value for k, value in field.metadata.items() if k.startswith(_KEPT_KEYS)})
+
+
+def _as_text(field: Field) -> Field:
+    return replace(field, type=STRING).without_metadata(TYPE_CHANGES)
+
+
+def _read_tracked(spark: SparkSession, view: Snapshot, files: pa.Table, columns: TrackingColumns) -> DataFrame:
+    return with_row_tracking(read_with_locations(spark, view.store, view, files), view.store, files, columns).drop(
+        FILE, ROW
+    )
+
+
+# The rewrite of all old files to the current types, while other writers continue.
+#
+# Every batch of files is one commit. A batch that loses a race against another commit is rewritten from its files
+# that are left, in smaller batches; earlier batches stay committed.
+#
+# Source: PROTOCOL.md#writer-requirements-for-type-widening (rewriting files as necessary)
+
+
+BATCH_BYTES = 64 * 2**30
+"""The most bytes of old files that one commit replaces."""
+
+MOST_CONFLICTS = 10
+"""The number of conflicts in a row after which the last one is reported."""
+
+
+@dataclass
+class OldFileRewrite:
+    """The rewrite of one table, with its progress.
+
+    Args:
+        session: Returns the session; called only to rewrite files, or to read very many footers.
+        batch_bytes: The most bytes of old files that one commit replaces.
+        files: The number of files rewritten so far.
+    """
+
+    store: LogStore
+    session: Callable[[], SparkSession]
+    batch_bytes: int = BATCH_BYTES
+    files: int = 0
+    size_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        self._version: int | None = None
+        self._types: object = None
+        self._current: set[str] = set()
+        self._old: dict[str, OldFile] = {}
+
+    def run(self) -> Snapshot:
+        """Rewrite every old file, and return a version without old files, which was the latest when it was read.
+
+        The footer of a file is read once, even over several calls, as long as the types of the table stay the same.
+
+        Raises:
+            UnsupportedTypeChange: the schema records a type change that the protocol does not list.
+            UnsupportedFeatureForWrite: the table has a feature that Widen does not support for writing.
+            ContentionError: too many commits in a row had conflicts, or the outcome of a commit is unknown.
+            PostCommitFailed: files were rewritten, but the table cannot be read for others.
+        """
+        conflicts = 0
+        while True:
+            with nullcontext() if self._version is None else after_commit(self.store.location, self._version):
+                snapshot = open_snapshot(self.store)
+                pending = _by_partition(self._find_files(snapshot))
+            if not pending.num_rows:
+                return snapshot
+            conflict = self._rewrite(snapshot, _first_batch(pending, self.batch_bytes >> conflicts))
+            conflicts = conflicts + 1 if conflict else 0
+            if conflict is not None and conflicts == MOST_CONFLICTS:
+                conflict.or_raise()
+
+    def _find_files(self, snapshot: Snapshot) -> pa.Table:
+        """Return the files of a version that are to be rewritten."""
+        types = strip_type_changes(snapshot.schema)
+        if types != self._types:
+            self._types, self._current, self._old = types, set(), {}
+        files = snapshot.files()
+        paths = files["path"].to_pylist()
+        unknown = files.filter(pa.array([p not in self._current and p not in self._old for p in paths], pa.bool_()))
+        self._old.update((file.path, file) for file in find_old_files(self.session, snapshot, unknown))
+        self._current.update(path for path in unknown["path"].to_pylist() if path not in self._old)
+        return files.filter(pa.array([path in self._old for path in paths], pa.bool_()))
+
+    def _count_rows(self, _: Snapshot, files: pa.Table) -> int:
+        rows = sum(self._old[path].rows for path in files["path"].to_pylist())
+        return rows - (pc.sum(pc.struct_field(files["deletion_vector"], "cardinality")).as_py() or 0)
+
+    def _rewrite(self, snapshot: Snapshot, files: pa.Table) -> Conflicted | None:
+        rewrite = rewrite_files(self.session(), snapshot, files, self._count_rows(snapshot, files))
+        with StagedFiles() as staged:
+            staged.add_files(self.store, rewrite.adds)
+            actions, numbers = rewrite.actions, rewrite.metrics
+            outcome = commit(self.store, snapshot, actions, REWRITE, PARAMETERS, metrics=numbers, staged=staged)
+        if isinstance(outcome, Conflicted):
+            return outcome
+        self._version = outcome.or_raise().version
+        self.files += len(rewrite.removes)
+        self.size_bytes += rewrite.metrics["numRemovedBytes"]
+        self._current.update(add.path for add in rewrite.adds)
+        return None
+
+
+class Purge(OldFileRewrite):
+    """The rewrite of all files with deletion vectors, without the deleted rows."""
+
+    def _find_files(self, snapshot: Snapshot) -> pa.Table:
+        files = snapshot.files()
+        return files.filter(files["deletion_vector"].is_valid())
+
+    def _count_rows(self, snapshot: Snapshot, files: pa.Table) -> int:
+        return sum(live_rows(self.session(), snapshot, files))
+
+
+def _by_partition(files: pa.Table) -> pa.Table:
+    split = [sorted((k, v or "") for k, v in values or ()) for values in files["partition_values"].to_pylist()]
+    return files.take(pa.array(sorted(range(files.num_rows), key=split.__getitem__), pa.int64()))
+
+
+def _first_batch(files: pa.Table, size_bytes: int) -> pa.Table:
+    """Return as many files from the start as fit into a number of bytes, but at least one."""
+    total, count = 0, 0
+    for size in files["size_bytes"].to_pylist():
+        total += size
+        if count and total > size_bytes:
+            break
+        count += 1
+    return files.slice(0, count)
+
+
+# Compaction: small files become files of a good size, while other writers continue.
+#
+# A commit that loses a race against another one keeps those of its files whose sources are still in the table, and the
+# rest is planned again.
+#
+# Source: Delta Spark's OPTIMIZE
+
+
+# Which files a compaction writes again, and which of them together. Bins are filled in the order of writing.
+#
+# Source: Delta Spark's OPTIMIZE
+
+
+DELETED_SHARE = 0.05
+"""A file is written again, however large it is, if a larger share of its rows is deleted."""
+
+TASK_BYTES = 128 * 2**20
+"""Small bins of different partitions are written by one task up to this size."""
+
+Partition: TypeAlias = Hashable
+"""The partition of a file: equal for files that may be written together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A file that may be written again.
+
+    Args:
+        row: Its position in the list of files.
+        is_full_of_deletions: Whether it is written again even if it is alone or large.
+    """
+
+    row: int
+    partition: Partition
+    size_bytes: int
+    is_full_of_deletions: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionTask:
+    """Files that one Spark job writes again.
+
+    Args:
+        files: The files; those of one partition go into one file unless the job sorts the rows.
+    """
+
+    files: pa.Table
+    size_bytes: int
+
+
+def plan_compaction(files: pa.Table, target_bytes: int, *, sorts: bool) -> list[CompactionTask]:
+    """Return the tasks that turn small files, and files with many deleted rows, into files of a size.
+
+    Args:
+        files: The files to consider: rows of a list of files.
+        sorts: Whether rows are sorted; then every file is written again, and a task has whole partitions.
+    """
+    candidates = (
+        Candidate(row, _partition(file), file["size_bytes"], _is_full_of_deletions(file))
+        for row, file in sorted(enumerate(files.to_pylist()), key=lambda item: _order(item[1]))
+    )
+    return [_to_task(files, some) for some in pack_files(candidates, target_bytes, sorts=sorts)]
+
+
+def pack_files(candidates: Iterable[Candidate], target_bytes: int, *, sorts: bool) -> list[list[Candidate]]:
+    """Return which files are written again by one task each; the files of one partition become one file.
+
+    Args:
+        candidates: The files in the order in which they are written.
+        sorts: Whether rows are sorted; then every file is written again, and a task has whole partitions.
+    """
+    partitions: dict[Partition, list[Candidate]] = {}
+    for each in candidates:
+        if sorts or each.is_full_of_deletions or each.size_bytes < target_bytes:
+            partitions.setdefault(each.partition, []).append(each)
+    bins = (
+        (partition, some)
+        for partition, found in partitions.items()
+        for some in ([found] if sorts else _fill_bins(found, target_bytes))
+        if sorts or len(some) > 1 or some[0].is_full_of_deletions
+    )
+    return list(_pack_bins(bins))
+
+
+def _order(file: dict[str, object]) -> tuple[object, ...]:
+    return file["modification_time_ms"], file["path"]
+
+
+def _partition(file: dict[str, object]) -> Partition:
+    values: Iterable[tuple[str, str | None]] = file["partition_values"] or ()  # type: ignore[assignment]
+    return tuple(sorted((key, value or "") for key, value in values))
+
+
+def _is_full_of_deletions(file: dict[str, object]) -> bool:
+    vector = file["deletion_vector"]
+    if not isinstance(vector, dict):
+        return False
+    rows = FileStatistics(file["stats"]).rows  # type: ignore[arg-type]
+    return not rows or vector["cardinality"] / rows > DELETED_SHARE
+
+
+def _fill_bins(candidates: Sequence[Candidate], target_bytes: int) -> Iterator[list[Candidate]]:
+    some: list[Candidate] = []
+    size_bytes = 0
+    for candidate in candidates:
+        if some and size_bytes + candidate.size_bytes > target_bytes:
+            yield some
+            some, size_bytes = [], 0
+        some.append(candidate)
+        size_bytes += candidate.size_bytes
+    if some:
+        yield some
+
+
+def _pack_bins(bins: Iterable[tuple[Partition, list[Candidate]]]) -> Iterator[list[Candidate]]:
+    """Yield bins, small ones of different partitions together: Spark writes a file for each partition."""
+    packed: list[Candidate] = []
+    seen: set[Partition] = set()
+    size_bytes = 0
+    for partition, candidates in bins:
+        added_bytes = sum(candidate.size_bytes for candidate in candidates)
+        # Two bins of one partition in a task would become one file, which may exceed the size.
+        if packed and (partition in seen or size_bytes + added_bytes > TASK_BYTES):
+            yield packed
+            packed, seen, size_bytes = [], set(), 0
+        packed += candidates
+        seen.add(partition)
+        size_bytes += added_bytes
+    if packed:
+        yield packed
+
+
+def _to_task(files: pa.Table, candidates: Sequence[Candidate]) -> CompactionTask:
+    rows = pa.array([candidate.row for candidate in candidates], pa.int64())
+    return CompactionTask(files.take(rows), sum(candidate.size_bytes for candidate in candidates))
+
+
+OPTIMIZE = "OPTIMIZE"
+_JOBS = 8
+"""The number of Spark jobs at a time; most of them have one task."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionRequest:
+    """What to compact.
+
+    Args:
+        where: A condition on partition columns; None for the whole table.
+        zorder_by: The columns to sort by, along a Z-order curve.
+    """
+
+    where: str | None = None
+    target_bytes: int = TARGET_BYTES
+    zorder_by: tuple[str, ...] = ()
+
+    @property
+    def parameters(self) -> Mapping[str, object]:
+        """The parameters in the history, as Delta Lake writes them."""
+        predicate = [] if self.where is None else [expression_text(self.where)]
+        return {"predicate": predicate, "zOrderBy": list(self.zorder_by), "clusterBy": [], "auto": False}
+
+
+@dataclass
+class Compaction:
+    """The compaction of one table, with its progress.
+
+    Args:
+        session: Returns the session; a plan needs it only to evaluate a condition.
+    """
+
+    session: Callable[[], SparkSession]
+    store: LogStore
+    request: CompactionRequest
+    done: RewrittenFiles = field(default_factory=lambda: RewrittenFiles((), ()))
+
+    def plan(self, snapshot: Snapshot, among: frozenset[str] | None = None) -> list[CompactionTask]:
+        """Return the tasks for a version.
+
+        Args:
+            among: The paths of the files to consider; by default all files that the request names.
+
+        Raises:
+            InvalidOption: the condition uses other columns than partition columns, or a column cannot be sorted by.
+            UnsupportedFeatureForWrite: the table has a feature that Widen does not support for writing.
+            JobFailed: the Spark job that evaluates the condition failed.
+        """
+        ensure_writable(snapshot.protocol, snapshot.location)
+        sort_columns(snapshot, self.request.zorder_by)
+        files = snapshot.files()
+        if self.request.where is not None:
+            files = _in_partitions(self.session(), snapshot, files, self.request.where)
+        if among is not None:
+            files = files.filter(pa.array([path in among for path in files["path"].to_pylist()], pa.bool_()))
+        return plan_compaction(files, self.request.target_bytes, sorts=bool(self.request.zorder_by))
+
+    def run(self) -> Snapshot:
+        """Compact the files, in one commit unless they are very large, and return the newest version.
+
+        Raises:
+            InvalidOption: as for `plan`.
+            UnsupportedTypeChange: the schema records a type change that the protocol does not list.
+            UnsupportedFeatureForWrite: the table has a feature that Widen does not support for writing.
+            ContentionError: too many commits in a row had conflicts, or the outcome of a commit is unknown.
+        """
+        snapshot, conflicts = open_snapshot(self.store), 0
+        tasks = self.plan(snapshot)
+        # What is written again is decided once: the new files are not compacted again.
+        left = frozenset(path for task in tasks for path in task.files["path"].to_pylist())
+        while tasks:
+            outcome = self._run_batch(snapshot, _first_tasks(tasks))
+            conflicts = conflicts + 1 if isinstance(outcome, Conflicted) else 0
+            if isinstance(outcome, Conflicted) and conflicts == MOST_CONFLICTS:
+                outcome.or_raise()
+            left -= {remove.path for remove in self.done.removes}
+            snapshot = open_snapshot(self.store)
+            tasks = self.plan(snapshot, left)
+        return snapshot
+
+    def _run_batch(self, snapshot: Snapshot, tasks: Sequence[CompactionTask]) -> Committed | Conflicted:
+        with StagedFiles() as staged:
+            parts = self._rewrite_all(snapshot, staged, tasks)
+            outcome = self._commit(snapshot, parts, staged)
+            if isinstance(outcome, Conflicted) and isinstance(outcome.error, ConcurrentDeleteDelete):
+                outcome, parts = self._commit_rest(snapshot, parts, staged, outcome)
+        if isinstance(outcome, Conflicted):
+            return outcome
+        self.done = _join([self.done, *parts])
+        return outcome.or_raise()
+
+    def _rewrite_all(
+        self, snapshot: Snapshot, staged: StagedFiles, tasks: Sequence[CompactionTask]
+    ) -> Sequence[RewrittenFiles]:
+        with ThreadPoolExecutor(_JOBS, "widen-compact") as pool:
+            try:
+                return list(pool.map(partial(self._rewrite, snapshot, staged), tasks))
+            except BaseException:
+                # Leaving the block waits for all tasks, also for those that have not begun.
+                pool.shutdown(cancel_futures=True)
+                raise
+
+    def _rewrite(self, snapshot: Snapshot, staged: StagedFiles, task: CompactionTask) -> RewrittenFiles:
+        rows = sum(live_rows(self.session(), snapshot, task.files))
+        columns = sort_columns(snapshot, self.request.zorder_by)
+        outputs = ceil(task.size_bytes / self.request.target_bytes)
+
+        def arrange(frame: DataFrame) -> DataFrame:
+            if not columns:
+                return frame.coalesce(1)
+            return sort_along_curve(frame, columns, snapshot.partition_columns, outputs, rows)
+
+        part = rewrite_files(self.session(), snapshot, task.files, rows, arrange)
+        staged.add_files(self.store, part.adds)
+        return part
+
+    def _commit(self, snapshot: Snapshot, parts: Sequence[RewrittenFiles], staged: StagedFiles) -> Outcome:
+        whole, parameters = _join(parts), self.request.parameters
+        return commit(self.store, snapshot, whole.actions, OPTIMIZE, parameters, metrics=whole.metrics, staged=staged)
+
+    def _commit_rest(
+        self, snapshot: Snapshot, parts: Sequence[RewrittenFiles], staged: StagedFiles, conflict: Conflicted
+    ) -> tuple[Outcome, Sequence[RewrittenFiles]]:
+        """Commit the parts whose sources are all still in the table, unless the table itself changed."""
+        newest = open_snapshot(self.store)
+        if (newest.protocol, newest.metadata) != (snapshot.protocol, snapshot.metadata):
+            return conflict, parts
+        files, location = newest.files().combine_chunks(), self.store.location
+        live = {
+            key
+            for batch in files.to_batches()
+            for key in file_keys(batch.column("path"), batch.column("deletion_vector"), location)
+        }
+        rest = [
+            part
+            for part in parts
+            if all(file_key(remove.path, remove.deletion_vector, location) in live for remove in part.removes)
+        ]
+        if not rest:
+            return conflict, parts
+        outcome = self._commit(newest, rest, staged)
+        if isinstance(outcome, Committed):
+            discard(self.store, [add for part in parts if part not in rest for add in part.adds])
+        return outcome, rest
+
+
+def sort_columns(snapshot: Snapshot, texts: Sequence[str]) -> list[str]:
+    """Return columns to sort by as SQL expressions.
+
+    Raises:
+        InvalidPath: a path cannot be read.
+        ColumnNotFound: a column does not exist.
+        InvalidOption: a column is a partition column or has no order, or the table has clustering columns.
+    """
+    if texts and is_supported(snapshot.protocol, "clustering"):
+        raise InvalidOption(option="zorder_by", value=texts, expected="The table has clustering columns.")
+    if len(texts) > MOST_COLUMNS:
+        raise InvalidOption(option="zorder_by", value=texts, expected=f"Must be at most {MOST_COLUMNS} columns.")
+    columns = []
+    for text in texts:
+        path, data_type = resolve(snapshot.schema, parse_path(text))
+        if path[0] in snapshot.partition_columns or not isinstance(data_type, (AtomicType, DecimalType)):
+            expected = "Must be a column with an order that is not a partition column."
+            raise InvalidOption(option="zorder_by", value=text, expected=expected)
+        columns.append(".".join(map(to_identifier, path)))
+    return columns
+
+
+def _in_partitions(spark: SparkSession, snapshot: Snapshot, files: pa.Table, where: Expression) -> pa.Table:
+    matching = files_in_partitions(spark, snapshot, files, where)
+    if matching is None:
+        names = ", ".join(snapshot.partition_columns) or "of which the table has none"
+        expected = f"Must be a condition on partition columns: {names}."
+        raise InvalidOption(option="where", value=where, expected=expected)
+    return matching
+
+
+def _first_tasks(tasks: Sequence[CompactionTask]) -> list[CompactionTask]:
+    """Return as many tasks as one commit replaces, but at least one."""
+    batch: list[CompactionTask] = []
+    total_bytes = 0
+    for task in tasks:
+        total_bytes += task.size_bytes
+        if batch and total_bytes > BATCH_BYTES:
+            break
+        batch.append(task)
+    return batch
+
+
+def _join(parts: Sequence[RewrittenFiles]) -> RewrittenFiles:
+    return RewrittenFiles(
+        tuple(add for part in parts for add in part.adds), tuple(remove for part in parts for remove in part.removes)
+    )
+
+
+# Sorting rows along a Z-order curve, so that files have narrow bounds in several columns at once.
+#
+# Each column is divided into buckets with about the same number of rows, and the bits of the numbers of the buckets
+# are interleaved. The bounds of the buckets stay in Spark; no value reaches the driver.
+#
+# Source: Delta Spark's OPTIMIZE ZORDER BY
+
+
+MOST_COLUMNS = 8
+# The bits of all columns have to fit into a bigint.
+_BITS = 7
+_BUCKETS = 2**_BITS
+_SAMPLED_ROWS = 50_000
+_CURVE, _BOUNDS = "__widen_curve", "__widen_bounds_{}"
+
+
+def sort_along_curve(
+    rows: DataFrame, columns: Sequence[str], partition_by: Sequence[str], outputs: int, count: int
+) -> DataFrame:
+    """Return rows in partitions that are ranges of a Z-order curve, each sorted.
+
+    Args:
+        columns: The columns, as SQL expressions; at most `MOST_COLUMNS`.
+        partition_by: The partition columns of the table; they come first in the order of each partition.
+        outputs: The number of partitions to return.
+    """
+    names = [_BOUNDS.format(at) for at in range(len(columns))]
+    share = min(1.0, _SAMPLED_ROWS / max(count, 1))
+    bounds = rows.sample(share, seed=0).selectExpr(
+        *(_bounds(column, name) for column, name in zip(columns, names, strict=True))
+    )
+    buckets = [_bucket(column, name) for column, name in zip(columns, names, strict=True)]
+    located = rows.crossJoin(F.broadcast(bounds)).withColumn(_CURVE, F.expr(_interleave(buckets))).drop(*names)
+    spread = located.repartitionByRange(outputs, _CURVE) if outputs > 1 else located.coalesce(1)
+    return spread.sortWithinPartitions(*map(to_identifier, partition_by), _CURVE).drop(_CURVE)
+
+
+def _bounds(column: str, name: str) -> str:
+    """Return the aggregate of the bounds between buckets; null for no rows."""
+    values = f"sort_array(collect_list({column}))"
+    position = f"int(ceil(i * size({values}) / {_BUCKETS}))"
+    picked = f"transform(sequence(1, {_BUCKETS - 1}), i -> element_at({values}, {position}))"
+    return f"CASE WHEN count({column}) > 0 THEN {picked} END AS {name}"
+
+
+def _bucket(column: str, bounds: str) -> str:
+    """Return the number of bounds that are not greater than a value, by binary search; 0 for null."""
+    steps = ", ".join(str(2**bit) for bit in reversed(range(_BITS)))
+    step = f"IF(element_at({bounds}, acc + step) <= {column}, acc + step, acc)"
+    return f"aggregate(array({steps}), 0, (acc, step) -> {step})"
+
+
+def _interleave(buckets: Sequence[str]) -> str:
+    bits = (
+        f"shiftleft(bigint(shiftright({bucket}, {bit}) & 1), {bit * len(buckets) + at})"
+        for bit in range(_BITS)
+        for at, bucket in enumerate(buckets)
+    )
+    return " | ".join(bits)

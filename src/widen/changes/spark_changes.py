@@ -1,0 +1,587 @@
+"""Update or delete the rows that match a condition.
+
+An update whose rows tasks can write with Arrow reads and writes each row once: with deletion vectors only the rows that
+change, else all rows of the files that have one. Deletions without deletion vectors rewrite such files, too.
+
+Source: PROTOCOL.md#add-file-and-remove-file, #deletion-vectors
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import replace
+from errno import EDQUOT, ENOSPC
+from functools import partial, reduce
+from typing import TypeAlias
+
+import msgspec
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from widen.changes.assignment import (
+    BEFORE,
+    CLAUSE,
+    ChangeCounts,
+    ChangeKind,
+    RowDecision,
+    count_changes,
+    keep_decided_rows,
+    recompute_generated_columns,
+)
+from widen.changes.change_context import (
+    ChangeContext,
+    ChangeFiles,
+    ChangeResult,
+    count_deleted_rows,
+    count_written_rows,
+    ensure_same_count,
+)
+from widen.changes.change_data_writer import (
+    can_write_rows_and_changes,
+    gather_words,
+    revise_files,
+    spread_words,
+    write_replaced_rows,
+    write_rows_and_changes,
+)
+from widen.errors import CorruptFile, EngineUnsuitable, InvalidOption, StorageError
+from widen.files.deleted_rows import (
+    BROADCAST_ROWS,
+    DISTINCT,
+    FILE,
+    MASK,
+    ROW,
+    mark_rows,
+    without_marked,
+    word_batches,
+)
+from widen.files.reader import LocalScan, NotLocal, RowSlice
+from widen.files.writer import ArrowLayout, PartFile, codec_of, open_writer, to_partitioned_add
+from widen.frames.parquet_writer import arrow_layout, table_sink
+from widen.log.commit_outcome import discard_folder
+from widen.log.log_store import LogStore, percent_encode
+from widen.model.types import StructType, quote_name
+from widen.protocol.actions import Add, AddCdc
+from widen.protocol.column_mapping import CHANGE_TYPE, NONE, to_physical
+from widen.protocol.type_widening import ensure_changes_readable
+from widen.spark.errors import translate_spark_errors, unpersist
+from widen.spark.ship import freeze_imports
+from widen.spark.spark_types import Column, DataFrame, F
+
+# How rows change, by what the table allows. The result says which files go, which come, and which get vectors.
+#     update, with deletion vectors    The new rows are written and the old ones marked, in one pass over the table.
+#     delete, with deletion vectors    The positions of the rows are persisted, and marked; no row is written.
+#     without deletion vectors         A first pass counts which files have such rows, a second one rewrites these.
+#     with a change data feed that     The decided rows are persisted, since they are written twice: as rows of the
+#     tasks cannot write beside        table, and as changes. Another evaluation might decide otherwise.
+# Rows are told by their file and their position in it: not every table has another identity of a row.
+
+
+def change_in_place(context: ChangeContext, where: Column, new: Mapping[str, Column], kind: ChangeKind) -> ChangeResult:
+    """Update or delete rows, and return the result. Nothing is committed.
+
+    If anything fails, the written files are deleted (best effort).
+
+    Args:
+        new: The new values by column, for an update; other columns stay as they are.
+
+    Raises:
+        UnsupportedFeatureForWrite: row tracking is enabled, but the properties do not name its columns.
+        NotNullViolated: a row has null in a NOT NULL column.
+        JobFailed: the Spark job failed, or the data changed between two reads.
+    """
+    if kind is ChangeKind.UPDATE and context.tracking:
+        # Null stands for the version of the commit, which the new file has as its default.
+        new = {**new, context.tracking.version: F.lit(None).cast("bigint")}
+    can_write_both = kind is ChangeKind.UPDATE and can_write_rows_and_changes(context)
+    if context.has("deletionVectors") and can_write_both:
+        return _update_with_vectors(context, where, new)
+    if context.has("deletionVectors") or (context.has("changeDataFeed") and not can_write_both):
+        return change_via_materialized_rows(
+            context, lambda rows: _decide_change(context, rows.where(where), where, new), (kind,)
+        )
+    # Without deletion vectors, whole files are rewritten. So a first pass counts which files have such rows at all; it
+    # reads only the columns of the condition.
+    changes = count_changes(context.located().where(where).withColumn(CLAUSE, F.lit(0)))
+    counts = {key: clauses.total() for key, clauses in changes.items() if key is not None}
+    if not counts:
+        return ChangeResult(reads=context.reads)
+    with ChangeFiles(context) as files:
+        return _in_one_pass(context, where, new, kind, counts, files)
+
+
+def _decide_change(context: ChangeContext, rows: DataFrame, where: Column, new: Mapping[str, Column]) -> DataFrame:
+    """Return the rows with their decision columns and their new values."""
+    old = [F.col(quote_name(name)) for name in context.schema.names]
+    after = [
+        (F.when(F.col(CLAUSE).isNotNull(), new[name]).otherwise(column) if name in new else column).alias(name)
+        for name, column in zip(context.schema.names, old, strict=True)
+    ]
+    judged = rows.select("*", F.when(where, F.lit(0)).alias(CLAUSE), F.struct(*old).alias(BEFORE))
+    after_image = judged.select(*after, FILE, ROW, CLAUSE, BEFORE)
+    return recompute_generated_columns(after_image, context.schema, context.protocol, [new]) if new else after_image
+
+
+def _update_with_vectors(context: ChangeContext, where: Column, new: Mapping[str, Column]) -> ChangeResult:
+    """Write updated rows, and mark the old ones in deletion vectors."""
+    rows = _decide_change(context, context.located().where(where), where, new)
+    change = F.lit(ChangeKind.UPDATE.value if context.has("changeDataFeed") else None)
+    with ChangeFiles(context) as files, write_replaced_rows(files, rows, change.cast("string")) as replaced:
+        if not replaced.lost:
+            return ChangeResult(reads=context.reads)
+        updated = replaced.lost.total()
+        # As many new rows as marked ones, or else a row would be there twice, or not at all.
+        ensure_same_count(updated, count_written_rows(replaced.fresh))
+        revised = revise_files(files, replaced.words, replaced.lost, context.all_rows(replaced.lost))
+        return ChangeResult(
+            removed=tuple(context.adds[key] for key in replaced.lost),
+            added=tuple(replaced.fresh),
+            revised=tuple(revised),
+            recorded=tuple(replaced.recorded),
+            rows=Counter({0: updated}),
+            folders=files.folders,
+            reads=context.reads,
+        )
+
+
+def _in_one_pass(
+    context: ChangeContext,
+    where: Column,
+    new: Mapping[str, Column],
+    kind: ChangeKind,
+    counts: Mapping[str, int],
+    files: ChangeFiles,
+) -> ChangeResult:
+    """Rewrite files; the condition is evaluated again, and its second result decides."""
+    live = context.live_rows(counts)
+    # A file whose rows all go is only removed.
+    partial = {key for key, count in counts.items() if kind is ChangeKind.UPDATE or count < live[key]}
+    added: list[Add] = []
+    recorded: list[AddCdc] = []
+    if partial:
+        judged = _decide_change(context, context.located(partial), where, new)
+        stays = judged if kind is ChangeKind.UPDATE else judged.where(F.col(CLAUSE).isNull())
+        if context.has("changeDataFeed"):
+            added, recorded = write_rows_and_changes(files, stays, F.when(F.col(CLAUSE).isNotNull(), kind.value))
+        else:
+            added = files.rows(stays.drop(FILE, ROW, CLAUSE, BEFORE))
+    total, written = sum(live.values()), count_written_rows(added)
+    # An update neither adds nor removes rows. If the numbers differ, the files changed between the two passes, or the
+    # condition is not deterministic, and rows would be lost.
+    if kind is ChangeKind.UPDATE:
+        ensure_same_count(total, written)
+    changed = sum(counts.values()) if kind is ChangeKind.UPDATE else total - written
+    return ChangeResult(
+        removed=tuple(context.adds[key] for key in counts),
+        added=tuple(added),
+        recorded=tuple(recorded),
+        rows=Counter({0: changed}),
+        copied=total - changed,
+        folders=files.folders,
+        reads=context.reads,
+    )
+
+
+# Changes with persisted rows: mark the old rows in deletion vectors, or rewrite the rest of their files.
+#
+# Source: PROTOCOL.md#deletion-vectors, #add-file-and-remove-file, #add-cdc-file
+
+
+Check: TypeAlias = Callable[[DataFrame], None]
+"""Checks the decided rows, and raises if the change is not allowed."""
+
+_ROWS = "__widen_rows"
+_NO_TOTALS: Mapping[str, Column] = {}
+
+
+def change_via_materialized_rows(
+    context: ChangeContext,
+    decide: RowDecision,
+    kinds: Sequence[ChangeKind],
+    check: Check | None = None,
+    totals: Mapping[str, Column] = _NO_TOTALS,
+) -> ChangeResult:
+    """Write the rows that a decision changes, and return the result.
+
+    Nothing is committed. If anything fails, the written files are deleted (best effort).
+
+    Args:
+        decide: The decision; it may omit rows without a clause. It must not return an updated or deleted row twice.
+        kinds: What each clause does, by the number of the clause; other numbers do nothing.
+        check: Called before anything is written, if a row of the table was decided twice.
+        totals: Aggregates of the decided rows, for the result.
+
+    Raises:
+        UnsupportedFeatureForWrite: row tracking is enabled, but the properties do not name its columns.
+        NotNullViolated: a row has null in a NOT NULL column.
+        JobFailed: the Spark job failed, or the data changed between two reads.
+    """
+    kept = [quote_name(name) for name in context.schema.names] if {*kinds} != {ChangeKind.DELETE} else []
+    kept += [BEFORE] if _may_record(context, kinds) else []
+    with ExitStack() as persisted:
+        with translate_spark_errors():
+            changed = keep_decided_rows(decide(context.located())).select(FILE, ROW, CLAUSE, *kept)
+            if kept or check:  # else the words say everything
+                persisted.callback(unpersist, changed.persist())
+            # Both frames are persisted: another evaluation of a source that is not deterministic could decide
+            # otherwise.
+            words = mark_rows(
+                changed,
+                F.col(CLAUSE).isin(_codes(kinds, ChangeKind.UPDATE, ChangeKind.DELETE)),
+                F.count(F.lit(1)).alias(_ROWS),
+                *(F.count_if(F.col(CLAUSE) == code).alias(_count_column(code)) for code in range(len(kinds))),
+            )
+            persisted.callback(unpersist, words.persist())
+        with ChangeFiles(context) as files:
+            change = _MaterializedChange(context, changed, words, kinds, files)
+            if check is not None and change.has_row_twice:
+                check(changed)
+            outcome = change.outcome()
+            if not totals or outcome.is_empty:
+                return outcome
+            with translate_spark_errors():
+                row = changed.agg(*(total.alias(name) for name, total in totals.items())).first()
+            return replace(outcome, totals=row.asDict() if row else {})
+
+
+def _may_record(context: ChangeContext, kinds: Sequence[ChangeKind]) -> bool:
+    """Return whether change data files may be needed; deletion vectors, whole files and inserts do not need them."""
+    return context.has("changeDataFeed") and (ChangeKind.UPDATE in kinds or not context.has("deletionVectors"))
+
+
+def _codes(kinds: Sequence[ChangeKind], *wanted: ChangeKind) -> list[int]:
+    return [code for code, kind in enumerate(kinds) if kind in wanted]
+
+
+def _count_column(code: int) -> str:
+    return f"__widen_rows_{code}"
+
+
+class _MaterializedChange:
+    """One change with persisted rows, and with the words that they mark."""
+
+    def __init__(
+        self,
+        context: ChangeContext,
+        changed: DataFrame,
+        words: DataFrame,
+        kinds: Sequence[ChangeKind],
+        files: ChangeFiles,
+    ) -> None:
+        self._context, self._changed, self._kinds, self._files = context, changed, kinds, files
+        self._words = words.where(F.col(MASK).isNotNull())
+        self._tally: ChangeCounts = {}
+        self._word_count, self.has_row_twice = 0, False
+        counts = [F.sum(_count_column(code)) for code in range(len(kinds))]
+        sums = words.groupBy(FILE).agg(F.count(MASK), F.sum(_ROWS), F.sum(DISTINCT), *counts)
+        with translate_spark_errors():
+            for key, word_count, rows, distinct, *by_clause in sums.collect():
+                self._tally[key] = Counter({code: count for code, count in enumerate(by_clause) if count})
+                self._word_count += word_count
+                self.has_row_twice |= key is not None and rows != distinct
+        self._lost = {
+            key: lost for key in self._tally if key and (lost := self._count(key, ChangeKind.UPDATE, ChangeKind.DELETE))
+        }
+
+    def outcome(self) -> ChangeResult:
+        new = sum(self._count(key, ChangeKind.UPDATE, ChangeKind.INSERT) for key in self._tally)
+        if not self._lost and not new:
+            return ChangeResult(reads=self._context.reads)
+        context, rows = self._context, self._context.all_rows(self._lost)
+        # A file of which no row is left is removed; one with some left gets a vector, or is copied without the others.
+        left = {key: rows[key] - count_deleted_rows(context.adds[key]) - lost for key, lost in self._lost.items()}
+        partial = {key: count for key, count in left.items() if count}
+        has_vectors = context.has("deletionVectors")
+        revised = revise_files(self._files, self._words, self._lost, rows) if has_vectors else []
+        copies = self._copies(partial) if partial and not has_vectors else []
+        fresh, recorded = self._write_new_rows(new, records=self._records(has_copies=bool(copies)))
+        return ChangeResult(
+            removed=tuple(context.adds[key] for key in self._lost),
+            added=(*copies, *fresh),
+            revised=tuple(revised),
+            recorded=tuple(recorded),
+            rows=sum(self._tally.values(), Counter()),
+            copied=count_written_rows(copies),
+            folders=self._files.folders,
+            reads=context.reads,
+        )
+
+    def _count(self, key: str | None, *kinds: ChangeKind) -> int:
+        return sum(self._tally[key][code] for code in _codes(self._kinds, *kinds))
+
+    def _rows(self, *kinds: ChangeKind) -> DataFrame:
+        return self._changed.where(F.col(CLAUSE).isin(_codes(self._kinds, *kinds)))
+
+    def _copies(self, partial: Mapping[str, int]) -> list[Add]:
+        """Rewrite the files without the updated and deleted rows, as far as possible with Arrow."""
+        copies, copied = copy_without_marked(self._context, partial, self._words, self._files.new_folder())
+        if rest := partial.keys() - copied:
+            marks = F.broadcast(self._words) if self._word_count <= BROADCAST_ROWS else self._words
+            left = without_marked(self._context.located(rest), marks)
+            copies += self._files.rows(left.drop(FILE, ROW))
+        ensure_same_count(sum(partial.values()), count_written_rows(copies))
+        return copies
+
+    def _records(self, *, has_copies: bool) -> bool:
+        """Return whether change data files are needed: readers cannot derive the changes from the other files."""
+        has_updates = any(self._count(key, ChangeKind.UPDATE) for key in self._tally)
+        return self._context.has("changeDataFeed") and (has_copies or has_updates)
+
+    def _write_new_rows(self, count: int, *, records: bool) -> tuple[list[Add], list[AddCdc]]:
+        """Write inserted rows and the new values of updated rows, and all change data if it is needed."""
+        rows = self._rows(ChangeKind.UPDATE, ChangeKind.INSERT)
+        if count and records and self._lost and can_write_rows_and_changes(self._context):
+            change = F.when(self._is_update(), ChangeKind.UPDATE.value).otherwise(ChangeKind.INSERT.value)
+            fresh, recorded = write_rows_and_changes(self._files, rows, change)
+            if any(self._count(key, ChangeKind.DELETE) for key in self._lost):
+                recorded += self._files.changes(self._removed_rows(ChangeKind.DELETE))
+        else:
+            fresh = self._files.rows(rows.select(*self._columns)) if count else []
+            recorded = self._write_changes(count) if records else []
+        ensure_same_count(count, count_written_rows(fresh))
+        return fresh, recorded
+
+    def _write_changes(self, new: int) -> list[AddCdc]:
+        added = self._rows(ChangeKind.UPDATE, ChangeKind.INSERT)
+        frames = [self._removed_rows(ChangeKind.UPDATE, ChangeKind.DELETE)] if self._lost else []
+        if new:
+            frames += [added.select(*self._columns, self._change_type("update_postimage", "insert"))]
+        # If the change widens the schema, old rows lack columns of new ones, so they are written apart.
+        if self._context.before == self._context.schema:
+            frames = [reduce(DataFrame.unionByName, frames)]
+        return [recorded for frame in frames for recorded in self._files.changes(frame)]
+
+    def _removed_rows(self, *kinds: ChangeKind) -> DataFrame:
+        return self._rows(*kinds).select(f"{BEFORE}.*", self._change_type("update_preimage", "delete"))
+
+    def _is_update(self) -> Column:
+        return F.col(CLAUSE).isin(_codes(self._kinds, ChangeKind.UPDATE))
+
+    def _change_type(self, update: str, other: str) -> Column:
+        return F.when(self._is_update(), update).otherwise(other).alias(CHANGE_TYPE)
+
+    @property
+    def _columns(self) -> list[str]:
+        return [quote_name(name) for name in self._context.schema.names]
+
+
+# Copies of files without some of their rows: tasks read and write with Arrow, and the other rows never reach Spark.
+#
+# Rows are copied as they were checked when they were written; only their types become those of the table. Spark has
+# to copy what Arrow does not read or write exactly.
+#
+# Source: PROTOCOL.md#add-file-and-remove-file
+
+
+Texts: TypeAlias = tuple[str | None, ...]
+
+TASK_BYTES = 32 * 2**20
+"""The number of bytes of files that a task copies on average; a task copies whole files."""
+
+_COPIES = "key string, path string, size_bytes bigint, stats string, counts string"
+_COPY_BATCH = pa.schema(
+    {"key": pa.string(), "path": pa.string(), "size_bytes": pa.int64(), "stats": pa.string(), "counts": pa.string()}
+)
+_decoder = msgspec.json.Decoder(Add)
+
+
+def copy_without_marked(
+    context: ChangeContext, keys: Iterable[str], words: DataFrame, job: str
+) -> tuple[list[Add], set[str]]:
+    """Copy files without the rows that words mark, and return the copies and the keys of the copied files.
+
+    Args:
+        keys: The files to copy.
+        job: The folder of the copies.
+    """
+    files = {key: context.adds[key] for key in keys}
+    plan = _plan(context, job)
+    if plan is None:
+        return [], set()
+    # Without statistics, which tasks do not need and which may be larger than everything else.
+    texts = {key: msgspec.json.encode(msgspec.structs.replace(add, stats=None)).decode() for key, add in files.items()}
+    tasks = min(len(files), 1 + sum(add.size for add in files.values()) // TASK_BYTES)
+    spread = spread_words(context.spark, words, texts, tasks)
+    with translate_spark_errors():
+        rows = spread.mapInArrow(partial(copy_files, *plan), _COPIES).collect()
+    refused = {row.key for row in rows if row.path is None}
+    copies = [_to_add(PartFile(*row[1:]), files[row.key]) for row in rows if row.path is not None]
+    discard_folder(context.store, job, but={row.path for row in rows})  # Spark may have run a task twice
+    return copies, files.keys() - refused
+
+
+def remove_positions(context: ChangeContext, marked: Mapping[str, BitMap64]) -> ChangeResult | None:
+    """Remove rows that are known by their positions, and return the result; nothing is committed.
+
+    This process writes deletion vectors, and copies files unless they are large. Change data files are not written.
+
+    Args:
+        marked: The positions by the key of each file, which has at least one.
+
+    Returns:
+        None if Arrow cannot copy the rest of the files.
+
+    Raises:
+        JobFailed: the data changed between two reads.
+    """
+    if not marked:
+        return ChangeResult(reads=context.reads)
+    rows, lost = context.all_rows(marked), {key: len(bitmap) for key, bitmap in marked.items()}
+    left = {key: rows[key] - count_deleted_rows(context.adds[key]) - lost[key] for key in marked}
+    partial_files = {key: count for key, count in left.items() if count}
+    revised: list[Add] = []
+    copies: list[Add] = []
+    with ChangeFiles(context) as files:
+        if context.has("deletionVectors"):
+            revised = revise_files(files, marked, lost, rows)
+        elif partial_files:
+            some = {key: marked[key] for key in partial_files}
+            copied = copy_without_positions(context, some, files.new_folder())
+            if copied is None:
+                ChangeResult(folders=files.folders).discard(context.store)
+                return None
+            copies = copied
+            ensure_same_count(sum(partial_files.values()), count_written_rows(copies))
+    return ChangeResult(
+        removed=tuple(context.adds[key] for key in marked),
+        added=tuple(copies),
+        revised=tuple(revised),
+        rows=Counter({0: sum(lost.values())}),
+        copied=count_written_rows(copies),
+        folders=files.folders,
+        reads=context.reads,
+    )
+
+
+def copy_without_positions(context: ChangeContext, marked: Mapping[str, BitMap64], job: str) -> list[Add] | None:
+    """Copy files without some rows, like `copy_without_marked`, in this process unless they are large.
+
+    Args:
+        marked: The positions of those rows by the key of each file to copy.
+
+    Returns:
+        None if Arrow cannot copy all of them.
+    """
+    if sum(context.adds[key].size for key in marked) > LOCAL_COPY_BYTES:
+        words = pa.Table.from_batches([batch for key, bitmap in marked.items() for batch in word_batches(key, bitmap)])
+        copies, copied = copy_without_marked(context, marked, context.spark.createDataFrame(words), job)
+        return copies if copied == set(marked) else None
+    plan = _plan(context, job)
+    if plan is None:
+        return None
+    scan, layout = plan
+
+    def copy(key: str) -> list[Add] | None:
+        add = context.adds[key]
+        values = tuple(add.partition_values.get(name) for name in layout.split)
+        parts = _copy_partition(scan, layout, values, [RowSlice(add, marked=marked[key])])
+        return None if parts is None else [_to_add(part, add) for part in parts]
+
+    # Arrow works outside of Python's lock.
+    with ThreadPoolExecutor(min(len(marked), COPY_THREADS)) as pool:
+        found = list(pool.map(copy, marked))
+    return None if None in found else [add for adds in found if adds is not None for add in adds]
+
+
+def write_here(context: ChangeContext, rows: Iterable[pa.Table], job: str) -> list[Add] | None:
+    """Write rows with the columns of the table in this process; None if Arrow cannot.
+
+    Args:
+        job: The folder of the files.
+    """
+    if not context.has_arrow_layout:
+        return None
+    try:
+        sink = table_sink(context.store, context.configuration, job, codec_of(context.spark))
+    except (InvalidOption, EngineUnsuitable):  # a type that Arrow does not have, or a rule that only Spark checks
+        return None
+    writer = sink.open(pa.schema([]))
+    try:
+        for batch in (batch for each in rows for batch in each.to_batches()):
+            writer.write(batch)
+        return [to_partitioned_add(sink.layout.split, part) for part in writer.close()]
+    except (NotLocal, pa.ArrowException):  # Spark may write them, or says what is wrong
+        writer.discard()
+        return None
+    except BaseException:
+        writer.discard()
+        raise
+
+
+LOCAL_COPY_BYTES = 256 * 2**20
+"""The size of files up to which this process copies them; above it tasks do."""
+
+COPY_THREADS = 4
+"""The number of files that this process copies at the same time."""
+
+
+def _to_add(part: PartFile, old: Add) -> Add:
+    return msgspec.structs.replace(part.to_add(), path=percent_encode(part.path), partition_values=old.partition_values)
+
+
+def _plan(context: ChangeContext, job: str) -> tuple[LocalScan, ArrowLayout] | None:
+    """Return how tasks read and write files, both by the names of columns in files; None if Arrow cannot."""
+    schema, mode = context.configuration.schema, context.configuration.mapping
+    if not context.has_arrow_layout:
+        return None
+    ensure_changes_readable(schema)
+    stored = StructType(tuple(field for field in schema if field.name not in context.metadata.partition_columns))
+    scan = LocalScan(context.store, to_physical(stored, mode), NONE, {})
+    try:
+        _ = scan.arrow_schema
+        return scan, arrow_layout(context.store, context.configuration, job, codec_of(context.spark))
+    except InvalidOption:  # a type that Arrow does not have
+        return None
+
+
+# ---- on the executors ------------------------------------------------------------------------------
+
+
+def copy_files(scan: LocalScan, layout: ArrowLayout, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Copy the files of a task, those of a partition together, and yield each copy with the key of one of its files.
+
+    Files that Spark has to copy are yielded without a path.
+    """
+    freeze_imports()
+    texts, marked = gather_words(batches)
+    partitions: dict[Texts, dict[str, Add]] = {}
+    for key, text in texts.items():
+        add = _decoder.decode(text)
+        values = tuple(add.partition_values.get(name) for name in layout.split)
+        partitions.setdefault(values, {})[key] = add
+    for values, files in partitions.items():
+        slices = [RowSlice(add, marked=marked[key]) for key, add in files.items()]
+        parts = _copy_partition(scan, layout, values, slices)
+        copied = [{"key": next(iter(files)), **msgspec.structs.asdict(part)} for part in parts or ()]
+        refused = [{"key": key} for key in files if parts is None]
+        yield pa.RecordBatch.from_pylist(copied + refused, schema=_COPY_BATCH)
+
+
+def _copy_partition(
+    scan: LocalScan, layout: ArrowLayout, values: Texts, slices: Iterable[RowSlice]
+) -> list[PartFile] | None:
+    """Return the copies of files of one partition; None if Spark has to copy them."""
+    writer = open_writer(layout, values)
+    try:
+        for rows in (rows for part in slices for rows in scan.read(part)):
+            for batch in pa.Table.from_arrays(rows.columns, schema=layout.schema).to_batches():
+                writer.write(batch)
+        return writer.close()
+    except (NotLocal, CorruptFile, OSError, pa.ArrowException) as error:
+        writer.discard()
+        ensure_space(scan.store, error)
+        return None  # Spark may read the file, or says what is wrong
+
+
+def ensure_space(store: LogStore, error: Exception) -> None:
+    """Check that an error is not a full disk, on which Spark could not write either.
+
+    Raises:
+        StorageError: it is.
+    """
+    if isinstance(error, OSError) and error.errno in (ENOSPC, EDQUOT):
+        fix = "Nothing was committed. Free some space and try again."
+        raise StorageError(location=store.location, reason="the disk is full", fix=fix) from error

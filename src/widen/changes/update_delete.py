@@ -1,0 +1,348 @@
+"""UPDATE and DELETE by a condition.
+
+Source: Delta Lake's UPDATE and DELETE
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from widen.changes.arrow_changes import change_files
+from widen.changes.assignment import AssignedValue, ChangeKind, assign_columns, to_assigned_values, translate_overflow
+from widen.changes.change_context import ChangeContext, ChangeFiles, ChangeResult, remove_whole_files
+from widen.changes.spark_changes import change_in_place
+from widen.evolution.unify import FoldPlan, FoldResult, Rest
+from widen.files.expressions import find_types
+from widen.files.predicates import files_in_partitions, files_in_same_partitions, parse_predicate
+from widen.files.reader import NotLocal
+from widen.frames.physical_layout import fill_missing_columns
+from widen.frames.scan import read_snapshot, select_files
+from widen.log.commit import ReadSet
+from widen.log.snapshot import Snapshot
+from widen.model.column_path import Path, as_nullable, format_path
+from widen.model.types import VOID, ArrayType, DataType, StructType, quote_name
+from widen.protocol.actions import Metadata
+from widen.protocol.column_mapping import CHANGE_TYPE
+from widen.protocol.data_skipping import UnknownPredicate
+from widen.rows.row import DUPLICATE, FITS, STAYS, judge_fold
+from widen.schema.growth import (
+    Relation,
+    SchemaChangeOptions,
+    assigned_paths,
+    ensure_identities_kept,
+    merge_schema,
+    overlay_types,
+    partition_predicate,
+)
+from widen.spark.engine import is_local, require_spark
+from widen.spark.errors import raise_expression, translate_spark_errors, unpersist
+from widen.spark.expression import Expression, ensure_deterministic_condition, expression_text, to_column
+from widen.spark.spark_types import (
+    Column,
+    DataFrame,
+    F,
+    SparkSession,
+    spark_types,
+    to_spark,
+    type_to_spark,
+    visible_schema,
+)
+
+
+def delete(
+    spark: SparkSession, snapshot: Snapshot, where: Expression | None, metadata: Metadata | None = None
+) -> ChangeResult:
+    """Delete rows, and return the result. Nothing is committed.
+
+    If the condition refers to partition columns only, whole files are removed, and no file is read.
+
+    Args:
+        where: The condition on the rows; None for all rows.
+        metadata: The metadata that files are written with; by default that of the version.
+
+    Raises:
+        NotDeterministic: the condition may give different results for the same row.
+        InvalidCondition: the condition cannot be used.
+        UnsupportedFeatureForWrite: row tracking is enabled, but the properties do not name its columns.
+    """
+    context = _change_context(spark, snapshot, where, metadata or snapshot.metadata)
+    if where is None:
+        return remove_whole_files(context.candidates, context.reads)
+    if is_local(spark):
+        try:
+            return change_files(context, where, None)
+        except NotLocal as error:
+            return delete(require_spark(spark, str(error)), snapshot, where, metadata)
+    matching = files_in_partitions(spark, snapshot, context.candidates, where)
+    if matching is not None:
+        return remove_whole_files(matching, context.reads)
+    try:
+        return change_files(context, where, None)
+    except NotLocal:
+        return change_in_place(context, to_column(where), {}, ChangeKind.DELETE)
+
+
+def update(
+    spark: SparkSession, snapshot: Snapshot, assignments: Mapping[str, Expression], where: Expression | None
+) -> ChangeResult:
+    """Update rows, and return the result. Nothing is committed.
+
+    Args:
+        assignments: The new values by column path; they refer to the row before the update.
+        where: The condition on the rows; None for all rows.
+
+    Raises:
+        InvalidPath: a path cannot be read.
+        ColumnNotFound: the column does not exist.
+        AssignmentConflict: two assignments go to the same column.
+        ItemAssignmentRefused: a path leads into an array or a map.
+        IdentityColumnUpdate: a path is an identity column.
+        SchemaMismatch: a value does not fit its column.
+        NotDeterministic: the condition may give different results for the same row.
+        InvalidCondition: the condition or a value cannot be used.
+        RowRefused: a row violates a column rule or a constraint.
+        UnsupportedFeatureForWrite: row tracking is enabled, but the properties do not name its columns.
+    """
+    paths = assigned_paths(Relation(snapshot.schema), assignments)
+    ensure_identities_kept(snapshot.schema, paths.values())
+    given = {path: assignments[text] for text, path in paths.items()}
+    # What Arrow may compute: SQL for whole columns.
+    texts = {path[0]: text for path, text in given.items() if len(path) == 1 and isinstance(text, str)}
+    if is_local(spark):
+        try:
+            if len(texts) < len(given):
+                raise NotLocal("it assigns fields of structs, or columns of Spark")
+            return _update_here(spark, snapshot, texts, where)
+        except NotLocal as error:
+            return update(require_spark(spark, str(error)), snapshot, assignments, where)
+    values = to_assigned_values(_empty_result(spark, snapshot), given)
+    _ensure_assignable(snapshot, {path: value.type for path, value in values.items()})
+    context = _change_context(spark, snapshot, where, snapshot.metadata)
+    if len(texts) == len(given):
+        try:
+            return change_files(context, where, {name: (text, values[name,].type) for name, text in texts.items()})
+        except NotLocal:
+            pass
+    new = assign_columns(snapshot.schema, values, lambda name: F.col(quote_name(name)))
+    with translate_overflow():
+        return change_in_place(context, F.lit(True) if where is None else to_column(where), new, ChangeKind.UPDATE)
+
+
+def _update_here(
+    spark: SparkSession, snapshot: Snapshot, texts: Mapping[str, str], where: Expression | None
+) -> ChangeResult:
+    """Update rows in this process.
+
+    Raises:
+        NotLocal: only Spark can.
+        SchemaMismatch: a value does not fit its column.
+    """
+    types = find_types(snapshot.schema, texts)
+    _ensure_assignable(snapshot, {(name,): found for name, found in types.items()})
+    context = _change_context(spark, snapshot, where, snapshot.metadata)
+    return change_files(context, where, {name: (text, types[name]) for name, text in texts.items()})
+
+
+def _ensure_assignable(snapshot: Snapshot, types: Mapping[Path, DataType]) -> None:
+    incoming = overlay_types(snapshot.schema, types)
+    merge_schema(snapshot.schema, incoming, SchemaChangeOptions(casts=True, fills=False))
+
+
+def _change_context(
+    spark: SparkSession, snapshot: Snapshot, where: Expression | None, metadata: Metadata
+) -> ChangeContext:
+    if where is not None and not is_local(spark):
+        ensure_deterministic_condition(_empty_result(spark, snapshot), where)
+    predicate = parse_predicate(where, snapshot.schema) if isinstance(where, str) else UnknownPredicate()
+    return ChangeContext(spark, snapshot, metadata, select_files(snapshot, predicate))
+
+
+def _empty_result(spark: SparkSession, snapshot: Snapshot) -> DataFrame:
+    return spark.createDataFrame([], to_spark(as_nullable(visible_schema(snapshot.schema))))
+
+
+# Overwrite all rows, those that match a condition, or those in the same partitions.
+#
+# Source: Delta Lake's overwrites: static, replaceWhere, dynamic partitions
+
+
+def overwrite_all(snapshot: Snapshot, frame: DataFrame, metadata: Metadata) -> ChangeResult:
+    """Replace all rows, and return the result. Nothing is committed.
+
+    Args:
+        frame: The rows; they fit the schema.
+
+    Raises:
+        RowRefused: a row violates a column rule or a constraint.
+        CorruptFile: a file that the frame reads cannot be read.
+    """
+    with ChangeFiles(_context(snapshot, frame, metadata)) as files:
+        added = files.rows(frame)
+    removal = remove_whole_files(snapshot.files(), ReadSet.EVERYTHING)
+    return replace(removal, added=tuple(added), folders=files.folders)
+
+
+def overwrite_partitions(snapshot: Snapshot, frame: DataFrame, metadata: Metadata) -> ChangeResult:
+    """Replace the partitions of the new rows, and return the result. Nothing is committed.
+
+    Partitions are compared by value, not by the text in the log.
+
+    Args:
+        frame: The rows; they fit the schema.
+
+    Raises:
+        RowRefused: a row violates a column rule or a constraint.
+        CorruptFile: a file that the frame reads cannot be read.
+
+    Source: Delta Lake's dynamic partition overwrite. Differs: it compares texts.
+    """
+    context, view = _context(snapshot, frame, metadata), snapshot.with_metadata(metadata)
+    with ChangeFiles(context) as files:
+        added = files.rows(frame)
+        keys = view.partition_keys
+        written = list(dict.fromkeys(tuple(add.partition_values.get(key) or None for key in keys) for add in added))
+        replaced_files = files_in_same_partitions(frame.sparkSession, view, view.files(), written)
+    predicate = partition_predicate(view.schema, view.partition_columns, written) if written else UnknownPredicate()
+    reads = ReadSet(selection=select_files(view, predicate), paths=frozenset(replaced_files["path"].to_pylist()))
+    return replace(remove_whole_files(replaced_files, reads), added=tuple(added), folders=files.folders)
+
+
+def overwrite_where(snapshot: Snapshot, frame: DataFrame, metadata: Metadata, where: Expression) -> ChangeResult:
+    """Replace the rows that match a condition, and return the result. Nothing is committed.
+
+    Args:
+        frame: The rows; they fit the schema, and each must match the condition.
+
+    Raises:
+        ReplaceWhereMismatch: a row does not match the condition.
+        RowRefused: a row violates a column rule or a constraint.
+        NotDeterministic: the condition may give different results for the same row.
+        InvalidCondition: the condition cannot be used.
+        UnsupportedFeatureForWrite: row tracking is enabled, but the properties do not name its columns.
+
+    Source: Delta Lake's replaceWhere
+    """
+    removal = delete(frame.sparkSession, snapshot, where, metadata)
+    with ExitStack() as undo, ExitStack() as kept, ChangeFiles(_context(snapshot, frame, metadata)) as files:
+        undo.callback(removal.discard, snapshot.store)
+        schema = files.context.schema
+        rows = rows_within(fill_missing_columns(frame, schema, snapshot.protocol), schema, where)
+        if removal.recorded:
+            with translate_spark_errors():
+                # The rows are written twice, as data and as change data.
+                rows = rows.persist()
+            kept.callback(unpersist, rows)
+        added = files.rows(rows)
+        inserted = files.changes(rows.withColumn(CHANGE_TYPE, F.lit("insert"))) if removal.recorded else []
+        undo.pop_all()
+    return replace(
+        removal,
+        added=(*removal.added, *added),
+        recorded=(*removal.recorded, *inserted),
+        folders=(*removal.folders, *files.folders),
+    )
+
+
+def _context(snapshot: Snapshot, frame: DataFrame, metadata: Metadata) -> ChangeContext:
+    return ChangeContext(frame.sparkSession, snapshot, metadata, select_files(snapshot, UnknownPredicate()))
+
+
+def rows_within(rows: DataFrame, schema: StructType, where: Expression) -> DataFrame:
+    """Return the rows with a check that fails the write if a row does not match the condition."""
+    anchor = next(field for field in schema if field.type != VOID)
+    column, is_true = F.col(quote_name(anchor.name)), F.coalesce(to_column(where), F.lit(False))
+    outside = raise_expression("OUTSIDE", {"where": expression_text(where)}).cast(type_to_spark(anchor.type))
+    return rows.withColumn(anchor.name, F.when(is_true, column).otherwise(outside))
+
+
+# Fold a column into another column of the same field: the preview, and the change of rows.
+#
+# Source: docs/evolution-rules.md#u3; Delta Lake's UPDATE
+
+
+SAMPLES = 5
+"""The number of sample values that cannot be folded."""
+
+_FINDING, _VALUE = "finding", "value"
+
+
+def preview_fold(spark: SparkSession, snapshot: Snapshot, fold: FoldPlan) -> FoldResult:
+    """Return what a fold would do; nothing is written."""
+    return judge_values(read_snapshot(spark, snapshot.store, snapshot, has_value(fold)), fold)
+
+
+def judge_values(rows: DataFrame, fold: FoldPlan) -> FoldResult:
+    """Return how many values of a column can be folded."""
+    judged = rows.select(_judge_rows(fold).getField(_FINDING).alias(_FINDING), _text(fold).alias(_VALUE))
+    with translate_spark_errors():
+        counts = {row[_FINDING]: row["count"] for row in judged.groupBy(_FINDING).count().collect()}
+        stays = judged.where(F.col(_FINDING) == STAYS).select(_VALUE)
+        samples = tuple(row[_VALUE] for row in stays.limit(SAMPLES).collect()) if counts.get(STAYS) else ()
+    return FoldResult(
+        fold=fold,
+        values=sum(counts.values()),
+        fits=counts.get(FITS, 0),
+        duplicates=counts.get(DUPLICATE, 0),
+        samples=samples,
+    )
+
+
+def fold_rows(spark: SparkSession, snapshot: Snapshot, fold: FoldPlan, rest: Rest) -> ChangeResult:
+    """Rewrite the files that have values in the column, and return the result. Nothing is committed.
+
+    Raises:
+        UnsupportedFeatureForWrite: row tracking is enabled, but the properties do not name its columns.
+        RowRefused: a row violates a column rule or a constraint.
+        JobFailed: the Spark job failed, or the data changed between two reads.
+    """
+    selection = select_files(snapshot, parse_predicate(has_value(fold), snapshot.schema))
+    context = ChangeContext(spark, snapshot, snapshot.metadata, selection)
+    return change_in_place(
+        context, change_condition(fold, rest), folded_columns(snapshot.schema, fold), ChangeKind.UPDATE
+    )
+
+
+def change_condition(fold: FoldPlan, rest: Rest) -> Column:
+    """Return the condition on the rows that a fold changes."""
+    where = F.expr(has_value(fold))
+    return where if rest is Rest.LOSE else where & (_judge_rows(fold).getField(_FINDING) != STAYS)
+
+
+def folded_columns(schema: StructType, fold: FoldPlan) -> dict[str, Column]:
+    """Return the new values of the changed columns, by name, in the rows that a fold changes."""
+    nothing = F.lit(None).cast(type_to_spark(fold.type))
+    values = {
+        fold.into: AssignedValue(_judge_rows(fold).getField(_VALUE), fold.into_type),
+        fold.column: AssignedValue(nothing, fold.type),
+    }
+    return assign_columns(schema, values, lambda name: F.col(quote_name(name)))
+
+
+def has_value(fold: FoldPlan) -> str:
+    """Return the condition on the rows that have a value in the column to fold."""
+    return f"{format_path(fold.column)} IS NOT NULL"
+
+
+def _judge_rows(fold: FoldPlan) -> Column:
+    """Return a struct of the finding for the value of each row and the new value of the target column."""
+    result = spark_types.StructType().add(_FINDING, spark_types.StringType()).add(_VALUE, type_to_spark(fold.into_type))
+    # Without Arrow, which would convert timestamps to the time zone of the session.
+    judged = F.udf(partial(_judge, fold.type, fold.into_type), result, useArrow=False)
+    return judged(_column(fold.column), _column(fold.into))
+
+
+def _judge(type: DataType, into: DataType, value: Any, old: Any) -> tuple[str, Any] | None:
+    return None if value is None else judge_fold(value, type, old, into)
+
+
+def _text(fold: FoldPlan) -> Column:
+    column = _column(fold.column)
+    return F.to_json(column) if isinstance(fold.type, ArrayType) else column.cast("string")
+
+
+def _column(path: Path) -> Column:
+    return F.col(format_path(path))

@@ -1,0 +1,1 @@
+"""Widen as a data source of Spark."""

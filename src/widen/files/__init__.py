@@ -1,0 +1,1 @@
+"""The data files of tables, read, evaluated and written with Arrow."""

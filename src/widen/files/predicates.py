@@ -1,0 +1,488 @@
+"""SQL conditions as predicates for file skipping; a condition that is not understood never skips a file.
+
+Source: Spark SQL's grammar, as sqlglot reads it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from functools import cached_property, reduce
+from operator import and_, eq, ge, gt, le, lt, ne
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pyarrow as pa
+
+from widen.errors import ColumnNotFound
+from widen.frames.projection import (
+    DataColumn,
+    ScanGroup,
+    ScanPlan,
+    data_columns,
+    from_partition_text,
+    partition_values,
+    path_in_files,
+)
+from widen.log.snapshot import Snapshot
+from widen.model.column_path import Path, is_struct_path, nearest_field, resolve
+from widen.model.lazy_module import import_lazily
+from widen.model.types import (
+    DATE,
+    DOUBLE,
+    FLOAT,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    DataType,
+    StructType,
+    is_atomic,
+    name_key,
+    quote_name,
+)
+from widen.protocol.column_metadata import COLLATIONS, char_lengths
+from widen.protocol.comparison import Constant, bind_comparison, bind_list
+from widen.protocol.data_skipping import (
+    NEGATED,
+    And,
+    Compare,
+    ConstantUnlessNull,
+    IsNull,
+    Not,
+    Or,
+    Predicate,
+    UnknownPredicate,
+)
+from widen.protocol.partition_values import UNKNOWN, Scalar, UnknownValue, is_float32, parse_partition_value
+from widen.schema.table_state import parse_expression, referenced_columns
+from widen.spark.errors import translate_spark_errors
+from widen.spark.expression import Expression, to_column
+from widen.spark.spark_types import Column, DataFrame, F, SparkSession, type_to_spark
+
+if TYPE_CHECKING:
+    from sqlglot import errors
+    from sqlglot import expressions as sql
+else:
+    errors, sql = map(import_lazily, ("sqlglot.errors", "sqlglot.expressions"))
+
+_OPERATORS: Mapping[str, str] = {"EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">="}
+"""The operators by the names of sqlglot's classes."""
+
+_MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_TIMES = frozenset({DATE, TIMESTAMP, TIMESTAMP_NTZ})
+_MOST_DIGITS = 38
+_PLAIN_NUMBER = re.compile(r"\d+(\.\d*)?|\.\d+")
+
+
+@dataclass(frozen=True)
+class PredicateScope:
+    """The columns that a condition may use.
+
+    Args:
+        schema: The schema of the table, in logical names.
+        alias: The alias of the table in the condition, if any.
+        other: The alias of the other relation whose columns the condition may use.
+    """
+
+    schema: StructType
+    alias: str | None = None
+    other: str | None = None
+
+    @cached_property
+    def char_lengths(self) -> Mapping[Path, int]:
+        """The lengths of columns of char(n)."""
+        return {path: length for path, length in char_lengths(self.schema).items() if len(path) == 1}
+
+    def pad(self, path: Path, value: Constant) -> Constant:
+        """Return a constant as Spark compares it with a column: as long as char(n), but not beside a field of a struct.
+
+        A constant that is longer is compared with longer texts, which is the same if the rest is spaces.
+        """
+        length = self.char_lengths.get(path)
+        if length is None or not isinstance(value, str):
+            return value
+        return UNKNOWN if value[length:].strip(" ") else value[:length].ljust(length)
+
+    def find(self, names: tuple[str, ...]) -> tuple[Path, DataType] | None:
+        """Return a leaf column that is not inside an array or a map, and not collated, or None."""
+        first = name_key(names[0])
+        if len(names) > 1 and self.other is not None and first == name_key(self.other):
+            return None
+        has_alias = len(names) > 1 and self.alias is not None and first == name_key(self.alias)
+        try:
+            path, data_type = resolve(self.schema, names[1:] if has_alias else names)
+        except ColumnNotFound:
+            return None
+        if not is_atomic(data_type) or not is_struct_path(self.schema, path):
+            return None
+        # Statistics and partition values are compared byte by byte, which is not how a collation compares texts.
+        return None if COLLATIONS in nearest_field(self.schema, path).metadata else (path, data_type)
+
+
+def parse_predicate(text: str, scope: StructType | PredicateScope) -> Predicate:
+    """Return a condition in Spark SQL as a predicate; parts that are not understood become `UnknownPredicate`.
+
+    Args:
+        text: The condition. It is not validated, because Spark parses the same text.
+        scope: The columns that it may use: those of a table, or of a table with an alias.
+    """
+    columns = scope if isinstance(scope, PredicateScope) else PredicateScope(scope)
+    if "\\" in text:  # sqlglot and Spark read escapes differently
+        return UnknownPredicate()
+    try:
+        parsed = parse_expression(text)
+    except (errors.SqlglotError, RecursionError):
+        return UnknownPredicate()
+    return translate_condition(parsed, columns)
+
+
+def parse_like(node: Any, scope: PredicateScope) -> tuple[Path, str, bool] | None:
+    """Return the column and the pattern of a LIKE without escapes, and whether it is NOT LIKE; None for other nodes.
+
+    Newer versions of sqlglot have no node around a LIKE that is negated.
+    """
+    column = _column(node.this, scope) if isinstance(node, sql.Like) else None
+    if column is None or column[1] != STRING:
+        return None
+    pattern = node.expression
+    is_text = isinstance(pattern, sql.Literal) and pattern.is_string
+    return (column[0], pattern.name, bool(node.args.get("negate"))) if is_text else None
+
+
+def translate_condition(node: Any, scope: PredicateScope) -> Predicate:
+    """Return a condition that sqlglot has parsed as a predicate; see `parse_predicate`."""
+    match node:
+        case sql.Paren():
+            return translate_condition(node.this, scope)
+        case sql.And():
+            return And(translate_condition(node.this, scope), translate_condition(node.expression, scope))
+        case sql.Or():
+            return Or(translate_condition(node.this, scope), translate_condition(node.expression, scope))
+        case sql.Not():
+            return Not(translate_condition(node.this, scope))
+        case sql.Is():
+            return _is_null(node, scope)
+        case sql.Between():
+            return _between(node, scope)
+        case sql.In():
+            return _in(node, scope)
+    sign = _OPERATORS.get(type(node).__name__)
+    return _compare(node.this, sign, node.expression, scope) if sign else UnknownPredicate()
+
+
+def _is_null(node: sql.Is, scope: PredicateScope) -> Predicate:
+    column = _column(node.this, scope)
+    return IsNull(*column) if column and isinstance(node.expression, sql.Null) else UnknownPredicate()
+
+
+def _between(node: sql.Between, scope: PredicateScope) -> Predicate:
+    if node.args.get("symmetric"):
+        return UnknownPredicate()
+    column = _column(node.this, scope)
+    if column is not None and column[0] in scope.char_lengths:
+        return UnknownPredicate()  # Spark does not pad these constants
+    low = _compare(node.this, ">=", node.args["low"], scope)
+    return And(low, _compare(node.this, "<=", node.args["high"], scope))
+
+
+def _in(node: sql.In, scope: PredicateScope) -> Predicate:
+    if not node.expressions:
+        return UnknownPredicate()
+    column = _column(node.this, scope)
+    if column is None:
+        return UnknownPredicate()
+    path, data_type = column
+    items = node.expressions
+    has_texts = data_type in _TIMES and any(isinstance(item, sql.Literal) for item in items)
+    # Without ANSI mode, Spark compares these as texts, which is the same for days that are written as it writes them.
+    if has_texts and not (data_type == DATE and all(_DAY.fullmatch(item.name) for item in items)):
+        return UnknownPredicate()
+    constants = [scope.pad(path, _constant(item, data_type)) for item in items]
+    if None in constants and path in scope.char_lengths:
+        return UnknownPredicate()
+    return bind_list(path, data_type, constants)
+
+
+def _compare(left: Any, sign: str, right: Any, scope: PredicateScope) -> Predicate:
+    column, constant = _column(left, scope), right
+    if column is None:
+        column, constant, sign = _column(right, scope), left, _MIRRORED[sign]
+    if column is None:
+        return UnknownPredicate()
+    path, data_type = column
+    return bind_comparison(path, data_type, sign, scope.pad(path, _constant(constant, data_type)))
+
+
+def _column(node: Any, scope: PredicateScope) -> tuple[Path, DataType] | None:
+    names = tuple(_names(node))
+    return scope.find(names) if names and all(names) else None
+
+
+def _names(node: Any) -> Iterator[str]:
+    match node:
+        case sql.Paren():
+            yield from _names(node.this)
+        case sql.Column():
+            yield from (part.name for part in node.parts)
+        case sql.Dot():
+            yield from _names(node.this)
+            yield from _names(node.expression)
+        case sql.Identifier():
+            yield node.name
+        case _:
+            yield ""
+
+
+def _constant(node: Any, data_type: DataType) -> Constant:
+    match node:
+        case sql.Paren():
+            return _constant(node.this, data_type)
+        case sql.Neg():
+            return _negate(_constant(node.this, data_type))
+        case sql.Null():
+            return None
+        case sql.Boolean():
+            return bool(node.this)
+        case sql.Literal():
+            return _quoted_constant(node.name, data_type) if node.is_string else _number(node.name)
+        case sql.Cast() if isinstance(node.this, sql.Literal):
+            return _typed_constant(node.this, node.to, data_type)
+    return UNKNOWN
+
+
+def _negate(value: Constant) -> Constant:
+    if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)) or value in _SMALLEST:
+        return UNKNOWN
+    return value.copy_negate() if isinstance(value, Decimal) else -value
+
+
+_SMALLEST = (-(2**31), -(2**63))
+"""The integers whose negation is no integer of the same type."""
+
+
+def _number(text: str) -> int | float | Decimal | UnknownValue:
+    """Return an integer or a decimal; with an exponent, Spark parses a double."""
+    if _PLAIN_NUMBER.fullmatch(text):
+        plain = Decimal(text)
+        if len(plain.as_tuple().digits) > _MOST_DIGITS or -int(plain.as_tuple().exponent) > _MOST_DIGITS:
+            return UNKNOWN
+        return int(text) if text.isdecimal() else plain
+    try:
+        number = float(text)
+    except ValueError:
+        return UNKNOWN
+    return number if math.isfinite(number) else UNKNOWN
+
+
+def _quoted_constant(text: str, data_type: DataType) -> Constant:
+    """Return a quoted constant in the type of the column, if Spark would cast it to that type."""
+    return _parse_constant(text, data_type) if str(data_type) in _QUOTED else UNKNOWN
+
+
+def _typed_constant(literal: sql.Literal, target: sql.DataType, data_type: DataType) -> Constant:
+    """Return a typed constant: 3L, 3.5D, double('NaN'), DATE '2024-01-01', TIMESTAMP '2024-01-01T00:00:00Z'."""
+    kind, text = target.this, literal.name
+    if kind is sql.DataType.Type.DOUBLE:
+        return _double(text)
+    if kind is sql.DataType.Type.FLOAT:
+        number = _double(text)
+        is_exact = isinstance(number, float) and (is_float32(number) or not math.isfinite(number))
+        return number if is_exact and str(data_type) in ("float", "double") else UNKNOWN
+    if kind is sql.DataType.Type.DECIMAL:
+        return _decimal(text, [each.name for each in target.expressions])
+    if not literal.is_string:
+        whole = _number(text)
+        return whole if isinstance(whole, int) and whole < _INTEGERS.get(getattr(kind, "name", ""), 0) else UNKNOWN
+    if kind is sql.DataType.Type.DATE:
+        day = _parse_constant(text, DATE)
+        is_kept = data_type == DATE or isinstance(day, UnknownValue)
+        return day if is_kept else _parse_constant(f"{day} 00:00:00", TIMESTAMP_NTZ)
+    if kind is sql.DataType.Type.TIMESTAMPNTZ:
+        return _parse_constant(text, TIMESTAMP_NTZ)
+    return _parse_constant(text, TIMESTAMP) if kind is sql.DataType.Type.TIMESTAMPTZ else UNKNOWN
+
+
+def _double(text: str) -> float | UnknownValue:
+    if text == "NaN":
+        return math.nan
+    number = parse_partition_value(text, DOUBLE)
+    return number if isinstance(number, float) and (math.isfinite(number) or "inf" in text.lower()) else UNKNOWN
+
+
+def _decimal(text: str, parameters: Sequence[str]) -> Decimal | UnknownValue:
+    """Return a decimal with a suffix, 5.50BD: its type has as many digits as it shows."""
+    if not _PLAIN_NUMBER.fullmatch(text):
+        return UNKNOWN
+    number = Decimal(text)
+    _, digits, exponent = number.as_tuple()
+    scale = -int(exponent)
+    return number if [*parameters] == [str(max(len(digits), scale)), str(scale)] else UNKNOWN
+
+
+def _parse_constant(text: str, data_type: DataType) -> Scalar | UnknownValue:
+    if data_type == STRING:
+        return text
+    value = parse_partition_value(text, data_type)
+    return UNKNOWN if value is None else value
+
+
+_QUOTED = frozenset({"string", "date", "timestamp", "timestamp_ntz"})
+_INTEGERS: Mapping[str, int] = {"TINYINT": 2**7, "SMALLINT": 2**15, "INT": 2**31, "BIGINT": 2**63}
+"""The exclusive upper limits of typed constants; a session may truncate or refuse greater ones."""
+
+
+# Filters on fields of rebuilt structs, in terms of the columns of the files: Spark itself cannot push those.
+#
+# They are added to the caller's own condition, and only let Spark skip row groups and rows that do not match. So
+# old files are skipped like new ones.
+
+
+_COMPARISONS: Mapping[str, Callable[[Column, Column], Column]] = {
+    "=": eq,
+    "<>": ne,
+    "<": lt,
+    "<=": le,
+    ">": gt,
+    ">=": ge,
+}
+_LONGS = range(-(2**63), 2**63)
+
+
+def filter_stored_rows(frame: DataFrame, scan: ScanPlan, group: ScanGroup) -> DataFrame:
+    """Return the rows of files without some that the caller's condition drops, unless Spark pushes that condition."""
+    columns = data_columns(scan, group)
+    used = ((condition.path, columns.get(condition.path[0])) for condition in scan.conditions)
+    if not any(column and (column.guarded or (len(path) > 1 and column.is_rebuilt)) for path, column in used):
+        return frame
+    condition = _push_predicate(scan, group, columns, scan.predicate, truth=True)
+    return frame if condition is None else frame.filter(condition)
+
+
+def _push_predicate(
+    scan: ScanPlan, group: ScanGroup, columns: Mapping[str, DataColumn], predicate: Predicate, *, truth: bool
+) -> Column | None:
+    """Return a condition that every row fulfils that makes a predicate ``truth``; None if nothing can be derived."""
+    match predicate:
+        case Not(inner):
+            return _push_predicate(scan, group, columns, inner, truth=not truth)
+        case And(left, right) | Or(left, right):
+            parts = [_push_predicate(scan, group, columns, part, truth=truth) for part in (left, right)]
+            conditions = [part for part in parts if part is not None]
+            if isinstance(predicate, And) == truth:
+                return conditions[0] & conditions[-1] if conditions else None
+            return conditions[0] | conditions[1] if len(conditions) == len(parts) else None
+        case IsNull(path, data_type):
+            column = _pushed_column(scan, group, columns, path, data_type)
+            return column if column is None else column.isNull() if truth else column.isNotNull()
+        case ConstantUnlessNull(path, data_type, result):
+            column = _pushed_column(scan, group, columns, path, data_type)
+            return column if column is None else column.isNotNull() if result is truth else F.lit(False)
+        case Compare(path, data_type, sign, value):
+            column, operator = _pushed_column(scan, group, columns, path, data_type), sign if truth else NEGATED[sign]
+            may_be_nan = data_type in (FLOAT, DOUBLE) and operator in (">", ">=", "<>")
+            return None if column is None or may_be_nan else _COMPARISONS[operator](column, _literal(value))
+        case UnknownPredicate():
+            return None
+
+
+def _pushed_column(
+    scan: ScanPlan, group: ScanGroup, columns: Mapping[str, DataColumn], path: Path, data_type: DataType
+) -> Column | None:
+    """Return a leaf of the files, or None if they do not contain it or filters on it must not be pushed.
+
+    A cast to the leaf's own type changes nothing. Spark unwraps the cast from an older type by its own rules.
+    """
+    if path[0] not in columns or path in scan.char_lengths:
+        return None
+    stored = path_in_files(scan, group, path)
+    if data_type not in (FLOAT, DOUBLE) and stored[1:] in columns[path[0]].guarded:
+        return None
+    return F.col(".".join(map(quote_name, stored))).cast(type_to_spark(data_type))
+
+
+def _literal(value: Scalar) -> Column:
+    if isinstance(value, datetime) and value.tzinfo is None:
+        return F.lit(str(value)).cast("timestamp_ntz")
+    # PySpark has no literal for an integer of more than 64 bits.
+    return F.lit(Decimal(value) if isinstance(value, int) and value not in _LONGS else value)
+
+
+# Partitions as rows, so that Spark evaluates conditions on them and compares them.
+#
+# The log may have several texts for one value, e.g. one from before and one from after a type change. So values are
+# compared instead of texts, in the types in which a read returns them.
+#
+# Source: PROTOCOL.md#partition-value-serialization
+
+
+Texts: TypeAlias = tuple[str | None, ...]
+"""The partition texts of a file, in the order of the partition columns."""
+
+_NUMBER = "__widen_number"
+
+
+def partition_texts(snapshot: Snapshot, files: pa.Table) -> list[Texts]:
+    """Return the partition texts of each file; None for null."""
+    return [tuple(values.get(key) or None for key in snapshot.partition_keys) for values in partition_values(files)]
+
+
+def files_in_partitions(spark: SparkSession, snapshot: Snapshot, files: pa.Table, where: Expression) -> pa.Table | None:
+    """Return the files of the partitions for which a condition is true; None if it may use other columns too.
+
+    Args:
+        where: The condition, which `ensure_deterministic_condition` has checked. The columns that a Column object uses
+            are unknown.
+    """
+    if not isinstance(where, str) or not _column_names(where, snapshot.schema) <= {*snapshot.partition_columns}:
+        return None
+    if not files.num_rows:
+        return files
+    file_texts = partition_texts(snapshot, files)
+    distinct = list(dict.fromkeys(file_texts))
+    rows = _partition_rows(spark, snapshot, distinct)
+    with translate_spark_errors():
+        numbers = {row[0] for row in rows.where(to_column(where)).select(_NUMBER).collect()}
+    return _files_with(files, file_texts, {distinct[number] for number in numbers})
+
+
+def _column_names(where: str, schema: StructType) -> set[str]:
+    return {path[0] for path in referenced_columns(where, schema)}
+
+
+def files_in_same_partitions(
+    spark: SparkSession, snapshot: Snapshot, files: pa.Table, written: Sequence[Texts]
+) -> pa.Table:
+    """Return the files whose partitions are among the given ones."""
+    if not files.num_rows or not written:
+        return files.slice(0, 0)
+    file_texts = partition_texts(snapshot, files)
+    distinct = list(dict.fromkeys(file_texts))
+    left = _partition_rows(spark, snapshot, distinct).alias("l")
+    right = _partition_rows(spark, snapshot, list(dict.fromkeys(written))).alias("r")
+    names = [quote_name(name) for name in snapshot.partition_columns]
+    same = reduce(and_, (F.col(f"l.{name}").eqNullSafe(F.col(f"r.{name}")) for name in names))
+    with translate_spark_errors():
+        numbers = {row[0] for row in left.join(right, same, "left_semi").select(_NUMBER).collect()}
+    return _files_with(files, file_texts, {distinct[number] for number in numbers})
+
+
+def _files_with(files: pa.Table, file_texts: Sequence[Texts], wanted: set[Texts]) -> pa.Table:
+    return files.filter(pa.array([texts in wanted for texts in file_texts], pa.bool_()))
+
+
+def _partition_rows(spark: SparkSession, snapshot: Snapshot, partitions: Sequence[Texts]) -> DataFrame:
+    """Return partitions as rows: the number of each in the list, and its values under their logical names."""
+    columns = [pa.array(column, pa.string()) for column in zip(*partitions, strict=True)]
+    numbers = pa.array(range(len(partitions)), pa.int64())
+    raw = spark.createDataFrame(pa.table([numbers, *columns], names=[_NUMBER, *map(str, range(len(columns)))]))
+    fields = {field.name: field for field in snapshot.schema}
+    values = [
+        # Spark pads the constants beside a column of char(n), which it finds in its metadata.
+        from_partition_text(F.col(str(at)), fields[name]).alias(name, metadata=dict(fields[name].metadata))
+        for at, name in enumerate(snapshot.partition_columns)
+    ]
+    return raw.select(_NUMBER, *values)

@@ -1,0 +1,1 @@
+"""Tables as DataFrames of Spark: scans, projections, writes and checks."""

@@ -1,0 +1,345 @@
+"""Streams: a query that ingests one interval per micro-batch and keeps its progress.
+
+It is one of Structured Streaming, or for files that need no Spark a thread that does the same steps. Every micro-batch
+has a number, and after a crash the query repeats the same batch.
+
+Source: Spark's Structured Streaming
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import accumulate
+from typing import TYPE_CHECKING, TypeAlias
+
+from widen.errors import InternalError, JobFailed, WidenError
+from widen.ingestion.stream_checkpoint import StreamCheckpoint
+from widen.sources.listing import (
+    SourceFile,
+    as_literal,
+    list_local_files,
+    list_source_files,
+    to_source_error,
+)
+from widen.sources.places import expand_local
+from widen.spark.errors import to_error_text, translate_spark_errors
+from widen.spark.spark_types import DataFrame, SparkSession, spark_errors
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFiles:
+    """The files of a micro-batch of a stream without Spark.
+
+    Args:
+        uris: Their URIs.
+    """
+
+    spark: SparkSession
+    stream_id: str
+    uris: Sequence[str]
+
+
+IntervalWork: TypeAlias = Callable[["DataFrame | FoundFiles", int], None]
+"""Ingests the rows or files of a micro-batch, given its number."""
+
+_FILES = "path string, modificationTime timestamp, length bigint, content binary"
+_FOREVER = "36500d"
+"""The maximum age of new files; by default Spark skips files that are a week older than the newest."""
+
+
+def file_stream(
+    spark: SparkSession, paths: Sequence[str], max_files: int | None = None, max_bytes: int | None = None
+) -> DataFrame:
+    """Return the stream of new files in locations, with the columns of `list_source_files`.
+
+    Args:
+        paths: Directories (with all below them) and glob patterns.
+        max_bytes: The size from which on a micro-batch is full; it has at least one file.
+
+    Raises:
+        SourceError: a location does not exist or cannot be listed.
+    """
+    limits = {"maxFilesPerTrigger": max_files, "maxBytesPerTrigger": max_bytes}
+    # Spark tracks which files are new. `list_source_files` drops the content, so that it is not read here.
+    reader = spark.readStream.format("binaryFile").schema(_FILES).option("recursiveFileLookup", "true")
+    reader = reader.options(maxFileAge=_FOREVER, **{key: str(value) for key, value in limits.items() if value})
+    try:
+        return reduce(DataFrame.unionAll, (list_source_files(reader.load(path)) for path in paths))
+    except spark_errors() as error:
+        fix = "Use a directory or a pattern whose files can be read."
+        raise to_source_error(", ".join(paths), error, fix) from error
+
+
+def query_id(spark: SparkSession, checkpoint: str) -> str:
+    """Return the id of the query of a checkpoint, which stays the same for the life of the checkpoint.
+
+    Raises:
+        InternalError: the checkpoint does not have the id where Spark writes it.
+    """
+    with translate_spark_errors():
+        # `foreachBatch` does not pass the id of its query, and the first interval may run before `start` returns the
+        # query.
+        lines = [row[0] for row in spark.read.text(as_literal(f"{checkpoint.rstrip('/')}/metadata")).collect()]
+    identifier = json.loads("".join(lines)).get("id") if lines else None
+    if not identifier:
+        raise InternalError(reason=f"the checkpoint {checkpoint} does not contain the id of its query")
+    return str(identifier)
+
+
+class IngestStream:
+    """A stream that ingests one interval after the other until it is stopped.
+
+    Args:
+        query: The streaming query.
+        loop: The writer of the intervals; None if it runs in another process.
+    """
+
+    def __init__(self, query: StreamingQuery | _LocalQuery, loop: _IntervalLoop | None) -> None:
+        self._query, self._loop = query, loop
+
+    @property
+    def id(self) -> str:
+        """The id of the query, which stays the same for the life of the checkpoint."""
+        return str(self._query.id)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the stream is still running."""
+        return self._query.isActive
+
+    def wait(self, timeout_seconds: int | None = None) -> bool:
+        """Wait until the stream has ended, and return whether it has.
+
+        Args:
+            timeout_seconds: The longest time to wait; by default unlimited.
+
+        Raises:
+            WidenError: an interval has failed. Earlier intervals stay committed; a restarted stream repeats this one.
+        """
+        try:
+            return self._query.awaitTermination(timeout_seconds) is not False
+        except spark_errors() as error:
+            self._fail(error)
+        return True
+
+    def stop(self, timeout_seconds: float = 60) -> None:
+        """Stop the stream after the interval that is being written.
+
+        Args:
+            timeout_seconds: How long to wait for that interval. Then Spark aborts it, and a restarted stream repeats
+                it; without Spark it ends in the background.
+        """
+        if self._loop is not None:
+            self._loop.end(timeout_seconds)
+        self._query.stop()
+
+    def _fail(self, error: Exception) -> None:
+        # The query failed because `stop` refused its next interval.
+        if self._loop is not None and self._loop.is_ended:
+            return
+        if self._loop is not None and self._loop.failure is not None:
+            raise self._loop.failure from self._loop.failure.__cause__ or error
+        with translate_spark_errors():
+            raise error
+
+
+class _IntervalLoop:
+    """Writes the intervals of a stream in this process, one at a time."""
+
+    def __init__(self, work: IntervalWork) -> None:
+        self._work, self._lock = work, threading.Lock()
+        self.failure: WidenError | None = None
+        self.is_ended = False
+
+    def __call__(self, rows: DataFrame | FoundFiles, number: int) -> None:
+        with self._lock:
+            if self.is_ended:
+                raise JobFailed(reason="the stream has been stopped")
+            try:
+                self._work(rows, number)
+            except WidenError as error:
+                self.failure = error
+                raise
+
+    def end(self, timeout_seconds: float) -> None:
+        """Prevent further intervals, and wait for the current one."""
+        # Set without the lock, which the current interval holds: no other may begin after it.
+        self.is_ended = True
+        if self._lock.acquire(timeout=timeout_seconds):
+            self._lock.release()
+
+
+@dataclass(frozen=True)
+class _ServerWork:
+    """Writes the intervals of a stream on a Connect server, which sends only the text of an error to its client."""
+
+    work: IntervalWork
+
+    def __call__(self, rows: DataFrame | FoundFiles, number: int) -> None:
+        try:
+            self.work(rows, number)
+        except WidenError as error:
+            raise JobFailed(reason=to_error_text(error)) from error
+
+
+def start_stream(
+    rows: DataFrame, work: IntervalWork, checkpoint: str, *, once: bool = False, every_seconds: float = 0
+) -> IngestStream:
+    """Start a stream.
+
+    Args:
+        rows: Streaming rows.
+        work: Writes an interval. With Spark Connect it runs on the server and must be picklable.
+        checkpoint: The location of the progress of this stream; no other stream may use it.
+        once: Whether the stream ends after it has ingested everything that is available now.
+
+    Raises:
+        JobFailed: Spark cannot start the stream.
+    """
+    from pyspark.sql.utils import is_remote
+
+    loop = None if is_remote() else _IntervalLoop(work)
+    writer = rows.writeStream.foreachBatch(loop or _ServerWork(work)).option("checkpointLocation", checkpoint)
+    trigger: Mapping[str, object] = {"availableNow": True} if once else {"processingTime": f"{every_seconds} seconds"}
+    with translate_spark_errors():
+        return IngestStream(writer.trigger(**trigger).start(), loop)  # type: ignore[call-overload]
+
+
+class _LocalQuery:
+    """A query over local files that runs in a thread of this process, with as much of the interface of Spark's queries
+    as `IngestStream` needs.
+
+    Args:
+        spark: The session for the work of the intervals.
+        paths: Directories (with all below them) and glob patterns.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        paths: Sequence[str],
+        checkpoint: StreamCheckpoint,
+        loop: _IntervalLoop,
+        limits: FileLimits,
+        *,
+        once: bool,
+        every_seconds: float,
+    ) -> None:
+        self.id = checkpoint.open_id()
+        self._progress = checkpoint.open()
+        self._spark, self._paths, self._loop, self._limits = spark, paths, loop, limits
+        self._once, self._every_seconds = once, every_seconds
+        self._failure: BaseException | None = None
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="widen-stream", daemon=True)
+        self._thread.start()
+
+    @property
+    def isActive(self) -> bool:
+        return self._thread.is_alive()
+
+    def awaitTermination(self, timeout: float | None = None) -> bool:
+        self._thread.join(timeout)
+        if self.isActive:
+            return False
+        if self._failure is not None:
+            raise self._failure
+        return True
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._thread.join(_END_SECONDS)
+
+    def _run(self) -> None:
+        try:
+            # With `once`, files that arrive from now on are left to the next stream, so that this one ends.
+            listed = [self._list(path) for path in self._paths] if self._once else None
+            while not self._stopped.is_set():
+                started = time.monotonic()
+                has_run = self._run_interval(listed)
+                if self._once and not has_run:
+                    break
+                idle_seconds = 0 if has_run else _POLL_SECONDS
+                if not self._once:
+                    self._stopped.wait(max(started + self._every_seconds - time.monotonic(), idle_seconds))
+        except BaseException as error:  # raised in the thread that waits for the stream
+            if not self._loop.is_ended:
+                self._failure = error
+
+    def _run_interval(self, listed: Sequence[Sequence[SourceFile]] | None) -> bool:
+        """Write an interval, and return whether there was one."""
+        progress = self._progress
+
+        def find_new(at: int) -> list[SourceFile]:
+            files = self._list(self._paths[at]) if listed is None else listed[at]
+            new = [file for file in files if progress.is_new(at, file)]
+            # Oldest first, as in Spark.
+            return self._limits.take(sorted(new, key=lambda file: (file.modified_ms, file.path)))
+
+        uris = progress.begin(find_new)
+        if uris is None:
+            return False
+        self._loop(FoundFiles(self._spark, self.id, uris), progress.number)
+        progress.finish()
+        return True
+
+    def _list(self, path: str) -> list[SourceFile]:
+        # Spark tells files apart by their paths in this form.
+        places = [f"/{os.path.normpath(place).lstrip('/')}" for place in expand_local(path) or ()]
+        return list_local_files(places)
+
+
+_POLL_SECONDS = 1.0
+"""How long a stream without Spark waits at least before it looks again for files."""
+
+_END_SECONDS = 5.0
+"""How long a stream that is being stopped has to record the interval that it has written."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileLimits:
+    """How many files of a source path, and of which size together, an interval takes at most; but at least one."""
+
+    max_files: int | None = None
+    max_bytes: int | None = None
+
+    def take(self, files: Sequence[SourceFile]) -> list[SourceFile]:
+        """Return the first files that are within the limits."""
+        sizes = accumulate(file.size_bytes for file in files)
+        count = len(files) if self.max_bytes is None else max(1, sum(size <= self.max_bytes for size in sizes))
+        return list(files[: min(count, self.max_files or count)])
+
+
+def start_local_stream(
+    spark: SparkSession,
+    paths: Sequence[str],
+    work: IntervalWork,
+    checkpoint: StreamCheckpoint,
+    limits: FileLimits,
+    *,
+    once: bool = False,
+    every_seconds: float = 0,
+) -> IngestStream:
+    """Start a stream of local files in this process.
+
+    Args:
+        spark: The session for the work of the intervals.
+        paths: Directories (with all below them) and glob patterns.
+
+    Raises:
+        CorruptFile: a file of the checkpoint is damaged or missing.
+        StorageError: the checkpoint cannot be read or written.
+    """
+    loop = _IntervalLoop(work)
+    return IngestStream(
+        _LocalQuery(spark, paths, checkpoint, loop, limits, once=once, every_seconds=every_seconds), loop
+    )

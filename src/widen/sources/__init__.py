@@ -1,0 +1,1 @@
+"""Source files: their places, their formats, and the records in them."""

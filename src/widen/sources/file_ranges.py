@@ -1,0 +1,750 @@
+"""Files that the tasks read themselves: Spark only says which bytes, so no text passes through its JVM.
+
+A row of a raw batch then stands for some ranges of files. On Spark that needs local files, since the tasks have no
+credentials for another store.
+
+Source: docs/evolution-rules.md#one-interval
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import re
+import sys
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby, pairwise
+from math import ceil
+from typing import Any, BinaryIO, TypeAlias
+from urllib.parse import unquote
+
+import msgspec
+import pyarrow as pa
+
+from widen.errors import CorruptFile
+from widen.json.document import BOM, MAX_RECORD_BYTES, SHORTEN_RECORD, RecordSplitter, split_records
+from widen.model.column_path import Path
+from widen.model.types import ArrayType, DataType, Field, MapType, StructType, similarity_key
+from widen.rows.native_decoder import find_kernel
+from widen.sources.listing import SNIFFED_BYTES, SourceFile, SourceFiles, find_other_format, local_path
+from widen.sources.remote_files import is_store_url, open_local_file, open_store_file
+from widen.spark.engine import is_local
+from widen.spark.errors import CONVERT_FILE, RESTORE_FILE, environment_error
+from widen.spark.session import is_driver
+from widen.spark.spark_types import Column, DataFrame, SparkSession
+
+MAX_WHOLE_FILE_BYTES = 8 * 2**20
+"""Maximum size of a file that is read as a whole."""
+
+MIN_TASK_BYTES = 4 * 2**20
+"""Least bytes for which a task pays, as with Spark's own splits."""
+
+MAX_LOCAL_BYTES = 32 * 2**20
+"""Maximum number of bytes for which a task runs in this process, with the kernel.
+
+For less, a Spark job costs more than it saves; see ``docs/scale.md``.
+"""
+
+_SLOWER = 8
+"""How much longer this process takes without the kernel, about."""
+
+HEAD_BYTES = 2**20
+"""Number of bytes at the beginning of a large file that tell whether it has a record on each line."""
+
+MAX_LOCAL_HEADS = 64
+"""Maximum number of files whose heads this process checks. A Spark job takes longer than to read so many."""
+
+_SAMPLED_FILES, _SAMPLED_BYTES, _MAX_SAMPLED_BYTES = 8, 2**18, 2**28
+"""Maximum number of files in a sample, of bytes of each, and of bytes of a source for which the sample is enough."""
+
+_LOCAL = re.compile(r"file:/+(?=[^/])")
+
+_COMPRESSED = re.compile(r"\.(?:gz|bz2|zst|deflate|lz4|lzo|snappy|br|xz)(?:ip)?$", re.IGNORECASE)
+_GROWTH = 8
+"""How much larger compressed files become, about."""
+
+MAX_RANGED_FILES = 10_000
+"""Maximum number of files that are listed in the plan of a query."""
+
+ArrowFunction: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+class FileRange(msgspec.Struct, frozen=True, array_like=True):
+    """Bytes of a file that one task reads.
+
+    Args:
+        uri: URI of the file, as in the column `FILE`.
+        end: The byte after the last.
+        is_whole: Whether the bytes are the whole file, in any form; else they are lines.
+        limit: Maximum size of a record or a line.
+        is_multi_line: Whether records take several lines, in a compressed file of any size.
+        is_small: Whether the records of a whole file may have any form; else its first line tells.
+    """
+
+    uri: str
+    start: int
+    end: int
+    is_whole: bool = False
+    limit: int = MAX_RECORD_BYTES
+    is_multi_line: bool = False
+    is_small: bool = True
+
+    @property
+    def is_compressed(self) -> bool:
+        """Whether the name says so. Its end is then that of the compressed bytes."""
+        return is_packed(self.uri)
+
+
+def is_small(file: SourceFile) -> bool:
+    """Return whether a file is read whole, so that its records may have any form.
+
+    Compressed text is taken for eight times as large, since every reader must decide alike, before it decompresses.
+    """
+    return file.size_bytes <= (MAX_WHOLE_FILE_BYTES // 8 if file.is_compressed else MAX_WHOLE_FILE_BYTES)
+
+
+def can_read(spark: SparkSession, files: Sequence[SourceFile]) -> bool:
+    """Return whether the tasks can read files themselves."""
+    may_be_remote = is_local(spark)
+    return len(files) <= MAX_RANGED_FILES and all(
+        (local_path(file.uri) is not None or (may_be_remote and is_store_url(file.uri)))
+        and (_COMPRESSED.search(file.uri) is None or is_packed(file.uri))
+        for file in files
+    )
+
+
+def is_packed(uri: str) -> bool:
+    """Return whether the tasks decompress a file while they read it."""
+    return uri.lower().endswith((".gz", ".bz2", ".zst"))
+
+
+def small_ranges(
+    spark: SparkSession,
+    files: Sequence[SourceFile],
+    limit: int = MAX_RECORD_BYTES,
+    *,
+    is_multi_line: bool = False,
+) -> pa.RecordBatch | None:
+    """Return files as a raw batch of one row, for a task in this process; None if Spark has to run the tasks.
+
+    A Spark job takes longer than such a task.
+    """
+    if not are_few(spark, files):
+        return None
+    ranges = [FileRange(file.uri, 0, file.size_bytes, True, limit, is_multi_line, is_small(file)) for file in files]
+    return range_batch(msgspec.json.encode(ranges), RANGES_PART)
+
+
+def are_few(spark: SparkSession, files: Sequence[SourceFile]) -> bool:
+    """Return whether this process reads files faster than a Spark job."""
+    size_bytes = sum(file.size_bytes * (_GROWTH if file.is_compressed else 1) for file in files)
+    limit = MAX_LOCAL_BYTES if find_kernel() is not None else MAX_LOCAL_BYTES // _SLOWER
+    return is_driver(spark) and size_bytes <= limit and can_read(spark, files)
+
+
+def range_batch(text: bytes, part: int) -> pa.RecordBatch:
+    """Return a raw batch of one row, for a task in this process.
+
+    Args:
+        text: What the task reads, as JSON.
+        part: The value of `PART`.
+    """
+    return pa.RecordBatch.from_pylist([{TEXT: text, FILE: "", PART: part, WHOLE: False}])
+
+
+@dataclass(frozen=True, slots=True)
+class RangeTasks:
+    """A raw batch whose tasks get their ranges with their code: Spark takes half as long for it as for a query of them.
+
+    Args:
+        texts: What each task reads, as JSON.
+        part: The value of `PART` in all rows.
+    """
+
+    spark: SparkSession
+    texts: Sequence[bytes]
+    part: int
+
+    def mapInArrow(self, function: ArrowFunction, schema: Any) -> DataFrame:
+        """Return what a function makes of the raw batch."""
+        numbers = self.spark.range(0, len(self.texts), 1, len(self.texts))
+        return numbers.mapInArrow(partial(_map_ranges, function, self.texts, self.part), schema)
+
+
+RawTexts: TypeAlias = "DataFrame | RangeTasks"
+"""A raw batch; see `widen.sources.file_ranges`."""
+
+
+def to_frame(texts: RawTexts) -> DataFrame:
+    """Return a raw batch as a DataFrame."""
+    return texts.mapInArrow(iter, RAW_SCHEMA) if isinstance(texts, RangeTasks) else texts
+
+
+def _map_ranges(
+    function: ArrowFunction, texts: Sequence[bytes], part: int, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    return function(range_batch(texts[number], part) for batch in batches for number in batch.column(0).to_pylist())
+
+
+def read_ranges(
+    spark: SparkSession,
+    whole: Sequence[SourceFile],
+    lined: Sequence[SourceFile],
+    partitions: int,
+    limit_bytes: int = MAX_RECORD_BYTES,
+    *,
+    is_multi_line: bool = False,
+) -> RangeTasks:
+    """Return a raw batch of ranges.
+
+    Args:
+        whole: Files that are read as a whole.
+        lined: Files with a record on each line.
+        partitions: Number of partitions, if there are so many bytes.
+        limit_bytes: Maximum size of a record or a line.
+        is_multi_line: Whether records take several lines, in compressed files of any size.
+    """
+    limit = task_bytes((*whole, *lined), partitions)
+    ranges = [
+        FileRange(file.uri, 0, file.size_bytes, True, limit_bytes, is_multi_line, is_small(file)) for file in whole
+    ]
+    ranges += [replace_limit(part, limit_bytes) for file in lined for part in split_file(file, limit)]
+    return RangeTasks(spark, [msgspec.json.encode(each) for each in pack_ranges(ranges, limit)], RANGES_PART)
+
+
+def read_here(spark: SparkSession, ranges: Sequence[FileRange], *, prefix: str = "") -> DataFrame:
+    """Return ranges of files as a raw batch of their texts, for a session that runs tasks in this process.
+
+    Args:
+        prefix: What the URIs of the files begin with in the column `FILE`; by default, what they begin with anyway.
+    """
+    return spark.range(0, len(ranges), 1, len(ranges)).mapInArrow(partial(_read_texts, ranges, prefix), RAW_SCHEMA)
+
+
+def _read_texts(
+    ranges: Sequence[FileRange], prefix: str, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    for part in (ranges[number] for batch in batches for number in batch.column(0).to_pylist()):
+        name = _LOCAL.sub(prefix, part.uri) if prefix else part.uri
+        with open_file(part.uri) as file:
+            if part.is_whole:
+                row = {TEXT: file.read(), FILE: name, PART: 0, WHOLE: True}
+                yield pa.RecordBatch.from_pylist([row], schema=_RAW)
+                continue
+            for lines in read_lines(file, part.start, part.end, limit=part.limit, path=part.uri):
+                yield as_raw_records(lines, name, part.start)
+
+
+def task_bytes(files: Iterable[SourceFile], partitions: int) -> int:
+    """Return how many bytes one task reads.
+
+    Args:
+        partitions: Number of partitions, if there are so many bytes.
+    """
+    return max(MIN_TASK_BYTES, ceil(sum(file.size_bytes for file in files) / partitions))
+
+
+def split_file(file: SourceFile, limit: int) -> list[FileRange]:
+    """Return the ranges of a file with lines: as few and as equal as the bytes of a task allow."""
+    count = max(1, round(file.size_bytes / limit))
+    cuts = [file.size_bytes * number // count for number in range(count + 1)]
+    return [FileRange(file.uri, start, end) for start, end in pairwise(cuts)]
+
+
+def pack_ranges(ranges: Sequence[FileRange], limit: int) -> list[list[FileRange]]:
+    """Return the ranges for each task, in order, each about as large as the bytes of a task."""
+    tasks: list[list[FileRange]] = []
+    free = 0
+    for each in ranges:
+        size = each.end - each.start
+        # At most half of a range exceeds the limit, so that the tasks are about equal without splitting it.
+        if not tasks or size // 2 > free:
+            tasks.append([])
+            free = limit
+        tasks[-1].append(each)
+        free -= size
+    return tasks
+
+
+def read_range_groups(text: bytes) -> Iterator[TextGroup]:
+    """Yield the texts of the ranges of a task.
+
+    Args:
+        text: The list of ranges as JSON.
+    """
+    for part in msgspec.json.decode(text, type=list[FileRange]):
+        yield from _read_range(part)
+
+
+def replace_limit(part: FileRange, limit: int) -> FileRange:
+    """Return a range with another maximum size of a line."""
+    return msgspec.structs.replace(part, limit=limit)
+
+
+def _read_range(part: FileRange) -> Iterator[TextGroup]:
+    with open_file(part.uri) as file:
+        if part.is_whole:
+            yield from _read_whole(file, part)
+            return
+        for lines in read_lines(file, part.start, part.end, limit=part.limit, path=part.uri):
+            if not part.start:
+                ensure_file_readable(lines[0][:SNIFFED_BYTES], part.uri)
+            yield TextGroup(part.uri, part.start, False, lines)
+
+
+def _read_whole(file: BinaryIO, part: FileRange) -> Iterator[TextGroup]:
+    """Yield a file in any form. What is too large to be held is read by lines, or record by record."""
+    content = file.read(MAX_WHOLE_FILE_BYTES + 1)
+    ensure_file_readable(content[:SNIFFED_BYTES], part.uri)
+    if part.is_small and len(content) <= MAX_WHOLE_FILE_BYTES:
+        if len(content) > part.limit and any(len(text) > part.limit for text in split_records(content)):
+            raise record_too_long(part.uri, 0, part.limit)
+        yield TextGroup(part.uri, 0, True, [content])
+        return
+    joined: Any = JoinedFile(content, file)
+    if begins_with_line(content[:HEAD_BYTES]) and not part.is_multi_line:
+        for lines in read_lines(joined, 0, sys.maxsize, limit=part.limit, path=part.uri):
+            yield TextGroup(part.uri, 0, False, lines)
+        return
+    for texts in read_outermost_records(joined, part.uri, part.limit):
+        yield TextGroup(part.uri, 0, False, texts)
+
+
+def read_outermost_records(file: Any, path: str = "", limit: int = MAX_RECORD_BYTES) -> Iterator[list[bytes]]:
+    """Yield the records of a file that is too large to be held, and the text between them; see `RecordSplitter`."""
+    splitter = RecordSplitter(path, limit)
+    rest, size = b"", 0
+    while block := file.read(BLOCK_BYTES):
+        size += len(block)
+        *pieces, rest = (rest + block).split(b"}")
+        yield [text for piece in pieces for text in splitter.records(piece)]
+        if len(rest) > limit:
+            raise record_too_long(path, size - len(rest), limit)
+    yield [*(splitter.records(rest) if rest else ()), *splitter.rest(size)]
+
+
+class JoinedFile:
+    """A file whose beginning is read already."""
+
+    def __init__(self, head: bytes, file: BinaryIO) -> None:
+        self._head, self._file = head, file
+
+    def read(self, size: int) -> bytes:
+        """Return at most so many bytes; none at the end."""
+        if self._head:
+            block, self._head = self._head[:size], self._head[size:]
+            return block
+        return self._file.read(size)
+
+
+def begins_with_line(head: bytes) -> bool:
+    """Return whether the beginning of a file has a line, and it is one JSON value but not an array.
+
+    Args:
+        head: The first bytes of the file.
+    """
+    line, newline, _ = head.removeprefix(BOM).lstrip().partition(b"\n")
+    return bool(newline) and not line.startswith(b"[") and _is_json(line)
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def ensure_file_readable(head: bytes, path: str, encoding: str = "utf-8") -> None:
+    """Check that a file is text in its encoding.
+
+    Args:
+        head: Its first bytes.
+
+    Raises:
+        CorruptFile: it has another format; the error names it.
+    """
+    found = find_other_format(head, encoding)
+    if found is not None:
+        raise CorruptFile(path=path, reason=found, fix=CONVERT_FILE)
+
+
+@contextmanager
+def open_file(uri: str) -> Iterator[BinaryIO]:
+    """Open a file; one with the ending of a compression is decompressed while it is read.
+
+    Raises:
+        CorruptFile: its content is damaged, or it does not exist.
+        StorageError: its store, or the environment, keeps it from being read.
+    """
+    try:
+        with open_store_file(uri) if is_store_url(uri) else open_local_file(local_path(uri) or uri) as stored:
+            if not is_packed(uri):
+                yield stored
+                return
+            with _decompress(stored, uri) as file:
+                yield file
+    except (OSError, EOFError, zlib.error) as error:
+        failure = environment_error(unquote(uri), error)
+        if failure is not None:
+            raise failure from error
+        reason = (getattr(error, "strerror", None) or str(error)).partition("\n")[0].rstrip(".")
+        raise CorruptFile(path=uri, reason=reason, fix=RESTORE_FILE) from error
+
+
+def _decompress(stored: BinaryIO, uri: str) -> Any:
+    if uri.lower().endswith(".gz"):
+        return gzip.open(stored, "rb")
+    return bz2.open(stored, "rb") if uri.lower().endswith(".bz2") else pa.CompressedInputStream(stored, "zstd")
+
+
+# ---- checks before the batch -----------------------------------------------------------------------
+
+
+def find_sample_ranges(
+    spark: SparkSession, source: SourceFiles, limit: int = MAX_RECORD_BYTES
+) -> list[FileRange] | None:
+    """Return the first lines of some files, as a sample of the records.
+
+    Returns:
+        None if this process cannot read them, or if the tasks of a Spark job would see many more records.
+    """
+    is_large = source.text_bytes > _MAX_SAMPLED_BYTES
+    if is_large or not (is_driver(spark) and can_read(spark, source.files)):
+        return None
+    if any(file.is_compressed for file in source.files):
+        return None
+    files = source.files[:: max(1, len(source.files) // _SAMPLED_FILES)][:_SAMPLED_FILES]
+    return [FileRange(file.uri, 0, min(file.size_bytes, _SAMPLED_BYTES), limit=limit) for file in files]
+
+
+def check_heads(spark: SparkSession, files: Sequence[SourceFile], check: Callable[[bytes], bool]) -> list[bool]:
+    """Return what a check says of the first bytes of each file. One job reads them all, unless they are few.
+
+    Args:
+        files: Files that `can_read` accepts.
+        check: The check; it runs in the tasks, or in this process.
+    """
+    ranges, check_file = [FileRange(file.uri, 0, HEAD_BYTES) for file in files], partial(_check_head, check)
+    if is_driver(spark) and len(ranges) <= MAX_LOCAL_HEADS:
+        return [check_range(check_file, part) for part in ranges]
+    return check_ranges(spark, ranges, check_file)
+
+
+def _check_head(check: Callable[[bytes], bool], file: BinaryIO, part: FileRange) -> bool:
+    return check(file.read(part.end))
+
+
+def check_ranges(
+    spark: SparkSession, ranges: Sequence[FileRange], check: Callable[[BinaryIO, FileRange], bool]
+) -> list[bool]:
+    """Return what a check says of each range. One job reads them all.
+
+    Args:
+        ranges: Ranges of files that `can_read` accepts.
+        check: The check; it runs in the tasks.
+    """
+    if not ranges:
+        return []
+    rows = spark.range(len(ranges)).mapInArrow(partial(_check, ranges, check), "id bigint, result boolean").toArrow()
+    results: list[bool] = rows.sort_by("id")["result"].to_pylist()
+    return results
+
+
+def _check(
+    ranges: Sequence[FileRange], check: Callable[[BinaryIO, FileRange], bool], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        results = [check_range(check, ranges[number]) for number in batch.column(0).to_pylist()]
+        yield pa.RecordBatch.from_arrays([batch.column(0), pa.array(results, pa.bool_())], names=["id", "result"])
+
+
+def check_range(check: Callable[[BinaryIO, FileRange], bool], part: FileRange) -> bool:
+    """Return what a check says of a range."""
+    with open_file(part.uri) as file:
+        return check(file, part)
+
+
+# The lines of a range of bytes of a local file, as Spark splits a text file among tasks.
+#
+# A line belongs to the range that has its first byte. So adjacent ranges have every line once, wherever they are
+# cut.
+#
+# Source: Spark's reader of text files
+
+
+BLOCK_BYTES = 2**19
+"""Number of bytes that are read at once. Larger blocks leave the cache, and the system gets their memory back each
+time."""
+
+_LINE_END = re.compile(rb"\r\n|\r|\n")
+
+
+def read_lines(
+    file: BinaryIO,
+    start: int,
+    end: int,
+    block_bytes: int = BLOCK_BYTES,
+    *,
+    limit: int = MAX_RECORD_BYTES,
+    path: str = "",
+) -> Iterator[list[bytes]]:
+    r"""Yield the lines that begin in a range, without their ends, in lists of adjacent lines.
+
+    Args:
+        end: The byte after the range.
+        block_bytes: Number of bytes that are read at once.
+        limit: Maximum size of a line.
+        path: URI of the file, for errors.
+    """
+    for data in read_line_blocks(file, start, end, block_bytes, limit=limit, path=path):
+        yield data.splitlines()
+
+
+def read_line_blocks(
+    file: BinaryIO,
+    start: int,
+    end: int,
+    block_bytes: int = BLOCK_BYTES,
+    *,
+    limit: int = MAX_RECORD_BYTES,
+    path: str = "",
+) -> Iterator[bytes]:
+    r"""Yield the lines that begin in a range as blocks of whole lines. ``\n``, ``\r\n`` and ``\r`` end a line.
+
+    Args:
+        end: The byte after the range.
+        block_bytes: Number of bytes that are read at once.
+        limit: Maximum size of a line.
+        path: URI of the file, for errors.
+
+    Raises:
+        CorruptFile: a line is longer.
+    """
+    offset = 0
+    if start:
+        offset = _first_line(file, start, block_bytes, limit, path)
+        file.seek(offset)
+    pending: list[bytes] = []
+    waiting = 0
+    while offset < end:
+        block = file.read(block_bytes)
+        if block and not _ends_line(block):
+            pending.append(block)
+            waiting += len(block)
+            if waiting > limit:
+                raise record_too_long(path, offset, limit)
+            continue
+        data = b"".join((*pending, block))
+        complete = _complete_bytes(data) if block else len(data)
+        if len(data) > limit:
+            _ensure_short(data[:complete], offset, limit, path)
+        # The last line of a range continues beyond it: its first byte counts.
+        own = complete if offset + complete <= end else _next_line(data[:complete], end - offset) or complete
+        if own:
+            yield data[:own] if offset else data[:own].removeprefix(BOM)
+        elif not block:
+            return
+        offset += complete
+        pending, waiting = [data[complete:]], len(data) - complete
+
+
+def _ensure_short(data: bytes, offset: int, limit: int, path: str) -> None:
+    for line in data.splitlines(keepends=True):
+        if len(line.rstrip(b"\r\n")) > limit:
+            raise record_too_long(path, offset, limit)
+        offset += len(line)
+
+
+def record_too_long(path: str, offset: int | None, limit: int, line: int | None = None) -> CorruptFile:
+    """Return the error for a record or a line that is longer than the limit."""
+    place = f"at byte {offset:,}" if line is None else f"in line {line:,}"
+    reason = f"the record {place} is longer than {size_limit_text(limit)}"
+    return CorruptFile(path=path, reason=reason, fix=SHORTEN_RECORD)
+
+
+def size_limit_text(size_bytes: int) -> str:
+    """Return a size as a setting spells it."""
+    return f"{size_bytes / 2**20:g} MB" if size_bytes >= 2**20 else f"{size_bytes:,} bytes"
+
+
+def _ends_line(block: bytes) -> bool:
+    return b"\n" in block or b"\r" in block
+
+
+def _complete_bytes(data: bytes) -> int:
+    r"""Return where the last complete line ends. A ``\r`` at the end may be half of a ``\r\n``."""
+    return max(data.rfind(b"\n"), data.rfind(b"\r", 0, len(data) - 1)) + 1
+
+
+def _next_line(data: bytes, at: int) -> int | None:
+    """Return where the first line begins at or after a byte that is not the first; None if no line ends before."""
+    line_end = _LINE_END.search(data, at - 2 if data[at - 2 : at] == b"\r\n" and at > 1 else at - 1)
+    return None if line_end is None else line_end.end()
+
+
+def _first_line(file: BinaryIO, start: int, block_bytes: int, limit: int, path: str) -> int:
+    """Return where the first line begins at or after a byte that is not the first; the size if there is none."""
+    file.seek(start - 1)
+    data = b""
+    while block := file.read(block_bytes):
+        data += block
+        if len(data) > limit + block_bytes:
+            raise record_too_long(path, start, limit)
+        begin = _next_line(data, 1)
+        if begin is not None and begin < len(data):
+            break
+    begin = _next_line(data, 1)
+    return start - 1 + (len(data) if begin is None else begin)
+
+
+# Raw batches: the records of files as rows with their JSON texts, and how a task takes them.
+#
+# A row is a text, or it represents ranges of files; see `widen.sources.file_ranges`.
+
+
+TEXT, FILE, PART, WHOLE = "text", "file", "part", "whole"
+"""The columns of a raw batch: the bytes, their file, the byte where the split of a large file begins, and whether the
+bytes are a whole file or one record."""
+
+RAW_SCHEMA = f"{TEXT} binary, {FILE} string, {PART} bigint, {WHOLE} boolean"
+
+_RAW = pa.schema([(TEXT, pa.binary()), (FILE, pa.string()), (PART, pa.int64()), (WHOLE, pa.bool_())])
+
+RANGES_PART, CSV_RANGES_PART, REFUSED_PART = -1, -2, -3
+"""The values of `PART` in rows whose text is a list of ranges: of JSON, and of CSV with its dialect; and in rows with
+`RefusedTexts`."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextGroup:
+    """Adjacent texts of one file.
+
+    Args:
+        file: URI of the file.
+        part: The byte where the split of a large file begins.
+        is_whole: Whether each text is a whole file or one record.
+        lines: The line of each text in the file; None if the texts are all the lines of the file.
+        reasons: Why each text is not a record; None if they have to be parsed.
+    """
+
+    file: str
+    part: int
+    is_whole: bool
+    texts: list[bytes]
+    lines: Sequence[int] | None = None
+    reasons: Sequence[str] | None = None
+
+
+class RefusedTexts(msgspec.Struct, frozen=True, array_like=True):
+    """Texts of one file that are not records, as the text of one row of a raw batch."""
+
+    part: int
+    texts: list[bytes]
+    lines: list[int]
+    reasons: list[str]
+
+    def to_raw(self, path: str) -> pa.RecordBatch:
+        """Return the texts as a part of a raw batch."""
+        row = {TEXT: msgspec.msgpack.encode(self), FILE: path, PART: REFUSED_PART, WHOLE: False}
+        return pa.RecordBatch.from_pylist([row])
+
+
+def read_refused(text: bytes) -> RefusedTexts:
+    """Return the texts from a row with `REFUSED_PART`."""
+    return msgspec.msgpack.decode(text, type=RefusedTexts)
+
+
+def split_groups(batch: pa.RecordBatch) -> Iterator[TextGroup]:
+    """Yield the texts of an Arrow batch, those of the same file, split and form together.
+
+    Args:
+        batch: Columns `TEXT`, `FILE`, `PART` and `WHOLE`.
+    """
+    texts, end = batch.column(TEXT).to_pylist(), 0
+    for (file, part, is_whole), rows in _group_rows(batch):
+        start, end = end, end + rows
+        yield TextGroup(file, part, is_whole, texts[start:end])
+
+
+def _group_rows(batch: pa.RecordBatch) -> Iterator[tuple[tuple[str, int, bool], int]]:
+    """Yield each group of adjacent rows of the same file, split and form, with its size."""
+    columns = [batch.column(name) for name in (FILE, PART, WHOLE)]
+    ends = [tuple(column[index].as_py() for column in columns) for index in (0, -1)] if batch.num_rows else []
+    if ends and ends[0] == ends[1]:
+        yield ends[0], batch.num_rows
+        return
+    for source, group in groupby(zip(*(column.to_pylist() for column in columns), strict=True)):
+        yield source, len(list(group))
+
+
+def as_raw_records(texts: Sequence[bytes], path: str, part: int = 0) -> pa.RecordBatch:
+    """Return JSON texts as a part of a raw batch, one record each.
+
+    Args:
+        texts: The texts in the order of the file.
+        path: URI of the file.
+        part: Byte where the split of the texts begins in the file.
+    """
+    count = len(texts)
+    columns = [pa.array(texts, pa.binary()), pa.array([path] * count, pa.string())]
+    columns += [pa.array([part] * count, pa.int64()), pa.array([False] * count, pa.bool_())]
+    return pa.RecordBatch.from_arrays(columns, names=[TEXT, FILE, PART, WHOLE])
+
+
+# The names by which Spark reads the fields of typed records.
+#
+# In most sessions Spark does not distinguish field names that differ only in case. If a record has such names, its
+# fields are named by their positions while Spark reads it.
+#
+# Source: docs/evolution-rules.md#d9, #d16
+
+
+Typed: TypeAlias = tuple[Column, DataType]
+"""Values with their type; the names of record fields are those of `with_field_steps`."""
+
+
+def field_steps(record: StructType) -> list[str]:
+    """Return the names by which Spark reads the fields of a record."""
+    is_plain = len({similarity_key(name) for name in record.names}) == len(record.fields)
+    return list(record.names) if is_plain else [str(position) for position in range(len(record.fields))]
+
+
+def with_field_steps(data_type: DataType) -> DataType:
+    """Return a type with these names in all its records."""
+    match data_type:
+        case StructType(fields):
+            names = field_steps(data_type)
+            return StructType(
+                tuple(Field(name, with_field_steps(f.type)) for name, f in zip(names, fields, strict=True))
+            )
+        case ArrayType(element):
+            return ArrayType(with_field_steps(element))
+        case MapType(key, value):
+            return MapType(key, with_field_steps(value))
+    return data_type
+
+
+def fields_of(values: Column, data_type: StructType) -> dict[str, Typed]:
+    """Return the fields of records in a column, by their names in the source."""
+    named = zip(data_type, field_steps(data_type), strict=True)
+    return {field.name: (values.getField(name), field.type) for field, name in named}
+
+
+def duplicate_fields(data_type: DataType, path: Path = ()) -> Iterator[Path]:
+    """Yield the paths of fields with exactly the same name as another field of their record."""
+    match data_type:
+        case StructType(fields):
+            names: set[str] = set()
+            for field in fields:
+                if field.name in names:
+                    yield (*path, field.name)
+                names.add(field.name)
+                yield from duplicate_fields(field.type, (*path, field.name))
+        case ArrayType(inner) | MapType(_, inner):
+            yield from duplicate_fields(inner, path)

@@ -1,0 +1,803 @@
+"""The source files of an interval and their format."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from itertools import chain, islice
+from math import ceil
+from types import MappingProxyType
+from typing import TypeAlias
+from urllib.parse import quote, unquote
+
+from widen.errors import CorruptFile, InvalidOption, SourceChanged, SourceError, StorageError, WidenError
+from widen.errors.requests import ensure_without_credentials
+from widen.log.local_files import absolute_path
+from widen.sources.places import (
+    ensure_no_table,
+    expand_local,
+    has_linked_folder,
+    is_elsewhere,
+    is_hidden,
+    looking_at,
+    to_local,
+    walk_files,
+)
+from widen.sources.remote_files import (
+    find_states,
+    is_store_url,
+    list_store_files,
+    open_local_file,
+    open_store_file,
+)
+from widen.spark.engine import can_start, is_local, require_spark
+from widen.spark.errors import (
+    ADD_STORE,
+    NO_CREDENTIALS,
+    SET_CREDENTIALS,
+    environment_error,
+    environment_error_of_java,
+    lacks_credentials,
+    missing_store,
+    translate_spark_errors,
+)
+from widen.spark.session import is_driver
+from widen.spark.spark_types import Column, DataFrame, F, SparkSession, spark_errors
+
+# The formats of source files, and how file names tell them.
+#
+# Source: docs/evolution-rules.md#d16
+
+
+class FileFormat(str, Enum):
+    """The format of a source file."""
+
+    JSON = "json"
+    """JSON lines, arrays of records, or one document in a file."""
+    CSV = "csv"
+    """Records of strings; the first line has the names."""
+    TEXT = "text"
+    """A record for each line, with the field ``value``."""
+    PARQUET = "parquet"
+    AVRO = "avro"
+    ORC = "orc"
+
+    @property
+    def is_typed(self) -> bool:
+        """Whether the files have types."""
+        return self in (FileFormat.PARQUET, FileFormat.AVRO, FileFormat.ORC)
+
+
+FILE_ENDINGS: Mapping[FileFormat, tuple[str, ...]] = MappingProxyType(
+    {
+        FileFormat.JSON: (".json", ".jsonl", ".ndjson"),
+        FileFormat.CSV: (".csv", ".tsv"),
+        FileFormat.PARQUET: (".parquet",),
+        FileFormat.AVRO: (".avro",),
+        FileFormat.ORC: (".orc",),
+    }
+)
+"""Endings of file names. No ending means plain text, so plain text must be requested."""
+
+COMPRESSION_ENDINGS = ("", ".gz", ".bz2", ".zst", ".deflate", ".lz4", ".snappy")
+"""Endings of compressed files, which follow the ending of the format."""
+
+
+def format_of(path: str) -> FileFormat | None:
+    """Return the format that a file name tells, or None."""
+    name = path.rsplit("/", 1)[-1].lower()
+    for file_format, endings in FILE_ENDINGS.items():
+        compressions = ("",) if file_format.is_typed else COMPRESSION_ENDINGS
+        if any(name.endswith(ending + compression) for ending in endings for compression in compressions):
+            return file_format
+    return None
+
+
+def parse_format(text: str | None) -> FileFormat | None:
+    """Return the format that a caller names; None leaves it to the file names.
+
+    Raises:
+        InvalidOption: the format does not exist.
+    """
+    if text is None:
+        return None
+    if text not in {file_format.value for file_format in FileFormat}:
+        formats = ", ".join(file_format.value for file_format in FileFormat)
+        raise InvalidOption(option="format", value=text, expected=f"Must be one of: {formats}.")
+    return FileFormat(text)
+
+
+SNIFFED_BYTES = 4_096
+"""Number of bytes at the beginning of a file that tell a format that is not text."""
+
+_MAGIC: tuple[tuple[bytes, str], ...] = (
+    (b"\x1f\x8b", "it is gzip; give its name the ending .gz"),
+    (b"BZh", "it is bzip2; give its name the ending .bz2"),
+    (b"\x28\xb5\x2f\xfd", "it is zstd; give its name the ending .zst"),
+    (b"PAR1", "it is Parquet; give its name the ending .parquet, or set the format"),
+    (b"Obj\x01", "it is Avro; give its name the ending .avro, or set the format"),
+    (b"ORC", "it is ORC; give its name the ending .orc, or set the format"),
+    (b"%PDF-", "it is PDF; export the table in it as CSV"),
+    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "it is an old Excel workbook (xls); save the sheet as CSV in UTF-8"),
+    (b"SQLite format 3\0", "it is a SQLite database; export the table as CSV"),
+    (b"7z\xbc\xaf\x27\x1c", "it is a 7z archive; unpack it"),
+    (b"\xfd7zXZ\0", "it is xz; decompress it, e.g. with: xz -d FILE"),
+    (b"\x89PNG\r\n\x1a\n", "it is an image (PNG)"),
+    (b"\xff\xd8\xff", "it is an image (JPEG)"),
+)
+"""How files begin that are not text, and what to do about them."""
+
+_UTF_16_AND_32: tuple[tuple[bytes, str], ...] = (
+    (b"\xff\xfe\0\0", "UTF-32"),
+    (b"\0\0\xfe\xff", "UTF-32"),
+    (b"\xff\xfe", "UTF-16"),
+    (b"\xfe\xff", "UTF-16"),
+)
+_MARKUP = re.compile(rb"\s*(?:<!doctype html|<html|<head>|<\?xml)", re.IGNORECASE)
+
+
+def find_other_format(head: bytes, encoding: str = "utf-8") -> str | None:
+    """Return what a file is that should be JSON or CSV, and what to do; None if its first bytes may be text.
+
+    Args:
+        encoding: The encoding that the caller names.
+    """
+    if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
+        if b"xl/" in head or b"[Content_Types].xml" in head:
+            return "it is an Excel workbook (xlsx); save the sheet as CSV in UTF-8"
+        return "it is a zip archive; unpack it"
+    for magic, found in _MAGIC:
+        if head.startswith(magic):
+            return found
+    markup = _MARKUP.match(head.removeprefix(b"\xef\xbb\xbf"))
+    if markup is not None:
+        name = "XML" if b"?xml" in markup[0].lower() else "HTML"
+        return f"it is a page in {name}, perhaps an error page of its server; download it again"
+    if len("\n".encode(encoding)) > 1:
+        return None
+    wide = next((name for mark, name in _UTF_16_AND_32 if head.startswith(mark)), None) or _guess_wide(head)
+    if wide is None:
+        return None
+    return f"it is {wide}; convert it to UTF-8, or for CSV set the option encoding to {wide.lower()}"
+
+
+def _guess_wide(head: bytes) -> str | None:
+    """Return the encoding of a text without a mark in which most characters are ASCII; None if it has one byte each."""
+    sample = head[:256]
+    sample = sample[: len(sample) // 4 * 4]
+    if len(sample) < _MIN_WIDE_BYTES:
+        return None
+    zeros = [sample[at::4].count(0) * 4 / len(sample) for at in range(4)]
+    if sorted(zeros)[1] > _MOSTLY and min(zeros) < 1 - _MOSTLY:
+        return "UTF-32" + ("LE" if zeros[0] < _MOSTLY else "BE")
+    if min(zeros[1], zeros[3]) > _MOSTLY and max(zeros[0], zeros[2]) < 1 - _MOSTLY:
+        return "UTF-16LE"
+    return "UTF-16BE" if min(zeros[0], zeros[2]) > _MOSTLY and max(zeros[1], zeros[3]) < 1 - _MOSTLY else None
+
+
+_MIN_WIDE_BYTES, _MOSTLY = 8, 0.7
+
+
+FilePath: TypeAlias = str | os.PathLike[str]
+"""A path, URL or pattern from a caller."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A source file.
+
+    Args:
+        path: Its URI, without escapes.
+        uri: Its URI as Spark writes it.
+        content: A hash of its content; empty if it was not computed.
+        left_out: The rows of a Parquet file that are not read, as indexes in it: they are corrupt.
+    """
+
+    path: str
+    size_bytes: int
+    modified_ms: int = 0
+    uri: str = ""
+    content: str = ""
+    left_out: tuple[int, ...] = ()
+
+    @property
+    def is_compressed(self) -> bool:
+        """Whether the name says so."""
+        return self.path.lower().endswith(COMPRESSION_ENDINGS[1:])
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFiles:
+    """The files of one interval.
+
+    Args:
+        roots: Files, directories and patterns from the caller; empty if exactly these files are meant.
+        files: Files to read, by name.
+        left_out: Files beside them whose names tell no known format.
+    """
+
+    roots: tuple[str, ...]
+    files: tuple[SourceFile, ...]
+    left_out: tuple[str, ...] = ()
+    format: FileFormat = FileFormat.JSON
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The name of the source in errors."""
+        return ", ".join(self.roots or [file.path for file in self.files[:_MAX_NAMED]])
+
+    @property
+    def text_bytes(self) -> int:
+        """About the size of the files without compression."""
+        return sum(file.size_bytes * (_GROWTH if file.is_compressed else 1) for file in self.files)
+
+    @property
+    def paths(self) -> list[str]:
+        """The files as paths in which no character is part of a pattern."""
+        return [as_literal(file.path) for file in self.files]
+
+
+_MAX_NAMED = 3
+_GROWTH = 8
+"""How much larger compressed files become, about."""
+
+_PARTITION_BYTES = "spark.sql.files.maxPartitionBytes"
+_SIZE = re.compile(r"(\d+)([bkmg]?)b?", re.IGNORECASE)
+_UNITS = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30}
+_UNKNOWN_PARALLELISM = 16
+
+
+def count_partitions(spark: SparkSession, source: SourceFiles) -> int:
+    """Return into how many partitions a source is read at most: as many as its bytes fill, but one for each core.
+
+    Spark counts every file as 4 MB at least, so 20,000 files of one line each would become 625 files of the table.
+    """
+    if is_local(spark):
+        return max(os.cpu_count() or 1, ceil(source.text_bytes / (128 * 2**20)))
+    # A session of Connect does not tell its cores.
+    cores = getattr(getattr(spark, "sparkContext", None), "defaultParallelism", _UNKNOWN_PARALLELISM)
+    size = _SIZE.fullmatch(str(spark.conf.get(_PARTITION_BYTES, "128m")))
+    partition_bytes = int(size[1]) * _UNITS[size[2].lower()] if size else 0
+    return max(cores, ceil(source.text_bytes / (partition_bytes or 128 * 2**20)))
+
+
+def find_source(
+    spark: SparkSession,
+    paths: Sequence[str],
+    format: FileFormat | None = None,
+    options: Mapping[str, str] | None = None,
+    *,
+    may_be_empty: bool = False,
+) -> SourceFiles:
+    """Return the files that paths name. A file that two paths or links name is listed once.
+
+    Args:
+        paths: Files, directories (with everything below) and glob patterns. Of a directory only files whose names tell
+            a format count, if there are any.
+        format: Format of the files; None to infer it from their names, with JSON as the default.
+        options: How to read the files.
+        may_be_empty: Whether no file, or only empty ones, are a source, too.
+
+    Raises:
+        SourceError: a path does not exist or cannot be listed, a file is part of a table, there is no file, all files
+            are empty, or their names tell several formats.
+    """
+    try:
+        found = list_linked_files(paths) if is_driver(spark) else None
+        listed = _list_paths(spark, paths) if found is None else found
+    except spark_errors() as error:
+        raise to_source_error(", ".join(paths), error, "Check the path and the permission to read it.") from error
+    ensure_no_table(spark, ", ".join(paths), [file.path for file in listed])
+    files = drop_repeated(listed)
+    # Without roots Spark reads exactly these files; a root would bring back the others.
+    roots = tuple(paths) if found is None and len(files) == len(listed) else ()
+    source = choose_files(files, format, options or {}, roots=roots) or SourceFiles(roots, tuple(files))
+    if not may_be_empty and not any(file.size_bytes for file in source.files):
+        raise unusable_source(
+            source.name, "the files are empty" if listed else "there is no file", "Name files with records."
+        )
+    return source
+
+
+def _list_paths(spark: SparkSession, paths: Sequence[str]) -> list[SourceFile]:
+    """Return the files that paths name. A path that matches nothing as a pattern may be the name of a file."""
+    if is_local(spark):
+        found = [_list_here(spark, path) for path in paths]
+        if None not in found:
+            return sorted((file for some in found for file in some or ()), key=lambda file: file.path)
+        require_spark(spark, "only its file systems find the source")
+    reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
+    named = _list_local_files(spark, paths)
+    if named is not None:
+        return named
+    try:
+        return to_source_files(list_source_files(reader.load(list(paths))))
+    except spark_errors():
+        if [*map(as_literal, paths)] == [*paths]:
+            raise
+    if len(paths) > 1:
+        return sorted((file for path in paths for file in _list_paths(spark, [path])), key=lambda file: file.path)
+    return to_source_files(list_source_files(reader.load([*map(as_literal, paths)])))
+
+
+def _list_here(spark: SparkSession, path: str) -> list[SourceFile] | None:
+    """Return the files that a path names, listed by this process; None if Spark has to list them.
+
+    Raises:
+        SourceError: a store does not have the files, or cannot be listed, and the caller does not want Spark.
+    """
+    if not is_store_url(path):
+        places = expand_local(path)
+        return None if places is None or is_elsewhere(path) else list_local_files(places)
+    try:
+        found = list_store_files(path, is_hidden)
+    except StorageError as error:
+        if can_start(spark):  # its configuration may have the credentials
+            return None
+        raise unusable_source(path, str(error.fields["reason"]), str(error.fields["fix"])) from error
+    if found is None:
+        raise unusable_source(path, "the path does not exist", "Check the URL and the storage options.")
+    return [SourceFile(each.url, each.size_bytes, each.modified_ms, _ESCAPED.sub(_escape, each.url)) for each in found]
+
+
+def list_linked_files(paths: Sequence[str]) -> list[SourceFile] | None:
+    """Return the files of local folders with links to folders, each once: Spark follows a link to a parent for ever.
+
+    Returns:
+        None if the paths name no folder with such a link, and Spark can list them.
+    """
+    named = [expand_local(path) for path in paths]
+    if None in named or not any(has_linked_folder(each) for some in named for each in some or ()):
+        return None
+    return list_local_files(each for some in named for each in some or ())
+
+
+def list_local_files(places: Iterable[str]) -> list[SourceFile]:
+    """Return the files in local places and below that have bytes, by name, as Spark lists them.
+
+    Raises:
+        StorageError: the environment keeps this process from looking at a folder or a file.
+    """
+    found = (_find_local_file(path) for path in walk_files(places) if not is_hidden(os.path.basename(path)))
+    return sorted((file for file in found if file is not None and file.size_bytes), key=lambda file: file.path)
+
+
+def _find_local_file(path: str) -> SourceFile | None:
+    """Return a local file; None if it does not exist, or no longer."""
+    state = _find_state(path)
+    if state is None:
+        return None
+    uri = f"file:{_ESCAPED.sub(_escape, path)}"
+    return SourceFile(f"file:{path}", state.st_size, state.st_mtime_ns // 1_000_000, uri)
+
+
+def _find_state(path: str) -> os.stat_result | None:
+    """Return size and time of a local file; None if it does not exist, or no longer.
+
+    Raises:
+        StorageError: the environment keeps this process from looking.
+    """
+    with looking_at(path):
+        return os.stat(path)
+    return None
+
+
+_ESCAPED = re.compile("[\x00-\x7f\x80-\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")
+"""The characters that Java may escape: beyond ASCII only controls and spaces."""
+
+
+def _escape(match: re.Match[str]) -> str:
+    return quote(match[0], safe="/._=,@+-~!$&'()*;:")
+
+
+def drop_repeated(files: Sequence[SourceFile]) -> list[SourceFile]:
+    """Return files without those that another path or a link has named before, the ones that are no link first."""
+    folders: dict[str, str] = {}
+    kept: dict[str, SourceFile] = {}
+    for file, real in sorted(
+        ((file, _real_path(file.path, folders)) for file in files),
+        key=lambda each: (each[0].path != each[1], each[0].path),
+    ):
+        kept.setdefault(real, file)
+    return sorted(kept.values(), key=lambda file: file.path)
+
+
+def _real_path(path: str, folders: dict[str, str]) -> str:
+    """Return the path of a file without links.
+
+    Args:
+        folders: The real paths of folders, which this extends.
+    """
+    plain = to_local(path)
+    if plain is None:
+        return path
+    folder, _, name = plain.rpartition("/")
+    if folder not in folders:
+        folders[folder] = os.path.realpath(folder)
+    real = f"{folders[folder]}/{name}"
+    return f"file:{os.path.realpath(real) if os.path.islink(real) else real}"
+
+
+def _list_local_files(spark: SparkSession, paths: Sequence[str]) -> list[SourceFile] | None:
+    """Return the files of the local disk that plain paths name, or one directory, without a Spark job.
+
+    Spark decides whether a path without a scheme is local, and whether a file is hidden. A job leaves out empty files.
+
+    Returns:
+        None if Spark has to list them.
+    """
+    plain = ["/" + path.removeprefix("file:").lstrip("/") for path in paths]
+    if not all(map(_PLAIN_PATH.fullmatch, paths)) or not is_driver(spark) or not _are_few(plain):
+        return None
+    uris = spark.read.option("recursiveFileLookup", "true").text(list(paths)).inputFiles()
+    listed = [match[1] for match in map(_PLAIN_URI.fullmatch, uris) if match]
+    if len(listed) < len(uris) or (any(map(os.path.isfile, plain)) and sorted(listed) != sorted(plain)):
+        return None
+    try:
+        stats = [(path, os.stat(path)) for path in sorted(listed)]
+    except FileNotFoundError:  # deleted meanwhile
+        return None
+    return [
+        SourceFile(f"file:{path}", stat.st_size, stat.st_mtime_ns // 1_000_000, f"file:{path}")
+        for path, stat in stats
+        if stat.st_size
+    ]
+
+
+def _are_few(paths: Sequence[str]) -> bool:
+    """Return whether local paths are a few files, or a directory with not many below it."""
+    if len(paths) != 1 or not os.path.isdir(paths[0]):
+        return len(paths) <= MAX_NAMED_FILES and all(map(os.path.isfile, paths))
+    below = chain.from_iterable(names for _, _, names in os.walk(paths[0]))
+    return next(islice(below, MAX_LISTED_FILES, None), None) is None
+
+
+MAX_NAMED_FILES, MAX_LISTED_FILES = 32, 1_000
+"""Maximum number of paths, and of files below a directory, that are listed without a Spark job: Spark looks at each
+path in turn, and passes on one name after the other."""
+
+_PLAIN_PATH = re.compile(r"(?:file:)?/[A-Za-z0-9/._=,@+-]+")
+"""Local paths in which no character is escaped in a URI, or part of a pattern."""
+
+_PLAIN_URI = re.compile(r"file://(/[A-Za-z0-9/._=,@+-]+)")
+
+
+def list_source_files(files: DataFrame) -> DataFrame:
+    """Return the columns of a `SourceFile` for each file that Spark's source ``binaryFile`` reads.
+
+    Args:
+        files: Columns ``path``, ``length`` and ``modificationTime``.
+    """
+    uri = F.col("_metadata.file_path").alias("uri")
+    return files.select("path", "length", F.unix_millis("modificationTime").alias("modified_ms"), uri)
+
+
+def to_source_files(files: DataFrame) -> list[SourceFile]:
+    """Return a list of files as values, sorted by name.
+
+    Args:
+        files: The columns of `list_source_files`.
+    """
+    rows = zip(*(column.to_pylist() for column in files.toArrow().columns), strict=True)
+    return sorted((SourceFile(*row) for row in rows), key=lambda file: file.path)
+
+
+HASH_DIGITS = 32
+"""The digits of a hash that are kept: 128 bits tell any number of files apart."""
+
+
+def hash_files(spark: SparkSession, source: SourceFiles) -> SourceFiles:
+    """Return files with hashes of their contents; Spark reads them all.
+
+    Raises:
+        SourceError: a file cannot be read, or is larger than the 2 GB that Spark hashes.
+    """
+    if not source.files:
+        return source
+    if is_local(spark):
+        return replace(source, files=tuple(replace(file, content=_hash_file(file)) for file in source.files))
+    files = spark.read.format("binaryFile").load(source.paths)
+    hashed = files.select("path", F.substring(F.sha2("content", 256), 1, HASH_DIGITS))
+    try:
+        contents = {source_file_key(path): content for path, content in hashed.collect()}
+    except spark_errors() as error:
+        fix = "Files up to 2 GB can be compared by content; use new_by='path' (--new-by path) for larger ones."
+        raise to_source_error(source.name, error, fix) from error
+    hashes = (contents.get(source_file_key(file.path), "") for file in source.files)
+    return replace(
+        source, files=tuple(replace(file, content=each) for file, each in zip(source.files, hashes, strict=True))
+    )
+
+
+def _hash_file(file: SourceFile) -> str:
+    path = to_local(file.path)
+    hashed = hashlib.sha256()
+    try:
+        with open_store_file(file.uri) if path is None else open_local_file(path) as content:
+            while block := content.read(_HASHED_BYTES):
+                hashed.update(block)
+    except OSError as error:
+        failure = environment_error(file.path, error)
+        if failure is not None:
+            raise failure from error
+        raise unusable_source(file.path, error.strerror or str(error), "Check the permission to read it.") from error
+    return hashed.hexdigest()[:HASH_DIGITS]
+
+
+_HASHED_BYTES = 2**20
+
+
+def choose_files(
+    files: Sequence[SourceFile], format: FileFormat | None, options: Mapping[str, str], roots: Sequence[str] = ()
+) -> SourceFiles | None:
+    """Return the files to read: those of the requested format, or of the one format that their names tell.
+
+    Args:
+        format: Requested format; None to infer it from the names.
+        options: How to read the files.
+
+    Returns:
+        None if no name tells a format.
+
+    Raises:
+        SourceError: the names tell several formats.
+    """
+    formats = {file.path: format_of(file.path) for file in files}
+    known_formats = {file_format for file_format in formats.values() if file_format is not None}
+    if format is None and len(known_formats) > 1:
+        first = {file_format.value: path for path, file_format in reversed(formats.items()) if file_format is not None}
+        names = " and ".join(f"{file_format} ({path})" for file_format, path in sorted(first.items()))
+        reason = f"the files have several formats: {names}"
+        raise unusable_source(", ".join(roots) or "the new files", reason, "Name the format or the files.")
+    chosen = format or next(iter(known_formats), None)
+    if chosen is None:
+        return None
+    chosen_files = tuple(file for file in files if formats[file.path] is chosen)
+    left_out = tuple(file.path for file in files if chosen_files and formats[file.path] is not chosen)
+    return SourceFiles(tuple(roots), chosen_files or tuple(files), left_out, chosen, options)
+
+
+def to_paths(paths: FilePath | Sequence[FilePath]) -> list[str]:
+    """Return the paths from a caller; relative ones start at the current directory of this process.
+
+    Spark would start at the directory of its JVM, but tables are found from this one.
+
+    Args:
+        paths: One path or several. URLs and absolute paths stay unchanged.
+
+    Raises:
+        InvalidOption: a URL contains credentials.
+    """
+    given = [os.fspath(path) for path in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)]
+    for path in given:
+        ensure_without_credentials("source", path)
+    return [_absolute(path) for path in given]
+
+
+def to_place(path: FilePath) -> str:
+    """Return the location of a directory from a caller; see `to_paths`. No character is part of a pattern."""
+    path = os.fspath(path)
+    ensure_without_credentials("location", path)
+    return path if _URL.match(path) else absolute_path(path)
+
+
+def _absolute(path: str) -> str:
+    # A pattern may begin with a brace around absolute paths.
+    if not path or path.startswith(("/", "{/")) or _URL.match(path):
+        return path
+    return os.path.normpath(f"{as_literal(absolute_path(os.curdir))}/{path}")
+
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+
+
+def as_literal(path: str) -> str:
+    """Return a path in which no character is part of a pattern."""
+    return "".join("\\" + c if c in "*?[]{}\\" else c for c in path)
+
+
+def decode_uri(uri: Column) -> Column:
+    """Return URIs of files from Spark without escapes; a text that is not escaped stays unchanged."""
+    # Decoding would turn a plus sign into a space, as in a query of a URL.
+    return F.coalesce(F.try_url_decode(F.replace(uri, F.lit("+"), F.lit("%2B"))), uri)
+
+
+def source_file_key(path: str) -> str:
+    """Return the text that tells a `SourceFile` apart; `file_key_column` gives the same for its URI."""
+    return _SCHEME.sub(r"\1:/", path)
+
+
+def decode_file_key(uri: str) -> str:
+    """Return the text of `source_file_key` for the URI of a file in an error of Spark, which may have escapes."""
+    return source_file_key(unquote(uri))
+
+
+def file_key_column(uri: Column) -> Column:
+    """Return `source_file_key` for ``_metadata.file_path``, which has escapes, and slashes by Spark's version."""
+    return F.regexp_replace(decode_uri(uri), F.lit(_SCHEME.pattern), F.lit("$1:/"))
+
+
+_SCHEME = re.compile("^([A-Za-z][A-Za-z0-9+.-]*):/+")
+
+
+def source_error_reason(error: Exception) -> str:
+    """Return the first line of an error from Spark about a source that says something."""
+    text = _CLASS.sub("", _CALL.sub("", str(error)).strip())
+    return text.strip().partition("\n")[0].strip().rstrip(".")[:300]
+
+
+_CALL = re.compile(r"^An error occurred while calling \S+\n:")
+"""What py4j says before an error of Java that Spark does not translate."""
+
+_CLASS = re.compile(r"^[a-z]\w*(?:\.\w+)+(?:Exception|Error): ")
+"""The class of an error of Java, before what it says."""
+
+
+def to_source_error(source: str, error: Exception, fix: str) -> SourceError:
+    """Return the error for a source that Spark cannot list or read."""
+    if lacks_credentials(error):
+        return unusable_source(source, NO_CREDENTIALS, SET_CREDENTIALS)
+    store = missing_store(error)
+    if store:
+        return unusable_source(source, f"this Spark cannot read from {store}", ADD_STORE)
+    return unusable_source(source, source_error_reason(error), fix)
+
+
+def unusable_source(source: str, reason: str, fix: str) -> SourceError:
+    """Return the error for a source that cannot be used."""
+    return SourceError(source=source, reason=reason.rstrip("."), fix=fix)
+
+
+# Files of a source that change after they are listed: what was read of them may be the half of a file, or of two.
+
+
+_LOCAL = re.compile(r"file:/+((?:[A-Za-z0-9/._=,@+~!$&'()*;:-]|%[0-9A-F]{2}|[^\x00-\x7f])+)")
+"""URIs in which every other character has an escape, so that their paths are the same for Spark and for the tasks."""
+
+
+def local_path(uri: str) -> str | None:
+    """Return the path of a local file; None if only Spark knows it."""
+    match = _LOCAL.fullmatch(uri)
+    return None if match is None else "/" + unquote(match[1])
+
+
+def list_new_files(files: DataFrame | Sequence[str]) -> list[SourceFile]:
+    """Return the files of a micro-batch that have bytes as values, sorted by name.
+
+    Args:
+        files: The columns of `widen.sources.listing.list_source_files`; or the URIs of local files.
+
+    Raises:
+        SourceChanged: a file was deleted after the stream had found it.
+    """
+    if not isinstance(files, DataFrame):
+        found = {uri: _find_local_file(local_path(uri) or uri) for uri in files}
+        for uri, file in found.items():
+            if file is None:
+                raise SourceChanged(path=f"file:{local_path(uri)}", change="was deleted", fix=_REPLACE)
+        return drop_repeated([file for file in found.values() if file is not None and file.size_bytes])
+    try:
+        with translate_spark_errors():
+            return drop_repeated(to_source_files(files))
+    except CorruptFile as error:
+        raise SourceChanged(path=error.fields["path"], change="was deleted", fix=_REPLACE) from error
+
+
+_REPLACE = "Restore it, or put an empty file there if its records are not needed, and start the stream again."
+_WAIT = (
+    "What was read of it may be incomplete. Ingest again when it is complete. Give files that are being written names "
+    "that begin with a dot or an underscore: those are not read."
+)
+
+
+@contextmanager
+def unchanged_files(spark: SparkSession, files: Sequence[SourceFile]) -> Iterator[None]:
+    """Check after the body that has read files that they are still as they were listed, also if it failed.
+
+    Raises:
+        SourceChanged: a file was deleted, or has another size or time of modification.
+    """
+    with explain_changes(spark, files):
+        yield
+    ensure_unchanged(spark, files)
+
+
+@contextmanager
+def explain_changes(spark: SparkSession, files: Sequence[SourceFile]) -> Iterator[None]:
+    """Raise `SourceChanged` instead of an error of the body if files are no longer as they were listed.
+
+    Raises:
+        SourceChanged: a file was deleted, or has another size or time of modification.
+    """
+    try:
+        yield
+    except SourceChanged:
+        raise
+    except WidenError as error:
+        for path, change in find_changes(spark, files).items():
+            raise SourceChanged(path=path, change=change, fix=_WAIT) from error
+        raise
+
+
+def ensure_unchanged(spark: SparkSession, files: Sequence[SourceFile]) -> None:
+    """Check that files are still as they were listed.
+
+    Raises:
+        SourceChanged: a file was deleted, or has another size or time of modification.
+    """
+    for path, change in find_changes(spark, files).items():
+        raise SourceChanged(path=path, change=change, fix=_WAIT)
+
+
+def find_changes(spark: SparkSession, files: Sequence[SourceFile]) -> Mapping[str, str]:
+    """Return what happened to the files that are not as they were listed, by their paths."""
+    states = _local_states(files, may_be_remote=is_local(spark)) if is_driver(spark) else None
+    if states is None:
+        states = _states(spark, [file for file in files if file.size_bytes])
+    # An empty file may stay or go: it has no records, and a listing by a Spark job leaves it out.
+    changes = ((file.path, _describe(file, states.get(file.path))) for file in files if file.size_bytes)
+    return {path: change for path, change in changes if change}
+
+
+def _describe(file: SourceFile, state: tuple[int, int] | None) -> str:
+    if state is None:
+        return "was deleted"
+    size_bytes, modified_ms = state
+    if size_bytes != file.size_bytes:
+        return f"has {size_bytes:,} bytes, not {file.size_bytes:,}"
+    return "was overwritten" if modified_ms != file.modified_ms else ""
+
+
+def _local_states(files: Sequence[SourceFile], *, may_be_remote: bool) -> dict[str, tuple[int, int]] | None:
+    """Return sizes and times of the files that exist; None if Spark has to list them."""
+    remote = [file.path for file in files if may_be_remote and is_store_url(file.uri)]
+    states = dict(find_states(remote))
+    for file in files:
+        path = local_path(file.uri)
+        if path is None:
+            if may_be_remote and is_store_url(file.uri):
+                continue
+            return None
+        found = _find_state(path)
+        if found is not None:
+            states[file.path] = found.st_size, found.st_mtime_ns // 1_000_000
+    return states
+
+
+def _states(spark: SparkSession, files: Sequence[SourceFile]) -> dict[str, tuple[int, int]]:
+    """Return sizes and times of the files that exist, as Spark lists them."""
+    paths = [as_literal(file.path) for file in files]
+    try:
+        listed = to_source_files(list_source_files(spark.read.format("binaryFile").load(paths))) if paths else []
+    except spark_errors() as error:
+        failure = environment_error_of_java(files[0].path if len(files) == 1 else "The source", str(error))
+        if failure is not None:
+            raise failure from error
+        if len(files) <= 1:
+            return {}
+        middle = len(files) // 2  # the listing fails for a missing file
+        return _states(spark, files[:middle]) | _states(spark, files[middle:])
+    return {file.path: (file.size_bytes, file.modified_ms) for file in listed}
+
+
+# Spark's file sources of the first version, by the names of their classes.
+#
+# Only they tell the file of a row, in the column ``_metadata``. By their short names, a session with an empty
+# ``spark.sql.sources.useV1SourceList`` would take those of the second version.
+#
+# Source: Spark's configuration, spark.sql.sources.useV1SourceList
+
+
+_PACKAGE = "org.apache.spark.sql.execution.datasources"
+FILE_SOURCES: Mapping[str, str] = {
+    "parquet": f"{_PACKAGE}.parquet.ParquetFileFormat",
+    "orc": f"{_PACKAGE}.orc.OrcFileFormat",
+    "text": f"{_PACKAGE}.text.TextFileFormat",
+}
+"""By their short names; other sources that we read have one version only."""

@@ -1,1 +1,0 @@
-"""UPDATE, DELETE, MERGE, overwrites and the change data feed."""

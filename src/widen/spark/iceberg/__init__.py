@@ -1,1 +1,0 @@
-"""A snapshot of an Iceberg table as a DataFrame."""

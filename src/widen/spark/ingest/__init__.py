@@ -1,1 +1,0 @@
-"""One batch of an ingestion, from texts or typed records, and streams of batches."""

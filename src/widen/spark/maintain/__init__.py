@@ -1,1 +1,0 @@
-"""Rewriting old files and profiling columns."""

@@ -1,1 +1,0 @@
-"""A snapshot as a DataFrame."""

@@ -1,1 +1,0 @@
-"""Source files and the texts in them."""

@@ -1,1 +1,0 @@
-"""Typed records to rows and back, as Spark expressions."""

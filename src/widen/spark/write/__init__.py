@@ -1,1 +1,0 @@
-"""Writing a DataFrame as data files of a table."""

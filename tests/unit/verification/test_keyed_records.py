@@ -1,0 +1,71 @@
+"""What this process proves of an ingestion by key."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+import pytest
+
+import widen
+from widen.changes import deleted_keys, keyed_load
+from widen.changes.key_rules import KeyRules
+from widen.model.types import LONG, STRING, Field, StructType
+from widen.verification.keyed_records import find_proof_obstacle
+
+SCHEMA = StructType((Field("op", STRING), Field("n", LONG)))
+
+
+def test_what_only_spark_proves_is_known_before_the_load() -> None:
+    key = (("id",),)
+    assert find_proof_obstacle(KeyRules(key), SCHEMA) is None
+    assert find_proof_obstacle(KeyRules(key, ("n",), "op = 'd'", keeps_missing=True), SCHEMA) is None
+    assert find_proof_obstacle(KeyRules(key, ("n",), history=True), SCHEMA) is None
+    assert find_proof_obstacle(KeyRules(key, ("n",), "upper(op) = 'D'"), SCHEMA) is not None
+
+
+def load(folder: Path, *records: dict[str, Any], delete_when: str = "op = 'd'") -> widen.Verification:
+    source = folder / "in.json"
+    source.write_text("\n".join(map(json.dumps, records)), encoding="utf-8")
+    done = widen.ingest(
+        str(source), str(folder / "t"), key=["id"], sequence_by="s", delete_when=delete_when, verify=True
+    )
+    assert done.verification is not None
+    return done.verification
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WIDEN_ENGINE", "local")
+
+
+@pytest.mark.usefixtures("here")
+def test_a_deleted_key_that_the_writer_misses_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert load(tmp_path, {"id": 1, "s": 1, "op": "u"}, {"id": 2, "s": 1, "op": "u"}).is_clean
+    assert load(tmp_path, {"id": 1, "s": 3, "op": "d"}).is_clean
+    late = {"id": 1, "s": 2, "op": "u"}
+    empty = deleted_keys._SCHEMA_OF_ARROW.empty_table()
+    with monkeypatch.context() as patch:
+        patch.setattr(deleted_keys, "_read_here", lambda *_: empty)
+        assert load(tmp_path, late).extra == 1
+    assert widen.Table(str(tmp_path / "t")).to_arrow().num_rows == 2
+
+
+@pytest.mark.usefixtures("here")
+def test_a_condition_that_the_writer_gets_wrong_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [{"id": number, "s": 1, "op": "u", "v": number} for number in (5, 6)]
+    assert load(tmp_path, *rows, delete_when="v = 7").is_clean
+    right = keyed_load.evaluate
+    with monkeypatch.context() as patch:
+        patch.setattr(keyed_load, "evaluate", lambda predicate, rows: pc.invert(right(predicate, rows)))
+        assert load(tmp_path, {"id": 5, "s": 2, "op": "u", "v": 5}, delete_when="v = 7").lost
+
+
+@pytest.mark.usefixtures("here")
+def test_a_fraction_does_not_delete_an_integer(tmp_path: Path) -> None:
+    load(tmp_path, {"id": 1, "s": 1, "v": 5}, {"id": 2, "s": 1, "v": 6}, delete_when="v = 5.5")
+    proof = load(tmp_path, {"id": 1, "s": 2, "v": 5}, delete_when="v = 5.5")
+    # Whatever the writer does, the proof never takes 5 for 5.5.
+    assert proof.is_clean is (widen.Table(str(tmp_path / "t")).to_arrow().num_rows == 2)

@@ -100,7 +100,7 @@ AROUND_COMMITS = {
     "log/commit.py",
     "log/commit_outcome.py",
     "spark/engine.py",
-    "ingestion/streaming_query.py",
+    "streams/query.py",
     "cli/app.py",
 }
 """Where a commit may be visible: every kind of error must end as an outcome there, none as a failure of the commit.

@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 
 from support.char_columns import FOR_SPARK, FOUND, READ, write_table
 from support.one_job import collect_each
+from widen.files.data_reader import NotLocal
 from widen.files.expressions import query_locally
-from widen.files.reader import NotLocal
 from widen.spark.engine import Engine, LocalSession
 from widen.table import Table
 

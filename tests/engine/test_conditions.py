@@ -30,9 +30,9 @@ from support.iceberg_files import embedded_catalog
 from support.one_job import collect_each
 from widen.changes.update_delete import delete
 from widen.cli.show_commands import query_iceberg_table
+from widen.files.data_reader import NotLocal
 from widen.files.expressions import plan_condition, query_locally
 from widen.files.predicates import parse_predicate
-from widen.files.reader import NotLocal
 from widen.iceberg.snapshots import SnapshotReference
 from widen.log.commit import commit
 from widen.log.file_list import filter_files, from_adds

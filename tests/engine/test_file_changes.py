@@ -16,7 +16,7 @@ from support.covering import covering
 from support.written_once import written_once
 from widen.changes import arrow_changes, update_delete
 from widen.errors import AssignedOverflow, CheckViolated, JobFailed, NotNullViolated
-from widen.files.reader import NotLocal
+from widen.files.data_reader import NotLocal
 from widen.spark.engine import Engine, LocalSession
 from widen.table import Table
 

@@ -61,7 +61,7 @@ from support.one_job import collect_each
 from widen.cli.show_commands import _lines, query_iceberg_table
 from widen.errors import CorruptFile, InvalidOption, UnsupportedFeatureForRead, VersionNotFound
 from widen.files import iceberg_columns
-from widen.files.reader import NotLocal, json_lines
+from widen.files.data_reader import NotLocal, json_lines
 from widen.frames import scan
 from widen.iceberg.snapshots import SnapshotReference
 from widen.log.commit_files import to_ms

@@ -26,10 +26,11 @@ from support.fault import FULL
 from widen.changes import keyed_load
 from widen.changes.history import columns_of_order
 from widen.changes.key_columns import KeyColumns, OrderColumns, join_texts, key_condition
-from widen.changes.key_rules import KeyRules, broken_rule, key_text, sequence
+from widen.changes.key_expressions import broken_rule, key_text, sequence
 from widen.changes.keyed_frames import order_values
+from widen.evolution.key_rules import KeyRules
 from widen.files.arrow_types import one_array, to_arrow_schema
-from widen.files.reader import NotLocal
+from widen.files.data_reader import NotLocal
 from widen.iceberg.catalog import to_table_name
 from widen.model.types import (
     BINARY,

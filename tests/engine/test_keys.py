@@ -26,7 +26,7 @@ from support.fault import FULL
 from widen.errors import InvalidCondition, InvalidOption, KeyRepeated, OptionMissing, SequenceRepeated
 from widen.spark.engine import require_spark
 from widen.table import Table, create_table
-from widen.verification.keyed_frames import KeyedProof
+from widen.verification.keyed_proof_frames import KeyedProof
 from widen.verification.records import Side, Verification
 
 Record = dict[str, Any]

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from widen.errors import CorruptFile, InvalidOption, PackageMissing
-from widen.files.reader import NotLocal, read_locally
+from widen.files.data_reader import NotLocal, read_locally
 from widen.table import Table, create_table
 
 SCHEMA = (

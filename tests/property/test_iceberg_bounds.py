@@ -22,8 +22,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 
+from widen.files.data_writer import PartSink, to_arrow_with_ids
 from widen.files.iceberg_writer import IcebergLayout, describe_metrics, write_task
-from widen.files.writer import PartSink, to_arrow_with_ids
 from widen.iceberg.file_metrics import IcebergFile, metrics_modes, to_data_file
 from widen.iceberg.schema_conversion import to_model
 from widen.log.log_store import LogStore

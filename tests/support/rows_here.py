@@ -17,8 +17,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Row
 
 from widen.files.arrow_types import to_arrow_schema
+from widen.files.data_reader import NotLocal, RowSlice, plan_local_scan
 from widen.files.expressions import query_locally
-from widen.files.reader import NotLocal, RowSlice, plan_local_scan
 from widen.frames.change_feed import load_changes
 from widen.log.snapshot import Snapshot
 from widen.log.version_changes import VersionChanges, change_slices

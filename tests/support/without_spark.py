@@ -87,7 +87,7 @@ MODULES = (
     "sqlglot.optimizer.annotate_types",
     "widen.ingestion",
     "widen.changes.merge",
-    "widen.verification.keyed_records",
+    "widen.verification.keyed_proof",
     "widen.table",
     "widen.targets.iceberg",
 )

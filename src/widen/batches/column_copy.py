@@ -28,9 +28,9 @@ from widen.batches.corrupt_texts import ensure_utf8, find_corrupt_rows
 from widen.errors import CorruptFile, EngineUnsuitable
 from widen.errors.tables import first_line
 from widen.files.arrow_types import stored_type, to_arrow, to_arrow_schema
+from widen.files.data_reader import NotLocal
+from widen.files.data_writer import PartFile, Sink
 from widen.files.footers import DRIVER_FILES, count_non_null, leaf_paths
-from widen.files.reader import NotLocal
-from widen.files.writer import PartFile, Sink
 from widen.json.field_rules import FileFields
 from widen.json.observation import TemporalString, type_facts
 from widen.log.commit_outcome import discard_folder

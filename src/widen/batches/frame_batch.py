@@ -26,12 +26,8 @@ import pyarrow.compute as pc
 from widen.batches.column_copy import SourceFooter, find_column_copy, read_first_rows, read_source_footers
 from widen.batches.column_expressions import (
     TypedViolation,
-    convert_exactly,
     find_typed_violations,
-    is_exact_double,
-    is_whole_ms,
     observe_violations,
-    read_temporal,
     to_columns,
     violation_reason,
 )
@@ -49,8 +45,9 @@ from widen.batches.typed_frames import (
 from widen.evolution.evolve import evolve
 from widen.evolution.plan import BadFile
 from widen.evolution.policy import Policy, respell_all, spell_as
-from widen.files.reader import java_float, java_number
-from widen.files.writer import PartSink
+from widen.files.data_reader import java_float, java_number
+from widen.files.data_writer import PartSink
+from widen.frames.column_conversions import convert_exactly, is_exact_double, is_whole_ms, read_temporal
 from widen.frames.table_writers import TableRows, TableWriter
 from widen.json.field_rules import SIGN
 from widen.json.kinds import LONG_WORD, MAP_WORD, RECORD_WORD, Kind

@@ -19,7 +19,7 @@ from widen.batches.text_batch import Batch, TextBatch, TextReaders, union_rows
 from widen.batches.text_tasks import read_record_groups
 from widen.errors import CorruptFile, InvalidOption, SourceContentError, WidenError
 from widen.evolution.plan import BadFile
-from widen.files.reader import NotLocal
+from widen.files.data_reader import NotLocal
 from widen.frames.scan import read_snapshot
 from widen.json.document import MAX_RECORD_BYTES
 from widen.json.field_rules import LOADED_AT, SIGN, FileFields

@@ -65,8 +65,8 @@ from widen.errors.tables import first_line
 from widen.evolution.plan import BadFile
 from widen.evolution.policy import Policy, build_typed_field_rules, spell_as
 from widen.files.arrow_types import count_up, stored_type, to_arrow, to_arrow_schema
-from widen.files.reader import NotLocal, record_texts
-from widen.files.writer import TableSink
+from widen.files.data_reader import NotLocal, record_texts
+from widen.files.data_writer import TableSink
 from widen.frames.table_writers import TableRows, TableWriter
 from widen.json.field_rules import (
     LOADED_AT,

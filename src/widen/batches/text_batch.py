@@ -40,7 +40,7 @@ from widen.batches.text_tasks import (
 from widen.errors import JobFailed
 from widen.evolution.plan import BadFile
 from widen.evolution.policy import Policy
-from widen.files.writer import Sink
+from widen.files.data_writer import Sink
 from widen.frames.table_writers import TableRows, TableWriter, WrittenFile
 from widen.json.contract import Breach, find_breaches
 from widen.json.document import MAX_RECORD_BYTES, InvalidJson, corrupt_text_to_bytes, not_a_record, parse_document

@@ -25,7 +25,7 @@ from widen.evolution.evolve import evolve
 from widen.evolution.plan import find_excess_keys
 from widen.evolution.policy import Policy, mask
 from widen.files.arrow_types import to_arrow_schema
-from widen.files.writer import PartFile, Sink
+from widen.files.data_writer import PartFile, Sink
 from widen.json.document import MAX_RECORD_BYTES, split_records
 from widen.json.envelope import EnvelopeReader
 from widen.json.field_rules import FileFields

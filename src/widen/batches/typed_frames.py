@@ -16,7 +16,6 @@ from types import MappingProxyType
 from typing import Any, cast
 from urllib.parse import quote, unquote
 
-from widen.batches.column_expressions import json_text_column, to_document
 from widen.batches.int96_times import (
     CutTimes,
     OddLeaves,
@@ -27,6 +26,7 @@ from widen.batches.int96_times import (
 )
 from widen.errors import SourceContentError, StorageError, WidenError
 from widen.evolution.policy import Policy, build_typed_field_rules
+from widen.frames.column_conversions import json_text_column, to_document
 from widen.json.field_rules import (
     JSON_BEGIN,
     LOADED_AT,

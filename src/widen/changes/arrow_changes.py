@@ -24,22 +24,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from widen.changes.change_context import (
-    ChangeContext,
-    ChangeFiles,
-    ChangeResult,
-    count_deleted_rows,
-    count_written_rows,
-    ensure_same_count,
-)
+from widen.changes.change_context import ChangeContext, ChangeFiles, ChangeResult, count_deleted_rows, ensure_same_count
 from widen.changes.change_data_writer import put_vectors, to_bitmaps
 from widen.changes.spark_changes import ensure_space, remove_positions
 from widen.errors import CorruptFile, EngineUnsuitable, RowRefused, StorageError
 from widen.files.arrow_types import count_up, one_array
-from widen.files.deleted_rows import BROADCAST_ROWS, load_vector, mark_rows, to_bitmap
-from widen.files.expressions import RowTest, RowValues, plan_condition, plan_values
-from widen.files.reader import LocalScan, NotLocal, plan_local_scan
-from widen.files.writer import (
+from widen.files.data_reader import LocalScan, NotLocal, plan_local_scan
+from widen.files.data_writer import (
     PartFile,
     PartitionedWriter,
     TableSink,
@@ -47,6 +38,8 @@ from widen.files.writer import (
     describe_columns,
     to_partitioned_add,
 )
+from widen.files.deleted_rows import BROADCAST_ROWS, load_vector, mark_rows, to_bitmap
+from widen.files.expressions import RowTest, RowValues, plan_condition, plan_values
 from widen.frames.parquet_writer import find_obstacle, table_sink
 from widen.log.commit_outcome import discard_folder
 from widen.log.log_store import LogStore
@@ -54,7 +47,7 @@ from widen.model.display import size_text
 from widen.model.types import DataType, StructType
 from widen.protocol.actions import Add, AddCdc, DeletionVector
 from widen.protocol.column_mapping import CHANGE_FOLDER, CHANGE_TYPE, with_change_type
-from widen.protocol.file_statistics import FileStatistics, with_loose_bounds
+from widen.protocol.file_statistics import FileStatistics, count_written_rows, with_loose_bounds
 from widen.schema.table_state import referenced_columns
 from widen.spark.engine import is_local
 from widen.spark.errors import translate_spark_errors

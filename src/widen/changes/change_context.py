@@ -255,11 +255,6 @@ class ChangeFiles:
         ]
 
 
-def count_written_rows(adds: Iterable[Add]) -> int:
-    """Return the number of rows in written files."""
-    return sum(FileStatistics(add.stats).rows or 0 for add in adds)
-
-
 def ensure_same_count(expected: int, written: int) -> None:
     """Check that the number of written rows is the number counted before, so that no row is lost or duplicated.
 

@@ -23,14 +23,25 @@ from pyroaring import BitMap64
 from widen.changes.assignment import BEFORE, ChangeKind
 from widen.changes.change_context import ChangeContext, ChangeFiles, count_deleted_rows, ensure_same_count
 from widen.errors import InvalidOption
-from widen.files.deleted_rows import FILE, MASK, ROW, WORD, load_vector, marked_rows, to_bitmap, word_batches
-from widen.files.writer import (
+from widen.files.data_writer import (
     ArrowLayout,
     PartFile,
     cast_batch,
     codec_of,
     describe_columns,
     open_writer,
+)
+from widen.files.deleted_rows import (
+    FILE,
+    MASK,
+    ROW,
+    WORD,
+    add_positions,
+    load_vector,
+    marked_rows,
+    rows_by_file,
+    to_bitmap,
+    word_batches,
 )
 from widen.frames.parquet_writer import arrow_layout
 from widen.frames.physical_layout import check_rows
@@ -339,7 +350,7 @@ def gather_words(batches: Iterable[pa.RecordBatch]) -> tuple[dict[str, str], Map
         keys, values = batch.filter(pc.invert(is_word)).columns[:2]
         texts.update(zip(keys.to_pylist(), values.to_pylist(), strict=True))
         keys, _, words, masks = batch.filter(is_word).columns
-        for key, of_file in _rows_by_file(keys):
+        for key, of_file in rows_by_file(keys):
             bitmaps[key] |= to_bitmap(marked_rows(words.filter(of_file), masks.filter(of_file)))
     return texts, bitmaps
 
@@ -351,25 +362,6 @@ def to_bitmaps(words: pa.Table) -> dict[str, BitMap64]:
     files = zip(lists[FILE].to_pylist(), lists[f"{WORD}_list"], lists[f"{MASK}_list"], strict=True)
     rows = {key: marked_rows(words.values, masks.values) for key, words, masks in files}
     return {key: to_bitmap(each) for key, each in rows.items() if len(each)}
-
-
-def add_positions(bitmaps: defaultdict[str, BitMap64], files: pa.Array, positions: pa.Array) -> None:
-    """Add rows to bitmaps.
-
-    Args:
-        bitmaps: The rows of each file, which are changed.
-        files: The key of the file of each row.
-        positions: The position of each row in its file.
-    """
-    for key, of_file in _rows_by_file(files):
-        bitmaps[key] |= to_bitmap(positions.filter(of_file))
-
-
-def _rows_by_file(keys: pa.Array) -> Iterator[tuple[str, pa.Array]]:
-    """Yield each file, with whether each row belongs to it."""
-    files = keys.dictionary_encode()
-    for code, key in enumerate(files.dictionary.to_pylist()):
-        yield key, pc.equal(files.indices, pa.scalar(code, files.indices.type))
 
 
 def _write_vector_file(store: LogStore, folder: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -22,8 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from widen.changes.key_rules import KEY_TEXT, NUMBER, TEXT
 from widen.errors import CorruptLog, CorruptMetadata, FileMissing, StorageError
+from widen.evolution.key_rules import KEY_TEXT, NUMBER, TEXT
 from widen.frames.parquet_writer import write_parquet
 from widen.frames.scan import read_data_files
 from widen.log.commit_files import current_ms
@@ -33,6 +33,7 @@ from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot, new_snapshot
 from widen.model.schema_json import to_json
 from widen.model.types import STRING, DecimalType, Field, StructType
+from widen.proof.deletion_lists import DeletionListing
 from widen.protocol.actions import Add, Metadata, Protocol, Txn
 from widen.protocol.table_configuration import TableConfiguration
 from widen.spark.errors import translate_spark_errors
@@ -90,10 +91,9 @@ class KeyLists:
 
     @cached_property
     def _lists(self) -> _Lists:
-        # Without the low bits no key was deleted yet.
-        if not self.head & ((1 << _NONCE_BITS) - 1):
+        path = self.list_path
+        if path is None:
             return _Lists()
-        path = self._path(self.head)
         try:
             return msgspec.json.decode(self.store.read(path), type=_Lists)
         except (FileMissing, msgspec.DecodeError) as error:
@@ -112,9 +112,15 @@ class KeyLists:
         return bool(self._lists.files)
 
     @property
-    def list_path(self) -> str:
-        """The newest list, if a key was deleted."""
-        return self._path(self.head)
+    def list_path(self) -> str | None:
+        """The file with the newest list; None if no key was deleted yet."""
+        # Without the low bits no key was deleted yet.
+        return self._path(self.head) if self.head & ((1 << _NONCE_BITS) - 1) else None
+
+    def to_listing(self) -> DeletionListing | None:
+        """Return where the proof reads the keys itself; None if no key was deleted yet."""
+        path = self.list_path
+        return None if path is None else DeletionListing(self.store, path, self.every)
 
     def read(self, spark: SparkSession) -> DataFrame | None:
         """Return the keys with the order of their deletions; None if there are none."""

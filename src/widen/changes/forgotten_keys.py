@@ -22,8 +22,8 @@ import pyarrow.compute as pc
 
 from widen.changes.deleted_keys import KeyLists
 from widen.changes.key_columns import KeyColumns, join_texts
-from widen.changes.key_rules import KEY_TEXT, KeyRules, find_places, is_key_type
 from widen.errors import InvalidOption, StorageError
+from widen.evolution.key_rules import KEY_TEXT, KeyRules, find_places, is_key_type
 from widen.files.arrow_types import one_array, to_arrow
 from widen.log.commit_outcome import StagedFiles, discard_folder
 from widen.log.log_store import LogStore

@@ -17,10 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from widen.changes.key_columns import values_of_order
-from widen.changes.key_rules import KeyCounts, KeyRules, find_places
-from widen.changes.keyed_files import FileScan, NewRows, Places, count_true
+from widen.changes.keyed_files import NewRows, Places, count_true
 from widen.errors import SequenceRepeated
+from widen.evolution.key_rules import KeyCounts, KeyRules, find_places
 from widen.files.arrow_types import count_up, one_array
+from widen.files.data_reader import FileScan
 from widen.json.field_rules import IS_CURRENT, VALID_FROM, VALID_TO
 from widen.model.column_path import format_path
 from widen.model.types import BOOLEAN, StructType

@@ -48,19 +48,12 @@ from widen.changes.merge import (
 )
 from widen.changes.update_delete import rows_within
 from widen.errors import AmbiguousMerge, JobFailed
+from widen.files.data_reader import NotLocal
 from widen.files.deleted_rows import BROADCAST_ROWS, DISTINCT, FILE, MASK, ROW, mark_rows, without_marked
 from widen.files.expressions import find_types
 from widen.files.predicates import PredicateScope, parse_predicate
-from widen.files.reader import NotLocal
 from widen.frames.iceberg_scan import IcebergSource, deleted_positions, read_iceberg_files, to_uris
-from widen.frames.physical_layout import (
-    NO_PROTOCOL,
-    breaks_a_rule,
-    check_rows,
-    fill_missing_columns,
-    has_length_rules,
-    is_fully_nullable,
-)
+from widen.frames.physical_layout import NO_PROTOCOL, breaks_a_rule, check_rows, fill_missing_columns, has_length_rules
 from widen.frames.scan import location_key
 from widen.iceberg.catalog import TableName
 from widen.iceberg.metadata_files import live_entries
@@ -81,7 +74,7 @@ from widen.iceberg.snapshots import SnapshotReference, find_read_point
 from widen.iceberg.table_commit import CommitResult, IcebergTransaction, ensure_table_writable, open_transaction
 from widen.log.commit_outcome import StagedFiles
 from widen.model.column_path import Path, as_nullable
-from widen.model.types import StructType, quote_name
+from widen.model.types import StructType, is_fully_nullable, quote_name
 from widen.protocol.actions import Protocol
 from widen.protocol.column_mapping import TrackingColumns
 from widen.protocol.data_skipping import Predicate, UnknownPredicate

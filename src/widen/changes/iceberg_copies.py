@@ -27,10 +27,10 @@ from widen.changes.iceberg_write import find_deleted, to_plain_adds
 from widen.changes.spark_changes import LOCAL_COPY_BYTES
 from widen.errors import InvalidOption
 from widen.files.arrow_types import one_array, to_arrow
+from widen.files.data_reader import NotLocal
 from widen.files.deleted_rows import FILE, ROW, to_bitmap
 from widen.files.expressions import plan_condition, plan_values
 from widen.files.iceberg_columns import IcebergFileScan
-from widen.files.reader import NotLocal
 from widen.frames.iceberg_scan import IcebergSource, to_uris
 from widen.frames.scan import location_key
 from widen.iceberg.scan_plan import IcebergScan

@@ -25,12 +25,12 @@ from widen.changes.spark_changes import COPY_THREADS, LOCAL_COPY_BYTES, TASK_BYT
 from widen.changes.update_delete import change_condition, folded_columns, has_value, judge_values
 from widen.errors import ColumnRefused
 from widen.evolution.unify import FoldPlan, FoldResult, Rest, plan_fold
+from widen.files.data_reader import NotLocal
+from widen.files.data_writer import PARTS, PartFile, struct_leaf, to_part_rows
 from widen.files.deleted_rows import BROADCAST_ROWS, FILE, ROW, mark_rows, word_batches
 from widen.files.iceberg_columns import IcebergFileScan, read_unmarked
 from widen.files.iceberg_writer import IcebergLayout, IcebergWriters
 from widen.files.predicates import parse_predicate
-from widen.files.reader import NotLocal
-from widen.files.writer import PARTS, PartFile, struct_leaf, to_part_rows
 from widen.frames.iceberg_scan import (
     IcebergSource,
     are_few_positions,

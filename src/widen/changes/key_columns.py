@@ -1,4 +1,4 @@
-"""Keys and orders of rows as columns of Arrow: what `widen.changes.key_rules` says of them, without Spark.
+"""Keys and orders of rows as columns of Arrow: what `widen.changes.key_expressions` says of them, without Spark.
 
 A field with one column is compared by its values. The values of a field with several columns become the same texts and
 numbers as on Spark, whatever column holds them; so do those in the list of deleted keys.
@@ -17,8 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from widen.batches.column_values import number_texts
-from widen.changes.key_rules import (
+from widen.evolution.key_rules import (
     KeyRules,
     beside_texts,
     explain_no_key,
@@ -29,7 +28,8 @@ from widen.changes.key_rules import (
     order_family,
 )
 from widen.files.arrow_types import one_array, to_arrow
-from widen.files.reader import NotLocal, find_leaf
+from widen.files.conversions import number_texts
+from widen.files.data_reader import NotLocal, find_leaf
 from widen.model.column_path import Path
 from widen.model.types import (
     BINARY,
@@ -114,7 +114,7 @@ class KeyColumns:
             yield _scalar_text(one_array(find_leaf(rows, place)), data_type)
 
     def texts(self, values: pa.Array) -> pa.Array:
-        """Return what `read` has returned as `widen.changes.key_rules.key_text` writes it.
+        """Return what `read` has returned as `widen.changes.key_expressions.key_text` writes it.
 
         Raises:
             NotLocal: only Spark writes a value as a text.
@@ -234,7 +234,7 @@ class OrderColumns:
         return one_array(self._read(rows).is_null())
 
 
-# Values as the texts and numbers of `widen.changes.key_rules`.
+# Values as the texts and numbers of `widen.changes.key_expressions`.
 
 
 def _floats(data_type: DataType) -> bool:
@@ -410,7 +410,7 @@ def _decimals_of(orders: pa.Array, data_type: DecimalType) -> pa.Array:
 
 
 def join_texts(texts: Sequence[pa.Array]) -> pa.Array:
-    """Return the texts of several fields as one, as `widen.changes.key_rules.key_text` does.
+    """Return the texts of several fields as one, as `widen.changes.key_expressions.key_text` does.
 
     Raises:
         NotLocal: one has characters that only Spark escapes.
@@ -429,7 +429,7 @@ def join_texts(texts: Sequence[pa.Array]) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class KeyCondition(RowCondition):
-    """The condition of `widen.changes.key_rules.broken_rule`, for rows of Arrow. Picklable.
+    """The condition of `widen.changes.key_expressions.broken_rule`, for rows of Arrow. Picklable.
 
     Args:
         keys: The columns of each field of the key.

@@ -17,38 +17,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from widen.changes.key_rules import content_fields
 from widen.errors import InvalidOption
-from widen.files.reader import LocalScan, NotLocal, record_texts
+from widen.evolution.key_rules import content_fields
+from widen.files.data_reader import FileScan, LocalScan, NotLocal, record_texts
 from widen.frames.parquet_writer import find_obstacle
-from widen.frames.scan import location_key, select_files
+from widen.frames.scan import location_key
 from widen.log.file_list import filter_files, to_adds
-from widen.log.snapshot import Snapshot
+from widen.log.snapshot import Snapshot, select_files
 from widen.model.types import StructType
 from widen.proof.column_digests import hash_values
 from widen.protocol.actions import Add
 from widen.protocol.column_mapping import ID
 from widen.protocol.data_skipping import Predicate
-
-
-class FileScan(Interface):
-    """How this process reads columns of the files of a table. Picklable."""
-
-    @property
-    def arrow_schema(self) -> pa.Schema:
-        """The columns of the rows.
-
-        Raises:
-            InvalidOption: Arrow does not have a type.
-        """
-
-    def read_located(self, add: Add) -> Iterator[tuple[pa.Array, pa.Table]]:
-        """Yield the rows of a file with their positions, some at a time, without the deleted ones.
-
-        Raises:
-            NotLocal: only Spark can read the file exactly.
-            CorruptFile: the file cannot be read.
-        """
 
 
 class KeyedTable(Interface):
@@ -194,7 +174,7 @@ def _encode(rows: pa.Table) -> Iterator[bytes]:
 
 
 def content_texts(places: Places, scan: FileScan, schema: StructType) -> pa.Array | None:
-    """Return records as texts whose order decides, as `widen.changes.key_rules.with_order` does.
+    """Return records as texts whose order decides, as `widen.changes.key_expressions.with_order` does.
 
     Args:
         scan: Of the columns by which records differ.

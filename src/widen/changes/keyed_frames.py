@@ -13,7 +13,18 @@ from types import MappingProxyType
 from typing import Any
 
 from widen.batches.open_source import persist_source
-from widen.changes.key_rules import (
+from widen.changes.key_expressions import (
+    count_actions,
+    decide,
+    find_columns,
+    key_text,
+    newest_by_key,
+    order_number,
+    rows_of_keys,
+    sequence,
+    with_action,
+)
+from widen.evolution.key_rules import (
     CONTENT,
     DELETE,
     DELETE_UNKNOWN,
@@ -26,16 +37,7 @@ from widen.changes.key_rules import (
     UPDATE,
     KeyCounts,
     KeyRules,
-    count_actions,
-    decide,
-    find_columns,
-    key_text,
-    newest_by_key,
-    order_number,
-    rows_of_keys,
-    sequence,
     unchanged_column,
-    with_action,
 )
 from widen.json.document import InvalidJson, document_to_json, parse_document
 from widen.json.envelope import UNCHANGED
@@ -123,7 +125,7 @@ def decide_changes(
     """Find out what a batch does; the frames are good as long as this is open.
 
     Args:
-        rows: Its records, as `widen.changes.key_rules.with_order` returns them.
+        rows: Its records, as `widen.changes.key_expressions.with_order` returns them.
         old: The rows of the table that may have one of the keys, likewise.
         deleted: The keys that were deleted, with their order; with history, each of their deletions.
         defaults: What a new row has in columns of which its partial records say nothing.

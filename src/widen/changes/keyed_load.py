@@ -1,6 +1,6 @@
 """Rows that change, decided in this process with Arrow: no Spark job, and only the keys of the table are read.
 
-`widen.changes.key_rules` takes what Arrow does not compare or write as Spark does, and gives the same rows.
+`widen.changes.key_expressions` takes what Arrow does not compare or write as Spark does, and gives the same rows.
 
 Source: docs/guide/keys.md
 """
@@ -18,19 +18,8 @@ from pyroaring import BitMap64
 from widen.changes.deleted_keys import KeyLists
 from widen.changes.history import Events, VersionRows, decide_versions, number_orders, order_events
 from widen.changes.key_columns import EXACT_ORDERS, KeyColumns, KeyCondition, OrderColumns, join_texts
-from widen.changes.key_rules import (
-    KEY_TEXT,
-    NUMBER,
-    TEXT,
-    KeyCounts,
-    KeyRules,
-    content_fields,
-    find_places,
-    unchanged_column,
-)
 from widen.changes.keyed_files import (
     LOCAL_BYTES,
-    FileScan,
     KeyedTable,
     NewRows,
     Places,
@@ -42,9 +31,19 @@ from widen.changes.keyed_files import (
 )
 from widen.changes.overwrite import within_bounds
 from widen.errors import InvalidOption, KeyRepeated
+from widen.evolution.key_rules import (
+    KEY_TEXT,
+    NUMBER,
+    TEXT,
+    KeyCounts,
+    KeyRules,
+    content_fields,
+    find_places,
+    unchanged_column,
+)
 from widen.files.arrow_types import count_up, one_array, to_arrow
+from widen.files.data_reader import FileScan, NotLocal, ensure_exact, evaluate
 from widen.files.predicates import parse_predicate
-from widen.files.reader import NotLocal, ensure_exact, evaluate
 from widen.json.field_rules import VALID_TO
 from widen.log.snapshot import Snapshot
 from widen.model.types import (

@@ -24,14 +24,13 @@ from widen.changes.assignment import (
     to_assigned_values,
     translate_overflow,
 )
-from widen.changes.change_context import ChangeContext, ChangeResult, count_written_rows
+from widen.changes.change_context import ChangeContext, ChangeResult
 from widen.changes.spark_changes import change_via_materialized_rows
 from widen.errors import AmbiguousMerge, ColumnMissingInSource, ColumnNotFound, MergeWithoutClause, UnreachableClause
 from widen.files.deleted_rows import FILE, ROW
 from widen.files.predicates import PredicateScope, parse_predicate
 from widen.frames.physical_layout import cast_to_table_type, default_value, next_identity_values
-from widen.frames.scan import select_files
-from widen.log.snapshot import Snapshot
+from widen.log.snapshot import Snapshot, select_files
 from widen.model.column_path import Path, as_nullable, resolve
 from widen.model.schema_json import from_json
 from widen.model.types import DataType, Field, StructType, quote_name
@@ -39,6 +38,7 @@ from widen.protocol.actions import Add, Protocol
 from widen.protocol.column_mapping import TrackingColumns
 from widen.protocol.column_metadata import find_identity, has_generated_values
 from widen.protocol.data_skipping import Predicate, UnknownPredicate
+from widen.protocol.file_statistics import count_written_rows
 from widen.protocol.table_features import is_supported, supported_features
 from widen.schema.growth import (
     Relation,

@@ -14,10 +14,11 @@ from functools import partial, reduce
 from widen.changes.assignment import BEFORE, CLAUSE, ChangeKind
 from widen.changes.change_context import ChangeContext, ChangeFiles, ChangeResult, remove_whole_files
 from widen.changes.spark_changes import change_via_materialized_rows
-from widen.frames.scan import read_data_files, select_files
+from widen.evolution.key_rules import KEY
+from widen.frames.scan import read_data_files
 from widen.log.commit import ReadSet
 from widen.log.file_list import concat_files, from_adds
-from widen.log.snapshot import Snapshot
+from widen.log.snapshot import Snapshot, select_files
 from widen.log.version_changes import INSERT
 from widen.model.types import BYTE, DATE, INTEGER, LONG, SHORT, STRING, DataType, DecimalType, Field, quote_name
 from widen.protocol.actions import Add, Metadata
@@ -28,9 +29,6 @@ from widen.protocol.partition_values import UNKNOWN, Scalar, UnknownValue
 from widen.spark.errors import translate_spark_errors
 from widen.spark.expression import join_columns
 from widen.spark.spark_types import Column, DataFrame, F, SparkSession, from_spark
-
-KEY = "__widen_key_"
-"""The beginning of the columns of `ReplacedRows.keys`; a number follows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,11 +20,10 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from widen.changes.change_context import count_written_rows
 from widen.errors import ConcurrentDeleteDelete, InternalError, InvalidOption
 from widen.files.deleted_rows import FILE, ROW
 from widen.files.footers import OldFile, find_old_files, read_footers
-from widen.files.predicates import files_in_partitions
+from widen.frames.file_filters import files_in_partitions
 from widen.frames.parquet_writer import write_parquet
 from widen.frames.scan import read_snapshot, read_with_locations, with_row_tracking
 from widen.log.commit import Committed, Conflicted, Outcome, StagedFiles, after_commit, commit
@@ -40,7 +39,14 @@ from widen.protocol import iceberg_compat
 from widen.protocol.actions import Action, Add, Metadata, Remove
 from widen.protocol.column_mapping import TrackingColumns, without_mapping
 from widen.protocol.column_metadata import ROLE, SOURCE
-from widen.protocol.file_statistics import HIDDEN_FIELDS, INDEXED_COLUMNS, NO_STATS, FileStatistics, indexed_leaves
+from widen.protocol.file_statistics import (
+    HIDDEN_FIELDS,
+    INDEXED_COLUMNS,
+    NO_STATS,
+    FileStatistics,
+    count_written_rows,
+    indexed_leaves,
+)
 from widen.protocol.table_configuration import TableConfiguration, tracking_columns
 from widen.protocol.table_features import ensure_writable, is_supported
 from widen.protocol.table_properties import TARGET_BYTES

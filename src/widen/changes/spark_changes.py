@@ -31,14 +31,7 @@ from widen.changes.assignment import (
     keep_decided_rows,
     recompute_generated_columns,
 )
-from widen.changes.change_context import (
-    ChangeContext,
-    ChangeFiles,
-    ChangeResult,
-    count_deleted_rows,
-    count_written_rows,
-    ensure_same_count,
-)
+from widen.changes.change_context import ChangeContext, ChangeFiles, ChangeResult, count_deleted_rows, ensure_same_count
 from widen.changes.change_data_writer import (
     can_write_rows_and_changes,
     gather_words,
@@ -48,6 +41,8 @@ from widen.changes.change_data_writer import (
     write_rows_and_changes,
 )
 from widen.errors import CorruptFile, EngineUnsuitable, InvalidOption, StorageError
+from widen.files.data_reader import LocalScan, NotLocal, RowSlice
+from widen.files.data_writer import ArrowLayout, PartFile, codec_of, open_writer, to_partitioned_add
 from widen.files.deleted_rows import (
     BROADCAST_ROWS,
     DISTINCT,
@@ -58,14 +53,13 @@ from widen.files.deleted_rows import (
     without_marked,
     word_batches,
 )
-from widen.files.reader import LocalScan, NotLocal, RowSlice
-from widen.files.writer import ArrowLayout, PartFile, codec_of, open_writer, to_partitioned_add
 from widen.frames.parquet_writer import arrow_layout, table_sink
 from widen.log.commit_outcome import discard_folder
 from widen.log.log_store import LogStore, percent_encode
 from widen.model.types import StructType, quote_name
 from widen.protocol.actions import Add, AddCdc
 from widen.protocol.column_mapping import CHANGE_TYPE, NONE, to_physical
+from widen.protocol.file_statistics import count_written_rows
 from widen.protocol.type_widening import ensure_changes_readable
 from widen.spark.errors import translate_spark_errors, unpersist
 from widen.spark.ship import freeze_imports

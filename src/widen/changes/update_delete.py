@@ -16,13 +16,14 @@ from widen.changes.assignment import AssignedValue, ChangeKind, assign_columns, 
 from widen.changes.change_context import ChangeContext, ChangeFiles, ChangeResult, remove_whole_files
 from widen.changes.spark_changes import change_in_place
 from widen.evolution.unify import FoldPlan, FoldResult, Rest
+from widen.files.data_reader import NotLocal
 from widen.files.expressions import find_types
-from widen.files.predicates import files_in_partitions, files_in_same_partitions, parse_predicate
-from widen.files.reader import NotLocal
+from widen.files.predicates import parse_predicate
+from widen.frames.file_filters import files_in_partitions, files_in_same_partitions
 from widen.frames.physical_layout import fill_missing_columns
-from widen.frames.scan import read_snapshot, select_files
+from widen.frames.scan import read_snapshot
 from widen.log.commit import ReadSet
-from widen.log.snapshot import Snapshot
+from widen.log.snapshot import Snapshot, select_files
 from widen.model.column_path import Path, as_nullable, format_path
 from widen.model.types import VOID, ArrayType, DataType, StructType, quote_name
 from widen.protocol.actions import Metadata

@@ -249,7 +249,7 @@ def _query_here(
     Raises:
         NotLocal: only Spark can do that exactly.
     """
-    from widen.files.reader import NotLocal
+    from widen.files.data_reader import NotLocal
     from widen.iceberg.snapshots import SnapshotReference, find_read_point
     from widen.sql_commands.execute import HAS_CATALOG, QUERIES
     from widen.sql_commands.iceberg_statements import IcebergCatalog

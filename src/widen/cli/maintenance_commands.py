@@ -593,7 +593,7 @@ def _prove(table: Table, client: str, asked: Mapping[str, object]) -> tuple[int,
     Raises:
         HandoverUnproven: a reader fails, or returns something else.
     """
-    from widen.files.reader import NotLocal, digest_locally
+    from widen.files.data_reader import NotLocal, digest_locally
     from widen.frames.scan import digest_with_spark
     from widen.proof.column_digests import describe_difference, find_readers
 

@@ -330,8 +330,8 @@ def query_iceberg_table(
     Raises:
         NotLocal: only Spark can do that exactly.
     """
+    from widen.files.data_reader import NotLocal
     from widen.files.expressions import query_files
-    from widen.files.reader import NotLocal
     from widen.frames.iceberg_scan import IcebergSource, open_queried_files
     from widen.iceberg.properties import read_sources
     from widen.iceberg.schema_conversion import to_readable
@@ -362,7 +362,7 @@ def show_query(query: Callable[[int | None], tuple[StructType, pa.Table]], limit
     Args:
         query: Returns rows of a table, at most a number of them. It raises `NotLocal` if only Spark reads them exactly.
     """
-    from widen.files.reader import NotLocal, json_lines
+    from widen.files.data_reader import NotLocal, json_lines
     from widen.spark.session import Engine, ensure_spark_wanted, find_active, parse_engine
 
     if find_active() is not None or parse_engine(None) is Engine.SPARK:

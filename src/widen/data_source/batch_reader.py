@@ -16,13 +16,12 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from widen.errors import DataSourceRefused, InvalidOption
 from widen.files.arrow_types import to_arrow_schema
-from widen.files.reader import LocalScan, NotLocal, RowSlice, plan_local_scan
+from widen.files.data_reader import LocalScan, NotLocal, RowSlice, plan_local_scan
 from widen.frames.change_feed import load_changes
-from widen.frames.scan import select_files
 from widen.log.commit_files import to_ms
 from widen.log.file_list import filter_files, to_adds
 from widen.log.log_store import LogStore
-from widen.log.snapshot import Snapshot, first_version_from, open_snapshot
+from widen.log.snapshot import Snapshot, first_version_from, open_snapshot, select_files
 from widen.log.version_changes import INSERT, ChangeSlice, change_slices
 from widen.model.column_path import Path
 from widen.model.types import LONG, STRING, TIMESTAMP, DataType, Field, StructType

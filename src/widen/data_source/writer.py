@@ -18,8 +18,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
 from widen.data_source.batch_reader import SourceOptions
 from widen.errors import DataSourceRefused, InternalError, InvalidOption, MetadataChanged
 from widen.files.arrow_types import to_arrow
-from widen.files.reader import NotLocal, convert_column
-from widen.files.writer import ArrowLayout, PartFile, PartitionedWriter, TableSink, to_partitioned_add
+from widen.files.data_reader import NotLocal, convert_column
+from widen.files.data_writer import ArrowLayout, PartFile, PartitionedWriter, TableSink, to_partitioned_add
 from widen.frames.parquet_writer import find_obstacle, table_sink
 from widen.log.commit import ReadSet, StagedFiles, commit, write_metrics
 from widen.log.commit_files import current_ms

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import struct
 from array import array
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import islice
@@ -246,3 +247,22 @@ _READERS: Mapping[BitmapLayout, Callable[[bytes], BitMap64]] = {
     BitmapLayout.NATIVE: partial(_read_native, "<"),
     BitmapLayout.NATIVE_BIG_ENDIAN: partial(_read_native, ">"),
 }
+
+
+def add_positions(bitmaps: defaultdict[str, BitMap64], files: pa.Array, positions: pa.Array) -> None:
+    """Add rows to bitmaps.
+
+    Args:
+        bitmaps: The rows of each file, which are changed.
+        files: The key of the file of each row.
+        positions: The position of each row in its file.
+    """
+    for key, of_file in rows_by_file(files):
+        bitmaps[key] |= to_bitmap(positions.filter(of_file))
+
+
+def rows_by_file(keys: pa.Array) -> Iterator[tuple[str, pa.Array]]:
+    """Yield each file, with whether each row belongs to it."""
+    files = keys.dictionary_encode()
+    for code, key in enumerate(files.dictionary.to_pylist()):
+        yield key, pc.equal(files.indices, pa.scalar(code, files.indices.type))

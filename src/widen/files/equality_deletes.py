@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from widen.files.arrow_types import one_array
+from widen.files.data_reader import find_leaf
 from widen.files.deleted_rows import to_bitmap
 from widen.files.iceberg_columns import IcebergFileScan
-from widen.files.reader import find_leaf
 from widen.iceberg.scan_plan import DeleteFile, ScannedFile
 from widen.model.column_path import Path
 from widen.protocol.actions import Add

@@ -19,20 +19,19 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from widen.batches.column_values import convert_values
 from widen.errors import InvalidCondition, InvalidOption, InvalidType
 from widen.evolution.unify import unify_schema
 from widen.files.arrow_types import one_array, to_arrow, to_arrow_schema
+from widen.files.conversions import convert_values
+from widen.files.data_reader import NotLocal, RowSlice, ensure_exact, evaluate, find_leaf, plan_local_scan
 from widen.files.predicates import (
     PredicateScope,
     parse_like,
     parse_predicate,
     translate_condition,
 )
-from widen.files.reader import NotLocal, RowSlice, ensure_exact, evaluate, find_leaf, plan_local_scan
-from widen.frames.scan import select_files
 from widen.log.file_list import to_adds
-from widen.log.snapshot import Snapshot
+from widen.log.snapshot import Snapshot, select_files
 from widen.model.display import did_you_mean
 from widen.model.lazy_module import import_lazily
 from widen.model.schema_json import parse_type

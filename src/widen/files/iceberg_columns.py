@@ -22,10 +22,10 @@ from pyroaring import BitMap64
 from widen.errors import CorruptFile
 from widen.errors.tables import first_line
 from widen.files.arrow_types import count_up, to_arrow_schema
+from widen.files.data_reader import NotLocal, convert_column, position_flags
 from widen.files.deleted_rows import ROW, to_bitmap
 from widen.files.footers import Names, field_id, names_of_columns, read_files, with_field_id
-from widen.files.reader import NotLocal, convert_column, position_flags
-from widen.frames.projection import StoredTypes
+from widen.files.scan_groups import StoredTypes
 from widen.iceberg.metadata_files import ensure_regular
 from widen.model.column_path import ELEMENT, KEY, VALUE, Path, format_path, is_struct_path, map_fields
 from widen.model.types import INTEGER, LONG, STRING, ArrayType, DataType, DecimalType, Field, MapType, StructType

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from widen.errors import StorageError
-from widen.files.writer import PartFile, PartSink, PartWriter, rows_by_key, struct_leaf, to_part_rows
+from widen.files.data_writer import PartFile, PartSink, PartWriter, rows_by_key, struct_leaf, to_part_rows
 from widen.iceberg.file_metrics import (
     BOOLEAN,
     BYTES,

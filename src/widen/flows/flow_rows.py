@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TypeAlias
 
-from widen.changes.overwrite import KEY, anti_join_keys, semi_join_keys
+from widen.changes.overwrite import anti_join_keys, semi_join_keys
 from widen.errors import FlowKeyRefused, InvalidOption
 from widen.errors.tables import first_line
+from widen.evolution.key_rules import KEY
 from widen.model.column_path import as_nullable, leaves
 from widen.model.types import VOID, DataType, Field, StructType, name_key, quote_name, similarity_key
 from widen.protocol.table_features import required_features

@@ -26,10 +26,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from widen.changes.change_data_writer import add_positions
 from widen.errors import AmbiguousColumns, CorruptFile, CorruptMetadata, InvalidOption, UnsupportedFeatureForRead
 from widen.files.arrow_types import to_arrow, to_arrow_schema
-from widen.files.deleted_rows import BROADCAST_ROWS, FILE, ROW, bitmap_batches
+from widen.files.data_reader import NotLocal
+from widen.files.deleted_rows import BROADCAST_ROWS, FILE, ROW, add_positions, bitmap_batches
 from widen.files.equality_deletes import find_equal_rows
 from widen.files.expressions import QueriedFiles
 from widen.files.footers import field_id
@@ -45,9 +45,10 @@ from widen.files.iceberg_columns import (
     read_unmarked,
     with_names_in_files,
 )
-from widen.files.predicates import filter_stored_rows, parse_predicate
-from widen.files.reader import NotLocal
-from widen.frames.projection import ScanGroup, ScanPlan, projection
+from widen.files.predicates import parse_predicate
+from widen.files.scan_groups import ScanGroup, ScanPlan
+from widen.frames.file_filters import filter_stored_rows
+from widen.frames.projection import projection
 from widen.frames.scan import list_scan_files, location_key, open_files, row_location_key
 from widen.iceberg.metadata_files import ensure_regular, first_row_ids, translate_file_errors
 from widen.iceberg.partitions import rounded_sources

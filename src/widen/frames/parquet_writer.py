@@ -9,38 +9,55 @@ Source: PROTOCOL.md#add-file-and-remove-file; docs/spark-facts.md#writing-parque
 from __future__ import annotations
 
 import contextlib
+import json
 import uuid
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import groupby
 from typing import cast
 from urllib.parse import unquote
 
+import msgspec
+import pyarrow as pa
+
 from widen.errors import EngineUnsuitable, InvalidOption
 from widen.files.arrow_types import to_arrow
-from widen.files.footers import Footer, read_footers
-from widen.files.reader import NotLocal
-from widen.files.writer import (
+from widen.files.data_reader import NotLocal
+from widen.files.data_writer import (
     PARTS,
     ArrowLayout,
     PartFile,
     PartSink,
+    PartWriter,
     TableSink,
+    cast_batch,
     codec_of,
     describe_columns,
+    open_writer,
     to_arrow_with_ids,
+    to_part_rows,
     to_partitioned_add,
     write_rows,
-    write_with_partition_columns,
 )
-from widen.frames.physical_layout import is_fully_nullable, to_checked_rows, to_physical_layout
-from widen.frames.row_checks import row_rules
+from widen.files.footers import Footer, read_footers
+from widen.files.row_rules import row_rules
+from widen.frames.physical_layout import partition_text, to_checked_rows, to_physical_layout
 from widen.log.commit_outcome import discard_folder
 from widen.log.log_store import FileEntry, LogStore, percent_encode
 from widen.model.column_path import Path, as_nullable, children, fields, format_path, map_fields
-from widen.model.types import ArrayType, DataType, DecimalType, Field, MapType, StructType
+from widen.model.types import (
+    ArrayType,
+    DataType,
+    DecimalType,
+    Field,
+    MapType,
+    StructType,
+    is_fully_nullable,
+    quote_name,
+)
 from widen.protocol.actions import Add
-from widen.protocol.column_mapping import PHYSICAL_NAME, physical_name, to_physical_path
+from widen.protocol.column_mapping import PHYSICAL_NAME, physical_name, to_physical, to_physical_path
 from widen.protocol.column_metadata import GENERATION, INVARIANT, START, TEXT_LIMIT, find_identity
 from widen.protocol.file_statistics import indexed_leaves, is_private, private_columns
 from widen.protocol.iceberg_compat import enabled_compat, stores_partition_columns
@@ -51,7 +68,7 @@ from widen.schema.table_state import check_constraints
 from widen.spark.engine import LocalFrame
 from widen.spark.errors import translate_spark_errors
 from widen.spark.session import hadoop_options, proleptic_writes, with_own_client
-from widen.spark.spark_types import DataFrame, SparkSession, ensure_distinct_names
+from widen.spark.spark_types import DataFrame, F, SparkSession, ensure_distinct_names, type_to_spark
 
 _OPTIONS = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -281,3 +298,89 @@ def _add(entry: FileEntry, footer: Footer) -> Add:
         stats=footer.stats,
         tags={LEAF_COUNTS: footer.counts} if footer.counts else None,
     )
+
+
+_TEXT = "__widen_text_"
+
+
+def write_with_partition_columns(
+    rows: DataFrame, sink: PartSink, schema: StructType, mode: str, partition_by: Sequence[str]
+) -> list[Add]:
+    """Write rows with their partition columns, and return the files as add actions with statistics; commits nothing.
+
+    Files of failed task attempts are deleted.
+
+    Args:
+        rows: All columns of the table, in its types and names.
+        schema: The schema of the table, in logical names and without void columns. Its ids become field ids.
+        partition_by: The logical names of the partition columns.
+
+    Source: PROTOCOL.md#writer-requirements-for-icebergcompatv1 (partition columns come after the others)
+    """
+    by_name = {f.name: stored for f, stored in zip(schema, as_nullable(to_physical(schema, mode)), strict=True)}
+    names = [field.name for field in schema if field.name not in partition_by] + list(partition_by)
+    types = {field.name: field.type for field in schema}
+    # Tasks take the columns by position: mapInArrow of PySpark does not find a name with a dot.
+    columns = [
+        F.col(quote_name(name)).cast(type_to_spark(by_name[name].type)).alias(f"c{at}") for at, name in enumerate(names)
+    ]
+    texts = [f"{_TEXT}{path}" for path in range(len(partition_by))]
+    columns += [
+        partition_text(F.col(quote_name(n)), types[n]).alias(t) for n, t in zip(partition_by, texts, strict=True)
+    ]
+    frame = rows.select(*columns)
+    if texts:
+        # Sorted, a task has one file open at a time.
+        frame = frame.sortWithinPartitions(*texts)
+    arrow = to_arrow_with_ids(StructType(tuple(by_name[name] for name in names)))
+    layout = ArrowLayout(sink, arrow, tuple(by_name[name].name for name in partition_by))
+    written = frame.mapInArrow(partial(_write_task, layout), PARTS).collect()
+    discard_folder(sink.store, sink.job, but={row.path for row in written})
+    return [to_partitioned_add(layout.split, PartFile(*row)) for row in written]
+
+
+def _write_task(layout: ArrowLayout, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Write the rows of one task, which are sorted by partition, and yield the written files."""
+    files: list[PartFile] = []
+    writer, current = None, None
+    for batch in batches:
+        for texts, rows in _partition_runs(batch, len(layout.split)):
+            if writer is None or texts != current:
+                files += _close_writer(writer, current)
+                writer, current = open_writer(layout, texts), texts
+            writer.write(_with_partition_nulls(cast_batch(rows, layout.schema), layout, texts))
+    files += _close_writer(writer, current)
+    if files:
+        yield to_part_rows(files)
+
+
+def _with_partition_nulls(rows: pa.RecordBatch, layout: ArrowLayout, texts: Sequence[str | None]) -> pa.RecordBatch:
+    """Return rows of one partition with null in the columns for which the log has null: also for an empty string."""
+    for name, text in zip(layout.split, texts, strict=True):
+        at = rows.schema.get_field_index(name)
+        if text is None and rows.column(at).null_count < len(rows):
+            field = rows.schema.field(at)
+            rows = rows.set_column(at, field, pa.nulls(len(rows), field.type))
+    return rows
+
+
+def _close_writer(writer: PartWriter | None, texts: Sequence[str | None] | None) -> list[PartFile]:
+    if writer is None or texts is None:
+        return []
+    return [msgspec.structs.replace(part, partition=json.dumps(texts)) for part in writer.close()]
+
+
+def _partition_runs(batch: pa.RecordBatch, splits: int) -> Iterator[tuple[list[str | None], pa.RecordBatch]]:
+    """Yield the rows of a batch by partition; rows of one partition are adjacent."""
+    width = batch.num_columns - splits
+    rows = batch.select(list(range(width)))
+    if not splits:
+        yield [], rows
+        return
+    keys = zip(*(batch.column(width + path).to_pylist() for path in range(splits)), strict=True)
+    first = 0
+    for key, run in groupby(keys):
+        length = sum(1 for _ in run)
+        # In the log an empty string stands for null (PROTOCOL.md#partition-value-serialization).
+        yield [text or None for text in key], rows.slice(first, length)
+        first += length

@@ -87,18 +87,6 @@ def to_checked_rows(frame: DataFrame, table: TableConfiguration) -> DataFrame:
     return check_rows(rows, table.schema, table.protocol, table.properties)
 
 
-def is_fully_nullable(data_type: DataType) -> bool:
-    """Return whether everything inside a type is nullable."""
-    match data_type:
-        case StructType(fields):
-            return all(field.nullable and is_fully_nullable(field.type) for field in fields)
-        case ArrayType(element, contains_null):
-            return contains_null and is_fully_nullable(element)
-        case MapType(_, value, contains_null):
-            return contains_null and is_fully_nullable(value)
-    return True
-
-
 def partition_text(column: Column, data_type: DataType) -> Column:
     """Return the values of a partition column as texts for the log; timestamps in UTC, independent of time zones.
 

@@ -9,15 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
-import msgspec
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from widen.errors import (
-    CheckViolated,
     ConstraintNotBoolean,
     ConstraintViolated,
     InvalidCondition,
@@ -28,14 +22,11 @@ from widen.errors import (
     NullsInColumn,
     WidenError,
 )
-from widen.evolution.policy import mask
-from widen.files.predicates import parse_predicate
-from widen.files.reader import NotLocal, ensure_exact, evaluate, java_float, java_number
 from widen.frames.scan import read_snapshot
 from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot
 from widen.model.column_path import Path, format_path, resolve
-from widen.model.types import VOID, DataType, DecimalType, Field, StructType, plain_name
+from widen.model.types import VOID, Field, StructType
 from widen.protocol.column_metadata import (
     DEFAULT,
     GENERATION,
@@ -44,13 +35,11 @@ from widen.protocol.column_metadata import (
     find_generation,
     text_limit,
 )
-from widen.protocol.data_skipping import Predicate
-from widen.protocol.table_configuration import TableConfiguration
 from widen.schema.alter import apply_operations
 from widen.schema.growth import can_assign
 from widen.schema.operations import AddConstraint, Operation, SetDefault, SetNotNull, row_checks
-from widen.schema.table_state import is_constant, referenced_columns, row_conditions
-from widen.spark.errors import SHOWN_CHARACTERS, translate_spark_errors
+from widen.schema.table_state import is_constant
+from widen.spark.errors import translate_spark_errors
 from widen.spark.expression import ensure_deterministic_condition, to_column, translate_analysis_errors
 from widen.spark.spark_types import Column, DataFrame, F, SparkSession, as_nullable, from_spark, to_spark
 
@@ -263,102 +252,3 @@ def _ensure_generation(rows: DataFrame, field: Field) -> None:
 # Conditions on new rows that tasks check with Arrow: comparisons of columns with constants.
 #
 # Source: PROTOCOL.md#check-constraints, #column-invariants; Delta Lake, which refuses a row for which one is null
-
-
-@dataclass(frozen=True, slots=True)
-class RowRule:
-    """A condition that every row must fulfil. Picklable.
-
-    Args:
-        name: What the condition is, as errors say it.
-        expression: The condition, in Spark SQL.
-        columns: The columns that it uses.
-    """
-
-    name: str
-    expression: str
-    predicate: Predicate
-    columns: tuple[Field, ...]
-
-    def find_broken(self, rows: pa.RecordBatch) -> pa.Array:
-        """Return which rows break the rule: those for which the condition is false or null.
-
-        Args:
-            rows: At least the columns that the rule uses.
-        """
-        holds = evaluate(self.predicate, pa.Table.from_batches([rows]))
-        return pc.invert(pc.fill_null(holds, False)).combine_chunks()
-
-    def refuse(self, row: Mapping[str, Any]) -> CheckViolated:
-        """Return the error for a row that breaks the rule, with the values that Spark shows of it."""
-        shown = {field.name: _masked(row[field.name], field.type) for field in self.columns}
-        values = msgspec.json.encode(shown).decode()[:SHOWN_CHARACTERS] if shown else ""
-        return CheckViolated(name=self.name, expression=self.expression, values=values)
-
-    def explain(self, row: Mapping[str, Any]) -> str:
-        """Return why a row is refused."""
-        return self.refuse(row).message
-
-
-def ensure_rules(rules: Sequence[RowRule], names: Sequence[str], columns: Sequence[pa.Array]) -> None:
-    """Check that no row breaks a rule.
-
-    Raises:
-        CheckViolated: one does.
-    """
-    if not rules:
-        return
-    rows = pa.RecordBatch.from_arrays(columns, names)
-    for rule in rules:
-        broken = rows.filter(rule.find_broken(rows))
-        if broken.num_rows:
-            raise rule.refuse(broken.slice(0, 1).to_pylist()[0])
-
-
-def row_rules(table: TableConfiguration) -> tuple[RowRule, ...]:
-    """Return the conditions on the rows of a table.
-
-    Raises:
-        NotLocal: only Spark evaluates one of them.
-        CorruptLog: an invariant cannot be parsed.
-    """
-    schema = table.schema
-    return tuple(
-        _row_rule(label, text, schema) for label, text in row_conditions(schema, table.protocol, table.properties)
-    )
-
-
-def _row_rule(label: str, text: str, schema: StructType) -> RowRule:
-    names = {path[0] for path in referenced_columns(text, schema)}
-    used = tuple(field for field in schema if field.name in names)
-    predicate = parse_predicate(text, schema)
-    try:
-        ensure_exact(predicate)
-    except NotLocal as error:
-        raise NotLocal(f"its {label} does more than compare columns with constants") from error
-    # Errors show the values of the columns as Spark writes them.
-    if not all(plain_name(field.type) in _TEXTS or isinstance(field.type, DecimalType) for field in used):
-        raise NotLocal(f"its {label} is about values of another type than numbers, texts, dates and times")
-    return RowRule(f"The {label}", text, predicate, used)
-
-
-def _masked(value: Any, data_type: DataType) -> str | None:
-    if value is None:
-        return None
-    return mask(str(value) if isinstance(data_type, DecimalType) else _TEXTS[plain_name(data_type)](value))
-
-
-def _time_text(value: datetime) -> str:
-    text = value.replace(tzinfo=None).isoformat(" ")
-    return text.rstrip("0") if "." in text else text
-
-
-_TEXTS: Mapping[str, Callable[[Any], str]] = {
-    **dict.fromkeys(("byte", "short", "integer", "long", "string", "date"), str),
-    "boolean": lambda value: "true" if value else "false",
-    "double": lambda value: java_number(value, repr(value)).strip('"'),
-    "float": lambda value: java_float(value).strip('"'),
-    "timestamp": _time_text,
-    "timestamp_ntz": _time_text,
-}
-"""How Spark casts values to texts, by their type."""

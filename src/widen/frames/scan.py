@@ -29,31 +29,30 @@ from widen.errors import CorruptFile, StorageError
 from widen.evolution.unify import unify_schema
 from widen.files.deleted_rows import FILE, ROW, deleted_words, without_marked
 from widen.files.footers import Names, names_in_file, read_files
-from widen.files.predicates import filter_stored_rows, parse_predicate
-from widen.frames.projection import (
-    VALUE,
+from widen.files.predicates import parse_predicate
+from widen.files.scan_groups import (
     ScanGroup,
     ScanPlan,
-    data_columns,
     group_files,
     partition_values,
-    projection,
     slow_decimals,
     split_group,
     stored_types,
     unsafe_columns,
 )
+from widen.frames.file_filters import filter_stored_rows
+from widen.frames.projection import VALUE, data_columns, projection
 from widen.log.commit_outcome import SCANS
 from widen.log.file_list import filter_files
 from widen.log.log_store import LogStore
-from widen.log.snapshot import Snapshot
+from widen.log.snapshot import Snapshot, select_files
 from widen.model.column_path import leaves
 from widen.model.schema_json import to_identifier
 from widen.model.types import DOUBLE, FLOAT, LONG, STRING, Field, StructType, quote_name
 from widen.proof.column_digests import TableDigest, digest_batches
 from widen.protocol.actions import DeletionVector
 from widen.protocol.column_mapping import ID, TrackingColumns
-from widen.protocol.data_skipping import FileSelection, Predicate, UnknownPredicate
+from widen.protocol.data_skipping import Predicate, UnknownPredicate
 from widen.protocol.type_widening import ensure_changes_readable
 from widen.sources.listing import FILE_SOURCES, as_literal
 from widen.spark.errors import RESTORE_FILE, translate_spark_errors
@@ -254,12 +253,6 @@ def _with_old_types(spark: SparkSession, snapshot: Snapshot, scan: ScanPlan, *, 
     stored = iter(stored_types(spark, snapshot, files, wanted))
     groups = [split_group(group, [next(stored) for _ in range(group.files.num_rows)]) for group in scan.groups]
     return replace(scan, groups=tuple(part for parts in groups for part in parts))
-
-
-def select_files(snapshot: Snapshot, predicate: Predicate) -> FileSelection:
-    """Return which files of a version may have rows that fulfil a predicate."""
-    mode = snapshot.configuration.mapping
-    return FileSelection(predicate, snapshot.schema, mode, tuple(snapshot.partition_columns))
 
 
 # ---- DataFrames of groups --------------------------------------------------------------------------

@@ -16,14 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from widen.changes.change_context import count_written_rows
 from widen.errors import InvalidOption
 from widen.files.arrow_types import to_arrow_schema
-from widen.files.footers import open_data_file
-from widen.files.iceberg_writer import IcebergLayout, describe_metrics, write_task
-from widen.files.parquet_encoding import read_size, to_encoding
-from widen.files.reader import NotLocal, read_in_tasks
-from widen.files.writer import (
+from widen.files.data_reader import NotLocal, read_in_tasks
+from widen.files.data_writer import (
     PARTS,
     PartFile,
     PartSink,
@@ -33,14 +29,11 @@ from widen.files.writer import (
     to_arrow_with_ids,
     to_partitioned_add,
 )
+from widen.files.footers import open_data_file
+from widen.files.iceberg_writer import IcebergLayout, describe_metrics, write_task
+from widen.files.parquet_encoding import read_size, to_encoding
 from widen.frames.parquet_writer import find_obstacle, table_sink, write_parquet
-from widen.frames.physical_layout import (
-    NO_PROTOCOL,
-    fill_computed_columns,
-    first_violated_rule,
-    has_value_rules,
-    is_fully_nullable,
-)
+from widen.frames.physical_layout import NO_PROTOCOL, fill_computed_columns, first_violated_rule, has_value_rules
 from widen.frames.scan import read_snapshot
 from widen.iceberg.file_metrics import IcebergFile, metrics_modes
 from widen.iceberg.partitions import PartitionField, SortKey, calendar_limits, truncation_limits
@@ -48,11 +41,11 @@ from widen.log.commit_outcome import discard, discard_folder
 from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot
 from widen.model.column_path import format_path
-from widen.model.types import BINARY, STRING, StructType, quote_name
+from widen.model.types import BINARY, STRING, StructType, is_fully_nullable, quote_name
 from widen.protocol.actions import Add
 from widen.protocol.column_mapping import ID, physical_name
 from widen.protocol.column_metadata import DEFAULT, find_generation, is_computed
-from widen.protocol.file_statistics import private_columns
+from widen.protocol.file_statistics import count_written_rows, private_columns
 from widen.protocol.partition_values import partition_limits
 from widen.protocol.table_configuration import TableConfiguration
 from widen.protocol.table_features import default_columns, is_supported, supported_features

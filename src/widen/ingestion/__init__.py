@@ -10,7 +10,7 @@ from widen.ingestion.interval import check_contract, ingest, plan
 from widen.ingestion.replay_quarantine import ReplayResult, replay
 from widen.ingestion.result import IngestResult, IntervalEvent
 from widen.ingestion.stream import ingest_stream
-from widen.ingestion.streaming_query import IngestStream
+from widen.streams.query import IngestStream
 
 __all__ = [
     "EventFile",

@@ -257,7 +257,7 @@ def ensure_has_texts(batch: Batch, keys: KeyRules | None, *, verifies: bool = Fa
 
 def _prepare_keyed_proof(batch: Batch, rules: KeyRules, plan: Plan) -> None:
     """Start Spark, before the commit, if only Spark can prove what the batch does to the rows of its keys."""
-    from widen.verification.keyed_records import find_proof_obstacle
+    from widen.verification.keyed_proof import find_proof_obstacle
 
     obstacle = find_proof_obstacle(rules, plan.schema)
     if obstacle is not None:

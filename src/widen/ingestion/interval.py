@@ -16,9 +16,9 @@ import msgspec
 
 from widen.batches.open_source import IngestSource
 from widen.batches.text_batch import Batch, ContractReport
-from widen.changes.key_rules import ensure_rules_apply
 from widen.errors import InvalidConfig, InvalidOption, OptionMissing
 from widen.errors.tables import open_failure
+from widen.evolution.key_rules import ensure_rules_apply
 from widen.evolution.plan import REPLAY_PREFIX, Plan, mark_returning
 from widen.iceberg.catalog import CatalogSource
 from widen.ingestion.commit_batch import (

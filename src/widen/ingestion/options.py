@@ -18,9 +18,9 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 
 from widen.batches.open_source import BatchReader, IngestSource
-from widen.changes.key_rules import KeyRules, parse_key_rules
 from widen.errors import InvalidConfig, InvalidOption, LimitExceeded, OptionMissing
 from widen.errors.tables import open_failure
+from widen.evolution.key_rules import KeyRules, parse_key_rules
 from widen.evolution.plan import Grade, Plan
 from widen.evolution.policy import (
     ANYWHERE,

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from widen.changes.key_rules import KeyCounts
+from widen.evolution.key_rules import KeyCounts
 from widen.evolution.plan import BadFile, Grade, Plan, PlanEvent, Unmatched
 from widen.ingestion.new_files import NO_COMPARISON, FileComparison
 from widen.model.display import html_table

@@ -29,8 +29,15 @@ from widen.ingestion.commit_batch import (
 )
 from widen.ingestion.options import check_places, parse_keys, parse_limits, parse_options, to_quarantine
 from widen.ingestion.result import IngestResult
-from widen.ingestion.stream_checkpoint import StreamCheckpoint
-from widen.ingestion.streaming_query import (
+from widen.model.argument_types import check_arguments
+from widen.model.display import Progress, no_progress
+from widen.sources.listing import to_paths, to_place
+from widen.sources.places import expand_local, find_table_source, is_elsewhere, to_local
+from widen.spark.engine import is_local, open_session, require_spark
+from widen.spark.session import with_store_settings
+from widen.spark.spark_types import DataFrame, SparkSession
+from widen.streams.checkpoint import StreamCheckpoint
+from widen.streams.query import (
     FileLimits,
     FoundFiles,
     IngestStream,
@@ -39,13 +46,6 @@ from widen.ingestion.streaming_query import (
     start_local_stream,
     start_stream,
 )
-from widen.model.argument_types import check_arguments
-from widen.model.display import Progress, no_progress
-from widen.sources.listing import to_paths, to_place
-from widen.sources.places import expand_local, find_table_source, is_elsewhere, to_local
-from widen.spark.engine import is_local, open_session, require_spark
-from widen.spark.session import with_store_settings
-from widen.spark.spark_types import DataFrame, SparkSession
 from widen.targets import find_table
 from widen.targets.table_format import TransactionId, after_commit
 

@@ -51,6 +51,7 @@ from widen.model.schema_json import from_json
 from widen.model.types import StructType
 from widen.protocol.actions import CommitInfo, DomainMetadata, Metadata, Protocol, Remove, Txn
 from widen.protocol.column_mapping import MODE, NONE, PHYSICAL_NAME
+from widen.protocol.data_skipping import FileSelection, Predicate
 from widen.protocol.table_configuration import TableConfiguration
 from widen.protocol.table_features import ensure_readable, ensure_valid_protocol
 
@@ -518,3 +519,9 @@ class Snapshot:
 
 _COMMITS_PER_READ = 32
 """How many commits are read at once where the first of them may be enough."""
+
+
+def select_files(snapshot: Snapshot, predicate: Predicate) -> FileSelection:
+    """Return which files of a version may have rows that fulfil a predicate."""
+    mode = snapshot.configuration.mapping
+    return FileSelection(predicate, snapshot.schema, mode, tuple(snapshot.partition_columns))

@@ -289,3 +289,15 @@ def plain_name(data_type: DataType) -> str:
 def is_atomic(data_type: DataType) -> bool:
     """Return whether the type has no nested types."""
     return isinstance(data_type, (AtomicType, DecimalType, OpaqueType))
+
+
+def is_fully_nullable(data_type: DataType) -> bool:
+    """Return whether everything inside a type is nullable."""
+    match data_type:
+        case StructType(fields):
+            return all(field.nullable and is_fully_nullable(field.type) for field in fields)
+        case ArrayType(element, contains_null):
+            return contains_null and is_fully_nullable(element)
+        case MapType(_, value, contains_null):
+            return contains_null and is_fully_nullable(value)
+    return True

@@ -6,9 +6,9 @@ Source: docs/guide/keys.md#deletes
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from decimal import Decimal
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,6 +19,32 @@ KEY, NUMBER, TEXT = "__widen_key_0", "__widen_number", "__widen_text"
 """The columns of a file with deleted keys: the key, and the number or the text that orders its deletion."""
 
 
+MAX_BYTES = 32 * 2**20
+"""The size of the files of a list up to which one process reads them."""
+
+
+class TableFiles(Protocol):
+    """The files of a table, by the paths that its lists name."""
+
+    def read(self, path: str, /) -> bytes: ...
+
+    def plain(self, path: str, /) -> str: ...
+
+
+class DeletionListing(NamedTuple):
+    """Where a table lists its deleted keys.
+
+    Args:
+        store: The files of the table.
+        path: The list, a JSON file that names the files with the keys and their sizes.
+        every: Whether each deletion of a key counts, and not only the newest.
+    """
+
+    store: TableFiles
+    path: str
+    every: bool
+
+
 class Deletion(NamedTuple):
     """A deleted key with the order of its deletion, which is a number or a text."""
 
@@ -27,22 +53,18 @@ class Deletion(NamedTuple):
     text: str | None
 
 
-def read_deletions(path: str, read: Callable[[str], bytes], max_bytes: int, *, every: bool) -> list[Deletion] | None:
-    """Return the deletions in a list; None if its files have more bytes.
-
-    Args:
-        path: The list, a JSON file that names the files with the keys and their sizes.
-        read: Returns the content of a file of the table.
-        every: Whether each deletion of a key counts, and not only the newest.
+def read_deletions(listing: DeletionListing) -> list[Deletion] | None:
+    """Return the deletions in a list; None if its files have more than `MAX_BYTES`.
 
     Raises:
         CorruptLog: a file is missing or damaged.
     """
+    store, path, every = listing
     try:
-        files: Mapping[str, int] = dict(json.loads(read(path))["files"])
-        if sum(files.values()) > max_bytes:
+        files: Mapping[str, int] = dict(json.loads(store.read(path))["files"])
+        if sum(files.values()) > MAX_BYTES:
             return None
-        found = [each for file in files for each in _read_file(read(file))]
+        found = [each for file in files for each in _read_file(store.read(store.plain(file)))]
     except (FileMissing, ValueError, KeyError, TypeError, pa.ArrowException) as error:
         reason = "the list of deleted keys is missing or damaged"
         fix = "Copy a table with its whole log. Without the list, late records could bring deleted rows back."

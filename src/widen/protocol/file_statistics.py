@@ -18,6 +18,7 @@ import msgspec
 from widen.errors import InvalidOption
 from widen.model.column_path import ELEMENT, Path, fold_path, format_path, parse_path
 from widen.model.types import ArrayType, DataType, DecimalType, StructType, name_key
+from widen.protocol.actions import Add
 from widen.protocol.column_metadata import ROLE, SOURCE
 from widen.protocol.partition_values import UNKNOWN, Scalar, UnknownValue, parse_partition_value
 
@@ -434,3 +435,8 @@ def _truncate_text(value: str, *, up: bool) -> str | None:
         if last <= 0x10FFFF:
             return head[: end - 1] + chr(last)
     return None
+
+
+def count_written_rows(adds: Iterable[Add]) -> int:
+    """Return the number of rows in written files."""
+    return sum(FileStatistics(add.stats).rows or 0 for add in adds)

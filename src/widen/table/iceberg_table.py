@@ -433,7 +433,7 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
         """
         from widen.changes import forgotten_keys
         from widen.changes.deleted_keys import ICEBERG_FOLDER, ICEBERG_PROPERTY, KeyLists, iceberg_head
-        from widen.changes.key_rules import PROPERTY
+        from widen.evolution.key_rules import PROPERTY
 
         if self._branch is not None:
             expected = "Loads by key, and what they remember, belong to the main branch: open that one."

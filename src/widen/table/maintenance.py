@@ -749,7 +749,7 @@ class VacuumMixin(TableVersion):
             StorageError: the storage returned an error.
         """
         from widen.changes import deleted_keys, forgotten_keys
-        from widen.changes.key_rules import PROPERTY
+        from widen.evolution.key_rules import PROPERTY
 
         def attempt(_: Conflicted | None) -> tuple[forgotten_keys.ForgottenKeys, Committed | None] | Conflicted:
             snapshot = self.refresh()._snapshot

@@ -38,11 +38,11 @@ from widen.table.results import TableChange
 from widen.table.row_operations import DeltaFoldMixin
 
 if TYPE_CHECKING:
-    from widen.files import expressions, reader
+    from widen.files import data_reader, expressions
     from widen.spark.expression import Expression
     from widen.spark.spark_types import DataFrame, SchemaLike, SparkSession
 else:
-    expressions, reader = map(import_lazily, ("widen.files.expressions", "widen.files.reader"))
+    data_reader, expressions = map(import_lazily, ("widen.files.data_reader", "widen.files.expressions"))
 
 
 WRITE = "WRITE"
@@ -259,12 +259,12 @@ class LocalFramesMixin(TableVersion):
 
         try:
             if where is None:
-                return reader.read_locally(self._snapshot, row_limit)
+                return data_reader.read_locally(self._snapshot, row_limit)
             if isinstance(where, str):
                 _, rows = expressions.query_locally(self._snapshot, where, limit=row_limit)
                 return rows.cast(to_arrow_schema(self.schema))
             reason = "the condition is a Column of Spark"
-        except reader.NotLocal as error:  # Spark reads what Arrow cannot read exactly
+        except data_reader.NotLocal as error:  # Spark reads what Arrow cannot read exactly
             reason = str(error)
         from widen.frames.scan import read_snapshot
         from widen.spark.errors import translate_spark_errors

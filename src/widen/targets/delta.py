@@ -18,21 +18,11 @@ import msgspec
 
 from widen.batches.text_batch import Batch, BatchResult, with_original_positions, with_quarantine_time
 from widen.batches.text_tasks import BatchWriteSpec
-from widen.changes.change_context import ChangeContext, ChangeResult, count_written_rows, ensure_same_count
+from widen.changes.change_context import ChangeContext, ChangeResult, ensure_same_count
 from widen.changes.deleted_keys import APP_ID as KEYS_APP_ID
 from widen.changes.deleted_keys import KeyLists, record_deleted_keys
 from widen.changes.key_columns import KeyCondition, key_condition
-from widen.changes.key_rules import PROPERTY as KEYS
-from widen.changes.key_rules import (
-    bound_columns,
-    broken_rule,
-    ensure_no_equal_sequences,
-    ensure_one_record,
-    ensure_rules_apply,
-    match_recorded_keys,
-    policy_of_keys,
-    with_order,
-)
+from widen.changes.key_expressions import broken_rule, ensure_no_equal_sequences, ensure_one_record, with_order
 from widen.changes.keyed_frames import decide_changes, match_text
 from widen.changes.overwrite import ReplacedRows, key_predicate, remove_replaced_rows
 from widen.errors import (
@@ -47,6 +37,8 @@ from widen.errors import (
     VersionNotFound,
     WidenError,
 )
+from widen.evolution.key_rules import PROPERTY as KEYS
+from widen.evolution.key_rules import bound_columns, ensure_rules_apply, match_recorded_keys, policy_of_keys
 from widen.evolution.plan import (
     BAD_FILES,
     CORRUPT_REASON,
@@ -66,10 +58,10 @@ from widen.evolution.policy import (
     read_names,
     with_time_fields,
 )
-from widen.files.reader import plan_local_scan
+from widen.files.data_reader import plan_local_scan
 from widen.frames.parquet_writer import write_parquet
 from widen.frames.physical_layout import default_values_of
-from widen.frames.scan import read_data_files, read_snapshot, select_files
+from widen.frames.scan import read_data_files, read_snapshot
 from widen.frames.table_writers import DeltaRows, DeltaWriter
 from widen.json.observation import Observation
 from widen.log.commit import MAX_ATTEMPTS, Conflicted, Outcome, StagedFiles, commit, write_metrics
@@ -80,7 +72,7 @@ from widen.log.file_list import canonical_path, concat_files, filter_files, from
 from widen.log.loads import APP_ID as LOADS_APP_ID
 from widen.log.loads import Load, commit_with_loads, find_head, read_loads
 from widen.log.log_store import LogStore
-from widen.log.snapshot import Snapshot, new_snapshot, open_snapshot
+from widen.log.snapshot import Snapshot, new_snapshot, open_snapshot, select_files
 from widen.log.vacuum import in_checkpoints
 from widen.log.version_changes import VersionChanges, missing_files, removed_file, version_changes
 from widen.model.column_path import Path, fields, find_field, format_path, is_struct_path, leaves, parse_path
@@ -90,7 +82,7 @@ from widen.protocol.actions import Action, Add, Metadata, Protocol, Txn
 from widen.protocol.column_mapping import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 from widen.protocol.column_metadata import find_generation, find_identity, is_computed
 from widen.protocol.data_skipping import UnknownPredicate
-from widen.protocol.file_statistics import HIDDEN_FIELDS, NO_STATS, split_paths
+from widen.protocol.file_statistics import HIDDEN_FIELDS, NO_STATS, count_written_rows, split_paths
 from widen.protocol.table_configuration import TableConfiguration
 from widen.protocol.table_features import default_columns, ensure_writable, missing_type_features, supported_features
 from widen.protocol.table_properties import ENABLE_TYPE_WIDENING
@@ -319,7 +311,7 @@ class DeltaTarget(IngestTarget):
     def _verify_keys(
         self, rules: KeyRules, batch: Batch, snapshot: Snapshot, quarantine: QuarantineWrite | None, share: float
     ) -> Verification:
-        from widen.verification.keyed_frames import KeyedProof, schema_of_records
+        from widen.verification.keyed_proof_frames import KeyedProof, schema_of_records
 
         # Other commits may lie between the version that was read and this one, so the proof looks at the one before.
         before = open_snapshot(self.store, snapshot.version - 1) if snapshot.version else None
@@ -353,8 +345,8 @@ class DeltaTarget(IngestTarget):
     ) -> Verification | None:
         """Do the same in this process; None if that takes Spark, which has then started."""
         from widen.changes.keyed_files import DeltaFiles
-        from widen.verification.keyed_frames import schema_of_records
-        from widen.verification.keyed_records import LocalKeyedProof, TableVersions, prove_here
+        from widen.verification.keyed_proof import LocalKeyedProof, TableVersions, prove_here
+        from widen.verification.keyed_proof_frames import schema_of_records
 
         before, after = versions
         schema = DeltaRows(self.store, after).schema
@@ -367,7 +359,9 @@ class DeltaTarget(IngestTarget):
                 to_adds(after.files()),
             )
             texts = cast("LocalFrame | None", quarantined_texts_of(quarantine, batch.spark))
-            return LocalKeyedProof(rules, schema, self.policy, files, lists, texts)
+            return LocalKeyedProof(
+                rules, schema, self.policy, files, None if lists is None else lists.to_listing(), texts
+            )
 
         def read_source() -> Side:
             return batch.source_digests(schema_of_records(schema, rules), replace(self.policy, keeps_corrupt=False))

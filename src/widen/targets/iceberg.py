@@ -27,18 +27,7 @@ from widen.changes.iceberg_write import (
     to_plain_adds,
 )
 from widen.changes.key_columns import EXACT_ORDERS, KeyCondition, key_condition
-from widen.changes.key_rules import PROPERTY as KEYS
-from widen.changes.key_rules import (
-    bound_columns,
-    broken_rule,
-    ensure_no_equal_sequences,
-    ensure_one_record,
-    ensure_rules_apply,
-    find_places,
-    match_recorded_keys,
-    policy_of_keys,
-    with_order,
-)
+from widen.changes.key_expressions import broken_rule, ensure_no_equal_sequences, ensure_one_record, with_order
 from widen.changes.keyed_frames import decide_changes, match_text
 from widen.changes.overwrite import key_predicate
 from widen.errors import (
@@ -47,6 +36,14 @@ from widen.errors import (
     SourceError,
     SourceHistoryLost,
     WidenError,
+)
+from widen.evolution.key_rules import PROPERTY as KEYS
+from widen.evolution.key_rules import (
+    bound_columns,
+    ensure_rules_apply,
+    find_places,
+    match_recorded_keys,
+    policy_of_keys,
 )
 from widen.evolution.plan import REPLAY_PREFIX, Plan, policy_properties
 from widen.evolution.policy import (
@@ -147,14 +144,14 @@ from widen.targets.table_format import (
     take_until_full,
     verify_rows,
 )
-from widen.verification.keyed_frames import KeyedProof
+from widen.verification.keyed_proof_frames import KeyedProof
 from widen.verification.records import Verification
 
 if TYPE_CHECKING:
     from widen.iceberg.catalog import FileIO, Table
     from widen.iceberg.snapshots import Snapshot
     from widen.spark.engine import LocalFrame
-    from widen.verification.keyed_records import LocalKeyedProof
+    from widen.verification.keyed_proof import LocalKeyedProof
 
 ice = import_lazily("pyiceberg.expressions")
 
@@ -398,7 +395,7 @@ class IcebergTarget(IngestTarget):
             return read_iceberg_files(source, schema, scan, UnknownPredicate())
 
         def prepare_here() -> LocalKeyedProof:
-            from widen.verification.keyed_records import LocalKeyedProof, TableVersions
+            from widen.verification.keyed_proof import LocalKeyedProof, TableVersions
 
             assert after.snapshot is not None
             sides = [None if snapshot is None else scan_of(snapshot) for snapshot in (before, after.snapshot)]
@@ -409,12 +406,13 @@ class IcebergTarget(IngestTarget):
             scan = partial(IcebergFileScan, table.io, mapping=table.metadata.name_mapping(), deleted=gone)
             versions = TableVersions(lambda columns: scan(schema=columns), files[0], files[1] or ())
             texts = cast("LocalFrame | None", quarantined_texts_of(quarantine, spark))
-            return LocalKeyedProof(rules, schema, self.policy, versions, deleted, texts)
+            listing = None if deleted is None else deleted.to_listing()
+            return LocalKeyedProof(rules, schema, self.policy, versions, listing, texts)
 
         before = self.snapshot
         assert after.snapshot is not None
         if is_local(spark):
-            from widen.verification.keyed_records import prove_here
+            from widen.verification.keyed_proof import prove_here
 
             here = prove_here(
                 spark,

@@ -15,9 +15,9 @@ from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from widen.batches.text_batch import Batch, BatchResult, texts_of
 from widen.batches.text_tasks import BatchWriteSpec
-from widen.changes.key_rules import KeyCounts, KeyRules
 from widen.changes.overwrite import ReplacedRows
 from widen.errors import TableNotFound
+from widen.evolution.key_rules import KeyCounts, KeyRules
 from widen.evolution.plan import Plan
 from widen.evolution.policy import Policy
 from widen.frames.table_writers import TableRows

@@ -15,8 +15,8 @@ from functools import reduce
 from operator import and_, or_
 from types import MappingProxyType
 
-from widen.batches.column_expressions import document_type, from_document, json_text_column, to_document
 from widen.evolution.policy import EpochUnit, Policy
+from widen.frames.column_conversions import document_type, from_document, json_text_column, to_document
 from widen.json.observation import TemporalString
 from widen.model.column_path import leaves
 from widen.model.types import (

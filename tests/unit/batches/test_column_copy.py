@@ -15,7 +15,7 @@ import pytest
 from widen.batches.column_copy import ColumnCopy, find_column_copy
 from widen.evolution.policy import Policy
 from widen.files.arrow_types import to_arrow_schema
-from widen.files.writer import PartSink, describe_columns
+from widen.files.data_writer import PartSink, describe_columns
 from widen.frames.table_writers import TaskFiles
 from widen.log.log_store import LogStore
 from widen.model.types import (

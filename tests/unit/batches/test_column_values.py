@@ -14,10 +14,10 @@ import pytest
 
 import widen
 from widen.batches import column_copy
-from widen.batches.column_values import convert_values, number_texts
 from widen.errors import EngineUnsuitable
 from widen.files.arrow_types import to_arrow
-from widen.files.reader import NotLocal
+from widen.files.conversions import convert_values, number_texts
+from widen.files.data_reader import NotLocal
 from widen.model.types import (
     BOOLEAN,
     DATE,

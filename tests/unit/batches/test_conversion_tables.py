@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from widen.batches.column_expressions import PARTIAL_CONVERSIONS, TOTAL_CONVERSIONS, holds_every_value
 from widen.evolution.type_lattice import TAKES, can_route
+from widen.frames.column_conversions import PARTIAL_CONVERSIONS, TOTAL_CONVERSIONS, holds_every_value
 from widen.json.document import DateText, JsonNumber, LocalTimeText, TimestampText
 from widen.json.kinds import KIND_WORDS, word_of
 from widen.json.observation import TemporalString, type_facts

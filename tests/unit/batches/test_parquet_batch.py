@@ -16,7 +16,7 @@ from widen.batches import column_copy, parquet_batch
 from widen.batches.column_copy import SourceFooter, to_source_footer
 from widen.batches.parquet_batch import find_bad_parquet, find_file_parts
 from widen.errors import CorruptFile, SourceContentError
-from widen.files.reader import NotLocal
+from widen.files.data_reader import NotLocal
 from widen.json.field_rules import FileFields
 from widen.sources.listing import FileFormat, SourceFile, SourceFiles
 

@@ -24,7 +24,7 @@ from widen.errors import StorageError
 from widen.evolution.evolve import evolve
 from widen.evolution.plan import Plan
 from widen.evolution.policy import Policy
-from widen.files.writer import PartSink, PartWriter
+from widen.files.data_writer import PartSink, PartWriter
 from widen.json.kinds import Kind
 from widen.json.observation import Observation
 from widen.log.log_store import LogStore

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from widen.changes.spark_changes import copy_files
-from widen.files.reader import LocalScan
+from widen.files.data_reader import LocalScan
 from widen.frames.parquet_writer import arrow_layout
 from widen.log.log_store import LogStore
 from widen.model.schema_json import to_json

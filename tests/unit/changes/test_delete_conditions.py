@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from widen.changes.key_rules import KeyRules
+from widen.evolution.key_rules import KeyRules
 from widen.model.types import INTEGER, Field, StructType, quote_name
 from widen.proof.conditions import UnsupportedCondition, build_condition
 from widen.protocol.column_metadata import ALIASES

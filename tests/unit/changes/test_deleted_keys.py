@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from widen.changes.deleted_keys import KeyLists
-from widen.changes.key_rules import KEY_TEXT, NUMBER, TEXT
+from widen.evolution.key_rules import KEY_TEXT, NUMBER, TEXT
 from widen.log.commit_outcome import StagedFiles
 from widen.log.log_store import LogStore
 

@@ -14,9 +14,9 @@ import pytest
 import widen
 from widen.changes import keyed_load
 from widen.changes.key_columns import KeyColumns, OrderColumns, join_texts, key_condition, values_of_order
-from widen.changes.key_rules import KeyRules
+from widen.evolution.key_rules import KeyRules
 from widen.files.arrow_types import one_array, to_arrow, to_arrow_schema
-from widen.files.reader import NotLocal
+from widen.files.data_reader import NotLocal
 from widen.model.types import (
     BOOLEAN,
     BYTE,

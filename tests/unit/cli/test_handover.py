@@ -13,7 +13,7 @@ import widen.ingestion
 from support.command_line import run, run_json
 from support.drift_log import write_drift
 from widen.cli import ingest_commands, maintenance_commands
-from widen.files import reader
+from widen.files import data_reader
 from widen.proof.column_digests import digest_batches
 from widen.table import Table, create_table
 
@@ -70,7 +70,7 @@ def test_a_client_whose_values_differ_is_refused(table: str, monkeypatch: pytest
     wrong = digest_batches([pa.table({"id": [1, 2], "total": [None, None]})])
     monkeypatch.setattr(maintenance_commands, "_drop", lambda _, plan: (plan, ""))
     monkeypatch.setattr(maintenance_commands, "find_spec", lambda _: object())
-    monkeypatch.setattr(reader, "digest_locally", lambda _: right)
+    monkeypatch.setattr(data_reader, "digest_locally", lambda _: right)
     answers: dict[str, Any] = {"scan_delta": right, "read_delta": "does not open"}
     monkeypatch.setattr(maintenance_commands, "_read", lambda asked: answers[asked["reader"]])
     for answer, words in (("it panicked.", "read_delta fails: it panicked."), (wrong, "returns wrong values in total")):

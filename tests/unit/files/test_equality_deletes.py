@@ -29,7 +29,7 @@ from support.iceberg_files import (
 )
 from widen.cli.show_commands import query_iceberg_table
 from widen.errors import CorruptFile
-from widen.files.reader import NotLocal
+from widen.files.data_reader import NotLocal
 from widen.iceberg.snapshots import SnapshotReference
 
 NAN = float("nan")

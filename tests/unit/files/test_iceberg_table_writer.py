@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from widen.errors import InvalidOption
+from widen.files.data_writer import PartFile, PartWriter
 from widen.files.iceberg_writer import IcebergLayout, IcebergWriters
-from widen.files.writer import PartFile, PartWriter
 from widen.frames.table_writers import IcebergWriter
 from widen.iceberg.file_metrics import FileMetrics, leaf_ids
 from widen.iceberg.schema_conversion import from_model, to_model

@@ -10,9 +10,9 @@ import pytest
 
 import widen
 from widen.errors import InvalidCondition
+from widen.files.data_reader import NotLocal, ensure_exact, evaluate
 from widen.files.expressions import QueriedFiles, query_files, query_locally
 from widen.files.predicates import parse_predicate
-from widen.files.reader import NotLocal, ensure_exact, evaluate
 from widen.protocol.column_metadata import parse_columns
 
 SCHEMA = parse_columns(

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from widen.errors import InvalidOption
+from widen.files.data_writer import PartSink, PartWriter
 from widen.files.parquet_encoding import Encoding, to_encoding
-from widen.files.writer import PartSink, PartWriter
 from widen.log.log_store import LogStore
 
 CHANCE = random.Random(1)

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from widen.errors import StorageError
-from widen.files.writer import PartFile, PartSink, PartWriter, describe_columns
+from widen.files.data_writer import PartFile, PartSink, PartWriter, describe_columns
 from widen.log.local_files import LocalFiles
 from widen.log.log_store import LogStore
 

@@ -14,9 +14,9 @@ import pytest
 
 import widen
 from widen.errors import NotNullViolated
-from widen.files import writer as arrow_writer
+from widen.files import data_writer
 from widen.files.arrow_types import to_arrow
-from widen.files.writer import PartitionedWriter, TableSink, to_partition_texts, to_partitioned_add
+from widen.files.data_writer import PartitionedWriter, TableSink, to_partition_texts, to_partitioned_add
 from widen.frames.parquet_writer import find_obstacle, table_sink
 from widen.log.log_store import LogStore
 from widen.log.snapshot import open_snapshot
@@ -76,7 +76,7 @@ def test_each_row_goes_to_the_file_of_its_partition(tmp_path: Path) -> None:
 
 
 def test_many_partitions_end_their_files_when_too_much_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrow_writer, "ROW_GROUP_BYTES", 4_000)
+    monkeypatch.setattr(data_writer, "ROW_GROUP_BYTES", 4_000)
     sink = open_sink(tmp_path, "v string, p int", ["p"])
     writer = PartitionedWriter(sink)
     for start in range(0, 2_000, 100):

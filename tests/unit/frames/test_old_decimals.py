@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from widen.frames.projection import LAYOUTS, ScanGroup, slow_decimals, split_group, unsafe_columns
+from widen.files.scan_groups import LAYOUTS, ScanGroup, slow_decimals, split_group, unsafe_columns
 from widen.log.file_list import FILES
 from widen.model.column_path import parse_path
 from widen.model.schema_json import from_json, parse_type, to_json

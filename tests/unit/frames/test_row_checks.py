@@ -12,8 +12,8 @@ import pytest
 
 from widen.errors import CheckViolated
 from widen.files.arrow_types import to_arrow_schema
-from widen.files.reader import NotLocal
-from widen.frames.row_checks import RowRule, ensure_rules, row_rules
+from widen.files.data_reader import NotLocal
+from widen.files.row_rules import RowRule, ensure_rules, row_rules
 from widen.model.schema_json import parse_type, to_json
 from widen.model.types import StructType
 from widen.protocol.actions import Metadata, Protocol

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from widen.frames.projection import LITERAL_PARTITIONS, ScanPlan, group_files
+from widen.files.scan_groups import LITERAL_PARTITIONS, ScanPlan, group_files
 from widen.log.file_list import FILES
 from widen.model.types import LONG, STRING, Field, StructType
 from widen.protocol.data_skipping import UnknownPredicate

@@ -30,14 +30,15 @@ from widen.errors import (
     SparkUnavailable,
     StreamTaken,
 )
-from widen.ingestion import options, streaming_query
-from widen.ingestion.stream_checkpoint import StreamCheckpoint
-from widen.ingestion.streaming_query import FileLimits
+from widen.ingestion import options
 from widen.log.local_files import LocalFiles
 from widen.log.log_store import LogStore
 from widen.sources.listing import SourceFile
 from widen.spark import engine
 from widen.spark.engine import Engine, LocalSession
+from widen.streams import query
+from widen.streams.checkpoint import StreamCheckpoint
+from widen.streams.query import FileLimits
 
 CLOCK = count(1_700_000_000)
 
@@ -339,7 +340,7 @@ def test_there_is_one_limit(tmp_path: Path) -> None:
 
 
 def test_a_stream_runs_until_it_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streaming_query, "_POLL_SECONDS", 0.05)
+    monkeypatch.setattr(query, "_POLL_SECONDS", 0.05)
     put(tmp_path / "in", "1.json", {"n": 1})
     done: Queue[widen.IngestResult] = Queue()
     running = start(tmp_path, once=False, on_interval=done.put)
@@ -359,7 +360,7 @@ def test_a_stream_runs_until_it_is_stopped(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_intervals_are_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streaming_query, "_POLL_SECONDS", 0.05)
+    monkeypatch.setattr(query, "_POLL_SECONDS", 0.05)
     for number in range(2):
         put(tmp_path / "in", f"{number}.json", {"n": number})
     done: Queue[widen.IngestResult] = Queue()

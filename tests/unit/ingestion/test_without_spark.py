@@ -730,7 +730,7 @@ print(json.dumps([done.metrics, done.table.table.scan().to_arrow().to_pylist()])
 def test_a_full_disk_is_no_reason_to_start_spark(tmp_path: Path, has_feed: str) -> None:
     code = """
 import errno
-from widen.files.writer import PartWriter
+from widen.files.data_writer import PartWriter
 place, table, batch, has_feed = sys.argv[1:]
 words = {"key": ["id"], "sequence_by": "at"}
 widen.ingest(place, table, **words)

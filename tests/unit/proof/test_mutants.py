@@ -1,6 +1,6 @@
 """Seeded faults in the code that makes rows, one at a time: the proof must find each of them.
 
-The rows go through a Parquet file like those of tasks; see `widen.files.writer`.
+The rows go through a Parquet file like those of tasks; see `widen.files.data_writer`.
 """
 
 from __future__ import annotations

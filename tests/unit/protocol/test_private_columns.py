@@ -11,8 +11,8 @@ import pytest
 
 from widen.evolution.plan import Plan, Unmatched, policy_properties
 from widen.evolution.policy import Policy
+from widen.files.data_writer import PartSink, PartWriter
 from widen.files.footers import footer_of
-from widen.files.writer import PartSink, PartWriter
 from widen.iceberg.file_metrics import COUNTS_ONLY, metrics_modes
 from widen.model.column_path import Path
 from widen.model.schema_json import parse_type

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from widen.errors import EngineUnsuitable, InvalidOption
-from widen.files.reader import java_number
+from widen.files.data_reader import java_number
 from widen.model.display import size_text
 from widen.rows import native_decoder
 from widen.spark import engine

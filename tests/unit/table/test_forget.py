@@ -12,8 +12,8 @@ import pytest
 import widen
 from support.command_line import run, run_json
 from widen.changes import forgotten_keys
-from widen.changes.key_rules import KEY_TEXT
 from widen.errors import InvalidOption
+from widen.evolution.key_rules import KEY_TEXT
 
 WORDS: Any = {"key": ["id"], "sequence_by": "n", "delete_when": "op = 'd'", "engine": "local"}
 FORMATS = pytest.mark.parametrize("form", ["delta", "iceberg"])

@@ -19,7 +19,6 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, TypeAlias
 
 from widen.errors import InternalError, JobFailed, WidenError
-from widen.ingestion.stream_checkpoint import StreamCheckpoint
 from widen.sources.listing import (
     SourceFile,
     as_literal,
@@ -30,6 +29,7 @@ from widen.sources.listing import (
 from widen.sources.places import expand_local
 from widen.spark.errors import to_error_text, translate_spark_errors
 from widen.spark.spark_types import DataFrame, SparkSession, spark_errors
+from widen.streams.checkpoint import StreamCheckpoint
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery

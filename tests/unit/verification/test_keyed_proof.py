@@ -11,9 +11,9 @@ import pytest
 
 import widen
 from widen.changes import deleted_keys, keyed_load
-from widen.changes.key_rules import KeyRules
+from widen.evolution.key_rules import KeyRules
 from widen.model.types import LONG, STRING, Field, StructType
-from widen.verification.keyed_records import find_proof_obstacle
+from widen.verification.keyed_proof import find_proof_obstacle
 
 SCHEMA = StructType((Field("op", STRING), Field("n", LONG)))
 

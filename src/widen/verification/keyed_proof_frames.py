@@ -24,7 +24,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from widen.changes.key_rules import KEY_TEXT, NUMBER, TEXT, KeyRules, find_places
+from widen.evolution.key_rules import KEY_TEXT, NUMBER, TEXT, KeyRules, find_places
 from widen.evolution.policy import Policy
 from widen.evolution.unify import EXACT_JSON
 from widen.json.envelope import UNCHANGED

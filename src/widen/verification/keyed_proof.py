@@ -1,4 +1,4 @@
-"""The proof of an ingestion by key in this process: what `widen.verification.keyed_frames` proves, with Arrow.
+"""The proof of an ingestion by key in this process: what `widen.verification.keyed_proof_frames` proves, with Arrow.
 
 Tasks read the source with the readers of the proof. The order of the records of each key is found with Arrow, and so is
 whether a key has the row that it must have, as far as that is plain; `judge_key` decides about all other keys. A file
@@ -21,13 +21,11 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from widen.changes.deleted_keys import MAX_LOCAL_BYTES, KeyLists
-from widen.changes.key_rules import KeyRules, find_places
-from widen.changes.keyed_files import FileScan
 from widen.errors import InvalidOption
+from widen.evolution.key_rules import KeyRules, find_places
 from widen.evolution.policy import Policy
 from widen.files.arrow_types import count_up, one_array
-from widen.files.reader import NotLocal, find_leaf
+from widen.files.data_reader import FileScan, NotLocal, find_leaf
 from widen.model.column_path import Path, find_field
 from widen.model.types import (
     BYTE,
@@ -41,14 +39,14 @@ from widen.model.types import (
 from widen.proof.canonical import Form, count_form, digest
 from widen.proof.column_digests import hash_values
 from widen.proof.conditions import UnsupportedCondition, build_condition
-from widen.proof.deletion_lists import Deletion, read_deletions
+from widen.proof.deletion_lists import Deletion, DeletionListing, read_deletions
 from widen.proof.row_reader import RowReader
 from widen.protocol.actions import Add
 from widen.schema.source_metadata import FORM as TEXT_FORM
 from widen.schema.source_metadata import RESCUED, role_field, source_key
 from widen.spark.engine import LocalFrame, require_spark
 from widen.spark.spark_types import SparkSession
-from widen.verification.keyed_frames import (
+from widen.verification.keyed_proof_frames import (
     AFTER,
     BEFORE,
     BROKEN,
@@ -129,11 +127,11 @@ class TableVersions:
 
 @dataclass(frozen=True, slots=True)
 class LocalKeyedProof:
-    """What the proof compares; see `widen.verification.keyed_frames.KeyedProof`.
+    """What the proof compares; see `widen.verification.keyed_proof_frames.KeyedProof`.
 
     Args:
         schema: The columns of the version that the commit made.
-        deleted: The keys that were deleted before; None if they do not count.
+        deleted: Where the keys are that were deleted before; None if there are none, or if they do not count.
         quarantined: The texts of quarantined records; None if there are none.
     """
 
@@ -141,7 +139,7 @@ class LocalKeyedProof:
     schema: StructType
     policy: Policy
     versions: TableVersions
-    deleted: KeyLists | None = None
+    deleted: DeletionListing | None = None
     quarantined: LocalFrame | None = None
 
     def verify(self, source: Side, share: float = 1.0) -> Verification:
@@ -190,13 +188,9 @@ class LocalKeyedProof:
         return pa.table(columns, schema=pa.schema([_ROWS.field(_CODE), _ROWS.field(SEQUENCE)]))
 
     def _deletions(self) -> list[Deletion]:
-        lists = self.deleted
-        if lists is None or not lists.has_keys:
+        if self.deleted is None:
             return []
-        # Not by the reader of the writer, which may have missed a key.
-        store, listing = lists.store, lists.list_path
-        read = lambda path: store.read(path if path == listing else store.plain(path))  # noqa: E731
-        found = read_deletions(listing, read, MAX_LOCAL_BYTES, every=lists.every)
+        found = read_deletions(self.deleted)
         if found is None:
             raise NotLocal("so many keys were deleted")
         return found

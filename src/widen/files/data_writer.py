@@ -16,7 +16,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import groupby
 from typing import Any, BinaryIO, ClassVar, Protocol
 
 import msgspec
@@ -26,16 +25,14 @@ import pyarrow.parquet as pq
 
 from widen.errors import NotNullViolated, StorageError
 from widen.files.arrow_types import count_up, to_arrow, to_utc
+from widen.files.data_reader import convert_column
 from widen.files.footers import footer_of, leaf_paths
 from widen.files.parquet_encoding import Encoding, columns_in_file
-from widen.files.reader import convert_column
-from widen.frames.physical_layout import is_fully_nullable, partition_text
-from widen.frames.row_checks import RowRule, ensure_rules
+from widen.files.row_rules import RowRule, ensure_rules
 from widen.iceberg.schema_conversion import FIXED_LENGTHS
 from widen.log.commit_files import current_ms
-from widen.log.commit_outcome import discard_folder
 from widen.log.log_store import LogStore, percent_encode
-from widen.model.column_path import ELEMENT, KEY, VALUE, Path, as_nullable, fields, leaves
+from widen.model.column_path import ELEMENT, KEY, VALUE, Path, fields, leaves
 from widen.model.types import (
     STRING,
     VARIANT,
@@ -45,10 +42,10 @@ from widen.model.types import (
     MapType,
     StructType,
     find_name,
-    quote_name,
+    is_fully_nullable,
 )
 from widen.protocol.actions import Add
-from widen.protocol.column_mapping import COLUMN_ID, NAME, NONE, nested_ids, to_physical
+from widen.protocol.column_mapping import COLUMN_ID, NAME, NONE, nested_ids
 from widen.protocol.column_metadata import DEFAULT, GENERATION, INVARIANT, START, TEXT_LIMIT
 from widen.protocol.file_statistics import indexed_leaves, is_private, private_columns
 from widen.protocol.parquet_files import LEAF_COUNTS, PROLEPTIC
@@ -58,9 +55,8 @@ from widen.rows.row_builder import RowCondition
 from widen.schema.table_state import check_constraints
 from widen.spark.engine import is_local
 from widen.spark.errors import find_impossible_folder
-from widen.spark.spark_types import DataFrame, F, SparkSession, type_to_spark
+from widen.spark.spark_types import SparkSession
 
-_TEXT = "__widen_text_"
 _ID = b"PARQUET:field_id"
 
 PARTS = "path string, size_bytes bigint, stats string, counts string, partition string"
@@ -91,42 +87,6 @@ class ArrowLayout:
     split: tuple[str, ...]
 
 
-def write_with_partition_columns(
-    rows: DataFrame, sink: PartSink, schema: StructType, mode: str, partition_by: Sequence[str]
-) -> list[Add]:
-    """Write rows with their partition columns, and return the files as add actions with statistics; commits nothing.
-
-    Files of failed task attempts are deleted.
-
-    Args:
-        rows: All columns of the table, in its types and names.
-        schema: The schema of the table, in logical names and without void columns. Its ids become field ids.
-        partition_by: The logical names of the partition columns.
-
-    Source: PROTOCOL.md#writer-requirements-for-icebergcompatv1 (partition columns come after the others)
-    """
-    by_name = {f.name: stored for f, stored in zip(schema, as_nullable(to_physical(schema, mode)), strict=True)}
-    names = [field.name for field in schema if field.name not in partition_by] + list(partition_by)
-    types = {field.name: field.type for field in schema}
-    # Tasks take the columns by position: mapInArrow of PySpark does not find a name with a dot.
-    columns = [
-        F.col(quote_name(name)).cast(type_to_spark(by_name[name].type)).alias(f"c{at}") for at, name in enumerate(names)
-    ]
-    texts = [f"{_TEXT}{path}" for path in range(len(partition_by))]
-    columns += [
-        partition_text(F.col(quote_name(n)), types[n]).alias(t) for n, t in zip(partition_by, texts, strict=True)
-    ]
-    frame = rows.select(*columns)
-    if texts:
-        # Sorted, a task has one file open at a time.
-        frame = frame.sortWithinPartitions(*texts)
-    arrow = to_arrow_with_ids(StructType(tuple(by_name[name] for name in names)))
-    layout = ArrowLayout(sink, arrow, tuple(by_name[name].name for name in partition_by))
-    written = frame.mapInArrow(partial(_write_task, layout), PARTS).collect()
-    discard_folder(sink.store, sink.job, but={row.path for row in written})
-    return [to_partitioned_add(layout.split, PartFile(*row)) for row in written]
-
-
 def to_partitioned_add(names: Sequence[str], part: PartFile) -> Add:
     """Return a file that names its partition as an add action.
 
@@ -145,37 +105,6 @@ def to_part_rows(parts: Iterable[PartFile]) -> pa.RecordBatch:
 # ---- on the executors ------------------------------------------------------------------------------
 
 
-def _write_task(layout: ArrowLayout, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write the rows of one task, which are sorted by partition, and yield the written files."""
-    files: list[PartFile] = []
-    writer, current = None, None
-    for batch in batches:
-        for texts, rows in _partition_runs(batch, len(layout.split)):
-            if writer is None or texts != current:
-                files += _close_writer(writer, current)
-                writer, current = open_writer(layout, texts), texts
-            writer.write(_with_partition_nulls(cast_batch(rows, layout.schema), layout, texts))
-    files += _close_writer(writer, current)
-    if files:
-        yield to_part_rows(files)
-
-
-def _with_partition_nulls(rows: pa.RecordBatch, layout: ArrowLayout, texts: Sequence[str | None]) -> pa.RecordBatch:
-    """Return rows of one partition with null in the columns for which the log has null: also for an empty string."""
-    for name, text in zip(layout.split, texts, strict=True):
-        at = rows.schema.get_field_index(name)
-        if text is None and rows.column(at).null_count < len(rows):
-            field = rows.schema.field(at)
-            rows = rows.set_column(at, field, pa.nulls(len(rows), field.type))
-    return rows
-
-
-def _close_writer(writer: PartWriter | None, texts: Sequence[str | None] | None) -> list[PartFile]:
-    if writer is None or texts is None:
-        return []
-    return [msgspec.structs.replace(part, partition=json.dumps(texts)) for part in writer.close()]
-
-
 def open_writer(layout: ArrowLayout, texts: Sequence[str | None]) -> PartWriter:
     """Return a writer of the files of one partition.
 
@@ -184,22 +113,6 @@ def open_writer(layout: ArrowLayout, texts: Sequence[str | None]) -> PartWriter:
     """
     folders = [layout.sink.job, *map(directory_name, layout.split, texts)]
     return PartWriter(replace(layout.sink, job="/".join(folders)), layout.schema)
-
-
-def _partition_runs(batch: pa.RecordBatch, splits: int) -> Iterator[tuple[list[str | None], pa.RecordBatch]]:
-    """Yield the rows of a batch by partition; rows of one partition are adjacent."""
-    width = batch.num_columns - splits
-    rows = batch.select(list(range(width)))
-    if not splits:
-        yield [], rows
-        return
-    keys = zip(*(batch.column(width + path).to_pylist() for path in range(splits)), strict=True)
-    first = 0
-    for key, run in groupby(keys):
-        length = sum(1 for _ in run)
-        # In the log an empty string stands for null (PROTOCOL.md#partition-value-serialization).
-        yield [text or None for text in key], rows.slice(first, length)
-        first += length
 
 
 def cast_batch(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from functools import cached_property, partial
 from typing import Any, cast
+from typing import Protocol as Interface
 
 import msgspec
 import pyarrow as pa
@@ -710,3 +711,23 @@ _SCALARS: Mapping[str, Encoder] = {
     "timestamp": _encode_time,
     "timestamp_ntz": _encode_time,
 }
+
+
+class FileScan(Interface):
+    """How this process reads columns of the files of a table. Picklable."""
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """The columns of the rows.
+
+        Raises:
+            InvalidOption: Arrow does not have a type.
+        """
+
+    def read_located(self, add: Add) -> Iterator[tuple[pa.Array, pa.Table]]:
+        """Yield the rows of a file with their positions, some at a time, without the deleted ones.
+
+        Raises:
+            NotLocal: only Spark can read the file exactly.
+            CorruptFile: the file cannot be read.
+        """

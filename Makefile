@@ -48,7 +48,7 @@ test-cover: $(WORK)/cover.stamp ## the tests without Spark, and which share of t
 .PHONY: properties
 PROPERTIES = $(shell grep -rl --include=test_*.py "^from hypothesis import" tests)
 properties: setup ## the properties with examples that `make test` does not try: new ones in each run; EXAMPLES=5000 for more of each
-	@export WIDEN_RANDOM=1 WIDEN_EXAMPLES=$(or $(EXAMPLES),1000) && $(PYTEST) $(PARALLEL) $(or $(filter-out tests,$(TESTS)),$(PROPERTIES)) $(ARGS)
+	@export WIDEN_RANDOM=1 WIDEN_EXAMPLES=$(or $(EXAMPLES),1000) && $(PYTEST) $(PARALLEL) -m hypothesis $(or $(filter-out tests,$(TESTS)),$(PROPERTIES)) $(ARGS)
 
 simulate: setup ## 20,000 runs of three writers over a store that fails; RUNS=100 for fewer
 	@$(WITH_JAVA) WIDEN_SIMULATIONS=$(or $(RUNS),20000) $(RUN) -m pytest -p no:cacheprovider tests/property/test_simulation.py $(ARGS)

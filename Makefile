@@ -114,6 +114,10 @@ COVERED = $(shell grep -rl --include=*.py support.covering tests/engine tests/un
 test-spark: setup $(WORK)/spark-classes.stamp ## engine tests of which `make test` runs some cases: all cases, on Spark
 	@export WIDEN_TEST_ENGINE=spark && $(PYTEST) $(PARALLEL) $(or $(filter-out tests,$(TESTS)),$(COVERED)) $(ARGS)
 
+.PHONY: test-rest
+test-rest: export WIDEN_TEST_LEFT = $(COVERED)
+test-rest: test ## what `make test` asks and `make test-spark` does not: CI, which runs both, asks nothing twice
+
 .PHONY: settings
 settings: setup ## the core of the engine tests with other settings of Spark's session; SETTINGS=key=value,… for others
 	@for settings in $(SETTINGS); do echo "$$settings"; \

@@ -107,12 +107,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 LEFT = frozenset(os.environ.get("WIDEN_TEST_LEFT", "").split())
-"""The files of `make test-spark` while `make test-rest` runs: it leaves out those that both run on the same engine."""
+"""The files of `make test-spark` while `make test-rest` runs: it leaves out those that load on one engine in both."""
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
     """Leave to `make test-spark` the files of which it asks each case that `make test` asks, on the same engine."""
-    if collection_path.name in READS_HERE or not collection_path.is_relative_to(ROOT):
+    if collection_path.name in LOCAL or not collection_path.is_relative_to(ROOT):
         return None
     return True if collection_path.relative_to(ROOT).as_posix() in LEFT else None
 

@@ -436,6 +436,8 @@ def _name_of(node: Any, text: str) -> str:
             return str(node.expression.name)
         case sql.Count() if isinstance(node.this, sql.Star):
             return "count(1)"
+        case sql.AggFunc():
+            raise _unknown(node)
     raise NotLocal(f"{text} has no name; add one with AS")
 
 
@@ -527,7 +529,10 @@ class _Evaluator:
         if key in self._known:
             return self._known[key]
         if self._scope.combined is not None and self._scope.table is not None:
-            found = _Evaluator(self._scope.table, self._rows).value(self._scope.combined[key])
+            try:
+                found = _Evaluator(self._scope.table, self._rows).value(self._scope.combined[key])
+            except NotLocal as error:  # it names an expression that the user has not written
+                raise NotLocal(f"it combines the columns of {field.name}") from error
             if found.type != field.type:
                 raise NotLocal(f"it combines the columns of {field.name}")
         else:

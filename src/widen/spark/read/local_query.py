@@ -287,7 +287,7 @@ def _no_rows(schema: StructType) -> pa.Table:
     try:
         return to_arrow_schema(schema).empty_table()
     except InvalidOption as error:
-        raise NotLocal(error.message) from error
+        raise NotLocal(f"a column has the type {error.fields['value']}") from error
 
 
 def _table_scope(schema: StructType) -> _Scope:

@@ -207,7 +207,7 @@ def plan_local_scan(snapshot: Snapshot) -> LocalScan:
     try:
         _ = scan.arrow_schema
     except InvalidOption as error:
-        raise NotLocal(error.message) from error
+        raise NotLocal(f"a column has the type {error.fields['value']}") from error
     return scan
 
 

@@ -277,7 +277,7 @@ def make_tables() -> None:
     widen.Table("V").delete("id = 1")
     for source in arrays:
         widen.ingest(f"{source}.json", "A", **local)
-    widen.create_table("R", StructType([Field("id", INTEGER, nullable=False)]))
+    widen.create_table("R", StructType((Field("id", INTEGER, nullable=False),)))
     widen.ingest("null.json", "R", quarantine="Q", **local)
     for name, sources in {"T": "at", "W": "aw", "M": "a", "sorted": "a"}.items():
         for source in sources:
@@ -290,7 +290,7 @@ def make_tables() -> None:
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the tables; the catalog has absolute paths, so tests change them there and get them anew."""
     place = tmp_path_factory.mktemp("kept")
     with pytest.MonkeyPatch.context() as patch:

@@ -48,7 +48,7 @@ test-cover: $(WORK)/cover.stamp ## the tests without Spark, and which share of t
 .PHONY: properties
 PROPERTIES = $(shell grep -rl --include=test_*.py "^from hypothesis import" tests)
 properties: setup ## the properties with examples that `make test` does not try: new ones in each run; EXAMPLES=5000 for more of each
-	@export WIDEN_RANDOM=1 WIDEN_EXAMPLES=$(or $(EXAMPLES),1000) && $(PYTEST) $(PARALLEL) $(or $(filter-out tests,$(TESTS)),$(PROPERTIES)) $(ARGS)
+	@export WIDEN_RANDOM=1 WIDEN_EXAMPLES=$(or $(EXAMPLES),1000) && $(PYTEST) $(PARALLEL) -m hypothesis $(or $(filter-out tests,$(TESTS)),$(PROPERTIES)) $(ARGS)
 
 simulate: setup ## 20,000 runs of three writers over a store that fails; RUNS=100 for fewer
 	@$(WITH_JAVA) WIDEN_SIMULATIONS=$(or $(RUNS),20000) $(RUN) -m pytest -p no:cacheprovider tests/property/test_simulation.py $(ARGS)
@@ -107,12 +107,17 @@ SETTINGS ?= spark.sql.caseSensitive=true,spark.sql.ansi.enabled=false,spark.sql.
 COMMA = ,
 SPACE = $(subst x,,x x)
 
-# The files in which `make test` asks each case in one layout; see tests/support/covering.py.
-COVERED = $(shell grep -rl --include=*.py support.covering tests/engine tests/unit)
+# The files in which `make test` asks each case in one layout; see tests/support/covering.py. And what the proof of Spark
+# finds, which has the same cases in both, with another engine.
+COVERED = $(shell grep -rl --include=*.py support.covering tests/engine tests/unit) tests/engine/test_keyed_proof.py
 
 .PHONY: test-spark
 test-spark: setup $(WORK)/spark-classes.stamp ## engine tests of which `make test` runs some cases: all cases, on Spark
 	@export WIDEN_TEST_ENGINE=spark && $(PYTEST) $(PARALLEL) $(or $(filter-out tests,$(TESTS)),$(COVERED)) $(ARGS)
+
+.PHONY: test-rest
+test-rest: export WIDEN_TEST_LEFT = $(COVERED)
+test-rest: test ## what `make test` asks and `make test-spark` does not: CI, which runs both, asks nothing twice
 
 .PHONY: settings
 settings: setup ## the core of the engine tests with other settings of Spark's session; SETTINGS=key=value,… for others

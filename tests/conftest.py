@@ -106,6 +106,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("spark")
 
 
+LEFT = frozenset(os.environ.get("WIDEN_TEST_LEFT", "").split())
+"""The files of `make test-spark` while `make test-rest` runs: it leaves out those that load on one engine in both."""
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leave to `make test-spark` the files of which it asks each case that `make test` asks, on the same engine."""
+    if collection_path.name in LOCAL or not collection_path.is_relative_to(ROOT):
+        return None
+    return True if collection_path.relative_to(ROOT).as_posix() in LEFT else None
+
+
 def pytest_collection_finish() -> None:
     """Let the garbage collector pass over the tests themselves, which stay to the end."""
     gc.collect()

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -45,23 +46,23 @@ from widen.table import Table
 
 COUNT = int(os.environ.get("WIDEN_CONDITIONS") or (20_000 if TRIES_ALL else 500))
 SEED = COUNT
+CHANGES = max(50, COUNT // 40)
+"""The conditions of deletions: each reads and changes the files of a table."""
 ROWS = rows()
 AT_ONCE = 250
 NUMBERED = ROWS.append_column("id", pa.array(range(len(ROWS)), pa.int32()))
 Answers = list[bool | None]
 
 
-def evaluated(count: int, seed: int) -> Iterator[tuple[str, Answers]]:
-    """Conditions that this process evaluates, with its answers for the rows."""
-    source = Conditions(seed)
-    while count:
+@cache
+def evaluated() -> Sequence[tuple[str, Answers]]:
+    """COUNT conditions that this process evaluates, with its answers for the rows: the same ones for each test."""
+    source, found = Conditions(SEED), list[tuple[str, Answers]]()
+    while len(found) < COUNT:
         condition = source.one()
-        try:
-            found = plan_condition(condition, SCHEMA)(ROWS)
-        except NotLocal:
-            continue
-        count -= 1
-        yield condition, found.to_pylist()
+        with suppress(NotLocal):
+            found.append((condition, plan_condition(condition, SCHEMA)(ROWS).to_pylist()))
+    return found
 
 
 @contextmanager
@@ -80,7 +81,7 @@ NOT_COMPILED = {"spark.sql.codegen.factoryMode": "NO_CODEGEN", "spark.sql.codege
 
 @pytest.mark.parametrize("ansi", ["true", "false"])
 def test_spark_finds_the_same_for_every_condition(spark: SparkSession, ansi: str) -> None:
-    found = [*evaluated(COUNT if ansi == "true" else COUNT // 4, SEED)]
+    found = evaluated()[: COUNT if ansi == "true" else COUNT // 4]
     wrong = {}
     with settings(spark, **{**NOT_COMPILED, "spark.sql.ansi.enabled": ansi, "spark.sql.session.timeZone": "UTC"}):
         frame = spark.createDataFrame(ROWS, to_spark(SCHEMA))
@@ -146,7 +147,7 @@ def _add(number: int, part: pa.Table) -> Add:
 
 def test_no_statistics_lose_a_row() -> None:
     files = pa.Table.from_batches([from_adds([_add(number, part) for number, part in enumerate(PAIRS)])])
-    for condition, answers in evaluated(COUNT, SEED + 1):
+    for condition, answers in evaluated():
         needed = {f"{at // 2}.parquet" for at, answer in enumerate(answers) if answer}
         selection = FileSelection(parse_predicate(condition, SCHEMA), SCHEMA, "none", ())
         assert needed <= {*filter_files(files, selection)["path"].to_pylist()}, condition
@@ -190,7 +191,7 @@ def read_here(table: widen.IcebergTable, condition: str) -> pa.Table:
 def test_a_deletion_here_removes_the_rows_that_a_select_shows(tmp_path: Path, properties: dict[str, str]) -> None:
     snapshot = write_delta(tmp_path / "t", properties).snapshot
     session: Any = LocalSession(Engine.LOCAL, pytest.fail)
-    for condition, answers in evaluated(COUNT // 10, SEED + 2):
+    for condition, answers in evaluated()[-CHANGES:]:
         shown = query_locally(snapshot, condition, ["id"])[1]["id"].to_pylist()
         assert shown == [at for at, answer in enumerate(answers) if answer], condition
         change = delete(session, snapshot, condition)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from datetime import time
 from decimal import Decimal as D
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from pyiceberg.types import (
     StringType,
     TimestampType,
     TimestamptzType,
+    TimeType,
     UUIDType,
 )
 from pyspark.sql import Row, SparkSession
@@ -42,6 +44,7 @@ from widen.changes import iceberg_write as append
 from widen.errors import (
     AmbiguousColumns,
     CheckViolated,
+    ColumnLeftOut,
     InvalidColumnName,
     NotNullViolated,
     SchemaMismatch,
@@ -274,3 +277,23 @@ def test_an_append_that_loses_the_race_is_planned_again(
     table.append(spark.sql("SELECT 8 id"))
     assert [row["id"] for row in rows(partitioned)] == [7, 8]
     assert len(checks) == 2
+
+
+def test_a_column_that_spark_has_no_type_for_does_not_block_the_others(spark: SparkSession, tmp_path: Path) -> None:
+    catalog, noon = embedded_catalog(tmp_path), time(12)
+    columns = (NestedField(1, "id", LongType()), NestedField(2, "at", TimeType()), NestedField(3, "n", StringType()))
+    made = catalog.create_table("ns.times", Schema(*columns))
+    rows = [{"id": number, "at": noon, "n": "a"} for number in (1, 2)]
+    made.append(pa.Table.from_pylist(rows, schema=made.schema().as_arrow()))
+    table = widen.IcebergTable("ns.times", catalog)
+    table.append(spark.sql("SELECT 3L AS id, 'b' AS n"))
+    widen.sql("INSERT INTO ns.times VALUES (4, 'c')", catalog=catalog, spark=spark)
+    source = "SELECT 1L AS id, 'd' AS n UNION ALL SELECT 5L, 'e'"
+    merge = table.merge(spark.sql(source), "t.id = s.id")
+    merge.when_matched_update_all().when_not_matched_insert_all().execute()
+    table.overwrite(spark.sql("SELECT 3L AS id, 'f' AS n"), where="id = 3")
+    found = sorted(tuple(row.values()) for row in catalog.load_table("ns.times").scan().to_arrow().to_pylist())
+    assert found == [(1, noon, "d"), (2, noon, "a"), (3, None, "f"), (4, None, "c"), (5, None, "e")]
+    for call in (table.append, table.overwrite):
+        with pytest.raises(ColumnLeftOut, match=r"Column at has the type time, .* cannot write values of it"):
+            call(spark.sql("SELECT 6L AS id, '01:02' AS at"))

@@ -5,14 +5,10 @@ The writer is changed so that it decides or writes something wrong, and commits 
 
 from __future__ import annotations
 
-import itertools
-import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
-from typing import Any, cast
-from unittest import mock
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,15 +18,11 @@ from pyroaring import BitMap64
 from pyspark.sql import SparkSession
 
 import widen
-from engine.test_keys import Keyed, drifting_records, record
+from engine.test_keys import Keyed, record
 from engine.test_keys_iceberg import IcebergKeyed
-from engine.test_row_versions import partial_records
-from support.covering import TRIES_ALL, covering
-from widen.changes import keyed_load
 from widen.changes.keyed_files import DeltaFiles, KeyedTable, NewRows
 from widen.changes.keyed_load import LocalMerge
 from widen.protocol.actions import Add
-from widen.spark.engine import Engine, LocalSession, is_local, require_spark
 
 Mutant = Callable[[LocalMerge, KeyedTable, Sequence[Add]], LocalMerge]
 
@@ -222,105 +214,6 @@ def test_a_sample_of_the_keys_is_clean_where_all_are(spark: SparkSession, tmp_pa
     assert proof is not None
     assert (proof.is_clean, proof.places) == (True, ())
     assert 5 < proof.records < 25
-
-
-WORDS: Mapping[str, Mapping[str, Any]] = {"newest": {}, "partial": {"missing": "keep"}, "history": {"history": True}}
-
-
-@pytest.mark.parametrize(("kind", "table_format"), covering(WORDS, FORMATS))
-def test_both_engines_prove_the_same(spark: SparkSession, tmp_path: Path, kind: str, table_format: str) -> None:
-    """Also where deletions, late and repeated records, several kinds of keys and drifting columns come together."""
-    require_spark(spark, "it is compared with it")
-    words, proofs, dice = WORDS[kind], dict[str, list[Any]](), random.Random("proofs")
-    number = itertools.count()
-    make = partial_records if "missing" in words else drifting_records
-    batches = [make(dice, 12, batch, number) for batch in range(3)]
-    batches.append(batches[-1])
-    for name in ("local", "spark"):
-        place = tmp_path / name
-        keyed = open_keyed(spark, place, table_format, **words)
-        proofs[name] = []
-        for batch in batches:
-            local = LocalSession(Engine.AUTO, lambda _: spark)
-            with mock.patch("widen.spark.engine.SESSION_WINS", new=True):
-                keyed.spark = cast(SparkSession, local) if name == "local" else spark
-                done = keyed.ingest(batch)
-            proofs[name].append(done.verification)
-    assert proofs["local"] == proofs["spark"]
-    assert all(proof.is_clean for proof in proofs["local"])
-
-
-CONDITIONS = [
-    "op = 'd'",
-    "op IN ('d', 'x')",
-    "NOT (op <> 'd')",
-    "n BETWEEN 20 AND 29 OR op = 'd'",
-    "at >= 4 AND n IS NOT NULL",
-    "n IS NULL",
-    "flag = true",
-    "price > 2.5",
-    "price <= -1",
-    "'u' < op",
-    "day = '2024-01-02' OR day > DATE '2024-05-01'",
-    "r.x = 1 AND NOT r.y IS NULL",
-]
-
-
-@pytest.mark.parametrize("condition", CONDITIONS)
-def test_conditions_of_deletions_are_proved_alike(spark: SparkSession, tmp_path: Path, condition: str) -> None:
-    require_spark(spark, "it is compared with it")
-    records = [
-        {
-            "id": key,
-            "at": key % 6,
-            "n": None if key % 5 == 0 else key,
-            "op": "uxd"[key % 3] if key % 7 else None,
-            "flag": key % 4 == 0 if key % 3 else None,
-            "price": key / 4 - 3,
-            "day": f"2024-0{1 + key % 6}-02" if key % 4 else None,
-            "r": {"x": key % 2, "y": "z" if key % 3 else None} if key % 5 else None,
-        }
-        for key in range(1, 40)
-    ]
-    found = []
-    for name in ("local", "spark"):
-        local = LocalSession(Engine.AUTO, lambda _: spark)
-        keyed = open_keyed(spark, tmp_path / name, "delta", delete_when=condition, detect_dates=True)
-        with mock.patch("widen.spark.engine.SESSION_WINS", new=True):
-            keyed.spark = cast(SparkSession, local) if name == "local" else spark
-            found.append(keyed.ingest(records))
-            if name == "local":
-                assert is_local(local), local.explanation
-    here, there = found
-    assert here.verification == there.verification
-    assert here.verification is not None
-    assert here.verification.is_clean
-    assert here.keys is not None
-    assert here.keys == there.keys
-    assert 0 < here.keys.unknown_deletes < len(records)
-
-
-ORDERS: Mapping[str, list[list[Any]]] = {
-    "times, then numbers": [["2024-01-02T05:00:00Z", "2024-01-02T06:00:00.5Z"], [1714564800, "2024-02-02", 2.5, 1e3]],
-    "dates, then all kinds": [["2024-01-02", "2024-01-03"], [17145, "2024-02-02T06:00:00Z", "2024-02-02", "soon"]],
-    "numbers, then times": [[1714564800, 5000], [1714564800123, "2024-02-02T06:00:00Z", "2024-02-02"]],
-    "all kinds at once": [[5, "2024-01-02", "2024-01-02T05:00:00Z"], [1714564800123, "2024-03-02", 2.5, "soon"]],
-    "days, then dates": [[19000, 19001], ["2024-03-02", 19999, "2024-03-01"]],
-}
-
-
-ON_SPARK = ORDERS if TRIES_ALL else ("numbers, then times", "all kinds at once")
-
-
-@pytest.mark.parametrize(("name", "engine"), [*product(ORDERS, ["local"]), *product(ON_SPARK, ["spark"])])
-def test_an_order_of_numbers_and_times_is_proved(spark: SparkSession, tmp_path: Path, name: str, engine: str) -> None:
-    keyed = open_keyed(spark, tmp_path, "delta", detect_dates=["at"])
-    first, second = ORDERS[name]
-    for orders in (first, second, [*reversed(second), *first]):
-        with mock.patch("widen.spark.engine.SESSION_WINS", new=engine == "spark"):
-            done = keyed.ingest([record(key % 3, order, key) for key, order in enumerate(orders)])
-        assert done.verification is not None
-        assert done.verification.is_clean, str(done.verification)
 
 
 def test_what_only_spark_proves_starts_it_before_the_commit(spark: SparkSession, tmp_path: Path) -> None:

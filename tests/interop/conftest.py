@@ -14,6 +14,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
+from conftest import QUICK
 from support.iceberg_files import embedded_catalog
 from support.java_names import remember_java_names
 
@@ -24,8 +25,7 @@ SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.wholeStage": "false",  # compiling code takes longer than jobs this small
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    **QUICK,
     "spark.sql.session.timeZone": "UTC",
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",  # VACUUM would start 10,000 tasks to list files

@@ -18,6 +18,9 @@ SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "1",
+    "spark.sql.codegen.wholeStage": "false",  # compiling code takes longer than jobs this small
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.ui.explainMode": "simple",
     "spark.default.parallelism": "1",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",

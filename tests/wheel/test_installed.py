@@ -46,18 +46,22 @@ def constraints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return found
 
 
-@pytest.fixture(params=SPARK_OF)
+@pytest.fixture(scope="module", params=SPARK_OF)
 def installed(
-    request: pytest.FixtureRequest, wheel: Path, constraints: dict[str, Path], tmp_path: Path
+    request: pytest.FixtureRequest,
+    wheel: Path,
+    constraints: dict[str, Path],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Path]:
-    """The folder of programs of an environment that has ``widen[spark]`` only."""
+    """The folder of programs of an environment that has ``widen[spark]`` only; no test changes it."""
     python = find_python(request.param)
     if python is None:
         if request.param != min(SPARK_OF) or any(map(find_python, SPARK_OF)):
             pytest.skip(f"There is no python{request.param}.")
         python = sys.executable
-    yield environment(tmp_path / "venv", python, "-c", constraints[SPARK_OF[request.param]], f"{wheel}[spark]")
-    shutil.rmtree(tmp_path / "venv")
+    place = tmp_path_factory.mktemp("installed") / "venv"
+    yield environment(place, python, "-c", constraints[SPARK_OF[request.param]], f"{wheel}[spark]")
+    shutil.rmtree(place)
 
 
 def find_python(version: str) -> str | None:
@@ -82,7 +86,8 @@ def starts(python: str) -> bool:
 def environment(place: Path, python: str, *wanted: str | Path) -> Path:
     """Make a virtual environment, install there what is wanted, and return its folder of programs."""
     done("-m", "venv", place, python=python)
-    done("-m", "pip", "install", "--quiet", "--disable-pip-version-check", *wanted, python=place / "bin" / "python")
+    quietly = ("--quiet", "--disable-pip-version-check", "--no-compile")  # what a test imports is compiled then
+    done("-m", "pip", "install", *quietly, *wanted, python=place / "bin" / "python")
     return place / "bin"
 
 

@@ -44,8 +44,9 @@ def key_texts(schema: StructType, recorded: str | None, keys: Sequence[Mapping[s
         InvalidOption: the table has no keys, or a key does not name its fields, or a value has another type.
     """
     if recorded is None:
+        fields = ", ".join(sorted({name for key in keys for name in key}))
         raise InvalidOption(
-            option="keys", value=len(keys), expected="The table is not loaded by key: it remembers none."
+            option="keys", value=fields, expected="The table is not loaded by key, so it remembers no deleted keys."
         )
     if not keys:
         raise InvalidOption(option="keys", value=[], expected="Must be at least one key.")

@@ -48,6 +48,7 @@ from widen.changes.merge import (
 )
 from widen.changes.update_delete import rows_within
 from widen.errors import AmbiguousMerge, JobFailed
+from widen.files.arrow_types import to_arrow
 from widen.files.data_reader import NotLocal
 from widen.files.deleted_rows import BROADCAST_ROWS, DISTINCT, FILE, MASK, ROW, mark_rows, without_marked
 from widen.files.expressions import find_types
@@ -69,9 +70,23 @@ from widen.iceberg.properties import (
     read_sources,
 )
 from widen.iceberg.scan_plan import IcebergScan, plan_scan, to_row_filter
-from widen.iceberg.schema_conversion import ensure_names_distinct, to_model
+from widen.iceberg.schema_conversion import (
+    WRITES_AGAIN,
+    Unreadable,
+    ensure_names_distinct,
+    ensure_texts_readable,
+    find_unreadable,
+    to_readable,
+    to_whole,
+)
 from widen.iceberg.snapshots import SnapshotReference, find_read_point
-from widen.iceberg.table_commit import CommitResult, IcebergTransaction, ensure_table_writable, open_transaction
+from widen.iceberg.table_commit import (
+    CommitResult,
+    IcebergTransaction,
+    ensure_can_be_null,
+    ensure_table_writable,
+    open_transaction,
+)
 from widen.log.commit_outcome import StagedFiles
 from widen.model.column_path import Path, as_nullable
 from widen.model.types import StructType, is_fully_nullable, quote_name
@@ -112,6 +127,7 @@ class SelectedRows:
 
     Args:
         schema: The columns, with field ids and source fields.
+        whole: These, and those that Spark has no type for: Arrow copies their values.
         where: The condition; None for all rows.
         branch: The branch to change; None for the main branch.
     """
@@ -119,6 +135,7 @@ class SelectedRows:
     name: TableName
     table: Table
     schema: StructType
+    whole: StructType
     where: Expression | None
     spark: SparkSession
     branch: str | None = None
@@ -147,7 +164,7 @@ class SelectedRows:
             return self._unchanged()
         transaction = self._open(())
         with StagedFiles() as staged:
-            written = self._write_rest(open_iceberg_writer(transaction, self.schema), staged, self.schema)
+            written = self._write_rest(open_iceberg_writer(transaction, self.whole), staged, self.schema)
             metrics = {**self._file_metrics(written), "numDeletedRows": self.count}
             return self._commit(transaction, staged, DELETE, written, metrics)
 
@@ -163,7 +180,8 @@ class SelectedRows:
             RowRefused: a required column would be null.
             JobFailed: a Spark job failed, or the rows changed between two reads; nothing is visible.
         """
-        given = {path: assignments[text] for text, path in assigned_paths(Relation(self.schema), assignments).items()}
+        given = {path: assignments[text] for text, path in assigned_paths(Relation(self.whole), assignments).items()}
+        self._ensure_assignable({path[0] for path in given})
         if is_local(self.spark):
             try:
                 return self._update_without_spark(given)
@@ -176,7 +194,7 @@ class SelectedRows:
         if not self._candidates.files:
             return self._unchanged()
         transaction = self._open(())
-        writer = open_iceberg_writer(transaction, self.schema)
+        writer = open_iceberg_writer(transaction, self.whole)
         with translate_overflow():
             done = self._update_here(transaction, writer, new)
         return done or self._update_with_spark(transaction, writer, new)
@@ -215,7 +233,7 @@ class SelectedRows:
         if not scan.files:
             return self._unchanged()
         transaction = self._open(())
-        writer = open_iceberg_writer(transaction, self.schema)
+        writer = open_iceberg_writer(transaction, self.whole)
         if not can_copy_here(self._source, writer, scan):
             raise NotLocal("it copies the files of the table")
         columns = StructType(tuple(field for field in self.schema if field.name in texts))
@@ -246,13 +264,14 @@ class SelectedRows:
                 "numRemovedFiles": len(removed),
                 "numUpdatedRows": len(held.rows),
             }
-            return self._commit(transaction, staged, UPDATE, written, metrics, removed=removed)
+            return self._commit(transaction, staged, UPDATE, written, metrics, removed)
 
     def _update_with_spark(
         self, transaction: IcebergTransaction, writer: IcebergWriter, new: Mapping[str, Column]
     ) -> IcebergChange:
         if not self.removed:
             return self._unchanged()
+        self._left_out.ensure_kept()
         columns = [self._updated(field.name, new) for field in self.schema]
         with StagedFiles() as staged, translate_overflow():
             copies = None
@@ -276,7 +295,10 @@ class SelectedRows:
             RowRefused: a required column is null, or a value is out of range; nothing is visible.
             JobFailed: a Spark job failed; nothing is visible.
         """
-        transaction = self._open(merge_schema(self.schema, from_spark(frame.schema), options))
+        ensure_can_be_null(self.table)
+        incoming = from_spark(frame.schema)
+        self._left_out.ensure_not_given(incoming, self.schema)
+        transaction = self._open(merge_schema(self.schema, incoming, options))
         schema = self._new_schema(transaction)
         writer = open_iceberg_writer(transaction, schema)
         filled = fill_missing_columns(frame, schema, NO_PROTOCOL)
@@ -284,9 +306,10 @@ class SelectedRows:
         with StagedFiles() as staged:
             added = writer.write(_check(transaction, rows, schema))
             staged.add_undo(lambda: writer.discard(added))
-            written = [*added, *self._write_rest(writer, staged, schema)]
+            copier = open_iceberg_writer(transaction, self._new_whole(transaction))
+            written = [*added, *self._write_rest(copier, staged, schema)]
             metrics = {**self._file_metrics(written), "numOutputRows": writer.count_rows(added)}
-            return self._commit(transaction, staged, OVERWRITE, written, metrics, schema)
+            return self._commit(transaction, staged, OVERWRITE, written, metrics)
 
     def merge(self, sides: MergeSides, clauses: tuple[MergeClause, ...], options: SchemaChangeOptions) -> IcebergChange:
         """Merge a source into all rows, in one commit if a row or a column changes.
@@ -310,6 +333,9 @@ class SelectedRows:
         merge = resolution.resolve(schema)
         with translate_overflow():
             plan = _MergePlan(transaction, merge, schema, self._merge_candidates(merge), operations)
+            self._ensure_assignable(plan.assigned)
+            if ChangeKind.INSERT in merge.kinds:
+                ensure_can_be_null(self.table)
             return self._merge_here(plan) or self._merge_with_spark(plan)
 
     def _decide(self, plan: _MergePlan, schema: StructType, rows: DataFrame) -> DataFrame:
@@ -324,7 +350,7 @@ class SelectedRows:
     def _merge_here(self, plan: _MergePlan) -> IcebergChange | None:
         """Merge with Arrow what one job decides; None if Spark has to do it."""
         merge, transaction, scan = plan.merge, plan.transaction, plan.scan
-        writer = open_iceberg_writer(transaction, plan.schema)
+        writer = open_iceberg_writer(transaction, self._new_whole(transaction))
         held = self._hold(transaction, writer, scan, plan.assigned, merge.kinds, partial(self._decide, plan))
         if held is None:
             return None
@@ -339,10 +365,11 @@ class SelectedRows:
             written, removed = files
             copied = writer.count_rows(written) - held.count(ChangeKind.UPDATE, ChangeKind.INSERT)
             metrics = _merge_metrics(held.total, merge.clauses, copied, written, removed)
-            return self._commit(transaction, staged, MERGE, written, metrics, plan.schema, removed)
+            return self._commit(transaction, staged, MERGE, written, metrics, removed)
 
     def _merge_with_spark(self, plan: _MergePlan) -> IcebergChange:
         transaction, merge, schema, scan = plan.transaction, plan.merge, plan.schema, plan.scan
+        self._left_out.ensure_kept()
         kinds, clauses, operations = merge.kinds, merge.clauses, plan.operations
         rows = read_iceberg_files(self._source, self.schema, scan, UnknownPredicate(), place=(FILE, ROW))
         names = [quote_name(name) for name in schema.names]
@@ -389,7 +416,7 @@ class SelectedRows:
                 if copied < 0 or (not touched.deletes and copied != before):
                     raise JobFailed(reason=f"{copied} rows were copied instead of {before}")
                 metrics = _merge_metrics(total, clauses, copied, written, removed)
-                return self._commit(transaction, staged, MERGE, written, metrics, schema, removed)
+                return self._commit(transaction, staged, MERGE, written, metrics, removed)
 
     def _hold(
         self,
@@ -430,7 +457,7 @@ class SelectedRows:
             JobFailed: there are more or fewer rows than were decided.
         """
         touched = with_keys(scan, held.keys)
-        added = [held.added] if len(held.added) else []
+        added = [_filled(held.added, writer.schema)] if len(held.added) else []
         changed, deleted = ChangedRows(held.replaced(touched), added), deleted_positions(self._source, touched)
         if deleted is None:
             return None
@@ -489,7 +516,24 @@ class SelectedRows:
         return open_transaction(self.name, self.table, operations, branch=self.branch)
 
     def _new_schema(self, transaction: IcebergTransaction) -> StructType:
-        return to_model(transaction.schema, read_sources(self.table.properties, str(self.name)))
+        return to_readable(transaction.schema, read_sources(self.table.properties, str(self.name)))
+
+    def _new_whole(self, transaction: IcebergTransaction) -> StructType:
+        return to_whole(transaction.schema, read_sources(self.table.properties, str(self.name)))
+
+    @cached_property
+    def _left_out(self) -> Unreadable:
+        """What Spark cannot read, and so does not write."""
+        return find_unreadable(self.table.schema())
+
+    def _ensure_assignable(self, names: Collection[str]) -> None:
+        """Check that new values of columns do not replace values that Spark does not have.
+
+        Raises:
+            ColumnLeftOut: they would.
+        """
+        for name in names:
+            self._left_out.ensure_has((name,), WRITES_AGAIN)
 
     @cached_property
     def _source(self) -> IcebergSource:
@@ -565,6 +609,7 @@ class SelectedRows:
             return self._ensure_complete(writer, copies, removes=self.count)
         if is_local(self.spark):
             raise NotLocal("it copies the files of the table")
+        self._left_out.ensure_kept()
         rest = fill_missing_columns(self._rows.where(~self._is_match), schema, NO_PROTOCOL)
         return self._write(writer, staged, rest, removes=self.count)
 
@@ -620,11 +665,10 @@ class SelectedRows:
         operation: str,
         written: Sequence[IcebergFile],
         metrics: Mapping[str, int],
-        schema: StructType | None = None,
         removed: Sequence[DataFile] | None = None,
     ) -> IcebergChange:
         transaction.add_snapshot(written, {OPERATION: operation}, self.removed if removed is None else removed)
-        transaction.set_properties({SOURCES: encode_sources(schema or self.schema)})
+        transaction.set_properties({SOURCES: encode_sources(self._new_whole(transaction))})
         return IcebergChange(transaction.commit(staged), metrics)
 
 
@@ -661,6 +705,14 @@ class _MergeTarget:
     schema: StructType
     protocol: Protocol = NO_PROTOCOL
     tracking: TrackingColumns | None = None
+
+
+def _filled(rows: pa.Table, schema: StructType) -> pa.Table:
+    """Return new rows with null in the columns that they lack."""
+    names, types = rows.schema.names, ((field.name, field.type) for field in schema)
+    return pa.table(
+        {name: rows[name] if name in names else pa.nulls(len(rows), to_arrow(kind)) for name, kind in types}
+    )
 
 
 _ROWS = "__widen_rows"
@@ -736,6 +788,9 @@ def select_iceberg_rows(
     """
     table = name.load()
     ensure_table_writable(name, table)
-    schema = to_model(table.schema(), read_sources(table.properties, str(name)))
-    ensure_names_distinct(schema, str(name))
-    return SelectedRows(name, table, schema, where, spark, branch)
+    sources, columns = read_sources(table.properties, str(name)), table.schema()
+    find_unreadable(columns).ensure_kept(by_arrow=True)
+    schema, whole = to_readable(columns, sources), to_whole(columns, sources)
+    ensure_texts_readable(columns, [where] if isinstance(where, str) else [])
+    ensure_names_distinct(whole, str(name))
+    return SelectedRows(name, table, schema, whole, where, spark, branch)

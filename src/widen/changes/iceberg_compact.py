@@ -31,7 +31,7 @@ from widen.iceberg.metadata_files import live_entries
 from widen.iceberg.partitions import read_sort_keys
 from widen.iceberg.properties import OPERATION, OPTIMIZE, REWRITE, read_sources
 from widen.iceberg.scan_plan import IcebergScan, ScannedFile, find_replaced_deletes, plan_scan, to_row_filter
-from widen.iceberg.schema_conversion import ensure_names_distinct, to_model
+from widen.iceberg.schema_conversion import ensure_names_distinct, find_unreadable, to_readable, to_whole
 from widen.iceberg.snapshots import ReadPoint, SnapshotReference, find_read_point
 from widen.iceberg.table_commit import CommitResult, IcebergTransaction, ensure_table_writable, open_transaction
 from widen.log.commit_outcome import MAX_CONFLICTS, Conflicted, StagedFiles
@@ -124,7 +124,8 @@ class IcebergCompaction:
         table, request = self.name.load(), self.request
         ensure_table_writable(self.name, table)
         point = find_read_point(table.metadata, SnapshotReference(branch=self.branch))
-        schema = to_model(table.schema(), read_sources(table.properties, str(self.name)))
+        find_unreadable(table.schema()).ensure_kept(by_arrow=True)
+        schema = to_readable(table.schema(), read_sources(table.properties, str(self.name)))
         ensure_names_distinct(schema, str(self.name))
         _sort_columns(schema, request.zorder_by)
         if request.sorts and not read_sort_keys(table.metadata):
@@ -199,7 +200,8 @@ class IcebergCompaction:
         return outcome
 
     def _writer(self, transaction: IcebergTransaction, plan: _BinPlan) -> IcebergWriter:
-        writer = open_iceberg_writer(transaction, plan.schema)
+        sources = read_sources(plan.table.properties, str(self.name))
+        writer = open_iceberg_writer(transaction, to_whole(plan.table.schema(), sources))
         # Files that are smaller than the target would be written again by every compaction.
         sized = replace(writer, properties={**writer.properties, FILE_SIZE: str(plan.target_bytes)})
         return replace(sized, sort_by=()) if self.request.zorder_by else sized
@@ -211,6 +213,7 @@ class IcebergCompaction:
         source, scan = IcebergSource(self.session, plan.table.io, plan.point), IcebergScan(tuple(task), deletes)
         files = self._copy(writer, source, scan)
         if files is None:
+            find_unreadable(plan.table.schema()).ensure_kept()
             rows = read_iceberg_files(source, plan.schema, scan, UnknownPredicate())
             files = writer.write(self._arrange(rows, plan, task))
         parts.append(_FilePart(task, files))

@@ -49,11 +49,12 @@ from widen.iceberg.metadata_files import live_entries
 from widen.iceberg.partitions import SortKey, calendar_limits, truncation_limits
 from widen.iceberg.properties import APPEND, FOLD, OPERATION, SOURCES, encode_sources, read_sources
 from widen.iceberg.scan_plan import IcebergScan, ScannedFile, plan_scan, to_row_filter
-from widen.iceberg.schema_conversion import ensure_names_distinct, to_model
+from widen.iceberg.schema_conversion import ensure_names_distinct, find_unreadable, to_model, to_readable
 from widen.iceberg.snapshots import ReadPoint, SnapshotReference, find_read_point
 from widen.iceberg.table_commit import (
     CommitResult,
     IcebergTransaction,
+    ensure_can_be_null,
     ensure_table_writable,
     open_transaction,
     plan_columns,
@@ -100,11 +101,14 @@ def append_rows(
     table = name.load()
     ensure_table_writable(name, table)
     sources = read_sources(table.properties, str(name))
-    current = to_model(table.schema(), sources)
+    ensure_can_be_null(table)
+    current = to_readable(table.schema(), sources)
     ensure_names_distinct(current, str(name))
-    operations = merge_schema(current, from_spark(frame.schema), options)
+    incoming = from_spark(frame.schema)
+    find_unreadable(table.schema()).ensure_not_given(incoming, current)
+    operations = merge_schema(current, incoming, options)
     transaction = open_transaction(name, table, operations, branch=branch)
-    schema = to_model(transaction.schema, sources)
+    schema = to_readable(transaction.schema, sources)
     fields = transaction.partition_fields
     limits = {**truncation_limits(fields, schema), **calendar_limits(fields, schema)}
     rows = check_rows(fill_missing_columns(frame, schema, NO_PROTOCOL), schema, NO_PROTOCOL, {}, limits=limits)
@@ -243,6 +247,7 @@ def open_fold(name: TableName, column: Path, into: Path | None, spark: SparkSess
     """
     table = name.load()
     ensure_table_writable(name, table)
+    find_unreadable(table.schema()).ensure_kept()
     schema = to_model(table.schema(), read_sources(table.properties, str(name)))
     return IcebergFold(name, table, schema, plan_fold(schema, column, into), spark)
 

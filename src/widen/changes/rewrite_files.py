@@ -256,6 +256,16 @@ class OldFileRewrite:
             if conflict is not None and conflicts == MOST_CONFLICTS:
                 conflict.or_raise()
 
+    def start_spark(self) -> None:
+        """Start Spark if there are files to rewrite: before other steps are committed, in case that it does not start.
+
+        Raises:
+            EngineUnsuitable: the engine is local.
+            SparkUnavailable: Spark does not start.
+        """
+        if self._find_files(open_snapshot(self.store)).num_rows:
+            self.session()
+
     def _find_files(self, snapshot: Snapshot) -> pa.Table:
         """Return the files of a version that are to be rewritten."""
         types = strip_type_changes(snapshot.schema)

@@ -263,7 +263,7 @@ def _query_here(
     found = None if catalog is None else IcebergCatalog(catalog).find(select.table)
     if found is not None:
         wanted = SnapshotReference(select.version, branch=found.branch)
-        note_left_out(find_read_point(found.table.metadata, wanted))
+        note_left_out(find_read_point(found.table.metadata, wanted), (select.where, *(select.columns or ())))
         return query_iceberg_table(found, wanted, select.where, select.columns, most, unified=False, row_lineage=False)
     if select.table.location is None:
         raise NotLocal(HAS_CATALOG)

@@ -155,6 +155,8 @@ def report_iceberg(
     acknowledge: shared_options.Acknowledge = None,
 ) -> None:
     """Show the data in each column of an Iceberg table, and how the schema changed."""
+    from widen.iceberg.properties import read_sources
+    from widen.iceberg.schema_conversion import to_readable
     from widen.iceberg.snapshots import SnapshotReference, find_read_point
     from widen.report.iceberg_report import build_iceberg_report
     from widen.table import IcebergTable
@@ -163,7 +165,7 @@ def report_iceberg(
     opened = IcebergTable(table, catalog)
     if acknowledge:
         acknowledge_decisions(build_iceberg_report(opened.table, opened.name), opened, acknowledge)
-    columns = opened.columns
+    columns = to_readable(opened.table.schema(), read_sources(opened.properties, opened.name))
     built = build_iceberg_report(opened.table, opened.name, f"--catalog {shlex.quote(catalog)}")
     if scan:
         built = scan_rows(built, columns, lambda spark: opened.read(spark=spark))
@@ -273,7 +275,7 @@ def read_iceberg_table(
     names = split_selected(select)
     how: dict[str, Any] = {"unified": unified, "row_lineage": row_lineage}
     wanted = SnapshotReference(version, None if timestamp is None else to_ms(timestamp), branch, tag)
-    note_left_out(find_read_point(opened.table.metadata, wanted))
+    note_left_out(find_read_point(opened.table.metadata, wanted), (where, *(names or ())))
     if show_query(partial(query_iceberg_table, opened, wanted, where, names, **how), limit, json=json):
         return
     point: dict[str, Any] = {"version": version, "timestamp": timestamp, "branch": branch, "tag": tag}

@@ -347,10 +347,18 @@ def query_iceberg_table(
     return query_files(schema, partial(open_queried_files, source, schema), where, select, limit, unified=unified)
 
 
-def note_left_out(point: ReadPoint) -> None:
-    """Name the columns of an Iceberg table that are not shown, because Spark has no type for them."""
-    from widen.iceberg.schema_conversion import find_unreadable
+def note_left_out(point: ReadPoint, texts: Iterable[str | None] = ()) -> None:
+    """Name the columns of an Iceberg table that are not shown, because Spark has no type for them.
 
+    Args:
+        texts: The condition and what is selected.
+
+    Raises:
+        ColumnLeftOut: one of these texts needs such a column.
+    """
+    from widen.iceberg.schema_conversion import ensure_texts_readable, find_unreadable
+
+    ensure_texts_readable(point.schema, texts)
     left_out = find_unreadable(point.schema)
     if left_out.types:
         note(f"without {left_out}: Spark has no type for the values")

@@ -66,7 +66,9 @@ WidenError
 │   ├── TableAlreadyExists · VersionNotFound · CorruptLog · CorruptFile
 │   ├── UnsupportedFeature
 │   │   └── UnsupportedFeatureForRead · UnsupportedFeatureForWrite
-│   ├── UnsupportedTypeChange · UnsupportedColumnType · AmbiguousColumns · CorruptMetadata · NoStoredColumns
+│   ├── UnsupportedTypeChange · AmbiguousColumns · CorruptMetadata · NoStoredColumns
+│   ├── UnsupportedColumnType
+│   │   └── ColumnLeftOut   a call needs the values of a column that Spark has no type for
 │   ├── DroppedColumnType · NestedVoidColumn · SimilarStoredNames
 │   ├── EnabledWithoutFeature   a property enables a feature that the protocol does not list
 │   ├── RetentionNotExpired   a feature must stay in the protocol while older versions use it

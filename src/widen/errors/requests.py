@@ -135,7 +135,7 @@ class EngineUnsuitable(RequestError):
 
     code = "WIDEN_ENGINE_UNSUITABLE"
     template = "This call needs Spark, because {reason}."
-    hint = "Pass engine=auto or engine=spark (--engine)."
+    hint = "Set WIDEN_ENGINE=auto, or pass --engine auto (engine='auto')."
 
 
 class PackageMissing(RequestError):
@@ -227,7 +227,7 @@ class UnmatchedFields(RequestError):
     """Options name fields that do not exist, or pin a field to a type that its column does not have."""
 
     code = "WIDEN_FIELDS_UNMATCHED"
-    template = "Options have no effect: {fields}."
+    template = "Options have no effect: {fields}"
     hint = (
         "Nothing was written. Correct the names. If a field comes and goes, allow_unmatched (--allow-unmatched) lets "
         "masks and exclusions name it; for other options, omit strict to get a warning instead."

@@ -341,6 +341,14 @@ class UnsupportedColumnType(TableError):
     hint = "Drop the column or give it a different type, with the client that created it."
 
 
+class ColumnLeftOut(UnsupportedColumnType):
+    """A call needs the values of an Iceberg column of a type that Spark does not have, e.g. a time."""
+
+    code = "WIDEN_COLUMN_LEFT_OUT"
+    template = "Column {column} has the type {type}, which Spark does not have: {reason}."
+    hint = "{fix}"
+
+
 class DroppedColumnType(TableError):
     """An Iceberg table has dropped a column of a type that PyIceberg does not know, and its metadata still have it."""
 

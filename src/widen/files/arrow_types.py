@@ -21,6 +21,7 @@ from widen.model.types import (
     DataType,
     DecimalType,
     MapType,
+    OpaqueType,
     StructType,
     quote_name,
 )
@@ -56,6 +57,8 @@ def to_arrow(data_type: DataType) -> pa.DataType:
             return _ATOMIC[name]
         case DecimalType(precision, scale):
             return pa.decimal128(precision, scale)
+        case OpaqueType("time"):  # Spark has no such type; Arrow copies the columns of Iceberg tables
+            return pa.time64("us")
         case ArrayType(element):
             return pa.list_(to_arrow(element))
         case MapType(key, value):

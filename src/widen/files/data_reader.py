@@ -208,7 +208,7 @@ def plan_local_scan(snapshot: Snapshot) -> LocalScan:
     try:
         _ = scan.arrow_schema
     except InvalidOption as error:
-        raise NotLocal(error.message) from error
+        raise NotLocal(f"a column has the type {error.fields['value']}") from error
     return scan
 
 
@@ -321,7 +321,7 @@ def _with_zones(file: pq.ParquetFile, rows: pa.Table) -> pa.Table:
     columns = (file.metadata.schema.column(index) for index in range(file.metadata.num_columns))
     zoned = {column.path for column in columns if column.physical_type == _INT96}
     if zoned and is_legacy_int96(file.metadata.metadata):
-        raise NotLocal("timestamps of the Julian calendar")
+        raise NotLocal("the file has timestamps of the Julian calendar")
     for index, name in enumerate(rows.column_names):
         if name in zoned:
             rows = rows.set_column(index, name, rows.column(name).cast(pa.timestamp("us", tz="UTC")))
@@ -355,7 +355,7 @@ def _stored_name(field: Field, stored: Collection[str], mode: str) -> str | None
 def _partition_column(field: Field, text: str | None, count: int) -> pa.Array:
     value = parse_partition_value(text, field.type)
     if isinstance(value, UnknownValue):
-        raise NotLocal(f"the partition value {text!r} of {field.name}")
+        raise NotLocal(f"it reads the partition value {text!r} of {field.name}")
     return pa.repeat(pa.scalar(value, to_arrow(field.type)), count)
 
 
@@ -604,7 +604,7 @@ def _encoder(data_type: DataType, *, has_nulls: bool = True) -> Encoder:
             return partial(_or_null, str)
     encode = _SCALARS.get(plain_name(data_type))
     if encode is None:
-        raise NotLocal(f"values of the type {data_type.sql}")
+        raise NotLocal(f"it shows values of the type {data_type.sql}")
     return partial(_or_null, encode)
 
 

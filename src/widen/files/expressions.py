@@ -286,7 +286,7 @@ def _no_rows(schema: StructType) -> pa.Table:
     try:
         return to_arrow_schema(schema).empty_table()
     except InvalidOption as error:
-        raise NotLocal(error.message) from error
+        raise NotLocal(f"a column has the type {error.fields['value']}") from error
 
 
 def _table_scope(schema: StructType) -> _Scope:
@@ -435,6 +435,8 @@ def _name_of(node: Any, text: str) -> str:
             return str(node.expression.name)
         case sql.Count() if isinstance(node.this, sql.Star):
             return "count(1)"
+        case sql.AggFunc():
+            raise _unknown(node)
     raise NotLocal(f"{text} has no name; add one with AS")
 
 
@@ -526,7 +528,10 @@ class _Evaluator:
         if key in self._known:
             return self._known[key]
         if self._scope.combined is not None and self._scope.table is not None:
-            found = _Evaluator(self._scope.table, self._rows).value(self._scope.combined[key])
+            try:
+                found = _Evaluator(self._scope.table, self._rows).value(self._scope.combined[key])
+            except NotLocal as error:  # it names an expression that the user has not written
+                raise NotLocal(f"it combines the columns of {field.name}") from error
             if found.type != field.type:
                 raise NotLocal(f"it combines the columns of {field.name}")
         else:

@@ -239,8 +239,9 @@ _READABLE: Mapping[str, Callable[[pa.DataType], bool]] = {
     "date": pa.types.is_date32,
     "timestamp": lambda stored: _is_timestamp(stored, has_zone=True),
     "timestamp_ntz": lambda stored: _is_timestamp(stored, has_zone=False) or pa.types.is_date32(stored),
+    "time": lambda stored: bool(stored == pa.time64("us")),
 }
-"""For each type of a table, which types of a file Spark's Parquet reader makes values of it from.
+"""For each type of a table, which types of a file Spark's Parquet reader makes values of it from; Arrow copies a time.
 
 Source: Iceberg's table specification, "Schema Evolution"; docs/spark-facts.md#wider-types
 """

@@ -91,6 +91,7 @@ _FORMS: Mapping[str, str] = {
     "long": LONG,
     "timestamp": LONG,
     "timestamp_ntz": LONG,
+    "time": LONG,
     "float": FLOAT,
     "double": DOUBLE,
     "string": TEXT,

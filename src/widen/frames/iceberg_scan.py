@@ -159,8 +159,10 @@ def open_queried_files(source: IcebergSource, schema: StructType, predicate: Pre
     try:
         ensure_names_distinct(schema, point.metadata.location)
         types = to_arrow_schema(as_nullable(visible_schema(schema)))
-    except (AmbiguousColumns, InvalidOption) as error:
-        raise NotLocal(error.message) from error
+    except AmbiguousColumns as error:
+        raise NotLocal(error.message.rstrip(".")) from error
+    except InvalidOption as error:
+        raise NotLocal(f"a column has the type {error.fields['value']}") from error
     if point.snapshot is None:
         return QueriedFiles(types, 0, ())
     row_filter = to_row_filter(predicate or UnknownPredicate(), point.schema)

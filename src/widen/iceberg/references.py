@@ -20,7 +20,7 @@ from widen.iceberg.partitions import (
     read_sort_keys,
 )
 from widen.iceberg.properties import branch_prefix, stream_mark
-from widen.iceberg.schema_conversion import to_model
+from widen.iceberg.schema_conversion import find_unreadable, to_whole
 from widen.iceberg.snapshots import MAIN_BRANCH, SnapshotReference, ancestors, find_read_point, marks_of_branch
 from widen.iceberg.table_commit import commit_metadata, reference_ages
 from widen.model.column_path import format_path, resolve
@@ -183,10 +183,12 @@ def change_partitioning(name: TableName, add: Sequence[str], drop: Sequence[str]
     """
     table = name.load()
     metadata = table.metadata
-    schema, current = to_model(metadata.schema()), read_partition_fields(metadata)
+    schema, current = to_whole(metadata.schema()), read_partition_fields(metadata)
+    left_out = find_unreadable(metadata.schema())
     wanted = []
     for each in parse_partition_by(add):
         column, data_type = resolve(schema, each.source)
+        left_out.ensure_has(column)
         ensure_transformable(each, data_type)
         wanted.append(PartitionField("", column, each.transform, each.size))
     dropped = [_find_field(current, text) for text in drop]
@@ -240,10 +242,11 @@ def replace_sort_order(name: TableName, keys: Sequence[str]) -> Table:
         ContentionError: another writer changed the table first, or the outcome is unknown.
     """
     table = name.load()
-    schema = to_model(table.schema())
+    schema, left_out = to_whole(table.schema()), find_unreadable(table.schema())
     found = []
     for key in parse_sort_keys(keys):
         source, data_type = resolve(schema, key.source)
+        left_out.ensure_has(source)
         if not is_atomic(data_type):
             expected = f"The column is {data_type.sql}, which has no order."
             raise InvalidOption(option="sort_by", value=format_path(key.source), expected=expected)

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import count
+from itertools import chain, count
+from operator import eq
 from typing import TYPE_CHECKING, Any
 
-from widen.errors import AmbiguousColumns, UnsupportedColumnType
+from widen.errors import AmbiguousColumns, ColumnLeftOut, ColumnNotFound, UnsupportedColumnType
 from widen.iceberg.properties import ColumnSource
-from widen.model.column_path import ELEMENT, KEY, VALUE, Path, fields, fold_path, format_path
+from widen.model.column_path import ELEMENT, KEY, VALUE, Path, fields, fold_path, format_path, resolve
 from widen.model.lazy_module import import_lazily
 from widen.model.types import (
     BINARY,
@@ -35,11 +36,13 @@ from widen.model.types import (
     DecimalType,
     Field,
     MapType,
+    OpaqueType,
     StructType,
     name_keys,
 )
 from widen.protocol.column_mapping import COLUMN_ID, NESTED_IDS, nested_ids
 from widen.schema.source_metadata import COMMENT
+from widen.schema.table_state import referenced_columns
 
 if TYPE_CHECKING:
     from pyiceberg import schema as iceberg_schema
@@ -86,7 +89,20 @@ FIXED_LENGTHS = "widen.fixedLengths"
 
 _UUID_BYTES = 16
 
-_NO_TYPE = "Spark has no type for its values"
+_DROP = "if nobody needs its values, drop it with drop_columns (widen alter TABLE COLUMN --drop)"
+WRITES_VALUE = "Widen cannot write values of it", f"Leave the field out with exclude (--exclude FIELD), or, {_DROP}."
+WRITES_NULL = (
+    "new rows have null there, which the table does not take",
+    f"Make it optional, and neither partition nor sort by it, or, {_DROP}.",
+)
+WRITES_AGAIN = (
+    "Widen would have to write its values again, and cannot",
+    f"Use an engine that has the type, e.g. Trino, or, {_DROP}.",
+)
+_READS = "Widen cannot use its values", "Use other columns, or an engine that has the type, e.g. Trino."
+
+_COPIED = frozenset({"time"})
+"""The types that Spark does not have, and Arrow copies: Arrow has a type for them, and PyIceberg writes them."""
 
 NO_SOURCES: Mapping[int, ColumnSource] = {}
 
@@ -118,11 +134,49 @@ class Unreadable:
     types: dict[Path, str] = dataclasses.field(default_factory=dict)
     required: list[Path] = dataclasses.field(default_factory=list)
 
-    def refuse(self, path: Path) -> UnsupportedColumnType:
-        """Return the error of whoever would write a value there."""
-        found = next(each for each in self.types if fold_path(each)[: len(path)] == fold_path(path))
-        reason = f"{_NO_TYPE}, so Widen cannot write them"
-        return UnsupportedColumnType(column=format_path(found), type=self.types[found], reason=reason)
+    def refuse(self, path: Path, reason: tuple[str, str] = _READS) -> ColumnLeftOut:
+        """Return the error of a call that needs values there."""
+        found = next(each for each in self.types if all(map(eq, fold_path(each), fold_path(path))))
+        (what, fix), column = reason, found
+        while column[-1] in (ELEMENT, KEY, VALUE):  # only the whole list or map can be dropped
+            column = column[:-1]
+        fix = fix.replace("FIELD", format_path(path)).replace("COLUMN", format_path(column))
+        return ColumnLeftOut(column=format_path(found), type=self.types[found], reason=what, fix=fix)
+
+    def ensure_has(self, path: Path, reason: tuple[str, str] = _READS) -> None:
+        """Check that neither a column nor anything in it is left out.
+
+        Raises:
+            ColumnLeftOut: something is.
+        """
+        if any(fold_path(other)[: len(path)] == fold_path(path) for other in self.types):
+            raise self.refuse(path, reason)
+
+    def ensure_not_given(self, incoming: StructType, readable: StructType) -> None:
+        """Check that new rows have none of these fields.
+
+        Args:
+            readable: The columns of the table without them.
+
+        Raises:
+            ColumnLeftOut: they have one.
+        """
+        for path, _ in fields(incoming) if self.types else ():
+            if not _has(readable, path):
+                self.ensure_has(path, WRITES_VALUE)
+
+    def ensure_kept(self, *, by_arrow: bool = False) -> None:
+        """Check that rows can be written again with all of their values.
+
+        Args:
+            by_arrow: Whether Arrow copies the columns that no new value is assigned to.
+
+        Raises:
+            ColumnLeftOut: they would lose those of a column.
+        """
+        for path, data_type in self.types.items():
+            if not by_arrow or data_type not in _COPIED:
+                raise self.refuse(path, WRITES_AGAIN)
 
     def __str__(self) -> str:
         return ", ".join(f"{format_path(path)} ({data_type})" for path, data_type in self.types.items())
@@ -137,6 +191,34 @@ def to_readable(schema: iceberg_schema.Schema, sources: Mapping[int, ColumnSourc
         return to_model(schema, sources)
     except UnsupportedColumnType:
         return to_model(iceberg_schema.Schema(*_readable_fields(schema.fields, (), Unreadable())), sources)
+
+
+def to_whole(schema: iceberg_schema.Schema, sources: Mapping[int, ColumnSource] = NO_SOURCES) -> StructType:
+    """Return an Iceberg schema as `to_model` does, with an `OpaqueType` for each type that Spark does not have."""
+    return StructType(tuple(_to_field(each, sources, (), (), is_whole=True) for each in schema.fields))
+
+
+def ensure_texts_readable(schema: iceberg_schema.Schema, texts: Iterable[str | None]) -> None:
+    """Check that expressions name no field that is left out.
+
+    Raises:
+        ColumnLeftOut: one does.
+    """
+    left_out = find_unreadable(schema)
+    if not left_out.types:
+        return
+    whole, readable = to_whole(schema), to_readable(schema)
+    for path in chain.from_iterable(referenced_columns(text, whole) for text in texts if text):
+        if not _has(readable, path):
+            raise left_out.refuse(path)
+
+
+def _has(schema: StructType, path: Path) -> bool:
+    try:
+        resolve(schema, path)
+    except ColumnNotFound:
+        return False
+    return True
 
 
 def find_unreadable(schema: iceberg_schema.Schema) -> Unreadable:
@@ -183,13 +265,19 @@ def _readable_type(
 
 
 def _to_field(
-    field: iceberg_types.NestedField, sources: Mapping[int, ColumnSource], parent: Path, parent_source: Path
+    field: iceberg_types.NestedField,
+    sources: Mapping[int, ColumnSource],
+    parent: Path,
+    parent_source: Path,
+    *,
+    is_whole: bool = False,
 ) -> Field:
     path = (*parent, field.name)
     source = sources.get(field.field_id)
     source_path = source.path(parent_source) if source else None
     # A struct field below a column without a source has none either: it is found by its name.
-    data_type = _to_type(field.field_type, sources, path, source_path or (*parent_source, field.name))
+    field_source = source_path or (*parent_source, field.name)
+    data_type = _to_type(field.field_type, sources, path, field_source, is_whole=is_whole)
     metadata: dict[str, Any] = {COLUMN_ID: field.field_id}
     if item_ids := dict(_item_ids(field.field_type, field.name)):
         metadata[NESTED_IDS] = item_ids
@@ -203,23 +291,32 @@ def _to_field(
 
 
 def _to_type(
-    data_type: iceberg_types.IcebergType, sources: Mapping[int, ColumnSource], path: Path, source: Path
+    data_type: iceberg_types.IcebergType,
+    sources: Mapping[int, ColumnSource],
+    path: Path,
+    source: Path,
+    *,
+    is_whole: bool,
 ) -> DataType:
     match data_type:
         case iceberg_types.StructType():
-            return StructType(tuple(_to_field(each, sources, path, source) for each in data_type.fields))
+            return StructType(
+                tuple(_to_field(each, sources, path, source, is_whole=is_whole) for each in data_type.fields)
+            )
         case iceberg_types.ListType():
-            element = _to_type(data_type.element_type, sources, (*path, ELEMENT), source)
+            element = _to_type(data_type.element_type, sources, (*path, ELEMENT), source, is_whole=is_whole)
             return ArrayType(element, not data_type.element_required)
         case iceberg_types.MapType():
-            key = _to_type(data_type.key_type, sources, (*path, KEY), source)
-            value = _to_type(data_type.value_type, sources, (*path, VALUE), source)
+            key = _to_type(data_type.key_type, sources, (*path, KEY), source, is_whole=is_whole)
+            value = _to_type(data_type.value_type, sources, (*path, VALUE), source, is_whole=is_whole)
             return MapType(key, value, not data_type.value_required)
         case iceberg_types.DecimalType():
             return DecimalType(data_type.precision, data_type.scale)
     atomic = _TO_MODEL.get(type(data_type).__name__)
+    if atomic is None and is_whole:
+        return OpaqueType(str(data_type))
     if atomic is None:
-        raise UnsupportedColumnType(column=format_path(path), type=str(data_type), reason=_NO_TYPE)
+        raise Unreadable({path: str(data_type)}).refuse(path)
     return atomic
 
 

@@ -42,15 +42,14 @@ from widen.iceberg.partitions import (
 )
 from widen.iceberg.properties import FORMAT_VERSION, SOURCES, read_sources, stream_key
 from widen.iceberg.scan_plan import ReplacedDeletes
-from widen.iceberg.schema_conversion import find_unreadable, from_model, to_readable
+from widen.iceberg.schema_conversion import WRITES_NULL, WRITES_VALUE, find_unreadable, from_model, to_whole
 from widen.iceberg.snapshots import MAIN_BRANCH, SnapshotReference, find_read_point, stream_marks_at
 from widen.log.commit_files import current_ms
 from widen.log.commit_outcome import Conflicted, StagedFiles
-from widen.model.column_path import fold_path
 from widen.model.display import record_commit
 from widen.model.lazy_module import import_lazily
 from widen.model.types import StructType
-from widen.schema.operations import AddColumn, Operation, RenameColumn
+from widen.schema.operations import AddColumn, Operation, SetSources
 
 if TYPE_CHECKING:
     from pyiceberg import exceptions as iceberg_errors
@@ -108,6 +107,23 @@ def ensure_table_writable(name: TableName, table: Table) -> None:
         raise UnsupportedFeatureForWrite(verb="write to", location=str(name), features=features)
 
 
+def ensure_can_be_null(table: Table) -> None:
+    """Check that new rows need no values of types that Spark does not have.
+
+    Raises:
+        ColumnLeftOut: a column of such a type is required, or files are split or sorted by it.
+    """
+    schema, left_out = table.schema(), find_unreadable(table.schema())
+    for path in left_out.required:
+        raise left_out.refuse(path, WRITES_NULL)
+    split = [each.source_id for each in cast(Any, table.spec()).fields if str(each.transform) != "void"]
+    ordered = [each.source_id for each in cast(Any, table.sort_order()).fields]
+    names_used = {schema.find_column_name(number) for number in (*split, *ordered)} if left_out.types else set()
+    for path in left_out.types:
+        if ".".join(path) in names_used:
+            raise left_out.refuse(path, WRITES_NULL)
+
+
 def open_transaction(
     name: TableName,
     table: Table | None,
@@ -140,6 +156,10 @@ def open_transaction(
         own = copy(table)  # the commit changes it to the new version
         own.metadata = table.metadata.model_copy(update={"properties": properties})
         transaction = with_kept_metadata(own.transaction())
+        left_out = find_unreadable(table.schema())
+        for each in operations:
+            if isinstance(each, AddColumn):  # a new field of the rows that are to be written
+                left_out.ensure_has(each.path, WRITES_VALUE)
         if operations:
             _change_columns(name, transaction, operations)
     return IcebergTransaction(name, transaction, branch=branch)
@@ -263,16 +283,9 @@ def _change_columns(name: TableName, transaction: Transaction, operations: Itera
     metadata = transaction.table_metadata
     operations, left_out = list(operations), find_unreadable(metadata.schema())
     for each in operations if left_out.types else ():
-        match each:
-            case AddColumn(parent, new):
-                path = (*parent, new.name)
-            case RenameColumn(old, new_name):
-                path = (*old[:-1], new_name)
-            case _:
-                continue
-        if any(fold_path(other)[: len(path)] == fold_path(path) for other in left_out.types):
-            raise left_out.refuse(path)
-    schema = to_readable(metadata.schema(), read_sources(metadata.properties, str(name)))
+        if isinstance(each, SetSources):
+            left_out.ensure_has(each.path)
+    schema = to_whole(metadata.schema(), read_sources(metadata.properties, str(name)))
     change_columns(transaction, to_column_state(metadata, schema), operations)
 
 

@@ -517,7 +517,7 @@ def ensure_matched(plan: Plan, policy: Policy, *, is_strict: bool) -> None:
     hides = not policy.allows_unmatched
     refused = [each for each in plan.unmatched if is_strict or (hides and each.hides)]
     if refused:
-        raise UnmatchedFields(fields="; ".join(map(str, refused)).rstrip("."))
+        raise UnmatchedFields(fields=" ".join(map(str, refused)))
 
 
 # Passes over a batch until its files are written by the plan that the batch itself leads to.

@@ -66,7 +66,8 @@ FORMS: Mapping[str, str] = {
 
 PARTS: Mapping[str, str] = {
     "change": "column action+",
-    "?action": "set_type | comment | set_not_null | drop_not_null | first | after | set_default | drop_default",
+    "?action": "set_type | comment | set_not_null | drop_not_null | first | after | set_default | drop_default"
+    " | set_source | drop_source",
     "set_type": "TYPE type",
     "comment": "COMMENT text",
     "set_not_null": "SET NOT NULL",
@@ -75,6 +76,9 @@ PARTS: Mapping[str, str] = {
     "after": "AFTER name",
     "set_default": "SET DEFAULT expression",
     "drop_default": "DROP DEFAULT",
+    "set_source": "SET SOURCE source",
+    "drop_source": "DROP SOURCE source",
+    "?source": "name | text",
     "additions": 'addition ("," addition)*',
     "addition": "column type (not_null | comment | default | first | after)*",
     "not_null": "NOT NULL",

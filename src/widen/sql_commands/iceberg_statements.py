@@ -27,7 +27,7 @@ from widen.schema.alter import ColumnChanges
 from widen.schema.source_metadata import COMMENT
 from widen.schema.table_definition import DESCRIPTION
 from widen.spark.session import RETENTION_CHECK, is_setting_on
-from widen.spark.spark_types import DataFrame, SparkSession, from_spark
+from widen.spark.spark_types import DataFrame, SparkSession, from_spark, visible_schema
 from widen.sql_commands.statements import (
     AddColumns,
     AddConstraintStatement,
@@ -368,7 +368,7 @@ def _detail(table: IcebergTable) -> Sequence[Any]:
 
 
 def _describe(table: IcebergTable, *, extended: bool) -> Iterator[tuple[str, str, str | None]]:
-    for field in table.schema:
+    for field in visible_schema(table.columns):
         yield field.name, compact_sql(field.type, str), field.metadata.get(COMMENT)
     if table.partition_by:
         yield from (

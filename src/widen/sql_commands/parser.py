@@ -330,6 +330,12 @@ class _StatementBuilder(Transformer[Token, Statement]):
     def drop_default(self, meta: Meta) -> _Option:
         return _Option(meta.start_pos, "the default", {"drop_default": True})
 
+    def set_source(self, meta: Meta, field: str) -> _Option:
+        return _Option(meta.start_pos, "the source", {"source": field})
+
+    def drop_source(self, meta: Meta, field: str) -> _Option:
+        return _Option(meta.start_pos, "a dropped source", {"drop_source": field})
+
     def generated(self, meta: Meta, expression: str) -> _Option:
         return _Option(meta.start_pos, "the default", {GENERATION: expression})
 

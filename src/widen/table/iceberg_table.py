@@ -14,7 +14,7 @@ from widen.evolution.unify import FoldResult, Rest
 from widen.iceberg.catalog import CatalogSource, open_store, to_table_name
 from widen.iceberg.metadata_files import has_row_lineage
 from widen.iceberg.properties import FORGET, OPERATION, ensure_not_own, ensure_settable, read_sources
-from widen.iceberg.schema_conversion import to_readable
+from widen.iceberg.schema_conversion import ensure_texts_readable, to_readable, to_whole
 from widen.iceberg.snapshots import (
     FILE_COLUMNS,
     MAIN_BRANCH,
@@ -182,6 +182,8 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
         wanted = SnapshotReference(version, timestamp_ms, branch, tag)
         point = find_read_point(self._table.metadata, wanted) if wanted.given else self._point(None)
         schema = self._columns(point)
+        if isinstance(where, str):
+            ensure_texts_readable(point.schema, [where])
         source = IcebergSource(partial(find_session, spark, "it returns a DataFrame of Spark"), self._table.io, point)
         if row_lineage:
             return self._read_lineage(source, schema, where, unified=unified)
@@ -545,12 +547,15 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
         given |= {"source": source, "drop_source": drop_source}
         given_changes = {key: value for key, value in given.items() if value is not None}
         changes = ColumnChanges(**given_changes, first=first)  # type: ignore[typeddict-item]
-        return self.change_columns(alter.parse_column_changes(self.refresh()._full_schema, {column: changes}))
+        return self.change_columns(alter.parse_column_changes(self.columns, {column: changes}))
 
     @property
     def columns(self) -> StructType:
-        """The columns of the newest version with their metadata: field ids, docs and source fields."""
-        return self.refresh()._full_schema
+        """The columns of the newest version with their metadata: field ids, docs and source fields.
+
+        Those that `read` leaves out are among them, with an `OpaqueType`.
+        """
+        return self.refresh()._changeable_schema
 
     def schema_at(self, version: int) -> StructType:
         """Return the columns of a snapshot without internal metadata.
@@ -600,6 +605,10 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
     @property
     def _full_schema(self) -> StructType:
         return self._schema_of(None)
+
+    @property
+    def _changeable_schema(self) -> StructType:
+        return to_whole(self._table.schema(), read_sources(self._table.properties, self.name))
 
     def _schema_of(self, version: int | None) -> StructType:
         return self._columns(self._point(version))

@@ -442,9 +442,14 @@ class FeatureRemoval:
 
         Source: Delta Spark: properties of type widening alone do not have to expire.
         """
+        from widen.changes.rewrite_files import Purge
+
         before = open_snapshot(self.store)
         if row.stored is Stored.COLUMN_NAMES:
             remove_column_mapping(self.store, self.renewal.session)
+        purge = Purge(self.store, self.renewal.session)
+        if row.stored in (Stored.OLD_TYPES, Stored.DELETION_VECTORS):
+            (self.renewal if row.stored is Stored.OLD_TYPES else purge).start_spark()
         _commit_plan(
             self.store,
             lambda: open_snapshot(self.store),
@@ -453,16 +458,11 @@ class FeatureRemoval:
         if row.stored is Stored.OLD_TYPES:
             forget_type_changes(self.renewal, feature_removal.OPERATION)
         elif row.stored is Stored.DELETION_VECTORS:
-            self._purge()
+            purge.run()
+            protect_vector_files(self.store)
         elif row.stored is Stored.ROW_IDS:
             remove_row_ids(self.store)
         return row.is_trace(before.metadata) or has_stored(row, before) or self.renewal.files > 0
-
-    def _purge(self) -> None:
-        from widen.changes.rewrite_files import Purge
-
-        Purge(self.store, self.renewal.session).run()
-        protect_vector_files(self.store)
 
     def _truncate_protected(self) -> None:
         snapshot = open_snapshot(self.store)

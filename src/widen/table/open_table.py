@@ -203,6 +203,11 @@ class OpenTable(ABC):
 class ColumnMethodsMixin(OpenTable):
     """Methods that add, rename and drop columns without rewriting files."""
 
+    @property
+    def _changeable_schema(self) -> StructType:
+        """All columns of this version, also those that cannot be read."""
+        return self._full_schema
+
     @abstractmethod
     def change_columns(self, operations: Sequence[Operation]) -> Self:
         """Apply operations in one commit, all of them or none, and return the table at its new version."""
@@ -223,7 +228,7 @@ class ColumnMethodsMixin(OpenTable):
 
         Source: PROTOCOL.md#column-mapping; Delta Lake's RENAME COLUMN.
         """
-        return self.change_columns(alter.parse_rename(self.refresh()._full_schema, column, name))
+        return self.change_columns(alter.parse_rename(self.refresh()._changeable_schema, column, name))
 
     @check_arguments
     def add_columns(self, columns: ByPath[DataType | str | NewColumn]) -> Self:
@@ -244,7 +249,7 @@ class ColumnMethodsMixin(OpenTable):
 
         Source: PROTOCOL.md#change-metadata; Delta Lake's ADD COLUMNS.
         """
-        return self.change_columns(alter.parse_new_columns(self.refresh()._full_schema, columns))
+        return self.change_columns(alter.parse_new_columns(self.refresh()._changeable_schema, columns))
 
     @check_arguments
     def drop_columns(self, *columns: AnyPath, if_exists: bool = False) -> Self:
@@ -264,7 +269,7 @@ class ColumnMethodsMixin(OpenTable):
 
         Source: PROTOCOL.md#column-mapping; Delta Lake's DROP COLUMNS.
         """
-        return self.change_columns(alter.parse_drops(self.refresh()._full_schema, columns, if_exists=if_exists))
+        return self.change_columns(alter.parse_drops(self.refresh()._changeable_schema, columns, if_exists=if_exists))
 
 
 # The base class of `Table`: one version of a table, and its properties from the log.

@@ -91,7 +91,13 @@ from widen.iceberg.snapshots import (
     summary_of,
     write_events,
 )
-from widen.iceberg.table_commit import IcebergTransaction, NewTable, ensure_table_writable, open_transaction
+from widen.iceberg.table_commit import (
+    IcebergTransaction,
+    NewTable,
+    ensure_can_be_null,
+    ensure_table_writable,
+    open_transaction,
+)
 from widen.log.commit_outcome import Conflicted, StagedFiles, discard_folder
 from widen.log.log_store import LogStore
 from widen.model.column_path import Path, fields, find_field
@@ -206,7 +212,7 @@ class IcebergLocation(TableLocation):
         schema = to_readable(table.schema(), sources)
         ensure_names_distinct(schema, self.location)
         partition_fields = read_partition_fields(table.metadata)
-        _ensure_can_be_null(table)
+        ensure_can_be_null(table)
         self._ensure_partitions(partition_fields)
         # A column must not have the name of a partition field, also not of one of an older specification.
         reserved = frozenset(each.name for spec in table.specs().values() for each in spec.fields)
@@ -345,7 +351,7 @@ class IcebergTarget(IngestTarget):
             raise InvalidOption(option="branch", value=self.place.branch, expected=_NO_KEYS_IN_BRANCH)
         rules = match_recorded_keys(rules, self.key_rules, self.schema, in_any_case=self.policy.matches_any_case)
         if rules is not None and self.table is not None:
-            _ensure_readable(self.table)
+            find_unreadable(self.table.schema()).ensure_kept()
         return replace(self, keys=rules, policy=policy_of_keys(self.policy, rules))
 
     def deleted_keys(self, store: LogStore) -> KeyLists:
@@ -433,34 +439,6 @@ class IcebergTarget(IngestTarget):
         ).verify(batch.source_digests(schema, replace(self.policy, keeps_corrupt=False)), share)
 
 
-def _ensure_can_be_null(table: Table) -> None:
-    """Check that new rows need no values of types that Spark does not have.
-
-    Raises:
-        UnsupportedColumnType: a column of such a type is required, or files are split or sorted by it.
-    """
-    schema, left_out = table.schema(), find_unreadable(table.schema())
-    for path in left_out.required:
-        raise left_out.refuse(path)
-    split = [each.source_id for each in cast(Any, table.spec()).fields if str(each.transform) != "void"]
-    ordered = [each.source_id for each in cast(Any, table.sort_order()).fields]
-    names_used = {schema.find_column_name(number) for number in (*split, *ordered)} if left_out.types else set()
-    for path in left_out.types:
-        if ".".join(path) in names_used:
-            raise left_out.refuse(path)
-
-
-def _ensure_readable(table: Table) -> None:
-    """Check that rows can be written again with all of their values.
-
-    Raises:
-        UnsupportedColumnType: Spark has no type for a column.
-    """
-    left_out = find_unreadable(table.schema())
-    for path in left_out.types:
-        raise left_out.refuse(path)
-
-
 def _read_rows(place: IcebergLocation, version: int) -> IcebergRows:
     """Return the rows that a snapshot added."""
     table = place.name.load()
@@ -492,7 +470,7 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
     def with_replaced_rows(self, rows: ReplacedRows) -> IcebergDraft:
         """Return the draft, whose commit now also removes rows; its files have the field ids of its transaction."""
         if self.target.table is not None:
-            _ensure_readable(self.target.table)
+            find_unreadable(self.target.table.schema()).ensure_kept()
         self.replaced = rows
         return self
 
@@ -1212,7 +1190,7 @@ class IcebergFlowSource(FlowSource):
         point = ReadPoint(table.metadata, None)
         if snapshot is not None:
             point = find_read_point(table.metadata, SnapshotReference(snapshot.snapshot_id))
-        return _Version(table, point, to_model(point.schema, read_sources(table.properties, self.location)))
+        return _Version(table, point, to_readable(point.schema, read_sources(table.properties, self.location)))
 
     def _history_lost_error(self, version: int) -> SourceHistoryLost:
         reason = f"the snapshot with the sequence number {version} has expired, or was rolled back"

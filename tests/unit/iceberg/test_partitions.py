@@ -59,6 +59,7 @@ VALUES = [
 ]
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize(("data_type", "values"), VALUES, ids=lambda each: str(each)[:20])
 def test_buckets_are_those_of_pyiceberg(data_type: ice.PrimitiveType, values: st.SearchStrategy[Any]) -> None:
     @given(values, st.integers(1, 2**31 - 1))
@@ -68,6 +69,7 @@ def test_buckets_are_those_of_pyiceberg(data_type: ice.PrimitiveType, values: st
     check()
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize(("data_type", "values"), VALUES, ids=lambda each: str(each)[:20])
 def test_truncation_is_that_of_pyiceberg(data_type: ice.PrimitiveType, values: st.SearchStrategy[Any]) -> None:
     @given(values, st.integers(1, 50))

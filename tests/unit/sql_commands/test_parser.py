@@ -82,6 +82,12 @@ FORM_OF: list[tuple[str, str, Statement]] = [
         AlterColumns(T, {("c",): {"default": "CASE WHEN (first IS NOT NULL) THEN 1 END", "comment": "x"}}),
     ),
     ("alter_columns", "ALTER TABLE delta.t ALTER c DROP DEFAULT", AlterColumns(T, {("c",): {"drop_default": True}})),
+    ("alter_columns", "ALTER TABLE delta.t ALTER c SET SOURCE 'd e'", AlterColumns(T, {("c",): {"source": "d e"}})),
+    (
+        "alter_columns",
+        "ALTER TABLE delta.t ALTER source SET SOURCE source DROP SOURCE `a b`",
+        AlterColumns(T, {("source",): {"source": "source", "drop_source": "a b"}}),
+    ),
     (
         "alter_columns",
         "ALTER TABLE delta.t ALTER COLUMN a TYPE bigint COMMENT 'x', b DROP NOT NULL FIRST, c SET DEFAULT f(1, 2)",

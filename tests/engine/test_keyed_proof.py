@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 import widen
 from engine.test_keys import Keyed, record
 from engine.test_keys_iceberg import IcebergKeyed
+from widen.changes import keyed_load
 from widen.changes.keyed_files import DeltaFiles, KeyedTable, NewRows
 from widen.changes.keyed_load import LocalMerge
 from widen.protocol.actions import Add

@@ -20,12 +20,11 @@ from pyroaring import BitMap64
 from widen.errors import InvalidOption
 from widen.log.file_list import filter_files, to_adds
 from widen.log.snapshot import Snapshot
-from widen.model.types import StructType
+from widen.model.types import Field, StructType
 from widen.proof.column_digests import hash_values
 from widen.protocol.actions import Add
 from widen.protocol.column_mapping import ID
 from widen.protocol.data_skipping import Predicate
-from widen.spark.dml.keyed_rows import content_fields
 from widen.spark.read.local_rows import LocalScan, NotLocal, record_texts
 from widen.spark.read.scan import location_key, select_files
 from widen.spark.write.parquet_writer import find_obstacle
@@ -193,12 +192,12 @@ def _encode(rows: pa.Table) -> Iterator[bytes]:
         yield batch.serialize().to_pybytes()
 
 
-def content_texts(places: Places, scan: FileScan, schema: StructType) -> pa.Array | None:
+def content_texts(places: Places, scan: FileScan, columns: Sequence[Field]) -> pa.Array | None:
     """Return records as texts whose order decides, as `widen.spark.dml.keyed_rows.with_order` does.
 
     Args:
         scan: Of the columns by which records differ.
-        schema: The columns of the table.
+        columns: These columns.
 
     Returns:
         None if there are many.
@@ -208,7 +207,7 @@ def content_texts(places: Places, scan: FileScan, schema: StructType) -> pa.Arra
     """
     if len(places.position) > _MOST_TIES:
         return None
-    fields = StructType(tuple(sorted(content_fields(schema), key=lambda field: field.name)))
+    fields = StructType(tuple(sorted(columns, key=lambda field: field.name)))
     try:
         texts = record_texts(fields, places.read(scan).select(fields.names))
     except InvalidOption:  # a type that Arrow does not have

@@ -20,7 +20,7 @@ from widen.errors import InvalidOption, KeyRepeated, OptionConflict, OptionMissi
 from widen.evolution.policy import Policy, parse_source, with_history
 from widen.evolution.unify import EXACT_JSON
 from widen.json.envelope import OTHER_POSITION, POSITION, POSITIONS, PREFIX, UNCHANGED
-from widen.json.field_rules import LOADED_AT, SOURCE_FILE, VERSION_FIELDS
+from widen.json.field_rules import LOADED_AT, SIGN, SOURCE_FILE, VERSION_FIELDS
 from widen.model.column_path import Path, fold_path, format_path
 from widen.model.types import (
     BINARY,
@@ -614,19 +614,27 @@ def with_order(rows: DataFrame, schema: StructType, rules: KeyRules) -> DataFram
         number.alias(NUMBER),
         words.alias(TEXT),
         is_delete.alias(IS_DELETE),
-        _content(schema).alias(CONTENT),
+        _content(schema, rules).alias(CONTENT),
     )
 
 
-def content_fields(schema: StructType) -> tuple[Field, ...]:
-    """Return the columns that are not about where and when a row was loaded, and when it was valid."""
-    others = (SOURCE_FILE, LOADED_AT, *VERSION_FIELDS)
-    return tuple(field for field in schema if not source_key(field).startswith(others))
+def content_fields(schema: StructType, rules: KeyRules) -> tuple[Field, ...]:
+    """Return the columns that are not about where and when a row was loaded, and when it was valid.
+
+    A field of the source that has such a name is content.
+    """
+    others = {*(VERSION_FIELDS if rules.history else ()), SOURCE_FILE + SIGN, LOADED_AT + SIGN}
+    return tuple(field for field in schema if _origin_key(field) not in others)
 
 
-def _content(schema: StructType) -> Column:
+def _origin_key(field: Field) -> str:
+    key = source_key(field)
+    return key.rstrip(SIGN) + SIGN if key.endswith(SIGN) else key
+
+
+def _content(schema: StructType, rules: KeyRules) -> Column:
     """Return the values of a row as one text."""
-    names = sorted(field.name for field in content_fields(schema))
+    names = sorted(field.name for field in content_fields(schema, rules))
     # Without nulls, so that a row stays the same if the table gets another column.
     options = {**EXACT_JSON, "ignoreNullFields": "true"}
     return F.to_json(F.struct(*(F.col(quote_name(name)) for name in names)), options)

@@ -438,11 +438,18 @@ def vacuum_iceberg(
     show_parts([Text(line), *(Text(f"  {text_format.printable(path)}") for path in done.files if dry_run)])
 
 
-def forget_iceberg(table: str, catalog: str, key: list[str], dry_run: bool = False, json: bool = False) -> None:
+def forget_iceberg(
+    table: str,
+    catalog: str,
+    key: list[str] | None = None,
+    older_than: str | None = None,
+    dry_run: bool = False,
+    json: bool = False,
+) -> None:
     """Forget keys that a load by key has deleted from an Iceberg table."""
     from widen.table import IcebergTable
 
-    show_forgotten(IcebergTable(table, catalog), key, is_dry=dry_run, json=json)
+    show_forgotten(IcebergTable(table, catalog), key, older_than, is_dry=dry_run, json=json)
 
 
 def branch_command(

@@ -116,6 +116,7 @@ OPTION_EXAMPLES: Mapping[str, str] = {
     "--new-by": "content",
     "--no-stats": "customer.name",
     "--numbers": "decimal",
+    "--older-than": "90d",
     "--only": "orders",
     "--option": "sep=';'",
     "--partition-by": "'day(placed_at)'",

@@ -32,7 +32,7 @@ from widen.log.file_list import concat_files, from_adds
 from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot, new_snapshot
 from widen.model.schema_json import to_json
-from widen.model.types import STRING, DecimalType, Field, StructType
+from widen.model.types import LONG, STRING, DecimalType, Field, StructType
 from widen.proof.deletion_lists import DeletionListing
 from widen.protocol.actions import Add, Metadata, Protocol, Txn
 from widen.protocol.table_configuration import TableConfiguration
@@ -52,9 +52,17 @@ MAX_LOCAL_BYTES = 32 * 2**20
 MAX_LOCAL_KEYS = 100_000
 """How many new keys a driver writes at most: a job of Spark that writes a file takes longer than one that collects."""
 
+DELETED_MS = "__widen_deleted_ms"
+"""When the table has deleted a key, in ms since the epoch. Files of older versions of Widen have no such column."""
+
 _NONCE_BITS = 20
-_SCHEMA_OF_ARROW = pa.schema({KEY_TEXT: pa.string(), NUMBER: pa.decimal128(38, 18), TEXT: pa.string()})
-_SCHEMA = StructType((Field(KEY_TEXT, STRING), Field(NUMBER, DecimalType(38, 18)), Field(TEXT, STRING)))
+_DELETION = (KEY_TEXT, NUMBER, TEXT)
+_SCHEMA_OF_ARROW = pa.schema(
+    {KEY_TEXT: pa.string(), NUMBER: pa.decimal128(38, 18), TEXT: pa.string(), DELETED_MS: pa.int64()}
+)
+_SCHEMA = StructType(
+    (Field(KEY_TEXT, STRING), Field(NUMBER, DecimalType(38, 18)), Field(TEXT, STRING), Field(DELETED_MS, LONG))
+)
 _PROTOCOL = Protocol(min_reader_version=1, min_writer_version=2)
 _METADATA = Metadata(id="keys", schema_string=to_json(_SCHEMA), partition_columns=())
 _CONFIGURATION = TableConfiguration(_PROTOCOL, _METADATA)
@@ -135,9 +143,10 @@ class KeyLists:
 
     def _distinct(self, keys: DataFrame) -> DataFrame:
         if self.every:
-            return keys.distinct()
-        newest = F.max(F.struct(NUMBER, TEXT)).alias("newest")
-        return keys.groupBy(KEY_TEXT).agg(newest).select(KEY_TEXT, f"newest.{NUMBER}", f"newest.{TEXT}")
+            return keys.groupBy(*_DELETION).agg(F.max(DELETED_MS).alias(DELETED_MS))
+        rest = _SCHEMA.names[1:]
+        newest = keys.groupBy(KEY_TEXT).agg(F.max(F.struct(*rest)).alias("newest"))
+        return newest.select(KEY_TEXT, *(f"newest.{name}" for name in rest))
 
     def read_here(self) -> pa.Table | None:
         """Return the same without Spark, as a table of Arrow; None if there are too many for this process.
@@ -147,11 +156,13 @@ class KeyLists:
         """
         if sum(size for _, size in self._lists.files) > MAX_LOCAL_BYTES:
             return None
-        return self._distinct_here([_read_here(self.store, path) for path, _ in self._lists.files])
+        return self._distinct_here([rows for _, _, rows in self.read_files()])
 
     def _distinct_here(self, parts: Sequence[pa.Table]) -> pa.Table:
         keys = pa.concat_tables([_SCHEMA_OF_ARROW.empty_table(), *map(_plain, parts)])
-        return keys.group_by(keys.column_names).aggregate([]) if self.every else _newest(keys)
+        if not self.every:
+            return _newest(keys)
+        return keys.group_by(_DELETION).aggregate([(DELETED_MS, "max")]).rename_columns(_SCHEMA_OF_ARROW.names)
 
     def add(self, new: DataFrame | pa.Table | None, number: int, staged: StagedFiles, spark: SparkSession) -> int:
         """Write the keys that a batch deletes, and return the number that names the list with them.
@@ -166,7 +177,8 @@ class KeyLists:
             files, count = known.files, known.lists + 1
             folder = f"{self.folder}/{uuid.uuid4().hex}"
             staged.add_undo(partial(discard_folder, store, folder))
-            here = new if isinstance(new, pa.Table) else _collect_few(new)
+            here, now = new if isinstance(new, pa.Table) else _collect_few(new), pa.scalar(current_ms())
+            here = None if here is None else here.append_column(DELETED_MS, pa.repeat(now, len(here)))
             if here is not None and count > MAX_LISTS:
                 known_here = self.read_here()
                 here = None if known_here is None else self._distinct_here([known_here, here])
@@ -175,7 +187,7 @@ class KeyLists:
                 written = [_write_here(store, folder, here)]
             else:
                 rows = spark.createDataFrame(new) if isinstance(new, pa.Table) else new
-                rows = rows.select(KEY_TEXT, NUMBER, TEXT)
+                rows = rows.select(*_DELETION, F.lit(now.as_py()).alias(DELETED_MS))
                 if count > MAX_LISTS:
                     old = self.read(spark)
                     both = rows if old is None else reduce(DataFrame.unionAll, (old, rows))
@@ -185,13 +197,20 @@ class KeyLists:
         return self._put(known, number, staged)
 
     def read_files(self) -> Iterator[tuple[str, int, pa.Table]]:
-        """Yield each file of the list: its path, its size and its keys with the order of their deletions.
+        """Yield each file of the list: its path, its size and its keys with the order and the time of their deletions.
 
         Raises:
             CorruptLog: the list or a file is missing or damaged.
         """
         for path, size in self._lists.files:
             yield path, size, _read_here(self.store, path)
+
+    def read_dated_files(self) -> Iterator[tuple[str, int, pa.Table]]:
+        """Yield the same. Where a file has no times, that of the file counts."""
+        written = {entry.path: entry.modified_ms for entry in self.store.list(self.folder)}
+        for path, size, rows in self.read_files():
+            times = pc.fill_null(rows[DELETED_MS], written.get(self.store.plain(path), current_ms()))
+            yield path, size, rows.set_column(rows.column_names.index(DELETED_MS), DELETED_MS, times)
 
     def write_file(self, folder: str, keys: pa.Table) -> tuple[str, int]:
         """Write keys into a new file for `put`, and return its path and its size."""
@@ -240,7 +259,7 @@ def record_deleted_keys(
 
 def _newest(keys: pa.Table) -> pa.Table:
     """Return the newest deletion of each key."""
-    order = [(KEY_TEXT, "ascending"), (NUMBER, "descending"), (TEXT, "descending")]
+    order = [(KEY_TEXT, "ascending"), *((name, "descending") for name in keys.column_names[1:])]
     keys = keys.sort_by(order).combine_chunks()
     texts = keys[KEY_TEXT]
     is_first = [True, *pc.not_equal(texts[1:], texts[:-1]).to_pylist()] if len(keys) else []
@@ -254,15 +273,18 @@ def _plain(keys: pa.Table) -> pa.Table:
 def _collect_few(keys: DataFrame) -> pa.Table | None:
     """Return keys as a table of Arrow; None if there are too many for this process."""
     with translate_spark_errors():
-        found = keys.select(*_SCHEMA_OF_ARROW.names).limit(MAX_LOCAL_KEYS + 1).toArrow()
+        found = keys.select(*_DELETION).limit(MAX_LOCAL_KEYS + 1).toArrow()
     return found if len(found) <= MAX_LOCAL_KEYS else None
 
 
 def _read_here(store: LogStore, path: str) -> pa.Table:
     try:
         content = store.read(store.plain(path))
-        rows = pq.read_table(pa.BufferReader(content), columns=_SCHEMA_OF_ARROW.names)
-        return rows.cast(_SCHEMA_OF_ARROW)
+        file = pq.ParquetFile(pa.BufferReader(content))
+        has_times = DELETED_MS in file.schema_arrow.names
+        rows = file.read(columns=[*_DELETION, DELETED_MS] if has_times else [*_DELETION])
+        rows = rows if has_times else rows.append_column(DELETED_MS, pa.nulls(len(rows), pa.int64()))
+        return rows.select(_SCHEMA_OF_ARROW.names).cast(_SCHEMA_OF_ARROW)
     except (FileMissing, pa.ArrowException, KeyError) as error:
         raise CorruptLog(path=path, reason="the list of deleted keys is missing or damaged", fix=_FIX) from error
 

@@ -8,6 +8,7 @@ Source: docs/guide/personal-data.md#remembered-keys
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -20,38 +21,96 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from widen.changes.deleted_keys import KeyLists
+from widen.changes.deleted_keys import DELETED_MS, KeyLists
 from widen.changes.key_columns import KeyColumns, join_texts
 from widen.errors import InvalidOption, StorageError
 from widen.evolution.key_rules import KEY_TEXT, KeyRules, find_places, is_key_type
 from widen.files.arrow_types import one_array, to_arrow
+from widen.log.commit_files import current_ms
 from widen.log.commit_outcome import StagedFiles, discard_folder
 from widen.log.log_store import LogStore
 from widen.model.column_path import Path, fold_path, format_path, parse_path
 from widen.model.types import BINARY, DataType, Field, StructType
 from widen.protocol.partition_values import UnknownValue, parse_partition_value
+from widen.protocol.table_properties import parse_duration_ms
 
 OPERATION = "FORGET KEYS"
 
 
-def key_texts(schema: StructType, recorded: str | None, keys: Sequence[Mapping[str, object]]) -> frozenset[str]:
-    """Return the texts that keys may have in a list, whatever column of a field held their values.
+@dataclass(frozen=True, slots=True)
+class ForgetRule:
+    """Which deleted keys a table forgets.
 
     Args:
-        recorded: The rules of the ingestion by key, as the table records them.
-
-    Raises:
-        InvalidOption: the table has no keys, or a key does not name its fields, or a value has another type.
+        texts: The texts that keys may have in a list, whatever column of a field held their values.
+        before_ms: Keys that were deleted before this time are forgotten, too.
     """
-    if recorded is None:
-        fields = ", ".join(sorted({name for key in keys for name in key}))
-        raise InvalidOption(
-            option="keys", value=fields, expected="The table is not loaded by key, so it remembers no deleted keys."
+
+    texts: frozenset[str] = frozenset()
+    before_ms: int | None = None
+
+    @staticmethod
+    def of(
+        schema: StructType, recorded: str | None, keys: Sequence[Mapping[str, object]], older_than: str | None
+    ) -> ForgetRule:
+        """Return what a call asks for.
+
+        Args:
+            recorded: The rules of the ingestion by key, as the table records them.
+
+        Raises:
+            InvalidOption: the table has no keys, or a key does not name its fields, or a value has another type; or the
+                age is none, or the table needs its deletions.
+        """
+        if recorded is None:
+            expected = "The table is not loaded by key, so it remembers no deleted keys."
+            if older_than is not None:
+                raise InvalidOption(option="older_than", value=older_than, expected=expected)
+            names = ", ".join(sorted({name for key in keys for name in key}))
+            raise InvalidOption(option="keys", value=names, expected=expected)
+        rules = KeyRules.from_property(recorded).spelled_as(schema)
+        if older_than is not None:
+            return ForgetRule(before_ms=current_ms() - _to_age_ms(older_than, rules, has_keys=bool(keys)))
+        if not keys:
+            raise InvalidOption(option="keys", value=[], expected="Must be at least one key, or use older_than.")
+        return ForgetRule(frozenset(text for key in keys for text in _texts_of_key(schema, rules, key)))
+
+    def find(self, rows: pa.Table) -> pa.ChunkedArray:
+        """Return which rows of a list are forgotten."""
+        if self.before_ms is not None:
+            return pc.less(rows[DELETED_MS], self.before_ms)
+        return pc.is_in(rows[KEY_TEXT], value_set=pa.array(sorted(self.texts), pa.string()))
+
+    def without_newer(self, gone: set[str], lists: KeyLists) -> int:
+        """Return how many keys are forgotten: not those that were deleted again later."""
+        if self.before_ms is None or not gone:
+            return len(gone)
+        wanted = pa.array(sorted(gone), pa.string())
+        for _, _, rows in lists.read_dated_files():
+            newer = rows.filter(pc.invert(self.find(rows)))[KEY_TEXT]
+            gone.difference_update(newer.filter(pc.is_in(newer, value_set=wanted)).to_pylist())
+        return len(gone)
+
+
+_AGE = re.compile(r"(\d+)\s*([hdw])", re.ASCII)
+_UNITS = {"h": "hours", "d": "days", "w": "weeks"}
+
+
+def _to_age_ms(text: str, rules: KeyRules, *, has_keys: bool) -> int:
+    option = "older_than"
+    if has_keys:
+        raise InvalidOption(option=option, value=text, expected="Name the keys, or say how old they are: not both.")
+    if rules.history:
+        expected = (
+            "The table keeps every version of its rows, and a deletion says how long the version before it was valid. "
+            "Delete all versions of a key, then forget it by its value."
         )
-    if not keys:
-        raise InvalidOption(option="keys", value=[], expected="Must be at least one key.")
-    rules = KeyRules.from_property(recorded).spelled_as(schema)
-    return frozenset(text for key in keys for text in _texts_of_key(schema, rules, key))
+        raise InvalidOption(option=option, value=text, expected=expected)
+    match = _AGE.fullmatch(text.strip())
+    age_ms = parse_duration_ms(text if match is None else f"{match[1]} {_UNITS[match[2]]}")
+    if age_ms is None:
+        raise InvalidOption(option=option, value=text, expected="Must be a time such as 90d, 12h, 2w or '90 days'.")
+    return age_ms
 
 
 def _texts_of_key(schema: StructType, rules: KeyRules, key: Mapping[str, object]) -> list[str]:
@@ -107,7 +166,7 @@ class ForgottenKeys:
         return {"numForgottenKeys": self.keys, "numDeletedFiles": len(self.old)}
 
 
-def write_without(lists: KeyLists, texts: frozenset[str], number: int, staged: StagedFiles | None) -> ForgottenKeys:
+def write_without(lists: KeyLists, rule: ForgetRule, number: int, staged: StagedFiles | None) -> ForgottenKeys:
     """Write a list without some keys. It becomes that of the table by a commit; then call `delete_old`.
 
     Args:
@@ -119,12 +178,12 @@ def write_without(lists: KeyLists, texts: frozenset[str], number: int, staged: S
     """
     # Listed before the commit: whoever has written one of these files must be planned again after it.
     store, listed = lists.store, [entry.path for entry in lists.store.list(lists.folder)]
-    wanted, gone, kept = pa.array(sorted(texts), pa.string()), set[str](), list[tuple[str, int]]()
+    gone, kept = set[str](), list[tuple[str, int]]()
     folder = f"{lists.folder}/{uuid.uuid4().hex}"
     if staged is not None:
         staged.add_undo(partial(discard_folder, store, folder))
-    for path, size, rows in lists.read_files():
-        is_wanted = pc.is_in(rows[KEY_TEXT], value_set=wanted)
+    for path, size, rows in lists.read_dated_files():
+        is_wanted = rule.find(rows)
         found = rows.filter(is_wanted)
         gone.update(found[KEY_TEXT].to_pylist())
         if not len(found):
@@ -136,7 +195,8 @@ def write_without(lists: KeyLists, texts: frozenset[str], number: int, staged: S
     # A file of an older list may hold a key that the newest one does not have any more.
     if not gone and not any(path.endswith(".parquet") for path in old):
         return ForgottenKeys(0, (), None)
-    return ForgottenKeys(len(gone), old, None if staged is None else lists.put(kept, number, staged))
+    keys = rule.without_newer(gone, lists)
+    return ForgottenKeys(keys, old, None if staged is None else lists.put(kept, number, staged))
 
 
 def delete_old(store: LogStore, forgotten: ForgottenKeys) -> None:

@@ -211,13 +211,13 @@ def with_order(rows: DataFrame, schema: StructType, rules: KeyRules) -> DataFram
         number.alias(NUMBER),
         words.alias(TEXT),
         is_delete.alias(IS_DELETE),
-        _content(schema).alias(CONTENT),
+        _content(schema, rules).alias(CONTENT),
     )
 
 
-def _content(schema: StructType) -> Column:
+def _content(schema: StructType, rules: KeyRules) -> Column:
     """Return the values of a row as one text."""
-    names = sorted(field.name for field in content_fields(schema))
+    names = sorted(field.name for field in content_fields(schema, rules))
     # Without nulls, so that a row stays the same if the table gets another column.
     options = {**EXACT_JSON, "ignoreNullFields": "true"}
     return F.to_json(F.struct(*(F.col(quote_name(name)) for name in names)), options)

@@ -18,13 +18,12 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from widen.errors import InvalidOption
-from widen.evolution.key_rules import content_fields
 from widen.files.data_reader import FileScan, LocalScan, NotLocal, record_texts
 from widen.frames.parquet_writer import find_obstacle
 from widen.frames.scan import location_key
 from widen.log.file_list import filter_files, to_adds
 from widen.log.snapshot import Snapshot, select_files
-from widen.model.types import StructType
+from widen.model.types import Field, StructType
 from widen.proof.column_digests import hash_values
 from widen.protocol.actions import Add
 from widen.protocol.column_mapping import ID
@@ -173,12 +172,12 @@ def _encode(rows: pa.Table) -> Iterator[bytes]:
         yield batch.serialize().to_pybytes()
 
 
-def content_texts(places: Places, scan: FileScan, schema: StructType) -> pa.Array | None:
+def content_texts(places: Places, scan: FileScan, columns: Sequence[Field]) -> pa.Array | None:
     """Return records as texts whose order decides, as `widen.changes.key_expressions.with_order` does.
 
     Args:
         scan: Of the columns by which records differ.
-        schema: The columns of the table.
+        columns: These columns.
 
     Returns:
         None if there are many.
@@ -188,7 +187,7 @@ def content_texts(places: Places, scan: FileScan, schema: StructType) -> pa.Arra
     """
     if len(places.position) > _MOST_TIES:
         return None
-    fields = StructType(tuple(sorted(content_fields(schema), key=lambda field: field.name)))
+    fields = StructType(tuple(sorted(columns, key=lambda field: field.name)))
     try:
         texts = record_texts(fields, places.read(scan).select(fields.names))
     except InvalidOption:  # a type that Arrow does not have

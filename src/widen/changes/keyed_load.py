@@ -232,7 +232,7 @@ def _plan(table: KeyedTable, rules: KeyRules) -> _Plan | None:
         _ = scan.arrow_schema
     except InvalidOption:  # a type that Arrow does not have
         return None
-    content, whole = table.scan(StructType(content_fields(schema))), table.scan(schema)
+    content, whole = table.scan(StructType(content_fields(schema, rules))), table.scan(schema)
     return _Plan(scan, tuple(keys), order, until, deletes, content, whole, rules, unchanged)
 
 
@@ -742,7 +742,8 @@ class _Decision:
         return None if left is None or right is None else pc.less_equal(left, right)
 
     def _texts(self, places: Places) -> pa.Array | None:
-        return content_texts(places, self._plan.content, self._table.schema)
+        columns = content_fields(self._table.schema, self._plan.rules)
+        return content_texts(places, self._plan.content, columns)
 
     def _record_places(self, rows: pa.Array) -> Places:
         return Places(self._batch.adds, self._batch.file.take(rows), self._batch.position.take(rows))
@@ -772,7 +773,7 @@ class _Decision:
     def _change_nothing(
         self, row: pa.Array, code: pa.Array, chosen: pa.Array, found: pa.Table, files: Sequence[Add]
     ) -> bool:
-        """Return whether partial records, put on the rows of their keys, surely leave them as they are."""
+        """Return whether partial records, put on the rows of their keys, surely leave their content as it is."""
         keys = pc.unique(code.filter(chosen))
         if not len(keys):
             return True
@@ -781,7 +782,9 @@ class _Decision:
         assert places is not None
         rows, records = places.read(scan), self._record_places(row.filter(chosen)).read(scan)
         number = pc.index_in(code.filter(chosen), value_set=keys)
-        return are_same(rows, self._put_on_rows(rows, records, number))
+        merged = self._put_on_rows(rows, records, number)
+        content = [field.name for field in content_fields(self._table.schema, self._plan.rules)]
+        return are_same(rows.select(content), merged.select(content))
 
     def _searched(self) -> Predicate:
         searched: Predicate = UnknownPredicate()

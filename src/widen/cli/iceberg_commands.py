@@ -34,7 +34,7 @@ from widen.cli.show_commands import (
 from widen.model.lazy_module import import_lazily
 
 if TYPE_CHECKING:
-    from widen.model.types import Field, StructType
+    from widen.model.types import StructType
     from widen.table import IcebergTable
     from widen.table.results import TableChange
 
@@ -54,6 +54,7 @@ def show_iceberg(table: str, catalog: str, version: int | None = None, json: boo
     """Show the columns, the files and the properties of an Iceberg table."""
     from widen.iceberg.snapshots import SnapshotReference, find_read_point
     from widen.report import terminal
+    from widen.schema.source_metadata import shared_source_keys
     from widen.table import IcebergTable
 
     opened = IcebergTable(table, catalog)
@@ -63,7 +64,8 @@ def show_iceberg(table: str, catalog: str, version: int | None = None, json: boo
     size_bytes, rows = sum(files["size_bytes"].to_pylist()), sum(files["rows"].to_pylist())
     if json:
         columns = [
-            {"name": f.name, "type": f.type.sql, "nullable": f.nullable, **_doc(f.metadata), **_sources(f)}
+            {"name": f.name, "type": f.type.sql, "nullable": f.nullable, **_doc(f.metadata)}
+            | ({"sources": list(keys)} if (keys := shared_source_keys(f)) else {})
             for f in schema
         ]
         facts = {"files": files.num_rows, "sizeBytes": size_bytes, "rows": rows, "properties": opened.properties}
@@ -83,17 +85,12 @@ def _doc(metadata: Any) -> dict[str, str]:
     return {"comment": metadata["comment"]} if "comment" in metadata else {}
 
 
-def _sources(column: Field) -> dict[str, list[str]]:
-    from widen.schema.source_metadata import ALIASES, source_keys
-
-    return {"sources": [*source_keys(column)]} if ALIASES in column.metadata else {}
-
-
 def _columns_table(schema: StructType) -> Any:
     from widen.report import terminal
+    from widen.schema.source_metadata import shared_source_keys
 
     printable = text_format.printable
-    sources = [", ".join(_sources(field).get("sources", ())) for field in schema]
+    sources = [", ".join(shared_source_keys(field)) for field in schema]
     table = terminal.table_of("column", "type", "null", *([terminal.FIELDS] if any(sources) else []), "comment")
     for field, source in zip(schema, sources, strict=True):
         comment = printable(_doc(field.metadata).get("comment", ""))
@@ -441,11 +438,18 @@ def vacuum_iceberg(
     show_parts([Text(line), *(Text(f"  {text_format.printable(path)}") for path in done.files if dry_run)])
 
 
-def forget_iceberg(table: str, catalog: str, key: list[str], dry_run: bool = False, json: bool = False) -> None:
+def forget_iceberg(
+    table: str,
+    catalog: str,
+    key: list[str] | None = None,
+    older_than: str | None = None,
+    dry_run: bool = False,
+    json: bool = False,
+) -> None:
     """Forget keys that a load by key has deleted from an Iceberg table."""
     from widen.table import IcebergTable
 
-    show_forgotten(IcebergTable(table, catalog), key, is_dry=dry_run, json=json)
+    show_forgotten(IcebergTable(table, catalog), key, older_than, is_dry=dry_run, json=json)
 
 
 def branch_command(

@@ -115,13 +115,17 @@ def vacuum(
 def forget(
     table: shared_options.Table,
     key: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option(
             "--key",
             metavar="FIELD=VALUE",
             help="A deleted key, e.g. id=7, or a JSON object if it has several fields; can be repeated.",
         ),
-    ],
+    ] = None,
+    older_than: Annotated[
+        str | None,
+        typer.Option("--older-than", metavar="AGE", help="All keys that were deleted so long ago, e.g. 90d."),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the keys.")] = False,
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
@@ -129,16 +133,18 @@ def forget(
     """Forget keys that were deleted. A late record of such a key inserts it again."""
     from widen.table import Table
 
-    show_forgotten(Table(table, shared_options.storage(storage_option)), key, is_dry=dry_run, json=json)
+    show_forgotten(Table(table, shared_options.storage(storage_option)), key, older_than, is_dry=dry_run, json=json)
 
 
-def show_forgotten(opened: Table | IcebergTable, keys: Sequence[str], *, is_dry: bool, json: bool) -> None:
+def show_forgotten(
+    opened: Table | IcebergTable, keys: Sequence[str] | None, older_than: str | None, *, is_dry: bool, json: bool
+) -> None:
     """Forget keys of a table of either format, and show how many."""
     from widen.changes.forgotten_keys import to_keys
     from widen.report.text_format import count_noun
 
     with progress("reading the deleted keys"):
-        done = opened.forget(to_keys(keys), dry_run=is_dry)
+        done = opened.forget(to_keys(keys or ()), older_than=older_than, dry_run=is_dry)
     forgotten, files = done.metrics["numForgottenKeys"], done.metrics["numDeletedFiles"]
     if json:
         show_json({"version": done.version, "dryRun": is_dry, "keys": forgotten, "files": files})

@@ -18,7 +18,7 @@ import msgspec
 from widen.errors import InvalidOption, OptionConflict, OptionMissing
 from widen.evolution.policy import Policy, parse_source, with_history
 from widen.json.envelope import OTHER_POSITION, POSITION, POSITIONS, PREFIX, UNCHANGED
-from widen.json.field_rules import LOADED_AT, SOURCE_FILE, VERSION_FIELDS
+from widen.json.field_rules import LOADED_AT, SIGN, SOURCE_FILE, VERSION_FIELDS
 from widen.model.column_path import Path, fold_path, format_path
 from widen.model.types import (
     BINARY,
@@ -461,7 +461,15 @@ def ensure_rules_apply(schema: StructType, rules: KeyRules) -> None:
         raise InvalidOption(option="sequence_by", value=format_path(rules.sequence_by), expected=expected)
 
 
-def content_fields(schema: StructType) -> tuple[Field, ...]:
-    """Return the columns that are not about where and when a row was loaded, and when it was valid."""
-    others = (SOURCE_FILE, LOADED_AT, *VERSION_FIELDS)
-    return tuple(field for field in schema if not source_key(field).startswith(others))
+def content_fields(schema: StructType, rules: KeyRules) -> tuple[Field, ...]:
+    """Return the columns that are not about where and when a row was loaded, and when it was valid.
+
+    A field of the source that has such a name is content.
+    """
+    others = {*(VERSION_FIELDS if rules.history else ()), SOURCE_FILE + SIGN, LOADED_AT + SIGN}
+    return tuple(field for field in schema if _origin_key(field) not in others)
+
+
+def _origin_key(field: Field) -> str:
+    key = source_key(field)
+    return key.rstrip(SIGN) + SIGN if key.endswith(SIGN) else key

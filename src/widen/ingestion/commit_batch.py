@@ -46,6 +46,7 @@ from widen.evolution.policy import Policy
 from widen.ingestion.new_files import to_load_record, to_loaded_file
 from widen.ingestion.options import NO_LIMITS, BatchLimits
 from widen.ingestion.result import EventDetail, FailureEvent, IngestResult, IntervalEvent, LoadEvent
+from widen.json.document import corrupt_words
 from widen.json.field_rules import LOADED_AT, SOURCE_FILE
 from widen.json.observation import Observation, position_text
 from widen.model.column_path import ELEMENT, KEY, VALUE, format_path
@@ -460,7 +461,8 @@ def ensure_has_records(batch: Batch, written: WrittenBatch) -> None:
 
 def _no_record_line(seen: Observation) -> str:
     first = "" if seen.first_corrupt is None else f"; the first is {seen.corrupt_reason}"
-    return f"none of its lines is a record{first}"
+    noun, _ = corrupt_words(2, seen.corrupt_reason)
+    return f"none of its {noun} {'is a record' if noun == 'lines' else 'could be read'}{first}"
 
 
 _NO_RECORDS = "it has no records"

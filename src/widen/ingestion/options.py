@@ -34,6 +34,7 @@ from widen.evolution.policy import (
     parse_source,
     parse_unit,
 )
+from widen.json.document import corrupt_words
 from widen.json.envelope import ENVELOPES, POSITION, UNCHANGED, Envelope, Operation
 from widen.json.observation import Observation, RecordPosition, position_text
 from widen.model.column_path import Path, fold_path, format_path
@@ -578,13 +579,13 @@ class BatchLimits:
             raise LimitExceeded(reasons="; ".join(reasons))
 
     def _counts(self, seen: Observation) -> Iterator[str]:
-        total = seen.records + seen.corrupt + seen.quarantined
-        for limit, count, words, first, why in (
-            (self.max_corrupt, seen.corrupt, "lines are not records", seen.first_corrupt, seen.corrupt_reason),
+        total, why = seen.records + seen.corrupt + seen.quarantined, seen.corrupt_reason
+        for limit, count, words, first, reason in (
+            (self.max_corrupt, seen.corrupt, " ".join(corrupt_words(2, why)), seen.first_corrupt, why),
             (self.max_quarantined, seen.quarantined, "records do not fit fixed columns", None, ""),
         ):
             if limit is not None and limit.is_exceeded(count, total):
-                reason = f" ({why})" if why else ""
+                reason = f" ({reason})" if reason else ""
                 yield f"{count} of {total} {words}{_first_text(first)}{reason}, the limit is {limit.text}"
 
     def _changes(self, plan: Plan) -> Iterator[str]:

@@ -78,6 +78,23 @@ def not_a_record(kind: str, why: str) -> str:
     return f"not {'an' if kind[0] in 'AO' else 'a'} {kind} record: {why}"
 
 
+def corrupt_words(count: int, *reasons: str) -> tuple[str, str]:
+    """Return what texts are called that could not be read, and what is wrong with them: JSON and CSV have lines.
+
+    Args:
+        reasons: What `not_a_record` returned; empty if that is not known.
+
+    Example:
+        >>> corrupt_words(1, "not a JSON record: expecting value"), corrupt_words(2, "not an Avro record: a text")
+        (('line', 'is not a record'), ('records', 'could not be read'))
+    """
+    if all(not each or each.startswith(_OF_LINES) for each in reasons):
+        return ("line", "is not a record") if count == 1 else ("lines", "are not records")
+    return "record" if count == 1 else "records", "could not be read"
+
+
+_OF_LINES = (not_a_record("JSON", ""), not_a_record("CSV", ""))
+
 JsonDocument: TypeAlias = Any
 """A dict, list, str, JsonNumber, JsonText, bool or None; the items of dicts and lists are documents too.
 

@@ -17,6 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from widen.errors import InvalidOption
 from widen.evolution.schema_changes import GRADES, ColumnChange
+from widen.json.document import corrupt_words
 from widen.report import text_format
 from widen.report.report_summary import CommandHint, Decision, summarize_report
 from widen.report.table_report import IntervalRecord, Report, ReportColumn, SourceField
@@ -289,11 +290,11 @@ def _change_blocks(group: Sequence[IntervalRecord], most: int) -> Iterator[Block
 def _label(group: Sequence[IntervalRecord]) -> str:
     first, last = group[0].moment, group[-1].moment
     versions = f"version {first.version}" if first == last else f"versions {first.version} to {last.version}"
-    lost = [
-        text_format.count_noun(count, noun)
-        for noun in ("corrupt line", "quarantined record")
-        if (count := sum(getattr(each, noun.split()[0]) or 0 for each in group if each.is_load))
-    ]
+    loads = [each for each in group if each.is_load]
+    corrupt, quarantined = (sum(getattr(each, name) or 0 for each in loads) for name in ("corrupt", "quarantined"))
+    noun, _ = corrupt_words(corrupt, *(each.corrupt_reason for each in loads))
+    lost = [f"{corrupt:,} corrupt {noun}"] if corrupt else []
+    lost += [text_format.count_noun(quarantined, "quarantined record")] if quarantined else []
     counts = (text_format.count_noun(_records(group), "record"), text_format.count_noun(len(_changes(group)), "change"))
     return f"{versions}, {text_format.moment_text(first.time_ms)} UTC: {', '.join((*counts, *lost))}"
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from widen.evolution.plan import REPLAY_PREFIX
 from widen.evolution.schema_changes import GRADES, ColumnChange
+from widen.json.document import corrupt_words
 from widen.log.commit_files import time_text
 from widen.model.acknowledgement import Acknowledgement
 from widen.model.column_path import ELEMENT, KEY, VALUE, Path, format_path
@@ -202,14 +203,15 @@ def _load_check(recent: Sequence[IntervalRecord]) -> Check:
 def _lines_check(recent: Sequence[IntervalRecord]) -> Check:
     corrupt, records = (sum(getattr(each, name) or 0 for each in recent) for name in ("corrupt", "records"))
     if not corrupt:
-        return Check("Readable lines", Status.OK, f"every line of the last {_loads(recent)} was a record")
-    lines = records + corrupt
-    share = share_text(corrupt / lines)
-    rest = "is not a record" if corrupt == 1 else "are not records"
+        return Check("Readable records", Status.OK, f"every record of the last {_loads(recent)} could be read")
+    every = records + corrupt
+    share = share_text(corrupt / every)
+    reasons = [each.corrupt_reason for each in recent]
+    (noun, _), (_, rest) = corrupt_words(every, *reasons), corrupt_words(corrupt, *reasons)
     reason = next((each.corrupt_reason for each in reversed(recent) if each.corrupt_reason), "")
     why = f"; the last load with one says: {reason}" if reason else ""
-    text = f"{corrupt:,} of {lines:,} lines ({share}) of the last {_loads(recent)} {rest}{why}"
-    return Check("Readable lines", _corrupt_status(recent), text)
+    text = f"{corrupt:,} of {every:,} {noun} ({share}) of the last {_loads(recent)} {rest}{why}"
+    return Check("Readable records", _corrupt_status(recent), text)
 
 
 def _rounding_checks(recent: Sequence[IntervalRecord]) -> tuple[Check, ...]:
@@ -326,11 +328,8 @@ def _last_change_ms(report: Report, family: SourceField) -> int:
     )
 
 
-_STORED_WHOLE = {
-    CORRUPT: ("line that is not a record", "lines that are not records"),
-    RESCUED: ("value that no column can hold", "values that no column can hold"),
-}
-"""What the columns for whole texts have, one of them and several."""
+_STORED_WHOLE = frozenset({CORRUPT, RESCUED})
+"""The columns for whole texts."""
 
 
 def _quarantine_decisions(report: Report, loads: Sequence[IntervalRecord]) -> Iterator[Decision]:
@@ -352,7 +351,9 @@ def _stored_whole_decision(
 ) -> Decision:
     name = column.path[0]
     count = column.values or column.written or 0
-    contents = f"{count:,} {_STORED_WHOLE[name][count != 1]}"
+    contents = f"{count_noun(count, 'value')} that no column can hold"
+    if name == CORRUPT:
+        contents = f"{count:,} {' that '.join(corrupt_words(count, *(each.corrupt_reason for each in loads)))}"
     columns = f"{name},{CORRUPT_AT}" if name == CORRUPT and CORRUPT_AT in names else name
     hint = CommandHint("To see them", f"widen read {table} --where '{name} IS NOT NULL' --select {columns}")
     status = _corrupt_status(loads) if loads and name == CORRUPT else Status.WATCH

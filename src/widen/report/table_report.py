@@ -361,7 +361,7 @@ class IntervalRecord:
 
     @property
     def corrupt_reason(self) -> str:
-        """Why the first line that it kept whole is not a record; empty if the log does not record it."""
+        """Why the first text that it kept whole is not a record; empty if the log does not record it."""
         return str(self.parameters.get(CORRUPT_REASON, ""))
 
     @property
@@ -391,6 +391,7 @@ class IntervalRecord:
             "operation": self.operation,
             "records": self.records,
             "corrupt": self.corrupt,
+            **({"corruptReason": self.corrupt_reason} if self.corrupt_reason else {}),
             "quarantined": self.quarantined,
             "rounded": self.rounded,
             "events": self.events,

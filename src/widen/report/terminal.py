@@ -57,7 +57,7 @@ from widen.report.text_format import (
     values_text,
 )
 from widen.schema.operations import CreateTable
-from widen.schema.source_metadata import ALIASES, COMMENT, EVOLVED_FROM, source_keys
+from widen.schema.source_metadata import COMMENT, EVOLVED_FROM, shared_source_keys
 
 if TYPE_CHECKING:
     from widen.batches.text_batch import ContractReport
@@ -560,7 +560,7 @@ def _lines(schema: StructType) -> Iterator[SummaryLine]:
         evolved, comment = (str(field.metadata.get(key) or "") for key in (EVOLVED_FROM, COMMENT))
         relative_path = path[len(parents[-1]) :] if parents else path
         types = (field.type.sql, brief_type(field.type))
-        sources = source_keys(field) if ALIASES in field.metadata else ()
+        sources = shared_source_keys(field)
         yield SummaryLine(path, relative_path, len(parents), *types, field.nullable, evolved, comment, steps, sources)
         parents.append(path)
 

@@ -33,6 +33,7 @@ from widen.evolution.schema_changes import (
     ColumnChange,
     summarize_operation,
 )
+from widen.json.document import corrupt_words
 from widen.log.commit_files import time_text
 from widen.model.column_path import Path, format_path
 from widen.model.display import shorten
@@ -222,15 +223,16 @@ def written_text(
 
     Args:
         records: None if it is not known.
-        reason: Why the first of the corrupt lines is not a record; empty if that is not known.
-        not_objects: How many of the corrupt lines are JSON.
+        reason: Why the first of the corrupt texts is not a record; empty if that is not known.
+        not_objects: How many of the corrupt texts are JSON.
     """
     what = count_noun(files, "file")
     if records is not None:
         what = f"{count_noun(records, 'record')} in {what}"
     text = f"wrote {what}, {size_text(size_bytes)}"
     first = ", the first" if reason and corrupt > 1 else ""
-    kept = f"{text}; {count_noun(corrupt, 'line')} kept whole{first}: {printable(reason) or 'not a record'}"
+    noun, _ = corrupt_words(corrupt, reason)
+    kept = f"{text}; {corrupt:,} {noun} kept whole{first}: {printable(reason) or 'not a record'}"
     return (kept + (f" ({not_objects:,} JSON, but not an object)" if not_objects else "")) if corrupt else text
 
 

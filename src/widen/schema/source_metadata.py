@@ -239,6 +239,11 @@ def source_keys(field: Field) -> tuple[str, ...]:
     return (source_key(field), *map(str, field.metadata.get(ALIASES) or ()))
 
 
+def shared_source_keys(field: Field) -> tuple[str, ...]:
+    """Return the keys of records whose values a column holds if there are several; none otherwise."""
+    return source_keys(field) if ALIASES in field.metadata else ()
+
+
 def with_source_keys(struct: StructType, column: Field, above: Path, names: tuple[str, ...]) -> StructType:
     """Return a struct in which all columns of the field of a column hold the values of other keys of records.
 

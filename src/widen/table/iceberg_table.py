@@ -419,15 +419,20 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
         return TableChange(self, "restore", snapshot.snapshot_id, {})
 
     @check_arguments
-    def forget(self, keys: Sequence[Mapping[str, object]], *, dry_run: bool = False) -> TableChange[Self]:
+    def forget(
+        self, keys: Sequence[Mapping[str, object]] = (), *, older_than: str | None = None, dry_run: bool = False
+    ) -> TableChange[Self]:
         """Remove deleted keys from what the table remembers of them; see `Table.forget`.
 
         Args:
             keys: The keys, each with the values of its fields, e.g. ``[{"id": 7}]``.
+            older_than: Instead of keys, how long ago the table must have deleted them at least, e.g. ``90d``, ``12h``,
+                ``2w`` or ``90 days``.
             dry_run: Whether only to count them.
 
         Raises:
-            InvalidOption: the table is not loaded by key, a field is missing, or a value has another type.
+            InvalidOption: the table is not loaded by key, a field is missing, or a value has another type; the age
+                is not one, or the table keeps every version of its rows and so needs its deletions.
             UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
             ContentionError: too many conflicts, or the outcome of the commit is unknown.
             CorruptLog: the list of deleted keys is missing or damaged.
@@ -444,13 +449,13 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
         def attempt(_: Conflicted | None) -> tuple[forgotten_keys.ForgottenKeys, int | None] | Conflicted:
             table = self.refresh()._table
             ensure_table_writable(self._name, table)
-            texts = forgotten_keys.key_texts(self._full_schema, table.properties.get(PROPERTY), keys)
+            rule = forgotten_keys.ForgetRule.of(self._full_schema, table.properties.get(PROPERTY), keys, older_than)
             lists = KeyLists(self._files, iceberg_head(table.properties, self.name), ICEBERG_FOLDER)
             if dry_run:
-                return forgotten_keys.write_without(lists, texts, 0, None), None
+                return forgotten_keys.write_without(lists, rule, 0, None), None
             with StagedFiles() as staged:
                 number = int(getattr(table.metadata, "last_sequence_number", 0)) + 1
-                done = forgotten_keys.write_without(lists, texts, number, staged)
+                done = forgotten_keys.write_without(lists, rule, number, staged)
                 if done.head is None:
                     return done, None
                 transaction = open_transaction(self._name, table, ())

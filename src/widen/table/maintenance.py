@@ -732,7 +732,9 @@ class VacuumMixin(TableVersion):
         return Vacuumed(self, self.version, files, plan.size_bytes, to_datetime(plan.cutoff_ms), is_dry_run=dry_run)
 
     @check_arguments
-    def forget(self, keys: Sequence[Mapping[str, object]], *, dry_run: bool = False) -> TableChange[Self]:
+    def forget(
+        self, keys: Sequence[Mapping[str, object]] = (), *, older_than: str | None = None, dry_run: bool = False
+    ) -> TableChange[Self]:
         """Remove deleted keys from what the table remembers of them, and return the `TableChange`.
 
         A load by key remembers the keys that it has deleted, so that a late older record does not bring their rows
@@ -740,10 +742,13 @@ class VacuumMixin(TableVersion):
 
         Args:
             keys: The keys, each with the values of its fields, e.g. ``[{"id": 7}]``.
+            older_than: Instead of keys, how long ago the table must have deleted them at least, e.g. ``90d``, ``12h``,
+                ``2w`` or ``90 days``.
             dry_run: Whether only to count them.
 
         Raises:
-            InvalidOption: the table is not loaded by key, a field is missing, or a value has another type.
+            InvalidOption: the table is not loaded by key, a field is missing, or a value has another type; the age
+                is not one, or the table keeps every version of its rows and so needs its deletions.
             ContentionError: too many conflicts, or the outcome of the commit is unknown.
             CorruptLog: the list of deleted keys is missing or damaged.
             StorageError: the storage returned an error.
@@ -753,12 +758,12 @@ class VacuumMixin(TableVersion):
 
         def attempt(_: Conflicted | None) -> tuple[forgotten_keys.ForgottenKeys, Committed | None] | Conflicted:
             snapshot = self.refresh()._snapshot
-            texts = forgotten_keys.key_texts(snapshot.schema, snapshot.properties.get(PROPERTY), keys)
+            rule = forgotten_keys.ForgetRule.of(snapshot.schema, snapshot.properties.get(PROPERTY), keys, older_than)
             lists = deleted_keys.KeyLists.of(self._store, snapshot)
             if dry_run:
-                return forgotten_keys.write_without(lists, texts, 0, None), None
+                return forgotten_keys.write_without(lists, rule, 0, None), None
             with StagedFiles() as staged:
-                done = forgotten_keys.write_without(lists, texts, snapshot.version + 1, staged)
+                done = forgotten_keys.write_without(lists, rule, snapshot.version + 1, staged)
                 if done.head is None:
                     return done, None
                 actions = [Txn(deleted_keys.APP_ID, done.head, current_ms())]

@@ -50,10 +50,12 @@ from widen.verification.keyed_proof_frames import (
     AFTER,
     BEFORE,
     BROKEN,
+    CONTENT,
     DELETED,
     IS_DELETE,
     KEY,
     KIND,
+    ORIGINS,
     OTHERS_CHANGED,
     QUARANTINED,
     RECORD,
@@ -96,6 +98,8 @@ _RECORDS = pa.schema(
         IS_DELETE: pa.int8(),
         FORM: pa.binary(),
         _DEPENDS: pa.bool_(),
+        CONTENT: pa.binary(),
+        ORIGINS: pa.int64(),
     }
 )
 _ROWS = pa.schema(
@@ -106,6 +110,7 @@ _ROWS = pa.schema(
         VALUES: pa.int64(),
         FORM: pa.binary(),
         UNTIL: pa.string(),
+        CONTENT: pa.binary(),
     }
 )
 
@@ -240,16 +245,18 @@ def _record_batches(
     rest = iter(records)
     while some := list(islice(rest, _BATCH_ROWS)):
         forms = [record.form for record in some]
+        digests = list(map(digest, forms))
         columns = [
             list(map(reader.key, forms)),
             list(map(reader.sequence, forms)),
-            list(map(digest, forms)),
+            digests,
             [record.values for record in some],
             [record.converted for record in some],
             [record.place for record in some],
             list(map(flag_of, forms)),
             list(map(reader.kept_form, forms)),
             list(map(reader.depends_on_rows, forms)),
+            *zip(*map(reader.content, forms, digests), strict=True),
         ]
         arrays = [pa.array(values, each.type) for values, each in zip(columns, _RECORDS, strict=True)]
         yield pa.RecordBatch.from_arrays(arrays, schema=_RECORDS)
@@ -391,13 +398,15 @@ class _TableReader:
         orders = list(map(self.reader.sequence, forms))
         timed = list(map(self.reader.without_times, forms))
         forms = [form for form, _ in timed]
+        digests = list(map(digest, forms))
         columns = [
             codes,
             orders,
-            list(map(digest, forms)),
+            digests,
             list(map(count_form, forms)),
             list(map(self.reader.kept_form, forms)),
             [until for _, until in timed],
+            [content for content, _ in map(self.reader.content, forms, digests)],
         ]
         return pa.table(
             [pa.array(values, each.type) for values, each in zip(columns, _ROWS, strict=True)], schema=_ROWS
@@ -486,15 +495,16 @@ class _Judge:
         is_kept = pa.repeat(pa.scalar(False), len(self.keys))
         totals, places = dict.fromkeys(TOTALS, 0), list[str]()
         if len(self.keys):
-            is_right, winners = self._find_right(quarantined)
+            is_right, *found = self._find_right(quarantined)
             is_right = pc.and_(is_right, chosen)
-            winners = winners.drop_null().cast(pa.int64())
-            winners = winners.filter(is_right.take(one_array(self.records[_CODE]).take(winners)))
+            winners, same = (
+                each.filter(is_right.take(one_array(self.records[_CODE]).take(each)))
+                for each in (numbers.drop_null().cast(pa.int64()) for numbers in found)
+            )
             is_kept = is_right
             records = self.records.filter(pc.fill_null(is_right.take(one_array(self.records[_CODE])), False))
-            values, converted = (
-                int(pc.sum(self.records[name].take(winners), min_count=0).as_py()) for name in (VALUES, CONVERTED)
-            )
+            values, converted = (self._sum(name, winners) + self._sum(name, same) for name in (VALUES, CONVERTED))
+            values -= self._sum(ORIGINS, same)
             totals |= {"records": len(records), "values": values, "converted": converted, "exact": values - converted}
         for key, rows in self._doubtful(pc.and_(chosen, pc.invert(is_kept)), quarantined):
             judged = judge_key(self.reader, key, rows)
@@ -502,14 +512,19 @@ class _Judge:
             totals = {name: total + judged[name] for name, total in totals.items()}
         return totals, sorted(places)[:MAX_SHOWN]
 
-    def _find_right(self, quarantined: Sequence[Mapping[str, Any]]) -> tuple[pa.Array, pa.Array]:
+    def _sum(self, name: str, records: pa.Array) -> int:
+        return int(pc.sum(self.records[name].take(records), min_count=0).as_py())
+
+    def _find_right(self, quarantined: Sequence[Mapping[str, Any]]) -> tuple[pa.Array, pa.Array, pa.Array]:
         """Return which keys surely have what they must have, and the numbers of the records that their rows are from.
+
+        Also of those that only differ from their row in where and when they were loaded.
 
         A key is left to `judge_key` if it has not, or if more than the order of its records decides.
         """
         if self.reader.rules.history:
             is_right, winners = self._find_right_versions()
-            return self._without_exceptions(is_right, quarantined), winners
+            return self._without_exceptions(is_right, quarantined), winners, pa.nulls(0)
         count, reader = len(self.keys), self.reader
         sides = (self.records, self.before, self.deleted)
         ranks = _rank(reader, [one_array(each[SEQUENCE]) for each in sides])
@@ -533,6 +548,12 @@ class _Judge:
         is_same = pc.or_(pc.and_(has_none, pc.equal(counts[0], 0)), pc.and_(is_single, _are_equal(*digests)))
         is_winner = pc.and_(has_one, _are_equal(digests[1], one_array(self.records[DIGEST]).take(winner)))
         has_new, is_alone = pc.greater(new, 0), pc.equal(new, 1)
+        contents = [
+            one_array(each[CONTENT]).take(at)
+            for each, at in ((self.records, winner), (self.before, _by_code(rows[0], count, _AT, "max")))
+        ]
+        is_left = pc.and_(pc.and_(is_single, _are_equal(*digests)), _are_equal(*contents))
+        is_left = pc.and_(is_left, pc.invert(is_winner))
         if reader.rules.keeps_missing:
             plain = pc.and_(is_alone, pc.equal(_count_by(events[_CODE], count), 1))
             stays = pa.repeat(pa.scalar(False), count)
@@ -542,8 +563,10 @@ class _Judge:
         goes = pc.and_(plain, pc.and_(deletes, has_none))
         comes = pc.and_(pc.and_(plain, is_alone), pc.and_(pc.invert(deletes), is_winner))
         comes = pc.and_(comes, pc.invert(stays))
-        is_right = pc.or_(stays, pc.or_(goes, comes))
-        return self._without_exceptions(is_right, quarantined), pc.if_else(comes, winner, None)
+        same = pc.and_(pc.and_(pc.and_(plain, is_alone), pc.invert(deletes)), is_left)
+        is_right = pc.or_(pc.or_(stays, same), pc.or_(goes, comes))
+        found = (pc.if_else(flags, winner, None) for flags in (comes, same))
+        return self._without_exceptions(is_right, quarantined), *found
 
     def _find_right_versions(self) -> tuple[pa.Array, pa.Array]:
         """Return the same of keys of which every version is kept, each until the next event of its key."""

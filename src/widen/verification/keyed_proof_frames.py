@@ -2,7 +2,8 @@
 
 It reads the source and two versions of the table, the one before the commit and the one that it made, and works out the
 row of each key from them; what the writer has decided is not looked at. Rows of other keys must be the same in both
-versions. Records of one key with equal sequences may all be the newest.
+versions. Records of one key with equal sequences may all be the newest. Without a sequence, a record that only differs
+from its row in where and when it was loaded may leave the row as it is.
 
 Source: docs/guide/keys.md; docs/evolution-rules.md#proof
 """
@@ -77,6 +78,9 @@ KEY, SEQUENCE, KIND, _JSON, IS_DELETE, _HASH, _COUNT = "key", "sequence", "kind"
 _FLAG = "flag"
 """Whether a record deletes: 0 or 1, or `UNDECIDED`."""
 
+CONTENT, ORIGINS = "content", "origins"
+"""The digest of a record or a row without the fields that say where and when it was loaded, and how many these are."""
+
 UNDECIDED = 2
 """Of a record: only Spark says whether it deletes."""
 
@@ -89,7 +93,7 @@ BROKEN = "broken"
 _DDL = (
     f"{KIND} int, {KEY} binary, {SEQUENCE} string, {DIGEST} binary, {VALUES} bigint, {CONVERTED} bigint, "
     f"{PLACE} string, {_JSON} string, {_HASH} decimal(38,0), {_COUNT} bigint, "
-    f"{UNTIL} string, {FORM} binary, {_FLAG} tinyint"
+    f"{UNTIL} string, {FORM} binary, {_FLAG} tinyint, {CONTENT} binary, {ORIGINS} bigint"
 )
 _SCHEMA = pa.schema(
     {
@@ -106,6 +110,8 @@ _SCHEMA = pa.schema(
         UNTIL: pa.string(),
         FORM: pa.binary(),
         _FLAG: pa.int8(),
+        CONTENT: pa.binary(),
+        ORIGINS: pa.int64(),
     }
 )
 TOTALS = ("records", "values", "exact", "converted", "lost", "extra")
@@ -308,6 +314,17 @@ class KeyReader:
         is_needed = self.rules.keeps_missing or self.rules.has_unchanged
         return msgspec.msgpack.encode(form) if is_needed else None
 
+    def content(self, form: Form, whole: bytes) -> tuple[bytes | None, int]:
+        """Return `CONTENT` and `ORIGINS` of a form; nothing with a sequence, which alone says what is newer.
+
+        Args:
+            whole: The digest of the form.
+        """
+        rest = form if self.family else without_origin(form)
+        if rest is form:
+            return None if self.family else whole, 0
+        return digest(rest), count_form(form) - count_form(rest)
+
     def put_on(self, old: Form, new: Form) -> Form:
         """Return the row that a record makes of the row before it; None is no row."""
         if self.rules.keeps_missing:
@@ -363,6 +380,19 @@ class KeyReader:
         if sequence is None:
             return (0,)
         return (1, sequence.encode() if self.family == "text" else Decimal(sequence))
+
+
+_ORIGIN = re.compile("_(?:source_file|loaded_at)=+")
+
+
+def without_origin(form: Form) -> Form:
+    """Return a record or a row without the fields that a load adds: the file and the time.
+
+    Source: docs/guide/keys.md; docs/evolution-rules.md#d21
+    """
+    if not isinstance(form, dict) or not any(map(_ORIGIN.fullmatch, form)):
+        return form
+    return {name: value for name, value in form.items() if not _ORIGIN.fullmatch(name)}
 
 
 _EPOCH = date(1970, 1, 1).toordinal()
@@ -461,7 +491,9 @@ def _record_rows(
                 text = encode_form(form).decode() if isinstance(form, dict) else None
                 counts = {VALUES: row[VALUES], CONVERTED: row[CONVERTED], PLACE: row[PLACE]}
                 ours = {KEY: key, SEQUENCE: reader.sequence(form), DIGEST: row[DIGEST], _JSON: text}
-                yield _row(RECORD, **ours, **counts, **{FORM: reader.kept_form(form), _FLAG: flag_of(form)})
+                content = dict(zip((CONTENT, ORIGINS), reader.content(form, row[DIGEST]), strict=True))
+                flags = {FORM: reader.kept_form(form), _FLAG: flag_of(form)}
+                yield _row(RECORD, **ours, **counts, **flags, **content)
 
     return _batches(rows())
 
@@ -554,8 +586,10 @@ def _version_rows(
         for key, form in zip(found, rows_of.forms(structs.filter(mask)) if found else (), strict=True):
             if is_chosen(key, limit):
                 order, (form, until) = reader.sequence(form), reader.without_times(form)
-                ours = {KEY: key, SEQUENCE: order, DIGEST: digest(form), VALUES: count_form(form), UNTIL: until}
-                rows.append(_row(kind, **ours, **{FORM: reader.kept_form(form)}))
+                whole = digest(form)
+                ours = {KEY: key, SEQUENCE: order, DIGEST: whole, VALUES: count_form(form), UNTIL: until}
+                content, _ = reader.content(form, whole)
+                rows.append(_row(kind, **ours, **{FORM: reader.kept_form(form), CONTENT: content}))
         yield from _batches(rows)
     yield from _batches([_row(_OTHERS, **{VALUES: kind, _HASH: total, _COUNT: count})])
 
@@ -621,10 +655,11 @@ def judge_key(reader: KeyReader, key: bytes | None, rows: Sequence[Mapping[str, 
     return {**totals, "place": at}
 
 
-def _count_kept(totals: dict[str, int], row: Mapping[str, Any]) -> None:
-    totals["values"] += row[VALUES]
-    totals["converted"] += row[CONVERTED] or 0
-    totals["exact"] += row[VALUES] - (row[CONVERTED] or 0)
+def _count_kept(totals: dict[str, int], row: Mapping[str, Any], others: int = 0) -> None:
+    values, converted = row[VALUES] - others, row[CONVERTED] or 0
+    totals["values"] += values
+    totals["converted"] += converted
+    totals["exact"] += values - converted
 
 
 def _has_newest(
@@ -662,9 +697,12 @@ def _has_newest(
         is_right = was == now
     else:
         winners = {row[DIGEST]: row for row in newest}
-        is_right = sum(now.values()) == 1 and next(iter(now)) in winners
+        is_left = was == now and bool(before) and not reader.family
+        same = [row for row in newest if is_left and row[CONTENT] == before[0][CONTENT]]
+        is_right = sum(now.values()) == 1 and (next(iter(now)) in winners or bool(same))
         if is_right:
-            _count_kept(totals, winners[next(iter(now))])
+            winner = winners.get(next(iter(now)))
+            _count_kept(totals, *((same[0], same[0][ORIGINS]) if winner is None else (winner,)))
         elif not any(each in winners for each in now):
             lost.append(newest[0])
     if not is_right:
@@ -767,7 +805,9 @@ def _has_merged(
         form = base
         for row in chain.from_iterable(order):
             form = None if row[IS_DELETE] else reader.put_on(form, msgspec.msgpack.decode(row[FORM]))
-        if now == ([] if form is None else [digest(form)]):
+        is_same = form is not None and now == was and len(was) == 1 and not reader.family
+        is_same = is_same and digest(without_origin(form)) == before[0][CONTENT]
+        if is_same or now == ([] if form is None else [digest(form)]):
             for row in records[:1] if now else ():
                 _count_kept(totals, row)
             return True

@@ -20,6 +20,12 @@ from widen.model.types import StructType
             Observation(corrupt=3, first_corrupt=("a.csv", 1), corrupt_reason="not a CSV record: 1 field"),
             "a.csv: none of its lines is a record; the first is not a CSV record: 1 field.",
         ),
+        (
+            Observation(
+                corrupt=3, first_corrupt=("a.csv", 1), corrupt_reason="not an Avro record: a text is not UTF-8"
+            ),
+            "a.csv: none of its records could be read; the first is not an Avro record: a text is not UTF-8.",
+        ),
         (Observation(), "a.csv: it has no records"),
         (Observation(records=1), "a.csv: no field of its records has a value yet"),
     ],

@@ -14,6 +14,7 @@ from support.command_line import run, run_json
 from widen.changes import forgotten_keys
 from widen.errors import InvalidOption
 from widen.evolution.key_rules import KEY_TEXT
+from widen.log import commit_files
 
 WORDS: Any = {"key": ["id"], "sequence_by": "n", "delete_when": "op = 'd'", "engine": "local"}
 FORMATS = pytest.mark.parametrize("form", ["delta", "iceberg"])
@@ -158,3 +159,72 @@ def test_a_table_without_keys_remembers_none(tmp_path: Path) -> None:
     widen.ingest(tmp_path / "a.json", str(tmp_path / "t"), engine="local")
     with pytest.raises(InvalidOption, match="not loaded by key"):
         widen.Table(tmp_path / "t").forget([{"id": 1}])
+
+
+DAY_MS = 24 * 60 * 60 * 1000
+
+
+def pass_days(monkeypatch: pytest.MonkeyPatch, days: int) -> None:
+    """Let the clock of lists and of forgetting run ahead."""
+    now = commit_files.current_ms()
+    for module in ("deleted_keys", "forgotten_keys"):
+        monkeypatch.setattr(f"widen.spark.dml.{module}.current_ms", lambda: now + days * DAY_MS)
+
+
+@FORMATS
+@pytest.mark.parametrize("merged", [False, True])
+def test_keys_are_forgotten_by_age(shop: Shop, monkeypatch: pytest.MonkeyPatch, merged: bool) -> None:
+    if merged:  # lists that become one keep the times of their keys
+        monkeypatch.setattr("widen.changes.deleted_keys.MAX_LISTS", 1)
+    pass_days(monkeypatch, 60)
+    shop.load({"id": 0, "n": 5, "op": "d"}, {"id": 2, "n": 7, "op": "u"})
+    shop.load({"id": 2, "n": 9, "op": "d"})
+    pass_days(monkeypatch, 100)
+    told = run_json("forget", *shop.words, "--older-than", "90d", "--dry-run")
+    assert (told["dryRun"], told["keys"]) == (True, 2)
+    assert set(shop.stored()) == {"n:0", "n:1", "n:2", "n:3"}
+    assert shop.open().forget(older_than="101 days", dry_run=True).metrics["numForgottenKeys"] == 0
+    done = run_json("forget", *shop.words, "--older-than", "90d")
+    assert (done["keys"], done["files"]) == (2, told["files"])
+    assert shop.stored() == ["n:0", "n:2"]
+    assert run_json("forget", *shop.words, "--older-than", "90d")["keys"] == 0
+    late = [{"id": number, "n": 2, "op": "u"} for number in range(4)]
+    assert str(shop.load(*late, verify=True).keys) == "2 inserted, 0 updated, 0 deleted, 2 late"
+    assert shop.ids() == [1, 3]
+    assert run("forget", *shop.words, "--older-than", "5w").stdout.startswith("forgot 2 deleted keys, deleted ")
+    assert shop.stored() == []
+
+
+@FORMATS
+def test_lists_without_times_are_as_old_as_their_files(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    for file in shop.folder.rglob("_widen/keys/**/*.parquet"):
+        pq.write_table(pq.read_table(file).select([KEY_TEXT, "__widen_number", "__widen_text"]), file)
+    pass_days(monkeypatch, 3)
+    shop.load({"id": 0, "n": 5, "op": "d"}, verify=True)
+    assert shop.open().forget(older_than="4d", dry_run=True).metrics["numForgottenKeys"] == 0
+    assert shop.open().forget(older_than="2d").metrics["numForgottenKeys"] == 3
+    assert shop.stored() == ["n:0"]
+
+
+@FORMATS
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--older-than", "90"], "Must be a time such as 90d"),
+        (["--older-than", "1 month"], "Must be a time such as 90d"),
+        (["--older-than", "-1d"], "Must be a time such as 90d"),
+        (["--older-than", "90d", "--key", "id=1"], "not both"),
+        ([], "at least one key, or use older_than"),
+    ],
+)
+def test_an_age_that_is_none_is_refused(shop: Shop, words: list[str], said: str) -> None:
+    assert said in " ".join(run("forget", *shop.words, *words).stderr.split())
+    assert shop.stored() == ["n:1", "n:2", "n:3"]
+
+
+def test_a_table_with_history_needs_its_deletions(tmp_path: Path) -> None:
+    shop = Shop(tmp_path, "delta")
+    for op in "ud":
+        shop.load({"id": 1, "n": ord(op), "op": op}, history=True)
+    with pytest.raises(InvalidOption, match="keeps every version"):
+        shop.open().forget(older_than="1d")

@@ -215,9 +215,9 @@ def _names(text: str) -> frozenset[str]:
 
 
 LOCAL = _names("""
-    cli contract csv_damage csv_header envelopes exact existing_table iceberg_faults ingest ingest_glue ingest_iceberg
-    interrupted_load keyed_proof keys keys_iceberg keys_races kinds_and_columns loads maps masks numbers pipelines
-    quarantine replay returning_columns row_versions sinks sources two_weeks
+    allow_nan cli contract csv_damage csv_header envelopes exact existing_table iceberg_faults ingest ingest_glue
+    ingest_iceberg interrupted_load keyed_proof keys keys_iceberg keys_races kinds_and_columns loads maps masks numbers
+    pipelines quarantine replay returning_columns row_versions sinks sources two_weeks
 """)
 """Files of tests whose subject is not Spark, so that what needs no Spark is done in this process."""
 

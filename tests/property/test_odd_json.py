@@ -30,17 +30,19 @@ FIRST = int(os.environ.get("WIDEN_ODD_FIRST", "0"))
 ROUNDS, FILES = (50, 100) if FULL in os.environ else (2, 60)
 
 
-def test_both_sides_find_the_same_texts() -> None:
+@pytest.mark.parametrize("allows_nan", [False, True])
+def test_both_sides_find_the_same_texts(allows_nan: bool) -> None:
     for seed in range(FIRST, FIRST + 4_000):
         data = odd_file(random.Random(seed))
         texts = list(split_records(data))
         assert texts == list(split_into_parts(data)), (seed, data)
         for text in texts:
-            assert split_text(text) == split_into_records(text), (seed, text)
-            document = parse_document(text)
+            parts = split_text(text, allows_nan=allows_nan)
+            assert parts == split_into_records(text, allows_nan=allows_nan), (seed, text)
+            document = parse_document(text, allows_nan=allows_nan)
             documents = document if isinstance(document, list) else [document]
             is_stored = all(isinstance(each, dict) for each in documents)
-            assert is_stored is (read_records(text) is not None), (seed, text)
+            assert is_stored is (read_records(text, allows_nan=allows_nan) is not None), (seed, text)
 
 
 def test_only_separators_are_no_part_of_a_text() -> None:
@@ -89,8 +91,10 @@ def loaded(chance: random.Random, folder: Path) -> widen.IngestResult | None:
             {"source_columns": True},
             {"exclude": ["b"], "allow_unmatched": True},
             {"mask": ["a"], "allow_unmatched": True},
+            {"evolve": "freeze"},
         )
     )
+    options = {**options, "allow_nan": chance.choice((True, False))}
     try:
         return widen.ingest(str(folder / "in"), str(folder / "t"), verify=True, **options)
     except SourceError:

@@ -117,7 +117,7 @@ class CheckedBatch:
         """Return the records that violate a rule; see `Batch`."""
         return self._checked(lambda: self._split.typed.find_broken(attempt, writer, by_rules=by_rules))
 
-    def check_contract(self, contract: object) -> ContractReport:
+    def check_contract(self, contract: object, *, allows_nan: bool = False) -> ContractReport:
         """Return where the records break a contract; see `Batch`."""
         report = self._checked(lambda: self._split.typed.check_contract(contract))
         corrupt = self._split.corrupt

@@ -311,7 +311,7 @@ class ParquetBatch:
     def find_broken(self, attempt: BatchWriteSpec, writer: TableWriter, *, by_rules: bool = True) -> None:
         """Return None: the types of the source decide what columns there are, whatever records have."""
 
-    def check_contract(self, contract: object) -> ContractReport:
+    def check_contract(self, contract: object, *, allows_nan: bool = False) -> ContractReport:
         """Return where the records break a contract; see `Batch`."""
         if is_local(self.spark):
             try:

@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import cached_property, partial, reduce
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 from typing import Protocol as Interface
 
 import msgspec
@@ -135,8 +135,11 @@ class Batch(Interface):
             None if the table has no such rules, or if the types of the source decide what columns there are.
         """
 
-    def check_contract(self, contract: object) -> ContractReport:
+    def check_contract(self, contract: object, *, allows_nan: bool = False) -> ContractReport:
         """Return where the records break a contract.
+
+        Args:
+            allows_nan: Whether NaN is a number in JSON.
 
         Raises:
             CorruptFile: a file cannot be read.
@@ -275,9 +278,9 @@ class TextBatch:
             with translate_spark_errors():  # not every Spark has the codec
                 read_again().limit(1).toArrow()
 
-    def check_contract(self, contract: object) -> ContractReport:
+    def check_contract(self, contract: object, *, allows_nan: bool = False) -> ContractReport:
         """Return where the records break a contract; see `Batch`."""
-        return check_texts(self.texts, contract)
+        return check_texts(self.texts, contract, allows_nan=allows_nan)
 
     def source_digests(self, schema: StructType, policy: Policy) -> Side:
         """Return the digests of the records; see `Batch`."""
@@ -412,14 +415,15 @@ class ContractReport(msgspec.Struct, frozen=True):
         }
 
 
-def check_texts(texts: RawTexts, contract: object) -> ContractReport:
+def check_texts(texts: RawTexts, contract: object, *, allows_nan: bool = False) -> ContractReport:
     """Hold a raw batch against a contract.
 
     Args:
         texts: A raw batch; see `widen.sources.json_frames`.
         contract: The contract; see `widen.json.contract.ensure_contract`.
+        allows_nan: Whether NaN is a number.
     """
-    return _collect(texts, partial(_check_batches, contract))
+    return _collect(texts, partial(_check_batches, partial(_breaches_of_text, contract, allows_nan=allows_nan)))
 
 
 def check_contract_rows(rows: Rows, contract: object) -> ContractReport:
@@ -428,7 +432,7 @@ def check_contract_rows(rows: Rows, contract: object) -> ContractReport:
     Args:
         rows: The columns of `PLACED_TEXT`.
     """
-    return _collect(rows, partial(_check_placed, contract))
+    return _collect(rows, partial(_check_placed, partial(_breaches_of_text, contract)))
 
 
 def _collect(frame: RawTexts | Rows, task: Any) -> ContractReport:
@@ -438,20 +442,20 @@ def _collect(frame: RawTexts | Rows, task: Any) -> ContractReport:
     return reduce(ContractReport.merged, reports, ContractReport())
 
 
-def _check_batches(contract: object, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _check_batches(find: _FindBreaches, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     positions, report = RecordPositions(), ContractReport()
     for group in read_text_groups(batches):
         for texts, places in positions.texts(group):
-            report = report.merged(_check(contract, texts, places, group.reasons))
+            report = report.merged(_check(find, texts, places, group.reasons))
     yield _to_note(report)
 
 
-def _check_placed(contract: object, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _check_placed(find: _FindBreaches, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     report = ContractReport()
     for batch in batches:
         texts, files, numbers = (batch.column(name).to_pylist() for name in PLACED_TEXT)
         places = list(zip(files, numbers, strict=True))
-        report = report.merged(_check(contract, [text.encode() for text in texts], places))
+        report = report.merged(_check(find, [text.encode() for text in texts], places))
     yield _to_note(report)
 
 
@@ -460,13 +464,13 @@ def _to_note(report: ContractReport) -> pa.RecordBatch:
 
 
 def _check(
-    contract: object, texts: Sequence[bytes], places: Sequence[RecordPosition], reasons: Sequence[str] | None = None
+    find: _FindBreaches, texts: Sequence[bytes], places: Sequence[RecordPosition], reasons: Sequence[str] | None = None
 ) -> ContractReport:
     counts: dict[tuple[str, str], int] = {}
     listed: list[tuple[str, int, str, str]] = []
     records = 0
     for at, (text, (file, number)) in enumerate(zip(texts, places, strict=True)):
-        found = _breaches_of_text(contract, text) if reasons is None else [[Breach(_RECORD, f"is {reasons[at]}")]]
+        found = find(text) if reasons is None else [[Breach(_RECORD, f"is {reasons[at]}")]]
         for breaches in found:
             records += 1
             for breach in breaches:
@@ -477,17 +481,20 @@ def _check(
     return ContractReport(records, sum(counts.values()), [(*key, count) for key, count in counts.items()], listed)
 
 
-def _records(text: bytes) -> list[Any]:
+def _records(text: bytes, *, allows_nan: bool) -> list[Any]:
     if not text.strip():
         return []
-    document = parse_document(text)
+    document = parse_document(text, allows_nan=allows_nan)
     is_list = isinstance(document, list) and all(isinstance(each, dict) for each in document)
     return document if is_list else [document]  # type: ignore[return-value]
 
 
-def _breaches_of_text(contract: object, text: bytes) -> Iterator[Iterable[Breach]]:
+def _breaches_of_text(contract: object, text: bytes, *, allows_nan: bool = False) -> Iterator[Iterable[Breach]]:
     """Yield the breaches of each record of a text."""
-    return (_breaches(contract, document) for document in _records(text))
+    return (_breaches(contract, document) for document in _records(text, allows_nan=allows_nan))
+
+
+_FindBreaches: TypeAlias = Callable[[bytes], Iterable[Iterable[Breach]]]
 
 
 def _breaches(contract: object, document: Any) -> Iterator[Breach]:

@@ -347,7 +347,8 @@ class _TextTask:
         self._columns: list[pa.RecordBatch] = []  # the rows of the records that needed no text
         self._signature: object = None
         self._positions = RecordPositions()
-        self._envelopes = None if spec.policy.envelope is None else EnvelopeReader(spec.policy.envelope)
+        envelope, allows_nan = spec.policy.envelope, spec.policy.allows_nan
+        self._envelopes = None if envelope is None else EnvelopeReader(envelope, allows_nan=allows_nan)
         self._prior: Observation | None = None
         self.will_replan = self._has_excess_keys = False
         self._next_plan_rows = 0

@@ -466,7 +466,7 @@ def _resolve(names: Sequence[str], name: str) -> str:
 
 
 def _parse(text: str) -> dict[str, Any]:
-    document = parse_document(text.encode())
+    document = parse_document(text.encode(), allows_nan=True)
     if isinstance(document, InvalidJson) or not isinstance(document, dict):
         return {}  # another writer's text
     return document

@@ -195,6 +195,11 @@ OPTIONS: Mapping[str, Any] = {
         "--names",
         "When two names mean one field. any-case: if they differ in case only (default); exact: if they are equal.",
     ),
+    "allow_nan": _option(
+        bool | None,
+        "--allow-nan/--no-allow-nan",
+        "Read NaN, Infinity and -Infinity in JSON as doubles; otherwise a record with one is corrupt.",
+    ),
     "quarantine": _option(
         str | None,
         "--quarantine",
@@ -480,7 +485,7 @@ def plan_command(
     with progress("looking at the table") as update:
         spark = output.choose_session(engine and engine.value, update)
         if contract is not None:
-            reading = {name: options[name] for name in ("format", "options", "detect_types", "numbers")}
+            reading = {name: options[name] for name in ("format", "options", "detect_types", "numbers", "allow_nan")}
             report = check_contract(source, contract, spark=spark, **reading)
         if into is not None:
             options = {

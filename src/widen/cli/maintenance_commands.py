@@ -453,6 +453,14 @@ def replay_command(
     branch: Annotated[
         str | None, typer.Option(help="The branch of an Iceberg table that gets the rows; by default main.")
     ] = None,
+    allow_nan: Annotated[
+        bool | None,
+        typer.Option(
+            "--allow-nan/--no-allow-nan",
+            help="Read NaN, Infinity and -Infinity in JSON as doubles.",
+            show_default=False,
+        ),
+    ] = None,
     engine: shared_options.Engine = None,
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
@@ -467,7 +475,7 @@ def replay_command(
     ensure_replayable(quarantine, into, **place)
     with progress("looking at the table") as update:
         spark = output.choose_session(engine and engine.value, update)
-        result = replay(quarantine, into, **place, spark=spark, progress=update)
+        result = replay(quarantine, into, **place, allow_nan=allow_nan, spark=spark, progress=update)
     output.note_engine(spark)
     if json:
         show_json(result.to_value())

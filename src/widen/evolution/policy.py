@@ -203,6 +203,7 @@ class Policy:
         envelope: What the documents of the source are, if they are not the records themselves.
         history: The field that orders the versions of a row, for a table that keeps them.
         names: When two names mean one field; None if neither the caller nor an earlier load has said it.
+        allows_nan: Whether NaN, Infinity and -Infinity in JSON are doubles; otherwise such texts are no records.
     """
 
     mode: Mode = Mode.WIDEN
@@ -232,6 +233,7 @@ class Policy:
     history: Path | None = None
     names: Names | None = None
     keeps_corrupt: bool = True
+    allows_nan: bool = False
 
     @property
     def matches_any_case(self) -> bool:

@@ -467,8 +467,8 @@ def _no_record_line(seen: Observation) -> str:
 
 _NO_RECORDS = "it has no records"
 _CHECK_FORMAT = (
-    "Nothing was written. Check the format of the source; for CSV also the options sep and encoding. "
-    "JSON has neither NaN nor Infinity."
+    "Nothing was written. Check the format of the source; for CSV also the options sep and encoding, for JSON with "
+    "NaN or Infinity the option allow_nan (--allow-nan)."
 )
 _RESTORE = "Get the files again. Nothing was written."
 

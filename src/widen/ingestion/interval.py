@@ -89,6 +89,7 @@ def plan(
     max_keys: int | None = None,
     numbers: str | None = None,
     names: str | None = None,
+    allow_nan: bool | None = None,
     quarantine: str | PathLike[str] | None = None,
     samples: str | None = None,
     strict: bool = False,
@@ -192,6 +193,7 @@ def ingest(
     max_keys: int | None = None,
     numbers: str | None = None,
     names: str | None = None,
+    allow_nan: bool | None = None,
     quarantine: str | PathLike[str] | None = None,
     samples: str | None = None,
     strict: bool = False,
@@ -287,6 +289,8 @@ def ingest(
             fractions and other numbers meet in a field, they are rounded to doubles, and the plan counts them).
         names: When two names mean one field: ``any-case`` (where they differ in case only, unless the table or a record
             has both; the default) or ``exact``. The table records it for later loads.
+        allow_nan: Whether ``NaN``, ``Infinity`` and ``-Infinity`` in JSON are doubles. They are not JSON, so without it
+            a record with one is corrupt.
         quarantine: The table for records that violate partition, NOT NULL or CHECK columns; by default next to the
             table, with the suffix ``_quarantine``.
         samples: How plans, events and the log show values of records: ``masked`` (letters as x, digits as 9; the
@@ -444,6 +448,7 @@ def check_contract(
     options: Mapping[str, str] | None = None,
     detect_types: bool = False,
     numbers: str | None = None,
+    allow_nan: bool | None = None,
 ) -> ContractReport:
     """Return where the records of a source break a contract.
 
@@ -464,13 +469,14 @@ def check_contract(
     """
     schema, unchecked = (contract, ()) if isinstance(contract, Mapping) else read_contract(contract)
     ensure_contract(schema)
-    reader, _ = parse_options(locals())
+    reader, policy = parse_options(locals())
     places = () if isinstance(source, DataFrame) else to_paths(source)
     check_places(source, None, spark=spark)
     session = _open_session(source, places, None, spark=spark, engine=engine)
     batch = reader.open(session, source)
     with unchanged_files(session, batch.files):
-        return msgspec.structs.replace(batch.check_contract(schema), unchecked=list(unchecked))
+        report = batch.check_contract(schema, allows_nan=policy.allows_nan)
+    return msgspec.structs.replace(report, unchecked=list(unchecked))
 
 
 def read_contract(file: str | PathLike[str]) -> tuple[Any, Sequence[str]]:

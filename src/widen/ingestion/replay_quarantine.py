@@ -92,6 +92,7 @@ def replay(
     max_keys: int | None = None,
     numbers: str | None = None,
     names: str | None = None,
+    allow_nan: bool | None = None,
     samples: str | None = None,
 ) -> ReplayResult:
     """Write the records of a quarantine that a table can hold now to the table, and remove them from the quarantine.

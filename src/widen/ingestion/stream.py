@@ -99,6 +99,7 @@ def ingest_stream(
     max_keys: int | None = None,
     numbers: str | None = None,
     names: str | None = None,
+    allow_nan: bool | None = None,
     quarantine: str | PathLike[str] | None = None,
     samples: str | None = None,
     strict: bool = False,

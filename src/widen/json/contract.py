@@ -154,7 +154,7 @@ def _own_reasons(contract: Mapping[str, Any], document: JsonDocument) -> Iterato
         yield from _text_reasons(contract, str(document))
     if actual in ("integer", "number"):
         for keyword, sign in (("minimum", -1), ("maximum", 1)):
-            if keyword in contract and (Decimal(document) - Decimal(str(contract[keyword]))) * sign > 0:
+            if keyword in contract and _compare(document, contract[keyword]) == sign:
                 yield f"is {'less' if sign < 0 else 'more'} than {contract[keyword]}"
     if "enum" in contract and not any(_is_equal(document, each) for each in contract["enum"]):
         yield "is not one of the allowed values"
@@ -162,6 +162,12 @@ def _own_reasons(contract: Mapping[str, Any], document: JsonDocument) -> Iterato
         yield "is not the allowed value"
     if "anyOf" in contract and all(any(find_breaches(each, document)) for each in contract["anyOf"]):
         yield "fits none of the alternatives"
+
+
+def _compare(number: str, limit: Any) -> int:
+    """Return -1, 0 or 1 if a number is less than, equal to or more than a limit; NaN is more than all, as in Spark."""
+    value, other = Decimal(number), Decimal(str(limit))
+    return 1 if value.is_nan() else (value > other) - (value < other)
 
 
 def _text_reasons(contract: Mapping[str, Any], text: str) -> Iterator[str]:

@@ -107,7 +107,7 @@ class _RejectedError(Exception):
     """Carries the reason out of the hooks of the JSON decoder."""
 
 
-def parse_document(data: bytes, above: int = 0) -> JsonDocument | InvalidJson:
+def parse_document(data: bytes, above: int = 0, *, allows_nan: bool = False) -> JsonDocument | InvalidJson:
     """Return the document of a JSON text, or why the text is rejected.
 
     A text is rejected if no column could store it exactly: it is not JSON (NaN and Infinity are not), not UTF-8, has
@@ -117,6 +117,7 @@ def parse_document(data: bytes, above: int = 0) -> JsonDocument | InvalidJson:
     Args:
         data: One JSON value as UTF-8; a leading byte order mark is ignored.
         above: How many records and arrays contain the value, if it is a part of a text.
+        allows_nan: Whether NaN, Infinity and -Infinity are numbers.
 
     Source: RFC 8259; docs/evolution-rules.md#d11, #d23
 
@@ -126,7 +127,7 @@ def parse_document(data: bytes, above: int = 0) -> JsonDocument | InvalidJson:
     """
     try:
         text = data.removeprefix(BOM).decode()
-        document = _decoder.decode(text)
+        document = (_lenient_decoder if allows_nan else _decoder).decode(text)
         if data.count(b"{") + data.count(b"[") + above > MAX_LEVELS:
             # A top-level array of records is not a level of the table: each record may use all levels.
             is_batch = not above and isinstance(document, list) and all(isinstance(item, dict) for item in document)
@@ -160,7 +161,7 @@ def has_leaf(document: JsonDocument) -> bool:
 
 def parse_nested(text: JsonText) -> JsonDocument:
     """Return the document of a text that replaces a nested one, with all its levels."""
-    return _decoder.decode(text)
+    return _lenient_decoder.decode(text)
 
 
 def document_to_json(document: JsonDocument) -> str:
@@ -234,12 +235,14 @@ def _to_record(pairs: list[tuple[str, JsonDocument]]) -> dict[str, JsonDocument]
 
 
 def _reject_constant(token: str) -> NoReturn:
-    raise _RejectedError(f"{token} is not JSON")
+    raise _RejectedError(f"{token} is not JSON; allow_nan (--allow-nan) reads it as a double")
 
 
-_decoder = json.JSONDecoder(
-    object_pairs_hook=_to_record, parse_float=JsonNumber, parse_int=JsonNumber, parse_constant=_reject_constant
+_decoder, _lenient_decoder = (
+    json.JSONDecoder(object_pairs_hook=_to_record, parse_float=JsonNumber, parse_int=JsonNumber, parse_constant=read)
+    for read in (_reject_constant, JsonNumber)
 )
+"""The lenient one also reads what `parse_document` was allowed to keep in a text: NaN, Infinity and -Infinity."""
 
 
 # Corrupt records as text, without loss: the original bytes can be restored from the text.
@@ -324,7 +327,7 @@ def split_records(data: bytes) -> Iterator[bytes]:
         yield from _split_documents(data) or [content]
 
 
-def split_text(text: bytes) -> list[bytes]:
+def split_text(text: bytes, *, allows_nan: bool = False) -> list[bytes]:
     r"""Return the parts of a text that is not one record: records and what is between them, or elements of an array.
 
     A text without a record has one part, the text itself.
@@ -338,7 +341,8 @@ def split_text(text: bytes) -> list[bytes]:
         parts = list(split_records(text))
         return parts if len(parts) > 1 else [text]
     elements = split_array(content) or []
-    return elements if any(isinstance(parse_document(each), dict) for each in elements) else [text]
+    has_record = any(isinstance(parse_document(each, allows_nan=allows_nan), dict) for each in elements)
+    return elements if has_record else [text]
 
 
 def split_array(content: bytes) -> list[bytes] | None:

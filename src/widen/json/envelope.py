@@ -23,7 +23,7 @@ from uuid import UUID
 import msgspec
 
 from widen.errors import SourceError
-from widen.json.document import BOM, InvalidJson, parse_document, split_text
+from widen.json.document import BOM, InvalidJson, document_to_json, parse_document, split_text
 
 PREFIX = "_"
 """Stands before the names of what the envelope says beside the row."""
@@ -163,8 +163,8 @@ def unavailable_values(placeholder: str) -> list[Any]:
 class EnvelopeReader:
     """Returns the records in envelopes."""
 
-    def __init__(self, envelope: Envelope) -> None:
-        self._envelope = envelope
+    def __init__(self, envelope: Envelope, *, allows_nan: bool = False) -> None:
+        self._envelope, self._allows_nan = envelope, allows_nan
         self._op_type = int if envelope.has_integers else str
         self.unavailable = Counter[str]()
         """How many values of each field the source did not send."""
@@ -190,8 +190,8 @@ class EnvelopeReader:
         if not text or text == b"null":
             return
         try:
-            fields = _FIELDS.decode(text)
-            if reason := _find_duplicates(text):
+            fields = _decode(text, allows_nan=self._allows_nan)
+            if reason := _find_fault(text, allows_nan=self._allows_nan):
                 yield text, f"not JSON: {reason}"
                 return
             yield self._record(fields), ""
@@ -200,9 +200,12 @@ class EnvelopeReader:
                 yield text, error.reason
         except msgspec.DecodeError as error:
             is_json = isinstance(error, msgspec.ValidationError)
-            parts = split_text(text)
+            parts = split_text(text, allows_nan=self._allows_nan)
             if parts == [text]:
-                yield text, "not an envelope: it is not an object" if is_json else f"not JSON: {error}"
+                # The fast decoder says less about what is wrong.
+                document = parse_document(text, allows_nan=self._allows_nan)
+                why = document.reason if isinstance(document, InvalidJson) else str(error)
+                yield text, "not an envelope: it is not an object" if is_json else f"not JSON: {why}"
                 return
             for part in parts:
                 yield from self.read(part)
@@ -222,7 +225,7 @@ class EnvelopeReader:
         if not is_delete and envelope.upserts and op not in envelope.upserts:
             raise _NotAnEnvelopeError(f"operation {op} does not change a row")
         name = envelope.before if is_delete else envelope.after
-        row = _to_row(fields.get(name), name, op)
+        row = _to_row(fields.get(name), name, op, allows_nan=self._allows_nan)
         names = {key: f"{PREFIX}{key}" for key in fields if key not in (envelope.before, envelope.after)}
         added = {names[key]: bytes(raw) for key, raw in fields.items() if key in names}
         added = {key: value for key, value in added.items() if value != b"null"}
@@ -241,7 +244,7 @@ class EnvelopeReader:
         """Return a row without the fields whose value the source does not send, and their names."""
         if self._may_be_unavailable is None or not self._may_be_unavailable(row):
             return row, []
-        fields = _FIELDS.decode(row)
+        fields = _decode(row)
         unchanged = [name for name, raw in fields.items() if _compact(raw) in self._unavailable]
         if not unchanged:
             return row, []
@@ -257,6 +260,25 @@ class EnvelopeReader:
             kind = "integer" if self._op_type is int else "operation"
             raise _NotAnEnvelopeError(f"not an envelope: it has no {kind} in {'.'.join(self._envelope.op)}")
         return op
+
+
+def _decode(text: bytes | msgspec.Raw, *, allows_nan: bool = True) -> dict[str, msgspec.Raw]:
+    """Return the fields of an object.
+
+    Args:
+        allows_nan: Whether they may have NaN, which the fast decoder does not know; a part of a text that was decoded
+            may have whatever the text may.
+
+    Raises:
+        msgspec.DecodeError: the text is not an object.
+    """
+    try:
+        return _FIELDS.decode(text)
+    except msgspec.DecodeError:
+        document = parse_document(bytes(text), allows_nan=True) if allows_nan else None
+        if not isinstance(document, dict):
+            raise
+    return {key: msgspec.Raw(document_to_json(value).encode()) for key, value in document.items()}
 
 
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -278,19 +300,23 @@ class _NotAnEnvelopeError(Exception):
         self.reason = reason
 
 
-def _find_duplicates(text: bytes) -> str:
-    """Return why a document is invalid if an object in it has a key twice, of which the decoder keeps one."""
+def _find_fault(text: bytes, *, allows_nan: bool) -> str:
+    """Return why a document is invalid, e.g. if an object in it has a key twice, of which the decoder keeps one."""
+    try:
+        encoded = msgspec.json.encode(msgspec.json.decode(text))
+    except msgspec.DecodeError:  # it may have NaN
+        encoded = b""
     # A key that is lost takes its quotes along. Only an escaped quote that the encoder spells as one makes up for them.
-    is_whole = text.count(b'"') == msgspec.json.encode(msgspec.json.decode(text)).count(b'"')
+    is_whole = bool(encoded) and text.count(b'"') == encoded.count(b'"')
     if is_whole and b"\\u0022" not in text:
         return ""
-    document = parse_document(text)
+    document = parse_document(text, allows_nan=allows_nan)
     return document.reason if isinstance(document, InvalidJson) else ""
 
 
 def _to_fields(raw: msgspec.Raw | None, name: str) -> dict[str, msgspec.Raw]:
     try:
-        return _FIELDS.decode(raw or b"null")
+        return _decode(raw or b"null")
     except msgspec.ValidationError:
         raise _NotAnEnvelopeError(f"not an envelope: {name} is not an object") from None
 
@@ -307,13 +333,13 @@ def _compact(raw: msgspec.Raw) -> bytes:
 _MAX_UNAVAILABLE = 4_096
 
 
-def _to_row(raw: msgspec.Raw | None, name: str, op: Operation) -> bytes:
+def _to_row(raw: msgspec.Raw | None, name: str, op: Operation, *, allows_nan: bool) -> bytes:
     """Return the row in a field as the text of an object; MongoDB's connector writes it as a string."""
     row = b"null" if raw is None else bytes(raw)
     if row[:1] == b'"':
         row = msgspec.json.decode(row, type=str).strip().encode()
         try:
-            reason = _FIELDS.decode(row) and _find_duplicates(row)
+            reason = _decode(row, allows_nan=allows_nan) and _find_fault(row, allows_nan=allows_nan)
         except msgspec.DecodeError:
             raise _NotAnEnvelopeError(f"{name} is a string, but not one of an object") from None
         if reason:
@@ -325,7 +351,7 @@ def _to_row(raw: msgspec.Raw | None, name: str, op: Operation) -> bytes:
 
 def _ensure_distinct(row: bytes, added: Mapping[str, bytes]) -> None:
     if any(name.encode() in row for name in added):
-        both = sorted(added.keys() & _FIELDS.decode(row).keys())
+        both = sorted(added.keys() & _decode(row).keys())
         if both:
             raise _NotAnEnvelopeError(f"the row has a field {both[0]}, which is the name of a field of the envelope")
 
@@ -336,7 +362,7 @@ def read_position(fields: Mapping[str, msgspec.Raw], op: Operation) -> str | Non
     A row of a snapshot without a position gets one that is before all changes.
     """
     source, event = bytes(fields.get("source", b"")), _Scalars(fields)
-    origin = _Scalars(_FIELDS.decode(source) if source[:1] == b"{" else {})
+    origin = _Scalars(_decode(source) if source[:1] == b"{" else {})
     connector = origin["connector"]
     known = POSITIONS.get(connector, OTHER_POSITION)
     is_snapshot = op == "r" or origin["snapshot"] not in ("", "false")

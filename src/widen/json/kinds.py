@@ -175,7 +175,7 @@ def number_kind(token: str) -> tuple[str, ValueFacts]:
 
     An integer of 64 bits is a long, a longer one is a decimal. A number with a fraction or an exponent is a double if
     it reads back the same from a double, otherwise a decimal. Any other number with more than 38 digits is a string,
-    so that its spelling is kept.
+    so that its spelling is kept. NaN and Infinity, where a policy allows them, are doubles.
 
     Args:
         token: The number in the spelling of the source, e.g. ``-1.50e3``.
@@ -196,6 +196,8 @@ def number_kind(token: str) -> tuple[str, ValueFacts]:
         value = Decimal(token)
     except InvalidOperation:
         return STRING_WORD, NO_FACTS
+    if not value.is_finite():
+        return DOUBLE_WORD, ValueFacts(fits_int32=False, decimal_exact=False)
     return _fraction_kind(value, float(token))
 
 

@@ -18,6 +18,7 @@ from widen.evolution.policy import Policy
 from widen.model.types import DecimalType, StructType
 from widen.proof.canonical import (
     MAX_DIGITS,
+    NON_FINITE,
     Form,
     canonical_double,
     canonical_instant,
@@ -334,7 +335,7 @@ def _is_exact(columns: Sequence[SourceColumn], column: SourceColumn, form: Form,
 
 
 def _keeps_spelling(column: SourceColumn, token: str) -> bool:
-    if column.rounds and exact_double(Decimal(token)) is None:
+    if column.rounds and token not in NON_FINITE and exact_double(Decimal(token)) is None:
         return False
     if isinstance(column.type, DecimalType) and token.partition(".")[2].isdecimal():
         return has_canonical_spelling(token) or len(token.partition(".")[2]) == column.type.scale
@@ -368,6 +369,9 @@ def _from_number(column: SourceColumn, token: NumberToken) -> Any:
     if column.type_name == "timestamp":
         return _from_epoch(column, int(token)) if is_whole else NOT_STORED
     number = to_decimal(token)
+    if number is not None and not number.is_finite():
+        # Only floating-point columns have such values; every other column would have to change them.
+        return canonical_number(number) if column.type_name in ("double", "float") else NOT_STORED
     convert = _FROM_NUMBER.get(column.type_name)
     return NOT_STORED if number is None or convert is None else convert(column, token, number)
 

@@ -67,31 +67,45 @@ def reject_constant(token: str) -> Any:
 
 Scan: TypeAlias = Callable[[str], Json]
 
-read_json: Scan = json.JSONDecoder(
-    object_pairs_hook=reject_duplicate_keys,
-    parse_int=NumberToken,
-    parse_float=NumberToken,
-    parse_constant=reject_constant,
-).decode
+
+def _scan(read_constant: Callable[[str], Any]) -> Scan:
+    return json.JSONDecoder(
+        object_pairs_hook=reject_duplicate_keys,
+        parse_int=NumberToken,
+        parse_float=NumberToken,
+        parse_constant=read_constant,
+    ).decode
+
+
+read_strict_json: Scan = _scan(reject_constant)
 """Reads one JSON value exactly."""
 
+read_json: Scan = _scan(NumberToken)
+"""The same; NaN, Infinity and -Infinity are numbers. For what is known to be JSON where the policy allows them."""
 
-def read_records(text: bytes) -> list[dict[str, Json]] | None:
+
+def scan_for(*, allows_nan: bool) -> Scan:
+    """Return what reads the texts of a source."""
+    return read_json if allows_nan else read_strict_json
+
+
+def read_records(text: bytes, *, allows_nan: bool = False) -> list[dict[str, Json]] | None:
     """Return the records in a text, or None if the table keeps the text as corrupt.
 
     Args:
         text: One record or an array of records as UTF-8; a byte order mark is ignored.
+        allows_nan: Whether NaN, Infinity and -Infinity are numbers.
 
-    Source: RFC 8259; docs/evolution-rules.md#d11, #d23
+    Source: RFC 8259; docs/evolution-rules.md#d11, #d23; docs/guide/json.md#nan
     """
-    records = read_whole_records(text)
+    records = read_whole_records(text, scan_for(allows_nan=allows_nan))
     # A text with no more brackets than that cannot be deeper, so hardly any has to be measured.
     if records is None or text.count(b"{") + text.count(b"[") <= MAX_LEVELS:
         return records
     return [_with_deep_json(record, MAX_LEVELS) if _depth(record) > MAX_LEVELS else record for record in records]
 
 
-def read_whole_records(text: bytes, scan: Scan = read_json) -> list[dict[str, Json]] | None:
+def read_whole_records(text: bytes, scan: Scan = read_strict_json) -> list[dict[str, Json]] | None:
     """Return the records in a text like `read_records`, but parse all levels."""
     try:
         document = scan(text.decode().removeprefix(_BOM))
@@ -132,7 +146,7 @@ def split_into_parts(data: bytes) -> Iterator[bytes]:
         yield from [text for text, _ in texts] if any(is_record for _, is_record in texts) else [content]
 
 
-def split_into_records(text: bytes) -> list[bytes]:
+def split_into_records(text: bytes, *, allows_nan: bool = False) -> list[bytes]:
     """Return the texts in a text that is not one record: those of several records, or the items of an array.
 
     A text without a record is one text. An array is one, too, unless one of its items is an object.
@@ -144,7 +158,8 @@ def split_into_records(text: bytes) -> list[bytes]:
     items = array_items(content) or []
     # Without its square bracket, what is read is one record.
     objects = [item for item in items if not item.removeprefix(_BOM.encode()).lstrip(_SPACE.encode()).startswith(b"[")]
-    return items if any(read_whole_records(item) is not None for item in objects) else [text]
+    scan = scan_for(allows_nan=allows_nan)
+    return items if any(read_whole_records(item, scan) is not None for item in objects) else [text]
 
 
 def split_lines(data: bytes) -> list[bytes]:

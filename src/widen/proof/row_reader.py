@@ -25,6 +25,7 @@ from widen.proof.canonical import (
     CONTRADICTION,
     EXACT_WHOLE,
     LONG_NUMBER,
+    NON_FINITE,
     Form,
     canonical_double,
     canonical_number,
@@ -35,7 +36,7 @@ from widen.proof.canonical import (
     to_corrupt_form,
 )
 from widen.proof.expected_values import expected_value, to_rescued_form
-from widen.proof.json_reader import NumberToken, read_whole_records
+from widen.proof.json_reader import NumberToken, read_json, read_whole_records
 from widen.proof.rules import MAP, RECORD, ColumnsByKey, FieldColumns, SourceColumn, source_columns_by_key
 from widen.schema.source_metadata import CORRUPT, RESCUED, role_of
 
@@ -75,7 +76,7 @@ def _present_texts(arrays: Sequence[pa.Array], position: int | None) -> list[tup
 
 
 def _to_form(text: str) -> Form:
-    records = read_whole_records(text.encode())
+    records = read_whole_records(text.encode(), read_json)
     return CONTRADICTION if records is None or len(records) != 1 else to_rescued_form(records[0])
 
 
@@ -409,7 +410,8 @@ _BOOLEAN_TEXTS: Mapping[float, str] = MappingProxyType({0: "false", 1: "true"})
 
 def _is_spelling_of(text: str, number: Any) -> bool:
     digits = text.lstrip("-")
-    return digits[:1].isdigit() and bool(_parse_number(text) == number)
+    is_number = digits[:1].isdigit() or text in NON_FINITE
+    return is_number and bool(_parse_number(text) == number)
 
 
 def _parse_number(text: str) -> Any:

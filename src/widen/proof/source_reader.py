@@ -37,11 +37,11 @@ from widen.proof.json_reader import (
     MAX_LEVELS,
     Json,
     NumberToken,
-    read_json,
+    Scan,
     read_records,
     read_whole_records,
-    reject_constant,
     reject_duplicate_keys,
+    scan_for,
     split_into_parts,
     split_into_records,
     split_lines,
@@ -79,7 +79,7 @@ class SourceReader:
 
     def __init__(self, schema: StructType, policy: Policy) -> None:
         self._expectation, self._redactor = ExpectedRecord(schema, policy), CorruptTextRedactor(policy)
-        self._envelope = policy.envelope
+        self._envelope, self._allows_nan = policy.envelope, policy.allows_nan
         # The quarantine has the text alone.
         self._keeps_corrupt = policy.keeps_corrupt and not policy.refuses_nulls
         self._fast = FastReader(self._expectation)
@@ -100,7 +100,7 @@ class SourceReader:
             yield from self.read_exactly(text, file_values)
 
     def _read_envelopes(self, text: bytes, envelope: Envelope, file_values: FileValues) -> Iterator[ExpectedRow]:
-        for row in read_envelopes(text, envelope):
+        for row in read_envelopes(text, envelope, allows_nan=self._allows_nan):
             if isinstance(row, bytes):
                 yield from self.read_refused(row, file_values)
             else:
@@ -108,9 +108,9 @@ class SourceReader:
 
     def read_exactly(self, text: bytes, file_values: FileValues = ()) -> Iterator[ExpectedRow]:
         """Yield the rows of a text without the fast path."""
-        records = read_records(text)
+        records = read_records(text, allows_nan=self._allows_nan)
         # A text that is not one record may be several, one after the other or in an array.
-        if records is None and (parts := split_into_records(text)) != [text]:
+        if records is None and (parts := split_into_records(text, allows_nan=self._allows_nan)) != [text]:
             for part in parts:
                 yield from self.read(part, file_values)
         elif records is None:
@@ -132,7 +132,9 @@ class SourceReader:
 
     def read_quarantined_records(self, text: str) -> Form:
         """Return the form of a quarantined text: that of the row that its record would have, or of a corrupt text."""
-        records = read_records(text.encode()) if text.lstrip()[:1] == "{" else None
+        records = None
+        if text.lstrip()[:1] == "{":
+            records = read_records(text.encode(), allows_nan=self._allows_nan)
         if records and self._envelope and not is_row_of(self._envelope, records[0]):
             records = None
         return to_corrupt_form(text) if records is None else self._expectation.expect(records[0])[0]
@@ -216,6 +218,10 @@ class _NeedsExactPathError(Exception):
     """The record needs the exact path."""
 
 
+def _needs_exact_path(_: str) -> Any:
+    raise _NeedsExactPathError
+
+
 class _SameHandler(dict[type, Handler]):
     """One handler for values of all types."""
 
@@ -245,7 +251,7 @@ class FastReader:
         self._fills_excluded = any(expectation.rules.rule_of(key).is_excluded for key in self._defaults)
         self._has_redaction, self._is_rescuing = expectation.rules.has_redaction, expectation.is_rescuing
         self._scan = json.JSONDecoder(
-            object_pairs_hook=reject_duplicate_keys, parse_float=self._float, parse_constant=reject_constant
+            object_pairs_hook=reject_duplicate_keys, parse_float=self._float, parse_constant=_needs_exact_path
         ).decode
         self._handlers = self._record_handlers(expectation.fields, expectation.rules)
         # Columns of at most MAX_LEVELS take no object below them, so that only the exact path sees one.
@@ -569,20 +575,20 @@ def _hive(text: str) -> str:
     return text if "\ufffd" in decoded and "\ufffd" not in text else decoded
 
 
-def read_envelopes(text: bytes, envelope: Envelope) -> Iterator[dict[str, Json] | bytes]:
+def read_envelopes(text: bytes, envelope: Envelope, *, allows_nan: bool = False) -> Iterator[dict[str, Json] | bytes]:
     """Yield the row of each envelope in a text; a text that is not an envelope as it is, a tombstone not at all."""
     text = text.removeprefix(b"\xef\xbb\xbf").strip()
     if not text or text == b"null":
         return
-    documents = read_records(text) if text[:1] == b"{" else None
+    documents = read_records(text, allows_nan=allows_nan) if text[:1] == b"{" else None
     if documents is not None:
-        row = _row_of(documents[0], envelope)
+        row = _row_of(documents[0], envelope, scan_for(allows_nan=allows_nan))
         if row is not None:
             yield text if row is _REFUSED else row
         return
-    parts = split_into_records(text)
+    parts = split_into_records(text, allows_nan=allows_nan)
     for part in parts if parts != [text] else ():
-        yield from read_envelopes(part, envelope)
+        yield from read_envelopes(part, envelope, allows_nan=allows_nan)
     if parts == [text]:
         yield text
 
@@ -603,7 +609,7 @@ _REFUSED: dict[str, Json] = {}
 """Stands for a document that is not an envelope."""
 
 
-def _row_of(document: Mapping[str, Json], envelope: Envelope) -> dict[str, Json] | None:
+def _row_of(document: Mapping[str, Json], envelope: Envelope, scan: Scan) -> dict[str, Json] | None:
     event: Json = document
     for step in envelope.payload:
         if step in event:
@@ -618,7 +624,7 @@ def _row_of(document: Mapping[str, Json], envelope: Envelope) -> dict[str, Json]
     state = event.get(envelope.before if op in envelope.deletes else envelope.after)
     if type(state) is str:
         try:
-            state = read_json(state)
+            state = scan(state)
         except ValueError:
             return _REFUSED
     if not isinstance(state, dict):

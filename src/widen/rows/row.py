@@ -380,7 +380,10 @@ class Redactor:
 
     def __init__(self, policy: Policy, schema: StructType | None = None) -> None:
         redacted = policy.excluded | policy.masked
-        self._rules = build_field_rules(schema or StructType(), policy, keeps_forms=True)
+        self._rules, self._allows_nan = (
+            build_field_rules(schema or StructType(), policy, keeps_forms=True),
+            policy.allows_nan,
+        )
         self._redacted_paths = ", ".join(sorted(map(format_path, redacted)))
 
     def redact_corrupt(self, text: bytes) -> str:
@@ -406,7 +409,7 @@ class Redactor:
 
     def redact_text(self, text: bytes) -> str:
         """Return the text of a record as the table may keep it."""
-        document = parse_document(text) if self._redacted_paths else None
+        document = parse_document(text, allows_nan=self._allows_nan) if self._redacted_paths else None
         return self.redact_record(document, text) if isinstance(document, dict) else text.decode()
 
 
@@ -643,7 +646,8 @@ def _to_double(value: JsonDocument, to_type: DataType) -> Any:
     number = float(value)
     if str(to_type) == "float":
         # A float has no such text in Python, whose repr is that of the double, so only equal binary values count.
-        return number if is_float32(number) and Decimal(value) == Decimal(number) else MISSING
+        is_exact = not math.isfinite(number) or (is_float32(number) and Decimal(value) == Decimal(number))
+        return number if is_exact else MISSING
     # A double is compared by its shortest text, because that is what reading the column back gives: 0.1 then counts as
     # exact.
     return number if Decimal(repr(number)) == Decimal(value) else MISSING
@@ -652,7 +656,8 @@ def _to_double(value: JsonDocument, to_type: DataType) -> Any:
 def _to_decimal(value: JsonDocument, to_type: DecimalType) -> Any:
     number = Decimal(value)
     _, digits, exponent = number.as_tuple()
-    assert isinstance(exponent, int)
+    if not isinstance(exponent, int):
+        return MISSING  # NaN, Infinity
     if number == 0:
         # A decimal has no negative zero. The integer -0 counts as 0, as in a column of longs.
         return MISSING if number.is_signed() and not value[1:].isdecimal() else Decimal(0)

@@ -321,7 +321,8 @@ class RowBuilder:
 
     def _find_hidden(self, text: bytes) -> frozenset[Path]:
         """Return the masked and excluded fields that the records of a text have."""
-        documents = list(map(parse_document, split_text(text)))
+        parts = split_text(text, allows_nan=self._policy.allows_nan)
+        documents = [parse_document(part, allows_nan=self._policy.allows_nan) for part in parts]
         items = [item for document in documents for item in (document if isinstance(document, list) else [document])]
         return frozenset(path for item in items if isinstance(item, dict) for path in self._rules.find_hidden(item))
 
@@ -415,7 +416,8 @@ class RowBuilder:
     def _exact_rows(self, text: bytes, at: RecordPosition) -> Iterator[Row]:
         if not text.strip():
             return
-        document = parse_document(text)
+        allows_nan = self._policy.allows_nan
+        document = parse_document(text, allows_nan=allows_nan)
         match document:
             case dict() if self._policy.history is not None and not document.keys().isdisjoint(VERSION_FIELDS):
                 name = min(document.keys() & {*VERSION_FIELDS})
@@ -429,7 +431,7 @@ class RowBuilder:
                     yield from self._exact_row(self._with_file_fields(record, at), at)
             # Some sources write several records on one line, which is not one JSON value. Of an array, each element is
             # a text of its own if one of them is a record.
-            case InvalidJson() | list() if (parts := split_text(text)) != [text]:
+            case InvalidJson() | list() if (parts := split_text(text, allows_nan=allows_nan)) != [text]:
                 for part in parts:
                     yield from self._exact_rows(part, at)
             case InvalidJson():
@@ -543,7 +545,7 @@ class RowBuilder:
 
     def _kept_text(self, text: bytes, at: RecordPosition) -> str:
         """Return the text of a record as the table may keep it, with the fields of its file."""
-        record = None if self._file_fields is None else parse_document(text)
+        record = None if self._file_fields is None else parse_document(text, allows_nan=self._policy.allows_nan)
         if not isinstance(record, dict):
             return self._redactor.redact_text(text)
         return self._redactor.redact_record(self._with_file_fields(record, at), None)

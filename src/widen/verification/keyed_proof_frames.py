@@ -46,6 +46,7 @@ from widen.model.types import (
     quote_name,
 )
 from widen.proof.canonical import (
+    NON_FINITE,
     Form,
     canonical_instant,
     canonical_number,
@@ -352,7 +353,11 @@ class KeyReader:
         if self.family == "time":
             micros = read_micros(value)
             return None if micros is None else str(micros)
-        return bytes(value.data).decode() if isinstance(value, msgspec.msgpack.Ext) else repr(value)
+        if not isinstance(value, msgspec.msgpack.Ext):
+            return repr(value)
+        # NaN and an infinity say nothing about which record is newer.
+        text = bytes(value.data).decode()
+        return None if text in NON_FINITE else text
 
     def _as_other_kind(self, value: Any) -> Any:
         """Return the time as which a column holds a number, or the number as which one holds a time; None if none does.

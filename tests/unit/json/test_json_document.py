@@ -4,7 +4,15 @@ from typing import Any
 
 import pytest
 
-from widen.json.document import MAX_LEVELS, InvalidJson, JsonNumber, document_to_json, has_leaf, parse_document
+from widen.json.document import (
+    MAX_LEVELS,
+    InvalidJson,
+    JsonNumber,
+    document_to_json,
+    has_leaf,
+    parse_document,
+    parse_nested,
+)
 
 
 @pytest.mark.parametrize(
@@ -30,6 +38,26 @@ def test_a_number_keeps_its_spelling(token: str) -> None:
 )
 def test_a_text_becomes_its_document(text: bytes, document: Any) -> None:
     assert parse_document(text) == document
+
+
+@pytest.mark.parametrize("token", ["NaN", "Infinity", "-Infinity"])
+def test_what_python_writes_for_doubles_without_a_number_is_one_if_allowed(token: str) -> None:
+    text = f'{{"a":[{token}],"b":{{"c":{token}}}}}'.encode()
+    document = parse_document(text, allows_nan=True)
+    assert document == {"a": [token], "b": {"c": token}}
+    assert type(document["a"][0]) is JsonNumber
+    assert document_to_json(document).encode() == text
+    deep = b'{"a":' * 60 + token.encode() + b"}" * 60
+    nested = parse_document(deep, allows_nan=True)
+    assert document_to_json(nested).encode() == deep
+    for _ in range(MAX_LEVELS - 1):
+        nested = nested["a"]
+    assert document_to_json(parse_nested(nested["a"])) == nested["a"]
+
+
+@pytest.mark.parametrize("token", ["nan", "+NaN", "-NaN", "+Infinity", "infinity", "Inf", "-inf", "INF"])
+def test_other_spellings_are_not_json(token: str) -> None:
+    assert isinstance(parse_document(f'{{"a":{token}}}'.encode(), allows_nan=True), InvalidJson)
 
 
 @pytest.mark.parametrize(

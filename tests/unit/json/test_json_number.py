@@ -35,6 +35,9 @@ ROWS = [
     ("1e-400", "string", NO_FACTS),
     ("1e9999999999999999999", "string", NO_FACTS),
     ("0." + "1" * 39, "string", NO_FACTS),
+    ("NaN", "double", ValueFacts(0, 0, fits_int32=False, decimal_exact=False)),
+    ("Infinity", "double", ValueFacts(0, 0, fits_int32=False, decimal_exact=False)),
+    ("-Infinity", "double", ValueFacts(0, 0, fits_int32=False, decimal_exact=False)),
 ]
 
 

@@ -288,8 +288,8 @@ def without(key: str) -> Patch:
     """Let a function that returns a record lose a field."""
 
     def patch(function: Any) -> Any:
-        def mutated(*given: Any) -> Any:
-            found = function(*given)
+        def mutated(*given: Any, **words: Any) -> Any:
+            found = function(*given, **words)
             return {k: v for k, v in found.items() if k != key} if isinstance(found, dict) else found
 
         return mutated
@@ -320,15 +320,15 @@ def with_keys_swapped(function: Any) -> Any:
 
 
 def last_key_wins(parse: Any) -> Any:
-    def mutated(text: bytes, *more: Any) -> Any:
-        found = parse(text, *more)
+    def mutated(text: bytes, *more: Any, **words: Any) -> Any:
+        found = parse(text, *more, **words)
         return json.loads(text, parse_int=JsonNumber) if isinstance(found, InvalidJson) and text[:1] == b"{" else found
 
     return mutated
 
 
 def rounding(parse: Any) -> Any:
-    return lambda text, *more: parse(text.replace(b"0.1000000000000000055", b"0.1"), *more)
+    return lambda text, *more, **words: parse(text.replace(b"0.1000000000000000055", b"0.1"), *more, **words)
 
 
 def never(word: str) -> Patch:

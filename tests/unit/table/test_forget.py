@@ -168,7 +168,7 @@ def pass_days(monkeypatch: pytest.MonkeyPatch, days: int) -> None:
     """Let the clock of lists and of forgetting run ahead."""
     now = commit_files.current_ms()
     for module in ("deleted_keys", "forgotten_keys"):
-        monkeypatch.setattr(f"widen.spark.dml.{module}.current_ms", lambda: now + days * DAY_MS)
+        monkeypatch.setattr(f"widen.changes.{module}.current_ms", lambda: now + days * DAY_MS)
 
 
 @FORMATS

@@ -144,14 +144,7 @@ class ColumnCopy:
     conversion: RowConversion | None = None
 
     def run(self) -> CopiedRows:
-        """Write the files of the table, and return them. If that fails, they are deleted as far as the store allows.
-
-        Raises:
-            NotLocal: only Spark converts a value.
-            EngineUnsuitable: the same, where other processes do the work.
-            CorruptFile: a file of the source cannot be read.
-            StorageError: a file of the table cannot be written.
-        """
+        """Write the files of the table, and return them. If that fails, they are deleted as far as the store allows."""
         with ExitStack() as undo:
             undo.callback(discard_folder, self.sink.store, self.sink.job)
             if self.is_few:
@@ -323,11 +316,7 @@ def map_files(function: Callable[[SourceFile], _T], files: Sequence[SourceFile])
 
 
 def read_first_rows(file: SourceFile, source: StructType, rows: int) -> pa.RecordBatch:
-    """Return the first rows of a file, as far as it has them, with all columns of a source.
-
-    Raises:
-        CorruptFile: the file cannot be read.
-    """
+    """Return the first rows of a file, as far as it has them, with all columns of a source."""
     batches, count = [], 0
     for _, batch in read_rows(file, source, rows):
         batches.append(batch)
@@ -345,9 +334,6 @@ def read_rows(file: SourceFile, source: StructType, rows: int = _ROWS) -> Iterat
 
     Args:
         rows: How many rows a batch has at most.
-
-    Raises:
-        CorruptFile: the file cannot be read.
     """
     schema = to_arrow_schema(source)
     is_empty = True
@@ -367,9 +353,6 @@ def read_group(
     Args:
         schema: The fields of the records.
         given: Those that they get from their file.
-
-    Raises:
-        CorruptFile: the file cannot be read.
     """
     names = frozenset(schema.names)
     for start, rows in _read_batches(group.uri, [group.number], schema, names, given, left_out=group.left_out):

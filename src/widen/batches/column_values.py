@@ -101,11 +101,7 @@ class RowConversion:
             record_texts(schema, to_arrow_schema(schema).empty_table())
 
     def prepare(self, columns: Mapping[str, pa.Array]) -> dict[str, TypedArray]:
-        """Return the fields of records with the field rules applied.
-
-        Raises:
-            NotLocal: only Spark applies a rule.
-        """
+        """Return the fields of records with the field rules applied."""
         return apply_rules({field.name: (columns[field.name], field.type) for field in self.source}, self.rules)
 
     def convert(
@@ -118,9 +114,6 @@ class RowConversion:
             types: The columns of the rows.
             file: The URI of their file.
             first: The number of the first of them in the file, from 0.
-
-        Raises:
-            NotLocal: Spark writes a value in a way of its own.
         """
         rows = records.num_rows
         fields = self.prepare(dict(zip(records.schema.names, records.columns, strict=True)))
@@ -184,11 +177,7 @@ def _schema_of(fields: Mapping[str, TypedArray]) -> StructType:
 
 
 def apply_rules(fields: Mapping[str, TypedArray], rules: FieldRules) -> dict[str, TypedArray]:
-    """Return the fields of records with the field rules applied; see `widen.batches.typed_frames`.
-
-    Raises:
-        NotLocal: only Spark applies a rule.
-    """
+    """Return the fields of records with the field rules applied; see `widen.batches.typed_frames`."""
     prepared = {
         key: _apply_rules(values, data_type, rules.at(key))
         for key, (values, data_type) in fields.items()

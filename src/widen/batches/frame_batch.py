@@ -143,11 +143,7 @@ class TypedBatch:
         return self.parts[0].frame.sparkSession
 
     def prior_observation(self, base: StructType | None, policy: Policy) -> Observation:
-        """Return what the types say, and the observation of the values if the types leave the plan open; see `Batch`.
-
-        Raises:
-            SourceError: values have a type that tables do not support.
-        """
+        """Return what the types say, and what the values say if the types leave the plan open; see `Batch`."""
         parts = self._prepare_parts(base, policy)
         names = observe_names([part.schema for part in self.parts], base, policy)
         prior = observe_types([part.observation for part in parts], base, policy, names)

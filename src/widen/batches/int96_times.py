@@ -72,9 +72,6 @@ def find_odd_leaves(spark: SparkSession, paths: Sequence[str]) -> dict[str, OddL
 
     Args:
         paths: The files. Where pyarrow cannot open one, Spark reads its bytes.
-
-    Raises:
-        PySparkException: a file that only Spark can open is larger than the 2 GB that it reads as bytes.
     """
     by_key, hidden = {source_file_key(path): path for path in paths}, list[str]()
     odd: dict[str, OddLeaves] = {}

@@ -130,9 +130,6 @@ class BatchReader:
 
         Args:
             source: Paths or rows.
-
-        Raises:
-            InvalidOption: an option is invalid.
         """
         if isinstance(source, DataFrame):
             return self._open_rows(source)
@@ -146,7 +143,6 @@ class BatchReader:
 
         Raises:
             InvalidOption: there are options for files.
-            TableError: the table cannot be read.
         """
         if self.format is not None or self.options or self.detects:
             expected = f"{table.root} is a Delta table, which is read as one: its rows have types."
@@ -175,9 +171,6 @@ class BatchReader:
 
         Args:
             files: See `widen.sources.listing.list_new_files`.
-
-        Raises:
-            SourceError: the names of the files indicate several formats, or a file was deleted.
         """
         listed = list_new_files(files)
         ensure_no_table(None, "the source of the stream", [file.path for file in listed])
@@ -194,10 +187,6 @@ class BatchReader:
 
         Args:
             source: The files; at least one.
-
-        Raises:
-            SourceError: a file cannot be used.
-            InvalidOption: an option is invalid.
         """
         bad_files: tuple[BadFile, ...] = ()
         if self.skips_bad_files:
@@ -256,10 +245,6 @@ class BatchReader:
 
         Args:
             whole: All files of the source, which are read alike.
-
-        Raises:
-            CorruptFile: one of them cannot be read.
-            SourceContentError: one of them is not like the others.
         """
         readers = self._text_readers(spark, source, whole)
         if readers.ranges is not None:
@@ -474,9 +459,6 @@ def split_bad_files(spark: SparkSession, source: SourceFiles, probe: Probe) -> t
 
     Args:
         probe: Reads the files. Where it finds only the first bad one, the others are read again without it.
-
-    Raises:
-        SourceError: the files cannot be used for another reason.
     """
     bad: dict[str, BadFile] = {}
     while True:

@@ -212,9 +212,6 @@ def prepare_part(part: ColumnPart, base: StructType | None, policy: Policy) -> P
 
     Args:
         base: The schema of the table; None if the table does not exist yet.
-
-    Raises:
-        NotLocal: only Spark applies a rule.
     """
     rules = build_typed_field_rules(base or StructType(), policy)
     empty = {each.name: (pa.array([], to_arrow(each.type)), each.type) for each in part.schema}
@@ -535,11 +532,7 @@ def _is_copied(prepared: PreparedPart, schema: StructType, route: RecordRoute) -
 
 
 def _count_head(prepared: PreparedPart) -> Observation:
-    """Count the values of each kind in the first records, and look in all of them for what these lack, as Spark does.
-
-    Raises:
-        NotLocal: only Spark writes a value as text.
-    """
+    """Count the kinds of values in the first records, and find in all of them what these lack, as Spark does."""
     part = prepared.part
     seen, types = prepared.root(assume_exact=False), prepared.types
     footer, first = min(zip(part.footers, part.files, strict=True), key=lambda pair: pair[1].path)
@@ -570,11 +563,7 @@ def _lacks_values(name: str, seen: RecordObservation, prepared: PreparedPart) ->
 
 
 def _count_all(prepared: PreparedPart) -> Observation:
-    """Count all values of each kind, and find the facts about them that their types leave open.
-
-    Raises:
-        NotLocal: only Spark writes a value as text.
-    """
+    """Count all values of each kind, and find the facts about them that their types leave open."""
     seen = prepared.root(assume_exact=False)
     facts = [
         FactsOfKind(kind, data_type)
@@ -662,8 +651,6 @@ def find_file_parts(source: SourceFiles, file_fields: FileFields) -> list[Column
 
     Raises:
         NotLocal: Spark may read a file in another way than Arrow.
-        CorruptFile: a file is damaged.
-        SourceContentError: a column has a type that neither Spark reads nor a table has.
     """
     if source.options:
         raise NotLocal("the options are those of its reader")
@@ -689,12 +676,7 @@ def find_file_parts(source: SourceFiles, file_fields: FileFields) -> list[Column
 
 
 def find_bad_parquet(files: Sequence[SourceFile]) -> dict[str, WidenError]:
-    """Return why each file that cannot be read is bad, by its path. All values of the files are read.
-
-    Raises:
-        NotLocal: Spark may read a file in another way than Arrow.
-        StorageError: the environment keeps a file from being read.
-    """
+    """Return why each file that cannot be read is bad, by its path. All values of the files are read."""
     faults: dict[str, WidenError] = {}
     good = []
     for file, stored in _read_stored([file for file in files if file.size_bytes]):
@@ -724,12 +706,7 @@ _Stored: TypeAlias = tuple[pq.FileMetaData, pa.Schema]
 
 
 def _read_stored(files: Sequence[SourceFile]) -> Iterator[tuple[SourceFile, _Stored | WidenError]]:
-    """Yield the footer of each file, or why it cannot be read.
-
-    Raises:
-        NotLocal: Arrow lacks what Spark may have.
-        StorageError: the environment keeps a file from being read.
-    """
+    """Yield the footer of each file, or why it cannot be read."""
     for start in range(0, len(files), _FOOTERS_AT_ONCE):
         some = files[start : start + _FOOTERS_AT_ONCE]
         read = map_files(_try_footer, some)
@@ -757,9 +734,7 @@ def _open_parquet(file: SourceFile) -> Iterator[pq.ParquetFile]:
     """Open a file with Arrow.
 
     Raises:
-        CorruptFile: it is damaged.
         NotLocal: Arrow lacks what Spark may have, e.g. its compression.
-        StorageError: the environment keeps it from being read.
     """
     try:
         with open_file(file.uri) as content:
@@ -803,8 +778,6 @@ def _read_schema(
 
     Raises:
         NotLocal: Arrow may read the file in another way than Spark.
-        CorruptFile: the file is damaged.
-        SourceContentError: a column has a type that neither Spark reads nor a table has.
     """
     columns = [each.with_type(stored_type(each.type)) for each in stored_columns]
     try:

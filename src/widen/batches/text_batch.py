@@ -553,11 +553,7 @@ _ORIGIN_DDL = "{} string, {} string, {} bigint, {} string".format(*ORIGIN_FIELDS
 
 
 def write_fitting(texts: RawTexts, spec: BatchWriteSpec, writer: TableWriter) -> BatchResult:
-    """Write the rows that the table can hold; quarantine rows that violate a rule or a fixed column.
-
-    Raises:
-        RowRefused: the table cannot hold a row, and no rule foresaw it.
-    """
+    """Write the rows that the table can hold; quarantine rows that violate a rule or a fixed column."""
     rule = writer.violated_rule()
     if rule is None and not spec.policy.fixed_columns:
         metrics = _new_metrics()

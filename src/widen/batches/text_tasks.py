@@ -779,9 +779,6 @@ def read_record_groups(
 
     A caller that needs no more records closes the generator. Then the other rows with ranges are still taken from
     Spark: it ends a Python worker that leaves input behind, and the next task would wait for another one to start.
-
-    Raises:
-        CorruptFile: a quote of CSV is not closed, or a record is too long.
     """
     rest = iter(batches)
     for batch in rest:
@@ -818,10 +815,6 @@ def _ensure_short(batch: pa.RecordBatch, limit: int) -> None:
 
 
 def read_text_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[TextGroup]:
-    """Yield the records of a raw batch as JSON texts.
-
-    Raises:
-        CorruptFile: a quote of CSV is not closed, or a record is too long.
-    """
+    """Yield the records of a raw batch as JSON texts."""
     for group in read_record_groups(batches):
         yield from group.to_text_groups() if isinstance(group, FieldGroup) else (group,)

@@ -156,9 +156,6 @@ def to_typed_records(frame: DataFrame, name: str, *, is_placed: bool = False) ->
 
     Args:
         is_placed: Whether the last column is the location of each record.
-
-    Raises:
-        SourceError: two columns have the same name.
     """
     fields = as_nullable(from_spark(frame.schema)).fields
     schema = StructType(fields[:-1] if is_placed else fields)
@@ -176,13 +173,7 @@ def _with_field_steps(values: Column, data_type: DataType) -> Column:
 
 
 def read_columnar(spark: SparkSession, source: SourceFiles, file_fields: FileFields) -> list[TypedRecords]:
-    """Return the records of Parquet, Avro or ORC files.
-
-    Raises:
-        CorruptFile: a file is damaged.
-        SourceContentError: a file has a type that Spark does not read.
-        SourceError: this Spark cannot read the format, or the files do not fit together.
-    """
+    """Return the records of Parquet, Avro or ORC files."""
     reader = _reader(spark, source)
     paths = [file.path for file in source.files if file.size_bytes]
     try:
@@ -578,7 +569,6 @@ def prepare_records(
 
     Raises:
         SourceContentError: values have an unsupported type.
-        SourceError: the policy masks or excludes a field inside a variant.
     """
     columns, rules = records.columns, build_typed_field_rules(base or StructType(), policy)
     pending = void_fields(records.schema, rules)

@@ -149,8 +149,6 @@ def change_files(
 
     Raises:
         NotLocal: Spark has to make the change; nothing is left of what was written.
-        RowRefused: a new row breaks a rule of the table.
-        JobFailed: the Spark job failed.
     """
     with ChangeFiles(context) as files:
         try:
@@ -170,9 +168,6 @@ def remove_beside(context: ChangeContext, marked: Mapping[str, BitMap64], added:
 
     Returns:
         None if Spark has to make the change; nothing is left of what was written.
-
-    Raises:
-        JobFailed: the Spark job failed, or the data changed between two reads.
     """
     if not (marked and context.has("changeDataFeed")) or context.has("deletionVectors"):
         return remove_positions(context, marked)
@@ -271,7 +266,6 @@ def _plan(files: ChangeFiles, values: Mapping[str, tuple[str, DataType]] | None)
 
     Raises:
         NotLocal: only Spark reads or writes the table, or computes a value, exactly.
-        EngineUnsuitable: only Spark checks the rules of the table.
     """
     context = files.context
     scan = plan_local_scan(context.snapshot)
@@ -351,8 +345,6 @@ def _run(context: ChangeContext, plan: _FileChange, adds: Mapping[str, Add], bef
 
     Raises:
         NotLocal: only Spark can.
-        RowRefused: a new row breaks a rule of the table.
-        JobFailed: the Spark job failed.
     """
     # Without statistics, which tasks do not need and which may be larger than everything else.
     bare = {key: msgspec.structs.replace(add, stats=None) for key, add in adds.items()}
@@ -418,7 +410,6 @@ def _change_group(plan: _FileChange, adds: Mapping[str, Add]) -> _Outcome:
     Raises:
         CorruptFile: a file cannot be read.
         RowRefused: a new row breaks a rule of the table.
-        StorageError: the disk is full.
     """
     writers = [sink.open(pa.schema([])) for sink in plan.sinks]
     try:

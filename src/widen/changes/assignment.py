@@ -43,9 +43,6 @@ def to_assigned_values(rows: DataFrame, expressions: Mapping[Path, Expression]) 
 
     Args:
         rows: Rows with the columns that the expressions may refer to.
-
-    Raises:
-        InvalidCondition: Spark cannot use one of them.
     """
     columns = {path: to_column(expression) for path, expression in expressions.items()}
     try:

@@ -70,11 +70,7 @@ class ChangeContext:
 
     @cached_property
     def tracking(self) -> TrackingColumns | None:
-        """The columns of row ids and row commit versions, if row tracking is enabled.
-
-        Raises:
-            UnsupportedFeatureForWrite: row tracking is enabled, but the properties do not name its columns.
-        """
+        """The columns of row ids and row commit versions, if row tracking is enabled."""
         return tracking_columns(self.configuration, self.snapshot.location)
 
     @cached_property
@@ -130,11 +126,7 @@ class ChangeContext:
         )
 
     def all_rows(self, keys: Iterable[str]) -> dict[str, int]:
-        """Return the row count of files, including deleted rows; from the footer if the log has no statistics.
-
-        Raises:
-            CorruptFile: a file is not valid Parquet.
-        """
+        """Return the row count of files, including deleted rows; from the footer if the log has no statistics."""
         counts = {key: FileStatistics(self.adds[key].stats).rows for key in keys}
         uncounted = [key for key, rows in counts.items() if rows is None]
         paths = [self.store.plain(self.adds[key].path) for key in uncounted]
@@ -143,11 +135,7 @@ class ChangeContext:
         return {key: footer_rows[key] if rows is None else rows for key, rows in counts.items()}
 
     def live_rows(self, keys: Iterable[str]) -> dict[str, int]:
-        """Return the row count of files without deleted rows.
-
-        Raises:
-            CorruptFile: a file is not valid Parquet.
-        """
+        """Return the row count of files without deleted rows."""
         return {key: rows - count_deleted_rows(self.adds[key]) for key, rows in self.all_rows(keys).items()}
 
 

@@ -112,10 +112,6 @@ def write_rows_and_changes(files: ChangeFiles, rows: DataFrame, change: Column) 
         rows: The columns of the table with their new values, and the struct `BEFORE`.
         change: The value of `ChangeKind.UPDATE` or `ChangeKind.INSERT`, or null for a row that stays as it is. An
             updated row has two rows in the change data.
-
-    Raises:
-        RowRefused: a row violates a rule of the table.
-        JobFailed: the Spark job failed.
     """
     layouts = _new_layouts(files)
     with translate_spark_errors():
@@ -146,10 +142,6 @@ def write_replaced_rows(files: ChangeFiles, rows: DataFrame, change: Column) -> 
     Args:
         rows: The same, with `FILE` and `ROW` of each old row.
         change: The same; null for rows without change data.
-
-    Raises:
-        RowRefused: a row violates a rule of the table.
-        JobFailed: the Spark job failed.
     """
     layouts = _new_layouts(files)
     checked = _to_file_columns(files.context, rows, change, F.col(FILE), F.col(ROW))
@@ -258,9 +250,6 @@ def revise_files(
         words: The words of the rows that files lose; or the rows themselves, which this process then writes.
         lost: How many rows each file loses, by its key.
         rows: How many rows each file has, including deleted rows.
-
-    Raises:
-        JobFailed: the Spark job failed, or the words are not those of so many rows.
     """
     context = files.context
     gone = {key: count + count_deleted_rows(context.adds[key]) for key, count in lost.items()}
@@ -307,9 +296,6 @@ def write_vectors(
         deleted: The words of the newly deleted rows.
         current: The files that get a vector, with their current one, whose rows stay deleted.
         folder: The folder to write to, relative to the table.
-
-    Raises:
-        CorruptFile: the current vector of a file cannot be read.
 
     Source: PROTOCOL.md#deletion-vectors
     """

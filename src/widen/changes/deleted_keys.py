@@ -112,11 +112,7 @@ class KeyLists:
 
     @property
     def has_keys(self) -> bool:
-        """Whether a key was deleted.
-
-        Raises:
-            CorruptLog: the list is missing or damaged.
-        """
+        """Whether a key was deleted."""
         return bool(self._lists.files)
 
     @property
@@ -149,11 +145,7 @@ class KeyLists:
         return newest.select(KEY_TEXT, *(f"newest.{name}" for name in rest))
 
     def read_here(self) -> pa.Table | None:
-        """Return the same without Spark, as a table of Arrow; None if there are too many for this process.
-
-        Raises:
-            CorruptLog: the list is missing or damaged.
-        """
+        """Return the same without Spark, as a table of Arrow; None if there are too many for this process."""
         if sum(size for _, size in self._lists.files) > MAX_LOCAL_BYTES:
             return None
         return self._distinct_here([rows for _, _, rows in self.read_files()])
@@ -197,11 +189,7 @@ class KeyLists:
         return self._put(known, number, staged)
 
     def read_files(self) -> Iterator[tuple[str, int, pa.Table]]:
-        """Yield each file of the list: its path, its size and its keys with the order and the time of their deletions.
-
-        Raises:
-            CorruptLog: the list or a file is missing or damaged.
-        """
+        """Yield the path and the size of each file, and its keys with the sequence and the time of their deletions."""
         for path, size in self._lists.files:
             yield path, size, _read_here(self.store, path)
 

@@ -172,9 +172,6 @@ def write_without(lists: KeyLists, rule: ForgetRule, number: int, staged: Staged
     Args:
         number: That of the version that the commit makes.
         staged: Deletes what is written if the commit is not made; None only counts.
-
-    Raises:
-        CorruptLog: a list is missing or damaged.
     """
     # Listed before the commit: whoever has written one of these files must be planned again after it.
     store, listed = lists.store, [entry.path for entry in lists.store.list(lists.folder)]
@@ -213,11 +210,7 @@ def delete_old(store: LogStore, forgotten: ForgottenKeys) -> None:
 
 
 def to_keys(texts: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the keys that a user has written: each ``FIELD=VALUE``, or an object of JSON with several fields.
-
-    Raises:
-        InvalidOption: a text is neither.
-    """
+    """Return the keys that a user has written: each ``FIELD=VALUE``, or an object of JSON with several fields."""
     return [_to_key(text) for text in texts]
 
 

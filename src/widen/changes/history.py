@@ -86,9 +86,6 @@ def order_events(events: Events, rank_contents: RankContents, rules: KeyRules) -
 
     Returns:
         None if only Spark can compare the contents of so many.
-
-    Raises:
-        SequenceRepeated: different records have one sequence, which the rules do not allow.
     """
     ordered = _order(events)
     ties = _find_ties(ordered)

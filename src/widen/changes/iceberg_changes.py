@@ -141,14 +141,7 @@ class SelectedRows:
     branch: str | None = None
 
     def delete(self) -> IcebergChange:
-        """Delete the rows, in one commit if there are any.
-
-        Raises:
-            NotDeterministic: the condition may give different results for the same row.
-            InvalidCondition: the condition cannot be used.
-            JobFailed: a Spark job failed, or the rows changed between two reads; nothing is visible.
-            StorageError: the catalog or the store refused; nothing is visible.
-        """
+        """Delete the rows, in one commit if there are any."""
         if is_local(self.spark):
             try:
                 return self._delete()
@@ -173,12 +166,6 @@ class SelectedRows:
 
         Args:
             assignments: The new values by column path; they refer to the row before the update.
-
-        Raises:
-            ColumnNotFound: a column does not exist.
-            SchemaMismatch: a value does not fit its column.
-            RowRefused: a required column would be null.
-            JobFailed: a Spark job failed, or the rows changed between two reads; nothing is visible.
         """
         given = {path: assignments[text] for text, path in assigned_paths(Relation(self.whole), assignments).items()}
         self._ensure_assignable({path[0] for path in given})
@@ -221,7 +208,6 @@ class SelectedRows:
 
         Raises:
             NotLocal: only Spark can.
-            SchemaMismatch: a value does not fit its column.
         """
         texts = {path[0]: text for path, text in given.items() if len(path) == 1 and isinstance(text, str)}
         if len(texts) < len(given):
@@ -288,12 +274,6 @@ class SelectedRows:
 
         Args:
             frame: The new rows; each must match the condition.
-
-        Raises:
-            SchemaMismatch: the data do not fit.
-            ReplaceWhereMismatch: a new row does not match the condition; nothing is visible.
-            RowRefused: a required column is null, or a value is out of range; nothing is visible.
-            JobFailed: a Spark job failed; nothing is visible.
         """
         ensure_can_be_null(self.table)
         incoming = from_spark(frame.schema)
@@ -317,12 +297,6 @@ class SelectedRows:
         Args:
             clauses: The clauses, ordered by `widen.changes.merge.order_clauses`.
             options: The schema changes that are allowed.
-
-        Raises:
-            AmbiguousMerge: several rows of the source match one row that is changed.
-            SchemaMismatch: a value does not fit its column.
-            RowRefused: a row violates a rule of the table; nothing is visible.
-            JobFailed: a Spark job failed; nothing is visible.
         """
         resolution = MergeResolution(self.schema, sides, clauses, options)
         operations: Sequence[Operation] = ()
@@ -527,11 +501,7 @@ class SelectedRows:
         return find_unreadable(self.table.schema())
 
     def _ensure_assignable(self, names: Collection[str]) -> None:
-        """Check that new values of columns do not replace values that Spark does not have.
-
-        Raises:
-            ColumnLeftOut: they would.
-        """
+        """Check that new values of columns do not replace values that Spark does not have."""
         for name in names:
             self._left_out.ensure_has((name,), WRITES_AGAIN)
 
@@ -636,9 +606,6 @@ class SelectedRows:
         Args:
             copies: The files with those of their rows that stay, as far as they are written.
             removes: The number of their rows that are not replaced.
-
-        Raises:
-            JobFailed: there are more or fewer rows than were counted before.
         """
         written = writer.write(rows)
         staged.add_undo(lambda: writer.discard(written))
@@ -780,12 +747,7 @@ def _limits(fields: Sequence[PartitionField], schema: StructType) -> Mapping[str
 def select_iceberg_rows(
     name: TableName, where: Expression | None, spark: SparkSession, branch: str | None = None
 ) -> SelectedRows:
-    """Return the rows of the newest version of a table that a condition selects.
-
-    Raises:
-        AmbiguousColumns: two columns of the table have names that differ only in case.
-        UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
-    """
+    """Return the rows of the newest version of a table that a condition selects."""
     table = name.load()
     ensure_table_writable(name, table)
     sources, columns = read_sources(table.properties, str(name)), table.schema()

@@ -117,9 +117,6 @@ class IcebergCompaction:
 
         Raises:
             InvalidOption: a column cannot be sorted by, or the table has no sort order.
-            ColumnNotFound: a column to sort by does not exist.
-            UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
-            CorruptFile: a manifest or a footer cannot be read.
         """
         table, request = self.name.load(), self.request
         ensure_table_writable(self.name, table)
@@ -159,13 +156,7 @@ class IcebergCompaction:
         return [[old[each.row] for each in some] for some in pack_files(candidates, plan.target_bytes, sorts=False)]
 
     def run(self) -> CommitResult | None:
-        """Write the files of a plan again, and commit them; None if there are none.
-
-        Raises:
-            JobFailed: a Spark job failed, or has lost rows; nothing is visible.
-            UnsupportedFeatureForWrite: PyIceberg cannot remove files of this table.
-            StorageError: the catalog or the store returned an error.
-        """
+        """Write the files of a plan again, and commit them; None if there are none."""
         plan = self.plan()
         if not plan.tasks:
             return None
@@ -297,8 +288,6 @@ def _sort_columns(schema: StructType, texts: Sequence[str]) -> list[str]:
     """Return columns to sort by as SQL expressions.
 
     Raises:
-        InvalidPath: a path cannot be read.
-        ColumnNotFound: a column does not exist.
         InvalidOption: a column has no order, or there are too many.
     """
     if len(texts) > MOST_COLUMNS:

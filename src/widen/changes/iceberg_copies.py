@@ -157,9 +157,6 @@ def hold_rows(
 
     Returns:
         None if they are left to Spark.
-
-    Raises:
-        JobFailed: the job failed.
     """
     numbers = {crc32(key.encode()): at for at, key in enumerate(files)}
     if len(numbers) < len(files):
@@ -254,11 +251,7 @@ class RowSearch:
     where: Expression | None
 
     def find_positions(self) -> dict[str, BitMap64]:
-        """Return the positions of the rows by the key of their file, for the files that have any.
-
-        Raises:
-            NotLocal: only Spark evaluates the condition, or reads a file exactly, or there is too much to read.
-        """
+        """Return the positions of the rows by the key of their file, for the files that have any."""
         found = {key: BitMap64() for key in self._keys}
         for key, positions, _ in self._matching(()):
             found[key] |= to_bitmap(positions)

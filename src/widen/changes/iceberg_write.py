@@ -87,16 +87,6 @@ def append_rows(
     Args:
         frame: The rows. Columns are matched by name, not case-sensitive; columns that they lack become null.
         branch: The branch; None for the main branch.
-
-    Raises:
-        AmbiguousColumns: two columns of the table have names that differ only in case.
-        SchemaMismatch: the data do not fit.
-        RowRefused: a required column is null, or a value is out of range.
-        UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
-        UnsupportedColumnType: Iceberg does not have the type of a new column.
-        SnapshotUnknown: the catalog did not say whether it has committed.
-        StorageError: the catalog or the store refused; nothing is visible.
-        JobFailed: the Spark job failed; nothing is visible.
     """
     table = name.load()
     ensure_table_writable(name, table)
@@ -169,13 +159,7 @@ class IcebergFold:
         return self.preview.values - (self.preview.lost if rest is Rest.KEEP else 0)
 
     def commit(self, rest: Rest) -> CommitResult:
-        """Write the files with values in the column again, and commit them; nothing is committed if nothing changes.
-
-        Raises:
-            SnapshotUnknown: the catalog did not say whether it has committed.
-            StorageError: the catalog or the store refused; nothing is visible.
-            JobFailed: the Spark job failed; nothing is visible.
-        """
+        """Write the files with values in the column again, and commit them; nothing is committed if nothing changes."""
         plan, schema, snapshot = self.plan, self.schema, self.table.current_snapshot()
         state = to_column_state(self.table.metadata, schema)
         transaction = open_transaction(self.name, self.table, ())
@@ -239,11 +223,6 @@ def open_fold(name: TableName, column: Path, into: Path | None, spark: SparkSess
 
     Args:
         into: The target column; by default the one with the plain field name.
-
-    Raises:
-        ColumnNotFound: a column does not exist.
-        FoldRefused: the columns do not hold the same field, or their values cannot be converted one by one.
-        UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
     """
     table = name.load()
     ensure_table_writable(name, table)
@@ -453,7 +432,6 @@ def find_deleted(source: IcebergSource, scan: IcebergScan) -> Mapping[str, BitMa
 
     Raises:
         NotLocal: they are many, or their values say which they are.
-        CorruptFile: a delete file cannot be read.
     """
     found = deleted_positions(source, scan) if scan.deletes else {}
     if found is None:

@@ -96,11 +96,7 @@ class KeyColumns:
         return tuple(place for _, place in self.columns)
 
     def read(self, rows: pa.Table) -> pa.ChunkedArray:
-        """Return what tells the values of rows apart, whatever column holds them; null for none.
-
-        Raises:
-            NotLocal: only Spark writes a value as a text.
-        """
+        """Return what tells the values of rows apart, whatever column holds them; null for none."""
         if len(self.columns) > 1:
             texts = [pc.coalesce(*self._texts_of(batch)) for batch in rows.to_batches()]
             return pa.chunked_array(texts, pa.string())
@@ -114,11 +110,7 @@ class KeyColumns:
             yield _scalar_text(one_array(find_leaf(rows, place)), data_type)
 
     def texts(self, values: pa.Array) -> pa.Array:
-        """Return what `read` has returned as `widen.changes.key_expressions.key_text` writes it.
-
-        Raises:
-            NotLocal: only Spark writes a value as a text.
-        """
+        """Return what `read` has returned as `widen.changes.key_expressions.key_text` writes it."""
         return values if len(self.columns) > 1 else _scalar_text(values, self.columns[0][0])
 
     def bounds(self, values: pa.Array) -> list[tuple[DataType, Path, Any, Any]]:
@@ -190,11 +182,7 @@ class OrderColumns:
         return first if len(self.columns) == 1 and first in EXACT_ORDERS else WIDE
 
     def read(self, rows: pa.Table) -> pa.ChunkedArray:
-        """Return the order of rows, of the type `data_type`; null for rows that have none.
-
-        Raises:
-            NotLocal: the digits of a double depend on the version of Java.
-        """
+        """Return the order of rows, of the type `data_type`; null for rows that have none."""
         if self.data_type == WIDE:
             for data_type, place in self.columns:
                 if data_type in _FLOATING:
@@ -369,9 +357,6 @@ def values_of_order(orders: pa.Array, data_type: DataType) -> pa.Array | None:
 
     Returns:
         None for a type whose values have no order.
-
-    Raises:
-        NotLocal: the digits of a double depend on the version of Java.
     """
     if order_family(data_type) is None:
         return None

@@ -145,7 +145,6 @@ class Places:
 
         Raises:
             NotLocal: they are in too many files, or only Spark can read a file exactly.
-            InvalidOption: Arrow does not have a type.
         """
         numbers = pc.unique(self.file).to_pylist()
         if sum(self.adds[number].size for number in numbers) > LOCAL_BYTES:

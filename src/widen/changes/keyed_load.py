@@ -140,11 +140,6 @@ def decide_here(
         adds: The files of the batch.
         records: The number of its records.
         lists: The keys that were deleted.
-
-    Raises:
-        KeyRepeated: a batch without a sequence has different records of a key.
-        SequenceRepeated: different records of a key have one sequence, which the rules do not allow.
-        CorruptFile: a file of the table cannot be read.
     """
     if records > MAX_RECORDS:
         return None
@@ -550,11 +545,7 @@ class _Decision:
         return LocalMerge(KeyCounts(**counts), losers, removed, deleted, searched, new)
 
     def versions(self) -> LocalMerge | None:
-        """Return what a batch does where every version of a row is kept.
-
-        Raises:
-            SequenceRepeated: different records have one sequence, which is not allowed.
-        """
+        """Return what a batch does where every version of a row is kept."""
         batch, plan = self._batch, self._plan
         assert plan.until is not None
         searched, files, found = self._found
@@ -580,9 +571,6 @@ class _Decision:
 
         Returns:
             Whether Arrow can tell.
-
-        Raises:
-            SequenceRepeated: it does.
         """
         # A row that is made from partial records is none of them, so only their batch is compared.
         found = self._found[2]
@@ -597,9 +585,6 @@ class _Decision:
         Returns:
             Also the distinct orders, of which events have the numbers, and what returns where events with such numbers
             are; None if Arrow cannot tell.
-
-        Raises:
-            SequenceRepeated: different records have one sequence, which the rules do not allow.
         """
         batch, plan, code = self._batch, self._plan, self._code
         remembered = self._remembered(code)

@@ -131,11 +131,6 @@ def merge_rows(snapshot: Snapshot, growth: SchemaGrowth, merge: ResolvedMerge) -
     The totals of the result are the bounds of the values that inserted rows got from identity columns, by their names.
 
     If anything fails, the written files are deleted (best effort).
-
-    Raises:
-        AmbiguousMerge: several rows of the source match one row that is changed.
-        RowRefused: a row violates a column rule or a constraint.
-        UnsupportedFeatureForWrite: row tracking is enabled, but the properties do not name its columns.
     """
     # Files that no row of the source can match are left out, by the constants in the condition.
     predicate: Predicate = UnknownPredicate()
@@ -598,18 +593,6 @@ def resolve_merge(
     Args:
         clauses: The clauses, ordered by `widen.changes.merge.order_clauses`.
         options: The schema changes that are allowed; casts always are.
-
-    Raises:
-        NotDeterministic: a condition may give different results for the same row.
-        InvalidCondition: a condition or a value cannot be used.
-        ColumnMissingInSource: the source lacks a table column that a clause assigns from it.
-        ColumnNotFound: the column of an assignment does not exist.
-        InvalidPath: a path cannot be read.
-        AssignmentConflict: two assignments of a clause have the same column.
-        ItemAssignmentRefused: a path leads into an array or a map.
-        IdentityColumnUpdate: a clause that updates rows assigns an identity column.
-        SchemaMismatch: a value does not fit its column.
-        FeatureRequired: a new type requires a feature that the table does not support.
     """
     resolution = MergeResolution(state.schema, sides, clauses, options)
     growth = SchemaGrowth(state.metadata)
@@ -672,9 +655,6 @@ class MergeResolution:
 
         Args:
             schema: The columns after the growth.
-
-        Raises:
-            SchemaMismatch: a value does not fit its column.
         """
         options = SchemaChangeOptions(casts=True, fills=self._options.adds)
         for values in self._values:

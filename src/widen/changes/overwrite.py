@@ -82,9 +82,6 @@ def remove_replaced_rows(
 
     Args:
         added: The files with the new rows, which the same commit adds.
-
-    Raises:
-        JobFailed: the Spark job failed, or the data changed between two reads.
     """
     if replaced.keys is None:
         return remove_whole_files(snapshot.files(), ReadSet.EVERYTHING)

@@ -118,8 +118,6 @@ def rewrite_files(
         unmapped: Whether the new files have the logical names of the columns, instead of those of column mapping.
 
     Raises:
-        UnsupportedTypeChange: the schema records a type change that the protocol does not list.
-        UnsupportedFeatureForWrite: the row ids cannot be preserved.
         InternalError: the new files have another number of rows; they are deleted.
 
     Source: PROTOCOL.md#add-file-and-remove-file
@@ -237,12 +235,6 @@ class OldFileRewrite:
         """Rewrite every old file, and return a version without old files, which was the latest when it was read.
 
         The footer of a file is read once, even over several calls, as long as the types of the table stay the same.
-
-        Raises:
-            UnsupportedTypeChange: the schema records a type change that the protocol does not list.
-            UnsupportedFeatureForWrite: the table has a feature that Widen does not support for writing.
-            ContentionError: too many commits in a row had conflicts, or the outcome of a commit is unknown.
-            PostCommitFailed: files were rewritten, but the table cannot be read for others.
         """
         conflicts = 0
         while True:
@@ -257,12 +249,7 @@ class OldFileRewrite:
                 conflict.or_raise()
 
     def start_spark(self) -> None:
-        """Start Spark if there are files to rewrite: before other steps are committed, in case that it does not start.
-
-        Raises:
-            EngineUnsuitable: the engine is local.
-            SparkUnavailable: Spark does not start.
-        """
+        """Start Spark if files must be rewritten. Called before other steps are committed, since Spark may not start."""
         if self._find_files(open_snapshot(self.store)).num_rows:
             self.session()
 
@@ -504,11 +491,6 @@ class Compaction:
 
         Args:
             among: The paths of the files to consider; by default all files that the request names.
-
-        Raises:
-            InvalidOption: the condition uses other columns than partition columns, or a column cannot be sorted by.
-            UnsupportedFeatureForWrite: the table has a feature that Widen does not support for writing.
-            JobFailed: the Spark job that evaluates the condition failed.
         """
         ensure_writable(snapshot.protocol, snapshot.location)
         sort_columns(snapshot, self.request.zorder_by)
@@ -520,14 +502,7 @@ class Compaction:
         return plan_compaction(files, self.request.target_bytes, sorts=bool(self.request.zorder_by))
 
     def run(self) -> Snapshot:
-        """Compact the files, in one commit unless they are very large, and return the newest version.
-
-        Raises:
-            InvalidOption: as for `plan`.
-            UnsupportedTypeChange: the schema records a type change that the protocol does not list.
-            UnsupportedFeatureForWrite: the table has a feature that Widen does not support for writing.
-            ContentionError: too many commits in a row had conflicts, or the outcome of a commit is unknown.
-        """
+        """Compact the files, in one commit unless they are very large, and return the newest version."""
         snapshot, conflicts = open_snapshot(self.store), 0
         tasks = self.plan(snapshot)
         # What is written again is decided once: the new files are not compacted again.
@@ -612,8 +587,6 @@ def sort_columns(snapshot: Snapshot, texts: Sequence[str]) -> list[str]:
     """Return columns to sort by as SQL expressions.
 
     Raises:
-        InvalidPath: a path cannot be read.
-        ColumnNotFound: a column does not exist.
         InvalidOption: a column is a partition column or has no order, or the table has clustering columns.
     """
     if texts and is_supported(snapshot.protocol, "clustering"):

@@ -81,11 +81,6 @@ def change_in_place(context: ChangeContext, where: Column, new: Mapping[str, Col
 
     Args:
         new: The new values by column, for an update; other columns stay as they are.
-
-    Raises:
-        UnsupportedFeatureForWrite: row tracking is enabled, but the properties do not name its columns.
-        NotNullViolated: a row has null in a NOT NULL column.
-        JobFailed: the Spark job failed, or the data changed between two reads.
     """
     if kind is ChangeKind.UPDATE and context.tracking:
         # Null stands for the version of the commit, which the new file has as its default.
@@ -207,11 +202,6 @@ def change_via_materialized_rows(
         kinds: What each clause does, by the number of the clause; other numbers do nothing.
         check: Called before anything is written, if a row of the table was decided twice.
         totals: Aggregates of the decided rows, for the result.
-
-    Raises:
-        UnsupportedFeatureForWrite: row tracking is enabled, but the properties do not name its columns.
-        NotNullViolated: a row has null in a NOT NULL column.
-        JobFailed: the Spark job failed, or the data changed between two reads.
     """
     kept = [quote_name(name) for name in context.schema.names] if {*kinds} != {ChangeKind.DELETE} else []
     kept += [BEFORE] if _may_record(context, kinds) else []
@@ -417,9 +407,6 @@ def remove_positions(context: ChangeContext, marked: Mapping[str, BitMap64]) -> 
 
     Returns:
         None if Arrow cannot copy the rest of the files.
-
-    Raises:
-        JobFailed: the data changed between two reads.
     """
     if not marked:
         return ChangeResult(reads=context.reads)

@@ -64,11 +64,6 @@ def delete(
     Args:
         where: The condition on the rows; None for all rows.
         metadata: The metadata that files are written with; by default that of the version.
-
-    Raises:
-        NotDeterministic: the condition may give different results for the same row.
-        InvalidCondition: the condition cannot be used.
-        UnsupportedFeatureForWrite: row tracking is enabled, but the properties do not name its columns.
     """
     context = _change_context(spark, snapshot, where, metadata or snapshot.metadata)
     if where is None:
@@ -95,18 +90,6 @@ def update(
     Args:
         assignments: The new values by column path; they refer to the row before the update.
         where: The condition on the rows; None for all rows.
-
-    Raises:
-        InvalidPath: a path cannot be read.
-        ColumnNotFound: the column does not exist.
-        AssignmentConflict: two assignments go to the same column.
-        ItemAssignmentRefused: a path leads into an array or a map.
-        IdentityColumnUpdate: a path is an identity column.
-        SchemaMismatch: a value does not fit its column.
-        NotDeterministic: the condition may give different results for the same row.
-        InvalidCondition: the condition or a value cannot be used.
-        RowRefused: a row violates a column rule or a constraint.
-        UnsupportedFeatureForWrite: row tracking is enabled, but the properties do not name its columns.
     """
     paths = assigned_paths(Relation(snapshot.schema), assignments)
     ensure_identities_kept(snapshot.schema, paths.values())
@@ -136,12 +119,7 @@ def update(
 def _update_here(
     spark: SparkSession, snapshot: Snapshot, texts: Mapping[str, str], where: Expression | None
 ) -> ChangeResult:
-    """Update rows in this process.
-
-    Raises:
-        NotLocal: only Spark can.
-        SchemaMismatch: a value does not fit its column.
-    """
+    """Update rows in this process."""
     types = find_types(snapshot.schema, texts)
     _ensure_assignable(snapshot, {(name,): found for name, found in types.items()})
     context = _change_context(spark, snapshot, where, snapshot.metadata)
@@ -176,10 +154,6 @@ def overwrite_all(snapshot: Snapshot, frame: DataFrame, metadata: Metadata) -> C
 
     Args:
         frame: The rows; they fit the schema.
-
-    Raises:
-        RowRefused: a row violates a column rule or a constraint.
-        CorruptFile: a file that the frame reads cannot be read.
     """
     with ChangeFiles(_context(snapshot, frame, metadata)) as files:
         added = files.rows(frame)
@@ -194,10 +168,6 @@ def overwrite_partitions(snapshot: Snapshot, frame: DataFrame, metadata: Metadat
 
     Args:
         frame: The rows; they fit the schema.
-
-    Raises:
-        RowRefused: a row violates a column rule or a constraint.
-        CorruptFile: a file that the frame reads cannot be read.
 
     Source: Delta Lake's dynamic partition overwrite. Differs: it compares texts.
     """
@@ -217,13 +187,6 @@ def overwrite_where(snapshot: Snapshot, frame: DataFrame, metadata: Metadata, wh
 
     Args:
         frame: The rows; they fit the schema, and each must match the condition.
-
-    Raises:
-        ReplaceWhereMismatch: a row does not match the condition.
-        RowRefused: a row violates a column rule or a constraint.
-        NotDeterministic: the condition may give different results for the same row.
-        InvalidCondition: the condition cannot be used.
-        UnsupportedFeatureForWrite: row tracking is enabled, but the properties do not name its columns.
 
     Source: Delta Lake's replaceWhere
     """
@@ -293,13 +256,7 @@ def judge_values(rows: DataFrame, fold: FoldPlan) -> FoldResult:
 
 
 def fold_rows(spark: SparkSession, snapshot: Snapshot, fold: FoldPlan, rest: Rest) -> ChangeResult:
-    """Rewrite the files that have values in the column, and return the result. Nothing is committed.
-
-    Raises:
-        UnsupportedFeatureForWrite: row tracking is enabled, but the properties do not name its columns.
-        RowRefused: a row violates a column rule or a constraint.
-        JobFailed: the Spark job failed, or the data changed between two reads.
-    """
+    """Rewrite the files that have values in the column, and return the result. Nothing is committed."""
     selection = select_files(snapshot, parse_predicate(has_value(fold), snapshot.schema))
     context = ChangeContext(spark, snapshot, snapshot.metadata, selection)
     return change_in_place(

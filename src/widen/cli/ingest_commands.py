@@ -295,12 +295,6 @@ def ensure_options_valid(
         source: The paths of the source.
         into: The table; None without one.
         how: Arguments of `widen.ingestion.options.check_places`.
-
-    Raises:
-        InvalidOption: an option cannot be used.
-        InvalidConfig: the configuration file cannot be used.
-        SourceError: a path of the source cannot be used.
-        StorageRefused: the table cannot be written.
     """
     from widen.ingestion.options import check_places, parse_keys, parse_options, to_quarantine
     from widen.targets import find_table
@@ -614,8 +608,6 @@ def to_listener(
     Raises:
         InvalidOption: an option needs a URL and there is none, the URL cannot be used, or a vacuum of a table would
             delete a file.
-        StorageError: a file cannot be written.
-        PackageMissing: the client of OpenLineage is not installed.
     """
     given = {"--dead-letter": dead_letter, "--events-required": must_deliver or None}
     is_url = [event.partition("://")[0].lower() in ("http", "https") for event in events or ()]
@@ -709,9 +701,6 @@ def follow_source(
         source: Directories and patterns.
         checkpoint: The directory that records the progress of the stream.
         options: Keyword arguments of `widen.ingest_stream`.
-
-    Raises:
-        WidenError: an interval has failed.
     """
     from widen.ingestion import ingest_stream
     from widen.log.log_store import LogStore

@@ -271,9 +271,6 @@ def session_for(table: Table, update: StepDisplay, *, all_files: bool = False) -
 
     Args:
         all_files: Whether all files are rewritten, to end column mapping, instead of those in old types.
-
-    Raises:
-        SparkUnavailable: Spark or Java is not installed, or does not start.
     """
     if all_files:
         return start_unmapping(table, update)
@@ -402,10 +399,6 @@ def run_fold(
     Args:
         wanted: The column, the target column, and what to do with the rest.
         is_dry: Whether to show only what would be lost.
-
-    Raises:
-        FoldLosesValues: values do not convert exactly, and the rest is to be refused.
-        FoldRefused: the columns cannot be folded.
     """
     from widen.report.text_format import sample_formatter
 

@@ -331,10 +331,6 @@ def spark_session(reason: str) -> SparkSession:
 
     Args:
         reason: Why Spark is needed; the end of a sentence that begins with "This call needs Spark, because".
-
-    Raises:
-        EngineUnsuitable: there is no session, and the engine is local.
-        SparkUnavailable: Spark or Java is not installed, or does not start.
     """
     from widen.spark.session import find_session
 

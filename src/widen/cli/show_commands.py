@@ -299,11 +299,7 @@ def query_table(
     version: int | None,
     timestamp: str | None,
 ) -> tuple[StructType, pa.Table]:
-    """Return rows of a version, read without Spark.
-
-    Raises:
-        NotLocal: only Spark can do that exactly.
-    """
+    """Return rows of a version, read without Spark."""
     from widen.files.expressions import query_locally
     from widen.log.commit_files import to_ms
     from widen.log.snapshot import open_snapshot
@@ -352,9 +348,6 @@ def note_left_out(point: ReadPoint, texts: Iterable[str | None] = ()) -> None:
 
     Args:
         texts: The condition and what is selected.
-
-    Raises:
-        ColumnLeftOut: one of these texts needs such a column.
     """
     from widen.iceberg.schema_conversion import ensure_texts_readable, find_unreadable
 

@@ -33,24 +33,13 @@ from widen.spark.spark_types import as_nullable, visible_schema
 
 
 def read_snapshot_of(options: SourceOptions) -> Snapshot:
-    """Return the version that a batch reads; for changes, the version whose columns they have.
-
-    Raises:
-        InvalidOption: an option cannot be used.
-        VersionNotFound: the version does not exist.
-        TableNotFound: the table does not exist.
-    """
+    """Return the version that a batch reads; for changes, the version whose columns they have."""
     time = options.text("timestampAsOf")
     return open_snapshot(options.open_store(), options.number("versionAsOf"), None if time is None else to_ms(time))
 
 
 def plan_batch_columns(options: SourceOptions, snapshot: Snapshot) -> TableColumns:
-    """Return the columns of a batch.
-
-    Raises:
-        InvalidOption: ``readChangeFeed`` is neither true nor false.
-        DataSourceRefused: only Spark can read the table exactly.
-    """
+    """Return the columns of a batch."""
     return select_columns(snapshot, has_changes=options.flag("readChangeFeed"))
 
 
@@ -224,10 +213,6 @@ def select_columns(snapshot: Snapshot, *, has_changes: bool) -> TableColumns:
 
     Args:
         has_changes: Whether rows have the columns of the change data feed.
-
-    Raises:
-        DataSourceRefused: only Spark can read the table exactly.
-        UnsupportedTypeChange: the schema records a type change that the protocol does not allow.
     """
     try:
         scan = plan_local_scan(snapshot)
@@ -285,11 +270,7 @@ def _cost(file_bytes: int, part: tuple[RowSlice, ChangeSlice]) -> int:
 
 
 def read_task(columns: TableColumns, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a task.
-
-    Raises:
-        DataSourceRefused: only Spark can read a file exactly.
-    """
+    """Yield the rows of a task."""
     freeze_imports()
     schema = to_arrow_schema(columns.schema)
     for rows, change in partition.value or ():

@@ -213,7 +213,6 @@ class StreamPlan:
 
         Raises:
             ChangeFeedNotRecorded: the change data feed is disabled in that version.
-            VersionNotFound: the version does not exist, or no longer.
         """
         snapshot = self.snapshot
         offset = StreamOffset(snapshot.metadata.id, snapshot.version, is_initial=True)
@@ -236,7 +235,6 @@ class StreamPlan:
             DataSourceRefused: the table was replaced by another one, or went back to narrower types.
             StreamRowsChanged: the next version updates or deletes rows.
             ChangeFeedNotRecorded: the next version does not record its changes.
-            VersionNotFound: the log no longer has a version.
         """
         files, size_bytes, end = 0, 0, start
         try:
@@ -255,7 +253,6 @@ class StreamPlan:
         """Yield what a batch reads: the same slices each time.
 
         Raises:
-            VersionNotFound: the log no longer has a version.
             InternalError: the end is before the start.
         """
         if start == end:

@@ -85,7 +85,6 @@ class StreamWriter(_StreamArrowWriter):  # type: ignore[misc]
 
         Raises:
             InternalError: Spark did not pass the id of the query to its tasks.
-            ContentionError: another writer changed the table so that the files do not fit, or kept winning.
         """
         written = _written_files(messages)
         plan = _find_plan(written)
@@ -127,10 +126,6 @@ def commit_files(plan: WritePlan, written: Sequence[WrittenFiles], txn: Txn | No
     Args:
         plan: The write, as it was planned before the first row.
         txn: The batch of a stream; if the table already has it, nothing is committed.
-
-    Raises:
-        MetadataChanged: another writer changed the table in a way that the files do not fit.
-        ContentionError: concurrent commits kept conflicting.
     """
     adds = [to_partitioned_add(plan.layout.split, part) for message in written for part in message.files]
     with StagedFiles() as staged:
@@ -242,11 +237,6 @@ def plan_write(
 
     Args:
         job: The folder of the files, if it is known already.
-
-    Raises:
-        DataSourceRefused: the table has rules that only Spark can evaluate.
-        SchemaMismatch: the rows do not fit the table.
-        InvalidOption: an option cannot be used.
 
     Source: Delta Lake's schema enforcement and evolution
     """
@@ -376,11 +366,7 @@ class WrittenFiles(WriterCommitMessage):
 
 
 def write_partition(plan: WritePlan, batches: Iterable[pa.RecordBatch]) -> WrittenFiles:
-    """Write the rows of a task.
-
-    Raises:
-        NotNullViolated: a column that must not be null has a null.
-    """
+    """Write the rows of a task."""
     writer = PartitionedWriter(plan.sink)
     try:
         for batch in batches:

@@ -102,9 +102,6 @@ def evolve(schema: StructType | None, observation: Observation, policy: Policy) 
     Args:
         schema: The columns of the table; None if it does not exist yet. Then it begins with the layout of the policy.
 
-    Raises:
-        TooManyKeys: a field has more keys than the policy allows.
-
     Source: docs/evolution-rules.md#u4 to #u18, #d1 to #d4, #d7 to #d12, #d15
     """
     ensure_keys_are_names(observation.root, policy)

@@ -736,11 +736,7 @@ def _most_frequent_file(record: RecordObservation) -> str:
 
 
 def ensure_keys_are_names(root: RecordObservation, policy: Policy) -> None:
-    """Check that no field has more keys than the policy allows.
-
-    Raises:
-        TooManyKeys: a field has more.
-    """
+    """Check that no field has more keys than the policy allows."""
     excess = find_excess_keys(root, policy)
     if excess is not None:
         raise too_many_keys(format_path(excess.source), excess.keys, policy.max_keys, excess.file)

@@ -332,11 +332,7 @@ def respell_all(schema: StructType, policy: Policy, spellings: Spellings) -> tup
 
 
 def parse_names(place: str, text: object) -> Names:
-    """Parse when two names mean one field.
-
-    Raises:
-        InvalidOption: the text is not one of the words.
-    """
+    """Parse when two names mean one field."""
     return _parse_word(Names, place, text)
 
 
@@ -616,20 +612,12 @@ def parse_source(place: str, text: object) -> Path:
 
 
 def parse_mode(place: str, text: object) -> Mode:
-    """Parse a mode.
-
-    Raises:
-        InvalidOption: the text is not a mode.
-    """
+    """Parse a mode."""
     return _parse_word(Mode, place, text)
 
 
 def parse_unit(place: str, text: object) -> EpochUnit:
-    """Parse an epoch unit.
-
-    Raises:
-        InvalidOption: the text is not a unit.
-    """
+    """Parse an epoch unit."""
     return _parse_word(EpochUnit, place, text)
 
 

@@ -370,7 +370,6 @@ def plan_fold(schema: StructType, column: Path, into: Path | None = None) -> Fol
         into: Another column of its field; by default the one with the plain name.
 
     Raises:
-        ColumnNotFound: a column does not exist.
         FoldRefused: the columns do not hold the same field, or their values cannot be converted one by one.
     """
     sibling = _LocatedColumn.at(schema, column)

@@ -108,11 +108,7 @@ def one_array(values: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def to_arrow_schema(schema: StructType) -> pa.Schema:
-    """Return the Arrow schema of a table schema.
-
-    Raises:
-        InvalidOption: as for `to_arrow`.
-    """
+    """Return the Arrow schema of a table schema."""
     return pa.schema([pa.field(field.name, to_arrow(field.type)) for field in schema])
 
 

@@ -106,12 +106,7 @@ class LocalScan:
         return {field.name: to_declared(field).type for field in self.schema if field.name in names}
 
     def read(self, rows: RowSlice) -> Iterator[pa.Table]:
-        """Yield the rows of a slice, in the order of the file.
-
-        Raises:
-            NotLocal: only Spark can read the file exactly.
-            CorruptFile: the file or a deletion vector cannot be read.
-        """
+        """Yield the rows of a slice, in the order of the file."""
         with self._open(rows.file) as file:
             deleted, others = _load(self.store, rows.file), _load(self.store, rows.kept)
             deleted |= rows.marked or BitMap64()
@@ -125,12 +120,7 @@ class LocalScan:
                 yield self._in_table_types(file, chosen, rows.file, chosen.num_rows)
 
     def read_located(self, add: Add) -> Iterator[tuple[pa.Array, pa.Table]]:
-        """Yield the rows of a file with their positions, a row group at a time, without the deleted ones.
-
-        Raises:
-            NotLocal: only Spark can read the file exactly.
-            CorruptFile: the file or a deletion vector cannot be read.
-        """
+        """Yield the rows of a file with their positions, a row group at a time, without the deleted ones."""
         with self._open(add) as file:
             deleted, names, first = _load(self.store, add), self._stored_names(file), 0
             gone = pa.array(deleted.to_array(), pa.uint64()) if deleted else None
@@ -147,10 +137,6 @@ class LocalScan:
     def read_marked(self, add: Add, marked: BitMap64) -> Iterator[tuple[pa.Array, pa.Table]]:
         """Yield the rows of a file, some at a time and without the deleted ones, with whether a bitmap has the position
         of each row.
-
-        Raises:
-            NotLocal: only Spark can read the file exactly.
-            CorruptFile: the file or a deletion vector cannot be read.
         """
         with self._open(add) as file:
             deleted = _load(self.store, add)
@@ -197,7 +183,6 @@ def plan_local_scan(snapshot: Snapshot) -> LocalScan:
 
     Raises:
         NotLocal: only Spark can read the table exactly.
-        UnsupportedTypeChange: the schema records a type change that the protocol does not allow.
     """
     ensure_changes_readable(snapshot.schema)
     mode = snapshot.configuration.mapping
@@ -213,12 +198,7 @@ def plan_local_scan(snapshot: Snapshot) -> LocalScan:
 
 
 def read_locally(snapshot: Snapshot, limit: int | None = None) -> pa.Table:
-    """Return the rows of a version in its current types, in the order of its files.
-
-    Raises:
-        NotLocal: only Spark can read the table exactly.
-        UnsupportedTypeChange: the schema records a type change that the protocol does not allow.
-    """
+    """Return the rows of a version in its current types, in the order of its files."""
     scan = plan_local_scan(snapshot)
     tables, rows = [scan.arrow_schema.empty_table()], 0
     for part in (part for file in to_adds(snapshot.files()) for part in scan.read(RowSlice(file))):
@@ -236,9 +216,6 @@ def read_in_tasks(spark: SparkSession, snapshot: Snapshot, only: Collection[str]
     Args:
         spark: A session for which `widen.spark.engine.is_local` holds.
         only: The files to read, by their paths in the log; by default all files of the version.
-
-    Raises:
-        NotLocal: only Spark can read the table exactly.
     """
     scan, files = plan_local_scan(snapshot), snapshot.files()
     if only is not None:
@@ -258,11 +235,7 @@ def _read_files(scan: LocalScan, files: Sequence[Add], batches: Iterable[pa.Reco
 
 
 def digest_locally(snapshot: Snapshot) -> TableDigest:
-    """Return the digest of the rows of a version, read batch by batch.
-
-    Raises:
-        NotLocal: only Spark can read the table exactly.
-    """
+    """Return the digest of the rows of a version, read batch by batch."""
     scan = plan_local_scan(snapshot)
     parts = (part for file in to_adds(snapshot.files()) for part in scan.read(RowSlice(file)))
     return digest_batches(parts, scan.arrow_schema.names)
@@ -370,9 +343,6 @@ def convert_column(values: pa.Array, data_type: DataType, mode: str = NONE) -> p
 
     Args:
         mode: The mode of column mapping: whether the values have the physical names of the type.
-
-    Raises:
-        NotLocal: Arrow does not convert the values exactly.
     """
     match data_type:
         case StructType(fields):

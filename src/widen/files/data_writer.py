@@ -569,12 +569,7 @@ class PartitionedWriter:
         self._files: list[PartFile] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Write the rows of a batch, each to the file of its partition.
-
-        Raises:
-            NotNullViolated: a column that must not be null has a null.
-            CheckViolated: a row breaks a rule.
-        """
+        """Write the rows of a batch, each to the file of its partition."""
         names = batch.schema.names
         given = {name: batch.column(found) for name in self._sink.columns if (found := find_name(names, name))}
         columns, values = (

@@ -33,10 +33,6 @@ def find_equal_rows(
         deletes: Deletes that name the same columns.
         scan: How files are read; the schema has these columns.
         paths: The columns, or fields of structs in them.
-
-    Raises:
-        NotLocal: only Spark can read a file exactly.
-        CorruptFile: a file is missing, or cannot be read.
     """
     found: defaultdict[str, BitMap64] = defaultdict(BitMap64)
     values: dict[str, list[pa.Array]] = {}

@@ -87,12 +87,7 @@ def query_locally(
     *,
     unified: bool = False,
 ) -> tuple[StructType, pa.Table]:
-    """Return rows of a version of a Delta table; see `query_files`.
-
-    Raises:
-        NotLocal: only Spark can read the table, or evaluate the condition or the selected columns, exactly.
-        CorruptFile: a file or a deletion vector cannot be read.
-    """
+    """Return rows of a version of a Delta table; see `query_files`."""
     return query_files(snapshot.schema, partial(_open_files, snapshot), where, select, limit, unified=unified)
 
 
@@ -124,8 +119,6 @@ def query_files(
 
     Raises:
         NotLocal: only Spark can read the table, or evaluate the condition or the selected columns, exactly.
-        CorruptFile: a file cannot be read.
-        InvalidCondition: the condition or a selected expression has no end, or uses a column that does not exist.
     """
     if where is not None:
         ensure_names_exist([where], {each.name: each.type for each in table_schema})
@@ -169,9 +162,6 @@ RowTest: TypeAlias = Callable[[pa.Table], Any]
 def plan_condition(where: str, schema: StructType) -> RowTest:
     """Return the test of a condition on rows with columns of a table, named as there; Spark has accepted the condition,
     or will not see it.
-
-    Raises:
-        NotLocal: only Spark evaluates it.
     """
     return _test_rows(where, parse_predicate(where, schema), schema)
 
@@ -253,11 +243,7 @@ def plan_values(schema: StructType, expressions: Mapping[str, tuple[str, DataTyp
 
 
 def find_types(schema: StructType, expressions: Mapping[str, str]) -> dict[str, DataType]:
-    """Return the types of expressions over the columns of a table, by their keys.
-
-    Raises:
-        NotLocal: only Spark evaluates one of them.
-    """
+    """Return the types of expressions over the columns of a table, by their keys."""
     nodes = [(name, _parse(text)) for name, text in expressions.items()]
     found = _evaluate_assigned(_table_scope(schema), nodes, _no_rows(schema))
     return {name: each.type for (name, _), each in zip(nodes, found, strict=True)}
@@ -469,11 +455,7 @@ class _Evaluator:
         return _Computed(pa.array([len(values) - values.null_count], pa.int64()), LONG)
 
     def value(self, node: Any) -> _Computed:
-        """Return the values of an expression.
-
-        Raises:
-            NotLocal: only Spark evaluates it.
-        """
+        """Return the values of an expression."""
         match node:
             case sql.Paren():
                 return self.value(node.this)

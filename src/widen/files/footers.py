@@ -103,9 +103,6 @@ def read_footers(spark: SparkSession, store: LogStore, paths: Sequence[str], col
         store: The store of the table; for many files, the executors reopen it.
         paths: Plain paths relative to the table.
         columns: The physical paths of the leaf columns that get statistics.
-
-    Raises:
-        CorruptFile: a file is not Parquet.
     """
     return read_files(lambda: spark, partial(read_footer, store, columns), paths, DRIVER_FILES)
 
@@ -116,9 +113,6 @@ def read_footer(store: LogStore, columns: frozenset[Path], path: str) -> Footer:
     Args:
         columns: The physical paths of the leaf columns that get statistics.
         path: The plain path, relative to the table.
-
-    Raises:
-        CorruptFile: the file is not Parquet.
     """
     with open_data_file(store, path) as file:
         return footer_of(_read_metadata(file), columns)
@@ -129,9 +123,6 @@ def read_leaf_footer(store: LogStore, path: str) -> LeafFooter:
 
     Args:
         path: The plain path, relative to the table.
-
-    Raises:
-        CorruptFile: the file is not Parquet.
     """
     with open_data_file(store, path) as file:
         metadata = _read_metadata(file)
@@ -577,9 +568,6 @@ def find_old_files(
         snapshot: The version whose types are compared.
         files: Rows of its list of files.
         driver_files: The number of files up to which the driver reads them; by default `FILES_TYPED_BY_DRIVER`.
-
-    Raises:
-        CorruptFile: a file is not Parquet.
     """
     mode = snapshot.configuration.mapping
     read = partial(_read_old_types, snapshot.store, snapshot.schema, mode)

@@ -267,9 +267,6 @@ def read_schemas(session: Callable[[], SparkSession], io: FileIO, paths: Sequenc
     Args:
         session: Returns the session, whose executors read the footers of many files.
         io: Opens the files; executors get a copy of it.
-
-    Raises:
-        CorruptFile: a file is missing, cannot be read or is not Parquet.
     """
     # Another thread may clear the caches between the two locks, so the result does not depend on them.
     with _lock:
@@ -396,7 +393,6 @@ class IcebergFileScan:
             add: The file; its path is the location of the file.
 
         Raises:
-            NotLocal: only Spark can read the file exactly.
             CorruptFile: the file is missing, or cannot be read.
         """
         stored = StructType()
@@ -436,7 +432,6 @@ def read_unmarked(
         replaced: New values of some columns, in the types of the table, with their positions as `ROW`, in their order.
 
     Raises:
-        NotLocal: only Spark can read the file exactly.
         CorruptFile: the file is missing, or cannot be read.
     """
     schema = to_arrow_schema(stored)

@@ -103,9 +103,6 @@ def to_encoding(properties: Mapping[str, str], codec: str) -> Encoding:
     Args:
         codec: The codec of the files, by Arrow's name.
 
-    Raises:
-        InvalidOption: a property has a value that cannot be read.
-
     Source: PyIceberg: ``Table properties``.
     """
     sizes = {name: size for name, option in _SIZES.items() if (size := read_size(properties, option)) is not None}

@@ -58,11 +58,7 @@ class RowRule:
 
 
 def ensure_rules(rules: Sequence[RowRule], names: Sequence[str], columns: Sequence[pa.Array]) -> None:
-    """Check that no row breaks a rule.
-
-    Raises:
-        CheckViolated: one does.
-    """
+    """Check that no row breaks a rule."""
     if not rules:
         return
     rows = pa.RecordBatch.from_arrays(columns, names)
@@ -73,12 +69,7 @@ def ensure_rules(rules: Sequence[RowRule], names: Sequence[str], columns: Sequen
 
 
 def row_rules(table: TableConfiguration) -> tuple[RowRule, ...]:
-    """Return the conditions on the rows of a table.
-
-    Raises:
-        NotLocal: only Spark evaluates one of them.
-        CorruptLog: an invariant cannot be parsed.
-    """
+    """Return the conditions on the rows of a table."""
     schema = table.schema
     return tuple(
         _row_rule(label, text, schema) for label, text in row_conditions(schema, table.protocol, table.properties)

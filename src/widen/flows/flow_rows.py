@@ -52,9 +52,6 @@ class FlowKeys:
 
         Args:
             frames: The rows, with the columns of the source at one version each.
-
-        Raises:
-            FlowKeyRefused: an expression cannot be used, or its type has changed into one that is not wider.
         """
         keys = [self._keys(frame) for frame in frames]
         first, *others = (from_spark(each.schema) for each in keys)
@@ -78,9 +75,6 @@ class FlowKeys:
 
         Args:
             keys: The keys of the rows of the source.
-
-        Raises:
-            FlowKeyRefused: the query does not return a key column, or returns another key.
         """
         returned = {name_key(name) for name in result.columns}
         for name in self.columns:

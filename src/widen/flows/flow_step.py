@@ -116,16 +116,7 @@ class FlowStep:
         self._progress: FlowProgress
 
     def run(self) -> Iterator[FlowBatch]:
-        """Commit batches until the target has the version of the source that is the newest now, and yield each.
-
-        Raises:
-            TableNotFound: the source does not exist.
-            FlowChanged: the checkpoint belongs to another flow, or the target does not have what it should have.
-            FlowKeyRefused: a key cannot tell which rows to replace.
-            SourceRowsRemoved: the flow has no keys, and rows of the source were updated or removed.
-            SourceHistoryLost: the source has lost changes that the flow has not read.
-            WidenError: as in `widen.ingest`.
-        """
+        """Commit batches until the target has the version of the source that is the newest now, and yield each."""
         with self._settings.after.publish_failure(self._settings.into):
             if not self._open():
                 return
@@ -559,11 +550,7 @@ class FlowCheckpoint:
         return self.store.location
 
     def read(self) -> FlowProgress | None:
-        """Return the progress of the flow; None for a new flow.
-
-        Raises:
-            InvalidConfig: the file is damaged, or a later version of Widen has written it.
-        """
+        """Return the progress of the flow; None for a new flow."""
         try:
             data = self.store.read(FLOW_FILE)
         except FileMissing:
@@ -579,11 +566,7 @@ class FlowCheckpoint:
         return progress
 
     def create(self, progress: FlowProgress) -> FlowProgress:
-        """Write the first progress, and return it; if another process was first, return what that one has written.
-
-        Raises:
-            InvalidConfig: the other one cannot be read.
-        """
+        """Write the first progress, and return it; if another process was first, return what that one has written."""
         is_first = self.store.put_if_absent(FLOW_FILE, msgspec.json.encode(progress))
         return progress if is_first else self.read() or progress
 

@@ -178,34 +178,20 @@ def flow_chain(
 
 
 def check_flow(given: Mapping[str, object], storage_options: Mapping[str, str] | None) -> None:
-    """Check the arguments of a flow, and that its source exists, which needs no session.
-
-    Raises:
-        InvalidOption: an argument cannot be used.
-        TableNotFound: the source does not exist.
-    """
+    """Check the arguments of a flow, and that its source exists, which needs no session."""
     names: dict[str, Any] = {name: given[name] for name in ChainStep.__struct_fields__ if name in given}
     step = ChainStep(**names)
     _to_settings(step, FlowQuery(sql=step.sql), storage_options, no_progress, None).source.newest()
 
 
 def check_chain(chain: str, storage_options: Mapping[str, str] | None) -> None:
-    """Check the file of a chain, which needs no session.
-
-    Raises:
-        InvalidConfig: the file cannot be read, or has an unknown setting.
-        InvalidOption: an argument of a flow cannot be used.
-    """
+    """Check the file of a chain, which needs no session."""
     for each in read_chain(chain):
         check_step(each, storage_options)
 
 
 def check_step(step: ChainStep, storage_options: Mapping[str, str] | None) -> None:
-    """Check the arguments of one flow of a file; its source may not exist yet.
-
-    Raises:
-        InvalidOption: an argument cannot be used.
-    """
+    """Check the arguments of one flow of a file; its source may not exist yet."""
     _to_settings(step, FlowQuery(sql=step.sql), storage_options, no_progress, None)
 
 

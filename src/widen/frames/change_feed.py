@@ -34,10 +34,6 @@ def read_changed_rows(spark: SparkSession, snapshot: Snapshot, changes: Sequence
     Args:
         snapshot: The version whose schema the rows have.
         changes: The changes of the versions, in order; the schema can represent them.
-
-    Raises:
-        UnsupportedTypeChange: the schema records a type change that the protocol does not allow.
-        CorruptLog: the schema breaks the rules of column mapping.
     """
     parts = [part for each in changes for part in change_slices(each)]
     by_type = {kind: [part for part in parts if part.change_type == kind] for kind in (None, INSERT, DELETE)}
@@ -58,11 +54,9 @@ def load_changes(shown: Snapshot, first: int, last: int) -> list[VersionChanges]
 
     Raises:
         InvalidOption: the last version is before the first.
-        VersionNotFound: a version does not exist, or no longer exists.
         ChangeFeedNotRecorded: the change data feed was disabled in one of the versions.
         ChangeFeedSchemaMismatch: the first version, or the rows that it removed, have other columns or types than the
             version whose schema is used.
-        ChangeFeedSchemaChanged: columns or types changed between the versions.
 
     Source: PROTOCOL.md#add-cdc-file; Delta Spark's change data feed, which does not support type changes either
     """

@@ -128,12 +128,6 @@ def read_iceberg(source: IcebergSource, schema: StructType, where: str | Column 
     Args:
         schema: The schema in the model, with field ids.
         where: The condition on rows. PyIceberg also skips files by partitions and bounds if it is Spark SQL.
-
-    Raises:
-        AmbiguousColumns: two columns have names that differ only in case, and the session ignores case.
-        InvalidCondition: Spark cannot use the condition.
-        CorruptFile: a file cannot be read, or its columns cannot be found.
-        UnsupportedFeatureForRead: the snapshot has files or defaults that this version cannot read.
     """
     if not compares_names_exactly(source.spark):
         ensure_names_distinct(schema, source.point.metadata.location)
@@ -152,8 +146,6 @@ def open_queried_files(source: IcebergSource, schema: StructType, predicate: Pre
 
     Raises:
         NotLocal: only Spark can read the snapshot exactly.
-        CorruptFile: a file cannot be read, or its columns cannot be found.
-        UnsupportedFeatureForRead: the snapshot has files or defaults that this version cannot read.
     """
     point = source.point
     try:
@@ -216,10 +208,6 @@ def read_iceberg_files(
         schema: The schema in the model, with field ids.
         predicate: The condition that may be pushed to the files. The rows do not have to fulfil it.
         place: Which of the columns `FILE` and `ROW` the rows have beside those of the schema.
-
-    Raises:
-        CorruptFile: a file cannot be read, or its columns cannot be found.
-        UnsupportedFeatureForRead: the files have something that this version cannot read.
     """
     whole = _with_dropped_keys(source.point, schema, scan.deletes)
     groups = _group_files(source, whole, scan)
@@ -476,9 +464,6 @@ def deleted_positions(source: IcebergSource, scan: IcebergScan) -> Mapping[str, 
 
     Returns:
         None if they may be too many, or if values say which they are that only Spark reads exactly.
-
-    Raises:
-        CorruptFile: a delete file cannot be read.
     """
     if not are_few_positions(scan):
         return None

@@ -94,12 +94,6 @@ def write_parquet(
         table: The configuration of the table when the files are committed.
         folder: A new folder to write to, relative to the table.
 
-    Raises:
-        RowRefused: a row violates a rule of the table.
-        NoStoredColumns: every column of the table is void or a partition column.
-        NestedVoidColumn: the schema has a void inside an array or a map.
-        SimilarStoredNames: Spark cannot tell the columns in the files apart.
-
     Source: PROTOCOL.md#add-file-and-remove-file
     """
     schema, mode = table.schema, table.mapping

@@ -51,9 +51,6 @@ def to_physical_layout(frame: DataFrame, table: TableConfiguration) -> DataFrame
     Args:
         frame: Columns in any order, with names in any case, which `schema_merge.merge_schema` has accepted.
         table: The configuration of the table when the rows are committed.
-
-    Raises:
-        CorruptLog: the schema violates the rules of column mapping, or an invariant cannot be parsed.
     """
     schema, mode = table.schema, table.mapping
     rows = to_checked_rows(frame, table)
@@ -79,9 +76,6 @@ def to_checked_rows(frame: DataFrame, table: TableConfiguration) -> DataFrame:
     """Return rows in the names and types of the table, with missing columns filled in and all rules checked.
 
     The arguments are those of `to_physical_layout`.
-
-    Raises:
-        CorruptLog: an invariant cannot be parsed.
     """
     rows = fill_missing_columns(frame, table.schema, table.protocol)
     return check_rows(rows, table.schema, table.protocol, table.properties)
@@ -371,9 +365,6 @@ def check_rows(
         other: Columns to return, too.
         limits: More conditions in SQL that every row must fulfil, by their names.
 
-    Raises:
-        CorruptLog: an invariant cannot be parsed.
-
     Source: PROTOCOL.md#column-invariants (a null condition is a violation), #check-constraints
     """
     stored = [field for field in schema if field.type != VOID]
@@ -406,9 +397,6 @@ def first_violated_rule(
         schema: The schema of the table, in logical names, with all metadata.
         protocol: The protocol of the table: a rule applies only if its feature is supported.
         limits: More conditions in SQL that every row must fulfil, by their names.
-
-    Raises:
-        CorruptLog: an invariant cannot be parsed.
     """
     breaches = [breach for field in schema for breach in (*_item_breaches(field), *_length_breaches(field))]
     breaches += _row_breaches(schema, protocol, properties, limits)

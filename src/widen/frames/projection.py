@@ -75,11 +75,7 @@ def floating_leaves(schema: StructType) -> list[Path]:
 
 
 def path_in_files(scan: ScanPlan, group: ScanGroup, path: Path) -> Path:
-    """Return a logical path in the names of the files of a group.
-
-    Raises:
-        CorruptLog: a field of the path has no physical name.
-    """
+    """Return a logical path in the names of the files of a group."""
     return tuple(group.renamed.get(path[: at + 1]) or step for at, step in enumerate(scan.to_physical(path)))
 
 

@@ -58,12 +58,6 @@ def check_operations(
 
     Returns:
         The metrics of the check for the commit; empty if no rows were read.
-
-    Raises:
-        InvalidDefault: a default is not a constant, or has a type that the column cannot store.
-        NullsInColumn: a column that is to become NOT NULL has nulls.
-        ConstraintViolated: rows violate a condition. A row for which it is null violates it.
-        InvalidConstraint: Spark cannot evaluate a condition.
     """
     defaults = [operation for operation in operations if isinstance(operation, SetDefault)]
     if defaults:
@@ -196,8 +190,6 @@ def ensure_expressions_valid(spark: SparkSession, schema: StructType) -> None:
 
     Raises:
         InvalidDefault: a default is not a constant, or its type cannot be assigned to the column.
-        InvalidGeneration: a generation expression cannot be analysed, is not deterministic, or has another type than
-            its column.
 
     Source: PROTOCOL.md#generated-columns (the value of every row must equal that of the expression)
     """

@@ -98,11 +98,6 @@ def read_snapshot(
         where: The condition on rows. Spark SQL also skips files by partition values and statistics; a Column does not.
         only: The files to read, by their paths in the log; by default all files of the version.
         has_lists: Whether another condition on the rows may have a list of values.
-
-    Raises:
-        InvalidCondition: Spark cannot use the condition.
-        UnsupportedTypeChange: the schema records a change that is not in the matrix.
-        CorruptLog: the schema violates the rules of column mapping.
     """
     predicate = parse_predicate(where, snapshot.schema) if isinstance(where, str) else UnknownPredicate()
     scan = _with_old_types(
@@ -113,11 +108,7 @@ def read_snapshot(
 
 
 def digest_with_spark(spark: SparkSession, snapshot: Snapshot) -> TableDigest:
-    """Return the digest of the rows of a version, as Spark reads them: each task sums its share.
-
-    Raises:
-        JobFailed: the job failed.
-    """
+    """Return the digest of the rows of a version, as Spark reads them: each task sums its share."""
     # One struct column, since mapInArrow reads a dot in a column name as a nested field.
     rows = read_snapshot(spark, snapshot.store, snapshot).select(F.struct("*").alias("row"))
     digest = digest_batches((), [field.name for field in snapshot.schema])
@@ -137,10 +128,6 @@ def read_with_locations(spark: SparkSession, store: LogStore, snapshot: Snapshot
 
     Args:
         files: Rows of its list of files; `location_keys` returns their values in `FILE`.
-
-    Raises:
-        UnsupportedTypeChange: the schema records a change that is not in the matrix.
-        CorruptLog: the schema violates the rules of column mapping.
     """
     scan = _with_old_types(spark, snapshot, _scan(snapshot, files), has_lists=True)
     return _union(spark, store, scan, is_located=True)
@@ -152,10 +139,6 @@ def read_data_files(spark: SparkSession, store: LogStore, snapshot: Snapshot, fi
     Args:
         snapshot: The version whose columns and types the rows have.
         files: Rows of a list of files.
-
-    Raises:
-        UnsupportedTypeChange: the schema records a change that is not in the matrix.
-        CorruptLog: the schema violates the rules of column mapping.
     """
     return _union(spark, store, _with_old_types(spark, snapshot, _scan(snapshot, files)), is_located=False)
 
@@ -211,10 +194,6 @@ def plan_read(snapshot: Snapshot, predicate: Predicate, only: Collection[str] | 
 
     Args:
         only: The files to read, by their paths in the log; by default all files of the version.
-
-    Raises:
-        UnsupportedTypeChange: the schema records a change that is not in the matrix.
-        CorruptLog: the schema violates the rules of column mapping.
     """
     files = snapshot.files()
     if only is not None:
@@ -316,9 +295,6 @@ def list_scan_files(spark: SparkSession, store: LogStore, files: pa.Table, uris:
     Args:
         files: Their sizes and modification times.
         uris: Their locations, as Spark spells them.
-
-    Raises:
-        CorruptFile: A file on this machine is empty.
     """
     if len(uris) > EXPLICIT_FILES:
         sizes, times = (files[name].to_pylist() for name in ("size_bytes", "modification_time_ms"))
@@ -466,9 +442,6 @@ def split_by_names(spark: SparkSession, snapshot: Snapshot, groups: Sequence[Sca
     Args:
         spark: The session, whose executors read the footers of many files.
         snapshot: The version, with column mapping by ``id``.
-
-    Raises:
-        CorruptFile: a file is not Parquet, or has no field ids.
     """
     if not groups:
         return

@@ -138,11 +138,7 @@ class TaskFiles:
 
 
 def read_file(files: TaskFiles, path: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of one of these files in the types of the table.
-
-    Raises:
-        CorruptFile: it does not exist, or cannot be read.
-    """
+    """Yield the rows of one of these files in the types of the table."""
     with open_data_file(files.store, path) as source:
         # Spark 4.0 writes timestamps as INT96, which Arrow reads as nanoseconds by default; these end in the year 2262.
         opened = pa.PythonFile(source, mode="r")
@@ -253,11 +249,7 @@ class DeltaWriter(TableWriter):
         return frozenset(field.name for field in table.schema if is_used and find_generation(field) is not None)
 
     def violated_rule(self) -> Column | None:
-        """Return the message of the first rule that a row violates, or of the first value that no partition holds.
-
-        Raises:
-            CorruptLog: an invariant cannot be parsed.
-        """
+        """Return the message of the first rule that a row violates, or of the first value that no partition holds."""
         table = self.table
         limits = partition_limits(table.schema, table.partition_columns)
         violated = first_violated_rule(table.schema, table.protocol, table.properties, limits)

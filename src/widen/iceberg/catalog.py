@@ -104,13 +104,7 @@ class CatalogReference:
         return self.is_embedded and "_opened" not in vars(self) and not os.path.exists(self.source or "")
 
     def open(self) -> iceberg_catalog.Catalog:
-        """Return the catalog; an embedded one is created if it does not exist.
-
-        Raises:
-            IcebergUnavailable: PyIceberg is not installed, or a package that the catalog needs.
-            CatalogNotFound: the configuration does not have the catalog, or its settings are not complete.
-            CatalogError: the catalog cannot be reached.
-        """
+        """Return the catalog; an embedded one is created if it does not exist."""
         # The open catalog is not a field, so that it is neither compared nor pickled.
         opened = vars(self).get("_opened")
         if opened is None:
@@ -240,12 +234,7 @@ class TableName:
         return TableName(self.catalog, (*self.namespace, self.identifier[-1] + suffix))
 
     def load(self) -> Table:
-        """Return the newest version of the table.
-
-        Raises:
-            IcebergTableNotFound: the catalog does not have it.
-            CatalogError: the catalog cannot be read.
-        """
+        """Return the newest version of the table."""
         if self.catalog.is_missing:
             raise self.not_found()
         catalog = self.catalog.open()
@@ -276,11 +265,7 @@ class TableName:
         return IcebergTableNotFound(location=str(self), reason=f"the catalog {self.catalog} {reason}")
 
     def find(self) -> Table | None:
-        """Return the newest version of the table, or None if the catalog does not have it.
-
-        Raises:
-            CatalogError: the catalog cannot be read.
-        """
+        """Return the newest version of the table, or None if the catalog does not have it."""
         try:
             return self.load()
         except IcebergTableNotFound:
@@ -291,7 +276,6 @@ class TableName:
 
         Raises:
             InvalidOption: a part of the namespace is a table.
-            CatalogError: the catalog cannot be read or written.
         """
         catalog = self.catalog.open()
         with translate_catalog_errors(str(self)):
@@ -559,7 +543,6 @@ def open_store(location: str, access: FileIO | Mapping[str, str], given: Mapping
         given: Settings from the caller, which win.
 
     Raises:
-        InvalidOption: its scheme is not supported.
         CatalogRefused: the catalog signs each request itself.
     """
     properties: Mapping[str, str] = access if isinstance(access, Mapping) else access.properties

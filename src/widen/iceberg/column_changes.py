@@ -94,9 +94,7 @@ def change_columns(transaction: Transaction, state: ColumnState, operations: Ite
         The schema after them, where new columns have no ids.
 
     Raises:
-        ColumnRefused: a subclass that names the reason.
         InvalidOption: Iceberg does not have such an operation.
-        UnsupportedColumnType: Iceberg does not have the type of a new column.
     """
     schema, mapping, sets_sources = state.schema, transaction.table_metadata.name_mapping(), False
     spelled = SpelledNames(schema)
@@ -213,9 +211,6 @@ class SpelledNames:
 
         Args:
             schema: The columns before it.
-
-        Raises:
-            InvalidColumnName: two columns would have the same name.
         """
         match operation:
             case AddColumn():

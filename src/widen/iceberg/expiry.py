@@ -102,9 +102,6 @@ def plan_expiry(name: TableName, request: ExpiryRequest) -> ExpiryPlan:
     Raises:
         RetentionTooShort: the age is less than that of the table.
         InvalidOption: a property of the table is not a number, or the number to keep is not positive.
-        UnsupportedFeatureForWrite: others need the files, or the store names them otherwise.
-        CorruptFile: a manifest cannot be read.
-        StorageError: the catalog or the store returned an error.
     """
     table = name.load()
     ensure_table_writable(name, table)
@@ -146,10 +143,6 @@ def run_expiry(name: TableName, plan: ExpiryPlan) -> ExpiryPlan:
 
     Files that are needed by what others have committed since the plan stay. If a deletion fails, the table is still
     valid, and another vacuum deletes the rest.
-
-    Raises:
-        ContentionError: another writer changed the table first, or the outcome is unknown.
-        StorageError: a file cannot be deleted.
     """
     table = plan.table
     if plan.snapshots or plan.references:
@@ -263,9 +256,6 @@ def _files_of(table: Table, snapshots: Iterable[int], *, with_table: bool = True
 
     Args:
         with_table: Whether to yield the metadata files and the statistics of the table, too.
-
-    Raises:
-        CorruptFile: a manifest cannot be read; then it is not known what is needed.
     """
     metadata, wanted, seen = table.metadata, set(snapshots), set[str]()
     if with_table:

@@ -89,9 +89,6 @@ def metrics_modes(schema: StructType, properties: Mapping[str, str]) -> Mapping[
     Args:
         schema: The columns, with field ids.
 
-    Raises:
-        InvalidOption: a property is not a mode, or not a number of columns.
-
     Source: PyIceberg: ``Table properties``.
     """
     modes: dict[int, int] = {}

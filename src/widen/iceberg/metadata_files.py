@@ -118,11 +118,7 @@ def read_manifests(metadata: TableMetadata, io: FileIO, snapshot: Snapshot | Non
 
 
 def live_entries(metadata: TableMetadata, io: FileIO, snapshot: Snapshot | None) -> Iterator[ManifestEntry]:
-    """Yield the manifest entries of the data files of a snapshot; nothing for no snapshot.
-
-    Raises:
-        CorruptFile: a manifest or the manifest list is missing or damaged.
-    """
+    """Yield the manifest entries of the data files of a snapshot; nothing for no snapshot."""
     data = (each for each in read_manifests(metadata, io, snapshot) if each.is_data)
     return chain.from_iterable(each.fetch_manifest_entry() for each in data)
 
@@ -131,9 +127,6 @@ def first_row_ids(io: FileIO, snapshot: Snapshot) -> dict[str, int]:
     """Return the id of the first row of each data file of a snapshot by its location, as far as it has one.
 
     PyIceberg reads manifests in the schema of format version 2, which does not have it.
-
-    Raises:
-        CorruptFile: a manifest or the manifest list is missing or damaged.
 
     Source: Iceberg's table specification, "First Row ID Inheritance"
     """

@@ -77,15 +77,7 @@ class Mirrored:
 
 
 def mirror_version(snapshot: Snapshot, name: TableName) -> Mirrored:
-    """Make an Iceberg table show a version of a Delta table, in one commit; the table is created if it is missing.
-
-    Raises:
-        MirrorRefused: the Delta table cannot be mirrored. Nothing is written.
-        InvalidOption: the Iceberg table is not its mirror, or shows a newer version. Nothing is written.
-        UnsupportedColumnType: Iceberg does not have the type of a column. Nothing is written.
-        ContentionError: another writer changed the mirror first, or the outcome is unknown.
-        StorageError: the catalog returned an error.
-    """
+    """Make an Iceberg table show a version of a Delta table, in one commit; the table is created if it is missing."""
     table = name.find()
     if table is not None:
         ensure_table_writable(name, table)
@@ -110,12 +102,7 @@ def mirror_version(snapshot: Snapshot, name: TableName) -> Mirrored:
 
 
 def ensure_mirrorable(snapshot: Snapshot) -> None:
-    """Check that a version of a Delta table can be mirrored.
-
-    Raises:
-        MirrorRefused: it cannot.
-        UnsupportedColumnType: Iceberg does not have the type of a column.
-    """
+    """Check that a version of a Delta table can be mirrored."""
     _plan(snapshot)
 
 

@@ -170,9 +170,6 @@ def parse_partition_by(texts: Sequence[str]) -> tuple[PartitionField, ...]:
 
     Args:
         texts: Columns and calls of transforms, e.g. ``day(placed_at)``, ``bucket(16, id)``, ``truncate(4, code)``.
-
-    Raises:
-        InvalidOption: a text is neither.
     """
     return tuple(map(_parse_field, texts))
 

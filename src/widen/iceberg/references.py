@@ -80,8 +80,6 @@ def create_reference(
 
     Raises:
         InvalidOption: the name is taken or cannot be used, the table has no snapshot, or the time is not positive.
-        VersionNotFound: the table does not have the snapshot.
-        ContentionError: another writer changed the table first, or the outcome is unknown.
     """
     table = name.load()
     metadata = table.metadata
@@ -109,9 +107,7 @@ def drop_reference(name: TableName, kind: str, label: str) -> Table:
     """Drop a branch or a tag, and return the newest version of the table; its snapshots stay until they expire.
 
     Raises:
-        VersionNotFound: the table does not have it.
         InvalidOption: it is the main branch.
-        ContentionError: another writer changed the table first, or the outcome is unknown.
     """
     table = name.load()
     if label == MAIN_BRANCH:
@@ -136,9 +132,7 @@ def fast_forward(name: TableName, branch: str, source: str) -> Table:
     """Move a branch to the snapshot of another one that comes after it, and return the newest version of the table.
 
     Raises:
-        VersionNotFound: the table does not have one of the branches.
         InvalidOption: the branch has snapshots that the other one does not have.
-        ContentionError: another writer changed the table first, or the outcome is unknown.
     """
     table = name.load()
     metadata = table.metadata
@@ -179,7 +173,6 @@ def change_partitioning(name: TableName, add: Sequence[str], drop: Sequence[str]
 
     Raises:
         InvalidOption: a text is neither, there is no such field, or the table is partitioned by it already.
-        ContentionError: another writer changed the table first, or the outcome is unknown.
     """
     table = name.load()
     metadata = table.metadata
@@ -238,8 +231,6 @@ def replace_sort_order(name: TableName, keys: Sequence[str]) -> Table:
 
     Raises:
         InvalidOption: a key cannot be read, or its column has no order.
-        ColumnNotFound: a column does not exist.
-        ContentionError: another writer changed the table first, or the outcome is unknown.
     """
     table = name.load()
     schema, left_out = to_whole(table.schema()), find_unreadable(table.schema())

@@ -118,9 +118,6 @@ def plan_scan(metadata: TableMetadata, io: FileIO, snapshot: Snapshot, row_filte
     Args:
         metadata: The metadata of the table, with the schema of the snapshot as the current one: PyIceberg binds the
             filter to the names of the current schema.
-
-    Raises:
-        UnsupportedFeatureForRead: a file is not Parquet.
     """
     manifests = read_manifests(metadata, io, snapshot)
     planner = ice_table.ManifestGroupPlanner(_with_safe_partitions(metadata), io, row_filter)
@@ -156,11 +153,7 @@ def _with_safe_transform(field: PartitionField, rounded: frozenset[int]) -> Part
 
 
 def added_by(metadata: TableMetadata, io: FileIO, snapshot: Snapshot) -> tuple[ScannedFile, ...]:
-    """Return the data files that a snapshot added.
-
-    Raises:
-        UnsupportedFeatureForRead: a file is not Parquet.
-    """
+    """Return the data files that a snapshot added."""
     return tuple(
         _to_scanned_file(metadata, entry)
         for manifest in read_manifests(metadata, io, snapshot)

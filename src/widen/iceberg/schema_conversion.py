@@ -115,9 +115,6 @@ def to_model(schema: iceberg_schema.Schema, sources: Mapping[int, ColumnSource] 
 
     Returns:
         The columns, with their ids, docs and source fields in the metadata.
-
-    Raises:
-        UnsupportedColumnType: Spark has no type for a column.
     """
     return StructType(tuple(_to_field(each, sources, (), ()) for each in schema.fields))
 
@@ -144,11 +141,7 @@ class Unreadable:
         return ColumnLeftOut(column=format_path(found), type=self.types[found], reason=what, fix=fix)
 
     def ensure_has(self, path: Path, reason: tuple[str, str] = _READS) -> None:
-        """Check that neither a column nor anything in it is left out.
-
-        Raises:
-            ColumnLeftOut: something is.
-        """
+        """Check that neither a column nor anything in it is left out."""
         if any(fold_path(other)[: len(path)] == fold_path(path) for other in self.types):
             raise self.refuse(path, reason)
 
@@ -157,9 +150,6 @@ class Unreadable:
 
         Args:
             readable: The columns of the table without them.
-
-        Raises:
-            ColumnLeftOut: they have one.
         """
         for path, _ in fields(incoming) if self.types else ():
             if not _has(readable, path):
@@ -170,9 +160,6 @@ class Unreadable:
 
         Args:
             by_arrow: Whether Arrow copies the columns that no new value is assigned to.
-
-        Raises:
-            ColumnLeftOut: they would lose those of a column.
         """
         for path, data_type in self.types.items():
             if not by_arrow or data_type not in _COPIED:
@@ -199,11 +186,7 @@ def to_whole(schema: iceberg_schema.Schema, sources: Mapping[int, ColumnSource] 
 
 
 def ensure_texts_readable(schema: iceberg_schema.Schema, texts: Iterable[str | None]) -> None:
-    """Check that expressions name no field that is left out.
-
-    Raises:
-        ColumnLeftOut: one does.
-    """
+    """Check that expressions name no field that is left out."""
     left_out = find_unreadable(schema)
     if not left_out.types:
         return
@@ -381,9 +364,6 @@ def from_model(schema: StructType) -> iceberg_schema.Schema:
 
     Args:
         schema: The columns; their comments become docs.
-
-    Raises:
-        UnsupportedColumnType: Iceberg has no type for a column.
     """
     new_id = count(1).__next__
     columns = iceberg_schema.Schema(*_from_fields(schema, new_id, ()))
@@ -391,11 +371,7 @@ def from_model(schema: StructType) -> iceberg_schema.Schema:
 
 
 def from_model_type(data_type: DataType, path: Path = ()) -> iceberg_types.IcebergType:
-    """Return the Iceberg type of a new column. PyIceberg replaces the ids in it when it adds the column.
-
-    Raises:
-        UnsupportedColumnType: Iceberg has no such type.
-    """
+    """Return the Iceberg type of a new column. PyIceberg replaces the ids in it when it adds the column."""
     return _from_type(data_type, count(1).__next__, path)
 
 

@@ -99,7 +99,6 @@ def find_read_point(metadata: TableMetadata, wanted: SnapshotReference) -> ReadP
     the snapshot.
 
     Raises:
-        InvalidOption: more than one argument is given.
         VersionNotFound: the table does not have the snapshot.
 
     Source: Spark's queries of Iceberg tables, "Schema selection in time travel queries"
@@ -243,9 +242,6 @@ def find_sources(metadata: TableMetadata, io: FileIO, location: str) -> tuple[Ma
     """Return the source field of each column, by field id, and what to say if a client has removed the record of them.
 
     The record is then taken from the newest metadata file that has it, since a column keeps its field id.
-
-    Raises:
-        CorruptMetadata: as `read_sources`.
     """
     if names.SOURCES in metadata.properties or not any(_is_of_load(each) for each in metadata.snapshots):
         return names.read_sources(metadata.properties, location), ""
@@ -319,10 +315,6 @@ def find_last_interval(table: Table, app_id: str, branch: str | None = None) -> 
 
     Args:
         branch: The branch; None for the main branch.
-
-    Raises:
-        VersionNotFound: the table does not have the branch.
-        CorruptMetadata: a property is not a number.
     """
     metadata = table.metadata
     newest = find_read_point(metadata, SnapshotReference(branch=branch)).snapshot
@@ -411,7 +403,6 @@ def read_events(snapshot: Snapshot, store: LogStore | None) -> str:
 
     Raises:
         CorruptFile: the file is damaged.
-        StorageError: the store returned an error.
     """
     summary = summary_of(snapshot)
     path, part = summary.get(names.EVENT_FILE), summary.get(names.EVENTS, "")
@@ -507,9 +498,6 @@ def read_snapshot_loads(table: Table, store: LogStore, newest: Snapshot | None =
 
     Args:
         newest: The snapshot; by default the current one.
-
-    Raises:
-        CorruptMetadata: the record of loads is missing or damaged.
     """
     return _current(table, _recorded_loads(table, store), newest)
 
@@ -533,9 +521,6 @@ def record_load(
         before: The table before the commit; None for a new one.
         load: The load; its version and time are replaced.
         staged: Deletes the record if the commit is not made.
-
-    Raises:
-        CorruptMetadata: the record of the loads before is damaged.
     """
     folder, number = RecordFolder(store, FOLDER), snapshot.sequence_number or 0
     load = msgspec.structs.replace(load, version=snapshot.snapshot_id, loaded_ms=snapshot.timestamp_ms)

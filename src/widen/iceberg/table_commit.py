@@ -108,11 +108,7 @@ def ensure_table_writable(name: TableName, table: Table) -> None:
 
 
 def ensure_can_be_null(table: Table) -> None:
-    """Check that new rows need no values of types that Spark does not have.
-
-    Raises:
-        ColumnLeftOut: a column of such a type is required, or files are split or sorted by it.
-    """
+    """Check that new rows need no values of types that Spark does not have."""
     schema, left_out = table.schema(), find_unreadable(table.schema())
     for path in left_out.required:
         raise left_out.refuse(path, WRITES_NULL)
@@ -138,12 +134,6 @@ def open_transaction(
     Args:
         table: Its newest version, which stays as it is; None to create it.
         branch: The branch of its snapshots; None for the main branch.
-
-    Raises:
-        InvalidOption: a part of the namespace of a new table is a table.
-        ColumnRefused: a subclass that names the reason.
-        UnsupportedColumnType: Iceberg has no type for a column.
-        CatalogError: the catalog cannot be read or written.
     """
     if table is None:
         assert new_table is not None
@@ -179,9 +169,6 @@ def create_iceberg_table(name: TableName, new: NewTable) -> Table:
 
     Raises:
         TableAlreadyExists: the catalog has a table of that name.
-        InvalidOption: a part of the namespace is a table, or a partition field cannot be made.
-        UnsupportedColumnType: Iceberg has no type for a column.
-        ColumnChangeUnknown: the catalog did not say whether it has the table.
         CatalogError: the catalog cannot be read or written.
     """
     transaction = open_transaction(name, None, (), new).transaction
@@ -227,14 +214,7 @@ _CREATE_FIRST = "Create the table before the load, or load less at a time."
 
 
 def plan_columns(name: TableName, operations: Iterable[Operation]) -> Transaction:
-    """Return an open transaction with changes of columns of the newest version, which is not committed.
-
-    Raises:
-        ColumnRefused: a subclass that names the reason.
-        InvalidOption: Iceberg does not have such an operation.
-        UnsupportedIcebergVersion: the table has a format version that PyIceberg does not write.
-        CatalogError: the catalog cannot be read.
-    """
+    """Return an open transaction with changes of columns of the newest version, which is not committed."""
     table = name.load()
     ensure_table_writable(name, table)
     transaction = with_kept_metadata(table.transaction())
@@ -294,14 +274,6 @@ def commit_columns(name: TableName, operations: Iterable[Operation]) -> Table:
 
     Args:
         operations: The operations; none commits nothing.
-
-    Raises:
-        ColumnRefused: a subclass that names the reason.
-        InvalidOption: Iceberg does not have such an operation.
-        UnsupportedIcebergVersion: the table has a format version that PyIceberg does not write.
-        TableChanged: another writer changed the columns first.
-        ColumnChangeUnknown: the catalog did not say whether it has the change.
-        CatalogError: the catalog cannot be read or written; nothing was changed.
     """
     operations = list(operations)
     if not operations:
@@ -321,10 +293,6 @@ def commit_properties(name: TableName, properties: Mapping[str, str], removed: S
 
     Raises:
         InvalidOption: the format version would become lower.
-        UnsupportedIcebergVersion: the table has a format version that PyIceberg does not write.
-        TableChanged: another writer changed the table first.
-        ColumnChangeUnknown: the catalog did not say whether it has the change.
-        CatalogError: the catalog cannot be read or written; nothing was changed.
     """
     table = name.load()
     ensure_table_writable(name, table)
@@ -363,12 +331,6 @@ def commit_metadata(
         table: The version that the change was decided on.
         change: Adds the change to a transaction.
         has_changed: Whether a version of the table has the change.
-
-    Raises:
-        UnsupportedIcebergVersion: the table has a format version that PyIceberg does not write.
-        TableChanged: another writer changed the table first.
-        ColumnChangeUnknown: the catalog did not say whether it has the change.
-        CatalogError: the catalog cannot be read or written; nothing was changed.
     """
     ensure_table_writable(name, table)
     with translate_catalog_errors(str(name)):
@@ -384,13 +346,6 @@ def commit_restore(name: TableName, snapshot_id: int, branch: str | None = None)
 
     Args:
         branch: The branch; None for the main branch.
-
-    Raises:
-        VersionNotFound: the table does not have the branch.
-        UnsupportedIcebergVersion: the table has a format version that PyIceberg does not write.
-        TableChanged: another writer changed the table first.
-        ColumnChangeUnknown: the catalog did not say whether it has the change.
-        CatalogError: the catalog cannot be read or written; nothing was changed.
     """
     table = name.load()
     ensure_table_writable(name, table)
@@ -509,8 +464,6 @@ class IcebergTransaction:
         Raises:
             UnsupportedFeatureForWrite: files are removed, and a double column is a partition column, or a partition is
                 outside of Python's calendar.
-            InvalidOption: a property of the table is not an integer.
-            CatalogError: the store of the table cannot be written.
         """
         metadata, removed, branch = self.metadata, list(removed), self.branch or MAIN_BRANCH
         is_rounded = bool(rounded_sources(metadata))
@@ -546,11 +499,6 @@ class IcebergTransaction:
 
         Args:
             staged: Guards the files: they stay as soon as the commit may be visible.
-
-        Raises:
-            SnapshotUnknown: it is not known whether the catalog has committed.
-            CatalogRefused: the catalog refused; nothing is visible.
-            CatalogError: the commit failed; nothing is visible.
         """
         assert self.snapshot_id is not None
         staged.mark_visible()
@@ -584,7 +532,6 @@ class IcebergTransaction:
         """Check that the catalog has the snapshot although the commit reported an error.
 
         Raises:
-            SnapshotUnknown: it is not known whether the catalog has committed.
             CatalogRefused: the catalog refused; nothing is visible.
             CatalogError: the commit failed; nothing is visible.
         """
@@ -602,11 +549,7 @@ class IcebergTransaction:
         raise CatalogError(location=location, reason=reason, fix=fix) from error
 
     def _is_committed(self, error: Exception) -> bool:
-        """Return whether the catalog has the snapshot although the commit reported an error.
-
-        Raises:
-            SnapshotUnknown: the catalog cannot be read.
-        """
+        """Return whether the catalog has the snapshot although the commit reported an error."""
         try:
             table = self.name.find()
         except WidenError:

@@ -127,11 +127,7 @@ class BatchRequest:
         return CommitGuard(self.interval) if self.guard is None else self.guard
 
     def open_target(self) -> IngestTarget:
-        """Return the newest version of the table.
-
-        Raises:
-            InvalidOption: the location has files but no table, or the table is written by other keys.
-        """
+        """Return the newest version of the table."""
         return self.table.open(self.policy).with_keys(self.keys)
 
 
@@ -152,17 +148,6 @@ def commit_batch(
 
     Returns:
         None if there is nothing to load, and the request allows that.
-
-    Raises:
-        SourceError: the batch has no record, or no value, or a file changed while it was read.
-        EvolutionRefused: the policy forbids a change that the batch needs.
-        PlanChanged: the plan is not the one that was approved.
-        LimitExceeded: the batch is over a limit.
-        UnmatchedFields: a mask or an exclusion has no effect; or the request is strict, and another option has none.
-        ContentionError: other writers kept committing first; nothing is visible.
-        TableError: the table cannot be read or written; nothing is visible.
-        PostCommitFailed: the batch is committed, but an event could not be published, or the verification failed.
-        InternalError: the plan changed in every pass, which should not happen.
     """
     batch: Batch | None = None
     observed = Observation()
@@ -266,11 +251,7 @@ def _prepare_keyed_proof(batch: Batch, rules: KeyRules, plan: Plan) -> None:
 
 
 def _has_rows(batch: Batch, written: WrittenBatch, request: BatchRequest) -> bool:
-    """Return whether there is something to commit to the table.
-
-    Raises:
-        SourceError: there is nothing, and the request does not allow that.
-    """
+    """Return whether there is something to commit to the table."""
     has_table = written.target.version is not None
     if request.is_new and has_table and batch.bad_files and not batch.files:
         return True  # the next load leaves out the files that cannot be read
@@ -479,7 +460,6 @@ def ensure_plan_allowed(plan: Plan, request: BatchRequest) -> None:
     Raises:
         EvolutionRefused: the policy forbids it.
         PlanChanged: it is not the plan that was approved.
-        UnmatchedFields: a mask or an exclusion has no effect; or the request is strict, and another option has none.
     """
     ensure_matched(plan, request.policy, is_strict=request.is_strict)
     if plan.refused:
@@ -564,9 +544,6 @@ def plan_batch(batch: Batch, target: IngestTarget, observed: Observation) -> Wri
 
     Args:
         observed: What is known of the batch already.
-
-    Raises:
-        InvalidOption: a new table cannot be partitioned as the caller wants.
     """
 
     def observe(spec: BatchWriteSpec, draft: TableDraft) -> BatchResult:
@@ -592,7 +569,6 @@ def write_until_plan_is_stable(
         observed: What is known of the batch already.
 
     Raises:
-        InvalidOption: a new table cannot be partitioned as the caller wants.
         InternalError: the plan changed in every pass, which should not happen; the files of all passes are deleted.
     """
     known, refused, may_refuse = observed, frozenset[bytes](), True
@@ -724,11 +700,7 @@ def _ms_since(started: float) -> int:
 def finish_batch(
     batch: Batch, written: WrittenBatch, request: BatchRequest, after: AfterCommit, duration_ms: int
 ) -> IngestResult:
-    """Return the result of a committed interval, verified on request, and publish its events.
-
-    Raises:
-        PostCommitFailed: the interval is committed, but an event could not be published, or the verification failed.
-    """
+    """Return the result of a committed interval, verified on request, and publish its events."""
     assert written.version is not None
     with after_commit(request.table.location, written.version):
         result = _build_result(batch, written, request)

@@ -484,7 +484,6 @@ def read_contract(file: str | PathLike[str]) -> tuple[Any, Sequence[str]]:
 
     Raises:
         InvalidConfig: the file cannot be read, or is neither JSON nor a document of the Open Data Contract Standard.
-        PackageMissing: the file is such a document, and the package that reads it is not installed.
     """
     if is_odcs(fspath(file)):
         document = read_odcs(fspath(file))

@@ -172,7 +172,6 @@ class FileChoice:
 
         Raises:
             FilesChanged: files have changed since they were loaded, and that is to fail.
-            InvalidOption: only new files are to be loaded, and the table does not know which ones it has loaded.
         """
         if self.hash_files is not None:
             source = self.hash_files(source)
@@ -210,7 +209,6 @@ def open_batch(reader: BatchReader, spark: SparkSession, source: IngestSource, c
 
     Raises:
         InvalidOption: an option is invalid, or only new files are to be loaded and the source is not files.
-        FilesChanged: see `FileChoice`.
     """
     reader = reader.for_table(choice.target.schema)
     if isinstance(source, DataFrame):

@@ -118,12 +118,7 @@ def parse_policy(
     max_record_size: int | str | None = None,
     envelope: str | Mapping[str, Any] | None = None,
 ) -> Policy:
-    """Return the policy from arguments of `ingest` and the file ``config``; what neither sets has its default.
-
-    Raises:
-        InvalidOption: a value cannot be used; the error names its place.
-        InvalidConfig: the file cannot be read, is not TOML, or has an unknown setting.
-    """
+    """Return the policy from arguments of `ingest` and the file ``config``; what neither sets has its default."""
     arguments = {key: value for key, value in locals().items() if key != "config" and value is not None}
     sources = [] if config is None else [_read(fspath(config))]
     sources.append(_PolicySource(arguments))
@@ -368,11 +363,7 @@ INGEST_OPTIONS = (
 
 
 def to_quarantine(location: str | PathLike[str] | None, table: TableLocation) -> str | None:
-    """Return the location of the quarantine table as every process can use it, or None for the default.
-
-    Raises:
-        InvalidOption: a table cannot have this location, or it is that of the table itself.
-    """
+    """Return the location of the quarantine table as every process can use it, or None for the default."""
     return None if location is None else table.quarantine(table.resolve(fspath(location))).location
 
 
@@ -394,11 +385,6 @@ def check_places(
         table: The table; None if the source is only read.
         quarantine: The location of the quarantine; by default beside the table.
         spark: The session of the caller, if any.
-
-    Raises:
-        SourceError: a path of the source does not exist, or is not one of files.
-        InvalidOption: the ingestion would read what it writes, or a vacuum would delete the checkpoint.
-        StorageRefused: the table cannot be written there.
     """
     places = {"checkpoint": checkpoint}
     if table is not None:
@@ -422,10 +408,6 @@ def parse_options(
 
     Args:
         arguments: The arguments of an ingestion by name; only those of `INGEST_OPTIONS` are read.
-
-    Raises:
-        InvalidOption: an option cannot be used.
-        InvalidConfig: the file cannot be read, or it has an unknown setting.
     """
     switches = {switch: arguments[name] for name, switch in _READER_SWITCHES.items() if name in arguments}
     policy = parse_policy(**{name: arguments[name] for name in _POLICY_OPTIONS if name in arguments})
@@ -452,7 +434,6 @@ def parse_keys(arguments: Mapping[str, Any], policy: Policy) -> KeyRules | None:
 
     Raises:
         InvalidOption: one of them cannot be used.
-        InvalidConfig: the file cannot be read, or has an unknown setting.
     """
     config = arguments.get("config")
     given = {} if config is None else _parse_key_table(_read(fspath(config)))

@@ -151,12 +151,7 @@ def ensure_replayable(
     branch: str | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> None:
-    """Check the tables of a replay, which needs no session; see `replay`.
-
-    Raises:
-        InvalidOption: the source is not a quarantine.
-        TableNotFound: one of the two tables does not exist.
-    """
+    """Check the tables of a replay, which needs no session; see `replay`."""
     table = find_table(into, storage_options, catalog=catalog, branch=branch)
     request = BatchRequest(table=table, policy=Policy(), keys=table.open(Policy()).key_rules)
     _open_existing(request)

@@ -269,9 +269,6 @@ def to_odcs(contract: Mapping[str, Any], location: str, version: int | None) -> 
         contract: A JSON Schema as `Table.contract` gives it.
         location: The table.
         version: Its version.
-
-    Raises:
-        PackageMissing: ``open-data-contract-standard`` is not installed.
     """
     model = _import_model()
     name = str(contract["title"])
@@ -343,7 +340,6 @@ def read_odcs(file: str) -> OdcsContract:
 
     Raises:
         InvalidConfig: the file cannot be read, is not an ODCS document, or does not have the table.
-        PackageMissing: ``open-data-contract-standard`` is not installed.
     """
     import yaml
 

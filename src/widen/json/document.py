@@ -546,9 +546,6 @@ class RecordSplitter:
 
         Args:
             piece: The text up to a ``}``, without it; the last piece ends at the end of the text.
-
-        Raises:
-            CorruptFile: a record is longer than the limit.
         """
         pending, self._pending_piece = self._pending_piece, piece
         self._read_bytes += len(piece) + 1

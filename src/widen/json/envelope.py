@@ -182,9 +182,6 @@ class EnvelopeReader:
         """Yield the record of each envelope in a text, or the text and why it is not an envelope.
 
         A tombstone of Kafka, whose value is null, has no record: the deletion before it says what is deleted.
-
-        Raises:
-            SourceError: an envelope truncates the table.
         """
         text = text.removeprefix(BOM).strip()
         if not text or text == b"null":

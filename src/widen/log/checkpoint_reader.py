@@ -98,9 +98,6 @@ def checkpoint_non_file_actions(store: LogStore, checkpoint: Checkpoint, *keys: 
 def read_sidecars(store: LogStore, entry: FileEntry) -> list[Sidecar]:
     """Return the sidecars that a checkpoint file names; only V2 checkpoints have any.
 
-    Raises:
-        CorruptLog: the file is missing or damaged.
-
     Source: PROTOCOL.md#sidecar-files
     """
     if entry.path.endswith(".json"):
@@ -328,11 +325,7 @@ hostile footer can claim any size, and Arrow would try to allocate it."""
 
 
 def ensure_form(path: str, file: pq.ParquetFile, size_bytes: int) -> None:
-    """Check that the columns have the types of actions, and do not claim to unpack into too much memory.
-
-    Raises:
-        CorruptLog: a column has another type, or a row group claims too much memory.
-    """
+    """Check that the columns have the types of actions, and do not claim to unpack into too much memory."""
     schema, metadata = file.schema_arrow, file.metadata
     for column, fields in _FORM.items():
         if column not in schema.names:

@@ -90,10 +90,6 @@ MAX_PAUSE_MS = 3_600_000
 def write_checkpoint(snapshot: Snapshot) -> None:
     """Write a checkpoint of a version, and update ``_last_checkpoint``.
 
-    Raises:
-        UnsupportedFeatureForWrite: the version has a writer feature that Widen does not support.
-        StorageError: the store reported an error; readers see the log as before.
-
     Source: PROTOCOL.md#checkpoints, #last-checkpoint-file; protocol_rfcs/checkpoint-protection.md
     """
     ensure_writable(snapshot.protocol, snapshot.location)

@@ -120,15 +120,6 @@ def commit(
     Returns:
         `Committed`, `Conflicted` or `Unknown`: a lost race is an outcome, not an error.
 
-    Raises:
-        UnsupportedFeature: the table has, or would get, a writer feature that Widen does not support.
-        AppendOnlyTable: rows would be removed from an append-only table.
-        IcebergIncompatible: Iceberg compatibility is enabled, and the commit would violate its rules.
-        NoStoredColumns: rows would be added to a table without a column that is stored in files.
-        NestedVoidColumn: rows would be added to a table with a void type inside an array or a map.
-        StorageError: the store reported an error; nothing is visible.
-        CorruptLog: the winning commit is damaged; nothing is visible.
-
     Source: PROTOCOL.md#delta-log-entries; Delta Spark's optimistic transaction.
     """
     attempt = _first_attempt(store, base, actions, reads)
@@ -556,9 +547,6 @@ def with_row_ids(actions: Sequence[Action], properties: Mapping[str, str], highe
     Args:
         highest: The highest assigned row id.
 
-    Raises:
-        InternalError: a file has no row count.
-
     Source: PROTOCOL.md#writer-requirements-for-row-tracking
     """
     if is_on(properties, SUSPENDED):
@@ -668,11 +656,7 @@ _REWRITE = "Write the rows to a new table that is created with Iceberg compatibi
 
 
 def ensure_files_compatible(base: Snapshot | None, metadata: Metadata, adds: Iterable[Add]) -> None:
-    """Check that files meet the requirements of the enabled Iceberg compatibility.
-
-    Raises:
-        IcebergIncompatible: a file does not; the error says which and why.
-    """
+    """Check that files meet the requirements of the enabled Iceberg compatibility."""
     compat = enabled_compat(metadata.configuration)
     if compat is None:
         return

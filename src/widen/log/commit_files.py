@@ -49,9 +49,6 @@ def read_non_file_actions(path: str, data: bytes, *keys: str) -> Iterator[NonFil
 
     Args:
         keys: The keys of the actions to return, e.g. `PROTOCOL`.
-
-    Raises:
-        CorruptLog: such a line, or the end of the file, is damaged; the error names file and line.
     """
     ensure_complete(path, data)
     tokens = [f'"{key}"'.encode() for key in keys]
@@ -68,11 +65,7 @@ def _decode_line(path: str, line: bytes, number: int) -> NonFileAction:
 
 
 def ensure_complete(path: str, data: bytes) -> None:
-    """Check that a file is neither empty nor cut off.
-
-    Raises:
-        CorruptLog: it is empty or cut off; the error names file and line.
-    """
+    """Check that a file is neither empty nor cut off."""
     stripped = data[-256:].rstrip()
     if not stripped:
         raise corrupt_log(path, "it is empty")
@@ -82,11 +75,7 @@ def ensure_complete(path: str, data: bytes) -> None:
 
 
 def decode_commit(path: str, data: bytes) -> list[Line]:
-    """Decode every line of a commit, in order.
-
-    Raises:
-        CorruptLog: a line is not valid JSON or lacks a required field; the error names file and line.
-    """
+    """Decode every line of a commit, in order."""
     ensure_complete(path, data)
     lines = []
     for number, line in enumerate(data.split(b"\n"), 1):

@@ -43,11 +43,7 @@ class Committed:
 
     @cached_property
     def snapshot(self) -> Snapshot:
-        """The committed version, opened on first use.
-
-        Raises:
-            PostCommitFailed: the version cannot be opened.
-        """
+        """The committed version, opened on first use."""
         with after_commit(self.store.location, self.version):
             return open_snapshot(self.store, self.version)
 
@@ -63,12 +59,7 @@ class Conflicted:
     error: ContentionError | TableAlreadyExists
 
     def or_raise(self) -> NoReturn:
-        """Raise the reason.
-
-        Raises:
-            ContentionError: a subclass that tells which change conflicts.
-            TableAlreadyExists: the commit was to create the table, but it exists.
-        """
+        """Raise the reason."""
         raise self.error
 
 
@@ -79,11 +70,7 @@ class Unknown:
     error: CommitUnknown
 
     def or_raise(self) -> NoReturn:
-        """Raise the reason.
-
-        Raises:
-            CommitUnknown: always.
-        """
+        """Raise the reason."""
         raise self.error
 
 
@@ -96,10 +83,6 @@ def retry_conflicts(attempt: Callable[[Conflicted | None], _Result | Conflicted]
     Args:
         attempt: Opens the newest version, plans, writes and commits. It gets the conflict that ended the attempt
             before, None the first time; it raises that one if another attempt makes no sense.
-
-    Raises:
-        ContentionError: every attempt conflicted; the error of the last one.
-        TableAlreadyExists: as above, where the change creates the table.
     """
     result = attempt(None)
     for number in range(MAX_CONFLICTS - 1):

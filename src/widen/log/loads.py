@@ -120,12 +120,7 @@ class RecordFolder:
         return f"{self.path}/{name}"
 
     def read(self, name: str) -> Record:
-        """Return the content of a record file.
-
-        Raises:
-            FileMissing: the file does not exist.
-            CorruptLog: the file is damaged.
-        """
+        """Return the content of a record file."""
         return _decode(self.file(name), self.store.read(self.file(name)))
 
     def read_loads(self, head: str) -> tuple[Load, ...]:

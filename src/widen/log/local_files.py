@@ -227,11 +227,7 @@ class LocalFiles(FileStore):
         )
 
     def list(self, folder: str, *, deep: bool, start: str = "") -> list[FileEntry]:
-        """Return the files in a folder in name order, from a path on if one is given; a missing folder is empty.
-
-        Raises:
-            StorageError: the operating system reported an error.
-        """
+        """Return the files in a folder in name order, from a path on if one is given; a missing folder is empty."""
         try:
             return sorted(self._entries(folder.rstrip("/"), start, deep=deep), key=lambda entry: entry.path)
         except _UNREADABLE as error:
@@ -254,11 +250,7 @@ class LocalFiles(FileStore):
                         yield FileEntry(path, status.st_size, status.st_mtime_ns // 1_000_000)
 
     def walk(self, skips: Callable[[str], bool], folder: str = "") -> Iterator[FileEntry]:
-        """Yield every file, also those that are still being written; links to folders are not followed.
-
-        Raises:
-            StorageError: the operating system reported an error.
-        """
+        """Yield every file, also those that are still being written; links to folders are not followed."""
         try:
             for item in _scan(self._absolute(folder)):
                 path = f"{folder}/{item.name}" if folder else item.name

@@ -257,11 +257,7 @@ class FileActionReader:
         self._options = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
 
     def read(self, block: Sequence[LogPiece]) -> FileActionBlock:
-        """Return the file actions of these lines.
-
-        Raises:
-            CorruptLog: a line is damaged; the error names file and line.
-        """
+        """Return the file actions of these lines."""
         data = b"".join(piece.data if piece.data.endswith(b"\n") else piece.data + b"\n" for piece in block)
         return self._read_columns(data) or _read_lines(block, self._location)
 

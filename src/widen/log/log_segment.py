@@ -93,11 +93,6 @@ def find_segment(store: LogStore, version: int | None = None) -> LogSegment:
     ``_last_checkpoint`` only decides where the listing starts. It may be stale or damaged, so the whole log is listed
     if the files from there on do not suffice.
 
-    Raises:
-        TableNotFound: the log does not exist.
-        VersionNotFound: the version does not exist, or files that it needs were cleaned up.
-        CorruptLog: a commit between others is missing.
-
     Source: PROTOCOL.md#last-checkpoint-file (a hint), PROTOCOL.md#delta-log-entries (contiguous versions)
     """
     start = read_last_checkpoint(store).version
@@ -110,11 +105,7 @@ def find_segment(store: LogStore, version: int | None = None) -> LogSegment:
 
 
 def find_versions(store: LogStore) -> tuple[LogFile, ...]:
-    """Return all existing commit files, oldest first.
-
-    Raises:
-        TableNotFound: the log does not exist.
-    """
+    """Return all existing commit files, oldest first."""
     listing = list_log(store)
     listing.ensure_table(store)
     return listing.versions
@@ -220,13 +211,7 @@ class LogListing:
             raise TableNotFound(location=store.location, reason=f"it has no {LOG} directory with commits")
 
     def segment(self, store: LogStore, version: int | None) -> LogSegment:
-        """Return the files that make up a version, as `find_segment` does.
-
-        Raises:
-            TableNotFound: the log does not exist.
-            VersionNotFound: the version does not exist, or files that it needs were cleaned up.
-            CorruptLog: a commit between others is missing.
-        """
+        """Return the files that make up a version, as `find_segment` does."""
         self.ensure_table(store)
         wanted = self.newest if version is None else version
         if not 0 <= wanted <= self.newest:

@@ -119,9 +119,6 @@ class LogStore(FileStore):
 
         Args:
             folder: The path of the folder; an empty string for the whole table. A missing folder is empty.
-
-        Raises:
-            StorageError: the store reported an error.
         """
         return iter(self._files.list(folder, deep=True))
 
@@ -132,9 +129,6 @@ class LogStore(FileStore):
 
         Args:
             skips: Tells whether to skip a folder, by its path in the table.
-
-        Raises:
-            StorageError: the store reported an error.
         """
         if isinstance(self._files, LocalFiles):
             return self._files.walk(skips)
@@ -146,19 +140,12 @@ class LogStore(FileStore):
         Args:
             after: The path before the first one; empty to begin with the first file.
             last: The last path; empty to go on to the last file.
-
-        Raises:
-            StorageError: the store reported an error.
         """
         assert isinstance(self._files, ObjectStoreFiles)
         return self._files.list_range(after, last)
 
     def list_from(self, path: str) -> Iterator[FileEntry]:
-        """Yield the files in the folder of a path with that name or a later one, in name order; subfolders are skipped.
-
-        Raises:
-            StorageError: the store reported an error.
-        """
+        """Yield the files of a folder from this path on, in the order of their names, without subfolders."""
         folder = path.rpartition("/")[0]
         if isinstance(self._files, ObjectStoreFiles):
             entries = self._files.list(folder, deep=False, start=_path_before(path))

@@ -137,12 +137,7 @@ class ObjectStoreFiles(FileStore):
         return cast(BinaryIO, _RemoteFile(self, path, size_bytes))
 
     def read_range(self, path: str, start: int, end: int) -> bytes:
-        """Return the bytes of a file from ``start`` up to, but not including, ``end``.
-
-        Raises:
-            FileMissing: the file does not exist.
-            StorageError: the store reported an error.
-        """
+        """Return the bytes of a file from ``start`` up to, but not including, ``end``."""
         try:
             return obstore.get_range(self._store, path, start=start, end=end).to_bytes()
         except OBSTORE_ERRORS as error:
@@ -213,22 +208,14 @@ class ObjectStoreFiles(FileStore):
             raise self._translate(path, error) from error
 
     def list(self, folder: str, *, deep: bool, start: str = "") -> list[FileEntry]:
-        """Return the files in a folder in name order, those after a path if one is given; a missing folder is empty.
-
-        Raises:
-            StorageError: the store reported an error.
-        """
+        """Return the files in a folder in name order, those after a path if one is given; a missing folder is empty."""
         folder = folder.rstrip("/")
         entries = self._entries(folder, start)
         depth = folder.count("/") + 1 if folder else 0
         return sorted((e for e in entries if deep or e.path.count("/") == depth), key=lambda entry: entry.path)
 
     def list_range(self, after: str, last: str) -> Iterator[FileEntry]:
-        """Yield the files whose paths come after one path, up to another one; an empty text is no bound.
-
-        Raises:
-            StorageError: the store reported an error.
-        """
+        """Yield the files whose paths come after one path, up to another one; an empty text is no bound."""
         return takewhile(lambda entry: not last or entry.path <= last, self._entries("", after))
 
     def _entries(self, folder: str, start: str) -> Iterator[FileEntry]:

@@ -76,9 +76,6 @@ def open_snapshot(store: LogStore, version: int | None = None, timestamp_ms: int
 
     Raises:
         TableNotFound: the log does not exist.
-        VersionNotFound: the version does not exist, or every version is later; the error names the available range.
-        UnsupportedFeatureForRead: the table requires a reader feature that Widen does not support.
-        InvalidOption: both a version and a time are given.
 
     Source: PROTOCOL.md#supported-features
     """
@@ -98,11 +95,7 @@ def open_snapshot(store: LogStore, version: int | None = None, timestamp_ms: int
 
 
 def first_version_from(store: LogStore, timestamp_ms: int) -> int:
-    """Return the first version that was committed at or after a time; the next one if all are earlier.
-
-    Raises:
-        TableNotFound: the log does not exist.
-    """
+    """Return the first version that was committed at or after a time; the next one if all are earlier."""
     try:
         return open_snapshot(store, timestamp_ms=timestamp_ms - 1).version + 1
     except VersionNotFound:
@@ -120,9 +113,6 @@ def _read_checkpoint_head(store: LogStore, checkpoint: Checkpoint) -> tuple[NonF
 
 def _ensure_valid(metadata: Metadata, location: str) -> None:
     """Check what the codec of actions leaves open: distinct partition columns, and options that are texts.
-
-    Raises:
-        CorruptLog: it is not so.
 
     Source: PROTOCOL.md#change-metadata, #format-specification
     """
@@ -245,11 +235,7 @@ class Snapshot:
 
     @cached_property
     def configuration(self) -> TableConfiguration:
-        """The protocol and the metadata of the version, with the schema in them.
-
-        Raises:
-            CorruptLog: the log has none, or is damaged.
-        """
+        """The protocol and the metadata of the version, with the schema in them."""
         protocol: Protocol | None = None
         metadata: Metadata | None = None
         for line in self._head_actions():
@@ -286,9 +272,6 @@ class Snapshot:
         """Check that the checksum that told the protocol and the metadata tells what the log says.
 
         Reads believe a checksum, since it saves reading the log. A commit would make permanent what it says.
-
-        Raises:
-            CorruptLog: it says something else.
 
         Source: PROTOCOL.md#version-checksum-file (its content must be that of the version)
         """
@@ -333,29 +316,17 @@ class Snapshot:
 
     @property
     def protocol(self) -> Protocol:
-        """The protocol of the version.
-
-        Raises:
-            CorruptLog: the log has none, or is damaged.
-        """
+        """The protocol of the version."""
         return self.configuration.protocol
 
     @property
     def metadata(self) -> Metadata:
-        """The metadata of the version.
-
-        Raises:
-            CorruptLog: the log has none, or is damaged.
-        """
+        """The metadata of the version."""
         return self.configuration.metadata
 
     @property
     def schema(self) -> StructType:
-        """The schema with all metadata of its columns.
-
-        Raises:
-            CorruptLog: the schema cannot be parsed.
-        """
+        """The schema with all metadata of its columns."""
         return self.configuration.schema
 
     @property

@@ -95,11 +95,6 @@ def plan_vacuum(
         requested_ms: The retention in ms; by default that of the table.
         walk: Lists the files of the table; by default the walk of the store.
 
-    Raises:
-        RetentionTooShort: the retention is shorter than that of the table.
-        InvalidOption: the retention of the table is not an interval.
-        UnsupportedFeature: the table has a feature that Widen does not support.
-
     Source: Delta Spark's VACUUM
     """
     head = open_snapshot(store)
@@ -136,10 +131,6 @@ def run_vacuum(
     Returns:
         The plan as it was done, and the last commit; `Conflicted` if another commit changed the table before anything
         was deleted.
-
-    Raises:
-        CommitUnknown: the outcome of a commit is unknown.
-        StorageError: a file cannot be deleted.
 
     Source: Delta Spark's VACUUM
     """

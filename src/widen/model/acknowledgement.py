@@ -64,11 +64,7 @@ def acknowledgement_properties(subjects: Iterable[str], by: str | None, until_ms
 
 
 def read_acknowledgements(properties: Mapping[str, str], location: str) -> tuple[Acknowledgement, ...]:
-    """Return the acknowledgements in the properties of a table.
-
-    Raises:
-        CorruptMetadata: one cannot be read.
-    """
+    """Return the acknowledgements in the properties of a table."""
     return tuple(_read(key, text, location) for key, text in sorted(properties.items()) if key.startswith(PREFIX))
 
 

@@ -30,10 +30,6 @@ def check_arguments(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
     Args:
         function: A public function or method with an annotation for each parameter.
-
-    Raises:
-        InvalidOption: (the returned function) an argument has the wrong type, or a lone surrogate in a text that is
-            not a path. Neither the log nor Spark can store such a text.
     """
     signature = inspect.signature(function)
 

@@ -156,9 +156,6 @@ def resolve(schema: StructType, path: Path) -> tuple[Path, DataType]:
 
     Args:
         path: Names are matched exactly first, then without case.
-
-    Raises:
-        ColumnNotFound: the column does not exist; the error lists the available ones.
     """
     spelled: list[str] = []
     current: DataType = schema
@@ -181,20 +178,12 @@ _NOT_FOUND: Mapping[type[DataType], type[ColumnNotFound]] = {
 
 
 def is_struct_path(schema: StructType, path: Path) -> bool:
-    """Return whether a path only goes through structs, not through arrays or maps.
-
-    Raises:
-        ColumnNotFound: the column does not exist.
-    """
+    """Return whether a path only goes through structs, not through arrays or maps."""
     return all(isinstance(resolve(schema, path[:end])[1], StructType) for end in range(len(path)))
 
 
 def find_field(schema: StructType, path: Path) -> Field | None:
-    """Return the struct field at a path, or None for array elements, map keys and map values.
-
-    Raises:
-        ColumnNotFound: a column above it does not exist.
-    """
+    """Return the struct field at a path, or None for array elements, map keys and map values."""
     parent = resolve(schema, path[:-1])[1]
     return parent.find(path[-1]) if isinstance(parent, StructType) else None
 
@@ -223,9 +212,6 @@ def replace_type(schema: StructType, path: Path, new: DataType) -> StructType:
 
     Args:
         path: Relative to ``schema``. If it is empty, ``new`` must be a struct and replaces the whole schema.
-
-    Raises:
-        ColumnNotFound: the column does not exist.
     """
     result = _replace(schema, path, new)
     assert isinstance(result, StructType)

@@ -33,9 +33,6 @@ _MALFORMED = (msgspec.DecodeError, RecursionError, KeyError, TypeError, Attribut
 def from_json(text: str) -> StructType:
     """Return the schema in a ``schemaString``. The last ones are cached, since a commit needs the same one many times.
 
-    Raises:
-        CorruptLog: the text is not valid JSON, or its outermost type is not a struct.
-
     Source: PROTOCOL.md#schema-serialization-format
     """
     try:
@@ -60,7 +57,6 @@ def type_from_value(value: Any) -> DataType:
     """Return the type of a decoded JSON value; an unknown type becomes an `OpaqueType`.
 
     Raises:
-        KeyError: an object lacks a required key.
         InvalidType: a decimal has an invalid precision or scale.
     """
     if isinstance(value, str):
@@ -85,7 +81,6 @@ def field_from_value(value: dict[str, Any]) -> Field:
     """Return the field of a decoded JSON object.
 
     Raises:
-        KeyError: the name or the type is missing.
         InvalidType: the name is not a text, or the metadata is not an object.
     """
     name, metadata = value["name"], value.get("metadata") or {}

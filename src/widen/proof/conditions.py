@@ -184,11 +184,7 @@ _READERS: Mapping[str, Callable[[Form], Any]] = MappingProxyType(
 
 
 def _column(names: Sequence[str], schema: StructType) -> _Operand:
-    """Return a column, which is the only one of its field, or has only a column of texts beside it.
-
-    Raises:
-        UnsupportedCondition: there is no such column, or the field has other columns, too.
-    """
+    """Return a column, which is the only one of its field, or has only a column of texts beside it."""
     path: list[str] = []
     found: DataType = schema
     has_texts = False
@@ -278,11 +274,7 @@ def _order_of_double(value: Any) -> tuple[bool, float]:
 
 
 def _conversions(left: _Operand, right: _Operand) -> tuple[Convert, Convert]:
-    """Return what brings the values of two sides to the type in which Spark compares them.
-
-    Raises:
-        UnsupportedCondition: settings of Spark say which type that is, or it is an error.
-    """
+    """Return what brings the values of two sides to the type in which Spark compares them."""
     kinds = left.kind, right.kind
     if "string" in kinds and kinds != ("string", "string"):
         if left.kind == "string":
@@ -611,11 +603,7 @@ _SUFFIXES: Mapping[str, int] = MappingProxyType({"Y": 7, "S": 15, "L": 63})
 
 
 def _number(token: _Token) -> _Operand:
-    """Return a number: an integer or a decimal, or with an exponent a double.
-
-    Raises:
-        UnsupportedCondition: it is too long for a decimal, or not in the range of its suffix.
-    """
+    """Return a number: an integer or a decimal, or with an exponent a double."""
     text, suffix = token.text, token.suffix
     if suffix == "D" or ("e" in text.lower() and not suffix):
         return _constant("double", float(text))

@@ -112,9 +112,6 @@ def read_csv_head(text: bytes, form: CsvForm) -> CsvHead:
 
     Args:
         text: At least the first `HEAD_BYTES` in UTF-8, or the whole file.
-
-    Raises:
-        CorruptFile: the names are not in the encoding of the file, so that two of them could become one.
     """
     start = text.removeprefix(_BOM)
     size = len(text) - len(start.lstrip(b"\r\n"))

@@ -58,11 +58,7 @@ def physical_name(field: Field, mode: str) -> str:
 
 
 def to_physical(schema: StructType, mode: str) -> StructType:
-    """Return the schema with the physical names of all fields, at any depth.
-
-    Raises:
-        CorruptLog: a field lacks its physical name.
-    """
+    """Return the schema with the physical names of all fields, at any depth."""
     return map_fields(schema, lambda _, field: replace(field, name=physical_name(field, mode)))
 
 
@@ -88,9 +84,6 @@ def to_physical_path(schema: StructType, path: Path, mode: str) -> Path:
     Args:
         schema: The schema with logical names.
         path: The logical path, spelled as in the schema.
-
-    Raises:
-        CorruptLog: a field on the path lacks its physical name.
     """
     steps: list[str] = []
     current: DataType = schema

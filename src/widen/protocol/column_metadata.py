@@ -59,9 +59,6 @@ class Identity:
 def find_identity(field: Field) -> Identity | None:
     """Return the sequence of an identity column, or None for other columns.
 
-    Raises:
-        CorruptLog: the identity metadata are incomplete.
-
     Source: PROTOCOL.md#identity-columns
     """
     metadata = field.metadata
@@ -77,9 +74,6 @@ def find_identity(field: Field) -> Identity | None:
 
 def find_invariant(field: Field) -> str | None:
     """Return the invariant of a column, a condition that every row must satisfy, or None.
-
-    Raises:
-        CorruptLog: the invariant is not in the form of the protocol.
 
     Source: PROTOCOL.md#column-invariants
     """
@@ -176,19 +170,12 @@ def has_limits(data_type: DataType) -> bool:
 
 
 def text_limits(field: Field) -> dict[Path, int]:
-    """Return the maximum lengths of char and varchar strings in a column, by their path relative to the column.
-
-    Raises:
-        CorruptLog: the declared type in the metadata cannot be parsed.
-    """
+    """Return the maximum lengths of char and varchar strings in a column, by their path relative to the column."""
     return {path: length for path, (_, length) in _limits(field)}
 
 
 def char_lengths(schema: StructType) -> dict[Path, int]:
     """Return n of each char(n) by its path: readers pad its texts with spaces to n characters.
-
-    Raises:
-        CorruptLog: the declared type in the metadata cannot be parsed.
 
     Source: Spark's read-side padding of char(n), which Delta Lake leaves to it; files may have shorter texts
     """
@@ -228,11 +215,7 @@ def to_stored(field: Field) -> Field:
 
 
 def declared_schema(schema: StructType) -> StructType:
-    """Return a schema of the log with declared types.
-
-    Raises:
-        CorruptLog: a declared type in the metadata cannot be parsed.
-    """
+    """Return a schema of the log with declared types."""
     return StructType(tuple(map(to_declared, schema)))
 
 
@@ -273,11 +256,7 @@ def has_expressions(schema: StructType) -> bool:
 
 
 def parse_columns(text: str) -> StructType:
-    """Parse columns in SQL, e.g. ``"id bigint not null, name varchar(20)"``.
-
-    Raises:
-        InvalidType: the text cannot be parsed.
-    """
+    """Parse columns in SQL, e.g. ``"id bigint not null, name varchar(20)"``."""
     parsed = parse_type(f"struct<{text}>", allow_limits=True)
     assert isinstance(parsed, StructType)
     return stored_schema(parsed)

@@ -55,9 +55,6 @@ class VectorSlice:
 def decode_z85(text: str) -> bytes:
     """Return the bytes of a Z85 text.
 
-    Raises:
-        CorruptFile: the length is not divisible by five, or a character is not in the Z85 alphabet.
-
     Source: PROTOCOL.md#deletion-vector-descriptor-schema; ZeroMQ RFC 32.
     """
     if len(text) % 5:
@@ -84,9 +81,6 @@ def _word(part: str) -> int:
 
 def locate_vector(vector: DeletionVector) -> VectorSlice | None:
     """Return the position of the vector in its file, or None if it is stored in the log.
-
-    Raises:
-        CorruptFile: the descriptor is invalid.
 
     Source: PROTOCOL.md#deletion-vector-descriptor-schema
 
@@ -151,11 +145,7 @@ def pack_vectors(
 
 
 def decode_inline_vector(vector: DeletionVector) -> bytes:
-    """Return the bytes of a vector that is stored in the log.
-
-    Raises:
-        CorruptFile: the text is not valid Z85.
-    """
+    """Return the bytes of a vector that is stored in the log."""
     return decode_z85(vector.path_or_inline_dv)[: vector.size_in_bytes]
 
 
@@ -164,9 +154,6 @@ def verify_framed_vector(framed: bytes, position: VectorSlice) -> bytes:
 
     Args:
         framed: The bytes from the size field to the checksum, both included.
-
-    Raises:
-        CorruptFile: the size differs from the descriptor, or the checksum does not match.
 
     Source: PROTOCOL.md#deletion-vector-file-storage-format
     """
@@ -200,9 +187,6 @@ def read_bitmap_layout(data: bytes, path: str) -> tuple[BitmapLayout, bytes]:
 
     Args:
         path: The path for error messages.
-
-    Raises:
-        CorruptFile: the magic number is unknown.
 
     Source: PROTOCOL.md#deletion-vector-format; Delta Spark for the native layout.
     """

@@ -242,7 +242,6 @@ def indexed_leaves(schema: StructType, properties: Mapping[str, str], partition_
 
     Raises:
         InvalidOption: the number of indexed columns is not an integer.
-        InvalidPath: a named column is not a valid path.
 
     Source: Delta Lake's data skipping properties.
     """
@@ -267,9 +266,6 @@ def indexed_leaves(schema: StructType, properties: Mapping[str, str], partition_
 def named_columns(properties: Mapping[str, str]) -> tuple[Path, ...] | None:
     """Return the columns that a property selects for statistics, or None without the property.
 
-    Raises:
-        InvalidPath: one of them is not a valid path.
-
     Source: Delta Lake's data skipping properties.
     """
     text = properties.get(STATS_COLUMNS)
@@ -277,11 +273,7 @@ def named_columns(properties: Mapping[str, str]) -> tuple[Path, ...] | None:
 
 
 def split_paths(text: str) -> tuple[Path, ...]:
-    """Return the paths of a list with commas.
-
-    Raises:
-        InvalidPath: one of them is not a valid path.
-    """
+    """Return the paths of a list with commas."""
     return tuple(parse_path(part.strip()) for part in _LISTED.findall(text) if part.strip())
 
 
@@ -298,9 +290,6 @@ def private_columns(schema: StructType, properties: Mapping[str, str]) -> frozen
 
     Args:
         schema: The columns, with their source fields in the metadata.
-
-    Raises:
-        InvalidPath: a property has a path that is not valid.
     """
     keys = (HIDDEN_FIELDS, NO_STATS)
     named = frozenset(fold_path(path) for key in keys for path in split_paths(properties.get(key, "")))

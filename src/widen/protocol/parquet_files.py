@@ -146,7 +146,6 @@ def ensure_storable(schema: StructType, partition_by: Collection[str]) -> None:
 
     Raises:
         NoStoredColumns: the table, or a struct in it, has no column to store.
-        NestedVoidColumn: a void column is inside an array or a map.
 
     Source: PROTOCOL.md#void-type
     """

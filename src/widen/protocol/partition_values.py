@@ -96,11 +96,7 @@ def parse_timestamp(text: str) -> datetime | None:
 
 
 def to_float32(value: float) -> float:
-    """Return the nearest 32-bit float.
-
-    Raises:
-        OverflowError: the number is out of range for float.
-    """
+    """Return the nearest 32-bit float."""
     return float(struct.unpack("<f", struct.pack("<f", value))[0])
 
 

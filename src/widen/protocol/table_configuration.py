@@ -36,11 +36,7 @@ class TableConfiguration:
 
     @cached_property
     def schema(self) -> StructType:
-        """The schema with all metadata of its columns.
-
-        Raises:
-            CorruptLog: the schema cannot be parsed.
-        """
+        """The schema with all metadata of its columns."""
         return from_json(self.metadata.schema_string)
 
     @property
@@ -59,9 +55,6 @@ class TableConfiguration:
 
         The property counts only where the protocol supports column mapping.
 
-        Raises:
-            InvalidOption: the property is not a valid mode.
-
         Source: PROTOCOL.md#reader-requirements-for-column-mapping
         """
         ensure_mode(self.properties)
@@ -69,11 +62,7 @@ class TableConfiguration:
 
     @cached_property
     def physical_schema(self) -> StructType:
-        """The schema with the names that the columns have in files.
-
-        Raises:
-            CorruptLog: a field lacks its physical name.
-        """
+        """The schema with the names that the columns have in files."""
         return to_physical(self.schema, self.mapping)
 
     def with_schema(self, schema: StructType) -> TableConfiguration:

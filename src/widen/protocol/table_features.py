@@ -338,7 +338,6 @@ def ensure_readable(protocol: Protocol, location: str) -> None:
     """Check that this version can read a table with this protocol.
 
     Raises:
-        CorruptLog: no valid protocol has these versions and lists.
         UnsupportedFeatureForRead: the protocol requires a feature that this version cannot read; the error names it.
 
     Source: PROTOCOL.md#supported-features
@@ -379,7 +378,6 @@ def ensure_writable(protocol: Protocol, location: str) -> None:
     """Check that this version can commit to a table with this protocol.
 
     Raises:
-        UnsupportedFeatureForRead: the protocol requires a feature that this version cannot read.
         UnsupportedFeatureForWrite: the protocol requires a feature that this version cannot write; the error names it.
 
     Source: PROTOCOL.md#supported-features

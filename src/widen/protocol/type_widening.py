@@ -40,11 +40,7 @@ class TypeChange:
 
 
 def type_changes(field: Field) -> tuple[TypeChange, ...]:
-    """Return the recorded changes of one field, oldest first, without those of nested fields.
-
-    Raises:
-        CorruptLog: the history is not a list of objects, or an entry lacks a type.
-    """
+    """Return the recorded changes of one field, oldest first, without those of nested fields."""
     return tuple(_from_value(field, entry) for entry in _entries(field))
 
 
@@ -52,9 +48,6 @@ def record_type_change(field: Field, change: TypeChange) -> Field:
     """Return the field with an entry appended to its history.
 
     Earlier entries and unknown metadata are kept as they are.
-
-    Raises:
-        CorruptLog: the history is not a list of objects.
 
     Source: PROTOCOL.md#type-change-metadata
     """
@@ -85,9 +78,6 @@ def renumber_type_changes(schema: StructType, old_version: int, new_version: int
 
     Entries without a version, and those of other versions, stay as they are.
 
-    Raises:
-        CorruptLog: a history is not a list of objects.
-
     Source: Delta Spark, for tables with the preview feature.
     """
 
@@ -112,11 +102,7 @@ def has_type_changes(schema: StructType) -> bool:
 
 
 def all_type_changes(schema: StructType) -> Iterator[tuple[Path, TypeChange]]:
-    """Yield every recorded change with the full path of the changed leaf, in schema order.
-
-    Raises:
-        CorruptLog: a history cannot be decoded.
-    """
+    """Yield every recorded change with the full path of the changed leaf, in schema order."""
     for path, field in fields(schema):
         for change in type_changes(field):
             yield (*path, *change.path), change
@@ -127,7 +113,6 @@ def ensure_changes_readable(schema: StructType) -> None:
 
     Raises:
         UnsupportedTypeChange: a change is not; the error has the column and both types.
-        CorruptLog: a history cannot be decoded.
 
     Source: PROTOCOL.md#reader-requirements-for-type-widening
     """

@@ -243,10 +243,6 @@ def read_needed_footers(snapshot: Snapshot, columns: Sequence[LeafColumn], use: 
 
     Args:
         use: Which footers to read. `AUTOMATIC` leaves out files that cannot be read.
-
-    Raises:
-        CorruptFile: a file is not Parquet, and all footers were asked for.
-        StorageError: a file cannot be read, and all footers were asked for.
     """
     if use is FooterUse.NONE or (use is FooterUse.AUTOMATIC and snapshot.files().num_rows > AUTOMATIC_FILES):
         return {}
@@ -278,9 +274,6 @@ def build_report(snapshot: Snapshot, footers: FooterUse = FooterUse.AUTOMATIC) -
 
     Args:
         footers: Which footers to read where the log does not count all columns.
-
-    Raises:
-        CorruptFile: a data file is not Parquet, and all footers were asked for.
     """
     keys = dict(zip(snapshot.partition_columns, snapshot.partition_keys, strict=True))
     columns = leaves_of(snapshot.configuration, keys)

@@ -54,10 +54,6 @@ def build_iceberg_report(table: Table, name: str, options: str = "") -> Report:
 
     Args:
         options: The options that commands for the table need, e.g. its catalog.
-
-    Raises:
-        CorruptMetadata: a property of Widen cannot be read.
-        CorruptFile: a manifest cannot be read.
     """
     metadata = table.metadata
     history = _History(metadata, name, open_store(table.location(), table.io))
@@ -92,12 +88,7 @@ def build_iceberg_report(table: Table, name: str, options: str = "") -> Report:
 
 
 def read_iceberg_history(table: Table, name: str, limit: int | None = None) -> list[IntervalRecord]:
-    """Return the snapshots of the main branch, newest first, with what each one changed.
-
-    Raises:
-        CorruptMetadata: a property of Widen cannot be read.
-        CorruptFile: a list of events cannot be read.
-    """
+    """Return the snapshots of the main branch, newest first, with what each one changed."""
     history = _History(table.metadata, name, open_store(table.location(), table.io))
     # The snapshot before the oldest one has the columns that it changed.
     line = list(islice(ancestors(table.metadata), None if limit is None else limit + 1))[::-1]

@@ -538,9 +538,6 @@ def leaves_of(table: TableConfiguration, keys: Mapping[str, str]) -> list[LeafCo
 
     Args:
         keys: The partition value keys, by partition column.
-
-    Raises:
-        CorruptLog: a column lacks its physical name.
     """
     schema, mode = table.schema, table.mapping
     struct_leaves = set(_struct_leaves(schema))

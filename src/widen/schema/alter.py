@@ -133,11 +133,7 @@ ByPath: TypeAlias = Mapping[str, _ChangeFields] | Mapping[Path, _ChangeFields] |
 
 
 def to_path(path: AnyPath) -> Path:
-    """Return a path as a tuple of steps.
-
-    Raises:
-        InvalidPath: the text cannot be parsed, or the path is empty.
-    """
+    """Return a path as a tuple of steps."""
     return parse_path(path) if isinstance(path, str) else tuple(path) or parse_path("")
 
 
@@ -145,9 +141,6 @@ def parse_column_changes(schema: StructType, changes: ByPath[ColumnChanges]) -> 
     """Parse changes of existing columns, in the given order.
 
     Raises:
-        ColumnNotFound: a column does not exist.
-        InvalidPath: a path cannot be parsed.
-        InvalidType: a type cannot be parsed.
         InvalidOption: a key is unknown, two keys contradict each other, or a column occurs twice.
     """
     operations: dict[Path, tuple[op.Operation, ...]] = {}
@@ -235,12 +228,6 @@ def parse_new_columns(schema: StructType, columns: ByPath[DataType | str | NewCo
 
     Args:
         columns: The type or a `NewColumn`, by path.
-
-    Raises:
-        ColumnNotFound: the struct of a path does not exist.
-        InvalidPath: a path cannot be parsed.
-        InvalidType: a type cannot be parsed.
-        InvalidOption: a key is unknown, or two keys contradict each other.
     """
     operations: list[op.Operation] = []
     for name, column in columns.items():
@@ -272,10 +259,6 @@ def parse_rename(schema: StructType, path: AnyPath, name: str) -> tuple[op.Opera
 
     Args:
         name: Its new name, without the parent.
-
-    Raises:
-        ColumnNotFound: the column does not exist.
-        InvalidPath: the path cannot be parsed.
     """
     resolved, _ = resolve(schema, to_path(path))
     return () if resolved[-1] == name else (op.RenameColumn(resolved, name),)
@@ -286,7 +269,6 @@ def parse_drops(schema: StructType, paths: Iterable[AnyPath], *, if_exists: bool
 
     Raises:
         ColumnNotFound: a column does not exist.
-        InvalidPath: a path cannot be parsed.
     """
     drops: list[op.Operation] = []
     for path in map(to_path, paths):
@@ -313,12 +295,6 @@ def plan_alter(state: TableState, operations: Sequence[Operation]) -> MetadataCh
 
     Args:
         operations: Operations that one history entry can describe, see `widen.schema.alter`.
-
-    Raises:
-        ColumnRefused: an operation on a column is not allowed; a subclass says why.
-        ConstraintRefused: an operation on a constraint is not allowed; a subclass says why.
-        FeatureRequired: a new type needs a feature that the table does not have.
-        EnabledWithoutFeature: widening is enabled, but the protocol does not list the feature.
 
     Source: Delta Lake's ALTER TABLE.
     """
@@ -429,10 +405,6 @@ def with_operations(state: TableState, operations: Sequence[Operation], *, adds_
         operations: The operations in order. The caller has checked them.
         adds_features: Whether the caller adds the features that join a table with a new column.
 
-    Raises:
-        FeatureRequired: a new type needs a feature that the table does not support.
-        ColumnNotFound: an operation names a column that does not exist.
-
     Source: PROTOCOL.md#type-change-metadata, #writer-requirements-for-column-mapping
     """
     changed, metadata = state.schema, state.metadata
@@ -489,9 +461,6 @@ def ensure_types(state: TableState, schema: StructType, *, adds_features: bool =
 
     Args:
         adds_features: Whether the caller adds those that join a table with a new column.
-
-    Raises:
-        FeatureRequired: it does not support one.
 
     Source: PROTOCOL.md#timestamp-without-timezone-timestampntz; Delta Spark, which does not add that one either
     """
@@ -566,10 +535,6 @@ def apply_operations(schema: StructType | None, operations: Iterable[op.Operatio
     Args:
         schema: The schema before the operations; None if the table does not exist yet.
         operations: The operations, applied in this order.
-
-    Raises:
-        ColumnNotFound: an operation names a struct or a leaf that does not exist.
-        InternalError: an operation does not fit the schema: a name exists already, or a type differs from the expected.
     """
     current = None if schema is None else declared_schema(schema)
     for operation in operations:
@@ -714,9 +679,6 @@ def operation_parameters(state: TableState, operations: Sequence[op.Operation]) 
 
     Args:
         operations: Only additions, only drops, only changes of existing columns, or a single other operation.
-
-    Raises:
-        InternalError: the operations are of several of these kinds.
     """
     match operations:
         case [op.RenameColumn() as operation]:
@@ -765,11 +727,7 @@ def _column_changes(schema: StructType, operations: Sequence[op.Operation]) -> t
 
 
 def find_item(schema: StructType, path: Path) -> Field:
-    """Return the field at a path. For an element, a key or a value, return an equivalent field.
-
-    Raises:
-        ColumnNotFound: the path does not exist.
-    """
+    """Return the field at a path. For an element, a key or a value, return an equivalent field."""
     item = find_field(schema, path)
     return item or Field(path[-1], resolve(schema, path)[1], _is_nullable(resolve(schema, path[:-1])[1], path[-1]))
 

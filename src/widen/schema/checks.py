@@ -108,12 +108,8 @@ def ensure_column_addable(state: TableState, operation: AddColumn) -> None:
     """Check that a column may be added.
 
     Raises:
-        ColumnNotFound: its parent is not a struct.
         ItemRenameRefused: it would be an element, a key or a value.
         ColumnAlreadyExists: the struct has a column of that name.
-        NewColumnNotNull: it is NOT NULL, or a field in it is.
-        NewColumnDefaultRefused: it has a default.
-        InvalidColumnName: a name is not allowed.
     """
     path, field = operation.path, operation.field
     _, parent = resolve(state.schema, operation.parent)
@@ -148,7 +144,6 @@ def ensure_names_allowed(new: Iterable[Field], properties: Mapping[str, str], pa
         parent: The path of the struct they are in; empty for the table itself.
 
     Raises:
-        InvalidColumnName: a name is empty, is reserved, or has a character that is not allowed in files.
         ColumnAlreadyExists: a name occurs twice.
 
     Source: Delta Spark: DELTA_INVALID_CHARACTERS_IN_COLUMN_NAMES.
@@ -180,10 +175,7 @@ def ensure_renamable(state: TableState, operation: RenameColumn) -> None:
     Raises:
         ItemRenameRefused: it is an element, a key or a value.
         ColumnAlreadyExists: another column of the struct has that name.
-        ConstraintDependsOnColumn: a CHECK constraint references it.
-        GeneratedColumnDependsOnColumn: a generated column references it.
         RenameRefused: column mapping is not enabled.
-        InvalidColumnName: the name is not allowed.
 
     Source: Delta Lake's RENAME COLUMN. Differs: Delta Lake refuses a rename that changes only the case.
     """
@@ -267,10 +259,6 @@ def ensure_droppable(state: TableState, operation: DropColumn) -> None:
         ItemRenameRefused: it is an element, a key or a value.
         DropRefused: column mapping is not enabled.
         LastColumnDropRefused: it is the last column of its struct, or the last one that is stored in files.
-        PartitionColumnDropRefused: it is a partition column.
-        ClusteringColumnDropRefused: it is a clustering column, or contains one.
-        ConstraintDependsOnColumn: a CHECK constraint references it.
-        GeneratedColumnDependsOnColumn: a generated column references it.
     """
     path = operation.path
     _, parent = resolve(state.schema, path[:-1])
@@ -309,16 +297,6 @@ def ensure_replaceable(state: TableState, operation: ReplaceColumns) -> None:
 
     Raises:
         IdentityReplaceRefused: the table has an identity column.
-        AmbiguousReplacement: fields of one struct would be added and others dropped.
-        ReplaceColumnsRefused: a column would be dropped without column mapping, change its type, or become NOT NULL.
-        NewColumnNotNull: a new column is NOT NULL, or a field in it is.
-        NewColumnDefaultRefused: a new column has a default.
-        PartitionColumnDropRefused: a partition column would be dropped.
-        ClusteringColumnDropRefused: a clustering column would be dropped.
-        ConstraintDependsOnColumn: a CHECK constraint references a column that would be dropped or retyped.
-        GeneratedColumnDependsOnColumn: a generated column references such a column.
-        InvalidColumnName: a name is not allowed.
-        ColumnAlreadyExists: a name occurs twice.
         LastColumnDropRefused: no column would be left in the files.
 
     Source: Delta Lake's REPLACE COLUMNS. Differs: Delta Lake does not check dependent expressions here.
@@ -395,7 +373,6 @@ def ensure_nullability(state: TableState, operation: SetNotNull | DropNotNull) -
     """Check that the nullability of a column may change. Rows are not read here.
 
     Raises:
-        IdentityColumnFixed: it is an identity column.
         TypeChangeRefused: it is an element, a key or a value.
         NestedNotNull: it would become NOT NULL in an array, in a map, or in a nullable struct.
 
@@ -425,7 +402,6 @@ def ensure_default(state: TableState, operation: SetDefault | DropDefault) -> No
 
     Raises:
         ItemRenameRefused: the column is in a struct, an array or a map.
-        IdentityColumnFixed: it is an identity column.
         DefaultsNotEnabled: the table does not support defaults.
         InvalidDefault: the default cannot be parsed, or references columns or tables.
 
@@ -455,11 +431,7 @@ def ensure_not_identity_column(state: TableState, path: Path) -> None:
 
 
 def ensure_identity_column(state: TableState, operation: SyncIdentity) -> None:
-    """Check that a column is an identity column.
-
-    Raises:
-        NotAnIdentityColumn: it is not one.
-    """
+    """Check that a column is an identity column."""
     identity_at(state.schema, operation.path)
 
 
@@ -491,9 +463,6 @@ _NEW_COLUMN = "Write the values to a new column instead."
 def is_type_widening_enabled(state: TableState) -> bool:
     """Return whether type widening is enabled.
 
-    Raises:
-        EnabledWithoutFeature: the property enables it, but the protocol does not list the feature.
-
     Source: PROTOCOL.md#writer-requirements-for-type-widening
     """
     ensure_type_widening_supported(state)
@@ -516,9 +485,6 @@ def ensure_type_widening_supported(state: TableState) -> None:
 def table_format_of(state: TableState) -> TableFormat:
     """Return the format that decides which types of a table can widen.
 
-    Raises:
-        EnabledWithoutFeature: widening is enabled, but the protocol does not list the feature.
-
     Source: PROTOCOL.md#writer-requirements-for-type-widening
     """
     if not is_type_widening_enabled(state):
@@ -534,9 +500,6 @@ def ensure_type_change(state: TableState, path: Path, old: DataType, new: DataTy
         NestedTypeChangeRefused: a struct, an array or a map would change as a whole.
         TypeChangeRefused: the change is not a widening, or the table does not support it.
         GeneratedColumnTypeFixed: it is a generated column, which has the type of its expression.
-        ConstraintDependsOnColumn: a CHECK constraint references it.
-        GeneratedColumnDependsOnColumn: a generated column references it.
-        EnabledWithoutFeature: widening is enabled, but the protocol does not list the feature.
 
     Source: Delta Lake's ALTER COLUMN. Differs: a void column may also get a nested type, which Spark refuses.
     """
@@ -567,9 +530,6 @@ def type_change_objections(state: TableState, old: DataType, new: DataType) -> I
     """Yield why a leaf may not change from one type to another, and what to do, in the order of the checks.
 
     A void column may get any type, which is not type widening.
-
-    Raises:
-        EnabledWithoutFeature: widening is enabled, but the protocol does not list the feature.
     """
     if old == VOID:
         return
@@ -613,11 +573,6 @@ def ensure_operation_allowed(state: TableState, operation: op.Operation) -> None
 
     Args:
         operation: The operation, with paths spelled as in the schema.
-
-    Raises:
-        ColumnRefused: an operation on a column is not allowed; a subclass says why.
-        ConstraintRefused: an operation on a constraint is not allowed; a subclass says why.
-        EnabledWithoutFeature: type widening is enabled, but the protocol does not list the feature.
     """
     CHECKS[type(operation)](state, operation)
 

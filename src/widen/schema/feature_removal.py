@@ -392,7 +392,6 @@ def plan_handover(state: TableState, client: str, *, appends: bool) -> HandoverP
     Raises:
         InvalidOption: the client is unknown, or the table has a feature that it does not read or, with ``appends``,
             write, and that cannot be dropped.
-        InvalidColumnName: the name of a column is not possible without column mapping, which the client does not read.
     """
     limits = CLIENTS.get(client)
     if limits is None:

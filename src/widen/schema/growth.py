@@ -103,9 +103,6 @@ def schema_change_options(
 
     Args:
         cast: Whether values may be cast even if a cast can fail.
-
-    Raises:
-        EnabledWithoutFeature: type widening is enabled, but the protocol does not list the feature.
     """
     table_format = table_format_of(state)
     widens = partial(can_widen_automatically, table_format, widening) if merge_schema else never
@@ -114,14 +111,6 @@ def schema_change_options(
 
 def grow_schema(state: TableState, incoming: StructType, options: SchemaChangeOptions) -> SchemaGrowth:
     """Return the schema changes after which data fit a table.
-
-    Raises:
-        SchemaMismatch: the data do not fit, or a constraint or a generated column prevents a widening.
-        IdentityColumnGiven: the data have values for an identity column that is GENERATED ALWAYS.
-        GeneratedColumnTypeFixed: a generated column would widen.
-        IdentityColumnFixed: an identity column would widen.
-        InvalidColumnName: the name of a new column is not allowed.
-        FeatureRequired: a new type needs a feature that the table does not support.
 
     Source: Delta Lake's schema evolution on write: the checks and their order
     """
@@ -137,12 +126,6 @@ def grow_schema(state: TableState, incoming: StructType, options: SchemaChangeOp
 
 def ensure_types_unreferenced(state: TableState, operations: Iterable[Operation]) -> None:
     """Check that no expression of the table depends on the type of a column that would widen automatically.
-
-    Raises:
-        ConstraintTypeMismatch: a CHECK constraint references such a column.
-        GeneratedColumnTypeMismatch: a generated column references one.
-        GeneratedColumnTypeFixed: such a column is a generated column.
-        IdentityColumnFixed: such a column is an identity column.
 
     Source: Delta Lake's check of dependent expressions on write
     """
@@ -330,7 +313,6 @@ def merge_schema(current: StructType, incoming: StructType, options: SchemaChang
     Raises:
         SchemaMismatch: the data do not fit. The error lists every such column, with both types and what it would need.
         IncompatibleTypes: likewise, and for some columns no option would help.
-        IdentityColumnGiven: the data have values for an identity column that is GENERATED ALWAYS.
 
     Source: Delta Lake's schema enforcement and evolution. Differs: a cast that can fail is refused unless casts are
         allowed, so that no value is rounded, and no job fails halfway, unless the caller accepts it.
@@ -498,8 +480,6 @@ def with_new_schema(state: TableState, incoming: StructType) -> Metadata:
     Raises:
         ColumnNotFound: the data lack a partition column.
         ConstraintDependsOnColumn: a constraint references a column that is dropped or gets another type.
-        InvalidColumnName: the name of a column is not allowed.
-        FeatureRequired: a type needs a feature that the table does not support.
 
     Source: Delta Lake's overwriteSchema; PROTOCOL.md#writer-requirements-for-column-mapping
     """
@@ -586,7 +566,6 @@ class Relation:
         """Return a path spelled as in the schema, without the alias.
 
         Raises:
-            ColumnNotFound: the column does not exist.
             ItemAssignmentRefused: the path leads into an array or a map.
         """
         is_aliased = len(path) > 1 and self.alias is not None and name_key(path[0]) == name_key(self.alias)
@@ -609,9 +588,6 @@ def assigned_paths(target: Relation, texts: Iterable[str], source: Relation | No
         source: The source whose columns may be added to the table; None if no column may be added.
 
     Raises:
-        InvalidPath: a name is not a path.
-        ColumnNotFound: a column does not exist.
-        ItemAssignmentRefused: a path leads into an array or a map.
         AssignmentConflict: two paths are equal, or one is inside the other.
     """
     resolved = {text: _resolve_assigned(target, parse_path(text), source) for text in texts}

@@ -58,11 +58,7 @@ def find_anchor(struct: StructType, place: AfterField) -> Field:
 
 
 def insert_field(struct: StructType, field: Field, place: FieldPosition) -> StructType:
-    """Return the struct with a field added or moved to a position. A field that is to follow itself stays in place.
-
-    Raises:
-        ColumnNotFound: the struct has no field of the name to insert after.
-    """
+    """Return the struct with a field added or moved to a position. A field that is to follow itself stays in place."""
     others = StructType(tuple([other for other in struct.fields if other.name != field.name]))
     match place:
         case StructEnd.FIRST:

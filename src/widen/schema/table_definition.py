@@ -76,13 +76,6 @@ def plan_create_table(
         schema: The columns, partition columns included.
         properties: The properties, including ``delta.feature.*``, which are not stored.
 
-    Raises:
-        InvalidColumnName: a name is not allowed.
-        ColumnAlreadyExists: a name occurs twice.
-        ColumnNotFound: a partition column is not in the schema.
-        InvalidOption: a partition or clustering column or a property is not valid.
-        IcebergIncompatible: Iceberg compatibility is enabled, and the table would not be compatible.
-
     Source: PROTOCOL.md#change-metadata, #protocol-evolution, #clustered-table
     """
     given = check_properties(properties)
@@ -155,7 +148,6 @@ def plan_set_properties(state: TableState, properties: Mapping[str, str]) -> Met
 
     Raises:
         InvalidOption: a value is not valid.
-        IcebergIncompatible: Iceberg compatibility is enabled, and the table is not compatible.
 
     Source: PROTOCOL.md#table-features; Delta Spark for the features that a property enables.
     """
@@ -231,8 +223,6 @@ def plan_add_feature(state: TableState, name: str) -> MetadataChange | None:
 
     Raises:
         InvalidOption: this version of Widen does not support the feature.
-        IcebergIncompatible: it is an Iceberg compatibility feature, and the table has a type change that Iceberg
-            does not support.
 
     Source: PROTOCOL.md#table-features
     """
@@ -246,10 +236,6 @@ def plan_add_feature(state: TableState, name: str) -> MetadataChange | None:
 
 def plan_cluster_by(state: TableState, columns: Sequence[Path]) -> MetadataChange | None:
     """Return the commit that clusters a table by columns, or by none; None if it is so already.
-
-    Raises:
-        ColumnNotFound: a column does not exist.
-        InvalidOption: the table is partitioned, or cannot be clustered by these columns.
 
     Source: PROTOCOL.md#clustered-table; Delta Lake's ALTER TABLE CLUSTER BY
     """
@@ -315,12 +301,7 @@ def _metadata_change(
 
 
 def check_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return properties with the keys of Delta in their canonical spelling.
-
-    Raises:
-        InvalidOption: a boolean is neither true nor false, the column mapping mode is unknown, a duration is not valid,
-            or a key occurs twice.
-    """
+    """Return properties with the keys of Delta in their canonical spelling."""
     given = canonical_properties(properties)
     column_mapping.ensure_mode(given)
     for key in given.keys() & DEFAULTS.keys():
@@ -380,9 +361,6 @@ def with_tracking_columns(properties: Mapping[str, str]) -> dict[str, str]:
 
 def needs_backfill(state: TableState, properties: Mapping[str, str]) -> bool:
     """Return whether properties enable row tracking on a table without it, so that its files need row ids first.
-
-    Raises:
-        InvalidOption: a value is not valid.
 
     Source: PROTOCOL.md#row-ids
     """

@@ -137,9 +137,6 @@ def row_conditions(schema: StructType, protocol: Protocol, properties: Mapping[s
 
     A condition applies only if the protocol supports its feature.
 
-    Raises:
-        CorruptLog: an invariant cannot be parsed.
-
     Source: PROTOCOL.md#column-invariants, #check-constraints
     """
     for path, field in fields(schema) if is_supported(protocol, "invariants") else ():
@@ -211,7 +208,6 @@ def parse_expression(text: str) -> Any:
 
     Raises:
         ParseError: sqlglot cannot parse it. Its tokenizer raises another `SqlglotError`.
-        RecursionError: it is nested too deeply.
     """
     from sqlglot import Dialect
 

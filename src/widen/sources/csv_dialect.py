@@ -310,11 +310,7 @@ class RowScanner:
         self._pending, self._enough = b"", 0
 
     def scan(self, data: bytes, *, is_end: bool) -> ScannedRows:
-        """Return the rows that are complete with another block. The rest waits for the next one.
-
-        Raises:
-            CorruptFile: a quote is open at the end of the file, or a row is longer than the limit.
-        """
+        """Return the rows that are complete with another block. The rest waits for the next one."""
         data = self._pending + data
         # A row that is not complete is looked at again only when it has doubled, so that a long one costs no square.
         if not is_end and len(data) < self._enough:

@@ -96,9 +96,6 @@ def read_csv(spark: SparkSession, source: SourceFiles, dialect: CsvDialect) -> D
     """Return the raw batch of CSV files.
 
     Tasks read a large file in parallel, unless one of its fields has a line break; then one task reads it.
-
-    Raises:
-        SourceError: a large file has an encoding in which a line break is not a single byte.
     """
     small = [file for file in source.files if is_small(file)]
     frames = [_read_texts(whole_files(spark, source, small), partial(_texts_of_files, dialect))] if small else []
@@ -355,9 +352,6 @@ def read_csv_ranges(spark: SparkSession, source: SourceFiles, dialect: CsvDialec
     """Return the raw batch of CSV files that `widen.sources.file_ranges.can_read` accepts.
 
     Several tasks read a large file, unless one of its fields has a line break; then one task reads it.
-
-    Raises:
-        SourceError: a large file has an encoding in which a line break is not a single byte.
     """
     large = [file for file in source.files if not (is_small(file) or file.is_compressed)]
     for file in large:
@@ -419,9 +413,6 @@ def read_csv_groups(text: bytes) -> Iterator[FieldGroup | TextGroup]:
 
     Args:
         text: `CsvRanges` as JSON.
-
-    Raises:
-        CorruptFile: a quote is not closed, a row is too long, or the file is not CSV.
     """
     task = msgspec.json.decode(text, type=CsvRanges)
     for part in task.ranges:

@@ -380,7 +380,6 @@ def open_file(uri: str) -> Iterator[BinaryIO]:
 
     Raises:
         CorruptFile: its content is damaged, or it does not exist.
-        StorageError: its store, or the environment, keeps it from being read.
     """
     try:
         with open_store_file(uri) if is_store_url(uri) else open_local_file(local_path(uri) or uri) as stored:
@@ -522,9 +521,6 @@ def read_line_blocks(
         block_bytes: Number of bytes that are read at once.
         limit: Maximum size of a line.
         path: URI of the file, for errors.
-
-    Raises:
-        CorruptFile: a line is longer.
     """
     offset = 0
     if start:

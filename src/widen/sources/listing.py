@@ -283,10 +283,6 @@ def find_source(
         format: Format of the files; None to infer it from their names, with JSON as the default.
         options: How to read the files.
         may_be_empty: Whether no file, or only empty ones, are a source, too.
-
-    Raises:
-        SourceError: a path does not exist or cannot be listed, a file is part of a table, there is no file, all files
-            are empty, or their names tell several formats.
     """
     try:
         found = list_linked_files(paths) if is_driver(spark) else None
@@ -327,11 +323,7 @@ def _list_paths(spark: SparkSession, paths: Sequence[str]) -> list[SourceFile]:
 
 
 def _list_here(spark: SparkSession, path: str) -> list[SourceFile] | None:
-    """Return the files that a path names, listed by this process; None if Spark has to list them.
-
-    Raises:
-        SourceError: a store does not have the files, or cannot be listed, and the caller does not want Spark.
-    """
+    """Return the files that a path names, listed by this process; None if Spark has to list them."""
     if not is_store_url(path):
         places = expand_local(path)
         return None if places is None or is_elsewhere(path) else list_local_files(places)
@@ -359,11 +351,7 @@ def list_linked_files(paths: Sequence[str]) -> list[SourceFile] | None:
 
 
 def list_local_files(places: Iterable[str]) -> list[SourceFile]:
-    """Return the files in local places and below that have bytes, by name, as Spark lists them.
-
-    Raises:
-        StorageError: the environment keeps this process from looking at a folder or a file.
-    """
+    """Return the files in local places and below that have bytes, by name, as Spark lists them."""
     found = (_find_local_file(path) for path in walk_files(places) if not is_hidden(os.path.basename(path)))
     return sorted((file for file in found if file is not None and file.size_bytes), key=lambda file: file.path)
 
@@ -378,11 +366,7 @@ def _find_local_file(path: str) -> SourceFile | None:
 
 
 def _find_state(path: str) -> os.stat_result | None:
-    """Return size and time of a local file; None if it does not exist, or no longer.
-
-    Raises:
-        StorageError: the environment keeps this process from looking.
-    """
+    """Return size and time of a local file; None if it does not exist, or no longer."""
     with looking_at(path):
         return os.stat(path)
     return None
@@ -493,11 +477,7 @@ HASH_DIGITS = 32
 
 
 def hash_files(spark: SparkSession, source: SourceFiles) -> SourceFiles:
-    """Return files with hashes of their contents; Spark reads them all.
-
-    Raises:
-        SourceError: a file cannot be read, or is larger than the 2 GB that Spark hashes.
-    """
+    """Return files with hashes of their contents; Spark reads them all."""
     if not source.files:
         return source
     if is_local(spark):
@@ -544,9 +524,6 @@ def choose_files(
 
     Returns:
         None if no name tells a format.
-
-    Raises:
-        SourceError: the names tell several formats.
     """
     formats = {file.path: format_of(file.path) for file in files}
     known_formats = {file_format for file_format in formats.values() if file_format is not None}
@@ -570,9 +547,6 @@ def to_paths(paths: FilePath | Sequence[FilePath]) -> list[str]:
 
     Args:
         paths: One path or several. URLs and absolute paths stay unchanged.
-
-    Raises:
-        InvalidOption: a URL contains credentials.
     """
     given = [os.fspath(path) for path in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)]
     for path in given:
@@ -698,11 +672,7 @@ _WAIT = (
 
 @contextmanager
 def unchanged_files(spark: SparkSession, files: Sequence[SourceFile]) -> Iterator[None]:
-    """Check after the body that has read files that they are still as they were listed, also if it failed.
-
-    Raises:
-        SourceChanged: a file was deleted, or has another size or time of modification.
-    """
+    """Check after the body that has read files that they are still as they were listed, also if it failed."""
     with explain_changes(spark, files):
         yield
     ensure_unchanged(spark, files)

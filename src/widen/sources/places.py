@@ -83,10 +83,6 @@ def check_source(
         spark: The session of the caller, if any.
         is_new: Whether only files are loaded that the table has not loaded.
         follows: Whether a stream follows the source.
-
-    Raises:
-        SourceError: a path does not exist, is not a file or a folder, or is part of a table that is not read so.
-        InvalidOption: the ingestion would read what it writes.
     """
     if will_run_here(spark):
         for path in paths:
@@ -188,9 +184,6 @@ def find_table_source(
 
     Args:
         spark: The session, for places that this process does not see; None to look at the local disk alone.
-
-    Raises:
-        SourceError: a path is a table that is not read so, or is part of a table.
     """
     for path in paths:
         for named in _named_places(spark, path):
@@ -211,9 +204,6 @@ def ensure_no_table(spark: SparkSession | None, source: str, files: Collection[s
         spark: The session, which takes requests for other stores; None to look at the local disk alone.
         source: The name of the source in the error.
         files: Paths or URIs.
-
-    Raises:
-        SourceError: one is.
     """
     folders = sorted({path.rpartition("/")[0] for path in files})
     is_here = spark is None or is_driver(spark)
@@ -481,10 +471,6 @@ def walk_files(places: Iterable[str]) -> Iterator[str]:
     """Yield the files in local places and below, and links to files; links to folders are followed once.
 
     Folders without a link come first, so that a file has its own path rather than that of a linked folder.
-
-    Raises:
-        StorageError: the environment keeps this process from looking at a folder or an entry of one. Its files must not
-            be left out as if they were not there.
     """
     pending, linked = [(place, _is_folder(place)) for place in places], list[tuple[str, bool]]()
     seen: set[str] = set()
@@ -504,22 +490,14 @@ def walk_files(places: Iterable[str]) -> Iterator[str]:
 
 
 def _is_folder(place: str) -> bool:
-    """Return whether a local place is a folder, or a link to one.
-
-    Raises:
-        StorageError: the environment keeps this process from looking.
-    """
+    """Return whether a local place is a folder, or a link to one."""
     with looking_at(place):
         return stat.S_ISDIR(os.stat(place).st_mode)
     return False
 
 
 def _list_folder(place: str) -> list[os.DirEntry[str]]:
-    """Return the entries of a local folder; none if it is not there, or no longer.
-
-    Raises:
-        StorageError: the environment keeps this process from looking.
-    """
+    """Return the entries of a local folder; none if it is not there, or no longer."""
     with looking_at(place), os.scandir(place) as entries:
         return list(entries)
     return []
@@ -527,11 +505,7 @@ def _list_folder(place: str) -> list[os.DirEntry[str]]:
 
 @contextmanager
 def looking_at(place: str) -> Iterator[None]:
-    """Translate the errors of looking at a local place; what is not there, or no longer, is passed over.
-
-    Raises:
-        StorageError: the environment keeps this process from looking.
-    """
+    """Translate the errors of looking at a local place; what is not there, or no longer, is passed over."""
     try:
         yield
     except OSError as error:

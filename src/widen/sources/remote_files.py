@@ -54,9 +54,6 @@ def list_store_files(path: str, is_hidden: Callable[[str], bool]) -> list[StoreF
 
     Args:
         is_hidden: Tells by the name of a file or folder whether it is left out below what the URL names.
-
-    Raises:
-        StorageError: the store cannot be listed.
     """
     root, key = _split(path)
     store = _open_store(root)
@@ -103,11 +100,7 @@ def _split(url: str) -> tuple[str, str]:
 
 
 def open_local_file(path: str) -> BinaryIO:
-    """Open a local file. If an error may pass, it is opened, or read from the same place, once again.
-
-    Raises:
-        OSError: the operating system reported an error.
-    """
+    """Open a local file. If an error may pass, it is opened, or read from the same place, once again."""
     return io.BufferedReader(_LocalFile(path))
 
 
@@ -163,11 +156,7 @@ class _LocalFile(io.RawIOBase):
 
 
 def open_store_file(uri: str) -> BinaryIO:
-    """Open a file by its URI, with escapes.
-
-    Raises:
-        StorageError: it does not exist, or the store cannot be read.
-    """
+    """Open a file by its URI, with escapes."""
     root, key = _split(uri)
     return cast(BinaryIO, io.BufferedReader(_ReadAhead(_open_store(root).open(unquote(key))), _FIRST_READ))
 
@@ -205,11 +194,7 @@ class _ReadAhead(io.RawIOBase):
 
 
 def find_states(urls: Sequence[str]) -> Mapping[str, tuple[int, int]]:
-    """Return sizes and times of modification of the files that exist, by their URLs.
-
-    Raises:
-        StorageError: the store cannot be read.
-    """
+    """Return sizes and times of modification of the files that exist, by their URLs."""
     named = [(_open_store(root), key) for root, key in map(_split, urls)]
     found = zip(urls, _ask_all(lambda each: each[0].find(each[1]), named), strict=True)
     return {url: (entry.size_bytes, entry.modified_ms) for url, entry in found if entry is not None}

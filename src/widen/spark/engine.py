@@ -72,7 +72,6 @@ def open_session(
 
     Raises:
         InvalidOption: the engine does not exist, or contradicts the session.
-        SparkUnavailable: Spark is wanted, and does not start.
     """
     wanted = parse_engine(engine)
     if given is not None:
@@ -116,10 +115,6 @@ def require_spark(spark: SparkSession, reason: str) -> SparkSession:
 
     Args:
         reason: Why it must be; the end of a sentence that begins with "Spark, because".
-
-    Raises:
-        EngineUnsuitable: the caller does not want Spark.
-        SparkUnavailable: Spark does not start.
     """
     return spark.require(reason) if isinstance(spark, LocalSession) else spark
 
@@ -278,13 +273,7 @@ class LocalFrame:
         return LocalFrame(self.session, [*self.tasks, *other.tasks])
 
     def toArrow(self) -> pa.Table:
-        """Run the tasks, and return their batches.
-
-        Raises:
-            StorageError: the disk is full, or permission to write is missing.
-            JobFailed: a process of the pool was killed.
-            WidenError: what a task raised.
-        """
+        """Run the tasks, and return their batches."""
         tables = [table for table in self.session.run(self.tasks) if table.num_columns]
         return pa.concat_tables(tables) if tables else pa.table({})
 
@@ -347,10 +336,6 @@ class WorkerPool:
 
         Args:
             count: The number of processes, with this one.
-
-        Raises:
-            JobFailed: a process was killed.
-            WidenError: what a task raised.
         """
         self._workers += [_start_worker() for _ in range(count - 1 - len(self._workers))]
         # Most tasks have the functions of others, whose code is the larger part of what they need.

@@ -166,11 +166,6 @@ def translate_spark_errors() -> Iterator[None]:
     """Translate the errors that Spark raises when a job fails.
 
     Raises:
-        CorruptFile: a file cannot be read; the error names the file.
-        RowRefused: a row breaks a rule of the table; the error names the rule.
-        IdentityExhausted: an identity column has used up all values of its type.
-        SourceError: a task cannot use a file of a source.
-        StorageError: the disk is full, or permission to write is missing.
         JobFailed: any other failure; the error has the innermost cause that Spark reports.
     """
     try:

@@ -46,11 +46,7 @@ def join_columns(join: Callable[[Column, Column], Column], columns: Sequence[Col
 
 
 def filter_frame(rows: DataFrame, condition: Expression | None) -> DataFrame:
-    """Return the rows that fulfil a condition; all rows without one.
-
-    Raises:
-        InvalidCondition: the condition uses an unknown column, is not boolean, or cannot be parsed.
-    """
+    """Return the rows that fulfil a condition; all rows without one."""
     if condition is None:
         return rows
     with translate_analysis_errors(condition):
@@ -66,10 +62,6 @@ def ensure_deterministic_condition(rows: DataFrame, condition: Expression) -> No
 
     Args:
         rows: A DataFrame with the columns that the condition may use.
-
-    Raises:
-        NotDeterministic: the condition may give different results for the same row.
-        InvalidCondition: the condition uses an unknown column, is not boolean, or cannot be parsed.
 
     Source: Delta Lake: DELTA_NON_DETERMINISTIC_FUNCTION_NOT_SUPPORTED.
     """

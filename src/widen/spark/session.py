@@ -126,12 +126,6 @@ def find_session(given: SparkSession | None = None, reason: str = "it works on a
 
     Args:
         reason: Why Spark is needed; see `ensure_spark_wanted`.
-
-    Raises:
-        EngineUnsuitable: there is no session, and the engine is local.
-        SparkUnavailable: Spark or Java does not start.
-        UnsupportedSpark: the Spark server of the session is too old.
-        StorageError: the current directory, in which Java would start, has been deleted.
     """
     existing = given or find_active()
     if existing is None:
@@ -147,8 +141,6 @@ def start_spark(existing: SparkSession | None = None) -> SparkSession:
 
     Raises:
         SparkUnavailable: Spark or Java does not start.
-        UnsupportedSpark: the Spark server of the session is too old.
-        StorageError: the current directory, in which Java would start, has been deleted.
     """
     import pyspark
 
@@ -491,9 +483,6 @@ def schema_evolution_settings(
         spark: The session, whose settings are the defaults.
         merge_schema: Whether the write may add columns; by default the session decides.
         widening: The name of the widening mode; by default the session decides.
-
-    Raises:
-        InvalidOption: the widening mode is unknown.
     """
     can_add_columns = (
         str(spark.conf.get(AUTO_MERGE, "false")).lower() == "true" if merge_schema is None else merge_schema

@@ -97,7 +97,6 @@ def ensure_executors(spark: SparkSession, modules: Sequence[str], optional: Sequ
 
     Raises:
         InvalidOption: an executor runs another version of Python, or lacks a module.
-        JobFailed: the job failed.
     """
     # Spark gives tasks to all free cores first, so that two for each core reach every executor that there is.
     from widen.spark.errors import translate_spark_errors

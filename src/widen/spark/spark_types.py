@@ -81,7 +81,6 @@ def to_schema(schema: SchemaLike) -> StructType:
     """Return a schema in any of its forms as a schema of the model.
 
     Raises:
-        InvalidType: the SQL text cannot be parsed.
         InvalidOption: it is not a schema.
     """
     if isinstance(schema, StructType):

@@ -129,10 +129,6 @@ def run_statement(
     Args:
         spark: The session for catalog names and scans; by default the active one, else a local one, if one is needed.
         catalog: The Iceberg catalog to which names belong that it has.
-
-    Raises:
-        RequestError: a subclass that names the reason why the statement is not allowed.
-        ContentionError: a concurrent commit changed the table.
     """
     tables = None if catalog is None else IcebergCatalog(catalog)
     if isinstance(statement, Query):
@@ -384,13 +380,7 @@ _AnyTable = TypeVar("_AnyTable", Table, IcebergTable)
 
 
 def change_rows(statement: Insert | Update | Delete | Merge, table: _AnyTable, runner: QueryRunner) -> _AnyTable:
-    """Change the rows of a table, and return it at its new version.
-
-    Raises:
-        InvalidStatement: Spark cannot run the query.
-        RequestError: a subclass that names the reason why the statement is not allowed.
-        ContentionError: a concurrent commit changed the table.
-    """
+    """Change the rows of a table, and return it at its new version."""
     match statement:
         case Insert():
             return _insert(statement, table, runner)

@@ -400,11 +400,7 @@ class Token:
 
 
 def tokenize(text: str) -> list[Token]:
-    """Return the tokens of a text, without comments and without semicolons at its end.
-
-    Raises:
-        InvalidStatement: a quote is not closed.
-    """
+    """Return the tokens of a text, without comments and without semicolons at its end."""
     try:
         parsed = Dialect.get_or_raise("spark").tokenize(text)
     except SqlglotError as error:
@@ -416,11 +412,7 @@ def tokenize(text: str) -> list[Token]:
 
 
 def split_statements(text: str) -> list[str]:
-    """Return the statements of a text, which are divided by semicolons.
-
-    Raises:
-        InvalidStatement: a quote is not closed.
-    """
+    """Return the statements of a text, which are divided by semicolons."""
     statements, start = [], 0
     ends = [token.start for token in tokenize(text) if token.word == ";"]
     for end in [*ends, len(text)]:
@@ -472,43 +464,27 @@ class TokenReader:
         return True
 
     def expect(self, *words: str) -> None:
-        """Read these words.
-
-        Raises:
-            InvalidStatement: something else comes next.
-        """
+        """Read these words."""
         for number, word in enumerate(words):
             if not self.accept(word):
                 other = "" if self.is_done else f", not {self.token.text!r}"
                 raise self.refuse(f"expected {' '.join(words[number:])}{other}")
 
     def next(self) -> Token:
-        """Read a token.
-
-        Raises:
-            InvalidStatement: none is left.
-        """
+        """Read a token."""
         if self.is_done:
             raise self.refuse("the statement ends too early")
         self._at += 1
         return self._tokens[self._at - 1]
 
     def name(self) -> str:
-        """Read a name.
-
-        Raises:
-            InvalidStatement: something else comes next.
-        """
+        """Read a name."""
         if not self.token.is_name:
             raise self.refuse(f"expected a name, not {self.token.text!r}")
         return self.next().text
 
     def table(self) -> TableReference:
-        """Read the name of a table.
-
-        Raises:
-            InvalidStatement: something else comes next.
-        """
+        """Read the name of a table."""
         parts = [self.name()]
         while self.accept("."):
             parts.append(self.name())
@@ -521,11 +497,7 @@ class TokenReader:
         return self.name() if self.token.is_name and self.token.word not in stops else None
 
     def until(self, *stops: str) -> str:
-        """Read up to a stop word or the end, and return the text; words inside parentheses and CASE do not count.
-
-        Raises:
-            InvalidStatement: there is nothing in between.
-        """
+        """Read up to a stop word or the end, and return the text; words inside parentheses and CASE do not count."""
         start, depth, cases = self._at, 0, 0
         while not self.is_done:
             word = self.token.word
@@ -539,33 +511,21 @@ class TokenReader:
         return self.text[self._tokens[start].start : self._tokens[self._at - 1].end]
 
     def enclosed(self) -> str:
-        """Read a group in parentheses, and return what is inside.
-
-        Raises:
-            InvalidStatement: something else comes next, or the group is not closed.
-        """
+        """Read a group in parentheses, and return what is inside."""
         self.expect("(")
         inside = self.until(")")
         self.expect(")")
         return inside
 
     def group(self) -> TokenReader:
-        """Read a group in parentheses, and return a reader of what is inside.
-
-        Raises:
-            InvalidStatement: something else comes next, or the group is empty or not closed.
-        """
+        """Read a group in parentheses, and return a reader of what is inside."""
         self.expect("(")
         inside = self._part(")")
         self.expect(")")
         return inside
 
     def items(self, *stops: str) -> list[TokenReader]:
-        """Read a list up to a stop word or the end, and return a reader of each item.
-
-        Raises:
-            InvalidStatement: an item is empty.
-        """
+        """Read a list up to a stop word or the end, and return a reader of each item."""
         items = [self._part(",", *stops)]
         while self.accept(","):
             items.append(self._part(",", *stops))
@@ -584,19 +544,11 @@ class TokenReader:
         )
 
     def rest(self) -> str:
-        """Read and return everything that is left.
-
-        Raises:
-            InvalidStatement: nothing is left.
-        """
+        """Read and return everything that is left."""
         return self.until()
 
     def end(self) -> None:
-        """Check that nothing is left.
-
-        Raises:
-            InvalidStatement: a token is left.
-        """
+        """Check that nothing is left."""
         if not self.is_done:
             raise self.refuse(f"expected the end, not {self.token.text!r}")
 
@@ -616,11 +568,7 @@ def to_table_reference(parts: tuple[str, ...]) -> TableReference:
 
 
 def split_list(text: str) -> list[str]:
-    """Return the items of a list; commas inside parentheses do not count.
-
-    Raises:
-        InvalidStatement: an item is empty.
-    """
+    """Return the items of a list; commas inside parentheses do not count."""
     return [item.rest() for item in TokenReader(text).items()]
 
 
@@ -639,9 +587,6 @@ def replace_qualifiers(text: str, qualifiers: Mapping[tuple[str, ...], str]) -> 
 
     Args:
         qualifiers: What replaces each name, as from `table_qualifiers`.
-
-    Raises:
-        InvalidStatement: a quote is not closed.
     """
     tokens, changed, at = tokenize(text), "", 0
     for index, token in enumerate(tokens):

@@ -99,12 +99,7 @@ class IcebergCatalog:
         return TableName(to_catalog(self.source), tuple(table.parts))
 
     def find(self, table: TableReference) -> IcebergTable | None:
-        """Return a table of the catalog; None if it does not have it. ``shop.orders.branch_audit`` is a branch of one.
-
-        Raises:
-            VersionNotFound: the table does not have the branch.
-            CatalogError: the catalog cannot be read.
-        """
+        """Return a table of the catalog, or None if it has no such table. ``shop.orders.branch_audit`` is a branch."""
         name = self.name(table)
         if name is None or name.find() is not None:
             return None if name is None else IcebergTable(str(name), self.source)
@@ -128,8 +123,6 @@ def execute(statement: TableStatement, table: IcebergTable) -> IcebergTable:
 
     Raises:
         NotForIceberg: Iceberg tables do not have what it changes.
-        RequestError: a subclass that names the reason why it is not allowed.
-        ContentionError: another writer changed the table first.
     """
     match statement:
         case AlterColumns(_, changes):
@@ -171,7 +164,6 @@ def ensure_new_name(schema: StructType, column: Path, name: str) -> None:
     The method `rename_column` does nothing then. Unlike Spark, the case of a name can change.
 
     Raises:
-        ColumnNotFound: the column does not exist.
         ColumnAlreadyExists: it has that name.
     """
     path, _ = resolve(schema, column)

@@ -54,12 +54,7 @@ if TYPE_CHECKING:
 
 
 def parse_sql(text: str) -> Statement | RowStatement:
-    """Parse one statement, also one about rows.
-
-    Raises:
-        InvalidStatement: as for `parse_statement`.
-        InvalidType: a type cannot be parsed.
-    """
+    """Parse one statement, also one about rows."""
     rows = parse_row_statement(text)
     if rows is not None:
         return rows
@@ -74,11 +69,6 @@ def parse_sql(text: str) -> Statement | RowStatement:
 
 def parse_statement(text: str) -> Statement:
     """Parse one statement that is not about rows.
-
-    Raises:
-        InvalidStatement: the text does not have exactly one statement that this version supports; the error has the
-            position and the nearest form.
-        InvalidType: a type cannot be parsed.
 
     Example:
         >>> parse_statement("ALTER TABLE delta.`/data/orders` RENAME COLUMN total TO amount").name
@@ -493,11 +483,7 @@ _CREATE_AS = re.compile(r"\bAS\s*\(*\s*(?:SELECT|WITH|VALUES|FROM|TABLE)\b", re.
 
 
 def parse_row_statement(text: str) -> RowStatement | None:
-    """Parse a statement about rows; return None if the text begins like another one.
-
-    Raises:
-        InvalidStatement: the text begins like a statement about rows, but is not one.
-    """
+    """Parse a statement about rows; return None if the text begins like another one."""
     match = _FIRST.match(text)
     first = match[1].upper() if match else ""
     if first in _QUERY:
@@ -507,11 +493,7 @@ def parse_row_statement(text: str) -> RowStatement | None:
 
 
 def split_create_as(text: str) -> tuple[str, str] | None:
-    """Return the head and the query of a CREATE TABLE statement; None if it has no query.
-
-    Raises:
-        InvalidStatement: a quote is not closed.
-    """
+    """Return the head and the query of a CREATE TABLE statement; None if it has no query."""
     match = _FIRST.match(text)
     if not match or match[1].upper() != "CREATE" or not _CREATE_AS.search(text):
         return None

@@ -102,12 +102,6 @@ class QueryRunner:
         Args:
             text: The query in Spark SQL. Tables are paths, ``delta.`/data/orders```, names in the catalog of the
                 session, or ``table_changes``; they can have a version or a time.
-
-        Raises:
-            InvalidStatement: Spark cannot run the query.
-            TableNotFound: a path has no table.
-            VersionNotFound: a version or a time does not exist.
-            RequestError: a subclass that names the reason why the changes of a table cannot be read.
         """
         frames: dict[str, DataFrame] = {}
         references = [*self._references(text)]
@@ -131,11 +125,7 @@ class QueryRunner:
             raise refused_message(text, 0, f"Spark says: {first_line(error).rstrip('.')}") from error
 
     def _ensure_tables_exist(self, text: str) -> None:
-        """Check the names of a query that only the Iceberg catalog can have: that of Spark has one level of namespaces.
-
-        Raises:
-            IcebergTableNotFound: it does not have one of them.
-        """
+        """Check names that only the Iceberg catalog can have: Spark's catalog has one level of namespaces."""
         if self.catalog is None:
             return
         for _, parts, _ in _tables(text, tokenize(text)):
@@ -319,9 +309,6 @@ def _stars_without_lineage(text: str, references: Sequence[_Reference]) -> Itera
     """Yield what takes the columns of row lineage out of ``*``, which does not have them in Iceberg for Spark.
 
     A ``*`` of a query in which another query names them stays as it is.
-
-    Raises:
-        InvalidStatement: it is not known here what a ``*`` stands for.
     """
     tokens = tokenize(text)
     levels = _query_levels(tokens)
@@ -591,11 +578,7 @@ _LOCAL = re.compile(r"file:/+(?=[^/])")
 
 
 def find_table_location(spark: SparkSession, name: Path) -> str:
-    """Return the location of the Delta table with a name.
-
-    Raises:
-        NameNotFound: the catalog does not have the name, or the name belongs to something other than a Delta table.
-    """
+    """Return the location of the Delta table with a name."""
     try:
         rows = spark.sql(f"DESCRIBE TABLE EXTENDED {_quote_path(name)}").collect()
     except spark_errors() as error:
@@ -630,11 +613,7 @@ def _location(name: Path, details: dict[str, str]) -> str:
 
 
 def ensure_registers(spark: SparkSession, name: Path) -> None:
-    """Check that a session can register a Delta table in its catalog.
-
-    Raises:
-        NameNotFound: the session does not have Delta Lake.
-    """
+    """Check that a session can register a Delta table in its catalog."""
     try:
         _ = spark.read.format("delta").load("/").schema
     except spark_errors() as error:
@@ -648,11 +627,7 @@ def is_name_in_use(spark: SparkSession, name: Path) -> bool:
 
 
 def register_table(spark: SparkSession, name: Path, location: str) -> None:
-    """Register the table at a location under a name.
-
-    Raises:
-        NameNotFound: the catalog refuses the name.
-    """
+    """Register the table at a location under a name."""
     try:
         spark.sql(f"CREATE TABLE {_quote_path(name)} USING delta LOCATION {to_literal(location)}")
     except spark_errors() as error:

@@ -80,11 +80,7 @@ class StreamCheckpoint:
         return cls(LogStore(place), paths)
 
     def find_obstacle(self) -> str | None:
-        """Return why only Spark can go on with the stream; None if this module can.
-
-        Raises:
-            CorruptFile: a file is damaged.
-        """
+        """Return why only Spark can go on with the stream; None if this module can."""
         logs = [_log_folder(at) for at in range(self.paths)]
         for folder in (OFFSETS, COMMITS, *logs):
             names = self.numbered(folder)
@@ -107,11 +103,7 @@ class StreamCheckpoint:
         return self.decode(METADATA, self.store.read(METADATA), _StreamId).id
 
     def open(self) -> StreamProgress:
-        """Return how far the stream is.
-
-        Raises:
-            CorruptFile: a file is damaged or missing.
-        """
+        """Return how far the stream is."""
         logs = [_FileLog(self, _log_folder(at)) for at in range(self.paths)]
         last, committed = self.last(OFFSETS), self.last(COMMITS)
         if committed is not None and (last is None or committed > last):
@@ -146,11 +138,7 @@ class StreamCheckpoint:
         return next(reversed(self.numbered(folder)), None)
 
     def lines(self, folder: str, name: str) -> list[bytes]:
-        """Return the lines of a file, of which the first is a version.
-
-        Raises:
-            CorruptFile: the file is damaged or missing.
-        """
+        """Return the lines of a file, of which the first is a version."""
         path = f"{folder}/{name}"
         try:
             lines = self.store.read(path).splitlines()
@@ -161,11 +149,7 @@ class StreamCheckpoint:
         return lines
 
     def decode(self, path: str, text: bytes, kind: type[_Value]) -> _Value:
-        """Return a JSON text of a file as a value.
-
-        Raises:
-            CorruptFile: it is not one.
-        """
+        """Return a JSON text of a file as a value."""
         try:
             return msgspec.json.decode(text, type=kind)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -206,19 +190,11 @@ class _FileLog:
         self.seen = {source_file_key(unquote(file.path)) for offset in offsets for file in self._decoded(offset)}
 
     def read(self, offset: int) -> list[str]:
-        """Return the URIs of the files of an offset.
-
-        Raises:
-            CorruptFile: the file of the log is damaged or missing.
-        """
+        """Return the URIs of the files of an offset."""
         return [file.path for file in self._decoded(offset) if file.batch_id == offset]
 
     def add(self, files: Sequence[SourceFile]) -> None:
-        """Record new files under the next offset.
-
-        Raises:
-            StreamTaken: another process has done so.
-        """
+        """Record new files under the next offset."""
         offset = self.last + 1
         lines = [self._encode(file, offset) for file in files]
         if _is_compact(offset):
@@ -285,10 +261,6 @@ class StreamProgress:
 
         Returns:
             None if there are no new files.
-
-        Raises:
-            StreamTaken: another process writes the interval.
-            CorruptFile: a file of the checkpoint is damaged or missing.
         """
         if self.ends is None:
             for at, log in enumerate(self.logs):
@@ -306,11 +278,7 @@ class StreamProgress:
         return [uri for log, start, end in spans for offset in range(start + 1, end + 1) for uri in log.read(offset)]
 
     def finish(self) -> None:
-        """Record that the table has the interval.
-
-        Raises:
-            StreamTaken: another process has done so.
-        """
+        """Record that the table has the interval."""
         assert self.ends is not None
         self.checkpoint.create(f"{COMMITS}/{self.number}", _COMMIT)
         self.number, self.starts, self.ends = self.number + 1, self.ends, None

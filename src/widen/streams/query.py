@@ -64,9 +64,6 @@ def file_stream(
     Args:
         paths: Directories (with all below them) and glob patterns.
         max_bytes: The size from which on a micro-batch is full; it has at least one file.
-
-    Raises:
-        SourceError: a location does not exist or cannot be listed.
     """
     limits = {"maxFilesPerTrigger": max_files, "maxBytesPerTrigger": max_bytes}
     # Spark tracks which files are new. `list_source_files` drops the content, so that it is not read here.
@@ -201,9 +198,6 @@ def start_stream(
         work: Writes an interval. With Spark Connect it runs on the server and must be picklable.
         checkpoint: The location of the progress of this stream; no other stream may use it.
         once: Whether the stream ends after it has ingested everything that is available now.
-
-    Raises:
-        JobFailed: Spark cannot start the stream.
     """
     from pyspark.sql.utils import is_remote
 
@@ -334,10 +328,6 @@ def start_local_stream(
     Args:
         spark: The session for the work of the intervals.
         paths: Directories (with all below them) and glob patterns.
-
-    Raises:
-        CorruptFile: a file of the checkpoint is damaged or missing.
-        StorageError: the checkpoint cannot be read or written.
     """
     loop = _IntervalLoop(work)
     return IngestStream(

@@ -389,10 +389,6 @@ def backfill_row_ids(store: LogStore) -> Snapshot:
     The table must support row tracking already, so that new files always have row ids. After a conflicting commit, the
     files are listed again: adding a file that was removed meanwhile would bring back its rows.
 
-    Raises:
-        ContentionError: too many commits conflicted, or the outcome of one is unknown.
-        InternalError: a file has no row count.
-
     Source: PROTOCOL.md#writer-requirements-for-row-tracking; Delta Spark for the provenance
     """
     return _add_files_again(store, _OPERATION, lambda files: files["base_row_id"].is_null(), lambda add: add)
@@ -402,9 +398,6 @@ def remove_row_ids(store: LogStore) -> Snapshot:
     """Commit every file with row ids again, without them; return a version in which no file has them.
 
     Row tracking must be suspended already, so that new files have no row ids.
-
-    Raises:
-        ContentionError: too many commits conflicted, or the outcome of one is unknown.
 
     Source: Delta Spark's DROP FEATURE rowTracking
     """
@@ -452,11 +445,6 @@ def remove_column_mapping(
 
     Args:
         explicit: Whether the mode is set to none, instead of not at all.
-
-    Raises:
-        InvalidColumnName: a column has a name that files without column mapping cannot have.
-        FeatureStillNeeded: Iceberg compatibility is enabled.
-        ContentionError: too many conflicts, or the outcome of a commit is unknown.
 
     Source: Delta Spark's ALTER TABLE SET TBLPROPERTIES ('delta.columnMapping.mode' = 'none')
     """

@@ -345,7 +345,6 @@ def plan_restore(now: Snapshot, then: Snapshot) -> RestorePlan | None:
 
     Raises:
         FileMissing: files of that version no longer exist; the error names some.
-        AppendOnlyTable: files would be removed, and the table is append-only.
 
     Source: Delta Spark's RESTORE
     """
@@ -411,15 +410,7 @@ class FeatureRemoval:
         """Drop the feature, and return the version that no longer has it.
 
         Raises:
-            FeatureDropRefused: the table does not have the feature, or it cannot be dropped this way.
-            UnsupportedFeatureForWrite: the table has another feature that this version does not support for
-                writing.
             DropPendingRetention: the newest version no longer uses the feature, but the history has not expired.
-            HistoryUsesFeature: versions that use the feature have not expired.
-            ProtectedVersionsRemain: versions whose checkpoints are protected have not expired.
-            CheckpointBarrierFailed: a checkpoint could not be written.
-            DropConflict: a concurrent commit used the feature again.
-            ContentionError: too many conflicts, or the outcome of a commit is unknown.
         """
         row = self._row(open_snapshot(self.store))
         if row.name == PROTECTION:
@@ -528,9 +519,6 @@ class FeatureRemoval:
 def forget_type_changes(renewal: OldFileRewrite, operation: str) -> Committed | None:
     """Rewrite all old files and remove the recorded type changes; return the commit, or None if there were none.
 
-    Raises:
-        ContentionError: too many conflicts, or the outcome of a commit is unknown.
-
     Source: PROTOCOL.md#writer-requirements-for-type-widening (allowed if all data files have the table's types)
     """
     return _commit_plan(
@@ -563,12 +551,7 @@ _log = logging.getLogger(__name__)
 
 
 def write_barrier_commit(store: LogStore) -> bool:
-    """Make an empty commit and a checkpoint of it; return whether the checkpoint exists.
-
-    Raises:
-        ContentionError: every commit attempt conflicted, or the outcome of the commit is unknown.
-        StorageError: the store rejected the commit.
-    """
+    """Make an empty commit and a checkpoint of it; return whether the checkpoint exists."""
     version = commit(store, open_snapshot(store), (), "Empty Commit", {}).or_raise().version
     return ensure_checkpoint(store, version)
 
@@ -639,9 +622,6 @@ def protect_vector_files(store: LogStore) -> None:
 
     A writer that does not know the feature does not see that older versions need them, and its vacuum would delete
     them at once.
-
-    Raises:
-        ContentionError: too many conflicts, or the outcome of the commit is unknown.
 
     Source: Delta Spark's DROP FEATURE deletionVectors
     """

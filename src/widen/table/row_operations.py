@@ -381,25 +381,7 @@ class MergeBuilder(Generic[_T]):
         return self._with(MergeClause(MergeSide.NOT_MATCHED_BY_SOURCE, ChangeKind.DELETE, condition))
 
     def execute(self) -> _T:
-        """Merge in one commit, and return the `TableChange`; if no row changes there is no commit.
-
-        Raises:
-            MergeWithoutClause: the merge has no clause.
-            UnreachableClause: a clause follows one of its kind that applies to every row.
-            AmbiguousMerge: several rows of the source match one row of the table; nothing is visible.
-            AppendOnlyTable: a clause updates or deletes rows, and the table is append-only.
-            SchemaMismatch: a value does not fit its column, or the source lacks a column.
-            ColumnRefused: a column does not exist, or cannot be added or widened.
-            ChangeRefused: a condition or an assignment cannot be used.
-            RowRefused: a row violates a column rule or a constraint; nothing is visible.
-            FeatureRequired: a new type requires a feature that the table does not support.
-            UnsupportedFeatureForWrite: the table has a feature that this version does not support for writing.
-            ContentionError: a concurrent commit added rows that might match, or changed files that were read; nothing
-                is visible.
-            CorruptFile: a data file or a deletion vector cannot be read.
-            JobFailed: the Spark job failed; nothing is visible.
-            StorageError: the storage returned an error; nothing is visible.
-        """
+        """Merge in one commit, and return the `TableChange`; if no row changes there is no commit."""
         return self.run(self.clauses)
 
     def _with(self, clause: MergeClause) -> MergeBuilder[_T]:

@@ -402,10 +402,6 @@ def create_table_as(
 
     Raises:
         TableAlreadyExists: there is already a table at this location; nothing is written.
-        InvalidOption: a name, a partition column or a property cannot be used.
-        UnsupportedFeatureForWrite: a property requires a feature that this version does not support for writing.
-        JobFailed: the Spark job failed; nothing is visible.
-        StorageError: the storage returned an error; nothing is visible.
 
     Source: Delta Spark's CREATE TABLE AS SELECT
     """

@@ -77,9 +77,6 @@ def find_flow_source(
         location: A local path or a URL; the name of an Iceberg table in its catalog.
         storage_options: Settings and credentials of its store; an Iceberg table is read with those of its catalog.
         catalog: The catalog of an Iceberg table; None for a Delta table.
-
-    Raises:
-        InvalidOption: the name or the scheme of the URL is not supported.
     """
     if catalog is not None:
         from widen.targets.iceberg import IcebergFlowSource

@@ -210,13 +210,7 @@ class DeltaTarget(IngestTarget):
         return replace(self, widening=state, policy=replace(self.policy, table_format=table_format_of(state)))
 
     def draft(self, plan: Plan) -> DeltaDraft:
-        """Return the table as a plan changes it. With column mapping each draft gives new columns new physical names.
-
-        Raises:
-            FeatureRequired: a new type needs a feature that the table does not have.
-            SchemaMismatch: a constraint or a generated column prevents a type from widening.
-            InvalidOption: a column name cannot be used.
-        """
+        """Return the table as a plan changes it. With column mapping, each draft creates new physical names."""
         if self.snapshot is None:
             now_ms = current_ms()
             mode = Mode.WIDEN if self.policy.enables_widening else self.policy.mode
@@ -1275,9 +1269,6 @@ class DeltaVersionRange(VersionRange):
 
         If columns were renamed, dropped or replaced, these are all rows of the versions before and after: every row may
         then be another one, although its file is not touched.
-
-        Raises:
-            SourceHistoryLost: a file was deleted.
         """
         if not self.is_growth:
             return [read_snapshot(spark, each.store, each) for each in (self.before, self.newest)]
@@ -1331,9 +1322,6 @@ def find_fixed_columns(state: TableState) -> Mapping[Path, FixedColumn]:
 
     A column that a CHECK constraint or an invariant references keeps its type too, since the condition was written for
     values of that type.
-
-    Raises:
-        CorruptLog: an invariant cannot be parsed.
     """
     columns: dict[Path, FixedColumn] = {}
     for path, new in _reasons(state):

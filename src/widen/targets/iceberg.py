@@ -236,11 +236,7 @@ class IcebergLocation(TableLocation):
         return IcebergQuarantine.beside(self.name, location, self.storage_options)
 
     def store(self, location: str, io: FileIO) -> LogStore:
-        """Return the store of the files of a table.
-
-        Raises:
-            InvalidOption: its scheme is not supported.
-        """
+        """Return the store of the files of a table."""
         return open_store(location, io, self.storage_options)
 
     def _ensure_partitions(self, actual: tuple[PartitionField, ...]) -> None:
@@ -331,11 +327,7 @@ class IcebergTarget(IngestTarget):
         return None if number is None else TransactionId(app_id, number)
 
     def loads(self, *, is_required: bool = False) -> tuple[Load, ...]:
-        """Return which source files the table has loaded, oldest load first; Iceberg tables do not forget them.
-
-        Raises:
-            CorruptMetadata: the record of loads is missing or damaged.
-        """
+        """Return which source files the table has loaded, oldest load first; Iceberg tables do not forget them."""
         table = self.table
         if table is None:
             return ()
@@ -476,11 +468,7 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
 
     @property
     def partition_by(self) -> tuple[PartitionField, ...]:
-        """The partition fields of a new table.
-
-        Raises:
-            InvalidOption: the table would not have such a column, or its type cannot be transformed.
-        """
+        """The partition fields of a new table."""
         return resolve_partition_fields(self.target.place.partition_by, self.plan.schema)
 
     def check(self) -> None:
@@ -489,11 +477,7 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
 
     @property
     def transaction(self) -> IcebergTransaction:
-        """The open transaction with the changes of the columns.
-
-        Raises:
-            RequestError: the table does not allow a change.
-        """
+        """The open transaction with the changes of the columns."""
         if self._transaction is None:
             target, schema = self.target, self.plan.schema
             new_table = NewTable(schema, self.partition_by) if target.table is None else None
@@ -919,7 +903,6 @@ class IcebergQuarantine(Quarantine):
 
         Raises:
             InvalidOption: the table of that name is not a quarantine.
-            UnsupportedIcebergVersion: its format version cannot be written.
         """
         table = self.name.find()
         if table is None:
@@ -1060,11 +1043,7 @@ class LiveFile:
 
 
 def find_tag(store: LogStore, file: LiveFile) -> str | None:
-    """Return the tag of a file, if it has one; see `widen.targets.delta`.
-
-    Raises:
-        TableError: the snapshot has expired, and the file cannot be read.
-    """
+    """Return the tag of a file, if it has one; see `widen.targets.delta`."""
     if file.snapshot is not None:
         return file.snapshot.get(names.NEW_FILES)
     return read_footer_entries(store, file.path).get(names.NEW_FILES)

@@ -487,11 +487,7 @@ def verify_rows(
     quarantine: QuarantineWrite | None,
     share: float,
 ) -> Verification:
-    """Compare the records of a batch with the rows of a table; see `IngestTarget.verify`.
-
-    Raises:
-        TableError: the table cannot be read.
-    """
+    """Compare the records of a batch with the rows of a table; see `IngestTarget.verify`."""
     source = batch.source_digests(rows.schema, policy)
     texts = None if quarantine is None else lambda: texts_of(quarantine.rows(batch.spark))
     paths = [file.path for file in result.files]

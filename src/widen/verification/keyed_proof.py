@@ -214,9 +214,6 @@ def prove_here(
 
     Args:
         read_source: Returns the records of the batch.
-
-    Raises:
-        EngineUnsuitable: the caller does not want Spark.
     """
     try:
         return build().verify(read_source(), share)
@@ -301,11 +298,7 @@ class _TableReader:
         return None if key is None else self._codes.get(key)
 
     def read(self, versions: TableVersions) -> tuple[pa.Table, pa.Table]:
-        """Return the rows of the keys before and after, and sum up the others.
-
-        Raises:
-            NotLocal: only Spark can read a file exactly.
-        """
+        """Return the rows of the keys before and after, and sum up the others."""
         sides = {BEFORE: versions.before or (), AFTER: versions.after}
         files = {kind: {add.path: add for add in adds} for kind, adds in sides.items()}
         found: dict[int, list[pa.Table]] = {kind: [_ROWS.empty_table()] for kind in sides}

@@ -252,11 +252,7 @@ def _merge(total: DigestSum, found: DigestSum) -> None:
 def _apply_to_record(
     records: pa.StructArray, data_type: StructType, rule: ProofRule
 ) -> tuple[pa.StructArray, StructType]:
-    """Return records without what the policy hides, and their type.
-
-    Raises:
-        NotLocal: only Spark applies the policy to a type.
-    """
+    """Return records without what the policy hides, and their type."""
     parts, kept = [], []
     for field, values in zip(data_type, records.flatten(), strict=True):
         below = rule.rule_of(field.name)
@@ -325,9 +321,6 @@ def _rebuild_record(
 
     Args:
         is_checked: Whether all columns of a field must hold its value, and those of other fields none.
-
-    Raises:
-        _Contradiction: they do not.
     """
     if is_checked:
         for key in columns.keys() - set(source.names):
@@ -432,11 +425,7 @@ def _either(first: pa.Array, second: pa.Array, data_type: DataType) -> pa.Array:
 
 
 def _ensure_agrees(given: pa.Array, values: pa.Array, data_type: DataType, slot: SourceColumn) -> None:
-    """Check that the values that a column gives back are those of their field, or null.
-
-    Raises:
-        _Contradiction: one is another one.
-    """
+    """Check that the values that a column gives back are those of their field, or null."""
     if given.null_count:
         is_given = given.is_valid()
         given, values = given.filter(is_given), values.filter(is_given)
@@ -499,7 +488,6 @@ def restore_values(values: pa.Array, stored: DataType, original: DataType) -> pa
     """Return scalars of a column in their type in the source; None if no column of its type holds such values.
 
     Raises:
-        _Contradiction: a value is not one of the source.
         pyarrow.ArrowException: the same.
     """
     if stored == original:

@@ -249,7 +249,7 @@ class OldFileRewrite:
                 conflict.or_raise()
 
     def start_spark(self) -> None:
-        """Start Spark if files must be rewritten. Called before other steps are committed, since Spark may not start."""
+        """Start Spark if files must be rewritten. Called before other steps commit, since Spark may not start."""
         if self._find_files(open_snapshot(self.store)).num_rows:
             self.session()
 

@@ -29,7 +29,7 @@ from widen.log.loads import Load, LoadedFile
 from widen.model.column_path import Path
 from widen.model.types import StructType
 from widen.schema.growth import is_readable_in
-from widen.spark.dml.keyed_rows import KeyCounts, KeyRules
+from widen.spark.dml.keyed_rows import KeyCounts, KeyRules, ensure_condition_applies
 from widen.spark.dml.replaced_rows import ReplacedRows
 from widen.spark.engine import Rows
 from widen.spark.ingest.batch import Batch, BatchResult, texts_of
@@ -60,6 +60,7 @@ __all__ = [
     "TableLocation",
     "TransactionId",
     "after_commit",
+    "ensure_condition_applies",
     "merge_if_keyed",
     "quarantined_texts_of",
     "reason_of",
@@ -222,6 +223,10 @@ class IngestTarget(Protocol):
             InvalidOption: they are required, and the table does not know them.
             TableError: the record of loads cannot be read.
         """
+
+    @property
+    def keys(self) -> KeyRules | None:
+        """The rules of this ingestion by key; None if it only adds rows."""
 
     @property
     def key_rules(self) -> KeyRules | None:

@@ -22,6 +22,7 @@ from widen.log.snapshot import Snapshot
 from widen.model.column_path import Path, is_struct_path, nearest_field, resolve
 from widen.model.lazy_module import import_lazily
 from widen.model.types import (
+    BOOLEAN,
     DATE,
     DOUBLE,
     FLOAT,
@@ -40,6 +41,7 @@ from widen.protocol.data_skipping import (
     NEGATED,
     And,
     Compare,
+    ConstantPredicate,
     ConstantUnlessNull,
     IsNull,
     Not,
@@ -170,11 +172,20 @@ def translate_condition(node: Any, scope: PredicateScope) -> Predicate:
             return _between(node, scope)
         case sql.In():
             return _in(node, scope)
+        case sql.Like() if _is_null_constant(node.this) and isinstance(node.expression, sql.Literal):
+            return ConstantPredicate(None)
+        case sql.Null():
+            return ConstantPredicate(None)
     sign = _OPERATORS.get(type(node).__name__)
-    return _compare(node.this, sign, node.expression, scope) if sign else UnknownPredicate()
+    if sign:
+        return _compare(node.this, sign, node.expression, scope)
+    column = _column(node, scope)
+    return bind_comparison(*column, "=", True) if column and column[1] == BOOLEAN else UnknownPredicate()
 
 
 def _is_null(node: sql.Is, scope: PredicateScope) -> Predicate:
+    if _is_null_constant(node.this) and isinstance(node.expression, sql.Null):
+        return ConstantPredicate(True)
     column = _column(node.this, scope)
     return IsNull(*column) if column and isinstance(node.expression, sql.Null) else UnknownPredicate()
 
@@ -192,6 +203,8 @@ def _between(node: sql.Between, scope: PredicateScope) -> Predicate:
 def _in(node: sql.In, scope: PredicateScope) -> Predicate:
     if not node.expressions:
         return UnknownPredicate()
+    if _is_null_constant(node.this) and all(_is_operand(item, scope) for item in node.expressions):
+        return ConstantPredicate(None)
     column = _column(node.this, scope)
     if column is None:
         return UnknownPredicate()
@@ -208,6 +221,8 @@ def _in(node: sql.In, scope: PredicateScope) -> Predicate:
 
 
 def _compare(left: Any, sign: str, right: Any, scope: PredicateScope) -> Predicate:
+    if any(map(_is_null_constant, (left, right))) and all(_is_operand(each, scope) for each in (left, right)):
+        return ConstantPredicate(None)
     column, constant = _column(left, scope), right
     if column is None:
         column, constant, sign = _column(right, scope), left, _MIRRORED[sign]
@@ -215,6 +230,17 @@ def _compare(left: Any, sign: str, right: Any, scope: PredicateScope) -> Predica
         return UnknownPredicate()
     path, data_type = column
     return bind_comparison(path, data_type, sign, scope.pad(path, _constant(constant, data_type)))
+
+
+def _is_null_constant(node: Any) -> bool:
+    return isinstance(node.unnest(), sql.Null)
+
+
+def _is_operand(node: Any, scope: PredicateScope) -> bool:
+    """Return whether a node is a column of the table or a constant, so that null beside it is no error for Spark."""
+    inner = node.unnest()
+    inner = inner.this if isinstance(inner, sql.Neg) else inner
+    return isinstance(inner, (sql.Null, sql.Boolean, sql.Literal)) or _column(inner, scope) is not None
 
 
 def _column(node: Any, scope: PredicateScope) -> tuple[Path, DataType] | None:
@@ -385,6 +411,8 @@ def _push_predicate(
             column, operator = _pushed_column(scan, group, columns, path, data_type), sign if truth else NEGATED[sign]
             may_be_nan = data_type in (FLOAT, DOUBLE) and operator in (">", ">=", "<>")
             return None if column is None or may_be_nan else _COMPARISONS[operator](column, _literal(value))
+        case ConstantPredicate(result):
+            return None if result is truth else F.lit(False)
         case UnknownPredicate():
             return None
 

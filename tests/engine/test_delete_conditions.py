@@ -6,11 +6,15 @@ import os
 import random
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from msgspec.msgpack import Ext
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 
 from support.fault import FULL
+from widen.evolution.key_rules import KeyRules
+from widen.files.data_reader import NotLocal, ensure_exact, evaluate
+from widen.files.predicates import parse_predicate
 from widen.model.schema_json import parse_type
 from widen.model.types import StructType
 from widen.proof.canonical import LONG_NUMBER
@@ -34,6 +38,9 @@ LITERALS = {
     "t": ("TIMESTAMP '2024-02-29T10:00:00.5Z'", "'2024-02-29T10:00:00Z'", "TIMESTAMP '1969-12-31 23:59:59Z'"),
     "l": ("TIMESTAMP_NTZ '2024-02-29 10:00:00'", "TIMESTAMP_NTZ '1969-12-31 23:59:59.000001'"),
 }
+MISSING = ("op", "r.op", "gone.at.`x y`", "`date`")
+"""Fields that no record has had a value of, so that they have no column."""
+
 KIND = {**dict.fromkeys(("y", "h", "i", "n", "f", "m", "w", "r.i"), "number"), **{name: name for name in "bsdtl"}}
 
 VALUES: dict[str, tuple[tuple[str, Any], ...]] = {
@@ -66,8 +73,11 @@ def a_condition(chance: random.Random, depth: int = 2) -> str:
     if depth and chance.random() < 0.4:
         left, right = (a_condition(chance, depth - 1) for _ in range(2))
         return chance.choice((f"{left} AND {right}", f"{left} OR {right}", f"NOT ({left})", f"({left}) OR NOT {right}"))
-    name = chance.choice((*KIND, "g"))
-    literals = ("5", "-12", "0", "'5'", "'-12'") if name == "g" else LITERALS[KIND[name]]
+    name = chance.choice((*KIND, "g", *MISSING))
+    if name in MISSING:
+        literals = chance.choice([*LITERALS.values()])
+    else:
+        literals = ("5", "-12", "0", "'5'", "'-12'") if name == "g" else LITERALS[KIND[name]]
     one, other = chance.choice(literals), chance.choice((*literals, "NULL"))
     sign = chance.choice(("=", "<>", "<", "<=", ">", ">=", "==", "!=", "<=>"))
     forms = [
@@ -86,6 +96,8 @@ def a_condition(chance: random.Random, depth: int = 2) -> str:
     if name == "s":
         pattern = chance.choice(("'a%'", "'_'", "'%é'", "'a_\n_'"))
         forms += [f"s LIKE {pattern}", f"s NOT LIKE {pattern}"]
+    if name in MISSING:
+        forms += [name, f"NOT {name}", f"{name} LIKE 'a%'", f"{name} IS TRUE", f"{name} = {chance.choice([*KIND])}"]
     if name == "b":
         forms += ["b", "b IS TRUE", "b IS NOT FALSE"]
     return chance.choice(forms)
@@ -95,7 +107,7 @@ def a_condition(chance: random.Random, depth: int = 2) -> str:
 def test_the_proof_finds_what_spark_finds(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, ansi: str) -> None:
     schema = parse_type(f"struct<{DDL}>")
     assert isinstance(schema, StructType)
-    chance, evaluated, compared = random.Random(42), {}, 0
+    chance, evaluated, compared, here = random.Random(42), {}, 0, 0
     forms, rows = [], []
     for _ in range(25):
         given = {name: chance.choice((*values, None)) for name, values in VALUES.items()}
@@ -114,11 +126,13 @@ def test_the_proof_finds_what_spark_finds(spark: SparkSession, monkeypatch: pyte
     spark.conf.set("spark.sql.ansi.enabled", ansi)
     try:
         types = ", ".join(f"CAST({field.name} AS {field.type.sql}) AS {field.name}" for field in schema)
-        frame = spark.createDataFrame(spark.sql(f"SELECT {types} FROM ({' UNION ALL '.join(rows)})").toArrow())
+        table = spark.sql(f"SELECT {types} FROM ({' UNION ALL '.join(rows)})").toArrow()
+        frame = spark.createDataFrame(table)
         texts = [*evaluated]
         for start in range(0, len(texts), 400):
             part = texts[start : start + 400]
-            found = frame.selectExpr(*(f"({text}) AS c{at}" for at, text in enumerate(part))).collect()
+            conditions = [as_columns(text, schema) for text in part]
+            found = frame.selectExpr(*(f"({text}) AS c{at}" for at, text in enumerate(conditions))).collect()
             for form, row in zip(forms, found, strict=True):
                 for at, text in enumerate(part):
                     try:
@@ -127,6 +141,28 @@ def test_the_proof_finds_what_spark_finds(spark: SparkSession, monkeypatch: pyte
                         continue
                     compared += 1
                     assert result is row[at], (text, form)
+            here += compare_writer(table, schema, part, found)
     finally:
         spark.conf.set("spark.sql.ansi.enabled", str(before))
     assert compared > 0.95 * len(evaluated) * len(forms)
+    assert here > 0.6 * len(evaluated)
+
+
+def as_columns(text: str, schema: StructType) -> str:
+    condition = KeyRules((("i",),), delete_when=text).deletes(schema)
+    assert condition is not None
+    return condition
+
+
+def compare_writer(rows: pa.Table, schema: StructType, texts: list[str], found: list[Row]) -> int:
+    """Compare what this process finds without Spark, and return of how many conditions it does."""
+    count = 0
+    for at, text in enumerate(texts):
+        predicate = parse_predicate(as_columns(text, schema), schema)
+        try:
+            ensure_exact(predicate)
+        except NotLocal:
+            continue
+        count += 1
+        assert evaluate(predicate, rows).to_pylist() == [row[at] for row in found], text
+    return count

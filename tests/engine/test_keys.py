@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 import widen
 from support.command_line import run
 from support.fault import FULL
-from widen.errors import InvalidCondition, InvalidOption, KeyRepeated, OptionMissing, SequenceRepeated
+from widen.errors import InvalidCondition, InvalidOption, KeyRepeated, OptionMissing, SequenceRepeated, UnmatchedFields
 from widen.spark.engine import require_spark
 from widen.table import Table, create_table
 from widen.verification.keyed_proof_frames import KeyedProof
@@ -280,7 +280,8 @@ def test_records_that_have_no_key_or_no_order_are_quarantined(keyed: Keyed) -> N
     reasons = sorted(row.reason for row in quarantine.collect())
     assert reasons == [
         "at has no value that tells which record is newer",
-        *["the key id is missing, null or not a scalar"] * 5,
+        "not a JSON record: expecting value at character 1",
+        *["the key id is missing, null or not a scalar"] * 4,
     ]
 
 
@@ -584,9 +585,12 @@ def test_the_proof_finds_what_a_writer_gets_wrong(keyed: Keyed, monkeypatch: pyt
         ({"sequence_by": "att"}, InvalidOption),
         ({"sequence_by": "flag"}, InvalidOption),
         ({"delete_when": ""}, InvalidOption),
-        ({"delete_when": "opp = 'd'"}, InvalidCondition),
+        ({"delete_when": "opp IS MISSING"}, InvalidCondition),
+        ({"delete_when": "opp = 'd'", "strict": True}, UnmatchedFields),
+        ({"exclude": ["op"]}, InvalidOption),
         ({"delete_when": "rand() < 0.5"}, widen.WidenError),
         ({"mask": ["id"]}, InvalidOption),
+        ({"mask": ["op"]}, InvalidOption),
         ({"exclude": ["at"]}, InvalidOption),
         ({"key": None}, OptionMissing),
     ],
@@ -595,6 +599,19 @@ def test_rules_that_cannot_apply_are_refused(keyed: Keyed, words: dict[str, Any]
     with pytest.raises(error):
         keyed.ingest([record(1, 1, 1, flag=True)], **words)
     assert not (keyed.place / "t" / "_delta_log" / f"{0:020}.json").exists()
+
+
+@pytest.mark.parametrize("condition", ["op2 = 'D'", "META.op IN ('D', 'T') OR gone", "upper(op2) = 'D'", "deleted"])
+def test_frames_take_a_field_that_no_record_has_yet_for_null(
+    keyed: Keyed, condition: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("widen.changes.keyed_load.MAX_RECORDS", 0)
+    words = {"delete_when": condition, "verify": True}
+    first = keyed.ingest([record(1, 1, 1), record(2, 1, 2)], **words)
+    assert str(first.keys) == "2 inserted, 0 updated, 0 deleted, 0 late"
+    second = keyed.ingest([record(1, 2, 3, op2="D", meta={"op": "D"}, deleted=True), record(2, 2, 4)], **words)
+    assert str(second.keys) == "0 inserted, 1 updated, 1 deleted, 0 late"
+    assert all(each.verification is not None and each.verification.is_clean for each in (first, second))
 
 
 def test_the_command_line_and_a_file_take_the_rules(keyed: Keyed) -> None:

@@ -535,14 +535,6 @@ class BatchResult:
     is_complete: bool = True
     broken: Rows | None = None
 
-    def without_keyless(self) -> BatchResult:
-        """Return the result of a pass that has quarantined the records without a key.
-
-        A line that is not a record has no key either, so it is among them.
-        """
-        seen = msgspec.structs.replace(self.seen, records=self.seen.records + self.seen.corrupt, corrupt=0)
-        return replace(self, seen=seen)
-
 
 def keep_refused(texts: RawTexts, spec: BatchWriteSpec, *, by_rules: bool = False) -> Rows:
     """Return the quarantined records of a batch whose other records the tasks have written; see `BatchResult`."""

@@ -149,8 +149,8 @@ def decide_here(
         if plan is None or batch is None:
             return None
         decision = _Decision(spark, plan, batch, table, lists)
-        # Of versions, Spark knows what they keep of the ones before.
-        if rules.history and plan.unchanged is not None:
+        # Only Spark finds out what a version keeps of the one before it.
+        if rules.history and batch.unchanged is not None:
             return None
         if batch.unchanged is not None and (rules.sequence_by is None or not can_keep(plan, table)):
             return None
@@ -341,10 +341,18 @@ def _find_rows(plan: _Plan, codes: _KeyCodes, files: Sequence[Add], first: int =
                 }
                 if plan.until is not None:
                     columns["until"] = plan.until.read(rows).filter(one_array(is_found))
+                if plan.unchanged is not None and _has_kept(plan):
+                    columns["kept"] = rows.column(plan.unchanged.name).is_valid().filter(one_array(is_found))
                 parts.append(pa.table(columns))
     types = {"code": pa.int64(), "file": pa.int32(), "position": pa.int64(), "s": to_arrow(_order_type(plan))}
     types |= {} if plan.until is None else {"until": to_arrow(plan.until.data_type)}
+    types |= {"kept": pa.bool_()} if _has_kept(plan) else {}
     return pa.concat_tables(parts) if parts else pa.schema(types).empty_table()
+
+
+def _has_kept(plan: _Plan) -> bool:
+    """Return whether versions may keep values of the ones before them."""
+    return plan.rules.history and plan.unchanged is not None
 
 
 def _order_type(plan: _Plan) -> DataType:
@@ -359,7 +367,8 @@ def _find_rows_in_tasks(spark: SparkSession, plan: _Plan, codes: _KeyCodes, file
     numbers = spark.range(0, tasks, 1, tasks)
     with translate_spark_errors():
         until = "" if plan.until is None else f", until {plan.until.data_type.sql}"
-        columns = f"{_FOUND}, s {_order_type(plan).sql}{until}"
+        kept = ", kept boolean" if _has_kept(plan) else ""
+        columns = f"{_FOUND}, s {_order_type(plan).sql}{until}{kept}"
         found = numbers.mapInArrow(partial(_find_task, plan, codes, slim, tasks), columns).toArrow()
     return found.cast(schema)
 
@@ -549,6 +558,8 @@ class _Decision:
         batch, plan = self._batch, self._plan
         assert plan.until is not None
         searched, files, found = self._found
+        if _has_kept(plan) and count_true(found["kept"]):
+            return None
         known = self._order_events(found)
         if known is None:
             return None

@@ -165,7 +165,7 @@ class _Evolution:
         current = with_file_fields(begin or StructType(), root, self.policy.file_fields)
         self.room = self.policy.max_columns - leaf_count(f.type for f in current if role_of(f) is None)
         after, operations = self._evolve_struct(current, root, _StructCursor())
-        corrupt = observation.corrupt
+        corrupt = observation.corrupt if self.policy.keeps_corrupt else 0
         # What is rescued is known only after all fields.
         for role, count in ((RESCUED, len(self.rescued)), (CORRUPT, corrupt), (CORRUPT_AT, corrupt)):
             if count and role_field(after, role) is None:

@@ -15,10 +15,11 @@ from typing import Any
 
 import msgspec
 
-from widen.errors import InvalidOption, OptionConflict, OptionMissing
+from widen.errors import InvalidCondition, InvalidOption, OptionConflict, OptionMissing
 from widen.evolution.policy import Policy, parse_source, with_history
 from widen.json.envelope import OTHER_POSITION, POSITION, POSITIONS, PREFIX, UNCHANGED
 from widen.json.field_rules import LOADED_AT, SIGN, SOURCE_FILE, VERSION_FIELDS
+from widen.json.observation import Observation, RecordObservation
 from widen.model.column_path import Path, fold_path, format_path
 from widen.model.types import (
     BINARY,
@@ -43,6 +44,7 @@ from widen.model.types import (
     quote_name,
 )
 from widen.schema.source_metadata import role_of, source_key, source_keys
+from widen.schema.table_state import find_missing_names
 
 KEY = "__widen_key_"
 """The beginning of the columns of `ReplacedRows.keys`; a number follows."""
@@ -127,11 +129,24 @@ class KeyRules:
     def deletes(self, schema: StructType) -> str | None:
         """Return the condition of deletions over the columns of a table; None if nothing deletes.
 
-        The name of a field is not always that of its column: ``_metadata`` and ``op type`` cannot be columns.
+        The name of a field is not always that of its column: ``_metadata`` and ``op type`` cannot be columns. A field
+        that has no column yet is null.
         """
         if self.delete_when is None:
             return None
-        return _NAMES.sub(lambda match: _spell_names(match, schema), self.delete_when)
+        text = self._spell_condition(schema)
+        for start, end, _ in reversed(find_missing_names(text, schema)):
+            text = f"{text[:start]}NULL{text[end:]}"
+        return text
+
+    def missing_fields(self, schema: StructType) -> tuple[Path, ...]:
+        """Return the fields of the condition of deletions that the columns of a table lack."""
+        if self.delete_when is None:
+            return ()
+        return tuple(path for _, _, path in find_missing_names(self._spell_condition(schema), schema))
+
+    def _spell_condition(self, schema: StructType) -> str:
+        return _NAMES.sub(lambda match: _spell_names(match, schema), self.delete_when or "")
 
     def to_property(self) -> str:
         """Return the rules as the table records them."""
@@ -265,8 +280,14 @@ def unchanged_column(schema: StructType, rules: KeyRules) -> Field | None:
 
 
 def policy_of_keys(policy: Policy, rules: KeyRules | None) -> Policy:
-    """Return the policy of an ingestion by key: with history, records have the fields of a version."""
-    if rules is None or not rules.history or rules.sequence_by is None:
+    """Return the policy of an ingestion by key: with history, a row has when it was valid.
+
+    Texts that are not records have no key, so they go to the quarantine.
+    """
+    if rules is None:
+        return policy
+    policy = replace(policy, keeps_corrupt=False)
+    if not rules.history or rules.sequence_by is None:
         return policy
     return with_history(policy, rules.sequence_by)
 
@@ -459,6 +480,30 @@ def ensure_rules_apply(schema: StructType, rules: KeyRules) -> None:
         if places:
             expected = f"Must be a number, a time or a string; the first column of the field is {places[0][0].sql}."
         raise InvalidOption(option="sequence_by", value=format_path(rules.sequence_by), expected=expected)
+
+
+def ensure_condition_applies(rules: KeyRules, schema: StructType, observed: Observation) -> None:
+    """Check that columns hold the fields of the condition of deletions, where records have them.
+
+    Raises:
+        InvalidCondition: records have a field with values that no column holds.
+    """
+    excluded = {fold_path(tuple(path)) for path in observed.excluded_seen}
+    for path in rules.missing_fields(schema):
+        folded = fold_path(path)
+        is_excluded = any(folded[:length] in excluded for length in range(1, len(path) + 1))
+        if is_excluded or _has_values(observed.root, folded):
+            why = "the load excludes it" if is_excluded else "no column holds its values"
+            reason = f"records have the field {format_path(path)}, but {why}"
+            raise InvalidCondition(condition=rules.delete_when or "", reason=reason)
+
+
+def _has_values(records: RecordObservation, folded: Path) -> bool:
+    """Return whether records have a value in a field, given its folded name."""
+    seen = [each for name, each in records.items() if fold_path((name,)) == folded[:1]]
+    if len(folded) == 1:
+        return any(each.kinds or each.maps for each in seen)
+    return any(_has_values(inner, folded[1:]) for each in seen for inner in each.records.values())
 
 
 def content_fields(schema: StructType, rules: KeyRules) -> tuple[Field, ...]:

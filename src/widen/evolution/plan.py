@@ -6,7 +6,7 @@ Source: docs/evolution-rules.md#one-interval
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from enum import Enum
@@ -483,6 +483,7 @@ def _first_seen_text(first: RecordPosition | None, sample: str) -> str:
 
 
 _NEAREST = 3
+_COUNTS_AS_NULL = "neither the table nor the batch has this field, so it is null in the condition"
 _MASK, _EXCLUDE = "mask", "exclude"
 
 
@@ -491,7 +492,7 @@ class Unmatched:
     """A rule of a policy that has no effect.
 
     Args:
-        option: The option: ``mask``, ``exclude``, ``pin``, ``epoch_unit`` or ``detect_dates``.
+        option: The option: ``mask``, ``exclude``, ``pin``, ``epoch_unit``, ``detect_dates`` or ``delete_when``.
         nearest: The existing fields with the most similar names.
     """
 
@@ -511,13 +512,19 @@ class Unmatched:
 
 
 def find_unmatched(
-    policy: Policy, base: StructType | None, planned: StructType, observed: Observation
+    policy: Policy,
+    base: StructType | None,
+    planned: StructType,
+    observed: Observation,
+    *,
+    deletes_by: Iterable[Path] = (),
 ) -> tuple[Unmatched, ...]:
     """Return the rules of a policy without effect, sorted by option and field.
 
     Args:
         base: The columns of the table before the batch; None if it does not exist yet.
         planned: The columns after the batch.
+        deletes_by: The fields of the condition of deletions that have no column.
     """
     found = _find_fields(planned, observed)
     found.existing |= {(name,) for name in policy.file_fields}
@@ -529,6 +536,10 @@ def find_unmatched(
         if not (folded.hides(fold_path(source)) if is_hidden else found.has(source)):
             nearest = tuple(get_close_matches(format_path(source), names, _NEAREST))
             unmatched.append(Unmatched(option, source, "neither the table nor the batch has this field", nearest))
+    for source in dict.fromkeys(deletes_by):
+        if fold_path(source) not in folded.existing:
+            nearest = tuple(get_close_matches(format_path(source), names, _NEAREST))
+            unmatched.append(Unmatched("delete_when", source, _COUNTS_AS_NULL, nearest))
     unmatched += _contradictions(policy, base or StructType())
     return tuple(sorted(unmatched, key=lambda each: (each.option, each.source)))
 

@@ -47,7 +47,17 @@ from widen.proof.column_digests import TableDigest, digest_batches
 from widen.protocol.actions import Add
 from widen.protocol.column_mapping import ID, NONE, physical_name
 from widen.protocol.column_metadata import char_lengths, has_limits, text_limit, to_declared
-from widen.protocol.data_skipping import And, Compare, ConstantUnlessNull, IsNull, Not, Or, Predicate, UnknownPredicate
+from widen.protocol.data_skipping import (
+    And,
+    Compare,
+    ConstantPredicate,
+    ConstantUnlessNull,
+    IsNull,
+    Not,
+    Or,
+    Predicate,
+    UnknownPredicate,
+)
 from widen.protocol.parquet_files import is_legacy, is_legacy_int96
 from widen.protocol.partition_values import UnknownValue, parse_partition_value
 from widen.protocol.type_widening import ensure_changes_readable
@@ -500,6 +510,8 @@ def evaluate(predicate: Predicate, rows: pa.Table) -> pa.ChunkedArray:
             return pc.invert(evaluate(inner, rows))
         case IsNull(path, _):
             return pc.is_null(find_leaf(rows, path))
+        case ConstantPredicate(result):
+            return pa.chunked_array([pa.repeat(pa.scalar(result, pa.bool_()), len(rows))])
         case ConstantUnlessNull(path, _, result):
             return pc.if_else(pc.is_valid(find_leaf(rows, path)), pa.scalar(result, pa.bool_()), None)
         case Compare(path, data_type, operator, value) if plain_name(data_type) not in _FLOATING:

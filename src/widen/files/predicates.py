@@ -17,6 +17,7 @@ from widen.errors import ColumnNotFound
 from widen.model.column_path import Path, is_struct_path, nearest_field, resolve
 from widen.model.lazy_module import import_lazily
 from widen.model.types import (
+    BOOLEAN,
     DATE,
     DOUBLE,
     STRING,
@@ -31,6 +32,7 @@ from widen.protocol.column_metadata import COLLATIONS, char_lengths
 from widen.protocol.comparison import Constant, bind_comparison, bind_list
 from widen.protocol.data_skipping import (
     And,
+    ConstantPredicate,
     IsNull,
     Not,
     Or,
@@ -148,11 +150,20 @@ def translate_condition(node: Any, scope: PredicateScope) -> Predicate:
             return _between(node, scope)
         case sql.In():
             return _in(node, scope)
+        case sql.Like() if _is_null_constant(node.this) and isinstance(node.expression, sql.Literal):
+            return ConstantPredicate(None)
+        case sql.Null():
+            return ConstantPredicate(None)
     sign = _OPERATORS.get(type(node).__name__)
-    return _compare(node.this, sign, node.expression, scope) if sign else UnknownPredicate()
+    if sign:
+        return _compare(node.this, sign, node.expression, scope)
+    column = _column(node, scope)
+    return bind_comparison(*column, "=", True) if column and column[1] == BOOLEAN else UnknownPredicate()
 
 
 def _is_null(node: sql.Is, scope: PredicateScope) -> Predicate:
+    if _is_null_constant(node.this) and isinstance(node.expression, sql.Null):
+        return ConstantPredicate(True)
     column = _column(node.this, scope)
     return IsNull(*column) if column and isinstance(node.expression, sql.Null) else UnknownPredicate()
 
@@ -170,6 +181,8 @@ def _between(node: sql.Between, scope: PredicateScope) -> Predicate:
 def _in(node: sql.In, scope: PredicateScope) -> Predicate:
     if not node.expressions:
         return UnknownPredicate()
+    if _is_null_constant(node.this) and all(_is_operand(item, scope) for item in node.expressions):
+        return ConstantPredicate(None)
     column = _column(node.this, scope)
     if column is None:
         return UnknownPredicate()
@@ -186,6 +199,8 @@ def _in(node: sql.In, scope: PredicateScope) -> Predicate:
 
 
 def _compare(left: Any, sign: str, right: Any, scope: PredicateScope) -> Predicate:
+    if any(map(_is_null_constant, (left, right))) and all(_is_operand(each, scope) for each in (left, right)):
+        return ConstantPredicate(None)
     column, constant = _column(left, scope), right
     if column is None:
         column, constant, sign = _column(right, scope), left, _MIRRORED[sign]
@@ -193,6 +208,17 @@ def _compare(left: Any, sign: str, right: Any, scope: PredicateScope) -> Predica
         return UnknownPredicate()
     path, data_type = column
     return bind_comparison(path, data_type, sign, scope.pad(path, _constant(constant, data_type)))
+
+
+def _is_null_constant(node: Any) -> bool:
+    return isinstance(node.unnest(), sql.Null)
+
+
+def _is_operand(node: Any, scope: PredicateScope) -> bool:
+    """Return whether a node is a column of the table or a constant, so that null beside it is no error for Spark."""
+    inner = node.unnest()
+    inner = inner.this if isinstance(inner, sql.Neg) else inner
+    return isinstance(inner, (sql.Null, sql.Boolean, sql.Literal)) or _column(inner, scope) is not None
 
 
 def _column(node: Any, scope: PredicateScope) -> tuple[Path, DataType] | None:

@@ -20,6 +20,7 @@ from widen.protocol.data_skipping import (
     NEGATED,
     And,
     Compare,
+    ConstantPredicate,
     ConstantUnlessNull,
     IsNull,
     Not,
@@ -79,6 +80,8 @@ def _push_predicate(
             column, operator = _pushed_column(scan, group, columns, path, data_type), sign if truth else NEGATED[sign]
             may_be_nan = data_type in (FLOAT, DOUBLE) and operator in (">", ">=", "<>")
             return None if column is None or may_be_nan else _COMPARISONS[operator](column, _literal(value))
+        case ConstantPredicate(result):
+            return None if result is truth else F.lit(False)
         case UnknownPredicate():
             return None
 

@@ -26,7 +26,17 @@ from widen.model.column_path import Path, leaves
 from widen.model.lazy_module import import_lazily
 from widen.model.types import DataType, DecimalType, StructType, plain_name
 from widen.protocol.column_mapping import to_physical_path
-from widen.protocol.data_skipping import NEGATED, And, Compare, ConstantUnlessNull, IsNull, Not, Or, Predicate
+from widen.protocol.data_skipping import (
+    NEGATED,
+    And,
+    Compare,
+    ConstantPredicate,
+    ConstantUnlessNull,
+    IsNull,
+    Not,
+    Or,
+    Predicate,
+)
 from widen.protocol.file_statistics import value_at
 from widen.protocol.partition_values import Scalar, is_float32, parse_timestamp
 
@@ -439,6 +449,8 @@ def _weaken(predicate: Predicate, schema: Schema, *, truth: bool) -> BooleanExpr
             # A required field of a null struct is null, but PyIceberg takes every required field for not null.
             is_unsure = name is not None and truth and len(path) > 1 and schema.find_field(name).required
             return None if name is None or is_unsure else ice.IsNull(name) if truth else ice.NotNull(name)
+        case ConstantPredicate(result):
+            return None if result is truth else ice.AlwaysFalse()
         case ConstantUnlessNull(path, data_type, result):
             return _weaken(IsNull(path, data_type), schema, truth=False) if result is truth else ice.AlwaysFalse()
         case Compare(path, data_type, operator, value):

@@ -37,6 +37,7 @@ from widen.evolution.plan import (
     BadFile,
     Plan,
     PlanEvent,
+    Unmatched,
     explain_operations,
     explain_plan,
     find_unmatched,
@@ -69,6 +70,7 @@ from widen.targets.table_format import (
     TableLocation,
     TransactionId,
     after_commit,
+    ensure_condition_applies,
     merge_if_keyed,
     reason_of,
     retry_conflicts,
@@ -597,12 +599,25 @@ def write_until_plan_is_stable(
         if is_stable:
             draft.check()
             plan = _with_widening(plan, target, observed)
-            plan = replace(plan, unmatched=find_unmatched(target.policy, target.schema, plan.schema, observed))
+            plan = replace(plan, unmatched=_find_unmatched(target, plan, observed))
             plan = replace(plan, lost_sources=target.lost_sources)
             plan = _with_bounds(plan, result.seen)
             return WrittenBatch(target=target, plan=plan, draft=draft, result=result)
         draft.discard(result)
     raise InternalError(reason=f"the plan of a batch still changed after {MAX_PASSES} passes")
+
+
+def _find_unmatched(target: IngestTarget, plan: Plan, observed: Observation) -> tuple[Unmatched, ...]:
+    """Return the options without effect, and the fields of the condition of deletions that do not exist yet.
+
+    Raises:
+        InvalidCondition: records have a field of the condition that no column holds.
+    """
+    keys = target.keys
+    if keys is not None and not plan.refused:
+        ensure_condition_applies(keys, plan.schema, observed)
+    fields = () if keys is None else keys.missing_fields(plan.schema)
+    return find_unmatched(target.policy, target.schema, plan.schema, observed, deletes_by=fields)
 
 
 def _with_widening(plan: Plan, target: IngestTarget, observed: Observation) -> Plan:

@@ -454,6 +454,13 @@ def parse_keys(arguments: Mapping[str, Any], policy: Policy) -> KeyRules | None:
         if any(fold_path(path[:length]) in hidden for length in range(1, len(path) + 1)):
             option = "key" if path in rules.key else "sequence_by"
             raise InvalidOption(option=option, value=format_path(path), expected="Must not be masked or excluded.")
+    for path in rules.missing_fields(StructType()):
+        if any(fold_path(path[:length]) in hidden for length in range(1, len(path) + 1)):
+            expected = (
+                f"The condition is evaluated on the rows, in which {format_path(path)} is masked or excluded. Load the "
+                "field as it is, and hide it where the table is read."
+            )
+            raise InvalidOption(option="delete_when", value=rules.delete_when, expected=expected)
     if rules.has_unchanged and any(fold_path((UNCHANGED,)) == path for path in hidden):
         expected = f"The field {UNCHANGED} says which values a row keeps: it must not be masked or excluded."
         raise InvalidOption(option="exclude", value=UNCHANGED, expected=expected)

@@ -28,6 +28,7 @@ from widen.protocol.data_skipping import (
     And,
     ColumnCondition,
     Compare,
+    ConstantPredicate,
     ConstantUnlessNull,
     FileSelection,
     IsNull,
@@ -440,6 +441,8 @@ class _Evaluation:
                 return self.can_be(inner, truth=not truth)
             case UnknownPredicate():
                 return pa.repeat(True, self._rows.num_rows)
+            case ConstantPredicate(result):
+                return pa.repeat(result is truth, self._rows.num_rows)
             case _ if _is_partition(predicate, self._selection):
                 return self._in_partitions(predicate, truth=truth)
             case IsNull(path):

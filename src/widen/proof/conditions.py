@@ -184,13 +184,21 @@ _READERS: Mapping[str, Callable[[Form], Any]] = MappingProxyType(
 
 
 def _column(names: Sequence[str], schema: StructType) -> _Operand:
-    """Return a column, which is the only one of its field, or has only a column of texts beside it."""
+    """Return a column, which is the only one of its field, or has only a column of texts beside it.
+
+    A field that has no column yet is null.
+
+    Raises:
+        UnsupportedCondition: the field has other columns, too, or its values are no scalars.
+    """
     path: list[str] = []
     found: DataType = schema
     has_texts = False
-    for name in names:
+    for at, name in enumerate(names):
         fields = found.fields if isinstance(found, StructType) else ()
         field = _named(fields, name)
+        if field is None and isinstance(found, StructType) and name.upper() not in _VARIABLES:
+            return _missing((*path, *names[at:]))
         others = [] if field is None else _beside(field, fields)
         if field is None or not all(map(_is_plain, (field, *others))):
             _refuse()
@@ -221,6 +229,23 @@ def _column(names: Sequence[str], schema: StructType) -> _Operand:
         _refuse()
     convert = _READERS[name]
     return _Operand(name, read)
+
+
+_VARIABLES = frozenset(
+    {"CURRENT_DATE", "CURRENT_TIME", "CURRENT_TIMESTAMP", "LOCALTIMESTAMP", "CURRENT_CATALOG", "CURRENT_DATABASE"}
+    | {"CURRENT_SCHEMA", "CURRENT_USER", "SESSION_USER", "USER", "GROUPING__ID"}
+)
+"""Functions of Spark that need no parentheses, unless a column has the name."""
+
+
+def _missing(path: Sequence[str]) -> _Operand:
+    def read(form: Form) -> None:
+        for key in path:
+            form = form.get(key) if isinstance(form, dict) else None
+        if form is not None:
+            raise Undecided
+
+    return _Operand("null", read)
 
 
 def _named(fields: Sequence[Field], name: str) -> Field | None:
@@ -330,12 +355,22 @@ def _short_number(text: str) -> tuple[bool, float] | None:
 
 def _compare(sign: str, left: _Operand, right: _Operand) -> Condition:
     if "null" in (left.kind, right.kind):
-        return lambda _: None
+        return _nothing([each for each in (left, right) if each.kind == "null"])
     compare, (convert_left, convert_right) = _SIGNS[sign], _conversions(left, right)
 
     def test(form: Form) -> bool | None:
         one, other = left.read(form), right.read(form)
         return None if one is None or other is None else compare(convert_left(one), convert_right(other))
+
+    return test
+
+
+def _nothing(operands: Sequence[_Operand]) -> Condition:
+    """Return null for each form; operands without a column must have no value."""
+
+    def test(form: Form) -> None:
+        for each in operands:
+            each.read(form)
 
     return test
 
@@ -347,7 +382,7 @@ def _is_same(left: _Operand, right: _Operand) -> Condition:
 
 
 def _like(column: _Operand, pattern: str) -> Condition:
-    if column.kind != "string":
+    if column.kind not in ("string", "null"):
         _refuse()
     parts = [{"%": ".*", "_": "."}.get(char) or re.escape(char) for char in pattern]
     matches = re.compile("".join(parts), re.DOTALL).fullmatch
@@ -498,7 +533,7 @@ class _Parser:
         is_negated = self._takes("NOT")
         test = self._test(left)
         if test is None:
-            if is_negated or left.kind != "boolean":
+            if is_negated or left.kind not in ("boolean", "null"):
                 _refuse()
             test = left.read
         return _not(test) if is_negated else test
@@ -535,7 +570,7 @@ class _Parser:
             test: Condition = lambda form: left.read(form) is None  # noqa: E731
         elif self._takes("DISTINCT", "FROM"):
             test = _not(_is_same(left, self._operand()))
-        elif self._next.kind in ("TRUE", "FALSE") and left.kind == "boolean":
+        elif self._next.kind in ("TRUE", "FALSE") and left.kind in ("boolean", "null"):
             wanted = self._next.kind == "TRUE"
             self._at += 1
             test = lambda form: left.read(form) is wanted  # noqa: E731

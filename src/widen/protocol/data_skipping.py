@@ -218,7 +218,22 @@ class ConstantUnlessNull:
         return self.result is truth and bounds_of(self.path, self.type).may_be_value
 
 
-Predicate: TypeAlias = UnknownPredicate | And | Or | Not | IsNull | Compare | ConstantUnlessNull
+@dataclass(frozen=True, slots=True)
+class ConstantPredicate:
+    """A condition with the same result for all rows, such as a comparison with a column that does not exist yet.
+
+    Args:
+        result: The result; None for null.
+    """
+
+    result: bool | None
+
+    def can_be(self, bounds_of: BoundsLookup, *, truth: bool) -> bool:
+        """Return whether the result is ``truth``."""
+        return self.result is truth
+
+
+Predicate: TypeAlias = UnknownPredicate | And | Or | Not | IsNull | Compare | ConstantUnlessNull | ConstantPredicate
 ColumnCondition: TypeAlias = IsNull | Compare | ConstantUnlessNull
 """A condition on one column."""
 

@@ -192,6 +192,8 @@ class RowBuilder:
         self._spellings: Spellings = {}
         self._noted = (0, 0)  # how many names the observation has
         self._fixed_route, self._refuses_nulls = fixed_column_route(self._route), policy.refuses_nulls
+        # A load by key quarantines them where the rows carry their texts, which takes longer.
+        self._quarantines_corrupt = self._refuses_nulls or not (policy.keeps_corrupt or origin is None)
         self._redactor = Redactor(policy, schema)
         self._roles = {role: field.name for role in ROLES if (field := role_field(schema, role)) is not None}
         self._base = build_routes(base or StructType(), policy)
@@ -446,7 +448,7 @@ class RowBuilder:
     def _corrupt_row(self, text: bytes, at: RecordPosition, reason: str) -> Iterator[Row]:
         kept = self._redactor.redact_corrupt(text)
         # The row of a corrupt text is null in all other columns, and a NOT NULL column refuses it.
-        if self._refuses_nulls:
+        if self._quarantines_corrupt:
             yield from self._quarantined_records(kept, at, reason)
             return
         self.observation.corrupt += 1

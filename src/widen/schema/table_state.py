@@ -181,6 +181,57 @@ def referenced_columns(text: str, schema: StructType) -> frozenset[Path]:
         return frozenset((field.name,) for field in schema if name_key(field.name) in words)
 
 
+def find_missing_names(text: str, schema: StructType) -> list[tuple[int, int, Path]]:
+    """Return where an expression names columns or fields of structs that a schema lacks: start, end and the path.
+
+    An expression that sqlglot cannot parse has none.
+
+    Example:
+        >>> from widen.model.schema_json import parse_type
+        >>> find_missing_names("a > 0 OR r.b = op", parse_type("struct<a: int, r: struct<c: int>>"))
+        [(9, 12, ('r', 'b')), (15, 17, ('op',))]
+    """
+    try:
+        columns = parse_expression(text).find_all(sql.Column)
+        # What follows IS is a word of the language, or an error.
+        names = [_name_parts(each) for each in columns if each.arg_key == "this" or not isinstance(each.parent, sql.Is)]
+    except (errors.SqlglotError, RecursionError):
+        return []
+    found = []
+    for parts in names:
+        path = tuple(part.name for part in parts)
+        start, end = parts[0].meta.get("start"), parts[-1].meta.get("end")
+        if start is not None and end is not None and not _is_known(path, schema):
+            found.append((start, end + 1, path))
+    return sorted(found)
+
+
+def _name_parts(column: Any) -> list[Any]:
+    """Return the names of a column, and those of the fields that follow."""
+    parts, node = [*column.parts], column
+    while isinstance(node.parent, sql.Dot) and node is node.parent.this:
+        node = node.parent
+        if not isinstance(node.expression, sql.Identifier):
+            break
+        parts.append(node.expression)
+    return parts
+
+
+def _is_known(path: Path, schema: StructType) -> bool:
+    """Return whether a schema has a path. Every key of a map counts, and what is no field, such as a part of a text."""
+    found: DataType = schema
+    for name in path:
+        while isinstance(found, ArrayType):
+            found = found.element
+        if not isinstance(found, StructType):
+            return True
+        field = found.find(name)
+        if field is None:
+            return False
+        found = field.type
+    return True
+
+
 def is_referenced(changed: Path, references: Iterable[Path]) -> bool:
     """Return whether one of the paths is the changed one, a parent of it or below it. Names are case-insensitive.
 

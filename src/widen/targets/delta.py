@@ -324,9 +324,7 @@ class DeltaTarget(IngestTarget):
             read_snapshot(batch.spark, self.store, snapshot),
             None if lists is None else lists.read(batch.spark),
             cast("DataFrame | None", quarantined_texts_of(quarantine, batch.spark)),
-        ).verify(
-            batch.source_digests(schema_of_records(schema, rules), replace(self.policy, keeps_corrupt=False)), share
-        )
+        ).verify(batch.source_digests(schema_of_records(schema, rules), self.policy), share)
 
     def _verify_keys_here(
         self,
@@ -358,7 +356,7 @@ class DeltaTarget(IngestTarget):
             )
 
         def read_source() -> Side:
-            return batch.source_digests(schema_of_records(schema, rules), replace(self.policy, keeps_corrupt=False))
+            return batch.source_digests(schema_of_records(schema, rules), self.policy)
 
         return prove_here(batch.spark, build, read_source, share)
 
@@ -408,12 +406,12 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
             return result
         if is_local(batch.spark):
             self.discard(result)
-            return self._write(batch, spec, condition=condition).without_keyless()
+            return self._write(batch, spec, condition=condition)
         rule = broken_rule(schema, self.target.keys)
         if rule is None or self._written_rows(batch.spark, result).where(rule.isNotNull()).isEmpty():
             return result
         self.discard(result)
-        return self._write(batch, spec, rule).without_keyless()
+        return self._write(batch, spec, rule)
 
     def find_broken(self, batch: Batch, spec: BatchWriteSpec, *, by_rules: bool = True) -> Rows | None:
         keys, schema, condition, rule = self.target.keys, self.configuration.schema, None, None

@@ -415,7 +415,7 @@ class IcebergTarget(IngestTarget):
             here = prove_here(
                 spark,
                 prepare_here,
-                lambda: batch.source_digests(schema, replace(self.policy, keeps_corrupt=False)),
+                lambda: batch.source_digests(schema, self.policy),
                 share,
             )
             if here is not None:
@@ -428,7 +428,7 @@ class IcebergTarget(IngestTarget):
             rows_at(after.snapshot),
             None if deleted is None else deleted.read(spark),
             cast("DataFrame | None", quarantined_texts_of(quarantine, spark)),
-        ).verify(batch.source_digests(schema, replace(self.policy, keeps_corrupt=False)), share)
+        ).verify(batch.source_digests(schema, self.policy), share)
 
 
 def _read_rows(place: IcebergLocation, version: int) -> IcebergRows:
@@ -537,7 +537,7 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
                 return result
         self.discard(result)
         writer = replace(writer, rule=rule, condition=condition if rule is None else None)
-        return self._with_count(writer, batch.write(spec, writer)).without_keyless()
+        return self._with_count(writer, batch.write(spec, writer))
 
     def find_broken(self, batch: Batch, spec: BatchWriteSpec, *, by_rules: bool = True) -> Rows | None:
         try:

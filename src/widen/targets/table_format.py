@@ -17,7 +17,7 @@ from widen.batches.text_batch import Batch, BatchResult, texts_of
 from widen.batches.text_tasks import BatchWriteSpec
 from widen.changes.overwrite import ReplacedRows
 from widen.errors import TableNotFound
-from widen.evolution.key_rules import KeyCounts, KeyRules
+from widen.evolution.key_rules import KeyCounts, KeyRules, ensure_condition_applies
 from widen.evolution.plan import Plan
 from widen.evolution.policy import Policy
 from widen.frames.table_writers import TableRows
@@ -60,6 +60,7 @@ __all__ = [
     "TableLocation",
     "TransactionId",
     "after_commit",
+    "ensure_condition_applies",
     "merge_if_keyed",
     "quarantined_texts_of",
     "reason_of",
@@ -222,6 +223,10 @@ class IngestTarget(Protocol):
             InvalidOption: they are required, and the table does not know them.
             TableError: the record of loads cannot be read.
         """
+
+    @property
+    def keys(self) -> KeyRules | None:
+        """The rules of this ingestion by key; None if it only adds rows."""
 
     @property
     def key_rules(self) -> KeyRules | None:

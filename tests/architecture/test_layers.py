@@ -15,6 +15,7 @@ from architecture.source import PACKAGE, Function, imports, modules
 # nothing else of one stage sees another.
 LAYERS = {
     "errors": 0,
+    "limits": 0,
     "model": 1,
     "protocol": 2,
     "json": 3,
@@ -47,6 +48,7 @@ LAYERS = {
 
 FOREIGN = {
     "errors": set(),
+    "limits": set(),
     "model": {"msgspec"},
     "protocol": {"msgspec"},
     "json": {"msgspec", "open_data_contract_standard", "yaml"},

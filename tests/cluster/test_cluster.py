@@ -35,7 +35,7 @@ def write_days(folder: Path, days: int) -> Path:
 def test_widen_on_a_cluster(
     cluster: Cluster, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_ranges, "MAX_LOCAL_BYTES", 0)  # the driver takes small batches itself
+    monkeypatch.setattr(file_ranges, "DRIVER_TASK_BYTES", 0)  # the driver takes small batches itself
     properties = {"delta.enableTypeWidening": "true", "delta.enableDeletionVectors": "true"}
     table = create_table(tmp_path / "t", "id int, v string", properties=properties)
     with pytest.raises(InvalidOption, match="cannot import widen"):

@@ -128,9 +128,9 @@ def test_texts_that_are_not_utf8_have_no_bounds(spark: SparkSession, tmp_path: P
 
 
 def test_footers_of_many_files_are_read_by_the_executors(spark: SparkSession, tmp_path: Path) -> None:
-    from widen.files.footers import DRIVER_FILES
+    from widen.limits import DRIVER_FOOTERS
 
-    count = DRIVER_FILES + 6
+    count = DRIVER_FOOTERS + 6
     table = widen.create_table(str(tmp_path), "i int, p int", partition_by=["p"])
     table.append(spark.range(count).select(F.col("id").cast("int").alias("i"), F.col("id").cast("int").alias("p")))
     found = sorted(

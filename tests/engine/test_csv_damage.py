@@ -50,7 +50,7 @@ def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     if request.param == "large":
         monkeypatch.setattr(file_ranges, "MAX_WHOLE_FILE_BYTES", 64)
         monkeypatch.setattr(file_ranges, "MIN_TASK_BYTES", 1_000)
-        monkeypatch.setattr(file_ranges, "MAX_LOCAL_BYTES", 0)
+        monkeypatch.setattr(file_ranges, "DRIVER_TASK_BYTES", 0)
     return str(request.param)
 
 

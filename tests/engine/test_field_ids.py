@@ -50,11 +50,11 @@ THREE = (3, 30, None, None, None, None, None, None)
 FOUR = (4, 40, 102, 202, [9], [9], None, None)
 
 
-@pytest.mark.parametrize(("vectorised", "driver_files"), [("true", field_ids.DRIVER_FILES), ("false", 0)])
+@pytest.mark.parametrize(("vectorised", "driver_files"), [("true", field_ids.DRIVER_SCHEMAS), ("false", 0)])
 def test_columns_are_found_by_their_ids(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, vectorised: str, driver_files: int
 ) -> None:
-    monkeypatch.setattr(field_ids, "DRIVER_FILES", driver_files)
+    monkeypatch.setattr(field_ids, "DRIVER_SCHEMAS", driver_files)
     table = mixed_table(spark, tmp_path)
     spark.conf.set("spark.sql.parquet.enableVectorizedReader", vectorised)
     try:
@@ -96,6 +96,6 @@ def test_a_file_without_ids_is_refused(spark: SparkSession, tmp_path: Path, monk
     add_shuffled_file(str(tmp_path / "table"), FOREIGN, "no_ids.parquet", ids=False)
     with pytest.raises(CorruptFile, match=r"no_ids\.parquet"):
         table.refresh().delete("id = 1", spark=spark)
-    monkeypatch.setattr(field_ids, "DRIVER_FILES", 0)
+    monkeypatch.setattr(field_ids, "DRIVER_SCHEMAS", 0)
     with pytest.raises(CorruptFile, match=r"no_ids\.parquet.*has no field ids"):
         table.refresh().read(spark=spark)

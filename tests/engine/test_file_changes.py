@@ -134,8 +134,8 @@ def test_tasks_do_the_same_with_large_files(
         table = written_table(spark, tmp_path / lane, properties, split)
         first = table.version + 1
         if lane == "tasks":
-            monkeypatch.setattr(arrow_changes, "LOCAL_BYTES", 0)
-            monkeypatch.setattr(arrow_changes, "TASK_BYTES", 1_000)
+            monkeypatch.setattr(arrow_changes, "CHANGED_BYTES", 0)
+            monkeypatch.setattr(arrow_changes, "CHANGE_TASK_BYTES", 1_000)
         monkeypatch.setattr(update_delete, "change_in_place", refuse)
         table.update({"n": "id + 1"}, "id % 3 = 1", spark=spark).table.delete("id > 7 OR f IS NULL", spark=spark)
         table.refresh().update({"p": "'here'"}, "pmod(id, 4) IN (0, 2)", spark=spark)
@@ -148,7 +148,7 @@ def test_tasks_do_the_same_with_large_files(
 def test_what_breaks_a_rule_is_named_and_leaves_nothing(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_bytes: int
 ) -> None:
-    monkeypatch.setattr(arrow_changes, "LOCAL_BYTES", most_bytes)
+    monkeypatch.setattr(arrow_changes, "CHANGED_BYTES", most_bytes)
     starts: list[str] = []
     session: Any = LocalSession(Engine.AUTO, lambda reason: starts.append(reason) or spark) if most_bytes else spark
     table = widen.create_table(str(tmp_path), "id int NOT NULL, small smallint, n int")

@@ -147,7 +147,7 @@ def test_a_merge_is_one_snapshot(
     layout: str,
 ) -> None:
     merge, way = case
-    monkeypatch.setattr("widen.changes.iceberg_copies.MOST_BYTES", MOST_BYTES[way])
+    monkeypatch.setattr("widen.changes.iceberg_copies.HELD_BYTES", MOST_BYTES[way])
     table, (act, expected, counts) = made(layout), MERGES[merge]
     opened = widen.IcebergTable("ns.t", catalog=catalog)
     done = act(opened.merge(spark.sql(f"SELECT * FROM {SOURCE}"), "t.id = s.id")).execute()

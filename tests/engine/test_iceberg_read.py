@@ -559,7 +559,7 @@ def test_many_files_are_read_through_a_manifest_and_footers_by_executors(
     paths = [write_file(table, [field(name, pa.int64(), 1)], [{name: at}]) for at, name in enumerate(["x", "id"] * 6)]
     append(table, *(data_file(path, 1) for path in paths))
     monkeypatch.setattr(scan, "EXPLICIT_FILES", 2)
-    monkeypatch.setattr(iceberg_columns, "DRIVER_FILES", 2)
+    monkeypatch.setattr(iceberg_columns, "DRIVER_SCHEMAS", 2)
     assert [row[0] for row in rows(table, spark)] == list(range(12))
     paths[3].unlink()
     iceberg_columns._cache.clear()

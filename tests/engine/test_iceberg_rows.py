@@ -210,9 +210,9 @@ def test_only_changed_rows_go_through_spark(
         return files
 
     monkeypatch.setattr(IcebergWriter, "write", write_and_count)
-    monkeypatch.setattr("widen.changes.iceberg_write.LOCAL_COPY_BYTES", COPIED_BYTES[way])
+    monkeypatch.setattr("widen.changes.iceberg_write.COPIED_BYTES", COPIED_BYTES[way])
     monkeypatch.setattr("widen.changes.iceberg_changes._FEW", 1)
-    monkeypatch.setattr("widen.changes.iceberg_copies.MOST_BYTES", 0)
+    monkeypatch.setattr("widen.changes.iceberg_copies.HELD_BYTES", 0)
     opened.delete("id = 2", spark=spark)
     opened.update({"size": "id + 7", "place.zip": "'new'"}, "id = 3", spark=spark)
     source = spark.sql("SELECT * FROM VALUES (1, 'x'), (4, 'y'), (9, 'z') AS v(id, kind)")
@@ -258,7 +258,7 @@ def test_as_many_rows_are_held_as_their_size_allows(
     texts = model.StructType((model.Field("t", model.STRING),))
     assert [most_rows(texts, each) for each in LONGEST] == [63_072, 493_447]
     table, opened = made(), widen.IcebergTable("ns.t", catalog=catalog)
-    monkeypatch.setattr("widen.changes.iceberg_copies.MOST_BYTES", 1_100)
+    monkeypatch.setattr("widen.changes.iceberg_copies.HELD_BYTES", 1_100)
     refuse_spark()
     opened.update({"kind": "'short'"}, spark=spark)
     assert rows(table) == [{**row, "kind": "short"} for row in ROWS]
@@ -475,7 +475,7 @@ def test_a_changed_file_is_sorted_as_spark_sorts(
     table.set_sort_order(*keys)
     if most_bytes:
         refuse_spark()
-    monkeypatch.setattr("widen.changes.iceberg_copies.MOST_BYTES", most_bytes)
+    monkeypatch.setattr("widen.changes.iceberg_copies.HELD_BYTES", most_bytes)
     table.update({"id": "id + 1000"}, "id % 2 = 0", spark=spark)
     if most_bytes:
         monkeypatch.undo()

@@ -605,7 +605,7 @@ def test_rules_that_cannot_apply_are_refused(keyed: Keyed, words: dict[str, Any]
 def test_frames_take_a_field_that_no_record_has_yet_for_null(
     keyed: Keyed, condition: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("widen.changes.keyed_load.MAX_RECORDS", 0)
+    monkeypatch.setattr("widen.changes.keyed_load.KEYED_RECORDS", 0)
     words = {"delete_when": condition, "verify": True}
     first = keyed.ingest([record(1, 1, 1), record(2, 1, 2)], **words)
     assert str(first.keys) == "2 inserted, 0 updated, 0 deleted, 0 late"

@@ -130,7 +130,7 @@ def test_files_that_only_spark_can_open(spark: SparkSession, tmp_path: Path, mon
 def test_many_files_are_looked_at_by_tasks(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(int96_times, "DRIVER_FILES", 1)
+    monkeypatch.setattr(int96_times, "DRIVER_FOOTERS", 1)
     for number in range(2):
         pq.write_table(NULLS, tmp_path / f"{number}.parquet")
     load(tmp_path / "*.parquet", tmp_path / "table", "spark")

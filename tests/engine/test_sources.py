@@ -146,7 +146,7 @@ def test_a_large_file_of_lines_in_which_records_take_several_lines_later(
 def test_a_first_interval_learns_its_columns_from_the_first_lines(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_ranges, "MAX_LOCAL_BYTES", 0)
+    monkeypatch.setattr(file_ranges, "DRIVER_TASK_BYTES", 0)
     monkeypatch.setattr(file_ranges, "_SAMPLED_BYTES", 30)
     first_pass = BatchWriteSpec(None, Observation().to_json(), StructType(), Policy())
     (tmp_path / "a.json").write_text("".join(f'{{"n":{n}}}\n' for n in range(90)) + '{"n":90,"late":1}\n{"n":"x"}')
@@ -163,7 +163,7 @@ def test_a_first_interval_learns_its_columns_from_the_first_lines(
 def test_a_first_interval_learns_its_columns_from_the_first_rows_of_csv(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_ranges, "MAX_LOCAL_BYTES", 0)
+    monkeypatch.setattr(file_ranges, "DRIVER_TASK_BYTES", 0)
     monkeypatch.setattr(file_ranges, "_SAMPLED_BYTES", 10)
     first_pass = BatchWriteSpec(None, Observation().to_json(), StructType(), Policy())
     (tmp_path / "a.csv").write_text("n,t\n" + "".join(f'{n},"x"\n' for n in range(90)) + '9.5,"on\ntwo"\n"x",\n')
@@ -277,7 +277,7 @@ def test_a_file_that_changes_after_it_is_listed(
         return listed
 
     monkeypatch.setattr(BatchReader, "find_files", find_and_change)
-    monkeypatch.setattr(file_ranges, "MAX_LOCAL_BYTES", local_bytes)
+    monkeypatch.setattr(file_ranges, "DRIVER_TASK_BYTES", local_bytes)
     with pytest.raises(SourceChanged, match=f"{name} changed after it was listed: {told}"):
         ingest(str(source), str(table), spark=spark)
     assert not [path for path in table.rglob("*") if path.is_file()]

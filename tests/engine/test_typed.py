@@ -490,7 +490,7 @@ def test_files_are_copied_and_proved_by_columns(
     def load(table: Path) -> list[IngestResult]:
         return [proved(str(tmp_path / name), table) for name in ("one", "two", "one")]
 
-    monkeypatch.setattr(column_copy, "DRIVER_FILES", 0)
+    monkeypatch.setattr(column_copy, "DRIVER_FOOTERS", 0)
     expected = load(tmp_path / "by-spark")
     monkeypatch.undo()
     copied: list[ColumnCopy] = []

@@ -84,7 +84,7 @@ class Load:
 def load(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Load:
     format, engine = request.param.split("-")
     if engine == "frames":
-        monkeypatch.setattr("widen.changes.keyed_load.MAX_RECORDS", 0)
+        monkeypatch.setattr("widen.changes.keyed_load.KEYED_RECORDS", 0)
     return Load(tmp_path, format, "spark" if engine == "frames" else engine, spark)
 
 

@@ -94,7 +94,7 @@ def test_damage_is_named(spark: SparkSession, place: Path, name: str) -> None:
 def test_tasks_of_spark_find_what_this_process_finds(
     spark: SparkSession, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("widen.sources.file_ranges.MAX_LOCAL_BYTES", 0)
+    monkeypatch.setattr("widen.sources.file_ranges.DRIVER_TASK_BYTES", 0)
     assert proof(spark, place) == Verification(len(LINES) + len(SPOILT), VALUES, VALUES)
     test_damage_is_named(spark, place, "a text is cut")
 

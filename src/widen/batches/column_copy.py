@@ -30,9 +30,10 @@ from widen.errors.tables import first_line
 from widen.files.arrow_types import stored_type, to_arrow, to_arrow_schema
 from widen.files.data_reader import NotLocal
 from widen.files.data_writer import PartFile, Sink
-from widen.files.footers import DRIVER_FILES, count_non_null, leaf_paths
+from widen.files.footers import count_non_null, leaf_paths
 from widen.json.field_rules import FileFields
 from widen.json.observation import TemporalString, type_facts
+from widen.limits import DRIVER_FOOTERS
 from widen.log.commit_outcome import discard_folder
 from widen.log.parquet_footers import ensure_chunks_readable
 from widen.model.column_path import Path, leaves
@@ -303,7 +304,7 @@ class SourceFooter:
 
 def read_source_footers(files: Sequence[SourceFile], source: StructType) -> list[SourceFooter] | None:
     """Return the footers of files; None if these are many, or Arrow may not read one of them as Spark does."""
-    if not 0 < len(files) <= DRIVER_FILES:
+    if not 0 < len(files) <= DRIVER_FOOTERS:
         return None
     footers = map_files(partial(_read_footer, source), files)
     return None if any(each is None for each in footers) else [each for each in footers if each is not None]

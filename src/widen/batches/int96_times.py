@@ -23,7 +23,8 @@ import pyarrow.parquet as pq
 from pyarrow.fs import FileSystem
 
 from widen.files.arrow_types import to_arrow_schema
-from widen.files.footers import DRIVER_FILES, leaf_types
+from widen.files.footers import leaf_types
+from widen.limits import DRIVER_FOOTERS
 from widen.model.column_path import ELEMENT, KEY, VALUE, Path, map_children
 from widen.model.types import (
     INTEGER,
@@ -75,7 +76,7 @@ def find_odd_leaves(spark: SparkSession, paths: Sequence[str]) -> dict[str, OddL
     """
     by_key, hidden = {source_file_key(path): path for path in paths}, list[str]()
     odd: dict[str, OddLeaves] = {}
-    if len(paths) <= DRIVER_FILES:
+    if len(paths) <= DRIVER_FOOTERS:
         on_driver = _leaves_on_driver(paths)
         hidden = [path for path, each in on_driver.items() if each is None]
         odd = {path: replace(each, int96=frozenset()) for path, each in on_driver.items() if each is not None}

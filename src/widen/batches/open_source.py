@@ -23,6 +23,7 @@ from widen.files.data_reader import NotLocal
 from widen.frames.scan import read_snapshot
 from widen.json.document import MAX_RECORD_BYTES
 from widen.json.field_rules import LOADED_AT, SIGN, FileFields
+from widen.limits import REMOTE_FILES
 from widen.log.log_store import LogStore
 from widen.log.snapshot import open_snapshot
 from widen.model.types import StructType
@@ -71,7 +72,7 @@ from widen.sources.listing import (
     to_paths,
 )
 from widen.sources.places import FoundTable, ensure_no_table, find_table_source, to_local
-from widen.sources.remote_files import MAX_REMOTE_FILES, is_store_url
+from widen.sources.remote_files import is_store_url
 from widen.spark.engine import Engine, LocalSession, Rows, is_local, require_spark, to_local_frame
 from widen.spark.errors import translate_spark_errors, unpersist
 from widen.spark.spark_types import DataFrame, F, SparkSession
@@ -382,8 +383,8 @@ def _choose_engine(session: LocalSession, source: SourceFiles) -> None:
     if not can_read(cast("SparkSession", session), source.files):
         session.require("the files have an unusual compression, or names that only its file systems know")
     remote = sum(is_store_url(file.uri) for file in source.files)
-    if session.engine is Engine.AUTO and remote > MAX_REMOTE_FILES:
-        session.require(f"the source has {remote:,} files in another store, more than {MAX_REMOTE_FILES}")
+    if session.engine is Engine.AUTO and remote > REMOTE_FILES:
+        session.require(f"the source has {remote:,} files in another store, more than {REMOTE_FILES}")
     session.accept(source.text_bytes)
 
 

@@ -38,9 +38,10 @@ from widen.files.data_writer import (
     describe_columns,
     to_partitioned_add,
 )
-from widen.files.deleted_rows import BROADCAST_ROWS, load_vector, mark_rows, to_bitmap
+from widen.files.deleted_rows import load_vector, mark_rows, to_bitmap
 from widen.files.expressions import RowTest, RowValues, plan_condition, plan_values
 from widen.frames.parquet_writer import find_obstacle, table_sink
+from widen.limits import CHANGE_TASK_BYTES, CHANGE_THREADS, CHANGED_BYTES, MATCHED_ROWS
 from widen.log.commit_outcome import discard_folder
 from widen.log.log_store import LogStore
 from widen.model.display import size_text
@@ -54,17 +55,6 @@ from widen.spark.errors import translate_spark_errors
 from widen.spark.expression import Expression, to_column
 from widen.spark.ship import freeze_imports
 from widen.spark.spark_types import F
-
-LOCAL_BYTES = 256 * 2**20
-"""The size of the files that may have rows to change up to which this process looks at them; above it tasks do."""
-
-TASK_BYTES = 32 * 2**20
-"""The size of the files that a task, or a thread of this process, works on; it takes whole files."""
-
-THREADS = 4
-
-MOST_ROWS = 64 * BROADCAST_ROWS
-"""The number of rows of the files up to which Spark returns the positions of those that match to this process."""
 
 _REFUSALS = (NotLocal, CorruptFile, StorageError, OSError, pa.ArrowException)
 """After these, Spark makes the change, or says what is wrong; but see `ensure_space`."""
@@ -254,7 +244,7 @@ def _find_by_spark(context: ChangeContext, where: Expression) -> dict[str, _Foun
         NotLocal: the files have too many rows, or the log does not say how many.
     """
     totals = {key: FileStatistics(add.stats).rows for key, add in context.adds.items()}
-    if None in totals.values() or sum(total or 0 for total in totals.values()) > MOST_ROWS:
+    if None in totals.values() or sum(total or 0 for total in totals.values()) > MATCHED_ROWS:
         raise NotLocal("the files have too many rows")
     with translate_spark_errors():
         words = mark_rows(context.located().where(to_column(where)), F.lit(True)).toArrow()
@@ -349,17 +339,19 @@ def _run(context: ChangeContext, plan: _FileChange, adds: Mapping[str, Add], bef
     # Without statistics, which tasks do not need and which may be larger than everything else.
     bare = {key: msgspec.structs.replace(add, stats=None) for key, add in adds.items()}
     total = sum(add.size for add in bare.values())
-    groups = _split(bare, 1 + total // TASK_BYTES)
-    if total <= LOCAL_BYTES:
+    groups = _split(bare, 1 + total // CHANGE_TASK_BYTES)
+    if total <= CHANGED_BYTES:
         try:
-            with ThreadPoolExecutor(THREADS) as pool:  # Arrow works outside of Python's lock
+            with ThreadPoolExecutor(CHANGE_THREADS) as pool:  # Arrow works outside of Python's lock
                 done = list(pool.map(partial(_change_group, plan), groups))
         except CorruptFile as error:
             if is_local(context.spark):  # Spark would only say the same
                 raise
             raise NotLocal(str(error)) from error
     elif is_local(context.spark):
-        raise NotLocal(f"the files that may have such rows have {size_text(total)}, more than {size_text(LOCAL_BYTES)}")
+        raise NotLocal(
+            f"the files that may have such rows have {size_text(total)}, more than {size_text(CHANGED_BYTES)}"
+        )
     else:
         texts = [(msgspec.json.encode(group).decode(),) for group in groups]
         frame = context.spark.createDataFrame(texts, "files string").repartition(len(texts))

@@ -26,6 +26,7 @@ from widen.errors import CorruptLog, CorruptMetadata, FileMissing, StorageError
 from widen.evolution.key_rules import KEY_TEXT, NUMBER, TEXT
 from widen.frames.parquet_writer import write_parquet
 from widen.frames.scan import read_data_files
+from widen.limits import DRIVER_KEYS, KEY_LIST_BYTES
 from widen.log.commit_files import current_ms
 from widen.log.commit_outcome import StagedFiles, discard_folder
 from widen.log.file_list import concat_files, from_adds
@@ -46,11 +47,6 @@ FOLDER, ICEBERG_FOLDER = "_delta_log/_widen/keys", "_widen/keys"
 MAX_LISTS = 16
 """From how many lists on they become one."""
 
-MAX_LOCAL_BYTES = 32 * 2**20
-"""The size of the lists up to which a driver reads them."""
-
-MAX_LOCAL_KEYS = 100_000
-"""How many new keys a driver writes at most: a job of Spark that writes a file takes longer than one that collects."""
 
 DELETED_MS = "__widen_deleted_ms"
 """When the table has deleted a key, in ms since the epoch. Files of older versions of Widen have no such column."""
@@ -146,7 +142,7 @@ class KeyLists:
 
     def read_here(self) -> pa.Table | None:
         """Return the same without Spark, as a table of Arrow; None if there are too many for this process."""
-        if sum(size for _, size in self._lists.files) > MAX_LOCAL_BYTES:
+        if sum(size for _, size in self._lists.files) > KEY_LIST_BYTES:
             return None
         return self._distinct_here([rows for _, _, rows in self.read_files()])
 
@@ -261,8 +257,8 @@ def _plain(keys: pa.Table) -> pa.Table:
 def _collect_few(keys: DataFrame) -> pa.Table | None:
     """Return keys as a table of Arrow; None if there are too many for this process."""
     with translate_spark_errors():
-        found = keys.select(*_DELETION).limit(MAX_LOCAL_KEYS + 1).toArrow()
-    return found if len(found) <= MAX_LOCAL_KEYS else None
+        found = keys.select(*_DELETION).limit(DRIVER_KEYS + 1).toArrow()
+    return found if len(found) <= DRIVER_KEYS else None
 
 
 def _read_here(store: LogStore, path: str) -> pa.Table:

@@ -50,7 +50,7 @@ from widen.changes.update_delete import rows_within
 from widen.errors import AmbiguousMerge, JobFailed
 from widen.files.arrow_types import to_arrow
 from widen.files.data_reader import NotLocal
-from widen.files.deleted_rows import BROADCAST_ROWS, DISTINCT, FILE, MASK, ROW, mark_rows, without_marked
+from widen.files.deleted_rows import DISTINCT, FILE, MASK, ROW, mark_rows, without_marked
 from widen.files.expressions import find_types
 from widen.files.predicates import PredicateScope, parse_predicate
 from widen.frames.iceberg_scan import IcebergSource, deleted_positions, read_iceberg_files, to_uris
@@ -87,6 +87,7 @@ from widen.iceberg.table_commit import (
     ensure_table_writable,
     open_transaction,
 )
+from widen.limits import BROADCAST_ROWS
 from widen.log.commit_outcome import StagedFiles
 from widen.model.column_path import Path, as_nullable
 from widen.model.types import StructType, is_fully_nullable, quote_name

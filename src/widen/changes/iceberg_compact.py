@@ -18,7 +18,6 @@ from pyroaring import BitMap64
 
 from widen.changes.iceberg_write import copy_unmarked, open_iceberg_writer
 from widen.changes.rewrite_files import MOST_COLUMNS, Candidate, pack_files, sort_along_curve
-from widen.changes.spark_changes import LOCAL_COPY_BYTES
 from widen.errors import InvalidOption, JobFailed
 from widen.files.iceberg_columns import has_old_types, read_schemas
 from widen.files.parquet_encoding import read_size
@@ -34,6 +33,7 @@ from widen.iceberg.scan_plan import IcebergScan, ScannedFile, find_replaced_dele
 from widen.iceberg.schema_conversion import ensure_names_distinct, find_unreadable, to_readable, to_whole
 from widen.iceberg.snapshots import ReadPoint, SnapshotReference, find_read_point
 from widen.iceberg.table_commit import CommitResult, IcebergTransaction, ensure_table_writable, open_transaction
+from widen.limits import COPIED_BYTES
 from widen.log.commit_outcome import MAX_CONFLICTS, Conflicted, StagedFiles
 from widen.model.column_path import format_path, parse_path, resolve
 from widen.model.schema_json import to_identifier
@@ -215,7 +215,7 @@ class IcebergCompaction:
 
     def _copy(self, writer: IcebergWriter, source: IcebergSource, scan: IcebergScan) -> list[IcebergFile] | None:
         """Copy files with Arrow, in this process; None if they are sorted or large, or if Arrow cannot."""
-        if writer.sort_by or self.request.zorder_by or sum(file.size_bytes for file in scan.files) > LOCAL_COPY_BYTES:
+        if writer.sort_by or self.request.zorder_by or sum(file.size_bytes for file in scan.files) > COPIED_BYTES:
             return None
         return copy_unmarked(source, writer, scan, {file.path: BitMap64() for file in scan.files}, writers=1)
 

@@ -24,7 +24,6 @@ from pyroaring import BitMap64
 from widen.changes.arrow_changes import plain_sql
 from widen.changes.assignment import CLAUSE, ChangeKind
 from widen.changes.iceberg_write import find_deleted, to_plain_adds
-from widen.changes.spark_changes import LOCAL_COPY_BYTES
 from widen.errors import InvalidOption
 from widen.files.arrow_types import one_array, to_arrow
 from widen.files.data_reader import NotLocal
@@ -34,6 +33,7 @@ from widen.files.iceberg_columns import IcebergFileScan
 from widen.frames.iceberg_scan import IcebergSource, to_uris
 from widen.frames.scan import location_key
 from widen.iceberg.scan_plan import IcebergScan
+from widen.limits import COPIED_BYTES, HELD_BYTES
 from widen.model.column_path import leaves
 from widen.model.display import size_text
 from widen.model.types import BINARY, STRING, ArrayType, DataType, MapType, StructType, quote_name
@@ -41,9 +41,6 @@ from widen.schema.table_state import referenced_columns
 from widen.spark.errors import translate_spark_errors
 from widen.spark.expression import Expression
 from widen.spark.spark_types import Column, DataFrame, F, as_nullable, type_to_spark
-
-MOST_BYTES = 64 * 2**20
-"""The size of the rows of a change up to which this process holds them."""
 
 LONGEST = (1_024, 96)
 """The sizes of the texts, lists and maps of a row, of which one bounds those of all rows: first the rows may be long,
@@ -135,7 +132,7 @@ def most_rows(schema: StructType, longest: int = LONGEST[0]) -> int:
     """
     fixed = _PLACE_BYTES + _VALUE_BYTES * sum(1 for _ in leaves(schema))
     is_fixed = all(_size_of(F.lit(None), field.type) is None for field in schema)
-    return MOST_BYTES // (fixed if is_fixed else fixed + longest)
+    return HELD_BYTES // (fixed if is_fixed else fixed + longest)
 
 
 def hold_rows(
@@ -282,8 +279,8 @@ class RowSearch:
             arrays = [file, positions.cast(pa.int64()), clause, *(one_array(new[field.name]) for field in columns)]
             parts.append(pa.Table.from_arrays(arrays, schema=schema))
             size += parts[-1].nbytes
-            if size > MOST_BYTES:
-                raise NotLocal(f"the new values have more than {size_text(MOST_BYTES)}")
+            if size > HELD_BYTES:
+                raise NotLocal(f"the new values have more than {size_text(HELD_BYTES)}")
         return HeldRows(pa.concat_tables(parts).combine_chunks(), self._keys, (ChangeKind.UPDATE,))
 
     @property
@@ -297,8 +294,8 @@ class RowSearch:
             names: The columns of these rows, which have those of the condition as well.
         """
         total = sum(file.size_bytes for file in self.scan.files)
-        if total > LOCAL_COPY_BYTES:
-            limit = size_text(LOCAL_COPY_BYTES)
+        if total > COPIED_BYTES:
+            limit = size_text(COPIED_BYTES)
             raise NotLocal(f"the files that may have such rows have {size_text(total)}, more than {limit}")
         test, used = None, {*names}
         if self.where is not None:

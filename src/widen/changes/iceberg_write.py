@@ -21,13 +21,12 @@ from widen.changes.change_data_writer import gather_words, spread_words, to_bitm
 from widen.changes.keyed_files import KeyedTable
 from widen.changes.keyed_load import LocalMerge
 from widen.changes.overwrite import MATCH, ReplacedRows, anti_join_keys, key_predicate, semi_join_keys
-from widen.changes.spark_changes import COPY_THREADS, LOCAL_COPY_BYTES, TASK_BYTES
 from widen.changes.update_delete import change_condition, folded_columns, has_value, judge_values
 from widen.errors import ColumnRefused
 from widen.evolution.unify import FoldPlan, FoldResult, Rest, plan_fold
 from widen.files.data_reader import NotLocal
 from widen.files.data_writer import PARTS, PartFile, struct_leaf, to_part_rows
-from widen.files.deleted_rows import BROADCAST_ROWS, FILE, ROW, mark_rows, word_batches
+from widen.files.deleted_rows import FILE, ROW, mark_rows, word_batches
 from widen.files.iceberg_columns import IcebergFileScan, read_unmarked
 from widen.files.iceberg_writer import IcebergLayout, IcebergWriters
 from widen.files.predicates import parse_predicate
@@ -59,6 +58,7 @@ from widen.iceberg.table_commit import (
     open_transaction,
     plan_columns,
 )
+from widen.limits import BROADCAST_ROWS, CHANGE_TASK_BYTES, CHANGE_THREADS, COPIED_BYTES
 from widen.log.commit_outcome import StagedFiles, discard_folder
 from widen.model.column_path import Path, find_field
 from widen.model.types import StructType, quote_name
@@ -385,7 +385,7 @@ class IcebergFiles(KeyedTable):
             return kept
         scan = IcebergScan(tuple(_to_scanned(paths[file.path], file) for file in copied), ())
         rest = (file for file in scan.files if len(merge.losers[file.path]) < file.rows)
-        if sum(file.size_bytes for file in rest) > LOCAL_COPY_BYTES:
+        if sum(file.size_bytes for file in rest) > COPIED_BYTES:
             return None
         added = () if merge.new_rows is None else merge.new_rows.read()
         rows = copy_unmarked(self.source, self.writer, scan, merge.losers, changed=ChangedRows({}, added))
@@ -475,7 +475,7 @@ def with_keys(scan: IcebergScan, keys: Collection[str]) -> IcebergScan:
 
 def can_copy_here(source: IcebergSource, writer: IcebergWriter, scan: IcebergScan) -> bool:
     """Return whether this process may copy all files of a scan with `copy_unmarked`, as far as footers tell."""
-    if sum(file.size_bytes for file in scan.files) > LOCAL_COPY_BYTES or not _can_sort(writer, scan):
+    if sum(file.size_bytes for file in scan.files) > COPIED_BYTES or not _can_sort(writer, scan):
         return False
     if not are_few_positions(scan):
         return False
@@ -516,13 +516,13 @@ def copy_unmarked(
     layout, size = writer.new_layout(), sum(file.size_bytes for file in files)
     changed = changed or ChangedRows({})
     copier = _FileCopier(source.io, layout, columns, changed.replaced, writer.sort_by)
-    tasks = writers or max(1, min(len(files), 1 + size // TASK_BYTES))
+    tasks = writers or max(1, min(len(files), 1 + size // CHANGE_TASK_BYTES))
     rest = {file.path: gone[file.path] for file in files}
     with ExitStack() as undo:
         undo.callback(discard_folder, writer.store, layout.job)
-        if size <= LOCAL_COPY_BYTES:
+        if size <= COPIED_BYTES:
             shares = [{path: rest[path] for path in [*rest][at::tasks]} for at in range(tasks)]
-            with ThreadPoolExecutor(COPY_THREADS) as pool:  # Arrow works outside of Python's lock
+            with ThreadPoolExecutor(CHANGE_THREADS) as pool:  # Arrow works outside of Python's lock
                 found = list(pool.map(copier.copy, shares, [changed.added, *[()] * (tasks - 1)]))
         else:
             words = [batch for path, bitmap in rest.items() for batch in word_batches(path, bitmap)]
@@ -605,7 +605,7 @@ class _FileCopier:
 
 def _can_sort(writer: IcebergWriter, scan: IcebergScan) -> bool:
     """Return whether this process may hold each file of a scan to sort its rows; it does not without an order."""
-    return not writer.sort_by or all(file.size_bytes <= TASK_BYTES for file in scan.files)
+    return not writer.sort_by or all(file.size_bytes <= CHANGE_TASK_BYTES for file in scan.files)
 
 
 def _sort_columns(rows: pa.Table, keys: Sequence[SortKey]) -> tuple[pa.Table, list[tuple[str, str]]]:

@@ -21,6 +21,7 @@ from widen.errors import InvalidOption
 from widen.files.data_reader import FileScan, LocalScan, NotLocal, record_texts
 from widen.frames.parquet_writer import find_obstacle
 from widen.frames.scan import location_key
+from widen.limits import KEYED_BYTES
 from widen.log.file_list import filter_files, to_adds
 from widen.log.snapshot import Snapshot, select_files
 from widen.model.types import Field, StructType
@@ -123,9 +124,6 @@ class NewRows:
 # Records of a batch and rows of a table in full, and which are the same.
 
 
-LOCAL_BYTES = 512 * 2**20
-"""The size of the files up to which this process reads them; above it tasks do."""
-
 _ENCODED_ROWS = 65_536
 
 _MOST_TIES = 50_000
@@ -147,7 +145,7 @@ class Places:
             NotLocal: they are in too many files, or only Spark can read a file exactly.
         """
         numbers = pc.unique(self.file).to_pylist()
-        if sum(self.adds[number].size for number in numbers) > LOCAL_BYTES:
+        if sum(self.adds[number].size for number in numbers) > KEYED_BYTES:
             raise NotLocal("the records are in many files")
         parts, order = [scan.arrow_schema.empty_table()], [pa.array([], pa.uint64())]
         for number in numbers:

@@ -19,7 +19,6 @@ from widen.changes.deleted_keys import KeyLists
 from widen.changes.history import Events, VersionRows, decide_versions, number_orders, order_events
 from widen.changes.key_columns import EXACT_ORDERS, KeyColumns, KeyCondition, OrderColumns, join_texts
 from widen.changes.keyed_files import (
-    LOCAL_BYTES,
     KeyedTable,
     NewRows,
     Places,
@@ -45,6 +44,7 @@ from widen.files.arrow_types import count_up, one_array, to_arrow
 from widen.files.data_reader import FileScan, NotLocal, ensure_exact, evaluate
 from widen.files.predicates import parse_predicate
 from widen.json.field_rules import VALID_TO
+from widen.limits import KEYED_BYTES, KEYED_RECORDS
 from widen.log.snapshot import Snapshot
 from widen.model.types import (
     BYTE,
@@ -68,9 +68,6 @@ from widen.schema.source_metadata import RESCUED, role_field, role_of, source_ke
 from widen.spark.errors import translate_spark_errors
 from widen.spark.ship import freeze_imports
 from widen.spark.spark_types import SparkSession
-
-MAX_RECORDS = 4_000_000
-"""The number of records up to which a batch is decided in this process, which holds about 250 bytes for each."""
 
 _FILES_PER_TASK = 8
 _INTEGERS = frozenset({BYTE, SHORT, INTEGER, LONG})
@@ -120,7 +117,7 @@ def has_every_key(adds: Sequence[Add], view: Snapshot, rules: KeyRules) -> bool:
 
 def has_keyless(table: KeyedTable, adds: Sequence[Add], condition: KeyCondition) -> bool:
     """Return whether records may have no key or no order, or cannot be read here."""
-    if sum(add.size for add in adds) > LOCAL_BYTES:
+    if sum(add.size for add in adds) > KEYED_BYTES:
         return True
     names = {path[0] for path in condition.places}
     try:
@@ -141,7 +138,7 @@ def decide_here(
         records: The number of its records.
         lists: The keys that were deleted.
     """
-    if records > MAX_RECORDS:
+    if records > KEYED_RECORDS:
         return None
     try:
         plan = _plan(table, rules)
@@ -686,7 +683,7 @@ class _Decision:
         """Where rows with the keys may be, the files there, and the rows; see `_find_rows`."""
         searched, codes = self._searched(), self._codes
         files = self._table.find_files(searched)
-        if sum(add.size for add in files) <= LOCAL_BYTES:
+        if sum(add.size for add in files) <= KEYED_BYTES:
             return searched, files, _find_rows(self._plan, codes, files).combine_chunks()
         return searched, files, _find_rows_in_tasks(self._spark, self._plan, codes, files).combine_chunks()
 

@@ -26,6 +26,7 @@ from widen.files.footers import OldFile, find_old_files, read_footers
 from widen.frames.file_filters import files_in_partitions
 from widen.frames.parquet_writer import write_parquet
 from widen.frames.scan import read_snapshot, read_with_locations, with_row_tracking
+from widen.limits import READ_TASK_BYTES
 from widen.log.commit import Committed, Conflicted, Outcome, StagedFiles, after_commit, commit
 from widen.log.commit_files import current_ms
 from widen.log.commit_outcome import discard
@@ -327,8 +328,6 @@ def _first_batch(files: pa.Table, size_bytes: int) -> pa.Table:
 DELETED_SHARE = 0.05
 """A file is written again, however large it is, if a larger share of its rows is deleted."""
 
-TASK_BYTES = 128 * 2**20
-"""Small bins of different partitions are written by one task up to this size."""
 
 Partition: TypeAlias = Hashable
 """The partition of a file: equal for files that may be written together."""
@@ -433,7 +432,7 @@ def _pack_bins(bins: Iterable[tuple[Partition, list[Candidate]]]) -> Iterator[li
     for partition, candidates in bins:
         added_bytes = sum(candidate.size_bytes for candidate in candidates)
         # Two bins of one partition in a task would become one file, which may exceed the size.
-        if packed and (partition in seen or size_bytes + added_bytes > TASK_BYTES):
+        if packed and (partition in seen or size_bytes + added_bytes > READ_TASK_BYTES):
             yield packed
             packed, seen, size_bytes = [], set(), 0
         packed += candidates

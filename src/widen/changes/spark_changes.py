@@ -43,17 +43,9 @@ from widen.changes.change_data_writer import (
 from widen.errors import CorruptFile, EngineUnsuitable, InvalidOption, StorageError
 from widen.files.data_reader import LocalScan, NotLocal, RowSlice
 from widen.files.data_writer import ArrowLayout, PartFile, codec_of, open_writer, to_partitioned_add
-from widen.files.deleted_rows import (
-    BROADCAST_ROWS,
-    DISTINCT,
-    FILE,
-    MASK,
-    ROW,
-    mark_rows,
-    without_marked,
-    word_batches,
-)
+from widen.files.deleted_rows import DISTINCT, FILE, MASK, ROW, mark_rows, without_marked, word_batches
 from widen.frames.parquet_writer import arrow_layout, table_sink
+from widen.limits import BROADCAST_ROWS, CHANGE_TASK_BYTES, CHANGE_THREADS, COPIED_BYTES
 from widen.log.commit_outcome import discard_folder
 from widen.log.log_store import LogStore, percent_encode
 from widen.model.types import StructType, quote_name
@@ -362,8 +354,6 @@ class _MaterializedChange:
 
 Texts: TypeAlias = tuple[str | None, ...]
 
-TASK_BYTES = 32 * 2**20
-"""The number of bytes of files that a task copies on average; a task copies whole files."""
 
 _COPIES = "key string, path string, size_bytes bigint, stats string, counts string"
 _COPY_BATCH = pa.schema(
@@ -387,7 +377,7 @@ def copy_without_marked(
         return [], set()
     # Without statistics, which tasks do not need and which may be larger than everything else.
     texts = {key: msgspec.json.encode(msgspec.structs.replace(add, stats=None)).decode() for key, add in files.items()}
-    tasks = min(len(files), 1 + sum(add.size for add in files.values()) // TASK_BYTES)
+    tasks = min(len(files), 1 + sum(add.size for add in files.values()) // CHANGE_TASK_BYTES)
     spread = spread_words(context.spark, words, texts, tasks)
     with translate_spark_errors():
         rows = spread.mapInArrow(partial(copy_files, *plan), _COPIES).collect()
@@ -446,7 +436,7 @@ def copy_without_positions(context: ChangeContext, marked: Mapping[str, BitMap64
     Returns:
         None if Arrow cannot copy all of them.
     """
-    if sum(context.adds[key].size for key in marked) > LOCAL_COPY_BYTES:
+    if sum(context.adds[key].size for key in marked) > COPIED_BYTES:
         words = pa.Table.from_batches([batch for key, bitmap in marked.items() for batch in word_batches(key, bitmap)])
         copies, copied = copy_without_marked(context, marked, context.spark.createDataFrame(words), job)
         return copies if copied == set(marked) else None
@@ -462,7 +452,7 @@ def copy_without_positions(context: ChangeContext, marked: Mapping[str, BitMap64
         return None if parts is None else [_to_add(part, add) for part in parts]
 
     # Arrow works outside of Python's lock.
-    with ThreadPoolExecutor(min(len(marked), COPY_THREADS)) as pool:
+    with ThreadPoolExecutor(min(len(marked), CHANGE_THREADS)) as pool:
         found = list(pool.map(copy, marked))
     return None if None in found else [add for adds in found if adds is not None for add in adds]
 
@@ -490,13 +480,6 @@ def write_here(context: ChangeContext, rows: Iterable[pa.Table], job: str) -> li
     except BaseException:
         writer.discard()
         raise
-
-
-LOCAL_COPY_BYTES = 256 * 2**20
-"""The size of files up to which this process copies them; above it tasks do."""
-
-COPY_THREADS = 4
-"""The number of files that this process copies at the same time."""
 
 
 def _to_add(part: PartFile, old: Add) -> Add:

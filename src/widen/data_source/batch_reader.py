@@ -18,6 +18,7 @@ from widen.errors import DataSourceRefused, InvalidOption
 from widen.files.arrow_types import to_arrow_schema
 from widen.files.data_reader import LocalScan, NotLocal, RowSlice, plan_local_scan
 from widen.frames.change_feed import load_changes
+from widen.limits import READ_TASK_BYTES
 from widen.log.commit_files import to_ms
 from widen.log.file_list import filter_files, to_adds
 from widen.log.log_store import LogStore
@@ -169,9 +170,6 @@ _FILTERS: Mapping[str, Callable[[Path, DataType, Any], Predicate]] = {
 # Source: PROTOCOL.md#reader-requirements-for-type-widening, #deletion-vectors, #change-data-files
 
 
-TASK_BYTES = 128 * 2**20
-"""How many bytes of files a task reads at most; Spark's default for its own readers."""
-
 _SMALL_TASK_BYTES = 32 * 2**20
 """How many bytes a task may always read: each task starts a Python process, which takes longer than small files."""
 
@@ -243,7 +241,7 @@ def plan_tasks(slices: Iterable[ChangeSlice], *, is_local: bool) -> list[InputPa
     """
     cost = partial(_cost, _LOCAL_FILE_BYTES if is_local else _FILE_BYTES)
     parts = sorted((part for each in slices for part in _split(each)), key=cost, reverse=True)
-    limit = max(min(sum(map(cost, parts)) // _SPREAD, TASK_BYTES), _SMALL_TASK_BYTES)
+    limit = max(min(sum(map(cost, parts)) // _SPREAD, READ_TASK_BYTES), _SMALL_TASK_BYTES)
     tasks: list[InputPartition] = []
     current: list[tuple[RowSlice, ChangeSlice]] = []
     size = 0
@@ -259,8 +257,8 @@ def plan_tasks(slices: Iterable[ChangeSlice], *, is_local: bool) -> list[InputPa
 def _split(each: ChangeSlice) -> Iterator[tuple[RowSlice, ChangeSlice]]:
     """Yield the parts of a file, by the bytes at which row groups begin."""
     size = each.file.size
-    for first in range(0, max(size, 1), TASK_BYTES):
-        end = None if first + TASK_BYTES >= size else first + TASK_BYTES
+    for first in range(0, max(size, 1), READ_TASK_BYTES):
+        end = None if first + READ_TASK_BYTES >= size else first + READ_TASK_BYTES
         yield RowSlice(each.file, first, end, each.without), each
 
 

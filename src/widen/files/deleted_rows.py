@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from pyroaring import BitMap, BitMap64
 
 from widen.errors import CorruptFile, FileMissing
+from widen.limits import BROADCAST_ROWS
 from widen.log.log_store import LogStore
 from widen.model.lazy_module import import_lazily
 from widen.protocol.actions import DeletionVector
@@ -40,8 +41,6 @@ else:
     F = import_lazily("pyspark.sql.functions")
 
 FILE, ROW = "__widen_file", "__widen_row"
-BROADCAST_ROWS = 1_000_000
-"""The number of deleted rows, or of words with deleted rows, up to which they are broadcast to every executor."""
 
 WORD, MASK = "__widen_word", "__widen_mask"
 """The columns of a word: 64 rows of a file, beginning at 64 times the number of the word, with a bit for each of them.

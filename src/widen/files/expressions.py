@@ -30,6 +30,7 @@ from widen.files.predicates import (
     parse_predicate,
     translate_condition,
 )
+from widen.limits import QUERY_BYTES
 from widen.log.file_list import to_adds
 from widen.log.snapshot import Snapshot, select_files
 from widen.model.display import did_you_mean
@@ -60,9 +61,6 @@ if TYPE_CHECKING:
     from sqlglot import expressions as sql
 else:
     errors, sql = map(import_lazily, ("sqlglot.errors", "sqlglot.expressions"))
-
-MAX_LOCAL_BYTES = 128 * 2**20
-"""The size of the files that a query reads from which on Spark is worth its start."""
 
 
 @dataclass(frozen=True)
@@ -135,8 +133,8 @@ def query_files(
     test = None if where is None or predicate is None else _test_rows(where, predicate, table_schema)
     files = open_files(predicate)
     reads_all = predicate is not None or limit is None or any(counts)
-    if reads_all and files.size_bytes > MAX_LOCAL_BYTES:
-        raise NotLocal(f"its files have more than {MAX_LOCAL_BYTES // 2**20} MB")
+    if reads_all and files.size_bytes > QUERY_BYTES:
+        raise NotLocal(f"its files have more than {QUERY_BYTES // 2**20} MB")
     empty = _evaluate_all(scope, columns, files.schema.empty_table())
     schema = StructType(tuple(Field(name, value.type) for (name, _), value in zip(columns, empty, strict=True)))
     arrow = pa.schema([pa.field(field.name, value.values.type) for field, value in zip(schema, empty, strict=True)])

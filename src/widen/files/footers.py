@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from widen.errors import CorruptFile, FileMissing, WidenError
 from widen.errors.tables import first_line, missing_data_file
+from widen.limits import DRIVER_FOOTERS
 from widen.log.log_store import LogStore
 from widen.log.parquet_footers import ensure_chunks_readable, read_statistics
 from widen.log.snapshot import Snapshot
@@ -65,9 +66,6 @@ if TYPE_CHECKING:
 else:
     pq = import_lazily("pyarrow.parquet")
 
-DRIVER_FILES = 64
-"""The number of footers up to which the driver reads them; the executors read more."""
-
 
 @dataclass(frozen=True)
 class Footer:
@@ -104,7 +102,7 @@ def read_footers(spark: SparkSession, store: LogStore, paths: Sequence[str], col
         paths: Plain paths relative to the table.
         columns: The physical paths of the leaf columns that get statistics.
     """
-    return read_files(lambda: spark, partial(read_footer, store, columns), paths, DRIVER_FILES)
+    return read_files(lambda: spark, partial(read_footer, store, columns), paths, DRIVER_FOOTERS)
 
 
 def read_footer(store: LogStore, columns: frozenset[Path], path: str) -> Footer:

@@ -27,6 +27,7 @@ from widen.files.deleted_rows import ROW, to_bitmap
 from widen.files.footers import Names, field_id, names_of_columns, read_files, with_field_id
 from widen.files.scan_groups import StoredTypes
 from widen.iceberg.metadata_files import ensure_regular
+from widen.limits import DRIVER_SCHEMAS
 from widen.model.column_path import ELEMENT, KEY, VALUE, Path, format_path, is_struct_path, map_fields
 from widen.model.types import INTEGER, LONG, STRING, ArrayType, DataType, DecimalType, Field, MapType, StructType
 from widen.protocol.actions import Add
@@ -250,9 +251,6 @@ Source: Iceberg's table specification, "Schema Evolution"; docs/spark-facts.md#w
 # ---- footers ----------------------------------------------------------------------------------------
 
 
-DRIVER_FILES = 256
-"""The number of footers up to which the driver reads them; the executors read more."""
-
 CACHED_FILES = 100_000
 """How many files the cache of schemas keeps."""
 
@@ -275,7 +273,7 @@ def read_schemas(session: Callable[[], SparkSession], io: FileIO, paths: Sequenc
         if len(_cache) + len(new) > CACHED_FILES:
             _cache.clear()
             _schemas.clear()
-    footers = list(read_files(session, partial(_read, io), new, DRIVER_FILES))
+    footers = list(read_files(session, partial(_read, io), new, DRIVER_SCHEMAS))
     with _lock:
         for path, fields in zip(new, footers, strict=True):
             columns = _schemas.get(fields) or _schemas.setdefault(fields, pa.ipc.read_schema(pa.py_buffer(fields)))

@@ -29,12 +29,11 @@ from pyroaring import BitMap64
 from widen.errors import AmbiguousColumns, CorruptFile, CorruptMetadata, InvalidOption, UnsupportedFeatureForRead
 from widen.files.arrow_types import to_arrow, to_arrow_schema
 from widen.files.data_reader import NotLocal
-from widen.files.deleted_rows import BROADCAST_ROWS, FILE, ROW, add_positions, bitmap_batches
+from widen.files.deleted_rows import FILE, ROW, add_positions, bitmap_batches
 from widen.files.equality_deletes import find_equal_rows
 from widen.files.expressions import QueriedFiles
 from widen.files.footers import field_id
 from widen.files.iceberg_columns import (
-    DRIVER_FILES,
     PLACE,
     POSITION,
     FileColumns,
@@ -62,6 +61,7 @@ from widen.iceberg.scan_plan import (
     to_row_filter,
 )
 from widen.iceberg.schema_conversion import ensure_names_distinct, find_unreadable, to_readable
+from widen.limits import BROADCAST_ROWS, DRIVER_SCHEMAS, EQUALITY_BYTES
 from widen.log.log_store import LogStore, percent_encode
 from widen.model.column_path import KEY, Path, fields, format_path, resolve
 from widen.model.lazy_module import import_lazily
@@ -165,7 +165,7 @@ def open_queried_files(source: IcebergSource, schema: StructType, predicate: Pre
 def _queried_rows(source: IcebergSource, schema: StructType, scan: IcebergScan) -> Iterator[pa.Table]:
     """Yield the rows of a scan, without the deleted ones.
 
-    Footers and deletes are read for one file, then for two, and so on up to `DRIVER_FILES`: whoever wants a few rows
+    Footers and deletes are read for one file, then for two, and so on up to `DRIVER_SCHEMAS`: whoever wants a few rows
     opens a few files.
     """
     first, count = 0, 1
@@ -181,7 +181,7 @@ def _queried_rows(source: IcebergSource, schema: StructType, scan: IcebergScan) 
                 yield from read_unmarked(source.io, stored, path, marked.get(path, BitMap64()))
             except pa.ArrowException as error:
                 raise NotLocal(f"Arrow cannot read {path}") from error
-        first, count = first + count, min(2 * count, DRIVER_FILES)
+        first, count = first + count, min(2 * count, DRIVER_SCHEMAS)
 
 
 def _rows(source: IcebergSource, schema: StructType, predicate: Predicate) -> DataFrame:
@@ -445,10 +445,6 @@ def _without_deleted(
     for ids in dict.fromkeys(each.equality_ids for each in by_kind[DeleteKind.EQUALITY]):
         rows = _without_equal(source, schema, rows, [each for each in deletes if each.equality_ids == ids])
     return rows.drop(SEQUENCE, PARTITION)
-
-
-EQUALITY_BYTES = 256 * 2**20
-"""The size of files up to which this process looks for the rows that equality deletes remove."""
 
 
 def are_few_positions(scan: IcebergScan) -> bool:

@@ -42,6 +42,7 @@ from widen.files.scan_groups import (
 )
 from widen.frames.file_filters import filter_stored_rows
 from widen.frames.projection import VALUE, data_columns, projection
+from widen.limits import DRIVER_SCHEMAS
 from widen.log.commit_outcome import SCANS
 from widen.log.file_list import filter_files
 from widen.log.log_store import LogStore
@@ -427,9 +428,6 @@ def _folder() -> str:
 # Source: PROTOCOL.md#reader-requirements-for-column-mapping
 
 
-DRIVER_FILES = 256
-"""The number of footers up to which the driver reads them; the executors read more."""
-
 CACHED_FILES, CACHED_SCHEMAS = 100_000, 32
 """How many files, and how many pairs of table and schema, the cache of names keeps."""
 
@@ -465,7 +463,7 @@ def _cached_names(spark: SparkSession, snapshot: Snapshot, files: pa.Table) -> l
     read = partial(_read, snapshot.store, columns)
     layouts: dict[Names, Names] = {}
     paths = [path for path, _, _ in new]
-    names_of_new = read_files(lambda: spark, read, paths, DRIVER_FILES)
+    names_of_new = read_files(lambda: spark, read, paths, DRIVER_SCHEMAS)
     for key, names in zip(new, names_of_new, strict=True):
         cache[key] = layouts.setdefault(names, names)
     return [cache[key] for key in keys]

@@ -17,6 +17,7 @@ import msgspec
 import pyarrow as pa
 
 from widen.json.document import not_a_record
+from widen.limits import CSV_PROOF_BYTES, CSV_SCAN_BYTES
 from widen.proof.csv_reader import (
     CsvForm,
     CsvHead,
@@ -82,12 +83,6 @@ from widen.spark.spark_types import DataFrame, F, SparkSession
 LINE_FIELD = "value"
 """The field of the record of a plain line."""
 
-_MAX_PROOF_BYTES = 2**30
-"""Maximum size of a file that one task of the proof reads: a core reads about 100 MB in a second."""
-
-_MAX_SCANNED_BYTES = 2**28
-"""Maximum number of bytes in which this process looks for a quote. Where there is none, no Spark job looks for fields
-with line breaks."""
 
 _HEAD_LINES, _HEAD_PIECES, _PROOF_ROWS = 2_000, 5_000, 10_000
 
@@ -174,7 +169,7 @@ def find_csv_tasks(spark: SparkSession, source: SourceFiles, dialect: CsvDialect
     long if it is large and has to be decoded or read in Python.
     """
     form = _proof_form(dialect)
-    most_bytes = _MAX_PROOF_BYTES if form.is_utf8 and find_native_readers() is not None else 0
+    most_bytes = CSV_PROOF_BYTES if form.is_utf8 and find_native_readers() is not None else 0
     if not (
         is_driver(spark)
         and can_read(spark, source.files)
@@ -361,7 +356,7 @@ def read_csv_ranges(spark: SparkSession, source: SourceFiles, dialect: CsvDialec
     split = [part for each in parts.values() for part in each if len(each) > 1]
     # A task that begins within a quoted field would take its rest for rows, so such a file is not split.
     can_break = dialect.quote is not None and dialect.multi_line is not False
-    if can_break and is_driver(spark) and sum(file.size_bytes for file in large) <= _MAX_SCANNED_BYTES:
+    if can_break and is_driver(spark) and sum(file.size_bytes for file in large) <= CSV_SCAN_BYTES:
         can_break = any(_has_quotes(file, dialect) for file in large)
     checked = check_ranges(spark, split, partial(starts_in_quotes, dialect)) if can_break else [False] * len(split)
     for part, is_broken in zip(split, checked, strict=True):

@@ -28,6 +28,7 @@ import pyarrow as pa
 
 from widen.errors import CorruptFile
 from widen.json.document import BOM, MAX_RECORD_BYTES, SHORTEN_RECORD, RecordSplitter, split_records
+from widen.limits import DRIVER_HEADS, DRIVER_TASK_BYTES, RANGED_FILES
 from widen.model.column_path import Path
 from widen.model.types import ArrayType, DataType, Field, MapType, StructType, similarity_key
 from widen.rows.native_decoder import find_kernel
@@ -44,11 +45,6 @@ MAX_WHOLE_FILE_BYTES = 8 * 2**20
 MIN_TASK_BYTES = 4 * 2**20
 """Least bytes for which a task pays, as with Spark's own splits."""
 
-MAX_LOCAL_BYTES = 32 * 2**20
-"""Maximum number of bytes for which a task runs in this process, with the kernel.
-
-For less, a Spark job costs more than it saves; see ``docs/scale.md``.
-"""
 
 _SLOWER = 8
 """How much longer this process takes without the kernel, about."""
@@ -56,8 +52,6 @@ _SLOWER = 8
 HEAD_BYTES = 2**20
 """Number of bytes at the beginning of a large file that tell whether it has a record on each line."""
 
-MAX_LOCAL_HEADS = 64
-"""Maximum number of files whose heads this process checks. A Spark job takes longer than to read so many."""
 
 _SAMPLED_FILES, _SAMPLED_BYTES, _MAX_SAMPLED_BYTES = 8, 2**18, 2**28
 """Maximum number of files in a sample, of bytes of each, and of bytes of a source for which the sample is enough."""
@@ -68,8 +62,6 @@ _COMPRESSED = re.compile(r"\.(?:gz|bz2|zst|deflate|lz4|lzo|snappy|br|xz)(?:ip)?$
 _GROWTH = 8
 """How much larger compressed files become, about."""
 
-MAX_RANGED_FILES = 10_000
-"""Maximum number of files that are listed in the plan of a query."""
 
 ArrowFunction: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -111,7 +103,7 @@ def is_small(file: SourceFile) -> bool:
 def can_read(spark: SparkSession, files: Sequence[SourceFile]) -> bool:
     """Return whether the tasks can read files themselves."""
     may_be_remote = is_local(spark)
-    return len(files) <= MAX_RANGED_FILES and all(
+    return len(files) <= RANGED_FILES and all(
         (local_path(file.uri) is not None or (may_be_remote and is_store_url(file.uri)))
         and (_COMPRESSED.search(file.uri) is None or is_packed(file.uri))
         for file in files
@@ -143,7 +135,7 @@ def small_ranges(
 def are_few(spark: SparkSession, files: Sequence[SourceFile]) -> bool:
     """Return whether this process reads files faster than a Spark job."""
     size_bytes = sum(file.size_bytes * (_GROWTH if file.is_compressed else 1) for file in files)
-    limit = MAX_LOCAL_BYTES if find_kernel() is not None else MAX_LOCAL_BYTES // _SLOWER
+    limit = DRIVER_TASK_BYTES if find_kernel() is not None else DRIVER_TASK_BYTES // _SLOWER
     return is_driver(spark) and size_bytes <= limit and can_read(spark, files)
 
 
@@ -430,7 +422,7 @@ def check_heads(spark: SparkSession, files: Sequence[SourceFile], check: Callabl
         check: The check; it runs in the tasks, or in this process.
     """
     ranges, check_file = [FileRange(file.uri, 0, HEAD_BYTES) for file in files], partial(_check_head, check)
-    if is_driver(spark) and len(ranges) <= MAX_LOCAL_HEADS:
+    if is_driver(spark) and len(ranges) <= DRIVER_HEADS:
         return [check_range(check_file, part) for part in ranges]
     return check_ranges(spark, ranges, check_file)
 

@@ -23,9 +23,6 @@ from widen.log.log_store import LogStore
 from widen.spark.engine import SOURCE_OPTIONS
 from widen.spark.errors import may_pass
 
-MAX_REMOTE_FILES = 256
-"""The most files of another store that this process reads: each takes some requests, one after the other."""
-
 _REQUESTS_AT_ONCE, _LISTED_AT_ONCE = 32, 1_000
 _STORE = re.compile(r"((?:s3a?|gs|abfss?)://[^/]+)/*(.*)", re.IGNORECASE | re.DOTALL)
 _SPECIAL, _ONLY_SPARK = re.compile(r"[*?\[{\\]"), re.compile(r"[{}\\]")

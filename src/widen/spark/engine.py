@@ -1,7 +1,7 @@
 """Where an ingestion runs: on Spark, or in this process.
 
 The rule: an active session, or one of the caller, wins. Otherwise this process does the work if its own tasks can read
-the source, the source has at most `MAX_LOCAL_BYTES`, and the table needs nothing that only Spark does. What turns out
+the source, the source has at most `SOURCE_BYTES`, and the table needs nothing that only Spark does. What turns out
 to need Spark starts it then, and the explanation says why.
 
 Tasks are functions over Arrow batches, so that the same ones run on Spark and here: in this process, or in several on
@@ -32,23 +32,15 @@ from weakref import finalize
 import pyarrow as pa
 
 from widen.errors import EngineUnsuitable, InvalidOption, JobFailed, StorageError, WidenError
+from widen.limits import POOL_BYTES, SOURCE_BYTES
 from widen.model.display import size_text
 from widen.spark.session import Engine as Engine
 from widen.spark.session import find_active, is_driver, parse_engine, start_spark
 from widen.spark.spark_types import DataFrame, SparkSession
 
-MAX_LOCAL_BYTES = 10**9
-"""The size of a source from which on Spark is worth its start; about the uncompressed one if it is compressed.
-
-With the kernel a core takes at least 100 MB a second and Spark five seconds or more to start, so that on two cores no
-cluster is done earlier with less. Without the kernel this process takes longer by `_SLOWER`.
-"""
-
 _SLOWER = 4
 """How much longer this process takes for a large source without the kernel, about."""
 
-MIN_POOL_BYTES = 32 * 2**20
-"""The size of a source from which on several processes are worth their start."""
 
 SOURCE_OPTIONS: ContextVar[Mapping[str, str]] = ContextVar("SOURCE_OPTIONS", default=MappingProxyType({}))
 """The storage options with which tasks of this process open the files of a source in an object store."""
@@ -213,7 +205,7 @@ class LocalSession:
     def run(self, tasks: Sequence[LocalTask]) -> list[pa.Table]:
         """Return what each task makes of its numbers."""
         count = min(len(tasks), os.cpu_count() or 1)
-        if count < 2 or self.source_bytes < MIN_POOL_BYTES:
+        if count < 2 or self.source_bytes < POOL_BYTES:
             return [run_task(task.function, task.numbers) for task in tasks]
         if self._pool is None:
             self._pool = WorkerPool()
@@ -238,7 +230,7 @@ def _most_bytes() -> int:
     """Return the size of the largest source that this process takes unasked."""
     from widen.rows.native_decoder import find_kernel
 
-    return MAX_LOCAL_BYTES if find_kernel() is not None else MAX_LOCAL_BYTES // _SLOWER
+    return SOURCE_BYTES if find_kernel() is not None else SOURCE_BYTES // _SLOWER
 
 
 # ---- tasks -----------------------------------------------------------------------------------------

@@ -179,10 +179,10 @@ def test_values_of_another_type_are_refused_without_spark(catalog: SqlCatalog) -
 def test_tables_that_only_spark_changes(catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
     table = make(catalog)
     opened = widen.IcebergTable("ns.t", catalog=catalog)
-    monkeypatch.setattr(iceberg_copies, "MOST_BYTES", 100)
+    monkeypatch.setattr(iceberg_copies, "HELD_BYTES", 100)
     with pytest.raises(EngineUnsuitable, match="new values have more than"):
         opened.update({"size": "1"}, spark=HERE)
-    monkeypatch.setattr(iceberg_copies, "LOCAL_COPY_BYTES", 100)
+    monkeypatch.setattr(iceberg_copies, "COPIED_BYTES", 100)
     with pytest.raises(EngineUnsuitable, match="files that may have such rows have"):
         opened.delete("size = 10.5", spark=HERE)
     append_deletes(table, equality_deletes(table, [field("id", pa.int64(), 1)], [{"id": 5}], [1]))

@@ -81,7 +81,7 @@ def test_parquet_of_a_store_is_loaded_as_that_of_the_disk(
     store: obstore.store.S3Store, options: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By several processes, each of which opens the files itself."""
-    monkeypatch.setattr(engine, "MIN_POOL_BYTES", 1)
+    monkeypatch.setattr(engine, "POOL_BYTES", 1)
     monkeypatch.setattr(engine.os, "cpu_count", lambda: 2)
     chance = random.Random(7)
     for name, data_type in (("day=1/a b.parquet", pa.int32()), ("day=2/ü.parquet", pa.int64())):
@@ -143,7 +143,7 @@ def test_a_file_is_read_at_any_position(store: obstore.store.S3Store, options: d
 def test_several_processes_read_a_large_file(
     store: obstore.store.S3Store, options: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "MIN_POOL_BYTES", 1)
+    monkeypatch.setattr(engine, "POOL_BYTES", 1)
     monkeypatch.setattr(engine.os, "cpu_count", lambda: 3)
     monkeypatch.setattr(remote_files, "_FIRST_READ", 1_000)
     text = b"".join(b'{"id": %d, "text": "%s"}\n' % (number, b"x" * 90) for number in range(100_000))
@@ -186,7 +186,7 @@ def test_when_spark_starts_for_a_store(
     """Its configuration may have credentials that this process does not."""
     obstore.put(store, "many/a.json", LINES)
     obstore.put(store, "many/b.json", LINES)
-    monkeypatch.setattr("widen.batches.open_source.MAX_REMOTE_FILES", 1)
+    monkeypatch.setattr("widen.batches.open_source.REMOTE_FILES", 1)
     asked = []
 
     def start(reason: str) -> Any:

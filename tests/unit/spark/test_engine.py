@@ -154,7 +154,7 @@ def drop(_: Any) -> Any:
     return iter(())
 
 
-@pytest.mark.parametrize("source_bytes", [0, engine.MIN_POOL_BYTES])
+@pytest.mark.parametrize("source_bytes", [0, engine.POOL_BYTES])
 def test_frames_of_several_tasks_are_put_together(source_bytes: int) -> None:
     session = LocalSession(engine.Engine.AUTO, start, source_bytes)
     numbers = session.range(0, 6, 1, 3)

@@ -2,10 +2,9 @@
 
 A first look at a file reads the columns of the condition only. Where rows match, a second one writes what the table
 needs: the file without them or with their new values, the new rows alone, their change data, a deletion vector. No row
-passes through Java. Small changes need no Spark job; those of large files are the same work in tasks. Of a condition
-that only Spark evaluates, one job of Spark takes the first look, and returns the positions of the rows to this process.
-What Arrow does not read, compute or write exactly as Spark does is left to `widen.changes.spark_changes`, and so is an
-error that only Spark can name.
+passes through Java. Small changes need no Spark job; tasks do the same work for large files. If only Spark can
+evaluate the condition, one Spark job finds the rows and returns their positions. `widen.changes.spark_changes` does
+what Arrow does not read, compute or write exactly as Spark does, and raises the errors that only Spark can name.
 
 Source: PROTOCOL.md#add-file-and-remove-file, #add-cdc-file, #deletion-vectors; Delta Lake's UPDATE and DELETE
 """
@@ -81,7 +80,7 @@ class _FileChange:
         rows: Where rows of the table are written; None if none are.
         changes: Where change data are written; None if none are.
         vectors: The folder of deletion vectors; None if files are written again instead.
-        records_whole: Whether the files lose all rows, of which only the change data are written.
+        records_whole: Whether the files lose all rows, so that only their change data is written.
     """
 
     store: LogStore
@@ -238,7 +237,7 @@ def plain_sql(expression: Expression) -> str:
 
 
 def _find_by_spark(context: ChangeContext, where: Expression) -> dict[str, _FoundRows]:
-    """Return the rows for which a condition holds, which take at most a bit for each row of the files.
+    """Return the rows that match a condition, as bitmaps: at most one bit for each row of the files.
 
     Raises:
         NotLocal: the files have too many rows, or the log does not say how many.
@@ -284,7 +283,7 @@ def _plan(files: ChangeFiles, values: Mapping[str, tuple[str, DataType]] | None)
 
 
 def _has_unrecorded_rows(plan: _FileChange, outcome: _Outcome) -> bool:
-    """Return whether rows are missing in the change data: those of files that lose all, if others lose only some.
+    """Return whether change data lacks rows because some files lose all of their rows and others only some.
 
     Readers derive the changes of a version without change data from its files, and else from the change data alone.
     """
@@ -477,7 +476,7 @@ def _with_columns(rows: pa.Table, values: Mapping[str, pa.Array]) -> pa.Table:
 
 
 def _in_place(rows: pa.Table, is_changed: pa.Array, values: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
-    """Return columns of which some rows have new values."""
+    """Return the columns that have new values in some rows."""
     return {name: _put(one_array(rows[name]), is_changed, new) for name, new in values.items()}
 
 

@@ -44,7 +44,7 @@ class ChangeContext:
     """The version that a change reads, and the files that may have rows to change.
 
     Args:
-        files: These files, if they are not those of the version that the selection chooses.
+        files: These files, if they differ from the files that the selection chooses.
     """
 
     spark: SparkSession
@@ -75,12 +75,12 @@ class ChangeContext:
 
     @cached_property
     def before(self) -> StructType:
-        """The columns of the rows that are read: those of the table, and of row tracking."""
+        """The columns that are read: the table's columns and the row tracking columns."""
         return self._with_tracking(self.snapshot.schema)
 
     @cached_property
     def schema(self) -> StructType:
-        """The columns of the rows that are written: those of the table, and of row tracking."""
+        """The columns that are written: the table's columns and the row tracking columns."""
         return self._with_tracking(self.configuration.schema)
 
     def _with_tracking(self, schema: StructType) -> StructType:
@@ -107,7 +107,7 @@ class ChangeContext:
 
     @property
     def has_arrow_layout(self) -> bool:
-        """Whether tasks may write rows with Arrow, as far as its types allow: rows keep their columns, without ids."""
+        """Whether the types allow tasks to write rows with Arrow: rows keep their columns, without ids."""
         table = self.configuration
         needs_spark = enabled_compat(table.properties) is not None or stores_partition_columns(table)
         is_plain = table.mapping != ID and not needs_spark

@@ -97,7 +97,7 @@ class _Layouts:
     changes: ArrowLayout
 
     def to_actions(self, context: ChangeContext, written: Iterable[Row]) -> tuple[list[Add], list[AddCdc]]:
-        """Return the written files as actions, and delete those of task attempts that do not count."""
+        """Return the written files as actions, and delete the files of task attempts that do not count."""
         parts = [(row.is_change, PartFile(*(row[name] for name in _PART_FIELDS))) for row in written]
         for layout in (self.rows, self.changes):  # Spark may have run a task twice
             discard_folder(context.store, layout.sink.job, but={part.path for _, part in parts})
@@ -125,7 +125,7 @@ class RowReplacements:
     """Rows that replace others in their files.
 
     Args:
-        words: The words of the old rows.
+        words: The bitmap words that mark the old rows.
         lost: The number of old rows by the key of their file.
     """
 
@@ -137,7 +137,7 @@ class RowReplacements:
 
 @contextmanager
 def write_replaced_rows(files: ChangeFiles, rows: DataFrame, change: Column) -> Iterator[RowReplacements]:
-    """Write rows like `write_rows_and_changes`, and yield them with the words of the old rows, persisted meanwhile.
+    """Write rows like `write_rows_and_changes`; yield them with the bitmap words of the old rows, persisted meanwhile.
 
     Args:
         rows: The same, with `FILE` and `ROW` of each old row.
@@ -209,7 +209,7 @@ def _write_parts(layouts: _Layouts, batches: Iterable[pa.RecordBatch]) -> Iterat
 
 
 def _write_parts_and_words(layouts: _Layouts, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write the rows and the changes of one task, and yield the written files, and the words of the old rows."""
+    """Write the rows and the changes of one task; yield the written files and the bitmap words of the old rows."""
     replaced: defaultdict[str, BitMap64] = defaultdict(BitMap64)
 
     def note_positions() -> Iterator[pa.RecordBatch]:
@@ -247,7 +247,7 @@ def revise_files(
     """Write deletion vectors, and return the files with them; files that lose all rows are left out.
 
     Args:
-        words: The words of the rows that files lose; or the rows themselves, which this process then writes.
+        words: Bitmap words that mark the rows that files lose; or bitmaps of them, which this process then writes.
         lost: How many rows each file loses, by its key.
         rows: How many rows each file has, including deleted rows.
     """
@@ -272,7 +272,7 @@ def revise_files(
     ]
 
 
-# Writing deletion vectors: tasks gather the words of files and write bitmaps; the driver gets only the descriptors.
+# Writing deletion vectors: tasks gather bitmap words by file and write bitmaps; the driver gets only the descriptors.
 #
 # Source: PROTOCOL.md#deletion-vectors
 
@@ -293,7 +293,7 @@ def write_vectors(
 
     Args:
         store: The store of the table; the executors reopen it.
-        deleted: The words of the newly deleted rows.
+        deleted: Bitmap words that mark the newly deleted rows.
         current: The files that get a vector, with their current one, whose rows stay deleted.
         folder: The folder to write to, relative to the table.
 
@@ -351,10 +351,10 @@ def to_bitmaps(words: pa.Table) -> dict[str, BitMap64]:
 
 
 def _write_vector_file(store: LogStore, folder: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Merge the words of each file with its current vector, whose text may be empty, and write the results."""
+    """Merge the bitmap words of each file with its current vector (an empty text for a new one); write the results."""
     freeze_imports()
     current, bitmaps = gather_words(batches)
-    # More tasks than files: some have none.
+    # There may be more tasks than files, so some tasks have no file.
     if not current:
         return
     whole = [_with_current(store, bitmaps[key], old) for key, old in current.items()]

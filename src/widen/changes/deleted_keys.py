@@ -45,7 +45,7 @@ ICEBERG_PROPERTY = "widen.deleted-keys"
 FOLDER, ICEBERG_FOLDER = "_delta_log/_widen/keys", "_widen/keys"
 
 MAX_LISTS = 16
-"""From how many lists on they become one."""
+"""Merge the lists once there are this many."""
 
 
 DELETED_MS = "__widen_deleted_ms"
@@ -76,8 +76,8 @@ class KeyLists:
     """The keys that were deleted until a version.
 
     Args:
-        store: Of the table.
-        head: The number that names the newest list; 0 if there is none.
+        store: The table's store.
+        head: The number that names the newest list; 0 if the table has no list.
         folder: Where the lists are.
         every: Whether each deletion of a key is kept, and not only the newest one.
     """
@@ -89,7 +89,7 @@ class KeyLists:
 
     @staticmethod
     def of(store: LogStore, snapshot: Snapshot | None, *, every: bool = False) -> KeyLists:
-        """Return the keys that were deleted until a version of a Delta table; None is that of no table yet."""
+        """Return the keys deleted up to a version. Pass None if the table does not exist yet."""
         txn = None if snapshot is None else snapshot.transactions.get(APP_ID)
         return KeyLists(store, 0 if txn is None else txn.version, every=every)
 
@@ -123,7 +123,7 @@ class KeyLists:
         return None if path is None else DeletionListing(self.store, path, self.every)
 
     def read(self, spark: SparkSession) -> DataFrame | None:
-        """Return the keys with the order of their deletions; None if there are none."""
+        """Return the deleted keys with the sequence of their deletions; None if no key was deleted."""
         if not self.has_keys:
             return None
         adds = [
@@ -156,8 +156,9 @@ class KeyLists:
         """Write the keys that a batch deletes, and return the number that names the list with them.
 
         Args:
-            new: The keys with their order; None if there are none. This process writes tables of Arrow, and few keys.
-            number: That of the version that the commit makes.
+            new: The keys with their sequence; None if the batch deletes nothing. This process writes Arrow tables and
+                few keys.
+            number: The version that the commit will create.
             staged: Deletes the files if the commit is not made.
         """
         store, known = self.store, self._lists
@@ -190,7 +191,7 @@ class KeyLists:
             yield path, size, _read_here(self.store, path)
 
     def read_dated_files(self) -> Iterator[tuple[str, int, pa.Table]]:
-        """Yield the same. Where a file has no times, that of the file counts."""
+        """Yield the same with times; rows without one get the time of their file."""
         written = {entry.path: entry.modified_ms for entry in self.store.list(self.folder)}
         for path, size, rows in self.read_files():
             times = pc.fill_null(rows[DELETED_MS], written.get(self.store.plain(path), current_ms()))
@@ -217,7 +218,7 @@ class KeyLists:
 
 
 def iceberg_head(properties: Mapping[str, str], location: str) -> int:
-    """Return the number that names the newest list of an Iceberg table; 0 if there is none.
+    """Return the number that names the newest list of an Iceberg table; 0 if the table has no list.
 
     Raises:
         CorruptMetadata: the property is damaged.
@@ -255,7 +256,7 @@ def _plain(keys: pa.Table) -> pa.Table:
 
 
 def _collect_few(keys: DataFrame) -> pa.Table | None:
-    """Return keys as a table of Arrow; None if there are too many for this process."""
+    """Return keys as an Arrow table; None if there are too many for this process."""
     with translate_spark_errors():
         found = keys.select(*_DELETION).limit(DRIVER_KEYS + 1).toArrow()
     return found if len(found) <= DRIVER_KEYS else None

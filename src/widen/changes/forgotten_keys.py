@@ -42,8 +42,8 @@ class ForgetRule:
     """Which deleted keys a table forgets.
 
     Args:
-        texts: The texts that keys may have in a list, whatever column of a field held their values.
-        before_ms: Keys that were deleted before this time are forgotten, too.
+        texts: The texts that keys may have in a list, in any column of a field.
+        before_ms: Keys that were deleted before this time are also forgotten.
     """
 
     texts: frozenset[str] = frozenset()
@@ -59,8 +59,8 @@ class ForgetRule:
             recorded: The rules of the ingestion by key, as the table records them.
 
         Raises:
-            InvalidOption: the table has no keys, or a key does not name its fields, or a value has another type; or the
-                age is none, or the table needs its deletions.
+            InvalidOption: the table has no keys, a key does not name its fields, a value has another type, the age is
+                invalid, or the table needs its deletions.
         """
         if recorded is None:
             expected = "The table is not loaded by key, so it remembers no deleted keys."
@@ -167,13 +167,13 @@ class ForgottenKeys:
 
 
 def write_without(lists: KeyLists, rule: ForgetRule, number: int, staged: StagedFiles | None) -> ForgottenKeys:
-    """Write a list without some keys. It becomes that of the table by a commit; then call `delete_old`.
+    """Write a list without some keys. A commit makes it the table's list; call `delete_old` after that.
 
     Args:
-        number: That of the version that the commit makes.
+        number: The version that the commit will create.
         staged: Deletes what is written if the commit is not made; None only counts.
     """
-    # Listed before the commit: whoever has written one of these files must be planned again after it.
+    # List before the commit: a writer that added one of these files must be planned again after it.
     store, listed = lists.store, [entry.path for entry in lists.store.list(lists.folder)]
     gone, kept = set[str](), list[tuple[str, int]]()
     folder = f"{lists.folder}/{uuid.uuid4().hex}"
@@ -210,7 +210,7 @@ def delete_old(store: LogStore, forgotten: ForgottenKeys) -> None:
 
 
 def to_keys(texts: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the keys that a user has written: each ``FIELD=VALUE``, or an object of JSON with several fields."""
+    """Return the keys that a user has written: each ``FIELD=VALUE``, or a JSON object with several fields."""
     return [_to_key(text) for text in texts]
 
 

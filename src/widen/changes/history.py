@@ -1,8 +1,8 @@
 """History, decided in this process with Arrow: which events of a key are versions of its row, and until when.
 
-An event of a key is a record, a row of the table, or a deletion that the table remembers. Of several at one moment one
-counts, and it is a version, unless it deletes, until the next one of its key. `widen.changes.keyed_frames` says the
-same of frames, for what Arrow does not compare or write as Spark does.
+An event of a key is a record, a row of the table, or a deletion that the table remembers. If several events of a key
+have the same sequence, one of them counts. Unless it deletes, it is a version that is valid until the next event of
+its key. `widen.changes.keyed_frames` does the same for frames that Arrow cannot compare or write as Spark does.
 
 Source: docs/guide/keys.md#history
 """
@@ -53,7 +53,8 @@ class Versions:
 
     Args:
         rows: The events that are written as versions, by their numbers among all.
-        starts: From when they are valid, and `ends` until when, as numbers; null for the newest version of a key.
+        starts: When each version starts. `ends` is when it ends; null for the newest version of a key. Both are
+            numbers.
         removed: Which rows of the table are removed.
         gone: The records that delete, by their numbers.
     """
@@ -75,14 +76,14 @@ def number_orders(parts: Sequence[pa.Array]) -> tuple[pa.Array, pa.Array]:
 
 
 RankContents = Callable[[pa.Array, pa.Array], "pa.Array | None"]
-"""Returns numbers in the order of the contents of events, given their numbers and those of their moments."""
+"""Ranks events by their contents, given their indexes and the numbers of their groups (one key and sequence each)."""
 
 
 def order_events(events: Events, rank_contents: RankContents, rules: KeyRules) -> pa.Table | None:
-    """Return events by key and moment, at each moment first the one that counts.
+    """Sort events by key and sequence; among equal ones the event that counts comes first.
 
     Args:
-        rank_contents: Compares records and rows of one moment. None stands for too many of them.
+        rank_contents: Compares records and rows with the same key and sequence. Returns None if there are too many.
 
     Returns:
         None if only Spark can compare the contents of so many.
@@ -103,7 +104,7 @@ def order_events(events: Events, rank_contents: RankContents, rules: KeyRules) -
 _ORDER = [
     ("key", "ascending"),
     ("order", "ascending"),
-    # Of several events at one moment one counts: a deletion, else the larger content, and what is known already.
+    # One of several events with the same sequence counts: a deletion, else the larger content, then what is known.
     ("is_delete", "descending"),
     ("deletion", "descending"),
     ("content", "descending"),
@@ -112,7 +113,7 @@ _ORDER = [
 
 
 def _order(events: Events, contents: pa.Array | None = None) -> pa.Table:
-    """Return the events by key and moment, at each moment first the one that counts."""
+    """Sort the events by key and sequence; among equal ones the event that counts comes first."""
     count = len(events.key)
     sides = pa.concat_arrays([pa.repeat(pa.scalar(side, pa.int8()), size) for side, size in enumerate(events.sides)])
     columns = {
@@ -133,7 +134,7 @@ def _order(events: Events, contents: pa.Array | None = None) -> pa.Table:
 
 
 def _find_ties(ordered: pa.Table) -> pa.RecordBatch:
-    """Return the events whose contents decide: those of moments with several of them, and without a deletion."""
+    """Return the events whose contents decide: several with the same key and sequence, without a deletion."""
     moments = ordered.group_by("moment").aggregate([("is_delete", "max"), ([], "count_all")])
     several = pc.and_(pc.greater(moments["count_all"], 1), pc.equal(moments["is_delete_max"], 0))
     asked = one_array(moments["moment"].filter(several))
@@ -142,7 +143,7 @@ def _find_ties(ordered: pa.Table) -> pa.RecordBatch:
 
 
 def _ensure_no_ties(ordered: pa.Table, rules: KeyRules) -> None:
-    """Check that no two different events have one moment, one of which is a record.
+    """Check that a record does not share its sequence with a different event.
 
     Of rows that are replaced as a whole, only the newest moment of each key counts.
     """
@@ -165,7 +166,7 @@ def decide_versions(events: Events, ordered: pa.Table, until: pa.Array, is_open:
 
     Args:
         ordered: What `order_events` returns.
-        until: Of each row of the table when it ends, as a number; null for never and for a moment without an event.
+        until: When each row of the table ends, as a number; null for never, and for a time without an event.
         is_open: Whether it never ends.
     """
     first_row = events.sides[_BATCH]
@@ -213,11 +214,11 @@ def decide_versions(events: Events, ordered: pa.Table, until: pa.Array, is_open:
 
 @dataclass(frozen=True, slots=True)
 class VersionRows:
-    """Versions, each with the time in which it is valid.
+    """Versions of rows with their validity.
 
     Args:
-        start: From when, as `widen.changes.key_columns.OrderColumns.comparable` returns it.
-        end: Until when; null for the newest version of a key.
+        start: When each version starts, as returned by `widen.changes.key_columns.OrderColumns.comparable`.
+        end: When each version ends; null for the newest version of a key.
         schema: The columns of the table.
     """
 
@@ -230,7 +231,7 @@ class VersionRows:
         """Return how the rows are read.
 
         Args:
-            scan: Of all columns.
+            scan: Reads every column.
         """
         return NewRows(len(self.start), partial(self._read, scan))
 

@@ -1,6 +1,6 @@
 """Delete, update, overwrite and merge rows of an Iceberg table in one snapshot.
 
-Files with such rows are rewritten (copy-on-write), whatever ``write.delete.mode`` asks for: PyIceberg commits no delete
+Files with such rows are rewritten (copy-on-write), regardless of ``write.delete.mode``: PyIceberg commits no delete
 files. Rows that other writers have deleted in these files stay deleted.
 
 Source: Iceberg's table specification, "Row-level Deletes"; Delta Lake's DELETE, UPDATE, MERGE and overwrites
@@ -114,7 +114,7 @@ class IcebergChange:
     """What a change of rows has committed.
 
     Args:
-        version: The id of the snapshot; that of the snapshot before if no row matched; None if there is none.
+        version: The id of the snapshot; the previous snapshot's id if no row matched; None if there is no snapshot.
         metrics: Counts of rows and files; empty if nothing was committed.
     """
 
@@ -605,7 +605,7 @@ class SelectedRows:
         """Write what replaces these files.
 
         Args:
-            copies: The files with those of their rows that stay, as far as they are written.
+            copies: Copies of the files with the rows that stay, if they are written already.
             removes: The number of their rows that are not replaced.
         """
         written = writer.write(rows)
@@ -686,7 +686,7 @@ def _filled(rows: pa.Table, schema: StructType) -> pa.Table:
 _ROWS = "__widen_rows"
 
 _FEW = 0.05
-"""The share of rows up to which an update writes the new ones apart, and Arrow copies the others."""
+"""Up to this share of rows, an update writes the new rows to files of their own, and Arrow copies the others."""
 
 _REMOVING = (ChangeKind.UPDATE, ChangeKind.DELETE)
 
@@ -714,7 +714,7 @@ def _merge_metrics(
 
 
 def _merge_words(changed: DataFrame, kinds: Sequence[ChangeKind]) -> DataFrame:
-    """Return the words of the rows that a merge removes, with the numbers of decided rows, in all and by clause."""
+    """Return bitmap words for the rows that a merge removes, with the numbers of decided rows, in all and by clause."""
     removes = F.col(CLAUSE).isin([at for at, kind in enumerate(kinds) if kind is not ChangeKind.INSERT])
     counts = [F.count_if(F.col(CLAUSE) == at).alias(f"{_ROWS}_{at}") for at in range(len(kinds))]
     return mark_rows(changed, removes, F.count(F.lit(1)).alias(_ROWS), *counts)
@@ -737,7 +737,7 @@ def _sum_words(words: DataFrame, held: pa.Table | None, kinds: Sequence[ChangeKi
 
 
 def _check(transaction: IcebergTransaction, rows: DataFrame, schema: StructType) -> DataFrame:
-    """Return rows of which one that violates a rule of the table fails the job."""
+    """Return rows that fail the job if one of them violates a rule of the table."""
     return check_rows(rows, schema, NO_PROTOCOL, {}, limits=_limits(transaction.partition_fields, schema))
 
 

@@ -55,7 +55,7 @@ class IcebergCompactionRequest:
 
     Args:
         where: A condition; files that cannot have a row that fulfils it stay. None for the whole table.
-        target_bytes: The size of the new files; None for that of the table.
+        target_bytes: The size of the new files; None for the table's target size.
         zorder_by: The columns to sort by, along a Z-order curve.
         sorts: Whether to sort all rows of each partition by the sort order of the table.
         only_old: Whether to write only files in old types or of older partition specifications, each for itself.
@@ -156,7 +156,7 @@ class IcebergCompaction:
         return [[old[each.row] for each in some] for some in pack_files(candidates, plan.target_bytes, sorts=False)]
 
     def run(self) -> CommitResult | None:
-        """Write the files of a plan again, and commit them; None if there are none."""
+        """Rewrite the files of a plan and commit them; return None if there is nothing to rewrite."""
         plan = self.plan()
         if not plan.tasks:
             return None

@@ -43,8 +43,8 @@ from widen.spark.expression import Expression
 from widen.spark.spark_types import Column, DataFrame, F, as_nullable, type_to_spark
 
 LONGEST = (1_024, 96)
-"""The sizes of the texts, lists and maps of a row, of which one bounds those of all rows: first the rows may be long,
-and if they are too many, then there may be more of them, but none as long."""
+"""Upper bounds for the size of the texts, lists and maps of a row, tried from the largest to the smallest. The smaller
+bound allows more rows."""
 
 _IS_LEFT = "__widen_is_left"
 _NUMBER_BYTES, _PLACE_BYTES, _VALUE_BYTES = 8, 24, 16
@@ -124,7 +124,7 @@ class HeldRows:
 
 
 def most_rows(schema: StructType, longest: int = LONGEST[0]) -> int:
-    """Return the number of rows of a change up to which this process holds them.
+    """Return the number of changed rows that this process can hold.
 
     Args:
         schema: The columns that change.
@@ -235,7 +235,7 @@ def _or_zero(size: Column) -> Column:
 
 @dataclass(frozen=True, slots=True)
 class RowSearch:
-    """The rows of some files for which a condition holds, as this process finds them.
+    """Finds the rows of some files that match a condition, in this process.
 
     Args:
         schema: The columns of the table, with field ids.
@@ -288,10 +288,10 @@ class RowSearch:
         return [location_key(uri) for uri in to_uris(file.path for file in self.scan.files)]
 
     def _matching(self, names: Collection[str]) -> Iterator[tuple[str, pa.Array, pa.Table]]:
-        """Yield the key of a file, and some of its rows for which the condition holds, with their positions.
+        """Yield the key of a file, and some of its rows that match the condition, with their positions.
 
         Args:
-            names: The columns of these rows, which have those of the condition as well.
+            names: The columns of these rows, in addition to the columns of the condition.
         """
         total = sum(file.size_bytes for file in self.scan.files)
         if total > COPIED_BYTES:

@@ -1,6 +1,6 @@
 """Append rows to an Iceberg table: new columns, wider types and files become visible in one commit.
 
-Source: Delta Lake's schema enforcement and evolution, as far as Iceberg allows it
+Source: Delta Lake's schema enforcement and evolution, where Iceberg allows it
 """
 
 from __future__ import annotations
@@ -308,7 +308,7 @@ def _with_match(replaced: ReplacedRows, rows: DataFrame) -> tuple[DataFrame, lis
     return rows.withColumn(MATCH, replaced.match), [MATCH]
 
 
-# What an ingestion by key does in this process; the decision is that of Delta tables.
+# What an ingestion by key does in this process; it decides as for Delta tables.
 #
 # Source: docs/guide/keys.md
 
@@ -444,7 +444,7 @@ def _to_add(path: str, size_bytes: int) -> Add:
 
 
 def _to_scanned(path: str, file: IcebergFile) -> ScannedFile:
-    """Return a file of the batch, to which no delete applies."""
+    """Return a file of the batch; no delete file applies to it."""
     return ScannedFile(path, file.size, file.metrics.rows, sys.maxsize, "", ())
 
 
@@ -508,7 +508,7 @@ def copy_unmarked(
     if deleted is None:
         return None
     gone = {file.path: marked[file.path] | deleted.get(file.path, BitMap64()) for file in scan.files}
-    # A file of which no row stays is not read.
+    # Do not read files that lose all of their rows.
     files = [file for file in scan.files if len(gone[file.path]) < file.rows]
     columns = columns_by_file(source, writer.schema, replace(scan, files=tuple(files)))
     if columns is None:
@@ -559,7 +559,7 @@ class _FileCopier:
     Args:
         columns: The columns of each file by its path.
         replaced: See `ChangedRows`.
-        sort_by: The columns by which the rows of each copy are sorted.
+        sort_by: The columns that sort the rows of each copy.
     """
 
     io: FileIO

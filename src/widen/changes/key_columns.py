@@ -1,7 +1,7 @@
-"""Keys and orders of rows as columns of Arrow: what `widen.changes.key_expressions` says of them, without Spark.
+"""Keys and sequences of rows as Arrow columns: the counterpart of `widen.changes.key_expressions`, without Spark.
 
 A field with one column is compared by its values. The values of a field with several columns become the same texts and
-numbers as on Spark, whatever column holds them; so do those in the list of deleted keys.
+numbers as on Spark, regardless of the column that holds them. The list of deleted keys has the same texts and numbers.
 
 Source: docs/guide/keys.md
 """
@@ -56,10 +56,10 @@ WIDE = DecimalType(38, 18)
 _INTEGERS = frozenset({BYTE, SHORT, INTEGER, LONG})
 _FLOATING = (FLOAT, DOUBLE)
 EXACT_ORDERS = _INTEGERS | {STRING, DATE, TIMESTAMP, TIMESTAMP_NTZ}
-"""The types of which every value has a place in the order, as it is."""
+"""Types whose values are totally ordered without conversion."""
 
 _MOST_NUMBER, _EXACT_INTEGERS = 1e19, 2.0**53
-"""The size of doubles from which on they have no place in an order, and that of the last one without another beside."""
+"""Doubles of at least the first size cannot be ordered; up to the second, every double differs from its neighbors."""
 
 _DAY_MICROS = 86_400_000_000
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
@@ -74,7 +74,7 @@ _LONG_DECIMAL = pa.decimal256(76, 36)
 
 @dataclass(frozen=True, slots=True)
 class KeyColumns:
-    """The columns of one field of a key, in the order in which their values count.
+    """The columns of one field of a key, sorted by the priority of their values.
 
     Args:
         columns: Their types and places; at least one.
@@ -84,7 +84,7 @@ class KeyColumns:
 
     @staticmethod
     def of(schema: StructType, path: Path) -> KeyColumns | None:
-        """Return the columns of a field that may hold scalars; None if there are none."""
+        """Return the columns of a field that may hold scalars; None if it has no such column."""
         columns = [each for each in find_places(schema, path) if is_key_type(each[0])]
         # A column of texts also has the text of every value that other columns hold, so it comes last.
         columns.sort(key=lambda each: each[0] == STRING)
@@ -96,7 +96,7 @@ class KeyColumns:
         return tuple(place for _, place in self.columns)
 
     def read(self, rows: pa.Table) -> pa.ChunkedArray:
-        """Return what tells the values of rows apart, whatever column holds them; null for none."""
+        """Return one comparable value per row, from any column that holds it; null if the row has no value."""
         if len(self.columns) > 1:
             texts = [pc.coalesce(*self._texts_of(batch)) for batch in rows.to_batches()]
             return pa.chunked_array(texts, pa.string())
@@ -114,14 +114,14 @@ class KeyColumns:
         return values if len(self.columns) > 1 else _scalar_text(values, self.columns[0][0])
 
     def bounds(self, values: pa.Array) -> list[tuple[DataType, Path, Any, Any]]:
-        """Return between which values of the columns all rows are that have one of some values.
+        """Return ranges of the columns that contain every row with one of some values.
 
         Args:
             values: What `read` has returned, without nulls.
 
         Returns:
-            Of each column that has some of the values, its type and place, the smallest one and the largest one; a date
-            as days from 1970. Empty if that is not known.
+            The type and place of each column that has some of the values, with the smallest and the largest one; dates
+            are days since 1970. Empty if the ranges are not known.
         """
         first = self.columns[0][0]
         if len(self.columns) == 1:
@@ -153,7 +153,7 @@ class OrderColumns:
 
     Args:
         columns: The types and places of those whose values have an order; at least one.
-        others: Of texts, `beside_texts`.
+        others: The result of `beside_texts` if the sequence is a text.
     """
 
     columns: tuple[tuple[DataType, Path], ...]
@@ -182,7 +182,7 @@ class OrderColumns:
         return first if len(self.columns) == 1 and first in EXACT_ORDERS else WIDE
 
     def read(self, rows: pa.Table) -> pa.ChunkedArray:
-        """Return the order of rows, of the type `data_type`; null for rows that have none."""
+        """Return the sequence of each row, of the type `data_type`; null for rows that have no sequence."""
         if self.data_type == WIDE:
             for data_type, place in self.columns:
                 if data_type in _FLOATING:
@@ -214,7 +214,7 @@ class OrderColumns:
         return values if self.data_type == STRING else pa.nulls(len(values), pa.string())
 
     def comparable(self, values: pa.Array) -> pa.Array:
-        """Return what `read` has returned as texts, or as numbers of the type `WIDE`, whatever columns hold them."""
+        """Return what `read` has returned as texts, or as numbers of the type `WIDE`, from any column."""
         return self.texts(values) if self.data_type == STRING else self.numbers(values)
 
     def find_missing(self, rows: pa.Table) -> pa.Array:
@@ -270,7 +270,7 @@ def _double_text(values: pa.Array) -> pa.Array:
 
 
 def _to_wide(doubles: pa.Array) -> pa.Array:
-    """Return doubles as decimals of the type `WIDE`, rounded; null for those of 1e19 and more, and for NaN."""
+    """Return doubles as decimals of the type `WIDE`, rounded; null for NaN and for doubles of 1e19 and more."""
     size = pc.abs(doubles)
     is_held, is_near_zero = pc.less(size, _MOST_NUMBER), pc.less(size, 1e-19)
     known = pc.if_else(pc.and_(is_held, pc.invert(is_near_zero)), doubles, pa.scalar(None, pa.float64()))
@@ -283,7 +283,7 @@ def _ensure_same_digits(doubles: pa.Array, most: float = float("inf")) -> None:
     """Check that each version of Java writes some doubles with the same digits; those before 19 write too many of some.
 
     Args:
-        most: The size from which on digits do not count.
+        most: Doubles of this size or more cannot be ordered, so their digits do not matter.
     """
     size = pc.abs(doubles)
     is_large = pc.and_(pc.greater(size, _EXACT_INTEGERS), pc.less(size, most))
@@ -353,7 +353,7 @@ def values_of_order(orders: pa.Array, data_type: DataType) -> pa.Array | None:
     """Return orders as values of a type; null for those that it does not hold exactly.
 
     Args:
-        orders: As `OrderColumns.comparable` returns them.
+        orders: Sequences as returned by `OrderColumns.comparable`.
 
     Returns:
         None for a type whose values have no order.
@@ -418,7 +418,7 @@ class KeyCondition(RowCondition):
 
     Args:
         keys: The columns of each field of the key.
-        order: Those of the sequence; None without one.
+        order: The columns of the sequence; None without a sequence.
         reasons: Why a record without a key, and one without an order, is refused.
     """
 

@@ -1,4 +1,4 @@
-"""Keys and orders of rows as expressions of Spark, and what each key of a batch becomes.
+"""Keys and sequences of rows as Spark expressions, and what each key of a batch becomes.
 
 Source: docs/guide/keys.md
 """
@@ -58,7 +58,7 @@ _OLD, _DELETED = "__widen_old", "__widen_deleted"
 # The rules, and what a batch did by them.
 
 
-# Keys and sequences as values that do not depend on which column holds them.
+# Keys and sequences as values that are independent of the column that holds them.
 
 
 def find_columns(schema: StructType, path: Path) -> list[tuple[Column, DataType, Path]]:
@@ -101,7 +101,7 @@ def _scalar_text(column: Column, data_type: DataType) -> Column | None:
 
 
 def _try_decimal(double: Column) -> Column:
-    """Return a double as a decimal with the digits that it is written with; null if it has none of this size."""
+    """Return a double as a decimal with the digits that it is written with; null if it is too large or NaN."""
     return F.when(F.abs(double) < 1e19, double.cast("string").try_cast(_WIDE))
 
 
@@ -141,7 +141,7 @@ def key_text(schema: StructType, rules: KeyRules) -> Column | None:
 
 
 def sequence(schema: StructType, rules: KeyRules) -> tuple[Column, Column]:
-    """Return the order of a row as a number, or as a text; both null if it has none.
+    """Return the sequence of a row as a number, or as a text; both null if the row has no sequence.
 
     Numbers and times are ordered by value, texts by their bytes; `find_order` says which it is.
     """
@@ -230,7 +230,7 @@ def newest_by_key(rows: DataFrame) -> DataFrame:
     """Return the newest of the records of each key, with the number of its records.
 
     Args:
-        rows: As `with_order` returns them.
+        rows: The result of `with_order`.
     """
     by_key = Window.partitionBy(KEY_TEXT)
     newest = by_key.orderBy(*(F.col(name).desc_nulls_last() for name in _ORDER))
@@ -255,21 +255,21 @@ def ensure_one_record(rows: DataFrame) -> None:
 def ensure_no_equal_sequences(
     rows: DataFrame, old: DataFrame | None, deleted: DataFrame | None, rules: KeyRules
 ) -> None:
-    """Check that no result of a batch depends on which of two different records with one sequence wins.
+    """Check that the winner among different records with one sequence does not change the result.
 
-    That is the newest record of a key; of versions and of partial records it is every one. A row that is made from
-    partial records is none of them, so only their batch is compared.
+    For rows that are replaced as a whole, check the newest record of a key; for versions and partial records, every
+    record. A row merged from partial records is not a record itself, so compare only records of the same batch.
 
     Args:
-        rows: The records of the batch, as `with_order` returns them.
+        rows: The records of the batch, the result of `with_order`.
         old: The rows of the table that may have one of the keys, likewise.
-        deleted: The keys that were deleted, with their order.
+        deleted: The keys that were deleted, with their sequence.
 
     Raises:
-        SequenceRepeated: it does.
+        SequenceRepeated: the result depends on it.
     """
     order = F.struct(NUMBER, TEXT).alias("order")
-    # All deletions are the same, whatever else their records say.
+    # All deletions are the same, regardless of the rest of their records.
     record = F.struct(IS_DELETE, F.when(~F.col(IS_DELETE), F.col(CONTENT)).alias(CONTENT)).alias("record")
     events = [rows.select(KEY_TEXT, order, record, F.lit(True).alias("is_new"))]
     if old is not None and not rules.keeps_missing:
@@ -296,7 +296,7 @@ def decide(newest: DataFrame, old: DataFrame | None, deleted: DataFrame | None, 
     """Return what the newest record of each key does, with its order.
 
     Args:
-        newest: As `newest_by_key` returns them.
+        newest: The result of `newest_by_key`.
         old: The rows of the table that may have one of the keys, as `with_order` returns them.
         deleted: The keys that were deleted, with their order; see `widen.changes.deleted_keys`.
     """
@@ -340,7 +340,7 @@ def count_actions(decided: DataFrame) -> tuple[KeyCounts, int]:
     """Return what a batch does, and the number of its records.
 
     Args:
-        decided: As `decide` returns it.
+        decided: The result of `decide`.
     """
     with translate_spark_errors():
         rows = decided.groupBy(_ACTION).agg(F.count(F.lit(1)), F.sum(_RECORDS)).collect()

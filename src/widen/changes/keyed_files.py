@@ -121,13 +121,15 @@ class NewRows:
         return NewRows(len(rows), lambda: iter([rows]))
 
 
+# Reading the records of a batch and the rows of a table in full, and comparing them.
+
 # Records of a batch and rows of a table in full, and which are the same.
 
 
 _ENCODED_ROWS = 65_536
 
 _MOST_TIES = 50_000
-"""The number of records with one sequence up to which this process writes them as texts."""
+"""Up to this many records with one sequence, this process writes them as texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +141,7 @@ class Places:
     position: pa.Array
 
     def read(self, scan: FileScan) -> pa.Table:
-        """Return the records, in the order of the places.
+        """Return the records, in the sequence of the places.
 
         Raises:
             NotLocal: they are in too many files, or only Spark can read a file exactly.
@@ -159,12 +161,12 @@ class Places:
 
 
 def are_same(one: pa.Table, other: pa.Table) -> bool:
-    """Return whether rows surely have the same values, each one those of the other in its place."""
+    """Return True if both tables are known to be equal row by row."""
     return len(one) == len(other) and all(map(operator.eq, _encode(one), _encode(other)))
 
 
 def _encode(rows: pa.Table) -> Iterator[bytes]:
-    """Yield rows as bytes. Unlike a comparison of values, they tell a zero from one with a sign."""
+    """Yield rows as bytes. Unlike values, bytes distinguish 0.0 from -0.0."""
     for batch in rows.combine_chunks().to_batches(_ENCODED_ROWS):
         yield batch.serialize().to_pybytes()
 
@@ -173,7 +175,7 @@ def content_texts(places: Places, scan: FileScan, columns: Sequence[Field]) -> p
     """Return records as texts whose order decides, as `widen.changes.key_expressions.with_order` does.
 
     Args:
-        scan: Of the columns by which records differ.
+        scan: Reads the columns by which records differ.
         columns: These columns.
 
     Returns:

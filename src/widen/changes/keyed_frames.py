@@ -88,7 +88,7 @@ class KeyedChange:
         rows: The rows to write; None to write all records of the batch as they are.
         written: Their number.
         removed: Which rows of the table are removed, in `KEY_TEXT`; see `match_text`.
-        gone: The keys that it deletes, with their order; None if there are none.
+        gone: The keys that the batch deletes, with their sequence; None if it deletes nothing.
     """
 
     counts: KeyCounts
@@ -100,7 +100,7 @@ class KeyedChange:
 
 
 def match_text(schema: StructType, rules: KeyRules) -> Column | None:
-    """Return what identifies a row of the table: its key, and with history its order too.
+    """Return the identity of a row of the table: its key, and with history also its sequence.
 
     Returns:
         None if the table has no column for the key.
@@ -122,13 +122,13 @@ def decide_changes(
     schema: StructType,
     defaults: Mapping[str, Column] = MappingProxyType({}),
 ) -> Iterator[KeyedChange]:
-    """Find out what a batch does; the frames are good as long as this is open.
+    """Decide what a batch does; the frames are valid while the context is open.
 
     Args:
-        rows: Its records, as `widen.changes.key_expressions.with_order` returns them.
+        rows: The records of the batch, as returned by `widen.changes.key_expressions.with_order`.
         old: The rows of the table that may have one of the keys, likewise.
         deleted: The keys that were deleted, with their order; with history, each of their deletions.
-        defaults: What a new row has in columns of which its partial records say nothing.
+        defaults: The values of a new row in columns that its partial records do not set.
     """
     if rules.history:
         with persist_source(_versions(rows, old, deleted, rules, schema)) as events:
@@ -268,7 +268,7 @@ def _merge(
     """Yield the columns of a record on top of a row. The columns of one field are one value.
 
     Args:
-        rescued: By the path of a field what the rescue column of the record has of it; see `_RescueColumn.by_path`.
+        rescued: What the rescue column of the record holds for each field, by path; see `_RescueColumn.by_path`.
         above: The path of the record in the row.
     """
     for each in schema:
@@ -320,7 +320,7 @@ class _RescueColumn:
     Args:
         name: The column.
         schema: All columns.
-        places: The paths of the fields that have columns, those of records before those in them.
+        places: The paths of the fields that have columns, parents before their fields.
     """
 
     name: str
@@ -472,7 +472,7 @@ def _parse(text: str) -> dict[str, Any]:
     return document
 
 
-# History: every version of a row, valid from its own order until that of the next event of its key.
+# History: every version of a row, valid from its own sequence until the sequence of the key's next event.
 
 
 def _versions(

@@ -80,7 +80,7 @@ class LocalMerge:
 
     Args:
         losers: The positions of the records that do not become rows as they are, by the key of their file; files
-            without any have none.
+            without such records are left out.
         removed: The positions of the rows of the table that are replaced or deleted, by the key of their file.
         deleted: The deleted keys with their order, as `widen.changes.deleted_keys` lists them.
         searched: Where in the table rows with the keys may be.
@@ -92,7 +92,7 @@ class LocalMerge:
     deleted: pa.Table | None
     searched: Predicate
     new_rows: NewRows | None = None
-    """The rows that partial records lead to, or the versions of a row; None if there are none."""
+    """The rows that partial records lead to, or the versions of a row; None if there are no such rows."""
 
 
 def has_every_key(adds: Sequence[Add], view: Snapshot, rules: KeyRules) -> bool:
@@ -174,12 +174,12 @@ class _Plan:
     """Which columns hold the keys and the sequence, and how files are read.
 
     Args:
-        scan: Of the keys, the sequence, the ends of versions, and the columns of the condition.
+        scan: Reads the columns of the keys, the sequence, the ends of versions, and the condition.
         order: None if the last batch wins.
         until: The columns with the ends of versions; None without history.
-        content: Of all columns by which two records of a key with one sequence differ.
-        whole: Of all columns.
-        unchanged: The column that names the fields that keep their values; None if records have none.
+        content: Reads every column by which two records of a key with one sequence may differ.
+        whole: Reads every column.
+        unchanged: The column that names the fields that keep their values; None if no record names any.
     """
 
     scan: FileScan
@@ -279,11 +279,11 @@ def _sequence(plan: _Plan, rows: pa.Table) -> pa.Array | pa.ChunkedArray:
 
 @dataclass(frozen=True, slots=True)
 class _KeyCodes:
-    """Numbers the keys of a batch, so that those of files are looked up column by column.
+    """Assigns a number to each key of the batch, so that keys in files can be looked up column by column.
 
     Args:
         values: The distinct values of each column.
-        pairs: For each column after the first, the distinct pairs of the number so far and that of its value.
+        pairs: For each column after the first, the distinct pairs of the number so far and the number of its value.
     """
 
     values: tuple[pa.Array, ...]
@@ -383,7 +383,7 @@ def _find_task(
 
 
 class _Decision:
-    """One batch by key, as columns of Arrow."""
+    """One batch by key, as Arrow columns."""
 
     def __init__(
         self,
@@ -436,7 +436,7 @@ class _Decision:
         every = count_up(len(code), 0, pa.uint64())
         newest = every
         if codes.count < len(code):
-            # All deletions of a key are not the same: as on Spark, whatever else their records say counts.
+            # Deletions of a key may differ: as on Spark, the rest of their records counts.
             hashes = hash_rows(self._record_places(every).read(self._plan.content))
             hashes = pc.if_else(batch.is_delete, pc.bit_wise_not(hashes), hashes)
             records = pa.table({"code": code, "hash": hashes, "row": every}).group_by("code")
@@ -491,7 +491,7 @@ class _Decision:
         return LocalMerge(KeyCounts(**counts), losers, removed, gone, searched)
 
     def merge(self) -> LocalMerge | None:
-        """Return what partial records do: those of a key that are newer than its row are put on top of it."""
+        """Merge partial records: put the records that are newer than the row of their key on top of it."""
         batch, codes, code = self._batch, self._codes, self._code
         every = count_up(len(code), 0, pa.uint64())
         order = pa.table({"code": code.cast(pa.int64()), "s": batch.sequence, "row": every})
@@ -575,24 +575,24 @@ class _Decision:
         return LocalMerge(versions.counts, losers, removed, gone, searched, new)
 
     def are_ordered(self) -> bool:
-        """Check that no result depends on which of two different records with one sequence wins.
+        """Check that the winner among different records with one sequence does not change the result.
 
         Returns:
-            Whether Arrow can tell.
+            Whether Arrow can compare them.
         """
-        # A row that is made from partial records is none of them, so only their batch is compared.
+        # A row merged from partial records is not a record itself, so compare only records of the same batch.
         found = self._found[2]
         return self._order_events(found.slice(0, 0) if self._plan.rules.keeps_missing else found) is not None
 
     def _order_events(self, found: pa.Table) -> tuple[Events, pa.Table, pa.Array, Callable[[pa.Array], Places]] | None:
-        """Return the events of the keys, in their order; see `order_events`.
+        """Return the events of the keys, sorted; see `order_events`.
 
         Args:
             found: The rows of the table.
 
         Returns:
-            Also the distinct orders, of which events have the numbers, and what returns where events with such numbers
-            are; None if Arrow cannot tell.
+            The distinct orders as well (events store an index into them), and a function from indexes to positions.
+            None if Arrow cannot compare them.
         """
         batch, plan, code = self._batch, self._plan, self._code
         remembered = self._remembered(code)
@@ -618,7 +618,7 @@ class _Decision:
         return None if ordered is None else (events, ordered, distinct, places)
 
     def _rank_contents(self, find: Callable[[pa.Array], Places], rows: pa.Array, moment: pa.Array) -> pa.Array | None:
-        """Return numbers in the order of the contents of records, of which those of one moment are compared.
+        """Rank records with the same sequence by their contents.
 
         Returns:
             None if there are too many for this process.
@@ -661,9 +661,9 @@ class _Decision:
         """Return the rows that records lead to.
 
         Args:
-            records: In the order of their keys, from the oldest to the newest.
+            records: Sorted by key, from the oldest to the newest.
             code: The keys of the records.
-            has_row: Of each key of the batch, whether its row in the table is one of those below the records.
+            has_row: For each key of the batch, whether its row in the table is below the records.
         """
         scan = self._plan.whole
         rows = self._row_places(found, files, has_row)
@@ -749,14 +749,14 @@ class _Decision:
         return Places(files, one_array(rows["file"]), one_array(rows["position"]))
 
     def _are_same(self, left: Places, right: Places) -> bool:
-        """Return whether all pairs of records surely have the same values, so that one of each is late."""
+        """Return whether all pairs of records are known to have the same values, so that one of each is late."""
         try:
             return are_same(left.read(self._plan.content), right.read(self._plan.content))
         except InvalidOption:  # a type that Arrow does not have
             return False
 
     def _are_repeated(self, row: pa.Array, is_equal: pa.Array) -> bool:
-        """Return whether records are surely the same as the next one, for each of which that is asked."""
+        """For each requested record, return whether it is known to equal the next one."""
         one, other = row[:-1].filter(is_equal), row[1:].filter(is_equal)
         is_delete = self._batch.is_delete
         if not is_delete.take(one).equals(is_delete.take(other)):
@@ -766,7 +766,7 @@ class _Decision:
     def _change_nothing(
         self, row: pa.Array, code: pa.Array, chosen: pa.Array, found: pa.Table, files: Sequence[Add]
     ) -> bool:
-        """Return whether partial records, put on the rows of their keys, surely leave their content as it is."""
+        """Return whether partial records are known to leave the content of their keys' rows as it is."""
         keys = pc.unique(code.filter(chosen))
         if not len(keys):
             return True
@@ -787,7 +787,7 @@ class _Decision:
         return searched
 
     def _places_of(self, key: KeyColumns, values: pa.Array) -> list[Predicate]:
-        """Return where in the table some values of a field may be, one of which a row fulfils; empty for anywhere."""
+        """Return conditions; a row with one of a field's values meets at least one. Empty if it may be anywhere."""
         old, found = self._table.old_schema or StructType(), list[Predicate]()
         for data_type, place, low, high in key.bounds(values):
             known = old.find(place[0])
@@ -798,7 +798,7 @@ class _Decision:
         return found
 
     def _old_order(self, found: pa.Table, count: int, data_type: pa.DataType) -> tuple[pa.Array, pa.Array]:
-        """Return the newest sequence in the table of each key, null if it has none, and whether it has the key."""
+        """Return each key's newest sequence in the table (null if it has no sequence), and whether the key exists."""
         codes, sequence = one_array(found["code"]), one_array(found["s"])
         every = count_up(count)
         distinct = pc.unique(codes)
@@ -850,11 +850,11 @@ def _count_by(code: pa.Array, count: int) -> pa.Array:
 
 
 _MOST_RECORDS = 16
-"""The number of partial records of a key up to which they are put on top of each other here, all keys at a time."""
+"""Up to this many partial records of a key, they are put on top of each other here, for all keys at once."""
 
 
 def can_merge(schema: StructType) -> bool:
-    """Return whether partial records are put on top of rows here: not the entries of maps, and not what is rescued."""
+    """Return whether partial records can be put on top of rows here: not map entries, and not rescued values."""
     return role_field(schema, RESCUED) is None and not any(_has_map(each.type) for each in schema)
 
 
@@ -870,7 +870,7 @@ def _has_map(data_type: DataType) -> bool:
 
 
 def can_keep(plan: _Plan, table: KeyedTable) -> bool:
-    """Return whether rows keep here the values of fields that a record says are unchanged: not what is rescued."""
+    """Return whether rows can keep the values of unchanged fields here: not rescued values."""
     return table.can_write_rows and role_field(table.schema, RESCUED) is None
 
 
@@ -880,11 +880,11 @@ def put_on_rows(
     """Return rows with records on top of them, one after another.
 
     Args:
-        rows: With nulls where there was no row.
-        records: In the order of the rows, those of a row from the oldest to the newest.
-        number: Of each record that of its row.
+        rows: The rows, with nulls where there was no row.
+        records: Sorted by row, the records of a row from the oldest to the newest.
+        number: The row number of each record.
         schema: The columns of both, which may have other names.
-        unchanged: The column that names the fields that keep their values, if all others become those of the records.
+        unchanged: The column that names the fields that keep their values, if records replace all other fields.
 
     Raises:
         NotLocal: a row has many records.

@@ -210,8 +210,8 @@ class MergeDecision:
     def decide(self, rows: DataFrame) -> DataFrame:
         """Join rows of the table with the source, and decide what each clause changes."""
         merge = self._merge
-        # A row that several source rows match is deleted once. Source rows without a match are told apart by a number,
-        # since equal ones are inserted as often as they occur.
+        # A row that several source rows match is deleted once. Source rows without a match are identified by a number,
+        # because equal ones are inserted as often as they occur.
         deduplicates = merge.takes_any and merge.has(MergeSide.MATCHED)
         mark = F.monotonically_increasing_id() if deduplicates else F.lit(True)
         source = merge.source.withColumn(SOURCE, mark).alias(merge.source_alias)
@@ -637,9 +637,9 @@ class MergeResolution:
 
     @property
     def incoming(self) -> StructType | None:
-        """The columns by which the schema grows: source columns that a clause assigns. None if it may not grow.
+        """The columns that the schema may gain: source columns that a clause assigns. None if it may not grow.
 
-        The new type of a column is that of the source column with the same name, whatever value is assigned.
+        The new type of a column is the type of the source column with the same name, regardless of the assigned value.
 
         Source: Delta Lake's schema evolution of MERGE
         """

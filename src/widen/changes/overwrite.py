@@ -38,7 +38,7 @@ class ReplacedRows:
     Args:
         keys: The keys, in columns named `KEY` and the number of the key column; None for all rows of the table.
         match: The key of a row of the table, in the column of `keys`; by default its key columns are.
-        searched: Where the rows are that the batch depends on, also if it replaces none of them; by default where the
+        searched: Where to search for rows that the batch depends on, even if it replaces no row; by default, where the
             keys are.
     """
 
@@ -94,7 +94,7 @@ def remove_replaced_rows(
     removal = change_via_materialized_rows(context, partial(_decide, context, replaced), (ChangeKind.DELETE,))
     if not removal.recorded or not added:
         return removal
-    # A version with change data files has all of its changes there, so the new rows are recorded too.
+    # A version with change data files must have all of its changes there, so record the new rows as well.
     with ExitStack() as undo, ChangeFiles(context) as files:
         undo.callback(removal.discard, snapshot.store)
         view = snapshot.with_metadata(metadata)
@@ -127,7 +127,7 @@ _EPOCH_DAY = date(1970, 1, 1).toordinal()
 def key_predicate(columns: Sequence[Field], keys: DataFrame) -> Predicate:
     """Return a predicate that every row with one of the keys fulfils.
 
-    A key column takes part if its values and those of the keys have one order, which Python has too.
+    A key column takes part if Python orders its values and the keys in the same way.
 
     Args:
         keys: The keys, a column for each key column, in their order.

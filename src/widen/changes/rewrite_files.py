@@ -110,13 +110,13 @@ def rewrite_files(
 ) -> RewrittenFiles:
     """Write the rows of files to new files in the current types; commits nothing.
 
-    If the rewrite fails, the new files are deleted as far as the store allows.
+    If the rewrite fails, the new files are deleted where the store allows it.
 
     Args:
         files: Rows of its list of files.
         rows: The number of their rows that are not deleted.
         arrange: Distributes and sorts the rows; each partition of its result becomes a file for each table partition.
-        unmapped: Whether the new files have the logical names of the columns, instead of those of column mapping.
+        unmapped: Whether the new files use the logical names of the columns, not the physical names of column mapping.
 
     Raises:
         InternalError: the new files have another number of rows; they are deleted.
@@ -163,10 +163,10 @@ def _paths(files: pa.Table) -> Sequence[str]:
 
 
 def _as_stored(snapshot: Snapshot, columns: TrackingColumns | None) -> Metadata:
-    """Return metadata with which rows are read and written unchanged.
+    """Return metadata for reading and writing rows unchanged.
 
-    No rules are checked and no values are generated, and materialized row ids are columns, too. Partition values are
-    strings, so that their texts do not change, except in files that also contain the partition columns.
+    No rules are checked and no values are generated, and materialized row ids are ordinary columns. Partition values
+    are strings, so that their texts do not change, except in files that also contain the partition columns.
     """
     text_columns = () if iceberg_compat.stores_partition_columns(snapshot.configuration) else snapshot.partition_columns
     schema = map_fields(as_nullable(snapshot.schema), lambda _, field: _without_rules(field))
@@ -207,7 +207,7 @@ BATCH_BYTES = 64 * 2**30
 """The most bytes of old files that one commit replaces."""
 
 MOST_CONFLICTS = 10
-"""The number of conflicts in a row after which the last one is reported."""
+"""After this many conflicts in a row, the last one is reported."""
 
 
 @dataclass
@@ -314,8 +314,7 @@ def _first_batch(files: pa.Table, size_bytes: int) -> pa.Table:
 
 # Compaction: small files become files of a good size, while other writers continue.
 #
-# A commit that loses a race against another one keeps those of its files whose sources are still in the table, and the
-# rest is planned again.
+# If a commit loses a race, it keeps the new files whose sources are still in the table. The rest is planned again.
 #
 # Source: Delta Spark's OPTIMIZE
 
@@ -353,7 +352,7 @@ class CompactionTask:
     """Files that one Spark job writes again.
 
     Args:
-        files: The files; those of one partition go into one file unless the job sorts the rows.
+        files: The files. Files of one partition become one file unless the job sorts the rows.
     """
 
     files: pa.Table
@@ -378,7 +377,7 @@ def pack_files(candidates: Iterable[Candidate], target_bytes: int, *, sorts: boo
     """Return which files are written again by one task each; the files of one partition become one file.
 
     Args:
-        candidates: The files in the order in which they are written.
+        candidates: The files, sorted as they are written.
         sorts: Whether rows are sorted; then every file is written again, and a task has whole partitions.
     """
     partitions: dict[Partition, list[Candidate]] = {}

@@ -1,7 +1,7 @@
 """Update or delete the rows that match a condition.
 
-An update whose rows tasks can write with Arrow reads and writes each row once: with deletion vectors only the rows that
-change, else all rows of the files that have one. Deletions without deletion vectors rewrite such files, too.
+An update whose rows tasks can write with Arrow reads and writes each row once: with deletion vectors only the changed
+rows, else all rows of the files that have one. Deletions without deletion vectors also rewrite such files.
 
 Source: PROTOCOL.md#add-file-and-remove-file, #deletion-vectors
 """
@@ -63,7 +63,7 @@ from widen.spark.spark_types import Column, DataFrame, F
 #     without deletion vectors         A first pass counts which files have such rows, a second one rewrites these.
 #     with a change data feed that     The decided rows are persisted, since they are written twice: as rows of the
 #     tasks cannot write beside        table, and as changes. Another evaluation might decide otherwise.
-# Rows are told by their file and their position in it: not every table has another identity of a row.
+# A row is identified by its file and position; not every table has row ids.
 
 
 def change_in_place(context: ChangeContext, where: Column, new: Mapping[str, Column], kind: ChangeKind) -> ChangeResult:
@@ -267,7 +267,7 @@ class _MaterializedChange:
         if not self._lost and not new:
             return ChangeResult(reads=self._context.reads)
         context, rows = self._context, self._context.all_rows(self._lost)
-        # A file of which no row is left is removed; one with some left gets a vector, or is copied without the others.
+        # Remove a file that loses all of its rows; else give it a vector, or copy it without the rows.
         left = {key: rows[key] - count_deleted_rows(context.adds[key]) - lost for key, lost in self._lost.items()}
         partial = {key: count for key, count in left.items() if count}
         has_vectors = context.has("deletionVectors")
@@ -292,7 +292,7 @@ class _MaterializedChange:
         return self._changed.where(F.col(CLAUSE).isin(_codes(self._kinds, *kinds)))
 
     def _copies(self, partial: Mapping[str, int]) -> list[Add]:
-        """Rewrite the files without the updated and deleted rows, as far as possible with Arrow."""
+        """Rewrite the files without the updated and deleted rows, with Arrow where possible."""
         copies, copied = copy_without_marked(self._context, partial, self._words, self._files.new_folder())
         if rest := partial.keys() - copied:
             marks = F.broadcast(self._words) if self._word_count <= BROADCAST_ROWS else self._words
@@ -346,8 +346,8 @@ class _MaterializedChange:
 
 # Copies of files without some of their rows: tasks read and write with Arrow, and the other rows never reach Spark.
 #
-# Rows are copied as they were checked when they were written; only their types become those of the table. Spark has
-# to copy what Arrow does not read or write exactly.
+# Rows are copied without new checks; only their types become the types of the table. Spark copies what Arrow does
+# not read or write exactly.
 #
 # Source: PROTOCOL.md#add-file-and-remove-file
 
@@ -505,7 +505,7 @@ def _plan(context: ChangeContext, job: str) -> tuple[LocalScan, ArrowLayout] | N
 
 
 def copy_files(scan: LocalScan, layout: ArrowLayout, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Copy the files of a task, those of a partition together, and yield each copy with the key of one of its files.
+    """Copy the files of a task, grouped by partition, and yield each copy with the key of one of its files.
 
     Files that Spark has to copy are yielded without a path.
     """
@@ -541,11 +541,7 @@ def _copy_partition(
 
 
 def ensure_space(store: LogStore, error: Exception) -> None:
-    """Check that an error is not a full disk, on which Spark could not write either.
-
-    Raises:
-        StorageError: it is.
-    """
+    """Raise StorageError for a full disk: Spark could not write to it."""
     if isinstance(error, OSError) and error.errno in (ENOSPC, EDQUOT):
         fix = "Nothing was committed. Free some space and try again."
         raise StorageError(location=store.location, reason="the disk is full", fix=fix) from error

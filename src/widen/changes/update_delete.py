@@ -63,7 +63,7 @@ def delete(
 
     Args:
         where: The condition on the rows; None for all rows.
-        metadata: The metadata that files are written with; by default that of the version.
+        metadata: The metadata for writing files; by default the version's metadata.
     """
     context = _change_context(spark, snapshot, where, metadata or snapshot.metadata)
     if where is None:

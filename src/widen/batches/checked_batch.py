@@ -46,7 +46,7 @@ class _Split:
 
 @dataclass(frozen=True)
 class CheckedBatch:
-    """A batch of typed records, of which those with a text that is not UTF-8 are corrupt.
+    """A batch of typed records. Records with a text that is not UTF-8 are corrupt.
 
     Args:
         typed: The records.

@@ -1,8 +1,8 @@
 """Typed records that tasks copy from Parquet files, column by column with Arrow: no value passes through Spark's JVM.
 
 Columns that hold the values of their fields in the same type or a wider one are copied. In this process
-`widen.batches.column_values` converts the others; on Spark they are for the expressions of
-`widen.batches.column_expressions`, and so are files that Arrow does not read as Spark does.
+`widen.batches.column_values` converts the others. On Spark the expressions of `widen.batches.column_expressions`
+convert them, and read files that Arrow does not read as Spark does.
 
 Source: docs/evolution-rules.md#d16
 """
@@ -145,7 +145,7 @@ class ColumnCopy:
     conversion: RowConversion | None = None
 
     def run(self) -> CopiedRows:
-        """Write the files of the table, and return them. If that fails, they are deleted as far as the store allows."""
+        """Write the files of the table, and return them. On failure, they are deleted where the store allows it."""
         with ExitStack() as undo:
             undo.callback(discard_folder, self.sink.store, self.sink.job)
             if self.is_few:
@@ -189,7 +189,7 @@ def find_column_copy(
         route: The columns of each field of the source.
         path_fields: The fields that records get from their files; by default they get none.
         conversion: What makes the rows of the records; None if columns must be copied as they are.
-        footers: Those of the files, if Arrow reads these as Spark does; by default they are read.
+        footers: The footers of the files, if Arrow reads these as Spark does; by default they are read.
     """
     from_files = path_fields or PathFields()
     if conversion is None and not is_copied(source, route, from_files.schema):
@@ -238,7 +238,8 @@ def is_copied(source: StructType, route: RecordRoute, given: StructType) -> bool
 def _is_copied(source: StructType, route: RecordRoute) -> bool:
     """Return whether the columns of records hold all values as they are, each in one column with the name of its field.
 
-    A field without a column is for those who explain what is lost, and a column of another kind may take values, too.
+    A field without a column is left to the code that explains losses, and a column of another kind may also take
+    values.
     """
     slots = [route.get(field.name, ()) for field in source]
     return all(
@@ -286,7 +287,7 @@ class SourceFooter:
     values: Mapping[Path, int | None]
 
     def without_rows(self, left_out: Sequence[int]) -> SourceFooter:
-        """Return the footer for a file of which some rows are not read. It then knows no number of values."""
+        """Return a footer for a file that is read in part. It does not know the number of values."""
         if not left_out:
             return self
         ends = [*(group.first for group, _ in self.groups[1:]), self.rows]
@@ -317,7 +318,7 @@ def map_files(function: Callable[[SourceFile], _T], files: Sequence[SourceFile])
 
 
 def read_first_rows(file: SourceFile, source: StructType, rows: int) -> pa.RecordBatch:
-    """Return the first rows of a file, as far as it has them, with all columns of a source."""
+    """Return up to this many first rows of a file, with all columns of a source."""
     batches, count = [], 0
     for _, batch in read_rows(file, source, rows):
         batches.append(batch)
@@ -385,7 +386,7 @@ def _read_footer(source: StructType, file: SourceFile) -> SourceFooter | None:
     int96 = {path for path, each in zip(paths, physical, strict=True) if each == _INT96}
     types = {field.name: field.type for field in source}
     is_legacy_file = is_legacy(footer.metadata) or is_legacy_int96(footer.metadata)
-    # Spark writes times in INT96 that are whole microseconds; those of others may have nanoseconds.
+    # Times in INT96 from Spark are whole microseconds; other writers may store nanoseconds.
     is_foreign = bool(int96) and _SPARK not in (footer.metadata or {})
     if (
         is_legacy_file
@@ -515,7 +516,7 @@ def _read_batches(
     *,
     is_checked: bool = True,
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield rows, each batch with the index of its first one among those of the row groups.
+    """Yield batches of rows, each with the index of its first row among the rows of the row groups.
 
     Args:
         left_out: The indexes of rows that are not read.
@@ -558,7 +559,7 @@ def without_rows(batch: pa.RecordBatch, start: int, left_out: Sequence[int]) -> 
 
 
 def _names_to_read(file: pq.ParquetFile, schema: pa.Schema, copied: frozenset[str]) -> list[str] | None:
-    """Return the columns to read; None for all: PyArrow takes a dot for a path, or the file has none of them."""
+    """Return the columns to read; None for all: PyArrow takes a dot for a path, or the file lacks these columns."""
     stored = file.schema_arrow.names
     names = [name for name in stored if name in copied and name in schema.names]
     return None if not names or any("." in name for name in stored) else names

@@ -232,8 +232,7 @@ def _not_none(value: _T | None) -> _T:
 
 # Conversions of scalars to the types of columns, as expressions: exact, or null.
 #
-# A conversion from which the value could not be recovered gives null; then another column of the field holds the
-# value.
+# A conversion that would lose the value gives null; then another column of the field holds the value.
 #
 # Source: docs/evolution-rules.md#d2, #d5, #d16
 
@@ -275,7 +274,7 @@ def find_typed_violations(
 
     Args:
         samples: How reasons show values.
-        missing: Of the columns that the table fills, whether a record has no field for them.
+        missing: Whether a record has no field for a column, by the columns that the table fills.
     """
     return list(_find_violations(fields, fixed_column_route(route), (), samples, missing or {}))
 

@@ -53,7 +53,7 @@ from widen.rows.row_builder import RowCondition
 from widen.schema.source_metadata import RESCUED, role_field
 
 TypedArray: TypeAlias = tuple[pa.Array, DataType]
-"""Values with their type; the type in Arrow is that of `to_arrow`."""
+"""Values with their type; their Arrow type is the result of `to_arrow`."""
 
 
 class QuarantinedRecord(msgspec.Struct, frozen=True, array_like=True):
@@ -416,7 +416,7 @@ class FactsOfKind:
     """The facts about the values of one kind of a field that the type leaves open, filled in batch by batch.
 
     Args:
-        observation: Of the kind, as the type alone says it.
+        observation: The observation of the kind that follows from the type alone.
         data_type: The type of scalars; None for records and maps.
     """
 
@@ -469,7 +469,7 @@ def _sums(marks: pa.Array, lengths: pa.Array) -> pa.Array:
 
 
 def fit(values: pa.Array | None, wanted: pa.DataType, rows: int) -> pa.Array:
-    """Return values in the type of a column, which may be wider and have more fields; null if there are none."""
+    """Return values in the type of a column, which may be wider and have more fields; null without values."""
     if values is None or pa.types.is_null(values.type):
         return pa.nulls(rows if values is None else len(values), wanted)
     if values.type == wanted:

@@ -90,7 +90,7 @@ def find_corrupt_rows(columns: Sequence[pa.Array], names: Sequence[str]) -> list
 
 
 def _to_bytes(values: pa.Array) -> pa.Array:
-    """Return values with bytes in the place of texts, since Python does not take a text that is not UTF-8."""
+    """Return values with bytes instead of texts, because Python strings cannot hold invalid UTF-8."""
     wanted = _bytes_type(values.type)
     return values if wanted == values.type else values.cast(wanted)
 
@@ -106,7 +106,7 @@ def _bytes_type(found: pa.DataType) -> pa.DataType:
 
 
 def _plain(value: Any, found: pa.DataType) -> Any:
-    """Return a value of Arrow as JSON has it; bytes of a text that are not UTF-8 as surrogates."""
+    """Return an Arrow value as JSON has it; bytes of a text that are not UTF-8 become surrogates."""
     if value is None:
         return None
     if pa.types.is_struct(found):

@@ -25,7 +25,7 @@ from widen.sources.csv_dialect import EXACT_VALUES, FRACTION_PATTERN, WRITTEN_VA
 
 _FRACTION = f"^(?:{FRACTION_PATTERN})$"
 _INTEGER = "^(?:0|-?[1-9][0-9]{0,17})$"
-"""Integers that are surely of 64 bits."""
+"""Integers that are known to fit into 64 bits."""
 
 _DATE_BEGIN = "^[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _BOOLEAN = "^(?:true|false)$"
@@ -46,7 +46,7 @@ class ColumnBatch:
 
 
 def build_columns(builder: RowBuilder, group: FieldGroup, file_name: str, schema: pa.Schema) -> ColumnBatch:
-    """Return the rows of records as far as the kinds of their values determine them.
+    """Return the rows of those records that the kinds of their values determine.
 
     Args:
         builder: The builder of the rows; knows the columns.
@@ -74,8 +74,8 @@ def build_columns(builder: RowBuilder, group: FieldGroup, file_name: str, schema
 
 
 _FindKinds = Callable[[ScalarField], dict[type, pa.Array]]
-"""Returns for each Python type which texts are of it. Longer integers and longer fractions are of none; with a field of
-dates, nor are texts that begin like a date."""
+"""Returns, for each Python type, which texts are of it. Longer integers and fractions have no type; if the field has
+dates, texts that begin like a date have no type."""
 
 
 def _columns(builder: RowBuilder, group: FieldGroup, file_name: str) -> Iterator[tuple[str, pa.Array, _FindKinds]]:

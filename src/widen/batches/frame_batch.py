@@ -123,7 +123,7 @@ class TypedBatch:
     """A batch of typed records.
 
     Args:
-        parts: The records; those of one part share a schema.
+        parts: The records; the records of one part share a schema.
     """
 
     parts: Sequence[TypedRecords]
@@ -191,7 +191,7 @@ class TypedBatch:
         )
 
     def find_broken(self, attempt: BatchWriteSpec, writer: TableWriter, *, by_rules: bool = True) -> None:
-        """Return None: the types of the source decide what columns there are, whatever records have."""
+        """Return None: the types of the source decide the columns, regardless of the records."""
 
     def check_contract(self, contract: object, *, allows_nan: bool = False) -> ContractReport:
         """Return where the records break a contract; see `Batch`."""
@@ -225,7 +225,7 @@ class TypedBatch:
         return replace(self, parts=parts), reduce(DataFrame.unionAll, corrupt)
 
     def _own_names(self, part: TypedRecords) -> Sequence[str]:
-        """Return the fields that the records themselves have: those of their file come last."""
+        """Return the fields of the records themselves, without the fields of their file, which come last."""
         names = list(part.schema.names)
         while names and names[-1].endswith(SIGN) and names[-1].rstrip(SIGN) in self.names:
             names.pop()
@@ -266,7 +266,7 @@ class TypedBatch:
                 lacking = read_defaults(schema).keys() - {*part.schema.names}
                 sides.append(_row_digests(rows, part.schema, leave_out(schema, lacking), named))
             if quarantined_records is not None:
-                # A quarantined text has the computed fields, too.
+                # A quarantined text also has the computed fields.
                 schemas = [part.schema for part in self._prepare_parts(table.schema, policy, table.schema)]
                 schema, named = spell_for_proof(table.schema, policy, self.parts[0].schema)
                 computed, columns = self._left_out(schema), source_columns_by_key(schema, named)
@@ -343,7 +343,7 @@ class TypeObservation:
     """What the types of records say.
 
     Args:
-        is_decided: Whether the plan is the same whatever the values are, so that they need only be counted.
+        is_decided: Whether the plan is the same for any values, so that they need only be counted.
         is_enough: Whether the plan does not even have events with counts.
     """
 
@@ -518,10 +518,10 @@ def spell_for_all(
 
 
 def find_column_files(parts: Sequence[ColumnFiles], schema: StructType, policy: Policy) -> list[ColumnFiles] | None:
-    """Return files with the types in which the proof compares their values; None if one has another form in the table.
+    """Return files with the types that the proof compares; None if the form of one differs in the table.
 
     Args:
-        parts: The files with their types in the source; without files, if their values are not those of columns.
+        parts: The files with their types in the source; without files, if the values do not come from columns.
         schema: The schema of the table.
     """
     # A float means its exact value, also in a column of doubles, and a double the number of its shortest text.
@@ -540,7 +540,7 @@ def _floats_as_doubles(data_type: DataType) -> DataType:
 
 
 def has_forms(data_type: DataType) -> bool:
-    """Return whether tasks of the proof digest the values of a type as those of a column."""
+    """Return whether tasks of the proof digest the values of a type like the values of a column."""
     match data_type:
         case StructType(fields):
             return all(has_forms(field.type) for field in fields)

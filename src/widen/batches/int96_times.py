@@ -56,9 +56,10 @@ class OddLeaves:
     """The leaves of a file that Spark may read in another way.
 
     Args:
-        int96: Those of INT96, in a file that Spark did not write; once the times are read, those that it would cut.
-        nulls: Those of the type null.
-        integers: Those of integers, which Spark merges with the ones of the type null in other files.
+        int96: The INT96 leaves of a file that Spark did not write; after reading the times, only the leaves that Spark
+            would cut.
+        nulls: The leaves of the type null.
+        integers: The integer leaves, which Spark merges with leaves of the type null in other files.
     """
 
     int96: CutTimes = frozenset()
@@ -67,7 +68,7 @@ class OddLeaves:
 
 
 def find_odd_leaves(spark: SparkSession, paths: Sequence[str]) -> dict[str, OddLeaves]:
-    """Return the leaves of Parquet files with times that Spark would cut, and those of the type null.
+    """Return the leaves of Parquet files with times that Spark would cut, and the leaves of the type null.
 
     The times are looked at only in files with INT96 that Spark did not write.
 
@@ -95,7 +96,7 @@ def void_leaves(files: Iterable[OddLeaves]) -> frozenset[Path]:
 
 
 def with_void_leaves(frame: DataFrame, voids: frozenset[Path]) -> list[Column]:
-    """Return the columns of files, with void in the place of some leaves."""
+    """Return the columns of files, with void instead of some leaves."""
     columns = []
     for field in from_spark(frame.schema):
         values, roots = F.col(quote_name(field.name)), [path for path in voids if path[0] == field.name]

@@ -163,7 +163,7 @@ class BatchReader:
 
         Args:
             source: Files, directories and patterns.
-            may_be_empty: Whether no file, or only empty ones, are a source, too.
+            may_be_empty: Whether a source may have no files, or only empty ones.
         """
         return find_source(spark, to_paths(source), self.format, self.options, may_be_empty=may_be_empty)
 
@@ -274,7 +274,7 @@ class BatchReader:
             tasks = partial(find_csv_tasks, spark, source, dialect)
             if not can_read(spark, source.files):
                 return TextReaders(partial(read_csv, spark, source, dialect), again)
-            # A job of Spark costs more than to read a few small files here.
+            # For a few small files, reading them here is cheaper than a Spark job.
             ranges = small_csv_ranges(spark, source.files, dialect) if is_few else None
             sample = partial(find_csv_sample, spark, source, dialect)
             return TextReaders(partial(read_csv_ranges, spark, source, dialect), again, ranges, tasks, sample)
@@ -292,7 +292,7 @@ class BatchReader:
     def _file_fields(self) -> FileFields:
         if not self.has_source_columns:
             return FileFields(self.has_folders, None)
-        # With trailing zeros it would be another text than that of the table, and count as converted.
+        # With trailing zeros its text would differ from the table's text, and count as converted.
         loaded_at = canonical_instant(datetime.now(timezone.utc).strftime(_TIME_FORMAT))
         return FileFields(self.has_folders, loaded_at)
 
@@ -532,7 +532,7 @@ def with_bad_files(quarantined_records: Rows | None, spark: SparkSession, files:
     """Return the rows of the quarantine for a batch: its quarantined records, and a row for each bad file.
 
     Args:
-        quarantined_records: The records, with the columns of `ORIGIN_FIELDS`; None if there are none.
+        quarantined_records: The records, with the columns of `ORIGIN_FIELDS`; None without quarantined records.
         files: The bad files. Their rows have no text.
     """
     if not files:

@@ -1,8 +1,8 @@
 """Parquet files as a batch of this process: Arrow copies their columns, and nothing starts Spark.
 
-The schemas are those that Spark reads: one of all files if Spark merges theirs, else one for each. Files with types or
-forms that Spark reads in a way of its own, and what `widen.batches.column_values` does not convert, need Spark: it
-reads the same batch, as `widen.batches.frame_batch`.
+The schemas are the ones that Spark reads: one for all files if Spark merges schemas, else one for each file. Spark must
+read types and forms that it handles differently, and what `widen.batches.column_values` does not convert: it reads the
+same batch, as `widen.batches.frame_batch`.
 
 Source: docs/evolution-rules.md#d16, docs/guide/engine.md
 """
@@ -144,7 +144,7 @@ _CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"})
 """The compressions that Arrow and Spark have in common without a library of their own."""
 
 _ROW_METADATA = b"org.apache.spark.sql.parquet.row.metadata"
-"""The key in a footer under which Spark writes the schema of the rows, and from which it takes it."""
+"""The key in a footer that Spark uses to write and read the schema of the rows."""
 
 _TYPES: Mapping[pa.DataType, DataType] = {
     to_arrow(each): each for each in (BOOLEAN, BYTE, SHORT, INTEGER, LONG, FLOAT, DOUBLE, STRING, BINARY, DATE)
@@ -169,7 +169,7 @@ class ColumnPart:
 
     @property
     def own(self) -> StructType:
-        """The columns of the files without those of the type void."""
+        """The columns of the files without columns of the type void."""
         return without_voids(self.read)
 
     def filled(self, schema: StructType, policy: Policy) -> ColumnPart:
@@ -240,7 +240,7 @@ class _LocalProof:
 
     @property
     def is_columnar(self) -> bool:
-        """Whether the columns of the table are digested like those of the source."""
+        """Whether the columns of the table are digested like the columns of the source."""
         return all(each.prepare is None for each in self.files)
 
 
@@ -249,8 +249,8 @@ class ParquetBatch:
     """A batch of Parquet files that this process reads.
 
     Args:
-        open_on_spark: Opens the same files with a session of Spark, which keeps the number of the part that each
-            written folder belongs to.
+        open_on_spark: Opens the same files with a Spark session, which keeps the number of the part that each written
+            folder belongs to.
     """
 
     spark: SparkSession
@@ -306,7 +306,7 @@ class ParquetBatch:
         return self._on_spark.write(attempt, writer)
 
     def find_broken(self, attempt: BatchWriteSpec, writer: TableWriter, *, by_rules: bool = True) -> None:
-        """Return None: the types of the source decide what columns there are, whatever records have."""
+        """Return None: the types of the source decide the columns, regardless of the records."""
 
     def check_contract(self, contract: object, *, allows_nan: bool = False) -> ContractReport:
         """Return where the records break a contract; see `Batch`."""
@@ -513,7 +513,7 @@ def _value_reader(given: PathFields) -> FileValueReader | None:
 
 
 def _is_copied(prepared: PreparedPart, schema: StructType, route: RecordRoute) -> bool:
-    """Return whether all values of a part go to columns as they are, and none is missing that must not be null."""
+    """Return whether all values of a part go to columns as they are, and no required column lacks values."""
     part = prepared.part
     if not (is_untouched(part.schema, prepared.rules) and is_copied(part.own, route, part.given.schema)):
         return False
@@ -556,7 +556,7 @@ def _lacks_values(name: str, seen: RecordObservation, prepared: PreparedPart) ->
     """Return whether the first records lack values of a kind in a field that other records may have."""
     if all(kind.count for kind, _ in _kinds(seen[name], prepared.types[name], 0)):
         return False
-    # A scalar of which no file has a value is not looked for.
+    # Do not search for a scalar without values in any file.
     stored = next((each.type for each in prepared.part.own if each.name == name), None)
     is_scalar = stored is not None and not isinstance(stored, (ArrayType, MapType, StructType))
     return not (is_scalar and all(footer.values.get((name,), 0) == 0 for footer in prepared.part.footers))
@@ -585,7 +585,7 @@ def _add_files(
     own = prepared.part.own
     wanted = StructType(tuple(each for each in own if each.name in names) or own.fields[:1])
     total = 0
-    # The first value of a kind is that of the first file by its URI, as Spark compares texts.
+    # The first value of a kind comes from the first file by its URI, as Spark compares texts.
     for file in sorted(prepared.part.files, key=lambda file: file.uri.encode()):
         count = 0
         for first, rows in read_rows(file, wanted):
@@ -718,7 +718,7 @@ def _read_stored(files: Sequence[SourceFile]) -> Iterator[tuple[SourceFile, _Sto
 
 
 _FOOTERS_AT_ONCE = 64
-"""How many footers are in memory: those of wide files are large."""
+"""The number of footers in memory: the footers of wide files are large."""
 
 
 def _try_footer(file: SourceFile) -> _Stored | WidenError:
@@ -814,7 +814,7 @@ def _read_schema(
 
 
 def _ensure_types_exist(file: SourceFile, columns: Iterable[pa.Field]) -> None:
-    """Check that no column has a type for which there is no column: Spark refuses the file, too.
+    """Check that every column has a type that tables support: Spark also refuses the file.
 
     Raises:
         SourceContentError: one has.
@@ -841,7 +841,7 @@ _WITHOUT_COLUMN: Sequence[tuple[Callable[[pa.DataType], bool], str]] = (
     (lambda found: pa.types.is_decimal(found) and found.precision > _MOST_DIGITS, "Write at most 38 digits, or text."),
     (pa.types.is_float16, "Write floats of 32 bits."),
 )
-"""The types of Parquet that neither Spark reads nor a table has, and what to do about them."""
+"""The Parquet types that neither Spark reads nor a table has, and what to do about them."""
 
 
 def _ensure_row_metadata(file: SourceFile, text: bytes | None, schema: StructType) -> None:
@@ -910,7 +910,7 @@ def _ensure_distinct(schemas: Collection[StructType]) -> None:
 
 
 class _NotMerged(Exception):
-    """Two types have no type in common, by the rules of Spark."""
+    """Two types have no type in common, by Spark's rules."""
 
 
 def _merge(one: DataType, other: DataType) -> DataType:
@@ -936,5 +936,5 @@ def _merge(one: DataType, other: DataType) -> DataType:
 
 
 def _to_json(schema: StructType) -> str:
-    """Return a schema as PySpark writes it: the order of parts is that of these texts."""
+    """Return a schema as PySpark writes it: parts are sorted by these texts."""
     return json.dumps(type_to_value(schema), separators=(",", ":"), sort_keys=True)

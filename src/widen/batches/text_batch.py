@@ -522,11 +522,11 @@ class BatchResult:
     Args:
         files: The files that hold them.
         seen: What they hold beyond what the columns say.
-        quarantined_records: Those records, with the columns of `ORIGIN_FIELDS`; None if there are none. The
+        quarantined_records: These records, with the columns of `ORIGIN_FIELDS`; None without quarantined records. The
             batch is read again where it is used.
         is_complete: Whether every record is in the files or quarantined, or the pass only observed.
-        broken: Those of the quarantined records that violate a rule, which is known only after they are observed;
-            None if there are none, or if the types of the source decide what columns there are.
+        broken: The quarantined records that violate a rule, which is known only after they are observed; None without
+            such records, or if the types of the source decide the columns.
     """
 
     files: Sequence[WrittenFile]
@@ -734,7 +734,7 @@ _POSITION_PATTERN = "^(.*)#([0-9]+)$"
 
 
 def texts_of(rows: Rows) -> Rows:
-    """Return the texts of rows of a quarantine in a column `TEXT`; files that cannot be read have none."""
+    """Return the texts of rows of a quarantine in a column `TEXT`; files that cannot be read have no text."""
     if isinstance(rows, LocalFrame):
         return rows.mapInArrow(_keep_texts, None)
     return rows.select(TEXT).where(f"{TEXT} IS NOT NULL")

@@ -89,14 +89,14 @@ ROWS_PER_BATCH, FIELD_ROWS_PER_BATCH = 1_000, 10_000
 """Number of rows in an Arrow batch: of records that are texts, and of those that are columns."""
 
 MAX_BATCH_BYTES = 256 * 2**20
-"""Size of the texts from which on their rows are made: an Arrow column of texts holds at most 2 GiB."""
+"""Rows are made from the texts at this size: an Arrow column of texts holds at most 2 GiB."""
 
 EARLY_CHECKS = (10, 200, 1_000, 2_000)
-"""Row counts after which a task checks its observation, before it does so with every batch. Early checks notice a new
+"""A task checks its observation after these numbers of rows, and later with every batch. Early checks notice a new
 field in the first rows."""
 
 MIN_COUNTED_RECORDS, MIN_COUNTED_BYTES = 200, 2**18
-"""Minimum number of records, or of bytes of their text, of which a task counts all values that are new to the table."""
+"""From this many records, or bytes of their text, a task counts all values that are new to the table."""
 
 MIN_OBSERVED_RECORDS = 2_000
 """Minimum number of records that a task observes once it knows that the plan will change."""
@@ -109,13 +109,12 @@ class BatchWriteSpec:
     Args:
         base: Schema before the interval; None if the table does not exist yet.
         prior_observation: Observation of earlier passes, as JSON.
-        schema: Schema of the rows: that of the plan for the prior observation.
+        schema: Schema of the rows, from the plan for the prior observation.
         policy: Policy of the ingestion, to plan again.
         is_exhaustive: Whether tasks read everything even if they know that the plan will change.
         sink: Where tasks write the rows; None if they return them.
         origin: The column with the texts of quarantined records. Tasks that write the rows leave these records out.
-        refused: The records that a rule refuses, and for which there are no columns; see
-            `widen.rows.row_builder.record_digest`.
+        refused: The records that a rule refuses and no column can take; see `widen.rows.row_builder.record_digest`.
         missing: The column that says which columns with a default a record has no field for.
     """
 
@@ -154,7 +153,7 @@ class TaskNote(msgspec.Struct, frozen=True):
     Args:
         seen: Its observation, as JSON.
         parts: The files that it has written.
-        refused: How many records no partition holds; they are quarantined, too.
+        refused: How many records fit into no partition; they are also quarantined.
     """
 
     seen: msgspec.Raw
@@ -230,7 +229,7 @@ def _run_task(spec: BatchWriteSpec, batches: Iterable[pa.RecordBatch]) -> Iterat
 def _run_quiet_task(spec: BatchWriteSpec, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     schema = to_arrow_schema(spec.row_schema)
     if spec.sink and spec.sink.schema is not None:
-        # The columns are those of the files, with their field ids.
+        # Use the columns of the files, with their field ids.
         names = spec.sink.schema.names
         schema = pa.schema([*spec.sink.schema, *(each for each in schema if each.name not in names)])
     writer = spec.sink.open(schema) if spec.sink else None
@@ -267,7 +266,7 @@ def read_refused_records(
     """Yield the quarantined records of a batch, with the columns of `ORIGIN_FIELDS`.
 
     Args:
-        spec: With an origin column.
+        spec: What to write, with an origin column.
         by_rules: Whether to yield only those that violate a rule, and fit the fixed columns.
     """
     origin = spec.origin
@@ -656,8 +655,8 @@ def _struct(
 
     Args:
         assembler: Turns the records into columns.
-        roots: For each record, the index of the record of the chunk that it is a part of; None if these are the records
-            of the chunk, or if nothing below needs routing.
+        roots: For each record, the index of the record of the chunk that contains it; None if these are the records of
+            the chunk, or if nothing below needs routing.
     """
     values = assembler.columns(shape, records, range(len(records)) if roots is None else roots)
     shapes = {item.name: item.shape for item in shape.single_columns}
@@ -775,7 +774,7 @@ _READERS: Mapping[int, Callable[[bytes], Iterator[FieldGroup | TextGroup]]] = Ma
 def read_record_groups(
     batches: Iterable[pa.RecordBatch], limit: int = MAX_RECORD_BYTES
 ) -> Generator[FieldGroup | TextGroup]:
-    """Yield the records of a raw batch; those of ranges are read from their files.
+    """Yield the records of a raw batch; ranges are read from their files.
 
     A caller that needs no more records closes the generator. Then the other rows with ranges are still taken from
     Spark: it ends a Python worker that leaves input behind, and the next task would wait for another one to start.

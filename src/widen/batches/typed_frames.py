@@ -120,7 +120,7 @@ class TypedRecords:
         frame: The records, in columns with numbers as names, so that names that differ only in case do not collide.
         schema: Their schema, with the names of the source.
         place: The file and the number of each record; None if unknown.
-        unplaced: The records without their locations, which Spark reads faster; None if they have none.
+        unplaced: The records without their locations, which Spark reads faster; None without such a frame.
         head: Returns the first records of the first file, or some records of a DataFrame; None if that takes long.
         is_head_all: Whether a head with fewer than `HEAD_RECORDS` has all records.
         files: The Parquet files whose columns these are, if tasks can read them; empty if the records have more fields.
@@ -207,7 +207,7 @@ def read_columnar(spark: SparkSession, source: SourceFiles, file_fields: FileFie
 
 
 def find_bad_schemas(spark: SparkSession, source: SourceFiles) -> dict[str, WidenError]:
-    """Return why Spark cannot read the schema of each file in which it cannot, by the path of the file.
+    """Return the files whose schemas Spark cannot read, with the reason, by the path of the file.
 
     Raises:
         StorageError: the environment keeps Spark from reading a file.
@@ -410,7 +410,7 @@ def _records(
 
 def _names_by_file(reader: DataFrameReader, paths: Sequence[str], schema: StructType) -> dict[str, frozenset[str]]:
     own = {path: frozenset(_load(reader, [path]).columns) for path in paths}
-    # The fields that records get from their files are in none of these.
+    # No file itself has the fields that records get from their files.
     added = frozenset(schema.names).difference(*own.values())
     return {source_file_key(path): names | added for path, names in own.items()}
 
@@ -687,7 +687,7 @@ def _apply_nested_rules(values: Column, data_type: DataType, rules: FieldRules, 
 
 
 def _apply_map_rules(values: Column, data_type: MapType, rules: FieldRules) -> Typed:
-    """Apply the field rules to the entries of maps, whose keys may be excluded or masked, too."""
+    """Apply the field rules to the entries of maps, whose keys may also be excluded or masked."""
     left_out = [key for key, at in rules.hidden.items() if at.take is FieldRule.LEFT_OUT]
     # Where the policy names a field below a key, as if the map were a record, the whole entry is masked.
     masked = [key for key in rules.hidden if key not in left_out]
@@ -802,7 +802,7 @@ def _pending_type(data_type: DataType, rules: FieldRules) -> DataType | None:
 
 
 def fill_voids(source: StructType, route: RecordRoute) -> StructType:
-    """Return a schema with the types of columns in the place of void.
+    """Return a schema with the types of columns instead of void.
 
     So what is around a null keeps its place in these columns: an empty list stays one. Void without a column stays.
 

@@ -1,4 +1,4 @@
-"""Types of the model as Arrow types; apart from those of Spark, because local reading works without PySpark.
+"""Types of the model as Arrow types; apart from Spark's types, because local reading works without PySpark.
 
 Source: Spark's mapping of SQL types to Arrow.
 """
@@ -143,11 +143,11 @@ _UNSIGNED: Mapping[pa.DataType, pa.DataType] = {
 }
 
 
-# Variants as text: Arrow has them as two binary values, with which nobody can do anything.
+# Return variants as JSON text: Arrow would expose two opaque binary fields.
 
 
 def variants_to_text(rows: DataFrame, schema: StructType) -> tuple[DataFrame, StructType]:
-    """Return rows with JSON text in the place of variants, at any depth, and their schema."""
+    """Return rows with JSON text instead of variants, at any depth, and their schema."""
     result = cast(StructType, _without_variants(schema))
     if result == schema:
         return rows, schema

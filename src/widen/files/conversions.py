@@ -127,7 +127,7 @@ def _double_to_float(values: pa.Array, old: DataType, new: DataType) -> pa.Array
 
 
 def _double_to_decimal(values: pa.Array, old: DataType, new: DataType) -> pa.Array:
-    """Return numbers whose shortest text is a decimal of the type; none is -0.0."""
+    """Return numbers whose shortest text is a decimal of the type; -0.0 becomes 0."""
     assert isinstance(new, DecimalType)
     is_zero = pc.equal(values, 0.0)
     is_negative_zero = pc.and_(is_zero, pc.less(pc.divide(1.0, values), 0.0))
@@ -289,7 +289,7 @@ CONVERSIONS: Mapping[tuple[str, str], Conversion] = {
 
 
 EXACT_LONG, EXACT_FLOAT = 2**53, 2**24
-"""The absolute values up to which a double, or a float, represents every integer."""
+"""Up to these absolute values, a double, or a float, represents every integer."""
 
 
 FIRST_MICROS, LAST_MICROS = -62_135_596_800_000_000, 253_402_300_799_999_999

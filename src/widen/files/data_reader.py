@@ -453,9 +453,9 @@ _CASTS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], bool]
 """The stored types and the types of columns that Arrow casts exactly."""
 
 
-# Conditions on rows, and rows as JSON, of which `widen.files.expressions` makes what `widen read` asks for.
+# Conditions on rows, and rows as JSON; `widen.files.expressions` evaluates `widen read` with them.
 #
-# Only what gives the same as Spark is done here; everything else is `NotLocal`, and Spark does it. The JSON is that of
+# Do only what gives the same result as Spark; raise `NotLocal` for the rest, so that Spark does it. The JSON equals
 # Spark's ``to_json``, with all digits of times, in UTC, and with nulls.
 #
 # Source: Spark's to_json and its JSON options; Java's Double.toString
@@ -498,7 +498,7 @@ def evaluate(predicate: Predicate, rows: pa.Table) -> pa.ChunkedArray:
     """Return for each row whether a condition is true, false or null, as Spark does.
 
     Args:
-        predicate: A condition for which `ensure_exact` does not raise.
+        predicate: A condition that `ensure_exact` accepts.
         rows: The columns of the condition; names are compared without regard to case.
     """
     match predicate:
@@ -529,7 +529,7 @@ def find_leaf(rows: pa.Table, place: Sequence[str]) -> pa.ChunkedArray:
     """Return a column, or a field of a struct; names are compared without regard to case."""
     values = rows.column(_find_same(rows.column_names, place[0]))
     for step in place[1:]:
-        # A field of a null struct is null, whatever is stored behind it.
+        # A field of a null struct is null, regardless of what is stored behind it.
         field = pc.struct_field(values, _find_same([each.name for each in values.type], step))
         values = pc.if_else(values.is_valid(), field, None)
     return values
@@ -548,7 +548,7 @@ def json_lines(schema: StructType, rows: pa.Table) -> Iterator[str]:
     """Yield each row as a JSON object, as Spark's ``to_json`` writes it in UTC, nulls included.
 
     Raises:
-        NotLocal: Spark writes a type, or a date out of the range of Python, in a way of its own.
+        NotLocal: Spark writes a type, or a date out of Python's range, differently.
     """
     encode = _encoder(schema)
     try:
@@ -562,7 +562,7 @@ def record_texts(schema: StructType, rows: pa.Table) -> list[str]:
     """Return each row as a JSON object without the null fields of records; see `json_lines`.
 
     Raises:
-        NotLocal: Spark writes a type, or a date out of the range of Python, in a way of its own.
+        NotLocal: Spark writes a type, or a date out of Python's range, differently.
     """
     encode = _encoder(schema, has_nulls=False)
     try:

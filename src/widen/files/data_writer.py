@@ -207,10 +207,10 @@ def _id(number: Any) -> dict[bytes, bytes] | None:
 
 
 ROW_GROUP_BYTES = 64 * 2**20
-"""The number of bytes of Arrow data from which on a row group is written."""
+"""A row group is written once it has this many bytes of Arrow data."""
 
 FILE_BYTES = 2**30
-"""The number of bytes from which on a task starts another file."""
+"""A task starts another file after this many bytes."""
 
 CODEC = "spark.sql.parquet.compression.codec"
 _CODECS: Mapping[str, str] = {name: name for name in ("snappy", "gzip", "zstd", "brotli")} | {
@@ -230,8 +230,8 @@ class PartSink:
     Args:
         describe: Returns ``stats`` and ``counts`` of a `PartFile` from the footer of the file and the numbers of its
             NaN values, which no footer has, by the paths of the floating-point columns outside of lists and maps.
-        schema: The schema of the files; by default that of the rows.
-        file_bytes: The number of bytes from which on a task starts another file.
+        schema: The schema of the files; by default the schema of the rows.
+        file_bytes: A task starts another file after this many bytes.
         encoding: How the columns are encoded.
         private: The columns that get no statistics in footers; see `private_columns`.
     """
@@ -255,7 +255,7 @@ class PartSink:
         """Return a writer for the rows of a task.
 
         Args:
-            schema: Of the rows, if the sink has none.
+            schema: The schema of the rows, if the sink has no schema.
         """
         return PartWriter(self, schema if self.schema is None else self.schema)
 
@@ -292,7 +292,7 @@ class TableSink:
 
     @property
     def rules(self) -> Sequence[RowCondition]:
-        """The conditions by which tasks quarantine records."""
+        """The conditions for tasks to quarantine records."""
         return (*self.conditions, *(() if self.condition is None else (self.condition,)))
 
     @property
@@ -335,7 +335,7 @@ class Sink(Protocol):
 
     @property
     def rules(self) -> Sequence[RowCondition]:
-        """The conditions by which tasks quarantine records."""
+        """The conditions for tasks to quarantine records."""
 
     @property
     def text_partitions(self) -> Sequence[str]:
@@ -482,7 +482,7 @@ class PartWriter:
         paths = [part.path for part in self._parts]
         if self._file is not None:
             paths.append(self._path)
-            # On a full disk the writer fails again, or there is none, because not even the first bytes were written.
+            # On a full disk the writer fails again, or does not exist, because not even the first bytes were written.
             # A file whose close has failed is closed, so that it takes nothing more.
             with suppress(OSError, pa.ArrowException, ValueError), self._file:
                 if self._writer is not None:
@@ -511,8 +511,8 @@ class PartWriter:
             self._finish()
 
     def _begin(self, unbounded: set[Path], rows: pa.Table) -> None:
-        """Start a file without statistics of some columns: those of Arrow leave NaN out, which is above every number
-        for Spark, so that its readers would skip rows.
+        """Start a file without statistics for some columns: Arrow's statistics omit NaN, which Spark ranks above every
+        number, so Spark's readers would skip rows.
         """
         self._unbounded = unbounded
         self._path = f"{self._sink.job}/part-{uuid.uuid4().hex}.{self._sink.codec}.parquet"

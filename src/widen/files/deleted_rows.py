@@ -43,8 +43,8 @@ else:
 FILE, ROW = "__widen_file", "__widen_row"
 
 WORD, MASK = "__widen_word", "__widen_mask"
-"""The columns of a word: 64 rows of a file, beginning at 64 times the number of the word, with a bit for each of them.
-A join with words needs fewer rows than one with the positions, and so can be a broadcast for more deleted rows."""
+"""The columns of a bitmap word: 64 rows of a file, beginning at 64 times the number of the word, with a bit for each. A
+join with words needs fewer rows than a join with positions, so more deleted rows can be broadcast."""
 
 DISTINCT = "__widen_distinct"
 """The column with the number of rows of a word, each counted once."""
@@ -55,7 +55,7 @@ _WORDS = pa.schema([pa.field(FILE, pa.string()), pa.field(WORD, pa.int64()), pa.
 _SCHEMA = pa.schema([pa.field(FILE, pa.string()), pa.field(ROW, pa.int64())])
 _BATCH_ROWS = 65_536
 _EXPANDED_ROWS = 1 << 24
-"""The number of deleted rows of one file up to which all of them are expanded in memory at once."""
+"""Up to this many deleted rows of one file, all of them are expanded in memory at once."""
 
 
 def deleted_words(spark: SparkSession, store: LogStore, vectors: list[tuple[str, DeletionVector]]) -> DataFrame:
@@ -82,7 +82,7 @@ def _most_words(vector: DeletionVector) -> int:
 
 
 def mark_rows(rows: DataFrame, marked: Column, *aggregates: Column) -> DataFrame:
-    """Return the words of rows that are given by `FILE` and `ROW`, with aggregates of the rows of each word.
+    """Return the bitmap words of rows that are given by `FILE` and `ROW`, with aggregates for each word.
 
     Args:
         rows: The rows. Those without a location make one word without a mark.
@@ -131,7 +131,7 @@ def _explode_bitmaps(store: LogStore, batches: Iterator[pa.RecordBatch]) -> Iter
 
 
 def word_batches(key: str, bitmap: BitMap64) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a bitmap as words; those of a word may be in two batches."""
+    """Yield the rows of a bitmap as words; one word may appear in two batches."""
     for rows in _to_arrays(bitmap):
         # Arrow does not shift a signed number by 63.
         masks = pc.shift_left(pa.scalar(1, pa.uint64()), pc.bit_wise_and(rows, 63).cast(pa.uint64()))

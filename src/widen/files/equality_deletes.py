@@ -74,7 +74,7 @@ def _comparable(rows: pa.Table, path: Path) -> pa.Array:
 
 @dataclass(frozen=True)
 class _DeletedValues:
-    """Values of some columns of which rows are deleted.
+    """Values of some columns. Rows with these values are deleted.
 
     Args:
         columns: The values of each column.
@@ -106,7 +106,7 @@ class _DeletedValues:
 
 
 def _numbers(values: pa.Array, distinct: pa.Array) -> pa.Array:
-    """Return the number of each value among distinct ones, to which a null may belong; null where it is not there."""
+    """Return the index of each value in `distinct` (which may contain null), or null if it is missing."""
     return pc.index_in(values, value_set=distinct).cast(pa.int64())
 
 

@@ -113,7 +113,7 @@ def query_files(
         table_schema: The columns of the table, with the fields of the source that they are for.
         open_files: Returns the files that may have rows which fulfil a condition.
         select: Columns and expressions; empty for all columns.
-        unified: Whether to return one column for each source field; the condition is about those of the table.
+        unified: Whether to return one column for each source field; the condition refers to the table's columns.
 
     Raises:
         NotLocal: only Spark can read the table, or evaluate the condition or the selected columns, exactly.
@@ -224,7 +224,7 @@ def plan_values(schema: StructType, expressions: Mapping[str, tuple[str, DataTyp
     """Return how columns get values, which refer to columns of the same table.
 
     Args:
-        expressions: By the name of the column: the expression, and the type that Spark gives it.
+        expressions: The expression of each column, by name, and the type that Spark gives it.
 
     Raises:
         NotLocal: only Spark evaluates one of them, or assigns its values to the column.
@@ -292,8 +292,8 @@ class _Scope:
     """The columns that expressions may use.
 
     Args:
-        columns: By their names without regard to case; with their types.
-        combined: For columns that combine several of the table: their expressions.
+        columns: The columns by their names, ignoring case, with their types.
+        combined: The expressions of columns that combine several columns of the table.
         table: The columns of the table, if these are others.
     """
 
@@ -341,7 +341,7 @@ def _parse(text: str) -> Any:
 
 
 def ensure_names_exist(texts: Iterable[str], columns: Mapping[str, DataType]) -> None:
-    """Check that expressions have no obvious typo, for which nobody should wait until Spark has started.
+    """Check that expressions have no obvious typo, so that nobody waits until Spark has started to learn of it.
 
     Args:
         texts: The expressions; one may use the aliases of those before it.
@@ -432,7 +432,7 @@ def _evaluate_all(scope: _Scope, columns: Sequence[tuple[str, Any]], rows: pa.Ta
     try:
         return [evaluator.count(node) if isinstance(node, sql.Count) else evaluator.value(node) for _, node in columns]
     except (pa.ArrowException, InvalidOption, InvalidType) as error:
-        # Most likely an overflow, of which Spark has a message.
+        # Most likely an overflow; Spark has a message for it.
         raise NotLocal("a value does not fit the type of an expression") from error
 
 
@@ -744,7 +744,7 @@ def _cast(value: _Computed, new: DataType, node: Any) -> _Computed:
     """Return values of another type; null only where the value is.
 
     Raises:
-        NotLocal: Spark casts the types in a way of its own, or a value does not fit.
+        NotLocal: Spark casts the types differently, or a value does not fit.
     """
     old = value.type
     if old == new:

@@ -260,7 +260,7 @@ def read_files(
     Args:
         session: Returns the session; called only for more than ``driver_files`` files.
         read: Reads a file, given its path. It travels to the executors, and its results travel back.
-        driver_files: The number of files up to which the driver reads them.
+        driver_files: The maximum number of files that the driver reads.
 
     Raises:
         WidenError: the function raised it.
@@ -397,7 +397,7 @@ _LOGICAL_NAMES = {"None", *_LOGICAL}
 
 
 def field_id(column: Any) -> str:
-    """Return the field id of a column as text; empty if it has none."""
+    """Return the field id of a column as text; empty if it has no id."""
     return str((column.metadata or {}).get(_FIELD_ID, b"").decode())
 
 
@@ -409,7 +409,7 @@ def with_field_id(column: Any, number: int) -> Any:
 def _field_finder(fields: Iterable[Field], mode: str) -> Callable[[Any], Field | None]:
     """Return what finds the table field of a file column: by field id in the mode ``id``, else by name.
 
-    A field without an id, such as a materialized row id, is matched by name in that mode, too. The first one counts.
+    A field without an id, such as a materialized row id, is also matched by name in that mode. The first one counts.
 
     Source: PROTOCOL.md#reader-requirements-for-column-mapping
     """
@@ -523,7 +523,7 @@ class _SchemaWalk:
 
 
 FILES_TYPED_BY_DRIVER = 256
-"""The number of footers up to which the driver reads them; the executors read more."""
+"""The maximum number of footers that the driver reads; the executors read more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -565,7 +565,7 @@ def find_old_files(
         session: Returns the session; called only for many files.
         snapshot: The version whose types are compared.
         files: Rows of its list of files.
-        driver_files: The number of files up to which the driver reads them; by default `FILES_TYPED_BY_DRIVER`.
+        driver_files: The maximum number of files that the driver reads; by default `FILES_TYPED_BY_DRIVER`.
     """
     mode = snapshot.configuration.mapping
     read = partial(_read_old_types, snapshot.store, snapshot.schema, mode)

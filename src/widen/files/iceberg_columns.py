@@ -1,4 +1,4 @@
-"""Where a data file has the columns of a table: found by field id, whatever the file calls them.
+"""Where a data file has the columns of a table: found by field id, regardless of their names in the file.
 
 Files without field ids get them from the table's name mapping. Iceberg never changes a file, so what a footer says is
 kept for as long as the process lives.
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FileColumns:
-    """How the columns of a file differ from those of the table. Equal for all files that can be read together.
+    """How the columns of a file differ from the table's columns. Equal for all files that can be read together.
 
     Args:
         names: The names that columns have in the file instead of their own, by path.
@@ -172,7 +172,7 @@ def _fields_below(data_type: pa.DataType) -> Sequence[pa.Field]:
 
 
 def _old_type(schema: StructType, path: Path, stored: pa.DataType | None, wanted: DataType) -> DataType | None:
-    """Return the type in which a column must be read, if it is not that of the table.
+    """Return the type for reading a column, if it is not the table's type.
 
     Source: docs/spark-facts.md#pushed-filters; Spark pushes no filters on values inside arrays and maps
     """
@@ -184,7 +184,7 @@ def _old_type(schema: StructType, path: Path, stored: pa.DataType | None, wanted
 
 
 def _map_names(fields: Iterable[pa.Field], mapped: Iterable[MappedField]) -> Iterator[pa.Field]:
-    """Yield fields with the ids that a name mapping has for their names; those that it does not name have none.
+    """Yield fields with the ids that a name mapping has for their names; unmapped fields have no id.
 
     A column that was renamed to the name of a dropped one has both names. A file may have both columns; the first of
     the names is the older one.
@@ -216,7 +216,7 @@ def _is_integer(data_type: pa.DataType, bits: int) -> bool:
 
 
 def _is_text(data_type: pa.DataType) -> bool:
-    # A schema of Arrow in a file may ask for a view, which in Parquet is the same column.
+    # The Arrow schema in a file may ask for a view, which is the same column in Parquet.
     return any(test(data_type) for test in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view))
 
 
@@ -475,7 +475,7 @@ def _open_batches(
     Args:
         is_exact: Whether to refuse what Spark reads in another way: dates and times that it counts in the Julian
             calendar, and what only it reads.
-        choose: Returns the columns to read, by those of the file; None for all.
+        choose: Returns the columns to read, given the columns of the file; None for all.
 
     Raises:
         NotLocal: only Spark can read the file exactly.

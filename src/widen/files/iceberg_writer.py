@@ -130,7 +130,7 @@ def _column_metrics(chunks: Sequence[Any], form: str, mode: int, nans: int | Non
     if any(each is None or not each.has_null_count for each in statistics):
         return ColumnMetrics(sizes, values, nans=nans)
     nulls = sum(each.null_count for each in statistics)
-    # A row group of nulls has no bounds, and does not widen those of the file.
+    # A row group of nulls has no bounds, and does not widen the bounds of the file.
     filled = [each for each in statistics if each.num_values]
     if not filled or not all(each.has_min_max for each in filled):
         return ColumnMetrics(sizes, values, nulls, nans=nans)

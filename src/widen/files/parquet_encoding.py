@@ -34,7 +34,7 @@ class Encoding:
 
     Args:
         level: The compression level.
-        row_group_bytes: The number of bytes of Arrow data from which on a row group is written.
+        row_group_bytes: A row group is written once it has this many bytes of Arrow data.
         blooms: The rate of wrong positives of the bloom filter of each column that has one.
         bloom_bytes: The largest size of a bloom filter.
     """
@@ -203,7 +203,7 @@ def _plain_bytes(values: pa.Array) -> int:
 
 
 def columns_in_file(schema: pa.Schema, omitted: Collection[Path]) -> list[str] | bool:
-    """Return the leaves of a Parquet file, in its own notation, without some; False if none is left."""
+    """Return the leaves of a Parquet file, in its own notation, without some; False if no leaf is left."""
     stored = _stored_names(schema)
     # By name: Parquet calls the column `a.b` and the field `b` of the column `a` alike.
     names = {stored[leaf] for leaf in omitted}

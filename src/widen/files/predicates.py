@@ -108,7 +108,7 @@ def parse_predicate(text: str, scope: StructType | PredicateScope) -> Predicate:
 
     Args:
         text: The condition. It is not validated, because Spark parses the same text.
-        scope: The columns that it may use: those of a table, or of a table with an alias.
+        scope: The columns that it may use: the columns of a table, or of a table with an alias.
     """
     columns = scope if isinstance(scope, PredicateScope) else PredicateScope(scope)
     if "\\" in text:  # sqlglot and Spark read escapes differently
@@ -348,6 +348,6 @@ _INTEGERS: Mapping[str, int] = {"TINYINT": 2**7, "SMALLINT": 2**15, "INT": 2**31
 # Partitions as rows, so that Spark evaluates conditions on them and compares them.
 #
 # The log may have several texts for one value, e.g. one from before and one from after a type change. So values are
-# compared instead of texts, in the types in which a read returns them.
+# compared instead of texts, in the types of a read.
 #
 # Source: PROTOCOL.md#partition-value-serialization

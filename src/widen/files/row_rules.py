@@ -38,7 +38,7 @@ class RowRule:
     columns: tuple[Field, ...]
 
     def find_broken(self, rows: pa.RecordBatch) -> pa.Array:
-        """Return which rows break the rule: those for which the condition is false or null.
+        """Return the rows that break the rule: their condition is false or null.
 
         Args:
             rows: At least the columns that the rule uses.

@@ -23,7 +23,7 @@ from widen.protocol.type_widening import all_type_changes
 from widen.spark.spark_types import SparkSession
 
 LITERAL_PARTITIONS = 16
-"""The number of partitions without directory names up to which each gets its own scan."""
+"""Up to this many partitions without directory names, each gets its own scan."""
 
 
 LAYOUTS = 4
@@ -40,7 +40,7 @@ class ScanGroup:
     Args:
         files: Rows of `Snapshot.files`.
         is_hive: Whether the directories name the partition, so that Spark can read it from there.
-        has_vectors: Whether all files have a deletion vector; else none has.
+        has_vectors: Whether the files have deletion vectors: all of them or no file.
         values: The partition texts by physical name if all files share them; None if they are joined.
         stored: The leaves that all files store in an old type that the scan must know; None if unknown.
         names: The names that columns have in all files instead of their physical names.
@@ -69,7 +69,7 @@ class ScanPlan(FileSelection):
     """What a scan reads, planned without Spark: the files of a selection, in groups.
 
     Args:
-        unsafe: The leaves on which filters are not pushed to files that may store an old type.
+        unsafe: The leaves that must not get pushed filters, because files may store an old type.
     """
 
     groups: tuple[ScanGroup, ...] = ()
@@ -168,7 +168,7 @@ StoredTypes: TypeAlias = tuple[tuple[Path, DataType], ...]
 
 
 def unsafe_columns(schema: StructType, partition_by: tuple[str, ...], *, has_lists: bool) -> frozenset[Path]:
-    """Return the logical paths of the widened columns of which pushed filters lose rows: decimals, or integers.
+    """Return the logical paths of widened columns that lose rows to pushed filters: decimals, or integers.
 
     Args:
         has_lists: Whether a filter may have a list of values; without one, integers are safe.
@@ -262,5 +262,5 @@ def _find_stored_types(spark: SparkSession, snapshot: Snapshot, files: pa.Table)
 
 
 def _read_as(stored: DataType) -> DataType:
-    """Return the type in which Spark reads a stored type: Parquet stores byte and short as int."""
+    """Return the type that Spark reads for a stored type: Parquet stores byte and short as int."""
     return INTEGER if stored in (BYTE, SHORT) else stored
